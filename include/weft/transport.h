@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "weft/result.h"
+
+// The seam between the protocol and the fabrics: Transport -> Device -> Queue -> Endpoint.
+//
+// Ownership: whoever holds the unique_ptr; an Endpoint must be destroyed before its Queue, a Queue and a
+// Memory before their Device. Threads: Transport and Device are thread-safe and may lock; a Queue, its
+// Endpoints and nothing else of theirs is used by one thread at a time (the caller serialises). Sizes are
+// bytes.
+//
+// Three rules hold for every fabric behind this header:
+//  1. No order. Writes of one Endpoint may land in any order, byte-wise, and after their local completion.
+//  2. Only Queue::poll reports. post() and connect() start things; success and failure come back as
+//  Completions.
+//  3. Fencing is a promise. After the `retired` completion of an Endpoint nothing it posted can land any
+//  more.
+namespace weft {
+
+enum class MemoryKind : uint8_t { host, cuda, dmabuf };
+
+// A range to register. For dmabuf, `fd` and `fdOffset` name it and `address` is where the owner sees it; the
+// fd is only borrowed during registerMemory.
+struct MemoryDesc {
+  void* address = nullptr;
+  size_t length = 0;
+  MemoryKind kind = MemoryKind::host;
+  int fd = -1;
+  uint64_t fdOffset = 0;
+  bool strictOrder = false;  // never relaxed-ordered: the protocol's own rings
+};
+
+// Registered memory; deregisters itself. The blob is what a peer imports to reach it.
+class Memory {
+ public:
+  virtual ~Memory() = default;
+  virtual std::span<const std::byte> blob() const = 0;
+};
+
+// A peer's memory as one Endpoint sees it. A value: copying it costs nothing and owns nothing.
+struct RemoteMemory {
+  uint64_t base = 0;  // what the fabric calls the first byte: an address, or 0 where offsets are used
+  uint64_t key = 0;
+};
+
+enum class Opcode : uint8_t {
+  write,        // plain
+  writeNotify,  // the peer's Queue gets a `notified` completion with `imm` and the write's length
+  read,         // from the peer into local memory
+};
+
+// One operation. The buffer behind `local` is borrowed until its completion (for a quiet one: until the
+// protocol knows by other means that the peer has it, or the Endpoint retired).
+struct Work {
+  Opcode op = Opcode::write;
+  bool delivered = false;  // complete only once the bytes are in the peer's memory (see DeviceInfo::delivery)
+  bool quiet = false;      // no completion wanted on success; a failure is reported all the same
+  uint32_t imm = 0;
+  void* local = nullptr;
+  size_t length = 0;               // 0 is allowed for writes
+  const Memory* memory = nullptr;  // covers [local, local + length); may be null when length is 0
+  RemoteMemory remote;
+  uint64_t remoteOffset = 0;  // from the first byte of the peer's region
+  uint64_t context = 0;       // comes back in the completion
+};
+
+enum class CompletionKind : uint8_t {
+  connected,  // Endpoint::connect finished; on failure the Endpoint is dead
+  sent,       // a write or read of ours finished
+  notified,   // a peer's writeNotify landed
+  retired,    // Endpoint::retire finished
+  broken,     // the Endpoint died with no Work of ours to blame (peer closed, port down)
+};
+
+class Endpoint;
+
+struct Completion {
+  CompletionKind kind = CompletionKind::sent;
+  bool ok = true;        // false: Queue::explain has the words
+  uint32_t imm = 0;      // notified
+  int32_t error = 0;     // errno-like code of the fabric when !ok
+  uint64_t length = 0;   // notified: bytes its write carried
+  uint64_t context = 0;  // sent: the Work's
+  Endpoint* source =
+      nullptr;  // the local Endpoint concerned; null where the fabric cannot say (notified only)
+};
+
+// One lane to one peer: connected once, retired at the end.
+class Endpoint {
+ public:
+  virtual ~Endpoint() = default;  // a hard close: whatever is in flight may still land unless retired before
+
+  // Opaque bytes the peer's Endpoint connects to (at most 256). Stable for the Endpoint's life.
+  virtual std::span<const std::byte> address() const = 0;
+
+  // Starts connecting both ways (the peer connects to us as well). Never blocks; ends in a `connected`
+  // completion. Connecting to one's own address makes a loopback lane.
+  virtual Status connect(std::span<const std::byte> peerAddress) = 0;
+
+  // A peer's Memory::blob for this lane and later ones over its rail to that peer. Not for the data path.
+  virtual Result<RemoteMemory> import(std::span<const std::byte> blob) = 0;
+
+  // Takes the first n works, in order, and returns n; fewer than given means "later", never an error.
+  virtual size_t post(std::span<const Work> works) = 0;
+
+  // Starts fencing: no further post; `retired` says that nothing this end posted can land any more; not ok:
+  // once the peer's end retired too, or with EBUSY never. Outstanding works complete before it, most not ok.
+  virtual void retire() = 0;
+};
+
+struct QueueDepths {
+  uint32_t sends = 1024;          // works in flight over all Endpoints
+  uint32_t notifications = 4096;  // arrived and not yet polled
+  int trafficClass = -1;          // of everything its Endpoints send; -1: the fabric's default
+};
+
+// The only source of completions. Polling it is also what makes progress on software fabrics.
+class Queue {
+ public:
+  virtual ~Queue() = default;
+  virtual size_t poll(std::span<Completion> out) = 0;
+  virtual Result<std::unique_ptr<Endpoint>> openEndpoint() = 0;
+
+  // Words for a completion with !ok that the last poll returned: what failed and the fabric's own reason.
+  virtual std::string explain(const Completion& completion) const = 0;
+
+  // A descriptor that turns readable when poll may have something, or -1. arm() before waiting; false: poll
+  // again.
+  virtual int waitFd() const { return -1; }
+  virtual bool arm() { return false; }
+
+  virtual QueueDepths depths() const = 0;  // what was granted; may be less than asked for
+};
+
+// What a `sent` completion of a plain Work (delivered == false) means, and whether more can be asked for.
+enum class Delivery : uint8_t {
+  accepted,    // only that the buffer is free again; Work::delivered is not available
+  selectable,  // as accepted, but Work::delivered is honoured
+  always,      // every completion means delivered (reliable hardware)
+};
+
+struct DeviceInfo {
+  std::string name;      // unique within its provider: "eth0", "mlx5_0:1", "loop0"
+  std::string provider;  // as WEFT_PROVIDER would name it: "loop", "ofi:net"
+  std::string address;   // for people: "192.0.2.7", a GID
+  std::string pciPath;   // sysfs device directory; empty when there is none
+  uint64_t guid = 0;
+  int port = 1;
+  int speedMbps = 10000;  // never 0
+  float latencyUs = 0;
+  int numaNode = -1;
+  int mtu = 0;
+  Delivery delivery = Delivery::accepted;
+  bool cudaMemory = false;
+  bool dmabufMemory = false;
+  bool lines128InOrder = false;  // 128-byte lines land whole or in increasing address order
+  size_t maxWriteBytes = size_t{1} << 30;
+};
+
+// One NIC port. Shared by every Context of the process.
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual const DeviceInfo& info() const = 0;
+  virtual Result<std::unique_ptr<Memory>> registerMemory(const MemoryDesc& desc) = 0;
+  virtual Result<std::unique_ptr<Queue>> openQueue(const QueueDepths& wanted) = 0;
+};
+
+// Something a provider saw and did not use, with the reason in words; remembered for `weft info`.
+struct Refusal {
+  std::string what;
+  std::string why;
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual std::string name() const = 0;     // "ofi:net"
+  virtual std::string version() const = 0;  // of the library behind it: "libfabric 1.17.0"; empty for our own
+  virtual Result<std::vector<DeviceInfo>> discover() = 0;
+  virtual std::vector<Refusal> refusals() const = 0;
+  virtual Result<std::shared_ptr<Device>> open(const DeviceInfo& info) = 0;
+};
+
+}  // namespace weft

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include "nccl/net.h"
+#include "plugin/calls.h"
+#include "plugin/properties.h"
+
+// The shapes of NCCL's calls. Each signature that occurs in a table of version 6 to 12 is an overload or a
+// template here, forwards to calls.h, and is picked by the type of the table's own field: a signature that is
+// wrong or missing does not compile. A negative int size becomes larger than any limit and is refused there.
+namespace weft::plugin::abi {
+
+// --- init and hints
+
+inline ncclResult_t init(ncclDebugLogger_t logger) {
+  return startShared(logger, nullptr);
+}
+
+inline ncclResult_t init(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler) {
+  return startShared(logger, profiler);
+}
+
+template <class Config>
+ncclResult_t init(void** context, uint64_t /*commId*/, Config* config, ncclDebugLogger_t logger,
+                  ncclProfilerCallback_t profiler) {
+  return openContext(context, config ? config->trafficClass : NCCL_NET_TRAFFIC_CLASS_UNDEF, logger, profiler);
+}
+
+template <class Attr>
+ncclResult_t setNetAttr(void* context, Attr* attr) {
+  if (!attr) return ncclSuccess;
+  const auto mask = [](uint32_t bits) { return bits == ~uint32_t{0} ? int64_t{-1} : int64_t{bits}; };
+  const auto peers = [](const auto& side) {
+    return std::array<int, 4>{side.maxConcurrentPeers, side.minConcurrentPeers, side.maxFlowsPerPeer,
+                              side.minFlowsPerPeer};
+  };
+  return hintTraffic(context, {mask(attr->op), mask(attr->algo), mask(attr->proto), peers(attr->sendCommAttr),
+                               peers(attr->recvCommAttr)});
+}
+
+// --- devices
+
+template <class Properties>
+ncclResult_t getProperties(int device, Properties* out) {
+  return guard("getProperties", [&]() -> Status { return writeProperties(device, out); });
+}
+
+template <class Members>
+ncclResult_t makeVDevice(int* device, Members* members) {
+  return guard(
+      "makeVDevice", [&]() -> Status { return fuseDevices(device, members); }, LogLevel::info);
+}
+
+// --- connections
+
+inline ncclResult_t listen(int device, void* handle, void** listenComm) {
+  return listenOn({}, device, handle, listenComm);
+}
+
+inline ncclResult_t listen(void* context, int device, void* handle, void** listenComm) {
+  return listenOn({true, context}, device, handle, listenComm);
+}
+
+inline ncclResult_t connect(int device, void* handle, void** sendComm) {
+  return connectTo({}, device, handle, sendComm);
+}
+
+template <class DeviceHandle>
+ncclResult_t connect(int device, void* handle, void** sendComm, DeviceHandle** /*untouched*/) {
+  return connectTo({}, device, handle, sendComm);
+}
+
+template <class Config, class DeviceHandle>
+ncclResult_t connect(int device, Config* config, void* handle, void** sendComm,
+                     DeviceHandle** /*untouched*/) {
+  const int trafficClass = config ? config->trafficClass : NCCL_NET_TRAFFIC_CLASS_UNDEF;
+  return connectTo({false, nullptr, trafficClass}, device, handle, sendComm);
+}
+
+template <class DeviceHandle>
+ncclResult_t connect(void* context, int device, void* handle, void** sendComm, DeviceHandle** /*untouched*/) {
+  return connectTo({true, context}, device, handle, sendComm);
+}
+
+inline ncclResult_t accept(void* listenComm, void** recvComm) {
+  return acceptFrom(listenComm, recvComm);
+}
+
+template <class DeviceHandle>
+ncclResult_t accept(void* listenComm, void** recvComm, DeviceHandle** /*untouched*/) {
+  return acceptFrom(listenComm, recvComm);
+}
+
+// --- memory and data
+
+template <class Size>
+ncclResult_t regMr(void* comm, void* data, Size size, int type, void** mhandle) {
+  return registerRange(comm, data, static_cast<size_t>(size), type, mhandle);
+}
+
+template <class Size>
+ncclResult_t isend(void* comm, void* data, Size size, int tag, void* mhandle, void** request) {
+  return postSend(comm, {data, static_cast<size_t>(size), tag, mhandle, nullptr}, request);
+}
+
+template <class Size>
+ncclResult_t isend(void* comm, void* data, Size size, int tag, void* mhandle, void* phandle, void** request) {
+  return postSend(comm, {data, static_cast<size_t>(size), tag, mhandle, phandle}, request);
+}
+
+template <class Size>
+size_t sizeOf(const void* sizes, int index) {
+  return static_cast<size_t>(static_cast<const Size*>(sizes)[index]);
+}
+
+template <class Size>
+ncclResult_t irecv(void* comm, int n, void** data, Size* sizes, int* tags, void** mhandles, void** request) {
+  return postReceive(comm, {n, data, sizes, &sizeOf<Size>, tags, mhandles, nullptr}, request);
+}
+
+template <class Size>
+ncclResult_t irecv(void* comm, int n, void** data, Size* sizes, int* tags, void** mhandles, void** phandles,
+                   void** request) {
+  return postReceive(comm, {n, data, sizes, &sizeOf<Size>, tags, mhandles, phandles}, request);
+}
+
+template <class Size>
+ncclResult_t iflush(void* comm, int n, void** data, Size* sizes, void** mhandles, void** request) {
+  return postFlush(comm, {n, data, sizes, &sizeOf<Size>, nullptr, mhandles, nullptr}, request);
+}
+
+// --- a whole table; getDeviceMr and irecvConsumed stay null, they are for transports with GPU code
+
+template <class Net>
+constexpr Net makeNet() {
+  Net net{};
+  net.name = "weft";
+  net.init = &init;
+  net.devices = &countDevices;
+  net.getProperties = &getProperties;
+  net.listen = &listen;
+  net.connect = &connect;
+  net.accept = &accept;
+  net.regMr = &regMr;
+  net.regMrDmaBuf = &regMrDmaBuf;
+  net.deregMr = &deregMr;
+  net.isend = &isend;
+  net.irecv = &irecv;
+  net.iflush = &iflush;
+  net.test = &test;
+  net.closeSend = &closeSend;
+  net.closeRecv = &closeRecv;
+  net.closeListen = &closeListen;
+  if constexpr (requires { net.makeVDevice; }) net.makeVDevice = &makeVDevice;
+  if constexpr (requires { net.finalize; }) net.finalize = &closeContext;
+  if constexpr (requires { net.setNetAttr; }) net.setNetAttr = &setNetAttr;
+  return net;
+}
+
+}  // namespace weft::plugin::abi

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include <span>
+
+#include "plugin/calls.h"
+#include "plugin/guard.h"
+
+namespace weft::plugin {
+
+namespace {
+
+using HandleBytes = std::span<std::byte, control::kHandleBytes>;
+static_assert(control::kHandleBytes == NCCL_NET_HANDLE_MAXSIZE);
+
+HandleBytes handleBytes(void* handle) {
+  return HandleBytes(static_cast<std::byte*>(handle), control::kHandleBytes);
+}
+
+Status checkPlaces(const char* operation, const void* handle, const void* out) {
+  if (handle && out) return {};
+  return Error(Code::invalidArgument, operation,
+               handle ? "no place for the comm" : "what to start from is null");
+}
+
+// Closing null is fine: NCCL closes once more what never came to be. The object is destroyed without our
+// lock.
+ncclResult_t close(const char* call, void* pointer, Kind kind) {
+  return guard(call, [&]() -> Status {
+    if (!pointer) return {};
+    TRY(const std::unique_ptr<Held> dying, Plugin::get().release(pointer, kind));
+    return {};
+  });
+}
+
+}  // namespace
+
+ncclResult_t listenOn(const ContextChoice& choice, int device, void* handle, void** listenComm) {
+  return guard("listen", [&]() -> Status {
+    TRY(checkPlaces("listening", handle, listenComm));
+    *listenComm = nullptr;
+    TRY(const ContextFound found, Plugin::get().find(choice));
+    TRY(auto listener, found.context->net().listen(found.context, device, handleBytes(handle)));
+    *listenComm =
+        Plugin::get().keep(std::make_unique<HeldListener>(found.held, found.context, std::move(listener)));
+    return {};
+  });
+}
+
+ncclResult_t connectTo(const ContextChoice& choice, int device, void* handle, void** sendComm) {
+  return guard("connect", [&]() -> Status {
+    TRY(checkPlaces("connecting", handle, sendComm));
+    *sendComm = nullptr;
+    TRY(const ContextFound found, Plugin::get().find(choice));
+    TRY(auto comm, found.context->net().connect(found.context, device, handleBytes(handle)));
+    if (comm) *sendComm = Plugin::get().keep(std::make_unique<HeldComm>(found.held, std::move(comm)));
+    return {};
+  });
+}
+
+ncclResult_t acceptFrom(void* listenComm, void** recvComm) {
+  return guard("accept", [&]() -> Status {
+    TRY(checkPlaces("accepting", listenComm, recvComm));
+    *recvComm = nullptr;
+    auto* held = static_cast<HeldListener*>(heldOf(listenComm, Kind::listener));
+    if (!held) return Error(Code::invalidArgument, "accepting", "the listener is not of this plugin");
+    TRY(auto comm, held->net().accept(held->listener()));
+    if (comm) *recvComm = Plugin::get().keep(std::make_unique<HeldComm>(held->owner(), std::move(comm)));
+    return {};
+  });
+}
+
+ncclResult_t closeSend(void* sendComm) {
+  return close("closeSend", sendComm, Kind::send);
+}
+
+ncclResult_t closeRecv(void* recvComm) {
+  return close("closeRecv", recvComm, Kind::receive);
+}
+
+ncclResult_t closeListen(void* listenComm) {
+  return close("closeListen", listenComm, Kind::listener);
+}
+
+}  // namespace weft::plugin

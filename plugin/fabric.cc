@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "plugin/fabric.h"
+
+#include "providers/registry.h"
+#include "src/base/config.h"
+#include "src/base/log.h"
+
+namespace weft::plugin {
+
+namespace {
+
+void applyLogLevel(const Config& config) {
+  LogLevel level = LogLevel::warn;
+  if (parseLogLevel(config.logLevel.c_str(), &level)) setLogLevel(level);
+}
+
+void warnUnknownVariables() {
+  for (const std::string& line : unknownEnvironmentVariables()) WEFT_LOG(warn, "%s", line.c_str());
+}
+
+}  // namespace
+
+std::unique_ptr<Fabric> Fabric::discover() {
+  auto fabric = std::make_unique<Fabric>();
+  warnUnknownVariables();
+  const Status opened = fabric->open();
+  if (opened) return fabric;
+  WEFT_LOG(error, "no device: %s", opened.error().message().c_str());
+  return std::make_unique<Fabric>();
+}
+
+Status Fabric::open() {
+  TRY(const Config config, readConfigFromEnvironment());
+  applyLogLevel(config);
+  TRY(Choice choice, chooseTransport(config));
+  core::NetOptions options;
+  options.config = config;
+  options.transport = std::move(choice.transport);
+  options.devices = std::move(choice.devices);
+  TRY(net_, core::Net::create(std::move(options)));
+  TRY(readProperties());
+  announce();
+  return {};
+}
+
+Status Fabric::readProperties() {
+  while (deviceCount() < net_->deviceCount()) {
+    TRY(core::Properties properties, net_->properties(deviceCount()));
+    properties_.push_back(std::move(properties));
+  }
+  return {};
+}
+
+void Fabric::announce() const {
+  const Transport& transport = net_->transport();
+  const std::string version = transport.version();
+  std::string devices;
+  for (const core::Properties& device : properties_)
+    devices += format("%s%s at %d Mb/s", devices.empty() ? "" : ", ", device.name.c_str(), device.speedMbps);
+  WEFT_LOG(info, "weft %s over %s%s%s%s, devices: %s", WEFT_VERSION, transport.name().c_str(),
+           version.empty() ? "" : " (", version.c_str(), version.empty() ? "" : ")", devices.c_str());
+}
+
+Result<const core::Properties*> Fabric::properties(int device) const {
+  if (device >= 0 && device < deviceCount()) return &properties_[static_cast<size_t>(device)];
+  return Error(Code::invalidArgument, "looking up a device",
+               format("there is no device %d; the devices are 0 to %d", device, deviceCount() - 1));
+}
+
+Result<int> Fabric::makeVirtual(std::span<const int> members) {
+  if (!net_) return Error(Code::unavailable, "making a virtual device", "there is no device");
+  TRY(const int index, net_->makeVirtual(members));
+  TRY(readProperties());
+  return index;
+}
+
+}  // namespace weft::plugin

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "plugin/guard.h"
+
+#include <exception>
+#include <new>
+
+namespace weft::plugin {
+
+ncclResult_t resultOf(Code code) {
+  switch (code) {
+    case Code::invalidArgument:
+      return ncclInvalidArgument;
+    case Code::config:
+      return ncclInvalidUsage;
+    case Code::unavailable:
+    case Code::resources:
+    case Code::system:
+      return ncclSystemError;
+    case Code::remote:
+    case Code::timeout:
+      return ncclRemoteError;
+    case Code::internal:
+      return ncclInternalError;
+  }
+  return ncclInternalError;
+}
+
+// The text is built here, so even this can run out of memory; the result stays the error's own.
+ncclResult_t report(const char* call, const Error& error, LogLevel level) noexcept {
+  try {
+    if (logEnabled(level)) logLine(level, __FILE__, __LINE__, "%s failed: %s", call, error.message().c_str());
+  } catch (...) {
+    return resultOf(error.code());
+  }
+  return resultOf(error.code());
+}
+
+ncclResult_t reportException(const char* call) noexcept {
+  try {
+    throw;
+  } catch (const std::bad_alloc&) {
+    // No log line: formatting one would allocate. NCCL reports the failing call itself.
+    return resultOf(Code::resources);
+  } catch (const std::exception& exception) {
+    return report(call, Error(Code::internal, "unexpected exception", exception.what()), LogLevel::error);
+  } catch (...) {
+    return ncclInternalError;
+  }
+}
+
+}  // namespace weft::plugin

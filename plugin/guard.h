@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <utility>
+
+#include "nccl/types.h"
+#include "src/base/log.h"
+#include "src/base/process.h"
+#include "weft/result.h"
+
+// The one error gate between the library and NCCL. Every call from NCCL runs inside one of the two guards:
+// nothing is thrown past them, an Error is logged here and nowhere else, and only here does a Code become an
+// ncclResult_t. In a forked child both return at once and touch nothing. Any thread.
+namespace weft::plugin {
+
+ncclResult_t resultOf(Code code);
+
+// Logs "call: error" and says what to return for it.
+[[gnu::cold]] ncclResult_t report(const char* call, const Error& error, LogLevel level) noexcept;
+
+// Only inside a catch block: the same for whatever is being handled.
+[[gnu::cold]] ncclResult_t reportException(const char* call) noexcept;
+
+// What a call of a forked child gets. Not even a log line: the logger may hold a lock the fork copied.
+constexpr ncclResult_t kForkedChild = ncclSystemError;
+
+// Control path: `body` returns a Status. Failures NCCL recovers from are logged at info.
+template <class Body>
+ncclResult_t guard(const char* call, Body&& body, LogLevel level = LogLevel::error) noexcept {
+  if (inForkedChild()) [[unlikely]]
+    return kForkedChild;
+  try {
+    const Status status = std::forward<Body>(body)();
+    return status ? ncclSuccess : report(call, status.error(), level);
+  } catch (...) {
+    return reportException(call);
+  }
+}
+
+// Data path: `body` returns an ncclResult_t. A comm's sticky error was logged when it happened.
+template <class Body>
+ncclResult_t guardData(const char* call, Body&& body) noexcept {
+  if (inForkedChild()) [[unlikely]]
+    return kForkedChild;
+  try {
+    return std::forward<Body>(body)();
+  } catch (...) {
+    return reportException(call);
+  }
+}
+
+}  // namespace weft::plugin

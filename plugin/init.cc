@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "plugin/calls.h"
+#include "plugin/guard.h"
+
+namespace weft::plugin {
+
+// A machine without a usable fabric is no error here: init succeeds and devices says 0, because an NCCL that
+// sees init fail calls finalize all the same.
+ncclResult_t startShared(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler) {
+  return guard("init", [&] { return Plugin::get().start(logger, profiler); });
+}
+
+ncclResult_t openContext(void** context, int trafficClass, ncclDebugLogger_t logger,
+                         ncclProfilerCallback_t profiler) {
+  return guard("init", [&]() -> Status {
+    if (!context) return Error(Code::invalidArgument, "opening a context", "no place for the context");
+    *context = nullptr;
+    TRY(*context, Plugin::get().openContext(trafficClass, logger, profiler));
+    return {};
+  });
+}
+
+// Null is what an NCCL holds whose init failed.
+ncclResult_t closeContext(void* context) {
+  return guard("finalize", [&]() -> Status {
+    if (!context) return {};
+    return Plugin::get().closeContext(context);
+  });
+}
+
+ncclResult_t hintTraffic(void* context, const core::TrafficHints& hints) {
+  return guard(
+      "setNetAttr",
+      [&]() -> Status {
+        TRY(const ContextFound found, Plugin::get().find({true, context}));
+        found.context->setHints(hints);
+        return {};
+      },
+      LogLevel::info);
+}
+
+}  // namespace weft::plugin

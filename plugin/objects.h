@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "src/core/net.h"
+
+// What NCCL holds a pointer to. The plugin's registry owns every one of them from the call that made it to
+// the call that closes it, so that a context can take its leftovers along. The kind is checked whenever NCCL
+// hands a pointer back. Immutable; any thread.
+namespace weft::plugin {
+
+enum class Kind : uint64_t {
+  context = 0x7765'6674'0000'c0deu,
+  listener = 0x7765'6674'0000'1157u,
+  send = 0x7765'6674'0000'5e2du,
+  receive = 0x7765'6674'0000'2ecfu,
+};
+
+class HeldContext;
+
+class Held {
+ public:
+  virtual ~Held() = default;
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+
+  Kind kind() const { return kind_; }
+  const HeldContext* owner() const { return owner_; }  // null: the process-wide context of v6 to v10
+
+ protected:
+  Held(Kind kind, const HeldContext* owner) : kind_(kind), owner_(owner) {}
+
+ private:
+  const Kind kind_;
+  const HeldContext* const owner_;
+};
+
+// One init of v11 and later. Without a usable fabric there is no core context behind it.
+class HeldContext : public Held {
+ public:
+  explicit HeldContext(core::ContextRef context)
+      : Held(Kind::context, nullptr), context_(std::move(context)) {}
+  const core::ContextRef& context() const { return context_; }
+
+ private:
+  const core::ContextRef context_;
+};
+
+class HeldListener : public Held {
+ public:
+  HeldListener(const HeldContext* owner, core::ContextRef context, std::unique_ptr<core::ListenComm> listener)
+      : Held(Kind::listener, owner), context_(std::move(context)), listener_(std::move(listener)) {}
+  core::Net& net() { return context_->net(); }
+  core::ListenComm& listener() { return *listener_; }
+
+ private:
+  const core::ContextRef context_;
+  const std::unique_ptr<core::ListenComm> listener_;
+};
+
+// A sending or receiving comm.
+class HeldComm : public Held {
+ public:
+  HeldComm(const HeldContext* owner, std::unique_ptr<core::SendComm> comm)
+      : Held(Kind::send, owner), send_(std::move(comm)) {}
+  HeldComm(const HeldContext* owner, std::unique_ptr<core::RecvComm> comm)
+      : Held(Kind::receive, owner), receive_(std::move(comm)) {}
+
+  core::Comm& comm() { return send_ ? static_cast<core::Comm&>(*send_) : *receive_; }
+  core::SendComm& send() { return *send_; }
+  core::RecvComm& receive() { return *receive_; }
+
+ private:
+  const std::unique_ptr<core::SendComm> send_;
+  const std::unique_ptr<core::RecvComm> receive_;
+};
+
+// From NCCL's pointer back to the object, without a lock: NCCL uses one only between its making and its
+// closing. Null for null and for what is not of the wanted kind.
+inline Held* heldOf(void* pointer, Kind kind) {
+  auto* held = static_cast<Held*>(pointer);
+  return held && held->kind() == kind ? held : nullptr;
+}
+
+inline HeldComm* commOf(void* pointer, Kind kind) {
+  return static_cast<HeldComm*>(heldOf(pointer, kind));
+}
+
+inline HeldComm* commOf(void* pointer) {
+  HeldComm* comm = commOf(pointer, Kind::send);
+  return comm ? comm : commOf(pointer, Kind::receive);
+}
+
+}  // namespace weft::plugin

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "plugin/plugin.h"
+
+#include <type_traits>
+#include <unordered_map>
+
+#include "plugin/fabric.h"
+#include "plugin/logger.h"
+#include "plugin/profiler.h"
+#include "src/base/log.h"
+#include "src/base/process.h"
+#include "src/base/reserve.h"
+
+namespace weft::plugin {
+
+namespace {
+
+constinit Plugin instance;
+static_assert(std::is_trivially_destructible_v<Plugin>);
+
+// Runs at dlclose and at exit. NCCL's tables before v11 have no finalize, so this is the only place where
+// what they used can go.
+[[gnu::destructor]] void unloadLibrary() {
+  instance.unload();
+}
+
+// The process-wide context of one traffic class and profiler (v6 to v10).
+struct SharedContext {
+  int trafficClass;
+  ncclProfilerCallback_t profiler;
+  core::ContextRef context;
+};
+
+using HeldMap = std::unordered_map<const void*, std::unique_ptr<Held>>;
+
+Error notOurs(const char* operation, const void* pointer) {
+  return Error(Code::invalidArgument, operation,
+               format("%p was not made by this plugin, or is closed already", pointer));
+}
+
+const char* kindName(Kind kind) {
+  switch (kind) {
+    case Kind::context:
+      return "closing a context";
+    case Kind::listener:
+      return "closing a listener";
+    case Kind::send:
+      return "closing a sending comm";
+    case Kind::receive:
+      return "closing a receiving comm";
+  }
+  return "closing";
+}
+
+core::ContextRef openCoreContext(const Fabric& fabric, int trafficClass, ncclProfilerCallback_t profiler,
+                                 bool holdsThreads) {
+  if (!fabric.net()) return nullptr;
+  core::ContextOptions options;
+  options.trafficClass = trafficClass;
+  options.profiler = makeProfiler(profiler, fabric.net()->transport().name());
+  options.holdsThreads = holdsThreads;
+  return fabric.net()->openContext(std::move(options));
+}
+
+}  // namespace
+
+// Members in the order of their making; the last goes first.
+struct Plugin::Life {
+  ForkGuard forkGuard;
+  std::unique_ptr<Fabric> fabric = Fabric::discover();
+  bool sharedUse = false;                           // a table without finalize was initialised
+  ncclProfilerCallback_t sharedProfiler = nullptr;  // what its last init handed in
+  std::vector<SharedContext> shared;
+  HeldMap held;
+
+  core::ContextRef sharedContext(int trafficClass) {
+    for (const SharedContext& entry : shared)
+      if (entry.trafficClass == trafficClass && entry.profiler == sharedProfiler) return entry.context;
+    core::ContextRef context = openCoreContext(*fabric, trafficClass, sharedProfiler, false);
+    if (context) shared.push_back({trafficClass, sharedProfiler, context});
+    return context;
+  }
+
+  Held* find(const void* pointer, Kind kind) const {
+    const auto entry = held.find(pointer);
+    return entry != held.end() && entry->second->kind() == kind ? entry->second.get() : nullptr;
+  }
+
+  std::unique_ptr<Held> take(const void* pointer) { return std::move(held.extract(pointer).mapped()); }
+
+  std::vector<std::unique_ptr<Held>> takeAllOf(const HeldContext* owner) {
+    std::vector<std::unique_ptr<Held>> taken;
+    for (auto entry = held.begin(); entry != held.end();) {
+      const bool owned = entry->second->owner() == owner;
+      if (owned) taken.push_back(std::move(entry->second));
+      entry = owned ? held.erase(entry) : std::next(entry);
+    }
+    return taken;
+  }
+};
+
+Plugin& Plugin::get() {
+  return instance;
+}
+
+Plugin::Life& Plugin::life() {
+  if (!life_) life_ = std::make_unique<Life>().release();
+  return *life_;
+}
+
+Result<Plugin::Life*> Plugin::started() {
+  if (life_) return life_;
+  return Error(Code::invalidArgument, "looking up the devices", "init was not called");
+}
+
+Status Plugin::start(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler) {
+  std::lock_guard lock(mutex_);
+  useLogger(logger);
+  Life& state = life();
+  state.sharedUse = true;
+  state.sharedProfiler = profiler;
+  return {};
+}
+
+Result<void*> Plugin::openContext(int trafficClass, ncclDebugLogger_t logger,
+                                  ncclProfilerCallback_t profiler) {
+  std::lock_guard lock(mutex_);
+  useLogger(logger);
+  Life& state = life();
+  auto context = std::make_unique<HeldContext>(openCoreContext(*state.fabric, trafficClass, profiler, true));
+  void* pointer = context.get();
+  state.held.emplace(pointer, std::move(context));
+  return pointer;
+}
+
+Status Plugin::closeContext(void* pointer) {
+  const MustNotFail closing;
+  std::unique_ptr<Held> context;
+  std::vector<std::unique_ptr<Held>> leftovers;
+  {
+    std::lock_guard lock(mutex_);
+    const Held* found = life_ ? life_->find(pointer, Kind::context) : nullptr;
+    if (!found) return notOurs(kindName(Kind::context), pointer);
+    context = life_->take(pointer);
+    leftovers = life_->takeAllOf(static_cast<const HeldContext*>(found));
+  }
+  if (!leftovers.empty())
+    WEFT_LOG(info, "closing %zu connections that their communicator left open", leftovers.size());
+  leftovers.clear();
+  context.reset();
+  std::lock_guard lock(mutex_);
+  dropLoggerWhenUnused();
+  return {};
+}
+
+void Plugin::dropLoggerWhenUnused() {
+  if (life_ && !life_->sharedUse && life_->held.empty()) dropLogger();
+}
+
+Result<ContextFound> Plugin::find(const ContextChoice& choice) {
+  std::lock_guard lock(mutex_);
+  TRY(Life * state, started());
+  ContextFound found;
+  if (choice.perCommunicator) {
+    const Held* held = state->find(choice.pointer, Kind::context);
+    if (!held) return notOurs("looking up a context", choice.pointer);
+    found.held = static_cast<const HeldContext*>(held);
+    found.context = found.held->context();
+  } else {
+    found.context = state->sharedContext(choice.trafficClass);
+  }
+  if (found.context) return found;
+  return Error(Code::unavailable, "looking up a context", "there is no device; the log of init says why");
+}
+
+Result<int> Plugin::deviceCount() {
+  std::lock_guard lock(mutex_);
+  TRY(Life * state, started());
+  return state->fabric->deviceCount();
+}
+
+Result<const core::Properties*> Plugin::properties(int device) {
+  std::lock_guard lock(mutex_);
+  TRY(Life * state, started());
+  return state->fabric->properties(device);
+}
+
+Result<int> Plugin::makeVirtual(std::span<const int> members) {
+  std::lock_guard lock(mutex_);
+  TRY(Life * state, started());
+  return state->fabric->makeVirtual(members);
+}
+
+void* Plugin::keep(std::unique_ptr<Held> object) {
+  std::lock_guard lock(mutex_);
+  void* pointer = object.get();
+  life().held.emplace(pointer, std::move(object));
+  return pointer;
+}
+
+Result<std::unique_ptr<Held>> Plugin::release(void* pointer, Kind kind) {
+  std::lock_guard lock(mutex_);
+  if (!life_ || !life_->find(pointer, kind)) return notOurs(kindName(kind), pointer);
+  return life_->take(pointer);
+}
+
+void Plugin::unload() {
+  const MustNotFail closing;
+  if (inForkedChild()) return;
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock || !life_ || !life_->held.empty()) return;
+  dropLogger();
+  const std::unique_ptr<Life> last(std::exchange(life_, nullptr));
+}
+
+}  // namespace weft::plugin

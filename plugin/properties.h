@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <span>
+
+#include "nccl/types.h"
+#include "plugin/guard.h"
+#include "plugin/plugin.h"
+
+// What NCCL is told about devices, for every version's struct: the fields a struct does not have are left
+// out at compile time. Any thread; cheap, as NCCL asks often.
+namespace weft::plugin {
+
+ncclResult_t countDevices(int* count);
+
+int pointerSupport(const core::Properties& from);
+
+// The members of a device; entries that are not used say so.
+template <class Members>
+void writeMembers(const core::Properties& from, Members* out) {
+  std::fill(std::begin(out->devs), std::end(out->devs), -1);
+  out->ndevs = static_cast<int>(std::min(from.members.size(), std::size(out->devs)));
+  std::copy_n(from.members.begin(), out->ndevs, std::begin(out->devs));
+}
+
+// NCCL's struct has plain char pointers, but nobody writes through them.
+template <class Out>
+void writeProperties(const core::Properties& from, Out* out) {
+  std::memset(out, 0, sizeof *out);  // NCCL passes it uninitialised; padding included
+  out->name = const_cast<char*>(from.name.c_str());
+  out->pciPath = from.pciPath.empty() ? nullptr : const_cast<char*>(from.pciPath.c_str());
+  out->guid = from.guid;
+  out->ptrSupport = pointerSupport(from);
+  out->speed = from.speedMbps;
+  out->port = from.port;
+  out->latency = from.latencyUs;
+  out->maxComms = from.maxComms;
+  out->maxRecvs = from.maxRecvs;
+  if constexpr (requires { out->netDeviceType; }) {
+    out->netDeviceType = NCCL_NET_DEVICE_HOST;
+    out->netDeviceVersion = NCCL_NET_DEVICE_INVALID_VERSION;
+  }
+  if constexpr (requires { out->regIsGlobal; }) out->regIsGlobal = from.regIsGlobal ? 1 : 0;
+  if constexpr (requires { out->forceFlush; }) out->forceFlush = from.forceFlush ? 1 : 0;
+  if constexpr (requires { out->vProps; }) writeMembers(from, &out->vProps);
+  if constexpr (requires { out->maxP2pBytes; }) out->maxP2pBytes = from.maxP2pBytes;
+  if constexpr (requires { out->maxCollBytes; }) out->maxCollBytes = from.maxCollBytes;
+  if constexpr (requires { out->maxMultiRequestSize; }) out->maxMultiRequestSize = 1;
+  if constexpr (requires { out->railId; }) out->railId = static_cast<int16_t>(from.railId);
+  if constexpr (requires { out->planeId; }) out->planeId = static_cast<int16_t>(from.planeId);
+}
+
+template <class Out>
+Status writeProperties(int device, Out* out) {
+  if (!out) return Error(Code::invalidArgument, "describing a device", "no place for the answer");
+  TRY(const core::Properties* found, Plugin::get().properties(device));
+  writeProperties(*found, out);
+  return {};
+}
+
+template <class Members>
+Status fuseDevices(int* device, const Members* members) {
+  constexpr const char* kOperation = "making a virtual device";
+  if (!device || !members) return Error(Code::invalidArgument, kOperation, "an argument is null");
+  if (members->ndevs < 1 || static_cast<size_t>(members->ndevs) > std::size(members->devs))
+    return Error(Code::invalidArgument, kOperation,
+                 format("%d members; 1 to %zu are possible", members->ndevs, std::size(members->devs)));
+  const std::span<const int> listed(members->devs, static_cast<size_t>(members->ndevs));
+  TRY(*device, Plugin::get().makeVirtual(listed));
+  return {};
+}
+
+}  // namespace weft::plugin

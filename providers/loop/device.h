@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <array>
+#include <memory>
+
+#include "providers/loop/fabric.h"
+#include "providers/loop/options.h"
+#include "weft/transport.h"
+
+// One rail of the in-process fabric, and the memory registered with it. Memory is reachable only over
+// Endpoints of the same Device object, as with a NIC's protection domain. Thread-safe.
+namespace weft::loop {
+
+class LoopMemory : public Memory {
+ public:
+  LoopMemory(std::shared_ptr<Fabric> fabric, uint64_t key, const MemoryDesc& desc);
+  ~LoopMemory() override;
+  std::span<const std::byte> blob() const override { return blob_; }
+  uint64_t key() const { return key_; }
+
+ private:
+  const std::shared_ptr<Fabric> fabric_;
+  const uint64_t key_;
+  std::array<std::byte, 28> blob_;
+};
+
+// Reads a LoopMemory's blob.
+Result<RemoteMemory> readBlob(std::span<const std::byte> blob);
+
+class LoopDevice : public Device {
+ public:
+  LoopDevice(DeviceInfo info, LoopOptions options, int rail);
+
+  const DeviceInfo& info() const override { return info_; }
+  Result<std::unique_ptr<Memory>> registerMemory(const MemoryDesc& desc) override;
+  Result<std::unique_ptr<Queue>> openQueue(const QueueDepths& wanted) override;
+
+  const LoopOptions& options() const { return options_; }
+  int rail() const { return rail_; }
+  Fabric& fabric() const { return *fabric_; }
+  uint64_t domain() const { return domain_; }
+  RailStats& stats() const { return options_.stats->rails[static_cast<size_t>(rail_)]; }
+
+ private:
+  const std::shared_ptr<Fabric> fabric_;
+  const DeviceInfo info_;
+  const LoopOptions options_;
+  const int rail_;
+  const uint64_t domain_;
+};
+
+}  // namespace weft::loop

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "providers/loop/endpoint.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include "providers/loop/compat.h"
+#include "src/base/bytes.h"
+#include "src/base/log.h"
+
+namespace weft::loop {
+
+namespace {
+
+constexpr uint32_t kAddressMagic = 0x61706c77;  // "wlpa"
+
+std::shared_ptr<Port> makePort(LoopQueue& queue) {
+  auto port = std::make_shared<Port>();
+  port->id = queue.device().fabric().nextId();
+  port->domain = queue.device().domain();
+  port->inbox = queue.inbox();
+  queue.device().fabric().publish(port);
+  return port;
+}
+
+}  // namespace
+
+LoopEndpoint::LoopEndpoint(LoopQueue& queue) : queue_(queue), port_(makePort(queue)) {
+  ByteWriter writer;
+  writer.put(kAddressMagic).put(port_->id);
+  std::memcpy(address_.data(), writer.bytes().data(), address_.size());
+}
+
+LoopEndpoint::~LoopEndpoint() {
+  port_->alive.store(false, std::memory_order_release);
+  queue_.device().fabric().withdraw(port_->id);
+  queue_.detach(*this);
+  if (!peer_ || !queue_.device().options().announceClose) return;
+  Arrival goodbye;
+  goodbye.kind = Arrival::Kind::closed;
+  goodbye.target = peer_->id;
+  peer_->inbox->push(std::move(goodbye));  // a full inbox has worse problems
+}
+
+Status LoopEndpoint::connect(std::span<const std::byte> peerAddress) {
+  ByteReader reader(peerAddress);
+  const auto magic = reader.get<uint32_t>();
+  const auto id = reader.get<uint64_t>();
+  if (magic != kAddressMagic || !reader.done())
+    return Error(Code::invalidArgument, "connecting a loop lane", "the address is not one of a loop lane");
+  if (state_ != State::fresh)
+    return Error(Code::invalidArgument, "connecting a loop lane", "it was connected before");
+  peer_ = queue_.device().fabric().find(id);
+  Completion done{.kind = CompletionKind::connected, .source = this};
+  const uint64_t other = peer_ ? peer_->peer.load(std::memory_order_acquire) : 0;
+  if (!peer_ || (other != 0 && other != port_->id)) {
+    done.ok = false;
+    done.error = ECONNREFUSED;
+    peer_.reset();
+  }
+  if (done.ok) port_->peer.store(id, std::memory_order_release);
+  state_ = done.ok ? State::connected : State::broken;
+  queue_.complete(done);
+  return {};
+}
+
+Result<RemoteMemory> LoopEndpoint::import(std::span<const std::byte> blob) {
+  return readBlob(blob);
+}
+
+size_t LoopEndpoint::post(std::span<const Work> works) {
+  if (state_ == State::fresh || state_ == State::retired) return 0;
+  size_t n = 0;
+  while (n < works.size() && queue_.hasRoom() && take(works[n])) n++;
+  queue_.device().stats().works.fetch_add(n, std::memory_order_relaxed);
+  return n;
+}
+
+// False: not now.
+bool LoopEndpoint::take(const Work& work) {
+  const int error = state_ == State::broken ? ECANCELED : check(work);
+  if (error) {
+    fail(work, error);
+    return true;
+  }
+  const bool notify = work.op == Opcode::writeNotify;
+  if (notify && !peer_->inbox->reserveNotification()) {
+    queue_.device().stats().overruns.fetch_add(1, std::memory_order_relaxed);
+    fail(work, ENOBUFS);
+    return true;
+  }
+  if (!queue_.device().options().deferred()) return landNow(work);
+  const bool taken = queue_.dispatch(*this, work, *peer_);
+  if (!taken && notify) peer_->inbox->releaseNotification();
+  return taken;
+}
+
+int LoopEndpoint::check(const Work& work) const {
+  if (work.length > queue_.device().info().maxWriteBytes) return EMSGSIZE;
+  if (work.length > 0 && (!work.memory || !work.local)) return EINVAL;
+  if (!peer_->alive.load(std::memory_order_acquire)) return ECONNRESET;
+  const uint64_t other = peer_->peer.load(std::memory_order_acquire);
+  return other == 0 || other == port_->id ? 0 : ECONNREFUSED;  // its lane is to somebody else
+}
+
+bool LoopEndpoint::landNow(const Work& work) {
+  const int error = copyNow(work);
+  RailStats& stats = queue_.device().stats();
+  if (work.op == Opcode::writeNotify) {
+    Arrival arrival;
+    arrival.notify = true;
+    arrival.data = work.imm | uint64_t{work.length} << 32;
+    arrival.target = peer_->id;
+    if (error || !peer_->inbox->push(std::move(arrival))) peer_->inbox->releaseNotification();
+  }
+  if (error) {
+    fail(work, error);
+    return true;
+  }
+  stats.bytes.fetch_add(work.length, std::memory_order_relaxed);
+  if (!work.quiet) queue_.complete({.kind = CompletionKind::sent, .context = work.context, .source = this});
+  return true;
+}
+
+int LoopEndpoint::copyNow(const Work& work) {
+  if (work.length == 0) return 0;
+  RegionTable& regions = queue_.device().fabric().regions();
+  const auto remote = regions.use(work.remote.key, peer_->domain);
+  std::byte* there = remote.at(work.remoteOffset, work.length);
+  if (!there) return EACCES;
+  const auto local = regions.use(static_cast<const LoopMemory*>(work.memory)->key(), port_->domain);
+  std::byte* here = local.at(static_cast<const void*>(work.local), work.length);
+  if (!here) return EFAULT;
+  if (work.op == Opcode::read) std::swap(here, there);
+  copyUnseen(there, here, work.length);
+  return 0;
+}
+
+void LoopEndpoint::fail(const Work& work, int error) {
+  queue_.device().stats().errors.fetch_add(1, std::memory_order_relaxed);
+  Completion failed{.kind = CompletionKind::sent, .ok = false, .source = this};
+  failed.error = error;
+  failed.context = work.context;
+  queue_.complete(failed);
+  breakLane();
+}
+
+void LoopEndpoint::breakLane() {
+  if (state_ != State::connected) return;
+  state_ = State::broken;
+  queue_.cancel(*this, ECANCELED);
+}
+
+void LoopEndpoint::retire() {
+  if (state_ == State::retired) return;
+  state_ = State::retired;
+  queue_.cancel(*this, ECANCELED);
+  queue_.complete({.kind = CompletionKind::retired, .source = this});
+}
+
+}  // namespace weft::loop

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "providers/loop/region.h"
+#include "src/base/random.h"
+#include "weft/transport.h"
+
+// One work on its way when the target lands it: filled by the sender's thread, landed by the target's poll,
+// freed by the sender's. `state` says whose turn it is; a generation in it tells a target that the sender
+// took the work back. Transfers sit in an Outbox, which outlives both Queues that know it.
+namespace weft::loop {
+
+enum class Phase : uint8_t {
+  idle,     // the sender's, unused
+  waiting,  // either may take it: the target to land a piece, the sender to cancel
+  busy,     // the target is copying a piece
+  landed,   // the sender's, to complete
+  failed,   // the sender's, to complete with `error`
+};
+
+struct Transfer {
+  std::atomic<uint64_t> state{0};  // generation << 8 | Phase
+
+  // The sender's, fixed while waiting.
+  Opcode op = Opcode::write;
+  std::byte* local = nullptr;
+  uint64_t localKey = 0;  // 0: `local` is the staging below
+  uint64_t localDomain = 0;
+  uint64_t remoteKey = 0;
+  uint64_t remoteDomain = 0;
+  uint64_t remoteOffset = 0;
+  size_t length = 0;
+  std::vector<std::byte> staging;  // grows during warm-up, never shrinks
+
+  // The target's, while busy.
+  int error = 0;
+  size_t piece = 0;  // bytes of each but the last
+  size_t pieces = 0;
+  size_t first = 0;  // which piece lands first, and how far on the next one is
+  size_t stride = 1;
+  size_t done = 0;
+
+  uint64_t generation() const { return state.load(std::memory_order_relaxed) >> 8; }
+  Phase phase() const { return static_cast<Phase>(state.load(std::memory_order_acquire) & 0xff); }
+  void publish() { set(Phase::waiting); }
+  void set(Phase phase) {
+    state.store(generation() << 8 | static_cast<uint64_t>(phase), std::memory_order_release);
+  }
+
+  // The target's side: false when the sender took the work back.
+  bool claim(uint64_t expectedGeneration);
+  // The sender's side: idle again, under a new generation. False when it was landed or failed already.
+  bool cancel();
+  void release();
+};
+
+struct Outbox {
+  explicit Outbox(size_t n) : transfers(n) {}
+  std::vector<Transfer> transfers;
+};
+
+struct Piece {
+  size_t bytes = 0;
+  Phase phase = Phase::waiting;  // what the transfer was given back as
+};
+
+// Lands one piece of a claimed transfer and gives it back. `pieceBytes` 0: all at once.
+Piece landPiece(RegionTable& regions, Transfer& transfer, size_t pieceBytes, SeededRandom& random);
+
+}  // namespace weft::loop

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "providers/ofi/address_book.h"
+
+#include <algorithm>
+
+namespace weft::ofi {
+
+namespace {
+
+std::string keyOf(const Bytes& name) {
+  return std::string(reinterpret_cast<const char*>(name.data()), name.size());
+}
+
+constexpr size_t kMostPeers = size_t{1} << 20;  // beyond it an address is no index we keep
+
+}  // namespace
+
+Result<std::unique_ptr<AddressBook>> AddressBook::open(const Domain& domain) {
+  std::unique_ptr<AddressBook> book = std::make_unique<AddressBook>(AddressBook());
+  book->library_ = &domain.library();
+  fi_av_attr attributes{};
+  attributes.type = FI_AV_TABLE;
+  fid_av* raw = nullptr;
+  const int code = fi_av_open(domain.get(), &attributes, &raw, nullptr);
+  if (code != 0) return fabricError(domain.library(), "opening an address vector", "Queue", code);
+  book->av_.reset(raw);
+  return book;
+}
+
+Result<fi_addr_t> AddressBook::insert(const Bytes& name, OfiEndpoint* lane) {
+  Peer& peer = peers_[keyOf(name)];
+  if (peer.lanes.empty()) {
+    const int count = fi_av_insert(av_.get(), name.data(), 1, &peer.address, 0, nullptr);
+    if (count != 1) {
+      peers_.erase(keyOf(name));
+      return fabricError(*library_, "inserting a peer's address", "lane", count < 0 ? count : -FI_EINVAL);
+    }
+  }
+  peer.lanes.push_back(lane);
+  reindex(peer);
+  return peer.address;
+}
+
+void AddressBook::remove(const Bytes& name, OfiEndpoint* lane) {
+  const auto found = peers_.find(keyOf(name));
+  if (found == peers_.end()) return;
+  Peer& peer = found->second;
+  peer.lanes.erase(std::remove(peer.lanes.begin(), peer.lanes.end(), lane), peer.lanes.end());
+  reindex(peer);
+  if (!peer.lanes.empty()) return;
+  (void)fi_av_remove(av_.get(), &peer.address, 1, 0);
+  peers_.erase(found);
+}
+
+void AddressBook::reindex(const Peer& peer) {
+  if (peer.address >= kMostPeers) return;
+  if (peer.address >= lanes_.size()) lanes_.resize(peer.address + 1, nullptr);
+  lanes_[peer.address] = peer.lanes.size() == 1 ? peer.lanes.front() : nullptr;
+}
+
+}  // namespace weft::ofi

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "providers/ofi/domain.h"
+#include "src/base/bytes.h"
+
+// A Queue's address vector: each peer address once, however many lanes use it, and the way back from
+// libfabric's number of a sender to our lane. Owned and used by the Queue's thread.
+namespace weft::ofi {
+
+class OfiEndpoint;
+
+class AddressBook {
+ public:
+  static Result<std::unique_ptr<AddressBook>> open(const Domain& domain);
+
+  fid_av* get() const { return av_.get(); }
+
+  Result<fi_addr_t> insert(const Bytes& name, OfiEndpoint* lane);
+  void remove(const Bytes& name, OfiEndpoint* lane);
+
+  // The one lane to that peer; null when it is unknown or several lanes share the address.
+  OfiEndpoint* laneFrom(fi_addr_t address) const {
+    return address < lanes_.size() ? lanes_[address] : nullptr;
+  }
+
+ private:
+  struct Peer {
+    fi_addr_t address = FI_ADDR_UNSPEC;
+    std::vector<OfiEndpoint*> lanes;
+  };
+  AddressBook() = default;
+  void reindex(const Peer& peer);
+
+  const Library* library_ = nullptr;
+  FidPtr<fid_av> av_;
+  std::map<std::string, Peer> peers_;  // by the bytes of their address
+  std::vector<OfiEndpoint*> lanes_;    // by fi_addr_t, which is a small index (FI_AV_TABLE)
+};
+
+}  // namespace weft::ofi

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+// The only door to libfabric's headers, 1.17 to 2.x. The library is opened at run time, so nothing here may
+// need a symbol of it: everything but library.cc's few functions is reached through an object's table.
+#include <memory>
+
+#include <rdma/fabric.h>
+#include <rdma/fi_cm.h>
+#include <rdma/fi_domain.h>
+#include <rdma/fi_endpoint.h>
+#include <rdma/fi_eq.h>
+#include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
+
+namespace weft::ofi {
+
+// The oldest API version we speak. Newer libraries keep this version's behaviour when it is asked for.
+constexpr uint32_t kApiVersion = FI_VERSION(1, 17);
+
+// Closes any libfabric object. An object must be closed before what it was opened on.
+struct CloseFid {
+  template <class T>
+  void operator()(T* object) const {
+    fi_close(&object->fid);
+  }
+};
+template <class T>
+using FidPtr = std::unique_ptr<T, CloseFid>;
+
+}  // namespace weft::ofi

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "providers/ofi/descriptors.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <dirent.h>
+#include <fcntl.h>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "src/base/number.h"
+#include "src/base/reserve.h"
+
+namespace weft::ofi {
+
+namespace {
+
+constexpr timeval kReadLimit{0, 20'000};
+
+struct CloseDirectory {
+  void operator()(DIR* directory) const { ::closedir(directory); }
+};
+
+// Ascending, without the one that reads the list; empty where /proc is not mounted.
+std::vector<int> openDescriptors() {
+  std::vector<int> found;
+  const std::unique_ptr<DIR, CloseDirectory> directory(::opendir("/proc/self/fd"));
+  while (const dirent* entry = directory ? ::readdir(directory.get()) : nullptr) {
+    const auto fd = parseNumber<int>(entry->d_name);  // nothing for "." and ".."
+    if (fd && *fd != ::dirfd(directory.get())) found.push_back(*fd);
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+void closeOnExec(int fd) {
+  const int flags = ::fcntl(fd, F_GETFD);
+  if (flags >= 0 && (flags & FD_CLOEXEC) == 0) (void)::fcntl(fd, F_SETFD, flags | FD_CLOEXEC);
+}
+
+bool libfabricMakesThese(int fd) {
+  std::array<char, 64> target{};
+  const std::string link = "/proc/self/fd/" + std::to_string(fd);
+  const ssize_t length = ::readlink(link.c_str(), target.data(), target.size());
+  const std::string_view kind(target.data(), static_cast<size_t>(std::max<ssize_t>(length, 0)));
+  return kind.starts_with("socket:") || kind.starts_with("pipe:") || kind.starts_with("anon_inode:[event");
+}
+
+using NameCall = int(int, sockaddr*, socklen_t*);
+
+bool named(NameCall* ask, int fd, std::span<const std::byte> name) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof address;
+  return ask(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0 && length == name.size() &&
+         std::memcmp(&address, name.data(), length) == 0;
+}
+
+bool listens(int fd) {
+  int listening = 0;
+  socklen_t length = sizeof listening;
+  return ::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &length) == 0 && listening != 0;
+}
+
+}  // namespace
+
+ClosedOnExec::ClosedOnExec() : before_(openDescriptors()) {}
+
+ClosedOnExec::~ClosedOnExec() {
+  const MustNotFail closing;
+  for (const int fd : openDescriptors()) {
+    if (!std::binary_search(before_.begin(), before_.end(), fd) && libfabricMakesThese(fd)) closeOnExec(fd);
+  }
+}
+
+void closeConnectionsOnExec(std::span<const std::byte> own, std::span<const std::byte> peer) {
+  for (const int fd : openDescriptors()) {
+    if (named(::getsockname, fd, own) || named(::getpeername, fd, peer)) closeOnExec(fd);
+  }
+}
+
+bool protectListener(std::span<const std::byte> name) {
+  for (const int fd : openDescriptors()) {
+    if (listens(fd) && named(::getsockname, fd, name))
+      return ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &kReadLimit, sizeof kReadLimit) == 0;
+  }
+  return false;
+}
+
+}  // namespace weft::ofi

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "providers/ofi/device.h"
+
+#include "providers/ofi/descriptors.h"
+#include "providers/ofi/queue.h"
+
+namespace weft::ofi {
+
+OfiDevice::OfiDevice(std::shared_ptr<const Library> library, const Traits& traits, const Nic& nic,
+                     const Config& config)
+    : library_(std::move(library)),
+      traits_(traits),
+      nic_(nic),
+      config_(config),
+      registry_((nic.fabricInfo->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0) {}
+
+Result<std::shared_ptr<Device>> OfiDevice::open(std::shared_ptr<const Library> library, const Traits& traits,
+                                                const Nic& nic, const Config& config) {
+  auto device = std::make_shared<OfiDevice>(std::move(library), traits, nic, config);
+  TRY(device->start());
+  return std::shared_ptr<Device>(device);
+}
+
+Status OfiDevice::start() {
+  const ClosedOnExec opened;
+  if (!traits_.software) {
+    TRY(domain_, Domain::open(library_, fabricInfo(), false));
+    TRY(registry_.attach(domain_.get()));
+  }
+  MemoryDesc desc;
+  desc.address = doorstepBytes_.data();
+  desc.length = doorstepBytes_.size();
+  TRY(const Registry::Entry entry, registry_.add(desc));
+  doorstep_ = std::make_unique<OfiMemory>(registry_, entry);
+  return {};
+}
+
+Result<std::unique_ptr<Memory>> OfiDevice::registerMemory(const MemoryDesc& desc) {
+  return OfiMemory::create(registry_, desc);
+}
+
+Result<std::unique_ptr<Queue>> OfiDevice::openQueue(const QueueDepths& wanted) {
+  return OfiQueue::create(*this, wanted);
+}
+
+}  // namespace weft::ofi

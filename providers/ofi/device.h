@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <array>
+#include <memory>
+
+#include "providers/ofi/info.h"
+#include "providers/ofi/memory.h"
+#include "src/base/config.h"
+#include "weft/transport.h"
+
+// One card through one provider. Holds the memory registry, the hardware providers' shared domain, and the
+// doorstep: a few bytes that any peer with one of our addresses may write to. Thread-safe.
+namespace weft::ofi {
+
+class OfiDevice : public Device {
+ public:
+  static Result<std::shared_ptr<Device>> open(std::shared_ptr<const Library> library, const Traits& traits,
+                                              const Nic& nic, const Config& config);
+
+  const DeviceInfo& info() const override { return nic_.info; }
+  Result<std::unique_ptr<Memory>> registerMemory(const MemoryDesc& desc) override;
+  Result<std::unique_ptr<Queue>> openQueue(const QueueDepths& wanted) override;
+
+  // For this provider's own Queues and Endpoints.
+  const std::shared_ptr<const Library>& library() const { return library_; }
+  const Traits& traits() const { return traits_; }
+  const Config& config() const { return config_; }
+  fi_info& fabricInfo() const { return *nic_.fabricInfo; }
+  Registry& registry() { return registry_; }
+  Domain* sharedDomain() const { return domain_.get(); }  // null for software providers
+  const OfiMemory& doorstep() const { return *doorstep_; }
+  std::byte* doorstepSource() { return doorstepBytes_.data() + kDoorstepBytes / 2; }
+
+  OfiDevice(std::shared_ptr<const Library> library, const Traits& traits, const Nic& nic,
+            const Config& config);
+
+ private:
+  static constexpr size_t kDoorstepBytes = 128;
+  Status start();
+
+  const std::shared_ptr<const Library> library_;
+  const Traits traits_;
+  const Nic nic_;
+  const Config config_;
+  std::unique_ptr<Domain> domain_;
+  Registry registry_;
+  alignas(64) std::array<std::byte, kDoorstepBytes> doorstepBytes_{};  // peers write the first half
+  std::unique_ptr<OfiMemory> doorstep_;
+};
+
+}  // namespace weft::ofi

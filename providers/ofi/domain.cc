@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "providers/ofi/domain.h"
+
+#include "src/base/log.h"
+
+namespace weft::ofi {
+
+namespace {
+
+constexpr uint64_t kAccess = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+
+}  // namespace
+
+Error fabricError(const Library& library, const char* operation, const std::string& object, int64_t code) {
+  const bool limit = code == -FI_ENOMEM || code == -FI_EMFILE || code == -FI_ENOSPC;
+  return Error(
+      limit ? Code::resources : Code::system, operation,
+      object + ": " + library.errorText(code) +
+          (limit ? "; check ulimit -l and ulimit -n" : "; FI_LOG_LEVEL=warn shows the provider's words"));
+}
+
+Result<std::unique_ptr<Domain>> Domain::open(std::shared_ptr<const Library> library, fi_info& info,
+                                             bool gated) {
+  std::unique_ptr<Domain> domain = std::make_unique<Domain>(Domain());
+  domain->library_ = std::move(library);
+  if (gated) domain->gate_ = std::make_unique<Gate>();
+  const std::string name = info.domain_attr->name ? info.domain_attr->name : info.fabric_attr->prov_name;
+  int code = domain->library_->openFabric(info.fabric_attr, &domain->fabric_);
+  if (code != 0) return fabricError(*domain->library_, "opening a fabric", name, code);
+  fid_domain* raw = nullptr;
+  code = fi_domain(domain->fabric_.get(), &info, &raw, nullptr);
+  if (code != 0) return fabricError(*domain->library_, "opening a domain", name, code);
+  domain->domain_.reset(raw);
+  return domain;
+}
+
+Result<Domain::Registered> Domain::registerMemory(uint64_t id, uint64_t wantedKey, const MemoryDesc& desc) {
+  const Entered entered(gate_.get());
+  fid_mr* raw = nullptr;
+  const int code =
+      fi_mr_reg(domain_.get(), desc.address, desc.length, kAccess, 0, wantedKey, 0, &raw, nullptr);
+  if (code != 0) return fabricError(*library_, "registering memory", format("%zu bytes", desc.length), code);
+  FidPtr<fid_mr> region(raw);
+  const Registered registered{fi_mr_key(raw), fi_mr_desc(raw)};
+  memory_[id] = std::move(region);
+  return registered;
+}
+
+void Domain::deregister(uint64_t id) {
+  const Entered entered(gate_.get());
+  memory_.erase(id);
+}
+
+void Domain::deregisterAll() {
+  const Entered entered(gate_.get());
+  memory_.clear();
+}
+
+}  // namespace weft::ofi

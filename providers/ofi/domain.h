@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+
+#include "providers/ofi/gate.h"
+#include "providers/ofi/library.h"
+#include "weft/transport.h"
+
+// One libfabric domain with its fabric, and the memory registered in it. Owned by a Queue (software
+// providers; then everything that touches it goes through its gate) or by the Device (hardware, without a
+// gate). Its memory is touched only by a Registry, under that one's lock.
+namespace weft::ofi {
+
+class Domain {
+ public:
+  // `info` must outlive the Domain.
+  static Result<std::unique_ptr<Domain>> open(std::shared_ptr<const Library> library, fi_info& info,
+                                              bool gated);
+
+  struct Registered {
+    uint64_t key = 0;
+    void* descriptor = nullptr;
+  };
+  // `id` names the registration here; `wantedKey` is what peers will use, unless the provider chooses.
+  Result<Registered> registerMemory(uint64_t id, uint64_t wantedKey, const MemoryDesc& desc);
+  void deregister(uint64_t id);
+  void deregisterAll();
+
+  Gate* gate() const { return gate_.get(); }  // null: libfabric's own locks do
+  fid_domain* get() const { return domain_.get(); }
+  const Library& library() const { return *library_; }
+
+ private:
+  Domain() = default;
+
+  std::unique_ptr<Gate> gate_;
+  std::shared_ptr<const Library> library_;
+  FidPtr<fid_fabric> fabric_;
+  FidPtr<fid_domain> domain_;
+  std::unordered_map<uint64_t, FidPtr<fid_mr>> memory_;
+};
+
+// What libfabric said, as an Error: "opening a domain on eth0: No such device".
+Error fabricError(const Library& library, const char* operation, const std::string& object, int64_t code);
+
+}  // namespace weft::ofi

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "providers/ofi/info.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "providers/ofi/address.h"
+#include "src/base/log.h"
+#include "src/base/process.h"
+#include "src/topo/name_filter.h"
+#include "src/topo/nic_facts.h"
+
+namespace weft::ofi {
+
+namespace {
+
+using topo::NameFilter;
+using topo::NicFacts;
+
+constexpr uint64_t kModes = FI_CONTEXT | FI_CONTEXT2 | FI_RX_CQ_DATA;
+constexpr int kMemoryModes =
+    FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+constexpr size_t kMaxWriteBytes = size_t{1} << 30;
+constexpr int kDefaultSpeedMbps = 10000;
+
+// Nothing optional is asked for, which would hide providers. Every mode bit we can serve is offered; the
+// provider clears what it does not need. FI_PROGRESS_MANUAL spares the progress threads that tcp would
+// otherwise start; AUTO in the answer is not to be believed, its writes land only while the target polls.
+InfoPtr makeHints(const Library& library, const std::string& provider) {
+  InfoPtr hints = library.allocateInfo();
+  if (!hints) return hints;
+  hints->caps = FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+  hints->mode = kModes;
+  hints->ep_attr->type = FI_EP_RDM;
+  hints->domain_attr->mr_mode = kMemoryModes;
+  hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
+  hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
+  if (!provider.empty()) hints->fabric_attr->prov_name = ::strdup(provider.c_str());  // freed with the hints
+  return hints;
+}
+
+std::string nicName(const fi_info& info) {
+  if (info.nic && info.nic->device_attr && info.nic->device_attr->name) return info.nic->device_attr->name;
+  return info.domain_attr->name ? info.domain_attr->name : "?";
+}
+
+// Why a provider's offer cannot carry the protocol; empty when it can.
+std::string unusable(const Traits& traits, const fi_info& info) {
+  const fi_domain_attr& domain = *info.domain_attr;
+  if (domain.cq_data_size < 4)
+    return format("a write can carry %zu bytes of notification, 4 are needed", domain.cq_data_size);
+  if (domain.cq_data_size < 8 && !traits.reportsLength)
+    return "a notification does not tell how long its write was, and has no room for it";
+  if (info.mode & ~kModes)
+    return format("it needs mode bits we do not serve (0x%llx)", static_cast<unsigned long long>(info.mode));
+  if (domain.mr_mode & FI_MR_ENDPOINT) return "it wants memory registered per endpoint (FI_MR_ENDPOINT)";
+  if (domain.mr_key_size > 8) return format("its memory keys have %zu bytes, 8 fit", domain.mr_key_size);
+  if (traits.software && (domain.mr_mode & (FI_MR_LOCAL | FI_MR_PROV_KEY)))
+    return "it chooses memory keys itself, but each Queue has a domain of its own";
+  if (traits.software && domain.mr_key_size < 8)
+    return format("its memory keys have %zu bytes, 8 are needed", domain.mr_key_size);
+  return {};
+}
+
+Nic makeNic(const Library& library, const Traits& traits, const fi_info& info) {
+  Nic nic;
+  nic.fabricInfo = library.duplicate(&info);
+  // A gate of ours serialises all use of a Queue's domain, so libfabric need not lock.
+  if (traits.software) nic.fabricInfo->domain_attr->threading = FI_THREAD_DOMAIN;
+  if (traits.reportsSource) {  // libfabric 2 has it off unless asked
+    nic.fabricInfo->caps |= FI_SOURCE;
+    nic.fabricInfo->rx_attr->caps |= FI_SOURCE;
+  }
+  nic.info.name = nicName(info);
+  nic.info.provider = "ofi:" + traits.name;
+  nic.info.address = addressText(info.addr_format, info.src_addr, info.src_addrlen);
+  const NicFacts facts =
+      traits.networkCards ? topo::netdevFacts(nic.info.name) : topo::rdmaFacts(nic.info.name, nic.info.port);
+  nic.info.pciPath = facts.pciPath;
+  nic.info.guid = facts.guid ? facts.guid : topo::madeUpGuid(hostName(), nic.info.name);
+  nic.info.numaNode = facts.numaNode;
+  nic.info.mtu = facts.mtu;
+  nic.info.speedMbps = facts.speedMbps ? facts.speedMbps : kDefaultSpeedMbps;
+  nic.info.latencyUs = traits.latencyUs;
+  nic.info.delivery = traits.delivery;
+  nic.info.maxWriteBytes = std::min(kMaxWriteBytes, info.ep_attr->max_msg_size);
+  return nic;
+}
+
+int rankOf(const fi_info& info) {
+  return addressRank(info.addr_format, info.src_addr, info.src_addrlen);
+}
+
+// One Nic a card: of several addresses or duplicate offers the best one stays, the first among equals.
+void addNic(const Library& library, const fi_info& info, Catalogue* catalogue) {
+  const auto same = [&](const Nic& nic) { return nic.info.name == nicName(info); };
+  const auto known = std::find_if(catalogue->nics.begin(), catalogue->nics.end(), same);
+  if (known == catalogue->nics.end()) {
+    catalogue->nics.push_back(makeNic(library, catalogue->traits, info));
+  } else if (rankOf(info) < rankOf(*known->fabricInfo)) {
+    *known = makeNic(library, catalogue->traits, info);
+  }
+}
+
+void refuse(Catalogue* catalogue, const std::string& what, const std::string& why) {
+  const auto same = [&](const Refusal& seen) { return seen.what == what && seen.why == why; };
+  if (std::none_of(catalogue->refusals.begin(), catalogue->refusals.end(), same))
+    catalogue->refusals.push_back({what, why});
+}
+
+// The filter that speaks about this provider's devices. NCCL_IB_HCA is often set to RDMA names; on network
+// cards it counts only where it names one.
+const char* filterFor(const Catalogue& catalogue, const Config& config) {
+  if (!catalogue.traits.networkCards) return config.hca.c_str();
+  const NameFilter hca(config.hca);
+  const auto named = [&](const Nic& nic) { return hca.names(nic.info.name, nic.info.port); };
+  const bool meant = std::any_of(catalogue.nics.begin(), catalogue.nics.end(), named);
+  return (meant ? config.hca : config.socketIfname).c_str();
+}
+
+// Interfaces that reach no other host: used when named, or when there is nothing else.
+bool staysOnHost(const std::string& name) {
+  return name == "lo" || name.starts_with("docker");
+}
+
+void keepWanted(Catalogue* catalogue, const Config& config) {
+  auto& nics = catalogue->nics;
+  const NameFilter filter(filterFor(*catalogue, config));
+  const auto drop = [&](auto unwanted, const char* why) {
+    for (const Nic& nic : nics)
+      if (unwanted(nic)) refuse(catalogue, nic.info.provider + " " + nic.info.name, why);
+    nics.erase(std::remove_if(nics.begin(), nics.end(), unwanted), nics.end());
+  };
+  drop([&](const Nic& nic) { return !filter.accepts(nic.info.name, nic.info.port); },
+       "the device filter leaves it out (WEFT_HCA, WEFT_SOCKET_IFNAME)");
+  if (!catalogue->traits.networkCards) return;
+  const auto local = [&](const Nic& nic) {
+    return staysOnHost(nic.info.name) && (filter.excludes() || !filter.names(nic.info.name));
+  };
+  if (!std::all_of(nics.begin(), nics.end(), local))
+    drop(local, "it reaches no other host; name it in WEFT_SOCKET_IFNAME to use it");
+}
+
+// Which providers of the list the traits are about, card by card.
+void collect(const Library& library, const fi_info* list, const Config& config, Catalogue* catalogue) {
+  const Traits& traits = catalogue->traits;
+  bool seen = false;
+  for (const fi_info* info = list; info; info = info->next) {
+    const char* fabric = info->fabric_attr->name ? info->fabric_attr->name : "";
+    if (!matches(traits, info->fabric_attr->prov_name, fabric)) continue;
+    seen = true;
+    const std::string why = unusable(traits, *info);
+    if (why.empty()) {
+      addNic(library, *info, catalogue);
+    } else {
+      refuse(catalogue, "ofi:" + traits.name + " " + nicName(*info), why);
+    }
+  }
+  if (!seen) {
+    refuse(catalogue, "ofi:" + traits.name,
+           library.versionText() + " shows no \"" + traits.provider + "\" with reliable datagrams and RMA");
+  }
+  keepWanted(catalogue, config);
+}
+
+Error nothingFound(const Library& library, const std::string& name, int code) {
+  const std::string wanted = name.empty() ? "any provider" : "\"" + name + "\"";
+  return Error(Code::unavailable, "asking libfabric for providers",
+               library.versionText() + " has nothing for " + wanted + " (" + library.errorText(code) +
+                   "); fi_info -p NAME shows what it sees");
+}
+
+}  // namespace
+
+Result<Catalogue> discoverNics(const Library& library, const std::string& name, const Config& config) {
+  Catalogue catalogue;
+  catalogue.traits = traitsOf(name);
+  const InfoPtr hints = makeHints(library, name.empty() ? "" : catalogue.traits.provider);
+  if (!hints) return Error(Code::resources, "asking libfabric for providers", "out of memory");
+  InfoPtr list;
+  const int code = library.getInfo(hints.get(), &list);
+  if (code != 0) return nothingFound(library, name, code);
+  if (!name.empty()) {
+    collect(library, list.get(), config, &catalogue);
+    return catalogue;
+  }
+  for (const char* candidate : preferredNames()) {
+    catalogue.traits = traitsOf(candidate);
+    collect(library, list.get(), config, &catalogue);
+    if (!catalogue.nics.empty()) break;
+  }
+  return catalogue;
+}
+
+}  // namespace weft::ofi

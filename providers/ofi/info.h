@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "providers/ofi/library.h"
+#include "providers/ofi/names.h"
+#include "src/base/config.h"
+#include "weft/transport.h"
+
+// Discovery: what libfabric shows of one provider, turned into one Device a network card. fi_getinfo costs
+// some hundred milliseconds (it loads and asks every provider), so it runs once and the result is kept.
+namespace weft::ofi {
+
+struct Nic {
+  DeviceInfo info;
+  std::shared_ptr<fi_info> fabricInfo;  // what its domains and endpoints are opened with
+};
+
+struct Catalogue {
+  Traits traits;
+  std::vector<Nic> nics;
+  std::vector<Refusal> refusals;
+};
+
+// `name` as traitsOf takes it; empty: the best provider that has a usable card.
+Result<Catalogue> discoverNics(const Library& library, const std::string& name, const Config& config);
+
+}  // namespace weft::ofi

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "providers/ofi/library.h"
+
+#include <dlfcn.h>
+#include <vector>
+
+#include "providers/ofi/signal_guard.h"
+#include "src/base/log.h"
+
+namespace weft::ofi {
+
+namespace {
+
+constexpr const char* kOperation = "opening libfabric";
+
+std::vector<std::string> candidates(const std::string& path) {
+  if (!path.empty()) return {path};
+  return {"libfabric.so.1", "/opt/amazon/efa/lib64/libfabric.so.1", "/opt/amazon/efa/lib/libfabric.so.1"};
+}
+
+template <class Function>
+Status find(void* handle, const char* name, const std::string& path, Function* out) {
+  *out = reinterpret_cast<Function>(::dlsym(handle, name));
+  if (*out) return {};
+  return Error(Code::unavailable, kOperation,
+               path + " has no " + name + ": not a libfabric; set WEFT_LIBFABRIC to another libfabric.so.1");
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Library>> Library::open(const std::string& path) {
+  const SignalGuard guard;
+  std::string reasons;
+  for (const std::string& name : candidates(path)) {
+    void* handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!handle) {
+      const char* reason = ::dlerror();
+      reasons += (reasons.empty() ? "" : "; ") + std::string(reason ? reason : name.c_str());
+      continue;
+    }
+    const auto library = std::shared_ptr<Library>(std::make_unique<Library>(Library()));
+    TRY(library->bind(handle, name));
+    return std::shared_ptr<const Library>(library);
+  }
+  return Error(Code::unavailable, kOperation,
+               reasons +
+                   ". Install it (Debian: libfabric1, RHEL: libfabric, EFA: the EFA installer) or set "
+                   "WEFT_LIBFABRIC to the path of libfabric.so.1");
+}
+
+Status Library::bind(void* handle, const std::string& path) {
+  TRY(find(handle, "fi_version", path, &version_));
+  if (version() < kApiVersion) {
+    return Error(Code::unavailable, kOperation,
+                 path + " is " + versionText() + "; 1.17 or newer is needed, set WEFT_LIBFABRIC to one");
+  }
+  TRY(find(handle, "fi_getinfo", path, &getinfo_));
+  TRY(find(handle, "fi_freeinfo", path, &freeinfo_));
+  TRY(find(handle, "fi_dupinfo", path, &dupinfo_));
+  TRY(find(handle, "fi_fabric", path, &fabric_));
+  return find(handle, "fi_strerror", path, &strerror_);
+}
+
+int Library::getInfo(const fi_info* hints, InfoPtr* out) const {
+  const SignalGuard guard;
+  fi_info* list = nullptr;
+  const int code = getinfo_(kApiVersion, nullptr, nullptr, 0, hints, &list);
+  *out = InfoPtr(list, FreeInfo{freeinfo_});
+  return code;
+}
+
+int Library::openFabric(fi_fabric_attr* attributes, FidPtr<fid_fabric>* out) const {
+  fid_fabric* fabric = nullptr;
+  const int code = fabric_(attributes, &fabric, nullptr);
+  out->reset(fabric);
+  return code;
+}
+
+std::string Library::versionText() const {
+  return format("libfabric %u.%u", FI_MAJOR(version()), FI_MINOR(version()));
+}
+
+std::string Library::errorText(int64_t code) const {
+  const char* text = strerror_(static_cast<int>(code < 0 ? -code : code));
+  return text ? text : std::to_string(code);
+}
+
+}  // namespace weft::ofi

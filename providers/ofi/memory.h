@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include "providers/ofi/registry.h"
+#include "weft/transport.h"
+
+// A registration of one Device. Made and destroyed by any thread; descriptor() is for the data path and
+// immutable.
+namespace weft::ofi {
+
+class OfiMemory : public Memory {
+ public:
+  static Result<std::unique_ptr<Memory>> create(Registry& registry, const MemoryDesc& desc);
+  ~OfiMemory() override { registry_.remove(entry_.id); }
+
+  std::span<const std::byte> blob() const override { return blob_; }
+  void* descriptor() const { return entry_.descriptor; }
+  RemoteMemory remote() const { return {entry_.base, entry_.key}; }
+
+  OfiMemory(Registry& registry, const Registry::Entry& entry);
+
+ private:
+  Registry& registry_;
+  const Registry::Entry entry_;
+  std::array<std::byte, 16> blob_;
+};
+
+// The other end's reading of blob().
+Result<RemoteMemory> decodeMemory(std::span<const std::byte> blob);
+
+}  // namespace weft::ofi

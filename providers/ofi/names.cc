@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "providers/ofi/names.h"
+
+namespace weft::ofi {
+
+namespace {
+
+constexpr const char* kEfaDirect = "efa-direct";
+constexpr const char* kPreferred[] = {kEfaDirect, "efa", "verbs", "tcp", "net", "tcp;ofi_rxm"};
+
+// The plain fabric may emulate a write with sends through bounce buffers, which complete before the copy;
+// the direct one is the card's own reliable datagrams.
+Traits efa(const std::string& name) {
+  Traits traits;
+  traits.name = name;
+  traits.provider = "efa";
+  traits.reportsLength = true;
+  traits.delivery = name == kEfaDirect ? Delivery::always : Delivery::selectable;
+  traits.latencyUs = 15;
+  return traits;
+}
+
+// libfabric 2 calls "tcp" what 1.17 calls "net".
+Traits tcp(const std::string& name) {
+  Traits traits;
+  traits.name = traits.provider = name;
+  traits.software = traits.connections = traits.closesCleanly = true;
+  traits.reportsSource = traits.networkCards = true;
+  traits.latencyUs = 10;
+  return traits;
+}
+
+Traits tcpOverRxm() {
+  Traits traits = tcp("tcp;ofi_rxm");
+  traits.closesCleanly = traits.reportsSource = false;
+  traits.latencyUs = 40;
+  return traits;
+}
+
+Traits shm() {
+  Traits traits;
+  traits.name = traits.provider = "shm";
+  traits.software = traits.reportsSource = traits.namedAfterProcess = true;
+  traits.latencyUs = 1;
+  return traits;
+}
+
+Traits verbsOverRxm() {
+  Traits traits;
+  traits.name = "verbs";
+  traits.provider = "verbs;ofi_rxm";
+  traits.delivery = Delivery::always;
+  traits.latencyUs = 3;
+  return traits;
+}
+
+}  // namespace
+
+Traits traitsOf(const std::string& name) {
+  if (name == "efa" || name == kEfaDirect) return efa(name);
+  if (name == "tcp" || name == "net") return tcp(name);
+  if (name == "tcp;ofi_rxm") return tcpOverRxm();
+  if (name == "shm") return shm();
+  if (name == "verbs" || name == "verbs;ofi_rxm") return verbsOverRxm();
+  Traits traits;
+  traits.name = traits.provider = name;
+  traits.networkCards = name.starts_with("udp");
+  return traits;
+}
+
+bool matches(const Traits& traits, std::string_view provider, std::string_view fabric) {
+  if (provider != traits.provider) return false;
+  // libfabric 2 has two fabrics in one provider, told apart by name only.
+  return provider != "efa" || (fabric == kEfaDirect) == (traits.name == kEfaDirect);
+}
+
+std::span<const char* const> preferredNames() {
+  return kPreferred;
+}
+
+}  // namespace weft::ofi

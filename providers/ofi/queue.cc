@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "providers/ofi/queue.h"
+
+#include <algorithm>
+#include <array>
+
+#include "providers/ofi/descriptors.h"
+#include "providers/ofi/endpoint.h"
+#include "src/base/log.h"
+#include "src/base/random.h"
+
+namespace weft::ofi {
+
+namespace {
+
+constexpr uint32_t kLeastDepth = 64;
+
+bool carriesLength(const fi_info& info) {
+  return info.domain_attr->cq_data_size >= 8;
+}
+
+int giveUniqueName(fid_ep* endpoint) {
+  std::string name = format("fi_shm://weft-%016llx%016llx", static_cast<unsigned long long>(randomU64()),
+                            static_cast<unsigned long long>(randomU64()));
+  return fi_setname(&endpoint->fid, name.data(), name.size() + 1);
+}
+
+}  // namespace
+
+OfiQueue::OfiQueue(OfiDevice& device, const QueueDepths& wanted)
+    : device_(device),
+      depths_{std::max(wanted.sends, 1u), std::max(wanted.notifications, 1u)},
+      lengthInData_(carriesLength(device.fabricInfo())),
+      knowsSource_(device.traits().reportsSource),
+      operations_(depths_.sends + kOwnOperations) {}
+
+Result<std::unique_ptr<Queue>> OfiQueue::create(OfiDevice& device, const QueueDepths& wanted) {
+  auto queue = std::make_unique<OfiQueue>(device, wanted);
+  TRY(queue->start());
+  return std::unique_ptr<Queue>(std::move(queue));
+}
+
+Status OfiQueue::start() {
+  const ClosedOnExec opened;
+  domain_ = device_.sharedDomain();
+  if (!domain_) {
+    TRY(ownDomain_, Domain::open(device_.library(), device_.fabricInfo(), true));
+    domain_ = ownDomain_.get();
+    TRY(device_.registry().attach(domain_));
+  }
+  const Entered entered(gate());
+  TRY(book_, AddressBook::open(*domain_));
+  TRY(openCompletionQueue());
+  if (device_.traits().software) return {};
+  TRY(sharedEndpoint_, openFabricEndpoint());
+  return postReceives();
+}
+
+OfiQueue::~OfiQueue() {
+  {
+    const Entered entered(domain_ ? gate() : nullptr);
+    parked_.clear();
+    sharedEndpoint_.reset();
+    cq_.reset();
+    book_.reset();
+  }
+  if (ownDomain_) device_.registry().detach(ownDomain_.get());
+}
+
+// Providers on hardware have a largest queue and no way to ask for it: try, and take half.
+Status OfiQueue::openCompletionQueue() {
+  fi_cq_attr attributes{};
+  attributes.format = FI_CQ_FORMAT_DATA;
+  attributes.wait_obj = FI_WAIT_NONE;
+  for (;;) {
+    attributes.size = depths_.sends + depths_.notifications + kOwnOperations;
+    fid_cq* raw = nullptr;
+    const int code = fi_cq_open(domain_->get(), &attributes, &raw, nullptr);
+    if (code == 0) {
+      cq_.reset(raw);
+      return {};
+    }
+    if (depths_.notifications <= kLeastDepth)
+      return fabricError(domain_->library(), "opening a completion queue", device_.info().name, code);
+    depths_.notifications /= 2;
+    depths_.sends = std::max(depths_.sends / 2, kLeastDepth);
+  }
+}
+
+Result<FidPtr<fid_ep>> OfiQueue::openFabricEndpoint() {
+  fid_ep* raw = nullptr;
+  int code = fi_endpoint(domain_->get(), &device_.fabricInfo(), &raw, nullptr);
+  FidPtr<fid_ep> endpoint(raw);
+  if (code == 0 && device_.traits().namedAfterProcess) code = giveUniqueName(raw);
+  if (code == 0) code = fi_ep_bind(raw, &book_->get()->fid, 0);
+  if (code == 0) code = fi_ep_bind(raw, &cq_->fid, FI_TRANSMIT | FI_RECV);
+  if (code == 0) code = fi_enable(raw);
+  if (code == 0) return endpoint;
+  return fabricError(domain_->library(), "opening an endpoint", device_.info().name, code);
+}
+
+// Where a remote write with data consumes a posted receive (FI_RX_CQ_DATA), keep them posted.
+Status OfiQueue::postReceives() {
+  if (!(device_.fabricInfo().mode & FI_RX_CQ_DATA)) return {};
+  const size_t room = device_.fabricInfo().rx_attr->size;
+  depths_.notifications = static_cast<uint32_t>(std::min<size_t>(depths_.notifications, room));
+  receives_.resize(depths_.notifications);
+  for (Operation& receive : receives_) {
+    receive.purpose = Purpose::receive;
+    const ssize_t code = fi_recv(sharedEndpoint_.get(), nullptr, 0, nullptr, FI_ADDR_UNSPEC, &receive);
+    if (code != 0) return fabricError(domain_->library(), "posting receives", device_.info().name, code);
+  }
+  return {};
+}
+
+Result<std::unique_ptr<Endpoint>> OfiQueue::openEndpoint() {
+  TRY(auto endpoint, OfiEndpoint::create(*this));
+  lanes_.push_back(static_cast<OfiEndpoint*>(endpoint.get()));
+  return endpoint;
+}
+
+size_t OfiQueue::poll(std::span<Completion> out) {
+  const TriedToEnter inside(gate());
+  if (!inside) [[unlikely]]
+    return 0;
+  if (!explanations_.empty()) [[unlikely]]
+    explanations_.clear();
+  drained_ = false;
+  size_t count = events_.empty() ? 0 : takeEvents(out);
+  if (count < out.size() && !failed_) count += readCompletions(out.subspan(count));
+  if (!restless_.empty()) [[unlikely]]
+    tendLanes();
+  return count;
+}
+
+size_t OfiQueue::takeEvents(std::span<Completion> out) {
+  size_t count = 0;
+  while (count < out.size() && !events_.empty()) {
+    out[count++] = events_.front().completion;
+    if (!events_.front().completion.ok) explanations_.push_back(std::move(events_.front()));
+    events_.pop_front();
+  }
+  return count;
+}
+
+size_t OfiQueue::readCompletions(std::span<Completion> out) {
+  std::array<fi_cq_data_entry, kBatch> entries;
+  std::array<fi_addr_t, kBatch> sources;
+  const size_t room = std::min(out.size(), kBatch);
+  const ssize_t got = knowsSource_ ? fi_cq_readfrom(cq_.get(), entries.data(), room, sources.data())
+                                   : fi_cq_read(cq_.get(), entries.data(), room);
+  if (got == -FI_EAGAIN) {
+    drained_ = true;
+    return 0;
+  }
+  if (got == -FI_EAVAIL) return readErrors(out);
+  if (got < 0) {
+    queueFailed(got);
+    return 0;
+  }
+  size_t count = 0;
+  for (size_t i = 0; i < static_cast<size_t>(got); i++)
+    count += translate(entries[i], knowsSource_ ? sources[i] : FI_ADDR_NOTAVAIL, &out[count]);
+  return count;
+}
+
+bool OfiQueue::translate(const fi_cq_data_entry& entry, fi_addr_t source, Completion* out) {
+  if (entry.flags & FI_REMOTE_CQ_DATA) {
+    fillNotified(entry, source, out);
+    if (!receives_.empty())
+      (void)fi_recv(sharedEndpoint_.get(), nullptr, 0, nullptr, FI_ADDR_UNSPEC, entry.op_context);
+    return true;
+  }
+  return finish(static_cast<Operation*>(entry.op_context), 0, {}, out);
+}
+
+void OfiQueue::fillNotified(const fi_cq_data_entry& entry, fi_addr_t source, Completion* out) const {
+  *out = Completion{};
+  out->kind = CompletionKind::notified;
+  out->imm = static_cast<uint32_t>(entry.data);
+  out->length = lengthInData_ ? entry.data >> 32 : entry.len;
+  out->source = book_->laneFrom(source);
+}
+
+bool OfiQueue::finish(Operation* operation, int error, std::string_view why, Completion* out) {
+  if (!operation || operation->purpose == Purpose::receive) return false;
+  OfiEndpoint* lane = operation->lane;
+  const Purpose purpose = operation->purpose;
+  const uint64_t context = operation->context;
+  operations_.give(operation);
+  if (lane) return lane->finished(purpose, context, error, why, out);
+  if (--orphans_ == 0) parked_.clear();
+  return false;
+}
+
+size_t OfiQueue::readErrors(std::span<Completion> out) {
+  size_t count = 0;
+  while (count < out.size() && readError(&out[count])) {
+    if (out[count].kind == CompletionKind::sent && !out[count].ok) count++;
+  }
+  return count;
+}
+
+// False when there is no error to read. What the provider adds in its own words is kept only for hardware:
+// software providers put a stale errno there.
+bool OfiQueue::readError(Completion* out) {
+  *out = Completion{};
+  fi_cq_err_entry entry{};
+  if (fi_cq_readerr(cq_.get(), &entry, 0) <= 0) return false;
+  std::string why = domain_->library().errorText(entry.err);
+  if (!device_.traits().software) {
+    std::array<char, 256> words{};
+    const char* text =
+        fi_cq_strerror(cq_.get(), entry.prov_errno, entry.err_data, words.data(), words.size());
+    if (text) why += format(" (provider: %s, %d)", text, entry.prov_errno);
+  }
+  if (!finish(static_cast<Operation*>(entry.op_context), entry.err, why, out)) *out = Completion{};
+  return true;
+}
+
+// The completion queue itself failed (overrun, device gone): nothing of any lane can be believed any more.
+void OfiQueue::queueFailed(int64_t code) {
+  failed_ = true;
+  const std::string why = "the completion queue failed: " + domain_->library().errorText(code);
+  for (OfiEndpoint* lane : lanes_) lane->broke(why);
+}
+
+void OfiQueue::tendLanes() {
+  const TimePoint now = Clock::system().now();
+  const auto done = [&](OfiEndpoint* lane) { return !lane->tend(now, drained_ || failed_); };
+  restless_.erase(std::remove_if(restless_.begin(), restless_.end(), done), restless_.end());
+}
+
+void OfiQueue::tend(OfiEndpoint* lane) {
+  if (std::find(restless_.begin(), restless_.end(), lane) == restless_.end()) restless_.push_back(lane);
+}
+
+void OfiQueue::forget(OfiEndpoint* lane, FidPtr<fid_ep> endpoint) {
+  lanes_.erase(std::remove(lanes_.begin(), lanes_.end(), lane), lanes_.end());
+  restless_.erase(std::remove(restless_.begin(), restless_.end(), lane), restless_.end());
+  const auto ofLane = [&](const Event& event) { return event.completion.source == lane; };
+  events_.erase(std::remove_if(events_.begin(), events_.end(), ofLane), events_.end());
+  abandon(lane, [](const Operation&) {});
+  if (endpoint && orphans_ > 0 && !device_.traits().closesCleanly) parked_.push_back(std::move(endpoint));
+}
+
+void OfiQueue::report(const Completion& completion, std::string why) {
+  events_.push_back({completion, std::move(why)});
+}
+
+void OfiQueue::explainNow(const Completion& completion, std::string why) {
+  explanations_.push_back({completion, std::move(why)});
+}
+
+std::string OfiQueue::explain(const Completion& completion) const {
+  for (const Event& event : explanations_) {
+    const Completion& known = event.completion;
+    if (known.kind == completion.kind && known.source == completion.source &&
+        known.context == completion.context)
+      return event.why;
+  }
+  return completion.ok ? "no error" : domain_->library().errorText(completion.error);
+}
+
+}  // namespace weft::ofi

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <array>
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "providers/ofi/address_book.h"
+#include "providers/ofi/device.h"
+#include "providers/ofi/operation.h"
+#include "src/base/clock.h"
+#include "weft/transport.h"
+
+// One completion queue and what shares it. Owned by one engine and used by one thread at a time. Polling
+// reads the completion queue, which is also what moves data on software providers, and tends the lanes that
+// are connecting or retiring.
+namespace weft::ofi {
+
+class OfiQueue : public Queue {
+ public:
+  static Result<std::unique_ptr<Queue>> create(OfiDevice& device, const QueueDepths& wanted);
+  ~OfiQueue() override;
+
+  size_t poll(std::span<Completion> out) override;
+  Result<std::unique_ptr<Endpoint>> openEndpoint() override;
+  std::string explain(const Completion& completion) const override;
+  QueueDepths depths() const override { return depths_; }
+
+  // For this provider's Endpoints.
+  OfiDevice& device() const { return device_; }
+  OperationPool& operations() { return operations_; }
+  size_t room() const {  // Works that may still be posted
+    return operations_.available() > kOwnOperations ? operations_.available() - kOwnOperations : 0;
+  }
+  AddressBook& book() { return *book_; }
+  Gate* gate() const { return domain_->gate(); }
+  fid_ep* sharedEndpoint() const { return sharedEndpoint_.get(); }  // null for software providers
+  bool lengthInData() const { return lengthInData_; }  // a notification's length travels in its upper half
+  Result<FidPtr<fid_ep>> openFabricEndpoint();
+  void report(const Completion& completion, std::string why = {});  // comes out of a later poll
+  void explainNow(const Completion& completion, std::string why);   // of the poll that runs
+  void tend(OfiEndpoint* lane);                                     // from the next poll on
+  void forget(OfiEndpoint* lane, FidPtr<fid_ep> endpoint);          // the lane is being destroyed
+
+  // Lets go of a lane's operations in flight, after showing each to `visit`; whatever of them still completes
+  // is swallowed.
+  template <class Visit>
+  size_t abandon(const OfiEndpoint* lane, Visit visit) {
+    size_t left = 0;
+    operations_.forEachOf(lane, [&](Operation& operation) {
+      visit(operation);
+      operation.lane = nullptr;
+      left++;
+    });
+    orphans_ += left;
+    return left;
+  }
+
+  OfiQueue(OfiDevice& device, const QueueDepths& wanted);
+
+ private:
+  struct Event {
+    Completion completion;
+    std::string why;
+  };
+  static constexpr size_t kBatch = 32;
+  static constexpr size_t kOwnOperations = 256;  // doorstep writes, beside the caller's Works
+
+  Status start();
+  Status openCompletionQueue();
+  Status postReceives();
+  size_t takeEvents(std::span<Completion> out);
+  size_t readCompletions(std::span<Completion> out);
+  size_t readErrors(std::span<Completion> out);
+  bool readError(Completion* out);
+  bool translate(const fi_cq_data_entry& entry, fi_addr_t source, Completion* out);
+  bool finish(Operation* operation, int error, std::string_view why, Completion* out);
+  void fillNotified(const fi_cq_data_entry& entry, fi_addr_t source, Completion* out) const;
+  void tendLanes();
+  void queueFailed(int64_t code);
+
+  OfiDevice& device_;
+  QueueDepths depths_;
+  const bool lengthInData_;
+  const bool knowsSource_;
+  bool drained_ = false;  // the last read found nothing more
+  bool failed_ = false;
+
+  // Teardown is in reverse order: endpoints, completion queue, addresses, memory and domain.
+  std::unique_ptr<Domain> ownDomain_;
+  Domain* domain_ = nullptr;
+  std::unique_ptr<AddressBook> book_;
+  OperationPool operations_;
+  std::vector<Operation> receives_;
+  FidPtr<fid_cq> cq_;
+  FidPtr<fid_ep> sharedEndpoint_;
+
+  std::vector<FidPtr<fid_ep>> parked_;  // cannot be closed while operations of theirs are in flight
+  size_t orphans_ = 0;                  // operations in flight whose lane is gone
+
+  std::vector<OfiEndpoint*> lanes_;
+  std::vector<OfiEndpoint*> restless_;
+  std::deque<Event> events_;
+  std::vector<Event> explanations_;
+};
+
+}  // namespace weft::ofi

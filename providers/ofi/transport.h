@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "src/base/config.h"
+#include "weft/transport.h"
+
+// Any libfabric provider behind the seam. Thread-safe. libfabric is opened here, at run time, and asked once.
+namespace weft::ofi {
+
+// `name` as WEFT_PROVIDER has it after "ofi:": "efa", "efa-direct", "verbs", "tcp", "net", "shm",
+// "tcp;ofi_rxm" or any name of fi_info's; empty: the best one that has a usable card, and Transport::name()
+// tells which. Fails when libfabric is not there.
+Result<std::unique_ptr<Transport>> makeTransport(const std::string& name, const Config& config);
+
+}  // namespace weft::ofi

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/base/config.h"
+#include "weft/transport.h"
+
+// Which fabric to use: the only file that knows all providers. Called once per process, off the data path;
+// any thread.
+namespace weft {
+
+// Makes what WEFT_PROVIDER names: "loop", "loop(OPTIONS)", "ofi", "ofi:NAME", "verbs", and "fault(RULES):" in
+// front of any of them. Does not look for devices yet.
+Result<std::unique_ptr<Transport>> makeTransport(const std::string& spec, const Config& config);
+
+struct Choice {
+  std::unique_ptr<Transport> transport;
+  std::vector<DeviceInfo> devices;  // never empty
+  std::vector<Refusal> refused;     // the better ones that were not taken, best first
+};
+
+using TransportMaker =
+    std::function<Result<std::unique_ptr<Transport>>(const std::string& spec, const Config& config)>;
+
+// The fabric config.provider names, or nothing; without a name the best one that has devices. A candidate
+// whose making or discovery fails with anything but Code::unavailable counts as failed: going on to a lower
+// one is then logged as a warning, and forbidden by config.fallback == false. No devices is no failure.
+Result<Choice> chooseTransport(const Config& config, const TransportMaker& make = makeTransport);
+
+// The order tried when none is named.
+std::vector<std::string> candidateTransports();
+
+}  // namespace weft

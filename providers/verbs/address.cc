@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "providers/verbs/address.h"
+
+#include "src/base/log.h"
+
+namespace weft::verbs {
+
+namespace {
+
+constexpr uint8_t kVersion = 1;
+constexpr uint32_t kMost24 = 0xffffff;
+
+const Gid& anyGid(const LaneAddress& address) {
+  return isZero(address.gids[0]) ? address.gids[1] : address.gids[0];
+}
+
+}  // namespace
+
+Bytes encode(const LaneAddress& address) {
+  ByteWriter out;
+  out.put(kVersion).put(static_cast<uint8_t>(address.ethernet)).put(address.mtu).put(address.readsServed);
+  out.put(address.lid).put(address.queuePair).put(address.packetNumber);
+  for (const Gid& gid : address.gids) out.raw(std::as_bytes(std::span(gid)));
+  return out.take();
+}
+
+Result<LaneAddress> decodeLaneAddress(std::span<const std::byte> bytes) {
+  ByteReader in(bytes);
+  LaneAddress address;
+  const auto version = in.get<uint8_t>();
+  const auto ethernet = in.get<uint8_t>();
+  address.ethernet = ethernet == 1;
+  address.mtu = in.get<uint8_t>();
+  address.readsServed = in.get<uint8_t>();
+  address.lid = in.get<uint16_t>();
+  address.queuePair = in.get<uint32_t>();
+  address.packetNumber = in.get<uint32_t>();
+  for (Gid& gid : address.gids) {
+    const auto raw = in.raw(gid.size());
+    if (!raw.empty()) std::memcpy(gid.data(), raw.data(), gid.size());
+  }
+  const bool sane = version == kVersion && ethernet <= 1 && address.mtu >= 1 && address.mtu <= 5 &&
+                    address.queuePair <= kMost24 && address.packetNumber <= kMost24;
+  if (in.done() && sane) return address;
+  return Error(Code::invalidArgument, "connecting a lane", "the peer's verbs address is damaged");
+}
+
+Result<size_t> commonGid(const LaneAddress& mine, const LaneAddress& peer) {
+  const auto differ = [&](const char* what) {
+    return Error(Code::remote, "connecting a lane",
+                 format("this port (%s) and the peer's (%s) %s", addressText(mine).c_str(),
+                        addressText(peer).c_str(), what));
+  };
+  if (mine.ethernet != peer.ethernet)
+    return differ("are of different kinds, one InfiniBand and one Ethernet: set WEFT_HCA on both ends");
+  for (size_t i = 0; i < mine.gids.size(); i++)
+    if (!isZero(mine.gids[i]) && !isZero(peer.gids[i])) return i;
+  return differ("have no address family in common: give both an IPv4 address, or set WEFT_IB_GID_INDEX");
+}
+
+std::string addressText(const LaneAddress& address) {
+  const std::string where =
+      address.ethernet ? gidText(anyGid(address)) : format("LID %u", static_cast<unsigned>(address.lid));
+  return format("%s, queue pair %u", where.c_str(), address.queuePair);
+}
+
+}  // namespace weft::verbs

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+// The only door to rdma-core's headers, version 22 or newer. The library is opened at run time, so nothing
+// here may need a symbol of it. Posting and polling are inline functions of the header that go through the
+// context's own table and need none; several other "functions" are macros around such inlines that do, and
+// are avoided.
+#include <memory>
+
+#include <infiniband/verbs.h>
+
+namespace weft::verbs {
+
+// Owns an object of libibverbs. What it was made on must outlive it.
+template <class T>
+using Handle = std::unique_ptr<T, int (*)(T*)>;
+
+// ibv_query_port of the header falls back to a symbol. Every library since 2018 fills the table.
+inline int queryPort(ibv_context* context, uint8_t port, ibv_port_attr* out) {
+  const verbs_context* table = verbs_get_ctx_op(context, query_port);
+  return table ? table->query_port(context, port, out, sizeof *out) : EOPNOTSUPP;
+}
+
+}  // namespace weft::verbs

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "providers/verbs/mailbox.h"
+#include "providers/verbs/queue_pair.h"
+#include "src/base/clock.h"
+
+// Connects queue pairs on a thread of its own, since the kernel may take seconds to resolve a peer's address.
+// One a Device; the thread starts with the first call. Thread-safe.
+namespace weft::verbs {
+
+class Dialer {
+ public:
+  struct Call {
+    std::shared_ptr<QueuePair> pair;
+    LaneAddress peer;
+    std::shared_ptr<Mailbox> answerTo;  // gets the Letter
+    uint64_t lane = 0;
+    TimePoint deadline;
+  };
+
+  Dialer() = default;
+  ~Dialer();  // waits for the call that runs; forgets the others
+  Dialer(const Dialer&) = delete;
+  Dialer& operator=(const Dialer&) = delete;
+
+  Status dial(Call call);
+
+ private:
+  void run();
+  void attempt(Call call);
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Call> calls_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace weft::verbs

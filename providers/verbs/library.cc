@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "providers/verbs/library.h"
+
+#include <dlfcn.h>
+
+#include "src/base/log.h"
+
+namespace weft::verbs {
+
+namespace {
+
+constexpr const char* kOperation = "opening libibverbs";
+
+// Old versions of some functions have other structures: the version that fits the header is named.
+struct Finder {
+  void* handle;
+  const std::string& path;
+
+  template <class Function>
+  void optional(const char* name, const char* version, Function* out) const {
+    *out = reinterpret_cast<Function>(::dlvsym(handle, name, version));
+  }
+  template <class Function>
+  Status needed(const char* name, Function* out) const {
+    optional(name, "IBVERBS_1.1", out);
+    if (*out) return {};
+    return Error(
+        Code::unavailable, kOperation,
+        path + " has no " + name + ": not rdma-core's; set WEFT_LIBIBVERBS to another libibverbs.so.1");
+  }
+};
+
+}  // namespace
+
+Result<std::shared_ptr<const Library>> Library::open(const std::string& path) {
+  const std::string name = path.empty() ? "libibverbs.so.1" : path;
+  void* handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (!handle) {
+    const char* reason = ::dlerror();
+    return Error(Code::unavailable, kOperation,
+                 std::string(reason ? reason : name.c_str()) +
+                     ". Install it (Debian: libibverbs1 and ibverbs-providers, RHEL: libibverbs) or set "
+                     "WEFT_LIBIBVERBS to the path of libibverbs.so.1");
+  }
+  const auto library = std::make_shared<Library>();
+  TRY(library->bind(handle, name));
+  // Forked children of the application must not take pages from under the card; a no-op on recent kernels.
+  if (const auto forkInit = reinterpret_cast<int (*)()>(::dlvsym(handle, "ibv_fork_init", "IBVERBS_1.1")))
+    (void)forkInit();
+  return std::shared_ptr<const Library>(library);
+}
+
+Status Library::bind(void* handle, const std::string& path) {
+  const Finder find{handle, path};
+  TRY(find.needed("ibv_get_device_list", &getDeviceList));
+  TRY(find.needed("ibv_free_device_list", &freeDeviceList));
+  TRY(find.needed("ibv_get_device_name", &getDeviceName));
+  TRY(find.needed("ibv_open_device", &openDevice));
+  TRY(find.needed("ibv_close_device", &closeDevice));
+  TRY(find.needed("ibv_query_device", &queryDevice));
+  TRY(find.needed("ibv_alloc_pd", &allocPd));
+  TRY(find.needed("ibv_dealloc_pd", &deallocPd));
+  TRY(find.needed("ibv_reg_mr", &regMr));
+  TRY(find.needed("ibv_dereg_mr", &deregMr));
+  TRY(find.needed("ibv_create_cq", &createCq));
+  TRY(find.needed("ibv_destroy_cq", &destroyCq));
+  TRY(find.needed("ibv_create_srq", &createSrq));
+  TRY(find.needed("ibv_destroy_srq", &destroySrq));
+  TRY(find.needed("ibv_create_qp", &createQp));
+  TRY(find.needed("ibv_modify_qp", &modifyQp));
+  TRY(find.needed("ibv_destroy_qp", &destroyQp));
+  TRY(find.needed("ibv_get_async_event", &getAsyncEvent));
+  TRY(find.needed("ibv_ack_async_event", &ackAsyncEvent));
+  find.optional("_ibv_query_gid_table", "IBVERBS_1.11", &queryGidTable);
+  find.optional("ibv_reg_mr_iova2", "IBVERBS_1.8", &regMrIova2);
+  return {};
+}
+
+}  // namespace weft::verbs

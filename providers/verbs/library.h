@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "providers/verbs/compat.h"
+#include "weft/result.h"
+
+// libibverbs, found and opened at run time. It stays mapped for the life of the process: its drivers cannot
+// be taken back. Immutable after open; any thread.
+namespace weft::verbs {
+
+struct Library {
+  // `path` is WEFT_LIBIBVERBS; empty: the loader's path.
+  static Result<std::shared_ptr<const Library>> open(const std::string& path);
+
+  // Each as libibverbs has it; the types are spelled out where the header hides the function behind a macro.
+  ibv_device** (*getDeviceList)(int* count) = nullptr;
+  void (*freeDeviceList)(ibv_device** list) = nullptr;
+  const char* (*getDeviceName)(ibv_device* device) = nullptr;
+  ibv_context* (*openDevice)(ibv_device* device) = nullptr;
+  int (*closeDevice)(ibv_context* context) = nullptr;
+  int (*queryDevice)(ibv_context* context, ibv_device_attr* out) = nullptr;
+  ssize_t (*queryGidTable)(ibv_context* context, ibv_gid_entry* entries, size_t most, uint32_t flags,
+                           size_t entryBytes) = nullptr;  // null before rdma-core 32
+  ibv_pd* (*allocPd)(ibv_context* context) = nullptr;
+  int (*deallocPd)(ibv_pd* pd) = nullptr;
+  ibv_mr* (*regMr)(ibv_pd* pd, void* address, size_t length, int access) = nullptr;
+  ibv_mr* (*regMrIova2)(ibv_pd* pd, void* address, size_t length, uint64_t iova,
+                        unsigned int access) = nullptr;  // null before rdma-core 28: no relaxed ordering
+  int (*deregMr)(ibv_mr* mr) = nullptr;
+  ibv_cq* (*createCq)(ibv_context* context, int entries, void* owner, ibv_comp_channel* channel,
+                      int vector) = nullptr;
+  int (*destroyCq)(ibv_cq* cq) = nullptr;
+  ibv_srq* (*createSrq)(ibv_pd* pd, ibv_srq_init_attr* attributes) = nullptr;
+  int (*destroySrq)(ibv_srq* srq) = nullptr;
+  ibv_qp* (*createQp)(ibv_pd* pd, ibv_qp_init_attr* attributes) = nullptr;
+  int (*modifyQp)(ibv_qp* qp, ibv_qp_attr* attributes, int mask) = nullptr;
+  int (*destroyQp)(ibv_qp* qp) = nullptr;
+  int (*getAsyncEvent)(ibv_context* context, ibv_async_event* out) = nullptr;
+  void (*ackAsyncEvent)(ibv_async_event* event) = nullptr;
+
+ private:
+  Status bind(void* handle, const std::string& path);
+};
+
+}  // namespace weft::verbs

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+// How a Device's helper threads reach a Queue: they leave letters, its thread reads them when it polls next.
+// An empty mailbox costs the poll one relaxed load.
+namespace weft::verbs {
+
+struct Letter {
+  enum class About : uint8_t { connected, lane, queue };
+  About about = About::connected;
+  uint64_t lane = 0;       // connected: the lane's number
+  uint32_t queuePair = 0;  // lane: the one that failed
+  int error = 0;           // errno-like; 0: it worked
+  std::string why;
+};
+
+class Mailbox {
+ public:
+  bool empty() const { return !any_.load(std::memory_order_relaxed); }
+
+  void post(Letter letter) {
+    const std::lock_guard lock(mutex_);
+    letters_.push_back(std::move(letter));
+    any_.store(true, std::memory_order_release);
+  }
+
+  std::vector<Letter> take() {
+    const std::lock_guard lock(mutex_);
+    any_.store(false, std::memory_order_relaxed);
+    return std::exchange(letters_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Letter> letters_;
+  std::atomic<bool> any_{false};
+};
+
+}  // namespace weft::verbs

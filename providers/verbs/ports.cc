@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "providers/verbs/ports.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <net/if.h>
+#include <tuple>
+
+#include "providers/verbs/words.h"
+#include "src/base/log.h"
+#include "src/base/process.h"
+#include "src/topo/name_filter.h"
+#include "src/topo/nic_facts.h"
+
+namespace weft::verbs {
+
+namespace {
+
+constexpr uint32_t kSoftRoceVendor = 0xffffff;
+constexpr int kSoftRoceWorks = 63;  // its slots have 512 bytes: a lane stays below 64 KiB
+constexpr size_t kMaxWriteBytes = size_t{1} << 30;
+constexpr int kDefaultSpeedMbps = 10000;
+constexpr float kLatencyUs = 2;
+
+const char* stateWords(ibv_port_state state) {
+  switch (state) {
+    case IBV_PORT_DOWN:
+      return "the port is down: check its cable, and that its interface is up";
+    case IBV_PORT_INIT:
+      return "the port waits for its subnet manager (state INIT): start one, such as opensm";
+    case IBV_PORT_ARMED:
+      return "the port is not active yet (state ARMED)";
+    default:
+      return "the port is not active";
+  }
+}
+
+// Lanes of active_width times what active_speed stands for, for where sysfs does not say.
+int speedOf(const ibv_port_attr& port) {
+  const auto lanes = port.active_width == 1   ? 1
+                     : port.active_width == 2 ? 4
+                     : port.active_width == 4 ? 8
+                     : port.active_width == 8 ? 12
+                                              : 2;
+  switch (port.active_speed) {
+    case 1:
+      return 2500 * lanes;
+    case 2:
+      return 5000 * lanes;
+    case 4:
+    case 8:
+      return 10000 * lanes;
+    case 16:
+      return 14000 * lanes;
+    case 32:
+      return 25000 * lanes;
+    case 64:
+      return 50000 * lanes;
+    case 128:
+      return 100000 * lanes;
+    default:
+      return kDefaultSpeedMbps;
+  }
+}
+
+// One port being looked at.
+struct Candidate {
+  const Library& library;
+  const Config& config;
+  std::shared_ptr<const CardList> owner;
+  ibv_device* handle;
+  std::string card;
+  ibv_context* context;
+  ibv_device_attr device;
+  ibv_port_attr port;
+  uint8_t number;
+
+  std::string name() const { return format("%s:%d", card.c_str(), number); }
+  bool ethernet() const { return port.link_layer == IBV_LINK_LAYER_ETHERNET; }
+};
+
+bool isSoftware(const Candidate& seen) {
+  return seen.device.vendor_id == kSoftRoceVendor;
+}
+
+// Why the port cannot be used whatever its addresses are; empty when it can.
+std::string unusable(const Candidate& seen) {
+  if (seen.port.state != IBV_PORT_ACTIVE) return stateWords(seen.port.state);
+  if (seen.port.link_layer == IBV_LINK_LAYER_UNSPECIFIED && seen.device.max_srq == 0)
+    return "it is neither InfiniBand nor RoCE";
+  if (seen.device.max_srq == 0) return "it has no shared receive queues";
+  if (seen.port.pkey_tbl_len <= seen.config.ibPkeyIndex)
+    return format("WEFT_IB_PKEY is %d, its partition key table has %d entries", seen.config.ibPkeyIndex,
+                  seen.port.pkey_tbl_len);
+  return {};
+}
+
+void describe(const Candidate& seen, Port* port) {
+  const topo::NicFacts facts = topo::rdmaFacts(seen.card, seen.number);
+  DeviceInfo& info = port->info;
+  info.name = seen.name();
+  info.provider = "verbs";
+  info.address = gidText(port->gids.entries.front().gid);
+  if (!port->ethernet) info.address = format("LID %u, %s", seen.port.lid, info.address.c_str());
+  info.pciPath = facts.pciPath;
+  info.guid = facts.guid ? facts.guid : topo::madeUpGuid(hostName(), seen.card);
+  info.port = seen.number;
+  info.speedMbps = facts.speedMbps > 0 ? facts.speedMbps : speedOf(seen.port);
+  info.latencyUs = kLatencyUs;
+  info.numaNode = facts.numaNode;
+  info.mtu = 128 << seen.port.active_mtu;
+  info.delivery = Delivery::always;
+  info.maxWriteBytes = std::min<size_t>(kMaxWriteBytes, seen.port.max_msg_sz);
+}
+
+// Whether our network namespace has the interface. From the whole list, since to ask for one by a name that
+// is not there makes the kernel look for a module of that name.
+bool isOurs(const std::string& netdev) {
+  const std::unique_ptr<struct if_nameindex, void (*)(struct if_nameindex*)> all(::if_nameindex(),
+                                                                                 ::if_freenameindex);
+  for (const struct if_nameindex* one = all.get(); one && one->if_name; one++)
+    if (netdev == one->if_name) return true;
+  return !all;
+}
+
+// Where the library can say it, the entries that hold something; else none, which means all.
+std::vector<int> gidIndexes(const Candidate& seen) {
+  std::vector<int> indexes;
+  if (!seen.library.queryGidTable) return indexes;
+  std::vector<ibv_gid_entry> entries(static_cast<size_t>(std::max(seen.port.gid_tbl_len, 1)) *
+                                     seen.device.phys_port_cnt);
+  const ssize_t count =
+      seen.library.queryGidTable(seen.context, entries.data(), entries.size(), 0, sizeof(ibv_gid_entry));
+  for (ssize_t i = 0; i < count; i++) {
+    const ibv_gid_entry& entry = entries[static_cast<size_t>(i)];
+    if (entry.port_num == seen.number) indexes.push_back(static_cast<int>(entry.gid_index));
+  }
+  return indexes;
+}
+
+Result<Port> makePort(const Candidate& seen) {
+  Port port;
+  port.card = seen.card;
+  port.device = seen.handle;
+  port.owner = seen.owner;
+  port.ethernet = seen.ethernet();
+  port.settings = settingsFrom(seen.config, isSoftware(seen));
+  const auto table = readGidTable(seen.card, seen.number, gidIndexes(seen));
+  TRY(port.gids, chooseGids(table, {port.ethernet, port.settings.gidIndex, isOurs}));
+  port.mtu = seen.port.active_mtu;
+  port.lid = seen.port.lid;
+  port.maxCompletions = seen.device.max_cqe;
+  port.maxReceives = seen.device.max_srq_wr;
+  port.maxWorks = std::min(seen.device.max_qp_wr, isSoftware(seen) ? kSoftRoceWorks : INT_MAX);
+  port.readsServed = static_cast<uint8_t>(std::clamp(seen.device.max_qp_rd_atom, 1, 16));
+  port.readsAsked = static_cast<uint8_t>(std::clamp(seen.device.max_qp_init_rd_atom, 1, 16));
+  describe(seen, &port);
+  return port;
+}
+
+void consider(const Candidate& seen, Catalogue* catalogue) {
+  const auto refuse = [&](const std::string& why) {
+    catalogue->refusals.push_back({"verbs " + seen.name(), why});
+  };
+  const std::string why = unusable(seen);
+  if (!why.empty()) return refuse(why);
+  auto port = makePort(seen);
+  if (!port) return refuse(port.error().detail());
+  catalogue->ports.push_back(port.take());
+}
+
+// A filter may name a port; no card has as many as these.
+bool mayBeWanted(const topo::NameFilter& filter, const std::string& card) {
+  for (int port = 1; port <= 16; port++)
+    if (filter.accepts(card, port)) return true;
+  return false;
+}
+
+void lookAt(Candidate seen, Catalogue* catalogue) {
+  const topo::NameFilter filter(seen.config.hca);
+  const auto refuse = [&](const std::string& what, const std::string& why) {
+    catalogue->refusals.push_back({"verbs " + what, why});
+  };
+  constexpr const char* kLeftOut = "the device filter leaves it out (WEFT_HCA, NCCL_IB_HCA)";
+  if (!mayBeWanted(filter, seen.card)) return refuse(seen.card, kLeftOut);
+  auto context = openCard(seen.library, seen.handle);
+  if (!context) return refuse(seen.card, context.error().message());
+  seen.context = context->get();
+  if (const int code = seen.library.queryDevice(seen.context, &seen.device))
+    return refuse(seen.card, verbsError("asking the card", seen.card, code).message());
+  for (int number = 1; number <= seen.device.phys_port_cnt; number++) {
+    seen.number = static_cast<uint8_t>(number);
+    seen.port = {};
+    if (!filter.accepts(seen.card, number)) {
+      refuse(seen.name(), kLeftOut);
+    } else if (const int code = queryPort(seen.context, seen.number, &seen.port)) {
+      refuse(seen.name(), verbsError("asking the port", seen.name(), code).message());
+    } else {
+      consider(seen, catalogue);
+    }
+  }
+}
+
+void sortByPlace(std::vector<Port>* ports) {
+  const auto key = [](const Port& port) {
+    return std::make_tuple(port.info.pciPath.empty(), std::cref(port.info.pciPath), port.info.port);
+  };
+  std::stable_sort(ports->begin(), ports->end(),
+                   [&](const Port& a, const Port& b) { return key(a) < key(b); });
+}
+
+}  // namespace
+
+CardList::CardList(std::shared_ptr<const Library> library, ibv_device** list, int count)
+    : library_(std::move(library)), list_(list, library_->freeDeviceList), count_(count) {}
+
+Result<std::shared_ptr<const CardList>> CardList::read(std::shared_ptr<const Library> library) {
+  int count = 0;
+  errno = 0;
+  if (ibv_device** list = library->getDeviceList(&count))
+    return std::make_shared<const CardList>(std::move(library), list, count);
+  if (errno == ENOSYS || errno == ENOENT)
+    return Error(Code::unavailable, "listing RDMA devices",
+                 "this kernel has no RDMA (modprobe ib_uverbs), or /sys is not mounted");
+  return verbsError("listing RDMA devices", "ibv_get_device_list", errno);
+}
+
+Result<Handle<ibv_context>> openCard(const Library& library, ibv_device* card) {
+  errno = 0;
+  ibv_context* context = library.openDevice(card);
+  if (!context) return verbsError("opening a card", library.getDeviceName(card), errno ? errno : EIO);
+  return Handle<ibv_context>(context, library.closeDevice);
+}
+
+Result<Catalogue> discoverPorts(const std::shared_ptr<const Library>& library, const Config& config) {
+  Catalogue catalogue;
+  TRY(const auto list, CardList::read(library));
+  for (ibv_device* card : list->cards())
+    lookAt({*library, config, list, card, library->getDeviceName(card), nullptr, {}, {}, 1}, &catalogue);
+  if (list->cards().empty()) {
+    catalogue.refusals.push_back(
+        {"verbs",
+         "libibverbs shows no device: check that the card's kernel driver is loaded, that its user "
+         "space driver is installed (ibverbs-providers), and in containers that /dev/infiniband is "
+         "passed in"});
+  }
+  sortByPlace(&catalogue.ports);
+  return catalogue;
+}
+
+}  // namespace weft::verbs

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "providers/verbs/queue.h"
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <cerrno>
+
+#include "providers/verbs/endpoint.h"
+#include "providers/verbs/words.h"
+#include "src/base/log.h"
+
+namespace weft::verbs {
+
+namespace {
+
+constexpr uint32_t kLeastDepth = 64;
+// With the fence marker 127 slots, which drivers that round to a power of two have room for. Cards take 128
+// bytes a slot, so that a queue pair has some 16 KiB; that many works of 64 KiB keep a link of 400 Gb/s busy.
+constexpr uint32_t kMostLaneWorks = 126;
+
+}  // namespace
+
+VerbsQueue::VerbsQueue(VerbsDevice& device, const QueueDepths& wanted)
+    : device_(device), depths_(wanted), room_(0) {
+  depths_.sends = std::max(depths_.sends, 1u);
+  depths_.notifications = std::max(depths_.notifications, 1u);
+}
+
+Result<std::unique_ptr<Queue>> VerbsQueue::create(VerbsDevice& device, const QueueDepths& wanted) {
+  auto queue = std::make_unique<VerbsQueue>(device, wanted);
+  TRY(queue->start());
+  return std::unique_ptr<Queue>(std::move(queue));
+}
+
+Status VerbsQueue::start() {
+  objects_ = std::make_shared<QueueObjects>();
+  objects_->library = device_.library();
+  objects_->port = device_.port();
+  objects_->pd = device_.pd();
+  const int wished = settings().trafficClass >= 0 ? settings().trafficClass : depths_.trafficClass;
+  objects_->trafficClass = std::clamp(wished, 0, 255);
+  TRY(openReceiveQueue());
+  TRY(openCompletionQueue());
+  room_ = depths_.sends;
+  device_.listen({mailbox_, objects_->cq.get(), objects_->srq.get()});
+  return {};
+}
+
+VerbsQueue::~VerbsQueue() {
+  device_.forget(mailbox_.get());
+}
+
+Status VerbsQueue::openReceiveQueue() {
+  const auto most = static_cast<uint32_t>(std::max(device_.port().maxReceives, 1));
+  const uint32_t limit = most > 2 * Receives::kBatch ? most - 2 * Receives::kBatch : most;
+  depths_.notifications = std::min(depths_.notifications, limit);
+  // A batch more than may arrive, since consumed ones come back a batch at a time.
+  const uint32_t count = depths_.notifications + Receives::kBatch;
+  ibv_srq_init_attr attributes{};
+  attributes.attr.max_wr = std::min(count + Receives::kBatch, most);
+  attributes.attr.max_sge = 1;
+  ibv_srq* raw = device_.library()->createSrq(device_.pd(), &attributes);
+  if (!raw) return verbsError("creating a shared receive queue", device_.info().name, errno);
+  objects_->srq = Handle<ibv_srq>(raw, device_.library()->destroySrq);
+  return receives_.fill(raw, count);
+}
+
+Status VerbsQueue::openCompletionQueue() {
+  for (;;) {
+    const uint32_t entries = depths_.sends + depths_.notifications + kOwnEntries;
+    const bool fits = entries <= static_cast<uint32_t>(device_.port().maxCompletions);
+    ibv_cq* raw =
+        fits ? device_.library()->createCq(device_.context(), static_cast<int>(entries), nullptr, nullptr, 0)
+             : nullptr;
+    if (raw) {
+      objects_->cq = Handle<ibv_cq>(raw, device_.library()->destroyCq);
+      return {};
+    }
+    if (fits || depths_.notifications <= kLeastDepth)
+      return verbsError("creating a completion queue", device_.info().name, fits ? errno : EINVAL);
+    depths_.notifications /= 2;
+    depths_.sends = std::max(depths_.sends / 2, kLeastDepth);
+  }
+}
+
+uint32_t VerbsQueue::laneDepth() const {
+  const auto most = static_cast<uint32_t>(std::max(device_.port().maxWorks - 1, 1));
+  return std::min({depths_.sends, kMostLaneWorks, most});
+}
+
+Result<std::unique_ptr<Endpoint>> VerbsQueue::openEndpoint() {
+  return VerbsEndpoint::create(*this);
+}
+
+size_t VerbsQueue::poll(std::span<Completion> out) {
+  if (!explanations_.empty()) [[unlikely]]
+    explanations_.clear();
+  if (!mailbox_->empty()) [[unlikely]]
+    readMail();
+  size_t count = events_.empty() ? 0 : takeEvents(out);
+  count += readCompletions(out.subspan(count));
+  receives_.refill();
+  if (!restless_.empty()) [[unlikely]]
+    tendLanes();
+  return count;
+}
+
+size_t VerbsQueue::takeEvents(std::span<Completion> out) {
+  size_t count = 0;
+  while (count < out.size() && !events_.empty()) {
+    out[count++] = events_.front().completion;
+    if (!events_.front().completion.ok) explanations_.push_back(std::move(events_.front()));
+    events_.pop_front();
+  }
+  return count;
+}
+
+size_t VerbsQueue::readCompletions(std::span<Completion> out) {
+  size_t count = 0;
+  while (count < out.size()) {
+    if (unfolding_) {
+      if (unfolding_->unfold(&out[count])) {
+        count++;
+      } else {
+        unfolding_ = nullptr;
+      }
+    } else if (nextEntry()) {
+      count += handle(entries_[static_cast<size_t>(next_++)], &out[count]);
+    } else {
+      break;
+    }
+  }
+  return count;
+}
+
+// True when there is an entry to handle.
+bool VerbsQueue::nextEntry() {
+  if (next_ < filled_) return true;
+  next_ = 0;
+  filled_ = ibv_poll_cq(objects_->cq.get(), kBatch, entries_.data());
+  if (filled_ >= 0) [[likely]]
+    return filled_ > 0;
+  filled_ = 0;
+  failed(EIO, "the completion queue of " + device_.info().name + " cannot be read any more");
+  return false;
+}
+
+// An entry of a send belongs to the lane it names, unless that lane was destroyed and its queue pair's number
+// given to another: then the lane's own number differs.
+bool VerbsQueue::handle(const ibv_wc& entry, Completion* out) {
+  if (entry.wr_id == Receives::kId) return arrived(entry, out);
+  VerbsEndpoint* lane = lanes_.find(entry.qp_num);
+  if (lane && lane->finished(entry)) unfolding_ = lane;
+  return false;
+}
+
+bool VerbsQueue::arrived(const ibv_wc& entry, Completion* out) {
+  receives_.consumed();
+  VerbsEndpoint* lane = lanes_.find(entry.qp_num);
+  if (entry.status != IBV_WC_SUCCESS || !lane) return false;
+  *out = Completion{};
+  out->kind = CompletionKind::notified;
+  out->imm = ntohl(entry.imm_data);
+  out->length = entry.byte_len;
+  out->source = lane;
+  return true;
+}
+
+void VerbsQueue::readMail() {
+  for (const Letter& letter : mailbox_->take()) open(letter);
+}
+
+void VerbsQueue::open(const Letter& letter) {
+  if (letter.about == Letter::About::queue) return failed(letter.error, letter.why);
+  VerbsEndpoint* found = nullptr;
+  lanes_.forEach([&](VerbsEndpoint& lane) {
+    const bool meant = letter.about == Letter::About::connected ? lane.number() == letter.lane
+                                                                : lane.queuePair() == letter.queuePair;
+    if (meant) found = &lane;
+  });
+  if (!found) return;
+  if (letter.about == Letter::About::lane) return found->broke(letter.error, letter.why);
+  found->dialled(letter.error, letter.why);
+}
+
+// Something that all lanes hang on. What the card still reports is read nevertheless.
+void VerbsQueue::failed(int error, const std::string& why) {
+  lanes_.forEach([&](VerbsEndpoint& lane) { lane.broke(error, why); });
+}
+
+void VerbsQueue::tendLanes() {
+  const TimePoint now = Clock::system().now();
+  std::erase_if(restless_, [&](VerbsEndpoint* lane) { return !lane->tend(now); });
+}
+
+void VerbsQueue::tend(VerbsEndpoint* lane) {
+  if (std::find(restless_.begin(), restless_.end(), lane) == restless_.end()) restless_.push_back(lane);
+}
+
+void VerbsQueue::forget(VerbsEndpoint* lane) {
+  lanes_.erase(lane);
+  std::erase(restless_, lane);
+  std::erase_if(events_, [&](const Event& event) { return event.completion.source == lane; });
+  if (unfolding_ == lane) unfolding_ = nullptr;
+}
+
+void VerbsQueue::report(const Completion& completion, std::string why) {
+  events_.push_back({completion, std::move(why)});
+}
+
+void VerbsQueue::explainNow(const Completion& completion, std::string why) {
+  explanations_.push_back({completion, std::move(why)});
+}
+
+std::string VerbsQueue::explain(const Completion& completion) const {
+  for (const Event& event : explanations_) {
+    const Completion& known = event.completion;
+    if (known.kind == completion.kind && known.source == completion.source &&
+        known.context == completion.context)
+      return event.why;
+  }
+  return completion.ok ? "no error" : format("verbs error %d", completion.error);
+}
+
+}  // namespace weft::verbs

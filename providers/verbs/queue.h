@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <array>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "providers/verbs/device.h"
+#include "providers/verbs/lane_table.h"
+#include "providers/verbs/receives.h"
+#include "src/base/clock.h"
+#include "weft/transport.h"
+
+// One completion queue and one shared receive queue for all lanes of an engine. Used by one thread at a time.
+// Many works may hide behind one entry of the card's completion queue (see VerbsEndpoint), so polling hands
+// out what an entry stands for before it looks at the next.
+namespace weft::verbs {
+
+class VerbsEndpoint;
+
+class VerbsQueue : public Queue {
+ public:
+  static Result<std::unique_ptr<Queue>> create(VerbsDevice& device, const QueueDepths& wanted);
+  ~VerbsQueue() override;
+
+  size_t poll(std::span<Completion> out) override;
+  Result<std::unique_ptr<Endpoint>> openEndpoint() override;
+  std::string explain(const Completion& completion) const override;
+  QueueDepths depths() const override { return depths_; }
+
+  // For this provider's Endpoints.
+  VerbsDevice& device() const { return device_; }
+  const Settings& settings() const { return device_.port().settings; }
+  const std::shared_ptr<QueueObjects>& objects() const { return objects_; }
+  const std::shared_ptr<Mailbox>& mailbox() const { return mailbox_; }
+  size_t room() const { return room_; }  // works that may still be posted
+  bool roomy() const { return room_ > depths_.sends / 2; }
+  void take(size_t works) { room_ -= works; }
+  void give(size_t works) { room_ += works; }
+  uint32_t laneDepth() const;  // works that one lane may have outstanding
+  uint64_t newLaneNumber() { return nextLane_++; }
+  void add(uint32_t queuePair, VerbsEndpoint* lane) { lanes_.insert(queuePair, lane); }
+  void forget(VerbsEndpoint* lane);                                 // it is being destroyed
+  void tend(VerbsEndpoint* lane);                                   // from the next poll on
+  void report(const Completion& completion, std::string why = {});  // comes out of a later poll
+  void explainNow(const Completion& completion, std::string why);   // of the poll that runs
+
+  VerbsQueue(VerbsDevice& device, const QueueDepths& wanted);
+
+ private:
+  struct Event {
+    Completion completion;
+    std::string why;
+  };
+  static constexpr int kBatch = 32;
+  // Fence markers and what receive batches round up to, beside the caller's works and notifications.
+  static constexpr uint32_t kOwnEntries = 256;
+
+  Status start();
+  Status openCompletionQueue();
+  Status openReceiveQueue();
+  size_t takeEvents(std::span<Completion> out);
+  size_t readCompletions(std::span<Completion> out);
+  bool nextEntry();
+  bool handle(const ibv_wc& entry, Completion* out);
+  bool arrived(const ibv_wc& entry, Completion* out);
+  void readMail();
+  void open(const Letter& letter);
+  void failed(int error, const std::string& why);
+  void tendLanes();
+
+  VerbsDevice& device_;
+  QueueDepths depths_;
+  size_t room_;
+  uint64_t nextLane_ = 1;
+  const std::shared_ptr<Mailbox> mailbox_ = std::make_shared<Mailbox>();
+  std::shared_ptr<QueueObjects> objects_;
+  Receives receives_;
+  LaneTable<VerbsEndpoint> lanes_;
+
+  std::array<ibv_wc, kBatch> entries_;
+  int next_ = 0;
+  int filled_ = 0;
+  VerbsEndpoint* unfolding_ = nullptr;  // has more to hand out for the last entry
+
+  std::vector<VerbsEndpoint*> restless_;
+  std::deque<Event> events_;
+  std::vector<Event> explanations_;
+};
+
+}  // namespace weft::verbs

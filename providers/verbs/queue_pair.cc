@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "providers/verbs/queue_pair.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "providers/verbs/words.h"
+#include "src/base/log.h"
+#include "src/base/random.h"
+
+namespace weft::verbs {
+
+namespace {
+
+constexpr uint32_t kInlineBytes = 64;  // a clear-to-send or credit line
+constexpr uint8_t kMinRnrTimer = 12;   // 0.64 ms
+constexpr uint8_t kRnrRetryForever =
+    7;  // a peer without receive work is slow, not dead: the core has deadlines
+constexpr uint8_t kHopLimit = 64;
+
+bool sameSubnet(const Gid& a, const Gid& b) {
+  return std::equal(a.begin(), a.begin() + 8, b.begin());
+}
+
+// Which of our table's entries carries the chosen address.
+uint8_t indexOf(const std::vector<GidEntry>& entries, const Gid& gid) {
+  for (const GidEntry& entry : entries)
+    if (entry.gid == gid) return static_cast<uint8_t>(entry.index);
+  return 0;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<QueuePair>> QueuePair::create(std::shared_ptr<const QueueObjects> objects,
+                                                     uint32_t works) {
+  auto pair = std::make_shared<QueuePair>(std::move(objects));
+  TRY(pair->open(works));
+  TRY(pair->initialise());
+  return pair;
+}
+
+Status QueuePair::open(uint32_t works) {
+  const Port& port = objects_->port;
+  ibv_qp_init_attr attributes{};
+  attributes.send_cq = attributes.recv_cq = objects_->cq.get();
+  attributes.srq = objects_->srq.get();
+  attributes.qp_type = IBV_QPT_RC;
+  attributes.cap.max_send_wr = works;
+  attributes.cap.max_send_sge = 1;
+  attributes.cap.max_inline_data = kInlineBytes;
+  ibv_qp* raw = objects_->library->createQp(objects_->pd, &attributes);
+  if (!raw) {  // some drivers have no inline data, and say so this way
+    attributes.cap.max_inline_data = 0;
+    raw = objects_->library->createQp(objects_->pd, &attributes);
+  }
+  if (!raw) return verbsError("creating a queue pair", port.info.name, errno);
+  qp_ = Handle<ibv_qp>(raw, objects_->library->destroyQp);
+  inlineBytes_ = std::min(attributes.cap.max_inline_data, kInlineBytes);
+
+  address_.ethernet = port.ethernet;
+  address_.mtu = static_cast<uint8_t>(port.mtu);
+  address_.readsServed = port.readsServed;
+  address_.lid = port.lid;
+  address_.queuePair = raw->qp_num;
+  address_.packetNumber = static_cast<uint32_t>(randomU64()) & 0xffffff;
+  for (const GidEntry& entry : port.gids.entries)
+    address_.gids[port.ethernet && entry.family() != GidFamily::ipv4 ? 1 : 0] = entry.gid;
+  return {};
+}
+
+Status QueuePair::modify(ibv_qp_attr* attributes, int mask, const std::string& what) {
+  const int code = objects_->library->modifyQp(qp_.get(), attributes, mask);
+  if (code == 0) return {};
+  return verbsError("connecting a lane", objects_->port.info.name + " " + what, code);
+}
+
+Status QueuePair::initialise() {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_INIT;
+  attributes.pkey_index = objects_->port.settings.pkeyIndex;
+  attributes.port_num = static_cast<uint8_t>(objects_->port.info.port);
+  attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  return modify(&attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "to INIT");
+}
+
+Status QueuePair::connect(const LaneAddress& peer) {
+  TRY(const size_t gid, commonGid(address_, peer));
+  TRY(receive(peer, gid));
+  return send();
+}
+
+// InfiniBand needs the global header only to leave the subnet; RoCE always.
+void QueuePair::route(const LaneAddress& peer, size_t gid, ibv_ah_attr* out) const {
+  out->port_num = static_cast<uint8_t>(objects_->port.info.port);
+  out->sl = objects_->port.settings.serviceLevel;
+  out->dlid = peer.lid;
+  const Gid& mine = address_.gids[gid];
+  const Gid& theirs = peer.gids[gid];
+  out->is_global = address_.ethernet || peer.lid == 0 || !sameSubnet(mine, theirs);
+  if (!out->is_global) return;
+  std::copy(theirs.begin(), theirs.end(), out->grh.dgid.raw);
+  out->grh.sgid_index = indexOf(objects_->port.gids.entries, mine);
+  out->grh.hop_limit = kHopLimit;
+  out->grh.traffic_class = static_cast<uint8_t>(objects_->trafficClass);
+}
+
+Status QueuePair::receive(const LaneAddress& peer, size_t gid) {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_RTR;
+  attributes.path_mtu = static_cast<ibv_mtu>(std::min(address_.mtu, peer.mtu));
+  attributes.dest_qp_num = peer.queuePair;
+  attributes.rq_psn = peer.packetNumber;
+  attributes.max_dest_rd_atomic = objects_->port.readsServed;
+  attributes.min_rnr_timer = kMinRnrTimer;
+  route(peer, gid, &attributes.ah_attr);
+  readsAsked_ = std::max<uint8_t>(std::min(objects_->port.readsAsked, peer.readsServed), 1);
+  const int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                   IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+  const std::string from = gidText(address_.gids[gid]);
+  return modify(&attributes, mask, "from " + from + " to " + addressText(peer));
+}
+
+Status QueuePair::send() {
+  const Settings& settings = objects_->port.settings;
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_RTS;
+  attributes.timeout = settings.timeout;
+  attributes.retry_cnt = settings.retryCount;
+  attributes.rnr_retry = kRnrRetryForever;
+  attributes.sq_psn = address_.packetNumber;
+  attributes.max_rd_atomic = readsAsked_;
+  return modify(&attributes,
+                IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+                    IBV_QP_MAX_QP_RD_ATOMIC,
+                "to RTS");
+}
+
+void QueuePair::fail() {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_ERR;
+  (void)objects_->library->modifyQp(qp_.get(), &attributes, IBV_QP_STATE);
+}
+
+}  // namespace weft::verbs

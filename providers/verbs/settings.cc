@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "providers/verbs/settings.h"
+
+#include <algorithm>
+
+namespace weft::verbs {
+
+Settings settingsFrom(const Config& config, bool software) {
+  Settings settings;
+  settings.gidIndex = config.ibGidIndex;
+  settings.trafficClass = config.ibTrafficClass;
+  settings.serviceLevel = static_cast<uint8_t>(std::max(config.ibServiceLevel, 0));
+  settings.timeout = static_cast<uint8_t>(std::min(config.ibTimeout, 31));
+  settings.retryCount = static_cast<uint8_t>(std::min(config.ibRetryCount, software ? 6 : 7));
+  settings.pkeyIndex = static_cast<uint16_t>(config.ibPkeyIndex);
+  settings.connectTimeout = config.connectTimeout;
+  settings.closeTimeout = config.closeTimeout;
+  return settings;
+}
+
+}  // namespace weft::verbs

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <cstdint>
+
+#include "src/base/config.h"
+
+// What the user wants of every queue pair, as the card takes it. An immutable value.
+namespace weft::verbs {
+
+struct Settings {
+  int gidIndex = -1;      // -1: choose
+  int trafficClass = -1;  // -1: the communicator's, else 0
+  uint8_t serviceLevel = 0;
+  uint8_t timeout = 18;  // 4.096 us times 2 to this power: 1.07 s
+  uint8_t retryCount = 6;
+  uint16_t pkeyIndex = 0;
+  Milliseconds connectTimeout{20000};
+  Milliseconds closeTimeout{2000};
+};
+
+// SoftRoCE takes 7 retries for "for ever", so on such a port (`software`) there are 6 at most.
+Settings settingsFrom(const Config& config, bool software);
+
+}  // namespace weft::verbs

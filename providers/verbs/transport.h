@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <memory>
+
+#include "src/base/config.h"
+#include "weft/transport.h"
+
+// InfiniBand and RoCE by raw verbs behind the seam: reliable connected queue pairs, a shared completion queue
+// and a shared receive queue a Queue. Thread-safe. libibverbs is opened here, at run time.
+namespace weft::verbs {
+
+// Code::unavailable, with the next step, when libibverbs is not there.
+Result<std::unique_ptr<Transport>> makeTransport(const Config& config);
+
+}  // namespace weft::verbs

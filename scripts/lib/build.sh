@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The weft authors
+
+# shellcheck shell=bash
+#
+# Configuring and building one Meson build directory, tolerant of what an earlier run left. Sourced.
+
+# Prints the comment block of a script as its help.
+weftUsage() {
+  sed -n '/^# usage:/,/^[^#]/{/^#/s/^# \{0,1\}//p}' "$1"
+}
+
+# The checkout a build directory was configured for; empty when it is not one or is incomplete.
+weftBuildSource() {
+  [[ -f $1/build.ninja && -f $1/meson-info/meson-info.json ]] || return 0
+  sed -n 's/.*"directories": *{"source": *"\([^"]*\)".*/\1/p' "$1/meson-info/meson-info.json"
+}
+
+# weftConfigure TOP BUILD [meson options...]: sets BUILD up, or again when it belongs to another place.
+weftConfigure() {
+  local top=$1 build=$2
+  shift 2
+  if [[ -d $build && $(weftBuildSource "$build") != "$top" ]]; then
+    echo "build: $build is incomplete or of another checkout; starting it again"
+    rm -rf "$build"
+  fi
+  if [[ -d $build ]]; then
+    [[ $# -eq 0 ]] || meson configure "$build" "$@"
+  else
+    meson setup "$build" "$top" "$@"
+  fi
+}
+
+# weftNinja BUILD [targets...]
+weftNinja() {
+  local build=$1
+  shift
+  if ! ninja -C "$build" -k 0 "$@"; then # all errors, not only the first
+    echo "error: the build in $build failed, see above; a clean start:  rm -rf $build" >&2
+    return 1
+  fi
+}

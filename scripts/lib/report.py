@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The weft authors
+"""The table at the end of a test run and its record in docs/testing.md."""
+import datetime
+import pathlib
+import subprocess
+
+
+def duration(seconds):
+    if seconds < 60:
+        return f'{seconds:.0f} s'
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f'{hours} h {minutes:02} min' if hours else f'{minutes} min {seconds:02} s'
+
+
+def table(rows):
+    """Lines of text: one a suite, notes indented below it."""
+    width = max([len('suite')] + [len(row.name) for row in rows])
+    lines = [f'{"suite":<{width}}  {"ran":>6} {"passed":>7} {"failed":>7} {"skipped":>8}  time']
+    for row in rows:
+        lines.append(f'{row.name:<{width}}  {row.ran:>6} {row.passed:>7} {row.failed:>7} {row.skipped:>8}  '
+                     f'{duration(row.seconds)}')
+        lines += [f'{"":<{width}}    {note}' for note in row.notes]
+    return lines
+
+
+def verdict(rows):
+    passed, failed, skipped = (sum(getattr(row, key) for row in rows) for key in ('passed', 'failed', 'skipped'))
+    return f'{passed} passed, {failed} failed' + (f', {skipped} skipped' if skipped else '')
+
+
+def git(top, *args):
+    try:
+        return subprocess.run(['git', '-C', top, *args], capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ''
+
+
+def commit(top):
+    """The commit in words; uncommitted changes are part of the truth."""
+    name = git(top, 'rev-parse', '--short=12', 'HEAD') or 'unknown'
+    changed = git(top, 'status', '--porcelain', '--untracked-files=no')
+    return name + (' with uncommitted changes' if changed else '')
+
+
+def system_name():
+    try:
+        lines = pathlib.Path('/etc/os-release').read_text().splitlines()
+    except OSError:
+        return 'unknown system'
+    names = [line.partition('=')[2].strip('"') for line in lines if line.startswith('PRETTY_NAME=')]
+    return names[0] if names else 'unknown system'
+
+
+def append_record(path, top, command, rows, seconds, cores):
+    """Adds one run to the end of docs/testing.md."""
+    when = datetime.datetime.now(datetime.timezone.utc).strftime('%Y-%m-%d %H:%M UTC')
+    record = [
+        '', f'### {when}', '',
+        f'* commit: {commit(top)}',
+        f'* command: `{command}`',
+        f'* system: {system_name()}, {cores} cores',
+        f'* duration: {duration(seconds)}',
+        f'* result: {verdict(rows)}',
+        '', '```', *table(rows), '```',
+    ]
+    with path.open('a') as file:
+        file.write('\n'.join(record) + '\n')

@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The weft authors
+"""Builds weft in each way, runs its suites, prints one table. Called by scripts/test, which has the usage text.
+
+Each suite is one `meson test` with a log of its own, so that a run can be resumed and a deadline can name
+what it hit.
+"""
+import argparse
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import report
+import testlog
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+SUPPRESSIONS = TOP / 'tests' / 'suppressions'
+ORDER = ['house', 'abi', 'unit', 'fuzz', 'protocol', 'fault', 'tools', 'efa', 'system', 'verbs', 'soak', 'perf']
+COMMON = ['-Dtests=enabled', '-Dtools=enabled', '-Dofi=enabled', '-Dverbs=enabled']
+# Suites that need devices no machine has by chance: they run inside the guest of scripts/rdma-vm.
+IN_GUEST = {'verbs'}
+GUEST_SECONDS = 1500
+
+
+@dataclasses.dataclass
+class Build:
+    name: str
+    options: list
+    env: dict
+    patience: int  # factor on the tests' own timeouts
+    full: tuple = ()  # suites that run at the second tier's counts here: growth shows in release, wrong accesses under ASan
+
+    @property
+    def folder(self):
+        return TOP / f'build-{self.name}'
+
+
+BUILDS = [
+    Build('release', ['-Dbuildtype=release', '-Dwerror=true'], {}, 1, full=tuple(ORDER)),
+    Build('asan', ['-Dbuildtype=debug', '-Db_sanitize=address,undefined', '-Db_lundef=false'], {
+        'ASAN_OPTIONS': f'detect_stack_use_after_return=1:suppressions={SUPPRESSIONS}/asan.txt',
+        'LSAN_OPTIONS': f'suppressions={SUPPRESSIONS}/lsan.txt:print_suppressions=0',
+        'UBSAN_OPTIONS': 'halt_on_error=1:print_stacktrace=1',
+    }, 4, full=('fuzz',)),
+    Build('tsan', ['-Dbuildtype=debug', '-Doptimization=1', '-Db_sanitize=thread', '-Db_lundef=false'], {
+        'TSAN_OPTIONS': f'halt_on_error=1:second_deadlock_stack=1:suppressions={SUPPRESSIONS}/tsan.txt',
+    }, 6),
+]
+
+
+class DeadlinePassed(Exception):
+    pass
+
+
+class UnknownName(Exception):
+    pass
+
+
+class Deadline:
+    """One end for everything this run starts."""
+
+    def __init__(self, started, minutes):
+        self.minutes = minutes
+        self.end = started + 60 * minutes
+
+    def run(self, command, **how):
+        """Exit status of `command`; ends it and everything it started when the time is up."""
+        left = self.end - time.time()
+        if left <= 0:
+            raise DeadlinePassed
+        with subprocess.Popen(command, start_new_session=True, **how) as process:
+            try:
+                return process.wait(timeout=left)
+            except subprocess.TimeoutExpired:
+                stop(process)
+                raise DeadlinePassed from None
+            except BaseException:
+                stop(process)
+                raise
+
+
+def stop(process):
+    # Meson's runner ends its tests, which have sessions of their own, when it is asked to; killed, it cannot.
+    for how, patience in ((signal.SIGTERM, 20), (signal.SIGKILL, 5)):
+        try:
+            os.killpg(process.pid, how)
+            process.wait(timeout=patience)
+            return
+        except subprocess.TimeoutExpired:
+            continue
+        except ProcessLookupError:
+            return
+
+
+def fingerprint():
+    """Changes whenever a source does; records of runs and build folders are not sources."""
+    digest = hashlib.sha256()
+    for path in sorted(TOP.rglob('*')):
+        inside = path.relative_to(TOP).parts
+        if inside[0].startswith(('build', '.git', '.cache')) or '__pycache__' in inside:
+            continue
+        if path.is_file() and path != TOP / 'docs' / 'testing.md':
+            digest.update('/'.join(inside).encode() + b'\0' + path.read_bytes())
+    return digest.hexdigest()
+
+
+class Memory:
+    """What passed already, one file a build folder; only believed for the same sources and counts."""
+
+    def __init__(self, build, key, fresh):
+        self.path = build.folder / 'passed-suites.json'
+        self.key = key
+        stored = {}
+        if self.path.exists() and not fresh:
+            stored = json.loads(self.path.read_text())
+        self.rows = stored.get('rows', {}) if stored.get('key') == key else {}
+
+    def recall(self, suite):
+        row = self.rows.get(suite)
+        return testlog.Row(**row) if row else None
+
+    def keep(self, suite, row):
+        self.rows[suite] = dataclasses.asdict(row)
+        self.path.write_text(json.dumps({'key': self.key, 'rows': self.rows}))
+
+
+class Run:
+    def __init__(self, options):
+        self.options = options
+        self.rows = []
+        self.where = 'configuring'  # what the deadline would hit
+        self.deadline = Deadline(options.started, options.deadline)
+        self.skips = testlog.read_skips(TOP / 'tests' / 'skips')
+        self.cores = len(os.sched_getaffinity(0))
+        self.key = fingerprint()
+
+    def compile(self, build):
+        """True when built; else a failed row says so."""
+        self.where = f'{build.name}/build'
+        print(f'\n== {self.where}', flush=True)
+        begin = time.time()
+        script = 'set -e; source "$1/scripts/lib/build.sh"; weftConfigure "$1" "${@:2}"; weftNinja "$2"'
+        status = self.deadline.run(['bash', '-c', script, 'build', TOP, build.folder, *COMMON, *build.options])
+        row = testlog.Row(self.where, seconds=time.time() - begin)
+        if status != 0:
+            row.failed = 1
+            row.notes.append('the build failed, so none of its suites ran')
+        self.rows.append(row)
+        return status == 0
+
+    def suites(self, build):
+        """{suite: [test names]} in the order to run; a test belongs to the first suite it names."""
+        command = ['meson', 'introspect', '--tests', build.folder]
+        tests = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=120).stdout)
+        found = {}
+        for test in tests:
+            suite = (test['suite'] or ['other'])[0].rpartition(':')[2]
+            found.setdefault(suite, []).append(test['name'])
+        self.check_names(set(found))
+        order = {name: index for index, name in enumerate(ORDER)}
+        return dict(sorted(found.items(), key=lambda item: (order.get(item[0], len(ORDER)), item[0])))
+
+    def check_names(self, suites):
+        """Names that fit nothing are mistakes, not requests for nothing."""
+        builds = {build.name for build in BUILDS}
+        wrong = (set(self.options.suites) - suites) | (self.options.without - suites - builds - {'vm'})
+        if wrong:
+            raise UnknownName(f'no such suite: {", ".join(sorted(wrong))}; there are: {", ".join(sorted(suites))}')
+
+    def wanted(self, suite):
+        named = self.options.suites
+        left_out = suite in self.options.without or (suite in IN_GUEST and 'vm' in self.options.without)
+        return (not named or suite in named) and not left_out
+
+    def run_suite(self, build, suite, tests):
+        self.where = name = f'{build.name}/{suite}'
+        print(f'\n== {name}', flush=True)
+        log = build.folder / 'meson-logs' / f'{suite}.json'
+        log.unlink(missing_ok=True)
+        full = self.options.all and suite in build.full
+        patience = build.patience * (30 if full else 1)
+        command = [*without_random_layout(build), 'meson', 'test', '-C', build.folder, '--no-rebuild', '--suite', suite,
+                   '--logbase', suite, '--num-processes', str(self.cores), '-t', str(patience), '--print-errorlogs']
+        if suite in IN_GUEST:
+            guest = [TOP / 'scripts' / 'rdma-vm', '--timeout', str(GUEST_SECONDS), '--write', build.folder, '--']
+            command = [*guest, *command]
+        env = {**os.environ, **build.env, **({'WEFT_TEST_FULL': '1'} if full else {})}
+        begin = time.time()
+        status = None
+        try:
+            status = self.deadline.run(command, env=env)
+        finally:  # a run that was cut off shows what it got to
+            row = testlog.summarise(name, log, tests, self.skips)
+            row.seconds = time.time() - begin
+            if status not in (0, None) and row.failed == 0:
+                row.failed = 1
+                row.notes.append(f'meson test ended with status {status}')
+            self.rows.append(row)
+        return row
+
+    def run_build(self, build):
+        if not self.compile(build):
+            return
+        memory = Memory(build, self.key, self.options.fresh) if self.options.all else None
+        for suite, tests in self.suites(build).items():
+            if not self.wanted(suite):
+                continue
+            row = memory.recall(suite) if memory else None
+            if row:
+                row.notes.append('passed earlier on the same sources')
+                self.rows.append(row)
+                continue
+            row = self.run_suite(build, suite, tests)
+            if memory and row.failed == 0:
+                memory.keep(suite, row)
+
+    def everything(self):
+        try:
+            for build in BUILDS:
+                if build.name not in self.options.without:
+                    self.run_build(build)
+        except DeadlinePassed:
+            row = testlog.Row('deadline', failed=1)
+            row.notes.append(f'{self.deadline.minutes} minutes passed while {self.where} was running')
+            self.rows.append(row)
+        except KeyboardInterrupt:
+            row = testlog.Row('interrupted', failed=1)
+            row.notes.append(f'while {self.where} was running')
+            self.rows.append(row)
+
+
+def without_random_layout(build):
+    """ThreadSanitizer of g++ 12 cannot start where the kernel spreads mappings widely; setarch helps if allowed."""
+    prefix = ['setarch', '-R']
+    if build.name != 'tsan' or not shutil.which('setarch'):
+        return []
+    return prefix if subprocess.run([*prefix, 'true'], check=False, capture_output=True).returncode == 0 else []
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(prog='scripts/test', add_help=False)
+    parser.add_argument('--all', action='store_true')
+    parser.add_argument('--fresh', action='store_true')
+    parser.add_argument('--deadline', type=float)
+    parser.add_argument('--started', type=float, default=time.time())
+    parser.add_argument('suites', nargs='*')
+    prefix = '--without-'
+    without = {argument[len(prefix):] for argument in arguments if argument.startswith(prefix)}
+    options = parser.parse_args([argument for argument in arguments if not argument.startswith(prefix)])
+    options.without = without
+    options.command = ' '.join(['scripts/test', *arguments[arguments.index('--started') + 2:]])
+    options.deadline = options.deadline or (720 if options.all else 80)
+    return options
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
+
+
+def main(arguments):
+    options = parse(arguments)
+    signal.signal(signal.SIGTERM, interrupted)  # whoever ends this run still gets the table
+    run = Run(options)
+    free = shutil.disk_usage(TOP).free >> 30
+    print(f'cores: {run.cores}, free disk: {free} GiB, tier: {"all" if options.all else "first"}, '
+          f'deadline: {options.deadline:g} min', flush=True)
+    try:
+        run.everything()
+    except UnknownName as mistake:
+        print(f'error: {mistake}', file=sys.stderr)
+        return 2
+    passed = sum(row.passed for row in run.rows)
+    failed = sum(row.failed for row in run.rows)
+    if passed + failed == 0:
+        run.rows.append(testlog.Row('nothing', failed=1, notes=['no test ran']))
+        failed = 1
+    seconds = time.time() - options.started
+    print('\n' + '\n'.join(report.table(run.rows)))
+    print(f'total time: {report.duration(seconds)}')
+    if options.all:
+        report.append_record(TOP / 'docs' / 'testing.md', TOP, options.command, run.rows, seconds, run.cores)
+    print(report.verdict(run.rows))
+    return 1 if failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1:]))

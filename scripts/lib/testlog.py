@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The weft authors
+"""What a run of one suite gave: reads Meson's test log and applies the list of allowed skips.
+
+A Catch2 program counts as its test cases, any other program as one test. Pure functions; no thread, no clock.
+"""
+import dataclasses
+import fnmatch
+import json
+import re
+
+ALL_PASSED = re.compile(r'All tests passed \(.* in (\d+) test cases?\)')
+CASES = re.compile(r'^test cases:\s+(\d+)(.*)$', re.MULTILINE)
+GOOD = {'OK', 'EXPECTEDFAIL'}
+
+
+@dataclasses.dataclass
+class Row:
+    """One line of the final table."""
+    name: str                     # build/suite
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    seconds: float = 0.0
+    notes: list = dataclasses.field(default_factory=list)  # which failed, what was skipped and why
+
+    @property
+    def ran(self):
+        return self.passed + self.failed
+
+
+def read_skips(path):
+    """Lines `PATTERN REASON`; PATTERN is a shell pattern over build/suite/test. Returns [(pattern, reason)]."""
+    skips = []
+    for line in path.read_text().splitlines():
+        line = line.strip()
+        if not line or line.startswith('#'):
+            continue
+        pattern, _, reason = line.partition(' ')
+        if not reason.strip():
+            raise ValueError(f'{path}: the skip {pattern} has no reason')
+        skips.append((pattern, reason.strip()))
+    return skips
+
+
+def short_name(entry):
+    return entry['name'].rpartition(' / ')[2]
+
+
+def last_words(entry):
+    """The last line a test printed: by agreement the reason of its skip."""
+    text = (entry.get('stdout') or '') + '\n' + (entry.get('stderr') or '')
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else 'no reason given'
+
+
+def count_cases(entry):
+    """(passed, failed) of one program."""
+    output = entry.get('stdout') or ''
+    good = entry['result'] in GOOD
+    passed, failed = (1, 0) if good else (0, 1)
+    if match := ALL_PASSED.search(output):
+        passed, failed = int(match[1]), 0
+    elif match := CASES.search(output):
+        found = re.search(r'(\d+) failed', match[2])
+        failed = int(found[1]) if found else 0
+        passed = int(match[1]) - failed
+    if not good and failed == 0:
+        failed = 1  # every case passed, the program did not: a crash at exit, a leak, a timeout
+    return passed, failed
+
+
+def add_entry(row, entry, skips):
+    test = f'{row.name}/{short_name(entry)}'
+    if entry['result'] == 'SKIP':
+        reason = last_words(entry)
+        allowed = [why for pattern, why in skips if fnmatch.fnmatch(test, pattern)]
+        if allowed:
+            row.skipped += 1
+            row.notes.append(f'{short_name(entry)} skipped: {reason} (allowed: {allowed[0]})')
+        else:
+            row.failed += 1
+            row.notes.append(f'{short_name(entry)} SKIPPED without leave in tests/skips: {reason}')
+        return
+    passed, failed = count_cases(entry)
+    row.passed += passed
+    row.failed += failed
+    if failed:
+        row.notes.append(f'{short_name(entry)} {entry["result"]} (status {entry.get("returncode")})')
+
+
+def read_entries(log):
+    if not log.exists():
+        return []
+    return [json.loads(line) for line in log.read_text().splitlines() if line.strip()]
+
+
+def summarise(name, log, expected, skips):
+    """The row of suite `name` from its JSON log; `expected` are the programs that had to report."""
+    row = Row(name)
+    entries = read_entries(log)
+    for entry in entries:
+        add_entry(row, entry, skips)
+    for test in sorted(set(expected) - {short_name(entry) for entry in entries}):
+        row.failed += 1
+        row.notes.append(f'{test} did not report')
+    return row

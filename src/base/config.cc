@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/base/config.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <unistd.h>
+
+#include "src/base/log.h"
+#include "src/base/number.h"
+
+namespace weft {
+
+namespace {
+
+constexpr int kHourMs = 3600 * 1000;
+
+constexpr ConfigField kFields[] = {
+    {"WEFT_PROVIDER", &Config::provider,
+     "Fabric to use: loop, ofi, ofi:NAME (efa, verbs, tcp, net, shm, ...) or verbs; a prefix fault(SPEC): "
+     "wraps any of "
+     "them in the fault injector. Empty: the best one found. A named provider that fails means no device.",
+     nullptr},
+    {"WEFT_FALLBACK", &Config::fallback,
+     "1: when the best fabric fails and none was named, take the next one and say so once. 0: use none.",
+     nullptr},
+    {"WEFT_LIBFABRIC", &Config::libfabric,
+     "Path of the libfabric.so.1 to open. Empty: the loader's path, then /opt/amazon/efa/lib64 and lib.",
+     nullptr},
+    {"WEFT_SOCKET_IFNAME", &Config::socketIfname,
+     "Interfaces for control links: comma list of name prefixes; a leading ^ excludes, a leading = wants "
+     "exact names.",
+     "NCCL_SOCKET_IFNAME"},
+    {"WEFT_HCA", &Config::hca,
+     "Fabric devices to use, in the form of WEFT_SOCKET_IFNAME, with :port where a device has several.",
+     "NCCL_IB_HCA"},
+    {"WEFT_LIBIBVERBS", &Config::libibverbs,
+     "Path of the libibverbs.so.1 to open. Empty: where the loader finds it.", nullptr},
+    {"WEFT_IB_GID_INDEX", &Config::ibGidIndex,
+     "verbs: GID table index of every port; -1 chooses RoCE v2 with IPv4, then IPv6 (InfiniBand: 0).",
+     "NCCL_IB_GID_INDEX", -1, 65535},
+    {"WEFT_IB_TC", &Config::ibTrafficClass,
+     "verbs: traffic class (RoCE: DSCP times 4) of all traffic; -1: the communicator's, else 0.",
+     "NCCL_IB_TC", -1, 255},
+    {"WEFT_IB_SL", &Config::ibServiceLevel, "verbs: service level (RoCE: priority).", "NCCL_IB_SL", -1, 15},
+    {"WEFT_IB_TIMEOUT", &Config::ibTimeout,
+     "verbs: a packet not acknowledged in 4.096 us times 2 to this power is sent again; 0: never, 31 at "
+     "most.",
+     "NCCL_IB_TIMEOUT", 0, 255},
+    {"WEFT_IB_RETRY_CNT", &Config::ibRetryCount,
+     "verbs: how often it is sent again before the lane fails; more than 7 counts as 7.", "NCCL_IB_RETRY_CNT",
+     0, 255},
+    {"WEFT_IB_PKEY", &Config::ibPkeyIndex, "verbs: partition key table index.", "NCCL_IB_PKEY", 0, 65535},
+    {"WEFT_DEBUG", &Config::logLevel,
+     "Log level where NCCL's logger is not there (tools): NONE, ERROR, WARN, INFO or TRACE.", nullptr},
+    {"WEFT_EAGER_MAX", &Config::eagerMaxBytes,
+     "Largest message in bytes that leaves before the receiver asked for it; 0 turns eager off.", nullptr, 0,
+     65536},
+    {"WEFT_EAGER_SLOTS", &Config::eagerSlots, "Eager buffers a receiving engine keeps for each peer engine.",
+     nullptr, 0, 64},
+    {"WEFT_STRIPE_MIN", &Config::stripeMinBytes,
+     "Smallest piece in bytes worth a rail of its own; messages below twice this stay whole.", nullptr, 128,
+     1 << 28},
+    {"WEFT_MAX_RAILS", &Config::maxRails, "Most rails one connection uses.", nullptr, 1, 16},
+    {"WEFT_LOOP_RAILS", &Config::loopRails, "Devices the in-process loop provider shows (tests).", nullptr, 1,
+     16},
+    {"WEFT_SEQUENCE_BITS", &Config::sequenceBits,
+     "Width of message numbers; lower it only to test their wrap. Both ends must agree.", nullptr, 10, 32},
+    {"WEFT_FLUSH", &Config::alwaysFlush,
+     "1: flush host memory too (an expert's check of the flush path; GPU memory is always flushed).",
+     nullptr},
+    {"WEFT_CONNECT_TIMEOUT", &Config::connectTimeout, "How long a connection may take before it fails.",
+     nullptr, 10, kHourMs},
+    {"WEFT_CLOSE_TIMEOUT", &Config::closeTimeout,
+     "How long closing waits for a peer's agreement before it cuts the lane.", nullptr, 1, kHourMs},
+    {"WEFT_LANE_TIMEOUT", &Config::laneTimeout,
+     "How long posted data may stay without effect, while the peer answers, before its rail is called dead.",
+     nullptr, 10, kHourMs},
+    {"WEFT_RAIL_TIMEOUT", &Config::railTimeout,
+     "As WEFT_LANE_TIMEOUT, while another rail to that peer is left to take over; at most half of it counts.",
+     nullptr, 10, kHourMs},
+    {"WEFT_RAIL_RETRY", &Config::railRetry,
+     "Pause before a dead rail is tried again; doubled, up to 30 s, for one that dies again at once.",
+     nullptr, 1, kHourMs},
+    {"WEFT_PEER_WARN", &Config::peerSilentWarn,
+     "A peer process that has not answered for this long is reported once (it may only be stopped).", nullptr,
+     10, kHourMs},
+    {"WEFT_PEER_TIMEOUT", &Config::peerTimeout,
+     "A peer process that has not answered for this long, while its kernel does, is given up.", nullptr, 10,
+     kHourMs},
+    {"WEFT_KERNEL_TIMEOUT", &Config::kernelTimeout,
+     "A peer whose kernel acknowledges nothing for this long is dead.", nullptr, 10, kHourMs},
+};
+
+Error badValue(const ConfigField& field, const char* name, const std::string& value) {
+  return Error(Code::config, "reading settings",
+               format("%s is \"%s\"; allowed: %s", name, value.c_str(), allowedText(field).c_str()));
+}
+
+// Hexadecimal too, as NCCL reads its own numbers (NCCL_IB_TC=0x68).
+bool parseNumber(const std::string& text, const ConfigField& field, int* out) {
+  const bool hex = text.starts_with("0x");
+  const auto value = weft::parseNumber<int>(hex ? text.substr(2) : text, hex ? 16 : 10);
+  if (!value || *value < field.min || *value > field.max) return false;
+  *out = *value;
+  return true;
+}
+
+bool parseFlag(const std::string& text, bool* out) {
+  if (text != "0" && text != "1") return false;
+  *out = text == "1";
+  return true;
+}
+
+// Sets one member from text; false when the text does not fit.
+bool assign(Config* config, const ConfigField& field, const std::string& text) {
+  if (auto* member = std::get_if<std::string Config::*>(&field.member)) {
+    config->*(*member) = text;
+    return true;
+  }
+  if (auto* member = std::get_if<bool Config::*>(&field.member))
+    return parseFlag(text, &(config->*(*member)));
+  int number = 0;
+  if (!parseNumber(text, field, &number)) return false;
+  if (auto* member = std::get_if<int Config::*>(&field.member)) config->*(*member) = number;
+  if (auto* member = std::get_if<Milliseconds Config::*>(&field.member))
+    config->*(*member) = Milliseconds(number);
+  return true;
+}
+
+// Levenshtein distance, for "did you mean".
+size_t distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); j++) row[j] = j;
+  for (size_t i = 1; i <= a.size(); i++) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); j++) {
+      const size_t substitute = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
+    }
+  }
+  return row[b.size()];
+}
+
+const char* nearestName(const std::string& name) {
+  const auto nearer = [&](const ConfigField& a, const ConfigField& b) {
+    return distance(name, a.env) < distance(name, b.env);
+  };
+  return std::min_element(std::begin(kFields), std::end(kFields), nearer)->env;
+}
+
+}  // namespace
+
+std::span<const ConfigField> configFields() {
+  return kFields;
+}
+
+Result<Config> readConfig(const Lookup& lookup) {
+  Config config;
+  for (const ConfigField& field : kFields) {
+    const char* name = field.env;
+    const char* value = lookup(name);
+    if (!value && field.alias) value = lookup(name = field.alias);
+    if (value && !assign(&config, field, value)) return badValue(field, name, value);
+  }
+  LogLevel level;
+  if (!parseLogLevel(config.logLevel.c_str(), &level)) {
+    return Error(Code::config, "reading settings",
+                 "WEFT_DEBUG is \"" + config.logLevel + "\"; allowed: NONE, ERROR, WARN, INFO or TRACE");
+  }
+  return config;
+}
+
+Result<Config> readConfigFromEnvironment() {
+  return readConfig(environmentValue);
+}
+
+std::vector<std::string> unknownVariables(std::span<const char* const> environment) {
+  std::vector<std::string> lines;
+  for (const char* entry : environment) {
+    if (std::strncmp(entry, "WEFT_", 5) != 0) continue;
+    if (std::strncmp(entry, "WEFT_TEST_", 10) == 0) continue;  // belongs to the test programs
+    const std::string name(entry, std::strcspn(entry, "="));
+    const auto known = [&](const ConfigField& field) { return name == field.env; };
+    if (std::any_of(std::begin(kFields), std::end(kFields), known)) continue;
+    lines.push_back(name + " is not a setting of weft; the nearest is " + nearestName(name));
+  }
+  return lines;
+}
+
+std::vector<std::string> unknownEnvironmentVariables() {
+  size_t count = 0;
+  while (environ && environ[count]) count++;
+  return unknownVariables(std::span<const char* const>(environ, count));
+}
+
+std::string valueText(const Config& config, const ConfigField& field) {
+  if (auto* member = std::get_if<std::string Config::*>(&field.member)) return config.*(*member);
+  if (auto* member = std::get_if<bool Config::*>(&field.member)) return config.*(*member) ? "1" : "0";
+  if (auto* member = std::get_if<int Config::*>(&field.member)) return std::to_string(config.*(*member));
+  return std::to_string((config.*std::get<Milliseconds Config::*>(field.member)).count());
+}
+
+std::string allowedText(const ConfigField& field) {
+  if (std::holds_alternative<std::string Config::*>(field.member)) return "text";
+  if (std::holds_alternative<bool Config::*>(field.member)) return "0 or 1";
+  const bool time = std::holds_alternative<Milliseconds Config::*>(field.member);
+  return format("%s, %d to %d", time ? "milliseconds" : "a number", field.min, field.max);
+}
+
+const char* environmentValue(const char* name) {
+  return std::getenv(name);
+}
+
+}  // namespace weft

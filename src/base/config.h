@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "weft/result.h"
+
+// Every setting of weft, in one struct filled from one table. Read once, then passed as `const Config&`;
+// nothing else in the project reads the environment. A new setting is a member here and a row in config.cc.
+namespace weft {
+
+using Milliseconds = std::chrono::milliseconds;
+
+struct Config {
+  std::string provider;  // empty: choose
+  bool fallback = true;
+  std::string libfabric;
+  std::string socketIfname;
+  std::string hca;
+  std::string libibverbs;
+  int ibGidIndex = -1;      // -1: choose
+  int ibTrafficClass = -1;  // -1: the communicator's, else 0
+  int ibServiceLevel = 0;
+  int ibTimeout = 18;
+  int ibRetryCount = 6;
+  int ibPkeyIndex = 0;
+  std::string logLevel = "WARN";
+  int eagerMaxBytes = 8192;
+  int eagerSlots = 64;
+  int stripeMinBytes = 65536;
+  int maxRails = 16;
+  int loopRails = 1;
+  int sequenceBits = 32;
+  bool alwaysFlush = false;
+  Milliseconds connectTimeout{20000};
+  Milliseconds closeTimeout{2000};
+  Milliseconds laneTimeout{10000};
+  Milliseconds railTimeout{1000};
+  Milliseconds railRetry{100};
+  Milliseconds peerSilentWarn{5000};
+  Milliseconds peerTimeout{60000};
+  Milliseconds kernelTimeout{3000};
+};
+
+using ConfigMember =
+    std::variant<std::string Config::*, bool Config::*, int Config::*, Milliseconds Config::*>;
+
+struct ConfigField {
+  const char* env;
+  ConfigMember member;
+  const char* doc;    // one sentence: what it does, unit, why one would change it
+  const char* alias;  // a variable of NCCL that is honoured when ours is unset; nullptr when there is none
+  int min = 0;        // numbers only
+  int max = 1 << 30;
+};
+
+std::span<const ConfigField> configFields();
+
+// Where values come from: the environment, or a test's map. Returns nullptr when unset.
+using Lookup = std::function<const char*(const char* name)>;
+
+// Reads every row. A bad value is an error naming variable, value and what is allowed.
+Result<Config> readConfig(const Lookup& lookup);
+Result<Config> readConfigFromEnvironment();
+
+// One line per WEFT_* variable in `environment` ("NAME=value" strings) that no row knows, with the nearest
+// name.
+std::vector<std::string> unknownVariables(std::span<const char* const> environment);
+std::vector<std::string> unknownEnvironmentVariables();
+
+// A member's value as text, and the allowed form in words ("0 or 1", "milliseconds, 1 to 3600000").
+std::string valueText(const Config& config, const ConfigField& field);
+std::string allowedText(const ConfigField& field);
+
+// Variables of other software we look at but do not own (launchers' ranks and the like).
+const char* environmentValue(const char* name);
+
+}  // namespace weft

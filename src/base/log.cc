@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/base/log.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <iterator>
+#include <strings.h>
+#include <unistd.h>
+
+namespace weft {
+
+namespace {
+
+std::atomic<LogSink> sink{nullptr};
+std::atomic<int> level{static_cast<int>(LogLevel::warn)};
+std::atomic<int> warnings{0};
+
+constexpr const char* kNames[] = {"NONE", "ERROR", "WARN", "INFO", "TRACE"};
+constexpr size_t kLineBytes = 1024;  // longer lines are cut; NCCL's own logger does the same
+
+void writeStderr(LogLevel lineLevel, const char* message) {
+  char line[kLineBytes + 64];
+  const int n =
+      snprintf(line, sizeof line, "weft[%d] %s %s\n", getpid(), kNames[static_cast<int>(lineLevel)], message);
+  if (n > 0) (void)!write(STDERR_FILENO, line, std::min(static_cast<size_t>(n), sizeof line - 1));
+}
+
+std::string formatList(const char* pattern, va_list args) {
+  char buffer[kLineBytes];
+  const int n = vsnprintf(buffer, sizeof buffer, pattern, args);
+  if (n < 0) return pattern;
+  return std::string(buffer, std::min(static_cast<size_t>(n), sizeof buffer - 1));
+}
+
+}  // namespace
+
+LogSink setLogSink(LogSink newSink) {
+  return sink.exchange(newSink);
+}
+
+void setLogLevel(LogLevel newLevel) {
+  level.store(static_cast<int>(newLevel), std::memory_order_relaxed);
+}
+
+// With a sink the receiver filters (NCCL_DEBUG); trace lines are for debug builds only.
+bool logEnabled(LogLevel lineLevel) {
+#ifdef NDEBUG
+  if (lineLevel == LogLevel::trace) return false;
+#endif
+  if (sink.load(std::memory_order_relaxed)) return true;
+  return lineLevel <= LogLevel::warn || static_cast<int>(lineLevel) <= level.load(std::memory_order_relaxed);
+}
+
+bool parseLogLevel(const char* text, LogLevel* out) {
+  for (size_t i = 0; i < std::size(kNames); i++) {
+    if (strcasecmp(text, kNames[i]) != 0) continue;
+    *out = static_cast<LogLevel>(i);
+    return true;
+  }
+  return false;
+}
+
+void logLine(LogLevel lineLevel, const char* file, int line, const char* pattern, ...) {
+  va_list args;
+  va_start(args, pattern);
+  const std::string message = formatList(pattern, args);
+  va_end(args);
+  if (lineLevel <= LogLevel::warn) warnings.fetch_add(1, std::memory_order_relaxed);
+  if (LogSink current = sink.load(std::memory_order_acquire)) {
+    current(lineLevel, file, line, message.c_str());
+  } else if (static_cast<int>(lineLevel) <= level.load(std::memory_order_relaxed)) {
+    writeStderr(lineLevel, message.c_str());
+  }
+}
+
+std::string format(const char* pattern, ...) {
+  va_list args;
+  va_start(args, pattern);
+  std::string text = formatList(pattern, args);
+  va_end(args);
+  return text;
+}
+
+int loggedWarnings() {
+  return warnings.load(std::memory_order_relaxed);
+}
+
+}  // namespace weft

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+// Objects by index, in chunks that never move or shrink; taking and giving is a push and a pop. Allocates
+// only when more are out than ever before. One thread. Items keep their contents between uses (generations
+// live in them).
+namespace weft {
+
+template <class T, uint32_t kChunk = 64>
+class Pool {
+ public:
+  static constexpr uint32_t kNone = UINT32_MAX;
+
+  explicit Pool(uint32_t limit) : limit_(limit) {}
+
+  // kNone when `limit` items are out.
+  uint32_t take() {
+    if (freeCount_ == 0 && !grow()) [[unlikely]]
+      return kNone;
+    return free_[--freeCount_];
+  }
+  void give(uint32_t index) { free_[freeCount_++] = index; }  // grow made room for all there are
+
+  T& operator[](uint32_t index) { return chunks_[index / kChunk][index % kChunk]; }
+  bool contains(uint32_t index) const { return index < size_; }
+  uint32_t size() const { return size_; }
+  uint32_t taken() const { return size_ - freeCount_; }
+
+ private:
+  bool grow() {
+    if (size_ + kChunk > limit_) return false;
+    chunks_.push_back(std::make_unique<T[]>(kChunk));
+    free_.resize(size_ + kChunk);
+    for (uint32_t i = kChunk; i-- > 0;) free_[freeCount_++] = size_ + i;
+    size_ += kChunk;
+    return true;
+  }
+
+  uint32_t limit_;
+  uint32_t size_ = 0;
+  uint32_t freeCount_ = 0;
+  std::vector<std::unique_ptr<T[]>> chunks_;
+  std::vector<uint32_t> free_;  // the first freeCount_ are
+};
+
+}  // namespace weft

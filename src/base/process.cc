@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/base/process.h"
+
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <system_error>
+#include <unistd.h>
+
+namespace weft {
+
+namespace {
+
+std::mutex guardMutex;
+int guardUsers = 0;
+
+void* mapGuardPage() {
+  const auto bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void* page = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) return nullptr;
+  if (madvise(page, bytes, MADV_WIPEONFORK) == 0) return page;
+  munmap(page, bytes);  // before Linux 4.14: no guard, as no cheap way to tell
+  return nullptr;
+}
+
+}  // namespace
+
+std::string hostName() {
+  std::array<char, 256> buffer{"unknown"};
+  (void)gethostname(buffer.data(), buffer.size() - 1);
+  return buffer.data();
+}
+
+std::atomic<const std::atomic<unsigned char>*> forkGuardPage{nullptr};
+
+ForkGuard::ForkGuard() {
+  std::lock_guard lock(guardMutex);
+  if (guardUsers++ > 0) return;
+  void* page = mapGuardPage();
+  if (!page) return;
+  auto* armed = static_cast<std::atomic<unsigned char>*>(page);
+  armed->store(1, std::memory_order_relaxed);
+  forkGuardPage.store(armed, std::memory_order_release);
+}
+
+ForkGuard::~ForkGuard() {
+  std::lock_guard lock(guardMutex);
+  if (--guardUsers > 0) return;
+  if (const auto* page = forkGuardPage.exchange(nullptr))
+    munmap(const_cast<std::atomic<unsigned char>*>(page), static_cast<size_t>(sysconf(_SC_PAGESIZE)));
+}
+
+namespace {
+
+// All of them, for a scope: a thread started in it inherits the full mask.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace
+
+Result<std::thread> startThread(const char* name, std::function<void()> body) {
+  try {
+    const SignalsBlocked forTheThread;
+    std::thread thread(std::move(body));
+    pthread_setname_np(thread.native_handle(), name);
+    return thread;
+  } catch (const std::system_error& error) {
+    return Error(Code::resources, "starting a thread",
+                 std::string(name) + ": " + error.what() + "; raise the limit on processes (ulimit -u)");
+  }
+}
+
+}  // namespace weft

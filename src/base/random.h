@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+// Unpredictable bytes from the kernel (secrets, incarnations), and a small seeded generator (faults, tests,
+// data).
+namespace weft {
+
+void fillRandom(std::span<std::byte> out);  // getrandom(2); never fails once the kernel's pool is up
+uint64_t randomU64();
+
+// SplitMix64: tiny, seedable, good enough to choose faults. Not for secrets.
+class SeededRandom {
+ public:
+  explicit SeededRandom(uint64_t seed) : state_(seed) {}
+  uint64_t next() {
+    uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+  uint64_t below(uint64_t bound) { return bound ? next() % bound : 0; }
+  bool chance(double probability) { return static_cast<double>(next() >> 11) * 0x1.0p-53 < probability; }
+
+ private:
+  uint64_t state_;
+};
+
+}  // namespace weft

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "weft/result.h"
+
+#include <cstring>
+
+namespace weft {
+
+namespace {
+
+// strerror is not thread-safe; both strerror_r flavours are served.
+std::string errnoText(int errnum) {
+  char buffer[128] = "";
+  const char* text = strerror_r(errnum, buffer, sizeof buffer);
+  return text ? text : buffer;
+}
+
+}  // namespace
+
+const char* codeName(Code code) {
+  switch (code) {
+    case Code::invalidArgument:
+      return "invalid argument";
+    case Code::config:
+      return "bad setting";
+    case Code::unavailable:
+      return "not available";
+    case Code::resources:
+      return "out of resources";
+    case Code::system:
+      return "system error";
+    case Code::remote:
+      return "remote error";
+    case Code::timeout:
+      return "timed out";
+    case Code::internal:
+      return "internal error";
+  }
+  return "unknown error";
+}
+
+Error::Error(Code code, std::string operation, std::string detail, int errnum)
+    : body_(std::make_unique<Body>(Body{code, errnum, std::move(operation), std::move(detail)})) {}
+
+std::string Error::message() const {
+  std::string text = body_->operation;
+  if (!body_->detail.empty()) text += ": " + body_->detail;
+  if (body_->errnum != 0) text += " (" + errnoText(body_->errnum) + ")";
+  return text;
+}
+
+}  // namespace weft

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/control/addresses.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <ifaddrs.h>
+#include <memory>
+#include <net/if.h>
+
+namespace weft::control {
+
+namespace {
+
+bool startsWith(std::string_view text, std::string_view prefix) {
+  return text.substr(0, prefix.size()) == prefix;
+}
+
+// Bridges that exist with the same address on every host and lead nowhere.
+bool isContainerBridge(const std::string& name) {
+  return startsWith(name, "docker") || startsWith(name, "virbr");
+}
+
+using Predicate = std::function<bool(const Interface&)>;
+
+std::vector<Interface> pick(const std::vector<Interface>& from, const Predicate& wanted) {
+  std::vector<Interface> out;
+  std::copy_if(from.begin(), from.end(), std::back_inserter(out), wanted);
+  return out;
+}
+
+// The first rule that leaves something wins.
+std::vector<Interface> firstMatch(const std::vector<Interface>& from, const std::vector<Predicate>& rules) {
+  for (const Predicate& rule : rules) {
+    auto found = pick(from, rule);
+    if (!found.empty()) return found;
+  }
+  return {};
+}
+
+std::vector<Interface> byName(const std::vector<Interface>& all, const std::string& text) {
+  const InterfaceFilter filter(text);
+  const auto routable = [](const Interface& i) { return !i.loopback && !isLinkLocal(i.address); };
+  const auto notLoopback = [](const Interface& i) { return !i.loopback; };
+  if (filter.empty()) {
+    return firstMatch(all,
+                      {[&](const Interface& i) { return routable(i) && !isContainerBridge(i.name); },
+                       [&](const Interface& i) { return notLoopback(i) && !isContainerBridge(i.name); },
+                       [](const Interface& i) { return i.loopback; }, [](const Interface&) { return true; }});
+  }
+  const auto named = pick(all, [&](const Interface& i) { return filter.accepts(i.name); });
+  const bool excluding = startsWith(text, "^");
+  if (excluding) return firstMatch(named, {routable, notLoopback, [](const Interface&) { return true; }});
+  return firstMatch(named, {[](const Interface& i) { return !isLinkLocal(i.address); },
+                            [](const Interface&) { return true; }});
+}
+
+Error nothingMatches(const std::vector<Interface>& all, const std::string& filter) {
+  std::string names;
+  for (const Interface& interface : all) {
+    if (names.find(interface.name) == std::string::npos) names += " " + interface.name;
+  }
+  return Error(Code::config, "choosing interfaces for control links",
+               filter.empty() ? "no interface is up, not even loopback"
+                              : "WEFT_SOCKET_IFNAME or NCCL_SOCKET_IFNAME is \"" + filter +
+                                    "\", which fits none of:" + names);
+}
+
+std::vector<SocketAddress> ordered(const std::vector<Interface>& chosen) {
+  std::vector<SocketAddress> v4, v6;
+  for (const Interface& i : chosen) (i.address.family() == AF_INET ? v4 : v6).push_back(i.address);
+  std::vector<SocketAddress> out;
+  const auto append = [&out](const std::vector<SocketAddress>& from, size_t first, size_t last) {
+    for (size_t i = first; i < std::min(last, from.size()); i++) out.push_back(from[i]);
+  };
+  append(v4, 0, 1);
+  append(v6, 0, 1);
+  append(v4, 1, v4.size());
+  append(v6, 1, v6.size());
+  return out;
+}
+
+}  // namespace
+
+InterfaceFilter::InterfaceFilter(std::string_view text) {
+  exclude_ = startsWith(text, "^");
+  if (exclude_) text.remove_prefix(1);
+  exact_ = startsWith(text, "=");
+  if (exact_) text.remove_prefix(1);
+  while (!text.empty()) {
+    const size_t comma = std::min(text.find(','), text.size());
+    if (comma > 0) names_.emplace_back(text.substr(0, comma));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+}
+
+bool InterfaceFilter::accepts(std::string_view name) const {
+  const bool listed = std::any_of(names_.begin(), names_.end(), [&](const std::string& wanted) {
+    return exact_ ? name == wanted : startsWith(name, wanted);
+  });
+  return listed != exclude_;
+}
+
+Result<std::vector<Interface>> localInterfaces() {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) {
+    return Error(Code::system, "listing network interfaces", "getifaddrs", errno);
+  }
+  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, &freeifaddrs);
+  std::vector<Interface> out;
+  for (const ifaddrs* i = list; i; i = i->ifa_next) {
+    if (!i->ifa_addr || !(i->ifa_flags & IFF_UP) || !(i->ifa_flags & IFF_RUNNING)) continue;
+    const int family = i->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    Interface interface;
+    interface.name = i->ifa_name;
+    interface.loopback = i->ifa_flags & IFF_LOOPBACK;
+    interface.address.length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    std::memcpy(&interface.address.storage, i->ifa_addr, interface.address.length);
+    out.push_back(std::move(interface));
+  }
+  return out;
+}
+
+Result<std::vector<SocketAddress>> chooseAddresses(const std::vector<Interface>& interfaces,
+                                                   const std::string& filter) {
+  const auto chosen = byName(interfaces, filter);
+  if (chosen.empty()) return nothingMatches(interfaces, filter);
+  return ordered(chosen);
+}
+
+bool isLinkLocal(const SocketAddress& address) {
+  return address.family() == AF_INET6 &&
+         IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_addr);
+}
+
+void setScope(SocketAddress& address, uint32_t scope) {
+  if (address.family() == AF_INET6) reinterpret_cast<sockaddr_in6*>(&address.storage)->sin6_scope_id = scope;
+}
+
+uint32_t scopeOf(const SocketAddress& address) {
+  return address.family() == AF_INET6 ? reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_scope_id
+                                      : 0;
+}
+
+std::vector<SocketAddress> joinAddresses(std::vector<SocketAddress> first,
+                                         const std::vector<SocketAddress>& second) {
+  for (const SocketAddress& address : second) {
+    const bool known = std::any_of(first.begin(), first.end(), [&](const SocketAddress& other) {
+      return other.text() == address.text();
+    });
+    if (!known) first.push_back(address);
+  }
+  return first;
+}
+
+void fillScopes(std::vector<SocketAddress>& addresses, const std::vector<SocketAddress>& own) {
+  uint32_t scope = 0;
+  for (const SocketAddress& address : own) {
+    if (isLinkLocal(address) && scope == 0) scope = scopeOf(address);
+  }
+  for (SocketAddress& address : addresses) {
+    if (isLinkLocal(address) && scopeOf(address) == 0) setScope(address, scope);
+  }
+}
+
+}  // namespace weft::control

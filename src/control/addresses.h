@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/control/handle.h"
+#include "weft/result.h"
+
+// Which of this host's addresses peers are told. The choice is pure; only localInterfaces() asks the kernel.
+// Values; any thread.
+namespace weft::control {
+
+struct Interface {
+  std::string name;
+  bool loopback = false;
+  SocketAddress address;  // one entry an address; port 0
+};
+
+// WEFT_SOCKET_IFNAME: "eth,ib" prefixes, "=eth0" exact names, "^docker" all but these, "^=eth1" both.
+class InterfaceFilter {
+ public:
+  explicit InterfaceFilter(std::string_view text);
+  bool empty() const { return names_.empty(); }
+  bool accepts(std::string_view name) const;
+
+ private:
+  bool exclude_ = false;
+  bool exact_ = false;
+  std::vector<std::string> names_;
+};
+
+// Every address of an interface that is up, in the kernel's order.
+Result<std::vector<Interface>> localInterfaces();
+
+// The addresses to publish, in the order to try: the first IPv4, the first IPv6, then the rest. Unset,
+// loopback and container bridges are left out unless nothing else is up; link-local addresses are used only
+// where there is nothing else.
+Result<std::vector<SocketAddress>> chooseAddresses(const std::vector<Interface>& interfaces,
+                                                   const std::string& filter);
+
+bool isLinkLocal(const SocketAddress& address);
+void setScope(SocketAddress& address, uint32_t scope);
+// The first ones, then those of the second that are not among them.
+std::vector<SocketAddress> joinAddresses(std::vector<SocketAddress> first,
+                                         const std::vector<SocketAddress>& second);
+
+// Gives a peer's link-local addresses the interface of our own first one: they mean nothing without, and the
+// peer's interface names are not ours.
+void fillScopes(std::vector<SocketAddress>& addresses, const std::vector<SocketAddress>& own);
+
+uint32_t scopeOf(const SocketAddress& address);  // 0 for none
+
+}  // namespace weft::control

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/control/dial.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <sys/epoll.h>
+
+#include "src/base/log.h"
+#include "src/base/random.h"
+
+namespace weft::control {
+
+namespace {
+
+constexpr Milliseconds kLongestPause{500};
+constexpr Milliseconds kLongestConnect{3000};
+
+bool isUnreachable(int error) {
+  return error == ENETUNREACH || error == EHOSTUNREACH || error == EAFNOSUPPORT || error == EADDRNOTAVAIL ||
+         error == EINVAL;
+}
+
+std::string errorText(int errnum) {
+  return Error(Code::system, "", "", errnum).message();
+}
+
+}  // namespace
+
+Dial::Dial(EventLoop& loop, Owner& owner, DialPlan plan)
+    : loop_(loop),
+      owner_(owner),
+      plan_(std::move(plan)),
+      watch_(loop, [this](uint32_t) { onEvent(); }),
+      deadline_(loop, [this] { onDeadline(); }),
+      patience_(plan_.connectPatience) {}
+
+Dial::~Dial() {
+  hangUp();
+}
+
+// Not from within the caller's stack: the first callback may come before the caller has stored us.
+void Dial::start() {
+  deadline_.at(loop_.now());
+}
+
+void Dial::onDeadline() {
+  switch (state_) {
+    case State::waiting:
+      return tryAddress();
+    case State::connecting:
+      return addressFailed(Verdict::retry, "no answer");
+    case State::challenge:
+    case State::infoHeader:
+    case State::infoBody:
+      return addressFailed(Verdict::retry, "connected, but the process does not answer");
+  }
+}
+
+void Dial::tryAddress() {
+  const SocketAddress& address = plan_.addresses[index_];
+  ConnectStart started = startConnect(address);
+  if (started.error == ECONNREFUSED) return addressFailed(Verdict::nobody, "refused");
+  if (isUnreachable(started.error)) return addressFailed(Verdict::unreachable, errorText(started.error));
+  if (started.error != 0) return addressFailed(Verdict::retry, errorText(started.error));
+  socket_ = std::move(started.socket);
+  state_ = State::connecting;
+  deadline_.after(patience_);
+  if (!watch_.start(socket_.get(), EPOLLOUT)) addressFailed(Verdict::retry, "out of resources");
+}
+
+void Dial::addressFailed(Verdict verdict, const std::string& why) {
+  hangUp();
+  state_ = State::waiting;
+  if (verdict == Verdict::nobody) sawNobody_ = true;
+  if (verdict == Verdict::retry) sawRetry_ = true;
+  roundTrouble_ += (roundTrouble_.empty() ? "" : ", ") + plan_.addresses[index_].text() + ": " + why;
+  if (++index_ < plan_.addresses.size()) return deadline_.at(loop_.now());
+  roundOver();
+}
+
+void Dial::roundOver() {
+  trouble_ = std::exchange(roundTrouble_, {});
+  index_ = 0;
+  if (sawNobody_ && !sawRetry_) {
+    const Error gone(Code::remote, "connecting to a peer", "the process is gone (" + trouble_ + ")");
+    return owner_.dialGone(gone);
+  }
+  sawNobody_ = sawRetry_ = false;
+  deadline_.after(pause_);
+  pause_ = std::min(pause_ * 2, kLongestPause);
+  patience_ = std::min(patience_ * 2, std::max(kLongestConnect, plan_.connectPatience));
+}
+
+void Dial::onEvent() {
+  if (state_ == State::connecting) return onConnected();
+  onReadable();
+}
+
+void Dial::onConnected() {
+  const int error = connectError(socket_.get());
+  if (error == ECONNREFUSED) {
+    return addressFailed(Verdict::nobody, "refused");
+  }
+  if (isUnreachable(error)) return addressFailed(Verdict::unreachable, errorText(error));
+  if (error != 0) return addressFailed(Verdict::retry, errorText(error));
+  hello_ = Hello{};
+  hello_.kind = plan_.kind;
+  hello_.from = plan_.self;
+  hello_.to = plan_.peer;
+  hello_.listener = plan_.listener;
+  hello_.epoch = owner_.nextEpoch();
+  fillRandom(hello_.nonce);
+  const Bytes bytes = encodeHello(hello_);
+  if (sendSome(socket_.get(), bytes).bytes != bytes.size()) return addressFailed(Verdict::retry, "hung up");
+  watch_.want(EPOLLIN);
+  deadline_.after(plan_.answerPatience);
+  enter(State::challenge, kChallengeBytes);
+  owner_.dialContact();
+}
+
+// After a step that returned false we may be gone.
+void Dial::onReadable() {
+  for (;;) {
+    const IoResult got = reader_.fill(socket_.get());
+    if (got.io == Io::again) return;
+    if (got.io == Io::closed) return addressFailed(Verdict::retry, "hung up");
+    if (!step()) return;
+  }
+}
+
+bool Dial::step() {
+  switch (state_) {
+    case State::challenge:
+      return onChallenge();
+    case State::infoHeader:
+      return onInfoHeader();
+    case State::infoBody:
+      return onInfo();
+    case State::waiting:
+    case State::connecting:
+      break;
+  }
+  return fail(Verdict::retry, "out of step");
+}
+
+bool Dial::onChallenge() {
+  const auto challenge = decodeChallenge(reader_.bytes());
+  if (!challenge) return foreign("something else listens there");
+  if (challenge->answer != Answer::proof) return onTurnedAway(*challenge);
+  acceptorNonce_ = challenge->nonce;
+  if (!equalSecret(challenge->proof, handshakeTag(ProofOf::acceptor, plan_.secret, hello_, acceptorNonce_))) {
+    return refuse("the listener there does not know the handle's secret");
+  }
+  const Tag128 proof = handshakeTag(ProofOf::dialler, plan_.secret, hello_, acceptorNonce_);
+  Bytes bytes(proof.begin(), proof.end());
+  FrameHeader header;
+  header.type = static_cast<uint16_t>(FrameType::info);
+  encodeFrame(header, owner_.dialInfo(hello_.epoch), bytes);
+  if (sendSome(socket_.get(), bytes).bytes != bytes.size()) return fail(Verdict::retry, "hung up");
+  return enter(State::infoHeader, kFrameHeaderBytes);
+}
+
+bool Dial::onTurnedAway(const Challenge& challenge) {
+  switch (challenge.answer) {
+    case Answer::otherProcess:
+      return foreign("another process listens there");
+    case Answer::otherVersion:
+      return refuse(format("the peer speaks wire version %d, this process %d; install one weft everywhere",
+                           challenge.version, kWireVersion));
+    case Answer::listenerClosed:
+      return refuse("listener closed");
+    case Answer::unknownLink:
+      return refuse("the peer gave this link up");
+    case Answer::proof:
+      break;
+  }
+  return fail(Verdict::retry, "out of step");
+}
+
+bool Dial::onInfoHeader() {
+  const auto header = decodeFrameHeader(reader_.bytes());
+  if (header && header->type == static_cast<uint16_t>(FrameType::reject)) {
+    return fail(Verdict::retry, "both sides dialled at once");
+  }
+  const bool fits = header && header->type == static_cast<uint16_t>(FrameType::info) && header->length > 0 &&
+                    header->length <= kMaxInfo;
+  return fits ? enter(State::infoBody, header->length) : fail(Verdict::retry, "unexpected answer");
+}
+
+bool Dial::onInfo() {
+  auto info = decodeInfo(reader_.bytes());
+  if (!info) return fail(Verdict::retry, "unexpected answer");
+  watch_.stop();
+  deadline_.cancel();
+  Linked linked{std::move(socket_),
+                std::move(*info),
+                {hello_.nonce, acceptorNonce_},
+                handshakeTag(ProofOf::linkKey, plan_.secret, hello_, acceptorNonce_)};
+  state_ = State::waiting;
+  owner_.dialLinked(std::move(linked));
+  return false;
+}
+
+bool Dial::fail(Verdict verdict, const std::string& why) {
+  addressFailed(verdict, why);
+  return false;
+}
+
+bool Dial::foreign(const std::string& why) {
+  owner_.dialMistaken();
+  return fail(Verdict::nobody, why);
+}
+
+bool Dial::refuse(const std::string& why) {
+  const Error error(Code::remote, "connecting to " + here(), why);
+  hangUp();
+  owner_.dialRefused(error);
+  return false;
+}
+
+bool Dial::enter(State state, size_t bytes) {
+  state_ = state;
+  reader_.expect(bytes);
+  return true;
+}
+
+void Dial::hangUp() {
+  deadline_.cancel();
+  watch_.stop();
+  cut(socket_);
+}
+
+std::string Dial::here() const {
+  return plan_.addresses[index_].text();
+}
+
+}  // namespace weft::control

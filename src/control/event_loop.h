@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <set>
+#include <sys/epoll.h>
+#include <unordered_map>
+#include <utility>
+
+#include "src/base/clock.h"
+#include "src/base/config.h"
+#include "src/base/fd.h"
+#include "weft/result.h"
+
+// One epoll set with timers. Used by one thread at a time: the control thread, or who takes a turn for it;
+// only wait() may run beside. Watches and timers are members of whoever needs them and unregister themselves,
+// also from within a callback.
+namespace weft::control {
+
+class EventLoop;
+
+// Interest in one descriptor. Stop it (or destroy it) before the descriptor is closed: a forked child may
+// hold a copy, and then closing alone would leave it in the epoll set.
+class Watch {
+ public:
+  Watch(EventLoop& loop, std::function<void(uint32_t events)> fn) : loop_(loop), fn_(std::move(fn)) {}
+  ~Watch() { stop(); }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+  Status start(int fd, uint32_t events);
+  void want(uint32_t events);
+  void stop();
+  const std::function<void(uint32_t)>& callback() const { return fn_; }
+  // What of `events` is still asked for: they may be older than the last want().
+  uint32_t wanted(uint32_t events) const { return events & (events_ | EPOLLERR | EPOLLHUP); }
+
+ private:
+  EventLoop& loop_;
+  std::function<void(uint32_t)> fn_;
+  int fd_ = -1;
+  uint32_t events_ = 0;
+  uint64_t token_ = 0;
+};
+
+// A deadline. Fires once per at(), never early.
+class Timer {
+ public:
+  Timer(EventLoop& loop, std::function<void()> fn) : loop_(loop), fn_(std::move(fn)) {}
+  ~Timer() { cancel(); }
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+
+  void at(TimePoint when);
+  void after(Nanoseconds delay);
+  void cancel();
+  TimePoint when() const { return when_; }
+  const std::function<void()>& callback() const { return fn_; }
+
+ private:
+  EventLoop& loop_;
+  std::function<void()> fn_;
+  TimePoint when_{};  // zero: not armed
+};
+
+class EventLoop {
+ public:
+  static Result<std::unique_ptr<EventLoop>> create(const Clock& clock);
+  EventLoop(Fd epoll, const Clock& clock) : epoll_(std::move(epoll)), clock_(clock) {}
+
+  TimePoint now() const { return clock_.now(); }
+
+  struct Events {
+    std::array<epoll_event, 64> list;
+    size_t count = 0;
+  };
+  // What happened, at the latest after that long. What another turn has dealt with since is no harm: dispatch
+  // looks whether it is still asked for, and callbacks find nothing to read.
+  Events wait(int milliseconds) const;
+  // Runs the callbacks of events and of due timers.
+  void dispatch(const Events& events);
+
+  TimePoint nextTimer() const { return timers_.empty() ? TimePoint::max() : timers_.begin()->first; }
+  int millisecondsUntil(TimePoint when) const;  // rounded up, so that a timer is due when the wait ends
+
+ private:
+  using TimerKey = std::pair<TimePoint, Timer*>;
+
+  void runTimers();
+
+  Fd epoll_;
+  const Clock& clock_;
+  uint64_t lastToken_ = 0;
+  std::unordered_map<uint64_t, Watch*> watches_;  // by token: an event for a stopped watch finds nothing
+  std::set<TimerKey> timers_;
+
+ public:  // for Watch and Timer
+  Result<uint64_t> add(int fd, uint32_t events, Watch* watch);
+  void modify(int fd, uint32_t events, uint64_t token);
+  void remove(int fd, uint64_t token);
+  void arm(TimePoint when, Timer* timer) { timers_.emplace(when, timer); }
+  void disarm(TimePoint when, Timer* timer) { timers_.erase({when, timer}); }
+};
+
+}  // namespace weft::control

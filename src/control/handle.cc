@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/control/handle.h"
+
+#include <arpa/inet.h>
+#include <cstring>
+#include <net/if.h>
+
+#include "src/base/bytes.h"
+#include "src/base/log.h"
+#include "src/control/wire.h"
+
+namespace weft::control {
+
+namespace {
+
+constexpr uint32_t kHandleMagic = 0x54464557;  // "WEFT"
+constexpr size_t kChecksumOffset = 112;        // covers everything before it
+constexpr size_t kAddressSpace = 68;           // what is left for addresses
+
+Error badHandle(std::string detail) {
+  return Error(Code::invalidArgument, "reading a connection handle", std::move(detail));
+}
+
+uint64_t checksum(std::span<const std::byte> bytes) {
+  const Tag128 tag = sipHash128(Key128{}, bytes);  // against damage, not against forgery
+  uint64_t value = 0;
+  std::memcpy(&value, tag.data(), sizeof value);
+  return value;
+}
+
+size_t encodedSize(const SocketAddress& address) {
+  return 1 + (address.family() == AF_INET ? sizeof(in_addr) : sizeof(in6_addr));
+}
+
+template <size_t N>
+void getArray(ByteReader& reader, std::array<std::byte, N>& out) {
+  const auto bytes = reader.raw(N);
+  if (bytes.size() == N) std::memcpy(out.data(), bytes.data(), N);
+}
+
+Status checkFrame(std::span<const std::byte, kHandleBytes> in) {
+  ByteReader reader(in);
+  const auto magic = reader.get<uint32_t>();
+  if (magic != kHandleMagic) {
+    return badHandle(
+        format("these bytes are not a weft handle (they begin with 0x%08x); do all ranks load weft?", magic));
+  }
+  const auto version = reader.get<uint16_t>();
+  if (version != kWireVersion) {
+    return badHandle(format("the peer speaks wire version %d, this process %d; install one weft everywhere",
+                            version, kWireVersion));
+  }
+  ByteReader tail(in.subspan(kChecksumOffset));
+  if (tail.get<uint64_t>() == checksum(in.first(kChecksumOffset))) return {};
+  return badHandle("damaged on its way: the checksum does not fit");
+}
+
+}  // namespace
+
+uint16_t SocketAddress::port() const {
+  if (family() == AF_INET6) return ntohs(reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_port);
+  if (family() == AF_INET) return ntohs(reinterpret_cast<const sockaddr_in*>(&storage)->sin_port);
+  return 0;
+}
+
+void SocketAddress::setPort(uint16_t port) {
+  if (family() == AF_INET6) reinterpret_cast<sockaddr_in6*>(&storage)->sin6_port = htons(port);
+  if (family() == AF_INET) reinterpret_cast<sockaddr_in*>(&storage)->sin_port = htons(port);
+}
+
+std::string SocketAddress::text() const {
+  char buffer[INET6_ADDRSTRLEN] = "?";
+  if (family() == AF_INET) {
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(&storage)->sin_addr, buffer, sizeof buffer);
+    return format("%s:%d", buffer, port());
+  }
+  if (family() != AF_INET6) return "no address";
+  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&storage);
+  inet_ntop(AF_INET6, &v6->sin6_addr, buffer, sizeof buffer);
+  char name[IF_NAMESIZE] = "";
+  if (v6->sin6_scope_id == 0 || !if_indextoname(v6->sin6_scope_id, name))
+    return format("[%s]:%d", buffer, port());
+  return format("[%s%%%s]:%d", buffer, name, port());
+}
+
+void Handle::encode(std::span<std::byte, kHandleBytes> out) const {
+  ByteWriter writer;
+  writer.put(kHandleMagic).put(kWireVersion);
+  writer.put(addresses.empty() ? uint16_t{0} : addresses.front().port());
+  writer.raw(process).put(listener).raw(secret);
+  size_t room = kAddressSpace;
+  for (const SocketAddress& address : addresses) {
+    if (encodedSize(address) > room) continue;
+    room -= encodedSize(address);
+    putAddress(writer, address);
+  }
+  Bytes bytes = writer.take();
+  bytes.resize(kChecksumOffset);
+  const uint64_t sum = checksum(bytes);
+  std::memset(out.data(), 0, out.size());
+  std::memcpy(out.data(), bytes.data(), bytes.size());
+  std::memcpy(out.data() + kChecksumOffset, &sum, sizeof sum);
+}
+
+Result<Handle> Handle::decode(std::span<const std::byte, kHandleBytes> in) {
+  TRY(checkFrame(in));
+  ByteReader reader(in.first(kChecksumOffset));
+  reader.raw(sizeof kHandleMagic + sizeof kWireVersion);
+  const auto port = reader.get<uint16_t>();
+  Handle handle;
+  getArray(reader, handle.process);
+  handle.listener = reader.get<uint32_t>();
+  getArray(reader, handle.secret);
+  while (reader.left() > 0) {
+    auto address = getAddress(reader, port);
+    if (!address) break;  // the zero padding
+    handle.addresses.push_back(*address);
+  }
+  if (handle.addresses.empty()) return badHandle("it holds no address");
+  return handle;
+}
+
+}  // namespace weft::control

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/control/link_io.h"
+
+#include <cstring>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+namespace weft::control {
+
+namespace {
+
+constexpr size_t kReadAtOnce = 256 * 1024;  // a turn: one busy link must not starve the others
+constexpr size_t kFirstBuffer = 16 * 1024;
+
+}  // namespace
+
+LinkIo::LinkIo(EventLoop& loop, Owner& owner, Fd socket)
+    : owner_(owner), socket_(std::move(socket)), watch_(loop, [this](uint32_t events) { onEvent(events); }) {}
+
+Status LinkIo::start() {
+  in_.resize(kFirstBuffer);
+  return watch_.start(socket_.get(), EPOLLIN);
+}
+
+void LinkIo::close() {
+  watch_.stop();
+  cut(socket_);
+}
+
+void LinkIo::write(const FrameHeader& header, std::span<const std::byte> body) {
+  encodeFrame(header, body, out_);
+}
+
+void LinkIo::flush() {
+  while (!closed() && queued() > 0) {
+    const IoResult sent = sendSome(socket_.get(), std::span(out_).subspan(written_));
+    if (sent.io == Io::again) return watch_.want(EPOLLIN | EPOLLOUT);
+    if (sent.io == Io::closed)
+      return watch_.want(EPOLLIN | EPOLLOUT);  // told by the next event, not from here
+    written_ += sent.bytes;
+  }
+  out_.clear();
+  written_ = 0;
+  watch_.want(EPOLLIN);
+}
+
+void LinkIo::endWriting() {
+  if (!closed()) (void)shutdown(socket_.get(), SHUT_WR);
+}
+
+void LinkIo::onEvent(uint32_t events) {
+  if (events & (EPOLLIN | EPOLLERR | EPOLLHUP)) readFrames();
+  if (closed() || !(events & EPOLLOUT)) return;
+  flush();
+  if (!closed() && queued() == 0) owner_.linkRoom();
+}
+
+void LinkIo::readFrames() {
+  for (size_t total = 0; total < kReadAtOnce && !closed();) {
+    const IoResult got = receiveSome(socket_.get(), std::span(in_).subspan(inEnd_));
+    if (got.io == Io::again) return;
+    if (got.io == Io::closed) return lost(got.error);
+    inEnd_ += got.bytes;
+    total += got.bytes;
+    const bool filled = inEnd_ == in_.size();
+    if (!parse()) return;
+    if (!filled) return;  // the socket is empty; the next event tells
+  }
+}
+
+// Hands over every whole frame. False: closed meanwhile.
+bool LinkIo::parse() {
+  size_t at = 0;
+  size_t need = 0;
+  while (!closed() && inEnd_ - at >= kFrameHeaderBytes) {
+    const auto rest = std::span<const std::byte>(in_).subspan(at, inEnd_ - at);
+    const auto header = decodeFrameHeader(rest.first(kFrameHeaderBytes));
+    if (!header) {
+      owner_.linkNonsense("a frame header that is none");
+      return false;
+    }
+    need = kFrameHeaderBytes + header->length;
+    if (rest.size() < need) break;
+    owner_.linkFrame(*header, rest.subspan(kFrameHeaderBytes, header->length));
+    at += need;
+    need = 0;
+  }
+  if (closed()) return false;
+  std::memmove(in_.data(), in_.data() + at, inEnd_ - at);
+  inEnd_ -= at;
+  if (need > in_.size()) in_.resize(need);
+  return true;
+}
+
+void LinkIo::lost(int error) {
+  const std::string why = error == 0 ? "closed without a goodbye"
+                                     : Error(Code::system, "the connection broke", "", error).message();
+  owner_.linkLost(why);
+}
+
+}  // namespace weft::control

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "src/base/fd.h"
+#include "weft/result.h"
+
+// How other threads reach the control thread: a queue of closures and an eventfd. Shared by the hub and every
+// peer, call and listener it handed out, so those stay safe to use after the hub closed the box. Any thread;
+// take() is the control thread's.
+namespace weft::control {
+
+class Mailbox {
+ public:
+  using Work = std::function<void()>;
+
+  static Result<std::shared_ptr<Mailbox>> create();
+  explicit Mailbox(Fd event) : event_(std::move(event)) {}
+
+  bool post(Work work);  // false: closed (or in a forked child), the work was dropped
+  void signal();         // wakes the control thread without work
+  std::vector<Work> take();
+  void close();
+  int fd() const { return event_.get(); }  // valid until close()
+
+ private:
+  void signalLocked();
+
+  std::mutex mutex_;
+  Fd event_;
+  bool closed_ = false;
+  std::vector<Work> queue_;
+};
+
+}  // namespace weft::control

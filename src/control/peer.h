@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "src/control/hub.h"
+#include "src/control/mailbox.h"
+
+// The Peer others hold: a name, two flags and a way to the control thread. It outlives its link and its hub.
+// Public functions: any thread; those under "control thread" only there.
+namespace weft::control {
+
+// Where a peer's messages go while it is alive. Control thread.
+class MessageSink {
+ public:
+  virtual ~MessageSink() = default;
+  virtual void deliver(uint16_t type, Bytes body) = 0;
+};
+
+struct PeerFacts {
+  Incarnation incarnation{};
+  std::string name;
+  Fingerprint fingerprint;
+};
+
+class PeerImpl : public Peer, public std::enable_shared_from_this<PeerImpl> {
+ public:
+  PeerImpl(std::shared_ptr<Mailbox> mailbox, PeerFacts facts)
+      : mailbox_(std::move(mailbox)), facts_(std::move(facts)) {}
+
+  const Incarnation& incarnation() const override { return facts_.incarnation; }
+  std::string name() const override { return facts_.name; }
+  bool alive() const override { return alive_.load(std::memory_order_acquire); }
+  Error reason() const override;
+  bool answers() const override { return answers_.load(std::memory_order_relaxed); }
+  void send(uint16_t type, Bytes body) override;
+  const Fingerprint& fingerprint() const override { return facts_.fingerprint; }
+
+  // Control thread.
+  void connectSink(MessageSink* sink) { sink_ = sink; }
+  void deliver(uint16_t type, Bytes body) {  // any type; dropped when dead
+    if (sink_) sink_->deliver(type, std::move(body));
+  }
+  void setAnswers(bool answers) { answers_.store(answers, std::memory_order_relaxed); }
+  void markDead(const Error& reason);  // once
+
+ private:
+  const std::shared_ptr<Mailbox> mailbox_;
+  const PeerFacts facts_;
+  std::atomic<bool> alive_{true};
+  std::atomic<bool> answers_{true};
+  Error reason_{Code::internal, "control link", "the peer is alive"};  // written before alive_ turns false
+  MessageSink* sink_ = nullptr;                                        // control thread
+};
+
+}  // namespace weft::control

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/control/session.h"
+
+#include <algorithm>
+
+#include "src/base/log.h"
+
+namespace weft::control {
+
+namespace {
+
+constexpr size_t kWriteAhead = 128 * 1024;  // encoded but not yet in the socket
+constexpr uint64_t kArrivalsPerAck = 16;    // otherwise pings and our own frames carry it
+constexpr Milliseconds kLongestPing{1000};
+constexpr Milliseconds kShortestPing{5};
+
+}  // namespace
+
+LifeTimes::LifeTimes(const Config& config)
+    : ping(std::clamp(std::min(config.kernelTimeout / 3, config.peerSilentWarn / 4), kShortestPing,
+                      kLongestPing)),
+      silent(ping * 5 / 2),
+      warn(config.peerSilentWarn),
+      giveUp(config.peerTimeout),
+      kernel(config.kernelTimeout) {}
+
+Session::Session(Owner& owner, SessionSeed seed)
+    : owner_(owner), seed_(std::move(seed)), lookTimer_(owner.loop(), [this] { look(); }) {
+  kernelHeard_ = processHeard_ = lastLook_ = owner.loop().now();
+  seed_.peer->connectSink(this);
+}
+
+Session::~Session() {
+  seed_.peer->connectSink(nullptr);
+}
+
+void Session::attach(Fd socket, const Info& info) {
+  dropConnection();
+  if (dial_) owner_.bury(std::move(dial_));
+  if (!frames_.acknowledge(info.received)) return linkNonsense("it acknowledges what was never sent");
+  frames_.rewind();
+  peerEpoch_ = info.epoch;
+  bytesAcked_ = 0;
+  state_ = State::up;
+  const TimePoint now = owner_.loop().now();
+  kernelHeard_ = lastLook_ = lastPing_ = now;
+  io_ = std::make_unique<LinkIo>(owner_.loop(), *this, std::move(socket));
+  if (!io_->start()) return lose("out of descriptors");
+  heard();
+  pump();
+  scheduleLook(now);
+}
+
+// The info must be the first frame, so it goes straight into the fresh socket's buffer, which it always fits.
+void Session::attachAndGreet(Fd socket, const Info& info) {
+  FrameHeader header;
+  header.type = static_cast<uint16_t>(FrameType::info);
+  Bytes bytes;
+  encodeFrame(header, owner_.ownInfo(owner_.nextEpoch(), frames_.received()), bytes);
+  (void)sendSome(socket.get(), bytes);
+  attach(std::move(socket), info);
+}
+
+void Session::deliver(uint16_t type, Bytes body) {
+  if (state_ == State::dead || closing_) return;
+  frames_.push(type, std::move(body));
+  pump();
+}
+
+// Until all is in the socket or the socket is full; then its room calls us again.
+void Session::pump() {
+  while (io_ && io_->queued() == 0 && frames_.nextUnsent()) {
+    const FrameQueue::Frame* frame = nullptr;
+    while (io_->queued() < kWriteAhead && (frame = frames_.nextUnsent())) writeNumbered(*frame);
+    io_->flush();
+  }
+}
+
+void Session::writeNumbered(const FrameQueue::Frame& frame) {
+  io_->write({0, frame.type, frame.sequence, frames_.received()}, frame.body);
+  frames_.markSent();
+  unacknowledgedArrivals_ = 0;
+}
+
+void Session::sendUnnumbered(FrameType type, std::span<const std::byte> body) {
+  if (!io_) return;
+  io_->write({0, static_cast<uint16_t>(type), 0, frames_.received()}, body);
+  unacknowledgedArrivals_ = 0;
+  io_->flush();
+  pump();  // the flush may have made the room that pump() waits for
+}
+
+void Session::goodbye() {
+  if (closing_) return;
+  closing_ = true;
+  if (dial_) owner_.bury(std::move(dial_));
+  if (!io_) return;
+  while (const auto* frame = frames_.nextUnsent()) writeNumbered(*frame);
+  sendUnnumbered(FrameType::goodbye);
+  linkRoom();
+}
+
+void Session::linkRoom() {
+  if (!closing_) return pump();
+  if (io_ && io_->queued() == 0) io_->endWriting();
+}
+
+bool Session::drained() const {
+  return !io_ || io_->closed();
+}
+
+void Session::linkFrame(const FrameHeader& header, std::span<const std::byte> body) {
+  heard();
+  if (!frames_.acknowledge(header.received)) return linkNonsense("it acknowledges what was never sent");
+  if (!acceptNumber(header)) return;
+  dispatch(header, body);
+  if (io_ && unacknowledgedArrivals_ >= kArrivalsPerAck) sendUnnumbered(FrameType::pong);
+}
+
+// True when the frame is to be looked at.
+bool Session::acceptNumber(const FrameHeader& header) {
+  if (header.sequence == 0) return true;
+  const auto arrival = frames_.arrive(header.sequence);
+  if (arrival == FrameQueue::Arrival::gap) linkNonsense("a frame is missing");
+  if (arrival != FrameQueue::Arrival::fresh) return false;
+  unacknowledgedArrivals_++;
+  return true;
+}
+
+void Session::dispatch(const FrameHeader& header, std::span<const std::byte> body) {
+  if (header.type >= kFirstUserType) return owner_.sessionMessage(*this, header.type, body);
+  switch (const auto type = static_cast<FrameType>(header.type)) {
+    case FrameType::ping:
+      return sendUnnumbered(FrameType::pong);
+    case FrameType::pong:
+      return;
+    case FrameType::call:
+    case FrameType::reply:
+    case FrameType::refuse:
+      return owner_.sessionFrame(*this, type, body);
+    case FrameType::goodbye:
+      return die(Error(Code::remote, "control link to " + seed_.peer->name(), "peer closed"));
+    case FrameType::info:
+    case FrameType::reject:
+      break;
+  }
+  linkNonsense("a greeting in the middle of a link");
+}
+
+void Session::linkLost(const std::string& why) {
+  kernelHeard_ = std::max(kernelHeard_, owner_.loop().now() - owner_.lifeTimes().ping);
+  lose(why);
+}
+
+void Session::linkNonsense(const std::string& why) {
+  die(Error(Code::remote, "control link to " + seed_.peer->name(), "the peer sent nonsense: " + why));
+}
+
+void Session::dropConnection() {
+  if (!io_) return;
+  io_->close();
+  owner_.bury(std::move(io_));
+}
+
+void Session::lose(const std::string& why) {
+  dropConnection();
+  if (closing_ || state_ == State::dead) return;
+  WEFT_LOG(info, "control link to %s lost (%s); dialling again", seed_.peer->name().c_str(), why.c_str());
+  state_ = State::lost;
+  frames_.rewind();
+  redial();
+  scheduleLook(owner_.loop().now());
+}
+
+void Session::redial() {
+  const LifeTimes& times = owner_.lifeTimes();
+  const auto left =
+      std::chrono::duration_cast<Milliseconds>(kernelHeard_ + times.kernel - owner_.loop().now());
+  const auto addresses = static_cast<int64_t>(seed_.addresses.size());
+  DialPlan plan;
+  plan.kind = HelloKind::resume;
+  plan.self = owner_.self();
+  plan.peer = seed_.peer->incarnation();
+  plan.secret = seed_.linkKey;
+  plan.addresses = seed_.addresses;
+  plan.connectPatience = std::clamp(left / addresses, Milliseconds(20), Milliseconds(1000));
+  plan.answerPatience = std::max(times.kernel / 2, Milliseconds(20));
+  dial_ = std::make_unique<Dial>(owner_.loop(), *this, std::move(plan));
+  dial_->start();
+}
+
+void Session::dialLinked(Linked linked) {
+  WEFT_LOG(info, "control link to %s stands again", seed_.peer->name().c_str());
+  attach(std::move(linked.socket), linked.info);
+}
+
+void Session::dialRefused(const Error& why) {
+  die(Error(Code::remote, "control link to " + seed_.peer->name(), why.detail()));
+}
+
+void Session::dialGone(const Error& why) {
+  die(Error(Code::remote, "control link to " + seed_.peer->name(), why.detail()));
+}
+
+void Session::dialContact() {
+  heardBeforeContact_ = kernelHeard_;
+  kernelHeard_ = owner_.loop().now();
+}
+
+void Session::dialMistaken() {
+  kernelHeard_ = heardBeforeContact_;
+}
+
+void Session::heard() {
+  processHeard_ = owner_.loop().now();
+  seed_.peer->setAnswers(true);
+  if (!warned_) return;
+  warned_ = false;
+  WEFT_LOG(info, "%s answers again", seed_.peer->name().c_str());
+}
+
+// A late look (this process itself was stopped or starved) says nothing about the peer: it starts afresh.
+void Session::look() {
+  const TimePoint now = owner_.loop().now();
+  const LifeTimes& times = owner_.lifeTimes();
+  if (now - lastLook_ > times.ping * 3) {
+    kernelHeard_ = std::max(kernelHeard_, now - times.ping);
+    processHeard_ = std::max(processHeard_, now - times.ping);
+  }
+  lastLook_ = now;
+  lookAtKernel(now);
+  if (state_ != State::dead) lookAtProcess(now);
+  if (state_ == State::dead) return;
+  if (io_ && now - lastPing_ >= times.ping) {
+    lastPing_ = now;
+    if (io_->queued() < kWriteAhead) sendUnnumbered(FrameType::ping);
+  }
+  scheduleLook(now);
+}
+
+// Every ping must be acknowledged by the other kernel, whether or not the process reads it. Half the bound is
+// spent on the connection we have, the other half on trying every address afresh.
+void Session::lookAtKernel(TimePoint now) {
+  const LifeTimes& times = owner_.lifeTimes();
+  if (!io_) {
+    if (now - kernelHeard_ >= times.kernel) kernelSilent(now);
+    return;
+  }
+  const auto half = times.kernel / 2;
+  noteAcks(now);
+  if (now - kernelHeard_ < half) return;
+  lose(format("nothing acknowledged for %d ms", static_cast<int>(half.count())));
+}
+
+// With nothing outstanding the last ping was acknowledged, when is known. Else only news counts: repeated
+// acknowledgements arrive also where nothing of ours gets through.
+void Session::noteAcks(TimePoint now) {
+  const auto acks = io_->acks();
+  if (!acks) return;
+  if (!acks->outstanding) {
+    kernelHeard_ = std::max(kernelHeard_, now - std::min(acks->sinceAck, owner_.lifeTimes().ping));
+  } else if (acks->bytesAcked != bytesAcked_) {
+    kernelHeard_ = std::max(kernelHeard_, now - acks->sinceAck);
+  }
+  bytesAcked_ = acks->bytesAcked;
+}
+
+void Session::kernelSilent(TimePoint now) {
+  const auto silence = std::chrono::duration_cast<Milliseconds>(now - kernelHeard_).count();
+  die(Error(Code::remote, "control link to " + seed_.peer->name(),
+            format("its host has acknowledged nothing for %d ms (WEFT_KERNEL_TIMEOUT); it is down or cut off",
+                   static_cast<int>(silence))));
+}
+
+void Session::lookAtProcess(TimePoint now) {
+  const LifeTimes& times = owner_.lifeTimes();
+  const auto silence = now - processHeard_;
+  if (silence >= times.silent) seed_.peer->setAnswers(false);
+  const auto milliseconds = static_cast<int>(std::chrono::duration_cast<Milliseconds>(silence).count());
+  if (silence >= times.giveUp) {
+    return die(Error(
+        Code::timeout, "control link to " + seed_.peer->name(),
+        format("the process has not answered for %d ms (WEFT_PEER_TIMEOUT), its host does", milliseconds)));
+  }
+  if (silence < times.warn || warned_) return;
+  warned_ = true;
+  WEFT_LOG(
+      warn,
+      "%s has not answered for %d ms, but its host does; is the process stopped? It is given up after %d ms",
+      seed_.peer->name().c_str(), milliseconds, static_cast<int>(times.giveUp.count()));
+}
+
+// The next ping, or earlier where a bound would pass unseen until then.
+void Session::scheduleLook(TimePoint now) {
+  const LifeTimes& times = owner_.lifeTimes();
+  TimePoint next = now + times.ping;
+  const auto sooner = [&](TimePoint due) {
+    if (due > now) next = std::min(next, due);
+  };
+  sooner(kernelHeard_ + (io_ ? times.kernel / 2 : times.kernel));
+  sooner(processHeard_ + times.silent);
+  sooner(processHeard_ + times.giveUp);
+  if (!warned_) sooner(processHeard_ + times.warn);
+  lookTimer_.at(next);
+}
+
+void Session::die(const Error& reason) {
+  if (state_ == State::dead) return;
+  state_ = State::dead;
+  lookTimer_.cancel();
+  dropConnection();
+  if (dial_) owner_.bury(std::move(dial_));
+  frames_.clear();
+  seed_.peer->markDead(reason);
+  owner_.sessionDead(*this, reason);
+}
+
+}  // namespace weft::control

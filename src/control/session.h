@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "src/base/config.h"
+#include "src/control/dial.h"
+#include "src/control/frame_queue.h"
+#include "src/control/link_io.h"
+#include "src/control/peer.h"
+
+// One living peer: its numbered frames, its connection and the watch over its life.
+//   up      a connection stands; pings go out; the peer's kernel and its process are listened for separately
+//   lost    the connection broke or its kernel is silent: dialling every address again, frames wait
+//   dead    final: the reason is at the Peer
+// Control thread.
+namespace weft::control {
+
+// The intervals a session lives by, from the settings.
+struct LifeTimes {
+  explicit LifeTimes(const Config& config);
+  Milliseconds ping;    // between pings, and between looks at the peer
+  Milliseconds silent;  // no word from the process for this long: answers() is false
+  Milliseconds warn;
+  Milliseconds giveUp;  // no word from the process
+  Milliseconds kernel;  // no word from its kernel
+};
+
+struct SessionSeed {
+  std::shared_ptr<PeerImpl> peer;
+  Key128 linkKey{};
+  LinkNonces nonces;
+  std::vector<SocketAddress> addresses;
+};
+
+class Session : public MessageSink, public Dial::Owner, public LinkIo::Owner {
+ public:
+  enum class State : uint8_t { up, lost, dead };
+
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    virtual EventLoop& loop() = 0;
+    virtual const LifeTimes& lifeTimes() const = 0;
+    virtual const Incarnation& self() const = 0;
+    virtual uint64_t nextEpoch() = 0;
+    virtual Bytes ownInfo(uint64_t epoch, uint64_t received) = 0;
+    virtual void sessionFrame(Session& session, FrameType type, std::span<const std::byte> body) = 0;
+    virtual void sessionMessage(Session& session, uint16_t type, std::span<const std::byte> body) = 0;
+    virtual void sessionDead(Session& session, const Error& reason) = 0;
+    virtual void bury(std::unique_ptr<LinkIo> io) = 0;  // kept until the running callbacks returned
+    virtual void bury(std::unique_ptr<Dial> dial) = 0;
+  };
+
+  Session(Owner& owner, SessionSeed seed);
+  ~Session() override;
+
+  // Takes a proven connection; what the peer says it received is not sent again.
+  void attach(Fd socket, const Info& info);
+  // The same for one the peer dialled: our info goes out first.
+  void attachAndGreet(Fd socket, const Info& info);
+
+  void deliver(uint16_t type, Bytes body) override;  // numbered, kept until acknowledged
+  void die(const Error& reason);
+  void goodbye();        // the last frame; then nothing is sent
+  bool drained() const;  // nothing left to write, or nowhere to write it
+
+  State state() const { return state_; }
+  const std::shared_ptr<PeerImpl>& peer() const { return seed_.peer; }
+  const LinkNonces& nonces() const { return seed_.nonces; }
+  const Key128& linkKey() const { return seed_.linkKey; }
+  uint64_t peerEpoch() const { return peerEpoch_; }
+  bool shaking() const { return dial_ && dial_->shaking(); }
+
+  // Dial::Owner
+  uint64_t nextEpoch() override { return owner_.nextEpoch(); }
+  Bytes dialInfo(uint64_t epoch) override { return owner_.ownInfo(epoch, frames_.received()); }
+  void dialLinked(Linked linked) override;
+  void dialRefused(const Error& why) override;
+  void dialGone(const Error& why) override;
+  void dialContact() override;
+  void dialMistaken() override;
+
+  // LinkIo::Owner
+  void linkFrame(const FrameHeader& header, std::span<const std::byte> body) override;
+  void linkLost(const std::string& why) override;
+  void linkNonsense(const std::string& why) override;
+  void linkRoom() override;
+
+ private:
+  void pump();
+  void writeNumbered(const FrameQueue::Frame& frame);
+  void sendUnnumbered(FrameType type, std::span<const std::byte> body = {});
+  void acknowledgeLater();
+  bool acceptNumber(const FrameHeader& header);
+  void dispatch(const FrameHeader& header, std::span<const std::byte> body);
+  void dropConnection();
+  void lose(const std::string& why);
+  void redial();
+  void look();
+  void lookAtKernel(TimePoint now);
+  void noteAcks(TimePoint now);
+  void lookAtProcess(TimePoint now);
+  void kernelSilent(TimePoint now);
+  void scheduleLook(TimePoint now);
+  void heard();
+
+  Owner& owner_;
+  const SessionSeed seed_;
+  State state_ = State::up;
+  std::unique_ptr<LinkIo> io_;
+  std::unique_ptr<Dial> dial_;
+  FrameQueue frames_;
+  uint64_t peerEpoch_ = 0;
+  uint64_t unacknowledgedArrivals_ = 0;
+  uint64_t bytesAcked_ = 0;  // of this connection, at the last look
+  bool closing_ = false;
+  bool warned_ = false;
+  TimePoint kernelHeard_;
+  TimePoint heardBeforeContact_;
+  TimePoint processHeard_;
+  TimePoint lastLook_;
+  TimePoint lastPing_;
+  Timer lookTimer_;
+};
+
+}  // namespace weft::control

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/control/switchboard.h"
+
+#include <algorithm>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "src/base/log.h"
+#include "src/base/process.h"
+#include "src/base/reserve.h"
+#include "src/control/addresses.h"
+
+namespace weft::control {
+
+namespace {
+
+constexpr Milliseconds kGoodbyePatience{500};
+constexpr Milliseconds kLongestTick{3'600'000};
+
+std::string withoutPort(SocketAddress address) {
+  if (address.length == 0) return "unknown address";
+  const std::string text = address.text();
+  return text.substr(0, text.rfind(':'));
+}
+
+}  // namespace
+
+Switchboard::Switchboard(SwitchboardParts parts, std::unique_ptr<EventLoop> loop)
+    : parts_(std::move(parts)),
+      times_(parts_.options.config),
+      loop_(std::move(loop)),
+      mailWatch_(*loop_, [](uint32_t) {}) {}
+
+Status Switchboard::start(std::vector<Fd> listeners) {
+  TRY(mailWatch_.start(parts_.mailbox->fd(), EPOLLIN));
+  acceptor_ = std::make_unique<Acceptor>(*loop_, *this);
+  return acceptor_->start(std::move(listeners));
+}
+
+// The thread:
+
+void Switchboard::run() {
+  const MustNotFail nobodyToTell;
+  std::unique_lock turn(turnMutex_);
+  while (!stopping_) {
+    runOnce(&turn, nextTick_);
+    tick();
+  }
+  close(&turn);
+}
+
+void Switchboard::runOnce(std::unique_lock<std::mutex>* turn, TimePoint latest) {
+  sleepsUntil_ = std::min(latest, loop_->nextTimer());
+  const int patience = loop_->millisecondsUntil(sleepsUntil_);
+  turn->unlock();
+  const EventLoop::Events events = loop_->wait(patience);
+  turn->lock();
+  handle(events);
+}
+
+void Switchboard::handle(const EventLoop::Events& events) {
+  loop_->dispatch(events);
+  for (const Mailbox::Work& work : parts_.mailbox->take()) work();
+  clearGraves();
+}
+
+// Whoever waits for an answer spins; on a machine with a processor for each spinner the control thread would
+// get one only milliseconds later. Taking the mail also takes away what wakes the thread, so what is left to
+// it has to wake it again.
+void Switchboard::help() {
+  if (inForkedChild()) return;
+  const std::unique_lock turn(turnMutex_, std::try_to_lock);
+  if (!turn || stopping_ || closing_) return;
+  const MustNotFail nobodyToTell;
+  handle(loop_->wait(0));
+  const bool wanted = stopping_ || tickWanted_.load(std::memory_order_acquire);
+  if (wanted || loop_->nextTimer() < sleepsUntil_) parts_.mailbox->signal();
+}
+
+void Switchboard::clearGraves() {
+  buriedIo_.clear();
+  buriedDials_.clear();
+  buriedOpenings_.clear();
+  buriedSessions_.clear();
+}
+
+void Switchboard::tick() {
+  const TimePoint now = loop_->now();
+  const bool wanted = tickWanted_.exchange(false, std::memory_order_acq_rel);
+  if (stopping_ || (!wanted && now < nextTick_)) return;
+  Milliseconds pause = kLongestTick;
+  if (parts_.options.handler)
+    pause = std::clamp(parts_.options.handler->onTick(now), Milliseconds(0), kLongestTick);
+  nextTick_ = now + pause;
+}
+
+// Goodbyes leave while everything else is taken down; a peer that does not take its own gets no more than our
+// patience.
+void Switchboard::close(std::unique_lock<std::mutex>* turn) {
+  closing_ = true;
+  const Error closed(Code::unavailable, "control links", "this process closed them");
+  acceptor_.reset();
+  parts_.listeners->clear();
+  calls_.failAll(closed);
+  openings_.clear();
+  asked_.clear();
+  for (auto& [incarnation, session] : sessions_) session->goodbye();
+  const auto drained = [](const auto& entry) { return entry.second->drained(); };
+  const TimePoint latest = loop_->now() + kGoodbyePatience;
+  while (!std::all_of(sessions_.begin(), sessions_.end(), drained) && loop_->now() < latest)
+    runOnce(turn, latest);
+  mailWatch_.stop();  // before the descriptor is closed: its number may be another hub's at once
+  parts_.mailbox->close();
+  for (auto& [incarnation, session] : sessions_) session->peer()->markDead(closed);
+  if (selfLink_) selfLink_->peer().markDead(closed);
+  sessions_.clear();
+  selfLink_.reset();
+  clearGraves();
+}
+
+// Connections that come in:
+
+std::variant<Key128, Answer> Switchboard::secretFor(const Hello& hello) {
+  if (hello.to != parts_.self) return Answer::otherProcess;
+  if (hello.kind == HelloKind::resume) {
+    const Session* session = sessionOf(hello.from);
+    if (!session) return Answer::unknownLink;
+    return session->linkKey();
+  }
+  const auto listener = parts_.listeners->find(hello.listener);
+  if (!listener) return Answer::listenerClosed;
+  return listener->handle().secret;
+}
+
+void Switchboard::greeted(Greeting greeting) {
+  if (greeting.hello.kind == HelloKind::resume) return greetedResume(std::move(greeting));
+  greetedOpen(std::move(greeting));
+}
+
+void Switchboard::greetedOpen(Greeting greeting) {
+  const Incarnation& from = greeting.hello.from;
+  if (from == parts_.self || refusedByFingerprint(greeting)) return;
+  Session* session = sessionOf(from);
+  const bool stale = session && greeting.info.epoch <= session->peerEpoch();
+  Opening* opening = openingOf(from);
+  const bool ours = opening && opening->shaking() && parts_.self < from;
+  if (stale || ours) return rejectCrossed(std::move(greeting));
+  if (session) {
+    session->die(
+        Error(Code::remote, "control link to " + session->peer()->name(), "the peer started it over"));
+  }
+  auto waiting = opening ? std::move(opening->calls) : std::deque<uint64_t>();
+  closeOpening(from);
+  std::vector<SocketAddress> cameFrom = {remoteAddress(greeting.socket.get())};  // a path known to work
+  cameFrom[0].setPort(greeting.info.addresses.front().port());
+  if (cameFrom[0].length == 0) cameFrom.clear();  // gone already
+  SessionSeed seed{makePeer(from, greeting.info, greeting.socket.get()),
+                   greeting.linkKey,
+                   {greeting.hello.nonce, greeting.nonce},
+                   joinAddresses(std::move(cameFrom), greeting.info.addresses)};
+  Session& entered = enter(std::move(seed));
+  entered.attachAndGreet(std::move(greeting.socket), greeting.info);
+  sendWaiting(std::move(waiting), entered);
+}
+
+void Switchboard::greetedResume(Greeting greeting) {
+  Session* session = sessionOf(greeting.hello.from);
+  if (!session) return;
+  const bool stale = greeting.info.epoch <= session->peerEpoch();
+  const bool ours = session->shaking() && parts_.self < greeting.hello.from;
+  if (stale || ours) return rejectCrossed(std::move(greeting));
+  session->attachAndGreet(std::move(greeting.socket), greeting.info);
+}
+
+void Switchboard::rejectCrossed(Greeting greeting) {
+  FrameHeader header;
+  header.type = static_cast<uint16_t>(FrameType::reject);
+  const std::byte reason{static_cast<uint8_t>(Reject::crossed)};
+  Bytes bytes;
+  encodeFrame(header, std::span(&reason, 1), bytes);
+  (void)sendSome(greeting.socket.get(), bytes);
+  cut(greeting.socket);
+}
+
+// The dialler gets our info all the same and comes to the same conclusion.
+bool Switchboard::refusedByFingerprint(const Greeting& greeting) {
+  const std::string name = greeting.info.host + format(" pid %u", greeting.info.pid);
+  const auto mismatch = compareFingerprints(parts_.options.fingerprint, greeting.info.fingerprint, name);
+  if (!mismatch) return false;
+  if (const auto listener = parts_.listeners->find(greeting.hello.listener)) (void)listener->push(*mismatch);
+  FrameHeader header;
+  header.type = static_cast<uint16_t>(FrameType::info);
+  Bytes bytes;
+  encodeFrame(header, ownInfo(nextEpoch(), 0), bytes);
+  (void)sendSome(greeting.socket.get(), bytes);
+  return true;
+}
+
+Session& Switchboard::enter(SessionSeed seed) {
+  const Incarnation incarnation = seed.peer->incarnation();
+  fillScopes(seed.addresses, parts_.addresses);
+  auto& slot = sessions_[incarnation];
+  slot = std::make_unique<Session>(*this, std::move(seed));
+  return *slot;
+}
+
+std::shared_ptr<PeerImpl> Switchboard::makePeer(const Incarnation& incarnation, const Info& info, int fd) {
+  PeerFacts facts;
+  facts.incarnation = incarnation;
+  facts.name = info.host + format(" pid %u (", info.pid) + withoutPort(remoteAddress(fd)) + ")";
+  facts.fingerprint = info.fingerprint;
+  return std::make_shared<PeerImpl>(parts_.mailbox, std::move(facts));
+}
+
+Bytes Switchboard::ownInfo(uint64_t epoch, uint64_t received) {
+  Info info;
+  info.epoch = epoch;
+  info.received = received;
+  info.host = hostName();
+  info.pid = static_cast<uint32_t>(getpid());
+  info.addresses = parts_.addresses;
+  info.fingerprint = parts_.options.fingerprint;
+  return encodeInfo(info);
+}
+
+// The books:
+
+Opening* Switchboard::openingOf(const Incarnation& peer) {
+  const auto found = openings_.find(peer);
+  return found == openings_.end() ? nullptr : found->second.get();
+}
+
+Session* Switchboard::sessionOf(const Incarnation& peer) {
+  const auto found = sessions_.find(peer);
+  return found == sessions_.end() ? nullptr : found->second.get();
+}
+
+void Switchboard::closeOpening(const Incarnation& peer) {
+  const auto found = openings_.find(peer);
+  if (found == openings_.end()) return;
+  if (auto dial = found->second->hangUp()) bury(std::move(dial));
+  buriedOpenings_.push_back(std::move(found->second));
+  openings_.erase(found);
+}
+
+void Switchboard::sessionDead(Session& session, const Error& reason) {
+  const auto peer = session.peer();
+  const auto found = sessions_.find(peer->incarnation());
+  if (found != sessions_.end() && found->second.get() == &session) {
+    buriedSessions_.push_back(std::move(found->second));
+    sessions_.erase(found);
+  }
+  std::erase_if(asked_, [&](const auto& entry) { return entry.second.peer == peer; });
+  calls_.failSent(peer->incarnation(), reason);
+  if (closing_) return;
+  WEFT_LOG(info, "%s", reason.message().c_str());
+  for (const auto& queue : parts_.listeners->all()) queue->peerDied(*peer, reason);
+  if (parts_.options.handler) parts_.options.handler->onPeerDead(peer, reason);
+  wantTick();
+}
+
+}  // namespace weft::control

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "src/control/acceptor.h"
+#include "src/control/calls.h"
+#include "src/control/event_loop.h"
+#include "src/control/listeners.h"
+#include "src/control/mailbox.h"
+#include "src/control/opening.h"
+#include "src/control/self_link.h"
+#include "src/control/session.h"
+
+// The control thread's world: who we are linked to, on the way to, called by. It decides which of two
+// crossing connections wins and carries calls between links and listeners. Everything but the constructor,
+// start(), help() and wantTick() belongs to the control thread, or to who takes a turn for it: one lock,
+// which only the control thread waits for and nobody holds while it sleeps.
+namespace weft::control {
+
+struct SwitchboardParts {
+  HubOptions options;
+  Incarnation self{};
+  std::vector<SocketAddress> addresses;  // with the port
+  std::shared_ptr<Mailbox> mailbox;
+  std::shared_ptr<ListenerTable> listeners;
+};
+
+class Switchboard : public Acceptor::Owner, public Session::Owner, public Opening::Owner {
+ public:
+  Switchboard(SwitchboardParts parts, std::unique_ptr<EventLoop> loop);
+  Status start(std::vector<Fd> listeners);
+
+  void run();   // the control thread's body
+  void help();  // any thread: takes one turn for the control thread, unless somebody is at it
+  void stop() { stopping_ = true; }
+  void wantTick() {
+    tickWanted_.store(true, std::memory_order_release);
+  }  // any thread; then signal the mailbox
+
+  void startCall(uint64_t id, std::shared_ptr<CallState> state, Handle handle, Bytes body);
+  void forgetCall(uint64_t id);
+  void answer(const Request& request, std::span<const std::byte> body);
+  void refuse(const Request& request, const Error& why);
+  void closeListener(uint32_t id);
+
+  // Acceptor::Owner
+  std::variant<Key128, Answer> secretFor(const Hello& hello) override;
+  void greeted(Greeting greeting) override;
+
+  // Session::Owner and Opening::Owner
+  EventLoop& loop() override { return *loop_; }
+  const LifeTimes& lifeTimes() const override { return times_; }
+  const Incarnation& self() const override { return parts_.self; }
+  uint64_t nextEpoch() override { return ++epoch_; }
+  Bytes ownInfo(uint64_t epoch, uint64_t received) override;
+  void sessionFrame(Session& session, FrameType type, std::span<const std::byte> body) override;
+  void sessionMessage(Session& session, uint16_t type, std::span<const std::byte> body) override;
+  void sessionDead(Session& session, const Error& reason) override;
+  void bury(std::unique_ptr<LinkIo> io) override { buriedIo_.push_back(std::move(io)); }
+  void bury(std::unique_ptr<Dial> dial) override { buriedDials_.push_back(std::move(dial)); }
+  void openingLinked(Opening& opening, Linked linked) override;
+  void openingRefused(Opening& opening, const Error& why) override;
+  void openingGone(Opening& opening, const Error& why) override;
+
+ private:
+  struct Asked {  // a request some listener of ours has not answered
+    std::shared_ptr<PeerImpl> peer;
+    uint64_t remoteId = 0;
+    uint32_t listener = 0;
+  };
+
+  void runOnce(std::unique_lock<std::mutex>* turn, TimePoint latest);
+  void handle(const EventLoop::Events& events);
+  void tick();
+  void close(std::unique_lock<std::mutex>* turn);
+  void clearGraves();
+
+  void greetedOpen(Greeting greeting);
+  void greetedResume(Greeting greeting);
+  void rejectCrossed(Greeting greeting);
+  bool refusedByFingerprint(const Greeting& greeting);
+  Session& enter(SessionSeed seed);
+  std::shared_ptr<PeerImpl> makePeer(const Incarnation& incarnation, const Info& info, int fd);
+  void sendWaiting(std::deque<uint64_t> calls, Session& session);
+
+  void sendCall(uint64_t id, const LinkNonces& nonces, PeerImpl& to);
+  void expireCall(uint64_t id);
+  void dialFor(Opening& opening);
+  void nextCall(Opening& opening);
+  void closeOpening(const Incarnation& peer);
+  Opening* openingOf(const Incarnation& peer);
+  Session* sessionOf(const Incarnation& peer);
+
+  void onFrame(const std::shared_ptr<PeerImpl>& from, const LinkNonces& nonces, FrameType type,
+               std::span<const std::byte> body);
+  void onCall(const std::shared_ptr<PeerImpl>& from, const LinkNonces& nonces, const CallBody& call);
+  void refuseCall(PeerImpl& peer, uint64_t remoteId, const Error& why);
+  void onMessage(const std::shared_ptr<PeerImpl>& from, uint16_t type, std::span<const std::byte> body);
+  PeerImpl& selfPeer();
+
+  const SwitchboardParts parts_;
+  const LifeTimes times_;
+  const std::unique_ptr<EventLoop> loop_;
+  std::mutex turnMutex_;
+  Watch mailWatch_;
+  std::atomic<bool> tickWanted_{true};
+  TimePoint nextTick_{};
+  TimePoint sleepsUntil_{};  // the control thread, as far as it knew when it began to
+  bool stopping_ = false;
+  bool closing_ = false;
+  uint64_t epoch_ = 0;
+  uint64_t lastRequest_ = 0;
+  std::unique_ptr<Acceptor> acceptor_;
+  CallTable calls_;
+  std::map<uint64_t, Asked> asked_;
+  std::map<Incarnation, std::unique_ptr<Opening>> openings_;
+  std::map<Incarnation, std::unique_ptr<Session>> sessions_;
+  std::unique_ptr<SelfLink> selfLink_;
+
+  // What died while its own code may still be on the stack; emptied after each turn.
+  std::vector<std::unique_ptr<LinkIo>> buriedIo_;
+  std::vector<std::unique_ptr<Dial>> buriedDials_;
+  std::vector<std::unique_ptr<Opening>> buriedOpenings_;
+  std::vector<std::unique_ptr<Session>> buriedSessions_;
+};
+
+}  // namespace weft::control

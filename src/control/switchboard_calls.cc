@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+// The second half of Switchboard: calls on their way out, and what frames bring in.
+#include <algorithm>
+#include <unistd.h>
+
+#include "src/base/log.h"
+#include "src/base/process.h"
+#include "src/control/addresses.h"
+#include "src/control/switchboard.h"
+
+namespace weft::control {
+
+// Calls that go out:
+
+void Switchboard::startCall(uint64_t id, std::shared_ptr<CallState> state, Handle handle, Bytes body) {
+  auto call = std::make_unique<PendingCall>(*loop_, [this, id] { expireCall(id); });
+  call->state = std::move(state);
+  call->handle = std::move(handle);
+  call->body = std::move(body);
+  call->deadline.after(parts_.options.config.connectTimeout);
+  const Incarnation to = call->handle.process;
+  calls_.add(id, std::move(call));
+  if (to == parts_.self) return sendCall(id, LinkNonces{}, selfPeer());
+  if (Session* session = sessionOf(to)) return sendCall(id, session->nonces(), *session->peer());
+  if (Opening* opening = openingOf(to)) return opening->calls.push_back(id);
+  auto& opening = openings_[to] = std::make_unique<Opening>(*loop_, *this, to);
+  opening->calls.push_back(id);
+  dialFor(*opening);
+}
+
+void Switchboard::sendCall(uint64_t id, const LinkNonces& nonces, PeerImpl& to) {
+  PendingCall* call = calls_.find(id);
+  if (!call) return;
+  call->sent = true;
+  CallBody body{id, call->handle.listener, {}, call->body};
+  body.proof = callTag(call->handle.secret, nonces, parts_.self, body);
+  to.deliver(static_cast<uint16_t>(FrameType::call), encodeCall(body));
+}
+
+void Switchboard::sendWaiting(std::deque<uint64_t> calls, Session& session) {
+  const auto peer = session.peer();
+  const LinkNonces nonces = session.nonces();
+  for (const uint64_t id : calls) sendCall(id, nonces, *peer);
+}
+
+void Switchboard::dialFor(Opening& opening) {
+  const PendingCall* call = calls_.find(opening.calls.front());
+  if (!call) return nextCall(opening);
+  DialPlan plan;
+  plan.self = parts_.self;
+  plan.peer = opening.peer();
+  plan.listener = call->handle.listener;
+  plan.secret = call->handle.secret;
+  plan.addresses = call->handle.addresses;
+  fillScopes(plan.addresses, parts_.addresses);
+  if (auto old = opening.hangUp()) bury(std::move(old));
+  opening.dial(std::move(plan));
+}
+
+// The front call is decided; the others still want to get there.
+void Switchboard::nextCall(Opening& opening) {
+  opening.calls.pop_front();
+  if (opening.calls.empty()) return closeOpening(opening.peer());
+  dialFor(opening);
+}
+
+void Switchboard::openingRefused(Opening& opening, const Error& why) {
+  calls_.fail(opening.calls.front(), why);
+  nextCall(opening);
+}
+
+void Switchboard::openingGone(Opening& opening, const Error& why) {
+  for (const uint64_t id : opening.calls) calls_.fail(id, why);
+  closeOpening(opening.peer());
+}
+
+void Switchboard::openingLinked(Opening& opening, Linked linked) {
+  const std::string name = linked.info.host + format(" pid %u", linked.info.pid);
+  if (const auto mismatch = compareFingerprints(parts_.options.fingerprint, linked.info.fingerprint, name)) {
+    return openingRefused(opening, *mismatch);
+  }
+  const Incarnation incarnation = opening.peer();
+  auto waiting = std::move(opening.calls);
+  const PendingCall* first = calls_.find(waiting.front());
+  SessionSeed seed{
+      makePeer(incarnation, linked.info, linked.socket.get()), linked.linkKey, linked.nonces,
+      joinAddresses(first ? first->handle.addresses : std::vector<SocketAddress>(), linked.info.addresses)};
+  closeOpening(incarnation);
+  Session& session = enter(std::move(seed));
+  session.attach(std::move(linked.socket), linked.info);
+  sendWaiting(std::move(waiting), session);
+}
+
+void Switchboard::forgetCall(uint64_t id) {
+  const PendingCall* call = calls_.find(id);
+  if (!call) return;
+  Opening* opening = call->sent ? nullptr : openingOf(call->handle.process);
+  calls_.remove(id);
+  if (!opening) return;
+  if (opening->calls.front() == id) return nextCall(*opening);
+  std::erase(opening->calls, id);
+}
+
+void Switchboard::expireCall(uint64_t id) {
+  const PendingCall* call = calls_.find(id);
+  if (!call) return;
+  const Opening* opening = call->sent ? nullptr : openingOf(call->handle.process);
+  const Session* session = sessionOf(call->handle.process);
+  const auto limit = static_cast<int>(parts_.options.config.connectTimeout.count());
+  std::string detail = format("no answer within %d ms (WEFT_CONNECT_TIMEOUT)", limit);
+  if (opening && !opening->trouble().empty()) detail += "; last tries: " + opening->trouble();
+  if (session)
+    detail += session->peer()->answers() ? "; it is linked but has not accepted" : "; it does not answer";
+  call->state->fail(Error(Code::timeout, "connecting to " + call->handle.addresses.front().text(), detail));
+  forgetCall(id);
+}
+
+// Frames:
+
+void Switchboard::sessionFrame(Session& session, FrameType type, std::span<const std::byte> body) {
+  onFrame(session.peer(), session.nonces(), type, body);
+}
+
+void Switchboard::sessionMessage(Session& session, uint16_t type, std::span<const std::byte> body) {
+  onMessage(session.peer(), type, body);
+}
+
+void Switchboard::onMessage(const std::shared_ptr<PeerImpl>& from, uint16_t type,
+                            std::span<const std::byte> body) {
+  if (closing_ || !parts_.options.handler) return;
+  parts_.options.handler->onMessage(from, type, body);
+  wantTick();
+}
+
+void Switchboard::onFrame(const std::shared_ptr<PeerImpl>& from, const LinkNonces& nonces, FrameType type,
+                          std::span<const std::byte> body) {
+  if (type == FrameType::call) {
+    if (const auto call = decodeCall(body)) onCall(from, nonces, *call);
+  } else if (type == FrameType::reply) {
+    const auto reply = decodeReply(body);
+    const PendingCall* call = reply ? calls_.find(reply->id) : nullptr;
+    if (!call || call->handle.process != from->incarnation()) return;
+    call->state->succeed(from, reply->body);
+    calls_.remove(reply->id);
+  } else if (type == FrameType::refuse) {
+    const auto refusal = decodeRefuse(body);
+    const PendingCall* call = refusal ? calls_.find(refusal->id) : nullptr;
+    if (call && call->handle.process == from->incarnation()) calls_.fail(refusal->id, refusal->why);
+  }
+}
+
+void Switchboard::onCall(const std::shared_ptr<PeerImpl>& from, const LinkNonces& nonces,
+                         const CallBody& call) {
+  if (closing_) return;
+  const auto refuseWith = [&](const char* why) {
+    refuseCall(*from, call.id,
+               Error(Code::remote, "connecting to " + hostName() + format(" pid %d", getpid()), why));
+  };
+  const auto listener = parts_.listeners->find(call.listener);
+  if (!listener) return refuseWith("listener closed");
+  if (!equalSecret(call.proof, callTag(listener->handle().secret, nonces, from->incarnation(), call))) {
+    return refuseWith("the listener there does not know the handle's secret");
+  }
+  const uint64_t id = ++lastRequest_;
+  asked_[id] = {from, call.id, call.listener};
+  if (listener->push(Request{from, id, Bytes(call.body.begin(), call.body.end())})) return wantTick();
+  asked_.erase(id);
+  refuseWith("too many connections wait at this listener");
+}
+
+void Switchboard::answer(const Request& request, std::span<const std::byte> body) {
+  const auto found = asked_.find(request.id);
+  if (found == asked_.end()) return;  // the listener closed or the peer died meanwhile
+  if (body.size() > kMaxBody)
+    return refuse(request, Error(Code::internal, "accepting", "the answer is too large"));
+  found->second.peer->deliver(static_cast<uint16_t>(FrameType::reply),
+                              encodeReply({found->second.remoteId, body}));
+  asked_.erase(found);
+}
+
+void Switchboard::refuse(const Request& request, const Error& why) {
+  const auto found = asked_.find(request.id);
+  if (found == asked_.end()) return;
+  refuseCall(*found->second.peer, found->second.remoteId, why);
+  asked_.erase(found);
+}
+
+void Switchboard::refuseCall(PeerImpl& peer, uint64_t remoteId, const Error& why) {
+  peer.deliver(static_cast<uint16_t>(FrameType::refuse), encodeRefuse({remoteId, why}));
+}
+
+void Switchboard::closeListener(uint32_t id) {
+  const Error closed(Code::remote, "connecting to " + hostName() + format(" pid %d", getpid()),
+                     "listener closed");
+  for (auto it = asked_.begin(); it != asked_.end();) {
+    if (it->second.listener != id) {
+      ++it;
+      continue;
+    }
+    refuseCall(*it->second.peer, it->second.remoteId, closed);
+    it = asked_.erase(it);
+  }
+}
+
+PeerImpl& Switchboard::selfPeer() {
+  if (selfLink_) return selfLink_->peer();
+  const std::string name = hostName() + format(" pid %d (this process)", getpid());
+  PeerFacts facts{parts_.self, name, parts_.options.fingerprint};
+  selfLink_ = std::make_unique<SelfLink>(
+      std::make_shared<PeerImpl>(parts_.mailbox, std::move(facts)),
+      [this](const std::shared_ptr<PeerImpl>& from, uint16_t type, const Bytes& body) {
+        if (type >= kFirstUserType) return onMessage(from, type, body);
+        onFrame(from, LinkNonces{}, static_cast<FrameType>(type), body);
+      });
+  return selfLink_->peer();
+}
+
+}  // namespace weft::control

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/control/wire.h"
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <cstring>
+
+#include "src/base/log.h"
+
+namespace weft::control {
+
+namespace {
+
+constexpr uint32_t kLinkMagic = 0x4c544657;  // "WFTL"
+constexpr size_t kMaxAddresses = 32;
+constexpr size_t kMaxFields = 256;
+constexpr size_t kMaxErrorText = 1024;
+
+template <size_t N>
+void getArray(ByteReader& reader, std::array<std::byte, N>& out) {
+  const auto bytes = reader.raw(N);
+  if (bytes.size() == N) std::memcpy(out.data(), bytes.data(), N);
+}
+
+std::string cutText(const std::string& text) {
+  return text.substr(0, kMaxErrorText);
+}
+
+void putFingerprint(ByteWriter& writer, const Fingerprint& fingerprint) {
+  writer.put(static_cast<uint16_t>(fingerprint.size()));
+  for (const auto& field : fingerprint)
+    writer.text(field.name).text(field.value).put(uint8_t{field.mustMatch});
+}
+
+Fingerprint getFingerprint(ByteReader& reader) {
+  Fingerprint out;
+  const size_t count = std::min<size_t>(reader.get<uint16_t>(), kMaxFields);
+  for (size_t i = 0; i < count && !reader.failed(); i++) {
+    FingerprintField field;
+    field.name = reader.text();
+    field.value = reader.text();
+    field.mustMatch = reader.get<uint8_t>() != 0;
+    out.push_back(std::move(field));
+  }
+  return out;
+}
+
+const FingerprintField* find(const Fingerprint& in, const std::string& name) {
+  const auto it = std::find_if(in.begin(), in.end(), [&](const auto& field) { return field.name == name; });
+  return it == in.end() ? nullptr : &*it;
+}
+
+Error differs(const std::string& peerName, const std::string& field, const std::string& ours,
+              const std::string& theirs) {
+  return Error(Code::config, "connecting to " + peerName,
+               "the two processes do not fit: " + field + " is " + ours + " here and " + theirs +
+                   " there; make them equal on every node");
+}
+
+}  // namespace
+
+Bytes encodeHello(const Hello& hello) {
+  ByteWriter writer;
+  writer.put(kLinkMagic).put(hello.version).put(hello.kind).put(uint8_t{0});
+  writer.raw(hello.from).raw(hello.to).put(hello.listener).put(hello.epoch).raw(hello.nonce);
+  return writer.take();
+}
+
+std::optional<Hello> decodeHello(std::span<const std::byte> in) {
+  ByteReader reader(in);
+  Hello hello;
+  if (reader.get<uint32_t>() != kLinkMagic) return std::nullopt;
+  hello.version = reader.get<uint16_t>();
+  if (reader.failed()) return std::nullopt;
+  if (hello.version != kWireVersion) return hello;
+  hello.kind = reader.get<HelloKind>();
+  reader.get<uint8_t>();
+  getArray(reader, hello.from);
+  getArray(reader, hello.to);
+  hello.listener = reader.get<uint32_t>();
+  hello.epoch = reader.get<uint64_t>();
+  getArray(reader, hello.nonce);
+  const bool known = hello.kind == HelloKind::open || hello.kind == HelloKind::resume;
+  return reader.done() && known ? std::optional(hello) : std::nullopt;
+}
+
+Bytes encodeChallenge(const Challenge& challenge) {
+  ByteWriter writer;
+  writer.put(kLinkMagic).put(challenge.version).put(challenge.answer).put(uint8_t{0});
+  writer.raw(challenge.nonce).raw(challenge.proof);
+  return writer.take();
+}
+
+std::optional<Challenge> decodeChallenge(std::span<const std::byte> in) {
+  ByteReader reader(in);
+  Challenge challenge;
+  if (reader.get<uint32_t>() != kLinkMagic) return std::nullopt;
+  challenge.version = reader.get<uint16_t>();
+  challenge.answer = reader.get<Answer>();
+  reader.get<uint8_t>();
+  getArray(reader, challenge.nonce);
+  getArray(reader, challenge.proof);
+  if (challenge.version != kWireVersion) challenge.answer = Answer::otherVersion;
+  const bool known = challenge.answer >= Answer::proof && challenge.answer <= Answer::unknownLink;
+  return reader.done() && known ? std::optional(challenge) : std::nullopt;
+}
+
+Tag128 handshakeTag(ProofOf what, const Key128& key, const Hello& hello, const Nonce& acceptorNonce) {
+  ByteWriter writer;
+  writer.text("weft handshake").put(what).raw(encodeHello(hello)).raw(acceptorNonce);
+  return sipHash128(key, writer.bytes());
+}
+
+void encodeFrame(const FrameHeader& header, std::span<const std::byte> body, Bytes& out) {
+  ByteWriter writer;
+  writer.put(static_cast<uint32_t>(body.size())).put(header.type).put(uint16_t{0});
+  writer.put(header.sequence).put(header.received);
+  const size_t at = out.size();
+  out.resize(at + kFrameHeaderBytes + body.size());
+  std::memcpy(out.data() + at, writer.bytes().data(), kFrameHeaderBytes);
+  if (!body.empty()) std::memcpy(out.data() + at + kFrameHeaderBytes, body.data(), body.size());
+}
+
+std::optional<FrameHeader> decodeFrameHeader(std::span<const std::byte> in) {
+  ByteReader reader(in);
+  FrameHeader header;
+  header.length = reader.get<uint32_t>();
+  header.type = reader.get<uint16_t>();
+  const auto reserved = reader.get<uint16_t>();
+  header.sequence = reader.get<uint64_t>();
+  header.received = reader.get<uint64_t>();
+  const bool known = (header.type >= static_cast<uint16_t>(FrameType::info) &&
+                      header.type <= static_cast<uint16_t>(FrameType::goodbye)) ||
+                     header.type >= kFirstUserType;
+  if (!reader.done() || !known || reserved != 0 || header.length > kMaxFrameBody) return std::nullopt;
+  return header;
+}
+
+Bytes encodeInfo(const Info& info) {
+  ByteWriter writer;
+  writer.put(info.epoch).put(info.received).text(info.host).put(info.pid);
+  const size_t count = std::min(info.addresses.size(), kMaxAddresses);
+  writer.put(count == 0 ? uint16_t{0} : info.addresses.front().port()).put(static_cast<uint16_t>(count));
+  for (size_t i = 0; i < count; i++) putAddress(writer, info.addresses[i]);
+  putFingerprint(writer, info.fingerprint);
+  return writer.take();
+}
+
+std::optional<Info> decodeInfo(std::span<const std::byte> in) {
+  ByteReader reader(in);
+  Info info;
+  info.epoch = reader.get<uint64_t>();
+  info.received = reader.get<uint64_t>();
+  info.host = reader.text();
+  info.pid = reader.get<uint32_t>();
+  const auto port = reader.get<uint16_t>();
+  const auto count = reader.get<uint16_t>();
+  if (count == 0 || count > kMaxAddresses) return std::nullopt;
+  for (uint16_t i = 0; i < count; i++) {
+    auto address = getAddress(reader, port);
+    if (!address) return std::nullopt;
+    info.addresses.push_back(*address);
+  }
+  info.fingerprint = getFingerprint(reader);
+  return reader.done() ? std::optional(std::move(info)) : std::nullopt;
+}
+
+Bytes encodeCall(const CallBody& call) {
+  ByteWriter writer;
+  writer.put(call.id).put(call.listener).raw(call.proof).raw(call.body);
+  return writer.take();
+}
+
+std::optional<CallBody> decodeCall(std::span<const std::byte> in) {
+  ByteReader reader(in);
+  CallBody call;
+  call.id = reader.get<uint64_t>();
+  call.listener = reader.get<uint32_t>();
+  getArray(reader, call.proof);
+  call.body = reader.raw(reader.left());
+  return reader.failed() ? std::nullopt : std::optional(call);
+}
+
+Tag128 callTag(const Key128& secret, const LinkNonces& nonces, const Incarnation& caller,
+               const CallBody& call) {
+  ByteWriter writer;
+  writer.text("weft call").raw(nonces.dialler).raw(nonces.acceptor).raw(caller);
+  writer.put(call.id).put(call.listener).raw(call.body);
+  return sipHash128(secret, writer.bytes());
+}
+
+Bytes encodeReply(const ReplyBody& reply) {
+  ByteWriter writer;
+  writer.put(reply.id).raw(reply.body);
+  return writer.take();
+}
+
+std::optional<ReplyBody> decodeReply(std::span<const std::byte> in) {
+  ByteReader reader(in);
+  ReplyBody reply;
+  reply.id = reader.get<uint64_t>();
+  reply.body = reader.raw(reader.left());
+  return reader.failed() ? std::nullopt : std::optional(reply);
+}
+
+Bytes encodeRefuse(const RefuseBody& refuse) {
+  ByteWriter writer;
+  writer.put(refuse.id).put(refuse.why.code());
+  writer.text(cutText(refuse.why.operation())).text(cutText(refuse.why.detail()));
+  return writer.take();
+}
+
+std::optional<RefuseBody> decodeRefuse(std::span<const std::byte> in) {
+  ByteReader reader(in);
+  RefuseBody refuse;
+  refuse.id = reader.get<uint64_t>();
+  const auto code = reader.get<Code>();
+  std::string operation = reader.text();
+  std::string detail = reader.text();
+  if (!reader.done() || code > Code::internal) return std::nullopt;
+  refuse.why = Error(code, std::move(operation), std::move(detail));
+  return refuse;
+}
+
+void putAddress(ByteWriter& writer, const SocketAddress& address) {
+  if (address.family() == AF_INET) {
+    const auto& ip = reinterpret_cast<const sockaddr_in*>(&address.storage)->sin_addr;
+    writer.put(uint8_t{4}).raw(std::as_bytes(std::span(&ip, 1)));
+  } else {
+    const auto& ip = reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_addr;
+    writer.put(uint8_t{6}).raw(std::as_bytes(std::span(&ip, 1)));
+  }
+}
+
+std::optional<SocketAddress> getAddress(ByteReader& reader, uint16_t port) {
+  const auto kind = reader.get<uint8_t>();
+  if (kind != 4 && kind != 6) return std::nullopt;
+  const auto bytes = reader.raw(kind == 4 ? sizeof(in_addr) : sizeof(in6_addr));
+  if (reader.failed()) return std::nullopt;
+  SocketAddress address;
+  address.storage.ss_family = kind == 4 ? AF_INET : AF_INET6;
+  if (kind == 4) {
+    address.length = sizeof(sockaddr_in);
+    std::memcpy(&reinterpret_cast<sockaddr_in*>(&address.storage)->sin_addr, bytes.data(), bytes.size());
+  } else {
+    address.length = sizeof(sockaddr_in6);
+    std::memcpy(&reinterpret_cast<sockaddr_in6*>(&address.storage)->sin6_addr, bytes.data(), bytes.size());
+  }
+  address.setPort(port);
+  return address;
+}
+
+std::optional<Error> compareFingerprints(const Fingerprint& ours, const Fingerprint& theirs,
+                                         const std::string& peerName) {
+  for (const auto& field : ours) {
+    const FingerprintField* other = find(theirs, field.name);
+    if (!field.mustMatch && !(other && other->mustMatch)) continue;
+    if (!other) return differs(peerName, field.name, "\"" + field.value + "\"", "unknown");
+    if (other->value == field.value) continue;
+    return differs(peerName, field.name, "\"" + field.value + "\"", "\"" + other->value + "\"");
+  }
+  for (const auto& field : theirs) {
+    if (field.mustMatch && !find(ours, field.name)) {
+      return differs(peerName, field.name, "unknown", "\"" + field.value + "\"");
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace weft::control

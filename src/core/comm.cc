@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/core/comm.h"
+
+#include <time.h>
+
+#include "src/base/log.h"
+#include "src/base/reserve.h"
+
+namespace weft::core {
+
+bool StickyError::put(Error error) {
+  std::lock_guard lock(mutex_);
+  if (error_) return false;
+  error_ = std::make_unique<Error>(std::move(error));
+  set_.store(true, std::memory_order_release);
+  return true;
+}
+
+Error StickyError::get() const {
+  std::lock_guard lock(mutex_);
+  return error_ ? *error_ : Error(Code::internal, "reading a comm's error", "there is none");
+}
+
+bool isLive(const Request* request) {
+  return request && request->comm;
+}
+
+Tested test(Request* request, int* sizes) {
+  return request->comm->testRequest(request, sizes);
+}
+
+Error errorOf(const Request* request) {
+  return request->comm->stickyError();
+}
+
+CommBase::CommBase(CommOptions options) : options_(std::move(options)) {
+  number_ = engine().addComm(this);
+  peering().comms++;
+}
+
+// A comm whose own constructor failed was never closed; its maker is inside the engine.
+CommBase::~CommBase() {
+  if (attached_) {
+    engine().removeComm(number_);
+    peering().comms--;
+  }
+  for (MemoryHandle* handle : handles_) std::unique_ptr<MemoryHandle> owned(handle);
+}
+
+void CommBase::detach() {
+  EngineEntry in(engine(), EngineEntry::wait);
+  for (MemoryHandle* handle : handles_) {
+    if (handle->announcement) peering().withdraw(handle->announcement);
+    handle->announcement = nullptr;
+  }
+  // Also a peer that was too slow for us: without this word it would wait for what was lost for ever.
+  if (!peering().remoteGone() && !peerClosed_)
+    peering().tell(MessageType::closed, CommMessage{remoteNumber_, 0});
+  attached_ = false;
+  engine().removeComm(number_);  // and its requests that were never tested to the end
+  peering().comms--;
+  engine().cleanUpPeerings();
+}
+
+void CommBase::fail(const Error& error) {
+  if (!sticky_.put(error) || closing_) return;
+  if (peerClosed_) {
+    WEFT_LOG(info, "comm %u, closed by its peer: %s", number_, error.message().c_str());
+  } else {
+    WEFT_LOG(warn, "comm %u failed: %s", number_, error.message().c_str());
+  }
+}
+
+void CommBase::failBothSides(Error error) {
+  peering().tell(MessageType::failed, FailedMessage{remoteNumber_, error.message()});
+  fail(error);
+}
+
+// Data calls:
+
+const char* CommBase::memoryFault(const MemoryHandle* handle, const CommBase* owner, const void* data,
+                                  size_t bytes) {
+  if (bytes == 0) return nullptr;
+  if (!handle) return "a buffer without a memory handle; register it on this comm first";
+  if (handle->owner != owner) return "a memory handle of another comm; register the buffer on this one";
+  if (!handle->region->covers(data, bytes))
+    return "a buffer outside the range its memory handle was registered for";
+  return nullptr;
+}
+
+Tested CommBase::testRequest(Request* request, int* sizes) {
+  EngineEntry in(engine(), EngineEntry::tryOnce);
+  if (!in) return {};
+  const bool early = request->earlyDone;
+  if (request->remaining != 0 && !early && !failed()) engine().progress();
+  // What was complete before the comm failed stays complete.
+  if (request->toldFailed || (request->remaining != 0 && failed())) {
+    request->toldFailed = true;
+    return {false, false};
+  }
+  if (request->remaining != 0 && !early) return {};
+  finishRequest(request, sizes);
+  engine().giveRequest(request);
+  return {true, true};
+}
+
+void CommBase::beginProfiled(Request* request, int part, void* profilerHandle, const MessageEvent& event) {
+  const auto& profiler = options_.context->options().profiler;
+  if (profiler) request->events[static_cast<size_t>(part)] = profiler->begin(profilerHandle, event);
+}
+
+void CommBase::endProfiled(Request* request, int part, const MessageEvent& event) {
+  void*& handle = request->events[static_cast<size_t>(part)];
+  options_.context->options().profiler->end(handle, event);
+  handle = nullptr;
+}
+
+// Memory:
+
+Result<MemoryHandle*> CommBase::addHandle(const MemoryDesc& desc) {
+  if (failed()) return stickyError();
+  auto handle = std::make_unique<MemoryHandle>();
+  TRY(handle->region, engine().regions().get(desc));  // outside the engine: pinning can take long
+  handle->owner = this;
+  EngineEntry in(engine(), EngineEntry::wait);
+  if (asRecv()) handle->announcement = peering().announce(handle->region);
+  std::lock_guard lock(handlesMutex_);
+  handles_.insert(handle.get());
+  return handle.release();
+}
+
+bool CommBase::inUse(const MemoryHandle* handle) {
+  EngineEntry in(engine(), EngineEntry::wait);
+  return handle->inUse != 0;
+}
+
+Status CommBase::removeHandle(MemoryHandle* handle) {
+  const MustNotFail closing;
+  {
+    std::lock_guard lock(handlesMutex_);
+    if (!handles_.contains(handle)) {
+      return Error(Code::invalidArgument, "deregistering memory", "this handle is not one of this comm's");
+    }
+  }
+  if (inUse(handle)) stopUsing(handle);
+  EngineEntry in(engine(), EngineEntry::wait);
+  if (handle->announcement) peering().withdraw(handle->announcement);
+  std::lock_guard lock(handlesMutex_);
+  handles_.erase(handle);
+  std::unique_ptr<MemoryHandle> owned(handle);
+  return {};
+}
+
+// Closing:
+
+bool CommBase::waitFor(const std::function<bool()>& done) {
+  const Clock& clock = Clock::system();  // real time also under a test's clock: a deadline must pass
+  const TimePoint deadline = clock.now() + engine().config().closeTimeout;
+  for (bool first = true;; first = false) {
+    {
+      EngineEntry in(engine(), EngineEntry::wait);
+      if (done()) return true;
+      engine().progress();
+      if (done()) return true;
+      if (peering().unresponsive()) return false;
+      if (clock.now() > deadline) {
+        peering().markUnresponsive();
+        return false;
+      }
+    }
+    const timespec pause{0, first ? 1000 : 50'000};
+    nanosleep(&pause, nullptr);
+  }
+}
+
+void CommBase::fence() {
+  {
+    EngineEntry in(engine(), EngineEntry::wait);
+    peering().fail(Error(
+        Code::remote, "closing",
+        "a comm to " + peering().peer()->name() + " was closed with data in flight; its lanes were cut"));
+    peering().fence();
+  }
+  const TimePoint deadline = Clock::system().now() + engine().config().closeTimeout;
+  while (Clock::system().now() < deadline) {
+    {
+      EngineEntry in(engine(), EngineEntry::wait);
+      engine().progress();
+      if (peering().fenced()) return;
+    }
+    const timespec pause{0, 50'000};
+    nanosleep(&pause, nullptr);
+  }
+  WEFT_LOG(warn, "closing: a lane to %s did not confirm that it is fenced", peering().peer()->name().c_str());
+}
+
+}  // namespace weft::core

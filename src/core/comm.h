@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <mutex>
+
+#include "src/base/pointer_set.h"
+#include "src/core/engine.h"
+
+// What send and receive comms share: their place in an engine and a peering, the sticky error, memory
+// handles, the conversation of closing. Created on connect and accept; data calls come from one thread at a
+// time, register and close from another; both enter the engine.
+namespace weft::core {
+
+// The first error of a comm. Set from any thread, read by one atomic load.
+class StickyError {
+ public:
+  bool set() const { return set_.load(std::memory_order_acquire); }
+  bool put(Error error);  // false: there was one before
+  Error get() const;
+
+ private:
+  std::atomic<bool> set_{false};
+  mutable std::mutex mutex_;
+  std::unique_ptr<Error> error_;
+};
+
+struct CommOptions {
+  std::shared_ptr<Session> session;  // keeps the hub alive; null while a connection is being made
+  ContextRef context;                // likewise
+  std::shared_ptr<Engine> engine;
+  Peering* peering = nullptr;
+  int device = 0;
+};
+
+class CommBase {
+ public:
+  explicit CommBase(CommOptions options);
+  virtual ~CommBase();
+
+  uint32_t number() const { return number_; }
+  uint32_t remoteNumber() const { return remoteNumber_; }
+  Engine& engine() const { return *options_.engine; }
+  Peering& peering() const { return *options_.peering; }
+  virtual SendCommImpl* asSend() { return nullptr; }
+  virtual RecvCommImpl* asRecv() { return nullptr; }
+
+  // Logs the first error of a comm that its owner has not closed; inside the engine or on the control thread.
+  [[gnu::cold]] void fail(const Error& error);
+  bool failed() const { return sticky_.set(); }
+  Error stickyError() const { return sticky_.get(); }
+  void keepAlive(std::shared_ptr<Session> session, ContextRef context) {
+    options_.session = std::move(session);
+    options_.context = std::move(context);
+  }
+  [[gnu::cold]] void failBothSides(Error error);  // and tells the peer
+
+  virtual bool busy() const = 0;          // something is outstanding
+  virtual void watch(TimePoint now) = 0;  // looks for what waits too long
+  virtual void onPeerClosed() { peerClosed_ = true; }
+  virtual bool needsPeer() const { return true; }  // false: the peer may go, everything got where it should
+  virtual void onPeerGone() {}                     // instead of failing, where the peer is not needed
+  virtual void onMessage(MessageType type, ByteReader* body) = 0;  // addressed to this comm
+
+  Tested testRequest(Request* request, int* sizes);
+  Result<MemoryHandle*> addHandle(const MemoryDesc& desc);
+  Status removeHandle(MemoryHandle* handle);
+
+ protected:
+  // Why the memory does not fit a data call; empty when it does.
+  static const char* memoryFault(const MemoryHandle* handle, const CommBase* owner, const void* data,
+                                 size_t bytes);
+
+  // Service thread only: enters again and again until `done`, at most closeTimeout. False: the deadline
+  // passed, and the peer is marked so that nobody waits for it again.
+  bool waitFor(const std::function<bool()>& done);
+  void fence();  // nothing posted on this peering lands after this
+  bool inUse(const MemoryHandle* handle);
+  virtual void stopUsing(
+      MemoryHandle* handle) = 0;  // it is deregistered with work in flight: wait, cancel or fence
+  virtual void finishRequest(Request* request, int* sizes) = 0;
+  // Few jobs are profiled: for the others this is one look at a null handle.
+  void beginEvent(Request* request, int part, void* profilerHandle, const MessageEvent& event) {
+    if (profilerHandle) [[unlikely]]
+      beginProfiled(request, part, profilerHandle, event);
+  }
+  void endEvent(Request* request, int part, const MessageEvent& event) {
+    if (request->events[static_cast<size_t>(part)]) [[unlikely]]
+      endProfiled(request, part, event);
+  }
+
+  void detach();  // from the engine, at the end of closing
+
+  [[gnu::cold]] void beginProfiled(Request* request, int part, void* profilerHandle,
+                                   const MessageEvent& event);
+  [[gnu::cold]] void endProfiled(Request* request, int part, const MessageEvent& event);
+
+  CommOptions options_;
+  uint32_t number_ = 0;
+  uint32_t remoteNumber_ = 0;
+  bool peerClosed_ = false;
+  bool closing_ = false;
+  bool attached_ = true;  // the engine knows us
+  StickyError sticky_;
+  std::mutex handlesMutex_;
+  PointerSet<MemoryHandle> handles_;  // owned
+};
+
+}  // namespace weft::core

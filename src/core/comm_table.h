@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+// An engine's comms by the number its peers use for them: a place in an array, and above it how often the
+// place was taken before, so that a late message to a comm that is gone finds nobody. 0 is nobody's. One
+// thread.
+namespace weft::core {
+
+class CommBase;
+
+class CommTable {
+ public:
+  uint32_t add(CommBase* comm) {
+    auto place = static_cast<uint32_t>(entries_.size());
+    if (free_.empty()) {
+      entries_.push_back({comm, 0});
+    } else {
+      place = free_.back();
+      free_.pop_back();
+      entries_[place].comm = comm;
+    }
+    return entries_[place].turn << kPlaceBits | place;
+  }
+
+  CommBase* find(uint32_t number) const {
+    const uint32_t place = number & kPlaceMask;
+    if (place >= entries_.size()) return nullptr;
+    const Entry& entry = entries_[place];
+    return entry.turn == number >> kPlaceBits ? entry.comm : nullptr;
+  }
+
+  void remove(uint32_t number) {
+    if (!find(number)) return;
+    Entry& entry = entries_[number & kPlaceMask];
+    entry.comm = nullptr;
+    entry.turn = (entry.turn + 1) & kTurnMask;
+    free_.insert(free_.begin(), number & kPlaceMask);  // the place that rested longest is taken next
+  }
+
+  template <class Visit>
+  void each(Visit visit) const {
+    for (size_t place = 0; place < entries_.size(); place++) {
+      if (entries_[place].comm) visit(*entries_[place].comm);
+    }
+  }
+
+ private:
+  static constexpr uint32_t kPlaceBits = 18;
+  static constexpr uint32_t kPlaceMask = (uint32_t{1} << kPlaceBits) - 1;
+  static constexpr uint32_t kTurnMask = UINT32_MAX >> kPlaceBits;
+
+  struct Entry {
+    CommBase* comm = nullptr;
+    uint32_t turn = 0;
+  };
+  std::vector<Entry> entries_ = std::vector<Entry>(1);  // place 0 stays empty
+  std::vector<uint32_t> free_;
+};
+
+}  // namespace weft::core

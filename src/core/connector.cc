@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/core/connector.h"
+
+#include "src/base/log.h"
+
+namespace weft::core {
+
+Connector::Connector(Session& session, const Context* context, int device)
+    : session_(session), context_(context), device_(device) {
+  const Net& net = session_.net();
+  deadline_ = net.clock().now() + net.config().connectTimeout;
+  giveUpAt_ = deadline_ + net.config().connectTimeout;
+}
+
+Status Connector::start(const ContextRef& context, const control::Handle& handle) {
+  listener_ = handle.listener;
+  if (!handle.addresses.empty()) target_ = handle.addresses.front().text();
+  TRY(engine_, session_.engineFor(context, device_));
+  ConnectRequest request;
+  request.engine = engine_->id();
+  request.rails = static_cast<uint16_t>(engine_->railCount());
+  call_ = session_.hub().call(handle, request.encode());
+  return {};
+}
+
+bool Connector::belongsTo(const Context* context, int device, uint32_t listener) const {
+  return context_ == context && device_ == device && listener_ == listener;
+}
+
+Error Connector::late() const {
+  return Error(Code::timeout, "connecting",
+               format("%s did not complete within %lld ms (%s); WEFT_CONNECT_TIMEOUT sets the limit",
+                      target_.c_str(), static_cast<long long>(session_.net().config().connectTimeout.count()),
+                      comm_ ? "its lanes did not come up" : "it has not accepted"));
+}
+
+Result<std::unique_ptr<SendComm>> Connector::step(const std::shared_ptr<Session>& session,
+                                                  const ContextRef& context) {
+  if (!comm_) {
+    const auto state = call_->state();
+    if (state == control::Call::State::failed) return call_->error();
+    if (state == control::Call::State::pending) {
+      if (session_.net().clock().now() > deadline_) return late();
+      return std::unique_ptr<SendComm>();
+    }
+    TRY(onReply());
+  }
+  {
+    EngineEntry in(*engine_, EngineEntry::tryOnce);
+    if (in) engine_->progress();
+    if (comm_->failed()) return comm_->stickyError();
+    if (!in || !comm_->peering().ready()) {
+      if (session_.net().clock().now() > deadline_) return late();
+      return std::unique_ptr<SendComm>();
+    }
+  }
+  comm_->keepAlive(session, context);
+  return std::unique_ptr<SendComm>(std::move(comm_));
+}
+
+Status Connector::onReply() {
+  TRY(ConnectReply reply, ConnectReply::decode(call_->replyBody()));
+  EngineEntry in(*engine_, EngineEntry::wait);
+  TRY(Peering * peering, engine_->peering(call_->peer(), reply.half.engine, reply.half.rails));
+  TRY(peering->adopt(reply.half));
+  CommOptions options{nullptr, nullptr, engine_, peering, device_};
+  TRY(comm_, SendCommImpl::create(std::move(options), reply.comm));
+  OpenMessage open;
+  open.comm = reply.comm;
+  open.sender = comm_->number();
+  open.half = peering->half();
+  open.ringMemory = MemoryNotice::of(*comm_->ring().region(), 0);
+  open.ringOffset = comm_->ring().offset();
+  peering->tell(MessageType::open, open);
+  return {};
+}
+
+// Accepting:
+
+Result<std::unique_ptr<RecvComm>> ListenCommImpl::step() {
+  session_->hub().help();
+  if (!comm_) {
+    TRY(auto request, listener_->take());
+    if (!request) return std::unique_ptr<RecvComm>();
+    if (Status status = onRequest(*request); !status) {
+      session_->hub().refuse(*request, status.error());
+      return status.takeError();
+    }
+  }
+  EngineEntry in(*engine_, EngineEntry::tryOnce);
+  if (in) engine_->progress();
+  if (comm_->failed()) {
+    const Error why = comm_->stickyError();
+    return why;
+  }
+  if (in && comm_->opened() && comm_->peering().ready()) return std::unique_ptr<RecvComm>(std::move(comm_));
+  if (session_->net().clock().now() <= deadline_) return std::unique_ptr<RecvComm>();
+  return Error(
+      Code::timeout, "accepting",
+      format("%s began to connect and did not finish within %lld ms", comm_->peering().peer()->name().c_str(),
+             static_cast<long long>(session_->net().config().connectTimeout.count())));
+}
+
+Status ListenCommImpl::onRequest(const control::Request& request) {
+  TRY(ConnectRequest wanted, ConnectRequest::decode(request.body));
+  TRY(engine_, session_->engineFor(context_, device_));
+  deadline_ = session_->net().clock().now() + session_->net().config().connectTimeout;
+  EngineEntry in(*engine_, EngineEntry::wait);
+  TRY(Peering * peering, engine_->peering(request.peer, wanted.engine, wanted.rails));
+  CommOptions options{session_, context_, engine_, peering, device_};
+  TRY(comm_, RecvCommImpl::create(std::move(options), 0));
+  ConnectReply reply;
+  reply.comm = comm_->number();
+  reply.half = peering->half();
+  session_->hub().reply(request, reply.encode());
+  return {};
+}
+
+}  // namespace weft::core

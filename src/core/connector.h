@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include "src/core/recv_comm.h"
+#include "src/core/send_comm.h"
+#include "src/core/session.h"
+
+// Making a connection, as seen from either end. NCCL calls connect and accept again and again until they
+// return a comm; each call takes the next step that can be taken and never waits. Every state ends by the one
+// deadline.
+//
+//   connector                          acceptor
+//   calling   -- request, proven -->   listening
+//             <-- reply: its half --   opening      (its RecvComm exists)
+//   opening   -- open: my half, ring ->             (the SendComm exists)
+//             lanes come up on both sides
+//   done                               done
+namespace weft::core {
+
+class Connector {
+ public:
+  Connector(Session& session, const Context* context, int device);
+
+  Status start(const ContextRef& context, const control::Handle& handle);
+  // A null comm: not yet. The comm handed out keeps session and context alive; until then the connector must
+  // not, or a connection that is never finished would keep both for ever.
+  Result<std::unique_ptr<SendComm>> step(const std::shared_ptr<Session>& session, const ContextRef& context);
+  bool expired(TimePoint now) const { return now > giveUpAt_; }
+  bool madeIn(const Context* context) const { return context_ == context; }
+  bool belongsTo(const Context* context, int device, uint32_t listener) const;
+
+ private:
+  Status onReply();
+  Error late() const;
+
+  Session& session_;        // owns us
+  const Context* context_;  // drops us when it closes
+  int device_;
+  uint32_t listener_ = 0;
+  std::string target_;
+  TimePoint deadline_;
+  TimePoint giveUpAt_;
+  std::shared_ptr<Engine> engine_;
+  std::unique_ptr<control::Call> call_;
+  std::unique_ptr<SendCommImpl> comm_;
+};
+
+class ListenCommImpl final : public ListenComm {
+ public:
+  ListenCommImpl(std::shared_ptr<Session> session, ContextRef context, int device,
+                 std::unique_ptr<control::Listener> listener)
+      : session_(std::move(session)),
+        context_(std::move(context)),
+        device_(device),
+        listener_(std::move(listener)) {}
+
+  int device() const override { return device_; }
+  Result<std::unique_ptr<RecvComm>> step();
+
+ private:
+  Status onRequest(const control::Request& request);
+
+  std::shared_ptr<Session> session_;
+  ContextRef context_;
+  int device_;
+  std::unique_ptr<control::Listener> listener_;
+  std::shared_ptr<Engine> engine_;
+  std::unique_ptr<RecvCommImpl> comm_;
+  TimePoint deadline_{};
+};
+
+}  // namespace weft::core

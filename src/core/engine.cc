@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/core/engine.h"
+
+#include <algorithm>
+#include <sched.h>
+
+#include "src/base/log.h"
+#include "src/base/reserve.h"
+#include "src/core/comm.h"
+#include "src/core/recv_comm.h"
+
+namespace weft::core {
+
+namespace {
+
+std::atomic<uint32_t> nextEngine{1};
+
+constexpr uint32_t kRequestLimit = 1 << 20;
+constexpr uint32_t kPeeringLimit = kMaxSlots / kEagerSlotsPerPeering;
+
+}  // namespace
+
+Engine::Engine(EngineOptions options)
+    : options_(std::move(options)),
+      id_(nextEngine.fetch_add(1)),
+      sequences_(options_.config->sequenceBits),
+      arena_(options_.regions.get()),
+      requests_(kRequestLimit),
+      slots_(kMaxSlots) {}
+
+Result<std::shared_ptr<Engine>> Engine::create(EngineOptions options) {
+  auto engine = std::make_shared<Engine>(std::move(options));
+  QueueDepths depths = engine->options_.depths;
+  depths.trafficClass = engine->options_.trafficClass;
+  int64_t notifications = INT64_MAX;
+  for (const auto& device : engine->options_.devices) {
+    TRY(auto queue, device->openQueue(depths));
+    notifications = std::min<int64_t>(notifications, queue->depths().notifications);
+    engine->rails_.push_back({device, std::move(queue)});
+  }
+  engine->budget_ = notifications;
+  engine->eagerBudget_ = notifications / 2;
+  engine->now_ = engine->options_.clock->now();
+  return engine;
+}
+
+// Peers learn that lanes to this engine are about to break, and lanes go before the queues they complete to.
+Engine::~Engine() {
+  const MustNotFail closing;
+  for (auto& peering : peerings_) {
+    if (peering && !peering->remoteGone()) peering->tell(MessageType::engineGone, CommMessage{});
+  }
+  peerings_.clear();
+  flushLanes_.clear();
+}
+
+// Entering:
+
+void Engine::enterWaiting() {
+  waiting_.fetch_add(1, std::memory_order_relaxed);
+  uint32_t free = 0;
+  while (!inside_.compare_exchange_weak(free, 1, std::memory_order_acquire, std::memory_order_relaxed)) {
+    free = 0;
+    sched_yield();
+  }
+  waiting_.fetch_sub(1, std::memory_order_relaxed);
+  enterWork();
+}
+
+// Mail that came while we were inside would wait for the next call otherwise: look once more after leaving.
+void Engine::leaveWithMail() {
+  while (hasMail_.load(std::memory_order_seq_cst)) {
+    uint32_t free = 0;
+    if (!inside_.compare_exchange_strong(free, 1, std::memory_order_acquire, std::memory_order_relaxed))
+      return;
+    drainMail();
+    inside_.store(0, std::memory_order_seq_cst);
+  }
+}
+
+void Engine::deliver(Mail mail) {
+  {
+    std::lock_guard lock(mailMutex_);
+    mail_.push_back(std::move(mail));
+    hasMail_.store(true, std::memory_order_seq_cst);
+  }
+  uint32_t free = 0;
+  if (!inside_.compare_exchange_strong(free, 1, std::memory_order_acquire, std::memory_order_relaxed)) return;
+  drainMail();
+  leave();
+}
+
+void Engine::drainMail() {
+  const MustNotFail nobodyToTell;
+  std::vector<Mail> batch;
+  {
+    std::lock_guard lock(mailMutex_);
+    batch.swap(mail_);
+    hasMail_.store(false, std::memory_order_seq_cst);
+  }
+  for (Mail& mail : batch) handle(mail);
+  flush();
+}
+
+// Notification budget:
+
+uint32_t Engine::takeEagerBudget(uint32_t wanted) {
+  const auto granted = static_cast<uint32_t>(std::clamp<int64_t>(std::min(eagerBudget_, budget_), 0, wanted));
+  eagerBudget_ -= granted;
+  budget_ -= granted;
+  return granted;
+}
+
+bool Engine::takeBudget(uint32_t notifications) {
+  if (budget_ < notifications) return false;
+  budget_ -= notifications;
+  return true;
+}
+
+// Peerings and comms:
+
+Peering* Engine::findPeering(const control::Peer* peer, uint32_t remoteEngine) {
+  for (auto& peering : peerings_) {
+    if (!peering || peering->remoteEngine() != remoteEngine || peering->remoteGone()) continue;
+    if (peering->peer().get() == peer) return peering.get();
+  }
+  return nullptr;
+}
+
+Result<Peering*> Engine::peering(const control::PeerRef& peer, uint32_t remoteEngine, uint16_t remoteRails) {
+  if (Peering* known = findPeering(peer.get(), remoteEngine)) {
+    if (const Error* failure = known->failure()) return *failure;
+    return known;
+  }
+  cleanUpPeerings();
+  const auto hole = std::find(peerings_.begin(), peerings_.end(), nullptr);
+  const auto number = static_cast<uint32_t>(hole - peerings_.begin());
+  if (number >= kPeeringLimit) {
+    return Error(Code::resources, "connecting",
+                 format("one engine has at most %u peer engines", kPeeringLimit));
+  }
+  TRY(auto fresh, Peering::create(*this, number, peer, remoteEngine, remoteRails));
+  flushQueue_.reserve(peerings_.size() + 1);
+  Peering* raw = fresh.get();
+  if (hole == peerings_.end()) {
+    peerings_.push_back(std::move(fresh));
+  } else {
+    *hole = std::move(fresh);
+  }
+  return raw;
+}
+
+// Drops peerings that nobody uses and whose other side is gone; the others are kept for the next connection.
+void Engine::cleanUpPeerings() {
+  for (auto& peering : peerings_) {
+    if (peering && peering->comms == 0 && (peering->remoteGone() || peering->failure())) peering.reset();
+  }
+}
+
+uint32_t Engine::addComm(CommBase* comm) {
+  return comms_.add(comm);
+}
+
+void Engine::removeComm(uint32_t number) {
+  const CommBase* comm = comms_.find(number);
+  if (!comm) return;
+  std::erase_if(lineWriters_, [&](const RecvCommImpl* writer) { return writer == comm; });
+  comms_.remove(number);
+  eachRequestOf(comm, [&](Request& request) {
+    request.events.fill(nullptr);
+    request.memory = nullptr;
+    giveRequest(&request);
+  });
+}
+
+void Engine::failComms(const Peering& peering, const Error& error, bool tellPeer) {
+  comms_.each([&](CommBase& comm) {
+    if (&comm.peering() != &peering) return;
+    if (!comm.needsPeer()) {
+      comm.onPeerGone();
+    } else if (tellPeer) {
+      comm.failBothSides(error);
+    } else {
+      comm.fail(error);
+    }
+  });
+}
+
+bool Engine::busy() const {
+  if (requests_.taken() > 0 || wantsAfterPoll_) return true;
+  bool commBusy = false;
+  comms_.each([&](const CommBase& comm) { commBusy = commBusy || comm.busy(); });
+  if (commBusy) return true;
+  return std::any_of(peerings_.begin(), peerings_.end(), [](const auto& peering) {
+    if (!peering) return false;
+    for (size_t i = 0; i < peering->laneCount(); i++) {
+      if (peering->lane(i).stalledSince() != TimePoint{} || peering->lane(i).state() == LaneState::connecting)
+        return true;
+    }
+    return peering->failover() && !peering->failure() && peering->failover()->recovering();
+  });
+}
+
+// Flush:
+
+Status Engine::openFlushLanes() {
+  if (!flushLanes_.empty()) return {};
+  TRY(flushScratch_, arena_.take(64 * rails_.size()));
+  for (size_t rail = 0; rail < rails_.size(); rail++) {
+    TRY(auto endpoint, rails_[rail].queue->openEndpoint());
+    const auto address = endpoint->address();
+    TRY(endpoint->connect(address));
+    flushLanes_.push_back(std::make_unique<Lane>(static_cast<uint8_t>(rail), static_cast<uint8_t>(rail),
+                                                 railInfo(rail).name, std::move(endpoint)));
+  }
+  return {};
+}
+
+// One small read per rail from where data landed: when it is back, everything before it is visible.
+bool Engine::postFlush(Request* request, MemoryHandle* memory, const void* address) {
+  uint8_t posted = 0;
+  for (size_t rail = 0; rail < flushLanes_.size(); rail++) {
+    Lane& lane = *flushLanes_[rail];
+    if (!lane.up()) continue;  // its rail died: what came by it did so long ago
+    auto target = lane.endpoint().import(memory->region->rail(rail)->blob());
+    if (!target) return false;
+    Work work;
+    work.op = Opcode::read;
+    work.local = flushScratch_.data() + 64 * rail;
+    work.length = 1;
+    work.memory = flushScratch_.region()->rail(rail);
+    work.remote = *target;
+    work.remoteOffset = memory->region->offsetOf(address);
+    work.context = workContext(WorkKind::flush, request->index, request->generation, lane.number());
+    if (!lane.submit(work, false, now_)) (void)lane.flush(now_);
+    posted++;
+  }
+  request->remaining = posted;
+  return posted > 0;
+}
+
+void Engine::reviveFlushLane(size_t rail) {
+  if (flushLanes_.empty() || flushLanes_[rail]->state() != LaneState::dead) return;
+  auto endpoint = rails_[rail].queue->openEndpoint();
+  if (!endpoint) return;
+  flushLanes_[rail]->replace(endpoint.take(), now_);
+  const auto address = flushLanes_[rail]->endpoint().address();
+  if (!flushLanes_[rail]->endpoint().connect(address)) flushLanes_[rail]->setState(LaneState::dead);
+}
+
+}  // namespace weft::core

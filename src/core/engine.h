@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "src/base/pool.h"
+#include "src/core/comm_table.h"
+#include "src/core/peering.h"
+#include "src/core/request.h"
+#include "src/core/sequence.h"
+#include "src/mem/arena.h"
+
+// The unit of progress: one Queue per rail, and every comm that one thread made in one Context on one device.
+// Whoever has entered it owns everything in it; entering is one atomic, tried once on the data path ("not
+// now" otherwise), so no thread ever waits for another there. Service calls (register, close, connect) wait
+// their turn, which is microseconds.
+namespace weft::core {
+
+enum class WorkKind : uint8_t { segment = 1, aside, eagerAgain, quiet, flush };
+
+// An aside is no message of its own: only its bytes are counted, and for an eager message that is written
+// again the slot above them.
+constexpr int kAsideBits = 26;
+constexpr uint32_t kAsideBytes = (1u << kAsideBits) - 1;
+
+// What comes back in a completion: kind 4 bits | lane 4 | small 24 | large 32.
+inline uint64_t workContext(WorkKind kind, uint32_t large, uint32_t small, uint32_t lane) {
+  return uint64_t{static_cast<uint8_t>(kind)} << 60 | uint64_t{lane & 15} << 56 |
+         uint64_t{small & 0xffffff} << 32 | large;
+}
+
+// Counted, never acted upon: what a healthy fabric does not show.
+struct EngineCounters {
+  uint64_t polls = 0;
+  uint64_t segmentsIn = 0, eagerIn = 0, eagerOut = 0, linesOut = 0, sendsOut = 0;
+  uint64_t staleNotes = 0;      // a slot or generation that is not waiting
+  uint64_t duplicateNotes = 0;  // a segment that had arrived
+  uint64_t foreignNotes = 0;    // nothing of ours decodes from it
+  uint64_t crossedLines = 0;    // clear-to-send lines an eager message overtook
+  uint64_t lanesLeft = 0, lanesRevived = 0;
+  uint64_t segmentsAgain = 0, bytesAgain = 0, eagerAgain = 0, linesAgain = 0;  // after a lane was left
+};
+
+struct RailUse {
+  std::shared_ptr<Device> device;
+  std::unique_ptr<Queue> queue;
+};
+
+struct EngineOptions {
+  const Config* config = nullptr;  // outlives the engine
+  const Clock* clock = nullptr;    // likewise
+  std::shared_ptr<mem::RegionCache> regions;
+  std::vector<std::shared_ptr<Device>> devices;  // one a rail
+  std::string deviceName;
+  int trafficClass = -1;
+  QueueDepths depths{4096, 8192, -1};
+};
+
+class Engine {
+ public:
+  static Result<std::shared_ptr<Engine>> create(EngineOptions options);
+  explicit Engine(EngineOptions options);
+  ~Engine();
+
+  uint32_t id() const { return id_; }  // unique in the process, never reused
+  const Config& config() const { return *options_.config; }
+  const std::string& deviceName() const { return options_.deviceName; }
+  const SequenceSpace& sequences() const { return sequences_; }
+  size_t railCount() const { return rails_.size(); }
+  Queue& queue(size_t rail) { return *rails_[rail].queue; }
+  const DeviceInfo& railInfo(size_t rail) const { return rails_[rail].device->info(); }
+  mem::Arena& arena() { return arena_; }
+  mem::RegionCache& regions() { return *options_.regions; }
+
+  // Entering:
+  bool tryEnter() {                                                   // data path and control thread
+    if (waiting_.load(std::memory_order_relaxed) != 0) return false;  // a service call goes first
+    uint32_t free = 0;
+    if (!inside_.compare_exchange_strong(free, 1, std::memory_order_acquire, std::memory_order_relaxed))
+      return false;
+    enterWork();
+    return true;
+  }
+  void enterWaiting();  // service calls
+  void leave() {
+    inside_.store(0, std::memory_order_seq_cst);
+    if (hasMail_.load(std::memory_order_seq_cst)) [[unlikely]]
+      leaveWithMail();
+  }
+  uint64_t entries() const {
+    return entries_.load(std::memory_order_relaxed);
+  }  // tells whether NCCL is calling
+
+  // Messages from peers' engines (any thread):
+  struct Mail {
+    control::PeerRef peer;
+    MessageType type{};
+    uint32_t fromEngine = 0;
+    Bytes body;
+    bool peerDied = false;
+    std::string reason;
+  };
+  void deliver(Mail mail);  // handled by whoever enters or leaves next; at once if nobody is inside
+
+  // Everything below only inside:
+  void progress();  // one poll pass: completions, clear-to-send lines, credits, bursts
+  void flush() {    // hands queued bursts to the fabric
+    if (!lineWriters_.empty() || !flushQueue_.empty()) flushQueued();
+  }
+  TimePoint now() const { return now_; }
+  uint64_t pass() const { return pass_; }
+  bool busy() const;  // something is outstanding here
+  void watch();       // looks for what waits too long; called now and then
+
+  Result<Peering*> peering(const control::PeerRef& peer, uint32_t remoteEngine, uint16_t remoteRails);
+  Peering* peeringByNumber(uint32_t number) {
+    return number < peerings_.size() ? peerings_[number].get() : nullptr;
+  }
+
+  uint32_t addComm(CommBase* comm);  // its number, for the peer
+  void removeComm(uint32_t number);
+  template <class Visit>
+  void eachRequestOf(const CommBase* comm, Visit visit) {  // not for the data path
+    for (uint32_t i = 0; i < requests_.size(); i++) {
+      Request& request = requests_[i];
+      if (request.kind != RequestKind::none && request.comm == comm) visit(request);
+    }
+  }
+  template <class Visit>
+  void eachRequest(Visit visit) {  // in use; not for the data path
+    for (uint32_t i = 0; i < requests_.size(); i++) {
+      if (requests_[i].kind != RequestKind::none) visit(requests_[i]);
+    }
+  }
+  template <class Visit>
+  void eachComm(Visit visit) {
+    comms_.each(visit);
+  }
+  void failComms(const Peering& peering, const Error& error, bool tellPeer);
+  void wantAfterPoll() {
+    wantsAfterPoll_ = true;
+  }                         // peerings have something to do once the queues were polled
+  void drain(size_t rail);  // polls until nothing more comes
+  void queueLines(RecvCommImpl* comm) { lineWriters_.push_back(comm); }  // has clear-to-send lines to write
+  void queueFlush(Peering* peering) { flushQueue_.push_back(peering); }  // has works to hand to the fabric
+  void dropFlush(Peering* peering) { std::erase(flushQueue_, peering); }
+
+  Request* takeRequest(RequestKind kind, CommBase* comm) {  // nullptr: none left
+    const uint32_t index = requests_.take();
+    if (index == Pool<Request>::kNone) [[unlikely]]
+      return nullptr;
+    Request& request = requests_[index];
+    request.kind = kind;
+    request.earlyDone = request.toldFailed = false;
+    request.count = 1;
+    request.remaining = 0;
+    request.index = index;
+    request.comm = comm;
+    return &request;
+  }
+  void giveRequest(Request* request) {
+    request->kind = RequestKind::none;
+    request->comm = nullptr;
+    request->generation++;
+    requests_.give(request->index);
+  }
+  Request& requestAt(uint32_t index) { return requests_[index]; }
+  uint32_t takeSlot() { return slots_.take(); }
+  void giveSlot(uint32_t index) {
+    ReceiveSlot& slot = slots_[index];
+    slot.state = SlotState::free;
+    slot.generation = (slot.generation + 1) % kGenerations;
+    slots_.give(index);
+  }
+  bool hasSlot(uint32_t index) const { return slots_.contains(index); }
+  ReceiveSlot& slot(uint32_t index) { return slots_[index]; }
+
+  uint32_t takeEagerBudget(uint32_t wanted);
+  bool takeBudget(uint32_t notifications);
+  void returnBudget(uint32_t notifications) { budget_ += notifications; }
+
+  Status openFlushLanes();  // loopback, one a rail; again is harmless
+  bool postFlush(Request* request, MemoryHandle* memory, const void* address);
+  void reviveFlushLane(size_t rail);
+
+  EngineCounters& counters() { return counters_; }
+  void cleanUpPeerings();
+
+ private:
+  void enterWork() {
+    // Only who is inside writes it.
+    entries_.store(entries_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    if (hasMail_.load(std::memory_order_acquire)) [[unlikely]]
+      drainMail();
+  }
+  void leaveWithMail();
+  void flushQueued();
+  [[gnu::cold]] void afterPoll();
+  void watchOnlyLane(Peering& peering);
+  void drainMail();
+  void handle(Mail& mail);
+  void handlePeerDeath(const Mail& mail);
+  void handleEngineGone(const Mail& mail);
+  void handleForPeering(Peering& peering, const Mail& mail);
+  void handleForComm(const Mail& mail);
+  Peering* findPeering(const control::Peer* peer, uint32_t remoteEngine);
+
+  void dispatch(size_t rail, const Completion& completion);
+  void onSent(size_t rail, const Completion& completion);
+  void onNotified(const Completion& completion);
+  void onEager(const Note& note, uint64_t length);
+  [[gnu::cold]] void onLaneEvent(size_t rail, const Completion& completion);
+  Lane* findLane(const Endpoint* endpoint, Peering** owner);
+  void finishSegment(const Completion& completion, TimePoint now);
+
+  EngineOptions options_;
+  uint32_t id_;
+  SequenceSpace sequences_;
+  mem::Arena arena_;  // before the rails: blocks are registered with their devices
+  std::vector<RailUse> rails_;
+  std::vector<std::unique_ptr<Lane>> flushLanes_;
+  mem::Block flushScratch_;
+  std::vector<Peering*> flushQueue_;  // with room for all peerings; before them, as they leave it
+  std::vector<std::unique_ptr<Peering>> peerings_;  // by number; null where one was dropped
+  Pool<Request> requests_;
+  Pool<ReceiveSlot, 256> slots_;
+  CommTable comms_;
+  std::vector<RecvCommImpl*> lineWriters_;
+  std::array<Completion, 32>
+      completions_;  // of the poll that runs; a member, as filling it afresh costs more than a poll
+  int64_t budget_ = 0;
+  int64_t eagerBudget_ = 0;
+  TimePoint now_{};
+  TimePoint commsWatchedAt_{};
+  uint64_t pass_ = 0;
+  bool wantsAfterPoll_ = false;
+  uint32_t openSlots_ = 0;
+  EngineCounters counters_;
+
+  std::atomic<uint32_t> inside_{0};
+  std::atomic<uint32_t> waiting_{0};
+  std::atomic<uint64_t> entries_{0};
+  std::atomic<bool> hasMail_{false};
+  std::mutex mailMutex_;
+  std::vector<Mail> mail_;
+};
+
+// Enters for a scope.
+class EngineEntry {
+ public:
+  enum Mode : uint8_t { tryOnce, wait };
+  EngineEntry(Engine& engine, Mode mode) : engine_(engine) {
+    if (mode == wait) engine.enterWaiting();
+    entered_ = mode == wait || engine.tryEnter();
+  }
+  ~EngineEntry() {
+    if (entered_) engine_.leave();
+  }
+  EngineEntry(const EngineEntry&) = delete;
+  EngineEntry& operator=(const EngineEntry&) = delete;
+  explicit operator bool() const { return entered_; }
+
+ private:
+  Engine& engine_;
+  bool entered_;
+};
+
+}  // namespace weft::core

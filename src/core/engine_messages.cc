@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include <algorithm>
+
+#include "src/base/log.h"
+#include "src/core/comm.h"
+#include "src/core/engine.h"
+
+// Mail from peers' engines, handled inside. A message for something that is gone is normal (closing crosses
+// everything) and dropped; one that does not decode, or comes from the wrong process, is dropped and counted.
+namespace weft::core {
+
+void Engine::handle(Mail& mail) {
+  now_ = options_.clock->now();
+  if (mail.peerDied) return handlePeerDeath(mail);
+  switch (mail.type) {
+    case MessageType::engineGone:
+      return handleEngineGone(mail);
+    case MessageType::announce:
+    case MessageType::announced:
+    case MessageType::withdraw:
+    case MessageType::laneRetire:
+    case MessageType::laneRetired:
+    case MessageType::missing:
+    case MessageType::laneAddress:
+    case MessageType::askPolled:
+    case MessageType::tellPolled:
+      if (Peering* peering = findPeering(mail.peer.get(), mail.fromEngine)) handleForPeering(*peering, mail);
+      return;
+    default:
+      return handleForComm(mail);
+  }
+}
+
+void Engine::handlePeerDeath(const Mail& mail) {
+  for (auto& peering : peerings_) {
+    if (!peering || peering->peer() != mail.peer) continue;
+    std::string rails;
+    for (size_t i = 0; i < peering->laneCount(); i++) rails += (i ? ", " : "") + peering->lane(i).railName();
+    peering->fail(Error(Code::remote, "watching peers",
+                        mail.peer->name() + " is gone (rail " + rails + "): " + mail.reason),
+                  false);
+  }
+}
+
+void Engine::handleEngineGone(const Mail& mail) {
+  Peering* peering = findPeering(mail.peer.get(), mail.fromEngine);
+  if (!peering) return;
+  peering->peerEngineGone();
+  comms_.each([&](CommBase& comm) {
+    if (&comm.peering() == peering) comm.onPeerClosed();
+  });
+  peering->failIfLeaving();
+  cleanUpPeerings();
+}
+
+void Engine::handleForPeering(Peering& peering, const Mail& mail) {
+  ByteReader body(mail.body);
+  MemoryNotice notice;
+  CommMessage plain;
+  if (mail.type == MessageType::announce && decodeBody(&body, &notice)) {
+    if (Status status = peering.import(notice); !status) return peering.fail(status.takeError());
+    peering.tell(MessageType::announced, CommMessage{notice.id, 0});
+  } else if (mail.type == MessageType::announced && decodeBody(&body, &plain)) {
+    peering.acknowledged(plain.comm);
+  } else if (mail.type == MessageType::withdraw && decodeBody(&body, &plain)) {
+    peering.forget(plain.comm);
+  } else if (mail.type >= MessageType::laneRetire) {
+    if (!peering.failover() || !peering.failover()->onMessage(mail.type, &body)) counters_.foreignNotes++;
+  } else {
+    counters_.foreignNotes++;
+  }
+}
+
+void Engine::handleForComm(const Mail& mail) {
+  ByteReader peek(mail.body);
+  CommBase* comm = comms_.find(peek.get<uint32_t>());
+  if (!comm) return;
+  if (comm->peering().peer() != mail.peer || comm->peering().remoteEngine() != mail.fromEngine) {
+    counters_.foreignNotes++;
+    return;
+  }
+  ByteReader body(mail.body);
+  FailedMessage failure;
+  CommMessage plain;
+  if (mail.type == MessageType::closed && decodeBody(&body, &plain)) {
+    comm->onPeerClosed();
+  } else if (mail.type == MessageType::failed && decodeBody(&body, &failure)) {
+    comm->fail(Error(Code::remote, comm->peering().peer()->name() + " reports", failure.reason));
+  } else {
+    comm->onMessage(mail.type, &body);
+  }
+}
+
+// What takes too long:
+
+void Engine::watch() {
+  for (size_t i = 0; i < peerings_.size(); i++) {
+    Peering* peering = peerings_[i].get();
+    if (!peering || peering->failure()) continue;
+    if (peering->failover()) {
+      peering->failover()->watch(now_);
+    } else {
+      watchOnlyLane(*peering);
+    }
+  }
+  if (now_ - commsWatchedAt_ < options_.config->laneTimeout / 8) return;
+  commsWatchedAt_ = now_;
+  comms_.each([&](CommBase& comm) {
+    if (!comm.failed()) comm.watch(now_);
+  });
+}
+
+// A lane that holds work of ours and shows no sign of life is dead, unless the peer's whole process is
+// silent: then the control link decides. Every byte outstanding buys time, so a slow rail is not mistaken for
+// a dead one. With several lanes Failover::watch has rules of its own.
+void Engine::watchOnlyLane(Peering& peering) {
+  Lane& lane = peering.lane(0);
+  const TimePoint since = peering.peer()->answers() ? lane.stalledSince() : TimePoint{};
+  if (since == TimePoint{} || !lane.up()) return lane.restartStallClock(now_);
+  if (now_ - since < options_.config->laneTimeout + slowest(lane.outstandingBytes())) return;
+  peering.laneFailed(
+      lane, format("nothing moved for %lld ms with %llu bytes posted, though the process answers",
+                   static_cast<long long>(std::chrono::duration_cast<Milliseconds>(now_ - since).count()),
+                   static_cast<unsigned long long>(lane.outstandingBytes())));
+}
+
+}  // namespace weft::core

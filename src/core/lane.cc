@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/core/lane.h"
+
+#include <algorithm>
+
+namespace weft::core {
+
+bool Lane::submit(const Work& work, bool more, TimePoint now) {
+  if (!up()) return true;
+  if (!work.quiet) {
+    // That a fabric takes works is no sign of life: a dead one may go on taking them.
+    if (outstandingWorks_++ == 0) lastSign_ = now;
+    outstandingBytes_ += work.length;
+  }
+  if (!more && queued_.empty() && endpoint_->post({&work, 1}) == 1) return true;
+  queued_.push(work);
+  return false;
+}
+
+bool Lane::flush(TimePoint now) {
+  while (!queued_.empty()) {
+    const std::span<Work> run = queued_.run();
+    const size_t taken = endpoint_->post(run);
+    if (taken > 0 || lastSign_ == TimePoint{}) lastSign_ = now;
+    queued_.pop(taken);
+    if (taken < run.size()) return true;
+  }
+  return false;
+}
+
+void Lane::finished(uint64_t bytes, TimePoint now) {
+  outstandingWorks_ -= std::min(outstandingWorks_, 1u);
+  outstandingBytes_ -= std::min(outstandingBytes_, bytes);
+  lastSign_ = now;
+  measure(bytes, now);
+}
+
+// The rate over windows in which the lane was never idle; an exponential mean over windows follows a rail
+// that slows down within a few of them.
+void Lane::measure(uint64_t bytes, TimePoint now) {
+  constexpr uint64_t kWindowBytes = 1 << 20;
+  constexpr float kWeight = 0.25f;
+  windowBytes_ += bytes;
+  if (windowStart_ == TimePoint{}) {
+    windowStart_ = now;
+    windowBytes_ = 0;
+  } else if (windowBytes_ >= kWindowBytes && now > windowStart_) {
+    const float us = std::chrono::duration<float, std::micro>(now - windowStart_).count();
+    bytesPerUs_ += kWeight * (std::max(1.0f, static_cast<float>(windowBytes_) / us) - bytesPerUs_);
+    windowStart_ = now;
+    windowBytes_ = 0;
+  }
+  if (outstandingWorks_ == 0) windowStart_ = TimePoint{};
+}
+
+TimePoint Lane::stalledSince() const {
+  return queued_.empty() && outstandingWorks_ == 0 ? TimePoint{} : lastSign_;
+}
+
+void Lane::replace(std::unique_ptr<Endpoint> endpoint, TimePoint now) {
+  endpoint_ = std::move(endpoint);
+  incarnation_++;
+  queued_.clear();
+  outstandingBytes_ = windowBytes_ = 0;
+  outstandingWorks_ = 0;
+  windowStart_ = TimePoint{};
+  lastSign_ = now;
+  state_ = LaneState::connecting;
+}
+
+void Lane::startRetiring() {
+  if (state_ != LaneState::up && state_ != LaneState::connecting) return;
+  state_ = LaneState::retiring;
+  queued_.clear();
+  endpoint_->retire();
+}
+
+}  // namespace weft::core

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "src/base/clock.h"
+#include "src/core/growing_ring.h"
+#include "src/core/stripe.h"
+#include "weft/transport.h"
+
+// One endpoint to one peer engine over one rail, with what has to be known to choose it and to blame it. The
+// one owner of a rail's health as seen from this peering. Used only by who has entered the engine.
+namespace weft::core {
+
+enum class LaneState : uint8_t {
+  connecting,
+  up,
+  retiring,  // our endpoint is being fenced
+  retired,   // it is; the peer has not accounted for everything yet
+  dead,      // nothing of this incarnation is unaccounted for
+};
+
+// What a lane that moves at all needs for so much, at most: large messages get more time before it is blamed.
+inline Nanoseconds slowest(uint64_t bytes) {
+  constexpr uint64_t kBytesPerSecond = 10'000'000;
+  return std::chrono::seconds(bytes / kBytesPerSecond);
+}
+
+class Lane {
+ public:
+  Lane(uint8_t number, uint8_t rail, std::string railName, std::unique_ptr<Endpoint> endpoint)
+      : endpoint_(std::move(endpoint)), railName_(std::move(railName)), number_(number), rail_(rail) {}
+
+  Endpoint& endpoint() { return *endpoint_; }
+  uint8_t number() const { return number_; }
+  uint8_t rail() const { return rail_; }  // of this side's device
+  const std::string& railName() const { return railName_; }
+  uint32_t incarnation() const { return incarnation_; }
+  LaneState state() const { return state_; }
+  bool up() const { return state_ == LaneState::up; }
+
+  void setState(LaneState state) { state_ = state; }
+
+  // Begins the next incarnation: on a fresh endpoint, idle, connecting.
+  void replace(std::unique_ptr<Endpoint> endpoint, TimePoint now);
+  void skipIncarnation() { incarnation_++; }  // the peer gave it up before this side had one
+
+  // Hands one work to the fabric, at once unless others wait already or `more` follow that should go with it
+  // as one burst. False: it is queued, and flush must be called. A lane that is not up drops it: its peering
+  // has failed.
+  bool submit(const Work& work, bool more, TimePoint now);
+  bool flush(TimePoint now);  // true: some is left for later
+  bool hasQueued() const { return !queued_.empty(); }
+
+  // A completion of `bytes` came back.
+  void finished(uint64_t bytes, TimePoint now);
+
+  // Since when work has been waiting without any sign of life from the lane; default TimePoint: nothing is
+  // waiting.
+  TimePoint stalledSince() const;
+  void restartStallClock(TimePoint now) { lastSign_ = now; }
+  uint64_t outstandingBytes() const { return outstandingBytes_; }
+  LaneLoad load() const { return {up(), outstandingBytes_, bytesPerUs_}; }
+
+  void startRetiring();
+
+ private:
+  void measure(uint64_t bytes, TimePoint now);
+
+  std::unique_ptr<Endpoint> endpoint_;
+  std::string railName_;
+  GrowingRing<Work> queued_;
+  uint64_t outstandingBytes_ = 0;
+  uint32_t outstandingWorks_ = 0;  // those with a completion to come
+  uint64_t windowBytes_ = 0;       // finished in the current measuring window
+  TimePoint windowStart_{};
+  TimePoint lastSign_{};  // last time the fabric finished something, took what had waited, or the lane
+                          // stopped being idle
+  float bytesPerUs_ = 1000;
+  uint32_t incarnation_ = 1;
+  uint8_t number_;
+  uint8_t rail_;
+  LaneState state_ = LaneState::connecting;
+};
+
+}  // namespace weft::core

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "src/core/growing_ring.h"
+#include "src/core/sequence.h"
+#include "src/core/wire.h"
+
+// The receiver's view of the ring it writes clear-to-send lines into: which positions are free, and the
+// chain. A position may be used again once its sender has read the line: known when the message it asked for
+// arrived, or, where an eager message made it needless, when a later header says how far the sender has read.
+// Pure; one thread.
+namespace weft::core {
+
+class LineRing {
+ public:
+  explicit LineRing(const SequenceSpace& space) : space_(space), overtaken_(512) {
+    for (uint16_t i = kRingLines; i-- > 1;) free_[freeCount_++] = i;
+  }
+
+  bool canWrite() const { return freeCount_ > 0; }
+  bool hasOvertaken() const { return !overtaken_.empty(); }
+
+  struct Place {
+    uint16_t position;
+    uint16_t next;
+    uint32_t sequence;
+  };
+
+  // The next line's place; only when canWrite().
+  Place take() {
+    const Place place{next_, free_[--freeCount_], sequence_};
+    next_ = place.next;
+    sequence_ = space_.next(sequence_);
+    return place;
+  }
+
+  // The message of this line arrived, so the sender has read it and, the chain being read in order, all
+  // before it.
+  void done(uint16_t position, uint32_t sequence) {
+    give(position);
+    readUpTo(space_.next(sequence));
+  }
+
+  // An eager message came instead; the sender may not have read the line yet.
+  void overtaken(uint16_t position, uint32_t sequence, uint8_t lane) {
+    overtaken_.push({position, sequence, lane});
+  }
+
+  // visit(position, lane&) of every overtaken line the sender may not have read.
+  template <class Visit>
+  void eachOvertaken(Visit visit) {
+    overtaken_.each([&](Overtaken& line) { visit(line.position, line.lane); });
+  }
+
+  // The sender has read every line before `sequence`.
+  void readUpTo(uint32_t sequence) {
+    while (!overtaken_.empty() && space_.before(overtaken_.front().sequence, sequence)) {
+      give(overtaken_.front().position);
+      overtaken_.pop();
+    }
+  }
+
+ private:
+  struct Overtaken {
+    uint16_t position = 0;
+    uint32_t sequence = 0;
+    uint8_t lane = 0;
+  };
+
+  void give(uint16_t position) { free_[freeCount_++] = position; }
+
+  SequenceSpace space_;
+  std::array<uint16_t, kRingLines> free_{};
+  uint16_t freeCount_ = 0;
+  uint16_t next_ = 0;  // promised to the next line by the one before it
+  uint32_t sequence_ = 0;
+  GrowingRing<Overtaken> overtaken_;
+};
+
+}  // namespace weft::core

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/core/messages.h"
+
+#include <cstring>
+
+namespace weft::core {
+
+namespace {
+
+void encodeBlobs(ByteWriter* out, const std::vector<Bytes>& blobs) {
+  out->put(static_cast<uint16_t>(blobs.size()));
+  for (const Bytes& blob : blobs) out->blob(blob);
+}
+
+constexpr uint16_t kMaxBlobs = 16;  // rails or lanes of one peering
+
+std::vector<Bytes> decodeBlobs(ByteReader* in) {
+  std::vector<Bytes> blobs;
+  const auto count = in->get<uint16_t>();
+  for (uint16_t i = 0; i < count && !in->failed(); i++) {
+    const auto blob = in->blob();
+    if (i < kMaxBlobs) blobs.emplace_back(blob.begin(), blob.end());
+  }
+  return blobs;
+}
+
+template <class T>
+Result<T> checked(const ByteReader& in, T value, const char* what) {
+  if (in.done()) return value;
+  return Error(Code::remote, "decoding a message", std::string(what) + " from the peer has the wrong length");
+}
+
+}  // namespace
+
+const char* messageName(MessageType type) {
+  switch (type) {
+    case MessageType::open:
+      return "open";
+    case MessageType::announce:
+      return "announce";
+    case MessageType::announced:
+      return "announced";
+    case MessageType::withdraw:
+      return "withdraw";
+    case MessageType::cancel:
+      return "cancel";
+    case MessageType::canceled:
+      return "canceled";
+    case MessageType::finish:
+      return "finish";
+    case MessageType::finished:
+      return "finished";
+    case MessageType::closed:
+      return "closed";
+    case MessageType::failed:
+      return "failed";
+    case MessageType::probe:
+      return "probe";
+    case MessageType::probed:
+      return "probed";
+    case MessageType::askRead:
+      return "ask-read";
+    case MessageType::tellRead:
+      return "tell-read";
+    case MessageType::engineGone:
+      return "engine-gone";
+    case MessageType::laneRetire:
+      return "lane-retire";
+    case MessageType::laneRetired:
+      return "lane-retired";
+    case MessageType::missing:
+      return "missing";
+    case MessageType::laneAddress:
+      return "lane-address";
+    case MessageType::lines:
+      return "lines";
+    case MessageType::askPolled:
+      return "ask-polled";
+    case MessageType::tellPolled:
+      return "tell-polled";
+  }
+  return "unknown";
+}
+
+MemoryNotice MemoryNotice::of(const mem::Region& region, uint32_t id) {
+  MemoryNotice notice;
+  notice.id = id;
+  for (size_t i = 0; i < region.rails(); i++) {
+    const auto blob = region.rail(i)->blob();
+    notice.railBlobs.emplace_back(blob.begin(), blob.end());
+  }
+  return notice;
+}
+
+void MemoryNotice::encode(ByteWriter* out) const {
+  out->put(id);
+  encodeBlobs(out, railBlobs);
+}
+
+MemoryNotice MemoryNotice::decode(ByteReader* in) {
+  MemoryNotice notice;
+  notice.id = in->get<uint32_t>();
+  notice.railBlobs = decodeBlobs(in);
+  return notice;
+}
+
+void PeeringInfo::encode(ByteWriter* out) const {
+  out->put(engine).put(peering).put(rails).text(deviceName);
+  encodeBlobs(out, laneAddresses);
+  for (size_t i = 0; i < laneAddresses.size(); i++)
+    out->put(i < laneIncarnations.size() ? laneIncarnations[i] : 0u);
+  memory.encode(out);
+  out->put(eagerOffset).put(eagerSlots).put(eagerSlotBytes).put(eagerFirstSlot).put(creditOffset);
+}
+
+PeeringInfo PeeringInfo::decode(ByteReader* in) {
+  PeeringInfo info;
+  info.engine = in->get<uint32_t>();
+  info.peering = in->get<uint32_t>();
+  info.rails = in->get<uint16_t>();
+  info.deviceName = in->text();
+  info.laneAddresses = decodeBlobs(in);
+  for (size_t i = 0; i < info.laneAddresses.size(); i++) info.laneIncarnations.push_back(in->get<uint32_t>());
+  info.memory = MemoryNotice::decode(in);
+  info.eagerOffset = in->get<uint64_t>();
+  info.eagerSlots = in->get<uint32_t>();
+  info.eagerSlotBytes = in->get<uint32_t>();
+  info.eagerFirstSlot = in->get<uint32_t>();
+  info.creditOffset = in->get<uint64_t>();
+  return info;
+}
+
+Bytes ConnectRequest::encode() const {
+  ByteWriter out;
+  out.put(engine).put(rails);
+  return out.take();
+}
+
+Result<ConnectRequest> ConnectRequest::decode(std::span<const std::byte> bytes) {
+  ByteReader in(bytes);
+  ConnectRequest request;
+  request.engine = in.get<uint32_t>();
+  request.rails = in.get<uint16_t>();
+  return checked(in, request, "a connect request");
+}
+
+Bytes ConnectReply::encode() const {
+  ByteWriter out;
+  out.put(comm);
+  half.encode(&out);
+  return out.take();
+}
+
+Result<ConnectReply> ConnectReply::decode(std::span<const std::byte> bytes) {
+  ByteReader in(bytes);
+  ConnectReply reply;
+  reply.comm = in.get<uint32_t>();
+  reply.half = PeeringInfo::decode(&in);
+  return checked(in, std::move(reply), "a connect reply");
+}
+
+void encodeBody(ByteWriter* out, const OpenMessage& message) {
+  out->put(message.comm).put(message.sender);
+  message.half.encode(out);
+  message.ringMemory.encode(out);
+  out->put(message.ringOffset);
+}
+
+bool decodeBody(ByteReader* in, OpenMessage* message) {
+  message->comm = in->get<uint32_t>();
+  message->sender = in->get<uint32_t>();
+  message->half = PeeringInfo::decode(in);
+  message->ringMemory = MemoryNotice::decode(in);
+  message->ringOffset = in->get<uint64_t>();
+  return in->done();
+}
+
+void encodeBody(ByteWriter* out, const CommMessage& message) {
+  out->put(message.comm).put(message.number);
+}
+
+bool decodeBody(ByteReader* in, CommMessage* message) {
+  message->comm = in->get<uint32_t>();
+  message->number = in->get<uint64_t>();
+  return in->done();
+}
+
+void encodeBody(ByteWriter* out, const FailedMessage& message) {
+  out->put(message.comm).text(message.reason);
+}
+
+bool decodeBody(ByteReader* in, FailedMessage* message) {
+  message->comm = in->get<uint32_t>();
+  message->reason = in->text();
+  return in->done();
+}
+
+void encodeBody(ByteWriter* out, const ProbeMessage& m) {
+  out->put(m.comm).put(m.tag).put(m.k).put(m.ctsSequence).put(m.slot).put(m.generation).put(m.state);
+}
+
+bool decodeBody(ByteReader* in, ProbeMessage* m) {
+  for (uint32_t* field : {&m->comm, &m->tag, &m->k, &m->ctsSequence, &m->slot, &m->generation})
+    *field = in->get<uint32_t>();
+  m->state = in->get<ProbeState>();
+  return in->done();
+}
+
+void encodeBody(ByteWriter* out, const LaneMessage& message) {
+  out->put(message.lane).put(message.incarnation).text(message.reason).blob(message.address);
+}
+
+bool decodeBody(ByteReader* in, LaneMessage* message) {
+  message->lane = in->get<uint8_t>();
+  message->incarnation = in->get<uint32_t>();
+  message->reason = in->text();
+  const auto address = in->blob();
+  message->address.assign(address.begin(), address.end());
+  return in->done();
+}
+
+void encodeBody(ByteWriter* out, const RetiredMessage& message) {
+  out->put(message.lane).put(message.incarnation).put(uint8_t{message.more});
+  out->put(static_cast<uint16_t>(message.suspects.size()));
+  for (const Suspect& one : message.suspects) out->put(one.comm).put(one.slot).put(one.segments);
+}
+
+bool decodeBody(ByteReader* in, RetiredMessage* message) {
+  message->lane = in->get<uint8_t>();
+  message->incarnation = in->get<uint32_t>();
+  message->more = in->get<uint8_t>() != 0;
+  const auto count = in->get<uint16_t>();
+  for (uint16_t i = 0; i < count && !in->failed(); i++) {
+    Suspect& one = message->suspects.emplace_back();
+    one.comm = in->get<uint32_t>();
+    one.slot = in->get<uint32_t>();
+    one.segments = in->get<uint16_t>();
+  }
+  return in->done();
+}
+
+void encodeBody(ByteWriter* out, const MissingMessage& message) {
+  out->put(message.lane).put(message.incarnation).put(message.first);
+  out->put(static_cast<uint16_t>(message.segments.size()));
+  for (const uint16_t segments : message.segments) out->put(segments);
+}
+
+bool decodeBody(ByteReader* in, MissingMessage* message) {
+  message->lane = in->get<uint8_t>();
+  message->incarnation = in->get<uint32_t>();
+  message->first = in->get<uint32_t>();
+  const auto count = in->get<uint16_t>();
+  for (uint16_t i = 0; i < count && !in->failed(); i++) message->segments.push_back(in->get<uint16_t>());
+  return in->done();
+}
+
+void encodeBody(ByteWriter* out, const LinesMessage& message) {
+  out->put(message.comm).put(static_cast<uint16_t>(message.lines.size()));
+  for (const auto& placed : message.lines)
+    out->put(placed.position).raw(std::as_bytes(std::span(&placed.line, 1)));
+}
+
+bool decodeBody(ByteReader* in, LinesMessage* message) {
+  message->comm = in->get<uint32_t>();
+  const auto count = in->get<uint16_t>();
+  for (uint16_t i = 0; i < count && !in->failed(); i++) {
+    auto& placed = message->lines.emplace_back();
+    placed.position = in->get<uint16_t>();
+    const auto line = in->raw(sizeof placed.line);
+    if (!line.empty()) std::memcpy(&placed.line, line.data(), sizeof placed.line);
+  }
+  return in->done();
+}
+
+void encodeBody(ByteWriter* out, const MemoryNotice& message) {
+  message.encode(out);
+}
+
+bool decodeBody(ByteReader* in, MemoryNotice* message) {
+  *message = MemoryNotice::decode(in);
+  return in->done();
+}
+
+}  // namespace weft::core

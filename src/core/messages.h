@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "src/base/bytes.h"
+#include "src/core/wire.h"
+#include "src/mem/region.h"
+#include "weft/result.h"
+
+// What engines tell each other over the control link. Every message is an EngineHeader and one of these
+// bodies; decoders check every length and give `internal` errors that name the message. docs/wire.md,
+// "Between engines".
+namespace weft::core {
+
+enum class MessageType : uint16_t {
+  open = 16,        // connector -> acceptor: my half is ready, here is my ring
+  announce,         // this memory id may appear in my clear-to-send lines once you acknowledged it
+  announced,        //   acknowledgement
+  withdraw,         // forget that id; no line names it any more
+  cancel,           // receiver -> sender: stop writing for this comm and tell what you sent
+  canceled,         //   acknowledgement, with the number of messages sent in all
+  finish,           // sender -> receiver: I sent this many messages in all; tell me when you have them
+  finished,         //   acknowledgement
+  closed,           // this comm is closed on my side
+  failed,           // this comm failed on my side, with the reason
+  probe,            // receiver -> sender: what became of message (tag, k)?
+  probed,           //   answer
+  askRead,          // receiver -> sender: how far did you read my clear-to-send lines?
+  tellRead,         //   answer
+  engineGone,       // my engine is closing: its lanes will break
+  laneRetire = 64,  // I leave this lane: fence your end
+  laneRetired,      // my end is fenced, and this is what I cannot account for
+  missing,          //   answer: what of it must be written again
+  laneAddress,      // my end's of the lane's next incarnation
+  lines,            // clear-to-send lines that may have been lost with a lane
+  askPolled,        // tell me when your engine has polled
+  tellPolled,       //   answer
+};
+
+const char* messageName(MessageType type);
+
+struct EngineHeader {
+  uint32_t to = 0;    // engine of the receiving process
+  uint32_t from = 0;  // engine of the sending process
+
+  void encode(ByteWriter* out) const { out->put(to).put(from); }
+  static EngineHeader decode(ByteReader* in) { return {in->get<uint32_t>(), in->get<uint32_t>()}; }
+};
+
+// One memory as the peer may use it: an id and one blob per rail of its owner's device.
+struct MemoryNotice {
+  uint32_t id = 0;
+  std::vector<Bytes> railBlobs;
+
+  static MemoryNotice of(const mem::Region& region, uint32_t id);
+  void encode(ByteWriter* out) const;
+  static MemoryNotice decode(ByteReader* in);
+};
+
+// One side's half of a peering: what the other side needs to reach this engine.
+struct PeeringInfo {
+  uint32_t engine = 0;
+  uint32_t peering = 0;  // this side's number; comes back in credit lines
+  uint16_t rails = 0;    // of this side's device
+  std::string deviceName;
+  std::vector<Bytes> laneAddresses;
+  std::vector<uint32_t> laneIncarnations;
+  MemoryNotice memory;       // where the two below live
+  uint64_t eagerOffset = 0;  // pool of eager slots
+  uint32_t eagerSlots = 0;   // how many of them the other side may use; 0: no eager
+  uint32_t eagerSlotBytes = 0;
+  uint32_t eagerFirstSlot = 0;  // number of the first one in notifications
+  uint64_t creditOffset = 0;    // where this side expects its credit line
+
+  void encode(ByteWriter* out) const;
+  static PeeringInfo decode(ByteReader* in);
+};
+
+struct ConnectRequest {
+  uint32_t engine = 0;
+  uint16_t rails = 0;
+
+  Bytes encode() const;
+  static Result<ConnectRequest> decode(std::span<const std::byte> bytes);
+};
+
+struct ConnectReply {
+  uint32_t comm = 0;
+  PeeringInfo half;
+
+  Bytes encode() const;
+  static Result<ConnectReply> decode(std::span<const std::byte> bytes);
+};
+
+// Bodies after the EngineHeader. `comm` is always the receiver's number for the connection.
+struct OpenMessage {
+  uint32_t comm = 0;
+  uint32_t sender = 0;  // the connector's number for the connection
+  PeeringInfo half;
+  MemoryNotice ringMemory;
+  uint64_t ringOffset = 0;
+};
+
+// cancel, closed, askRead: comm only; canceled, finish, finished, tellRead: and a number; announced and
+// withdraw: the memory id in place of the comm; askPolled, tellPolled: a number only.
+struct CommMessage {
+  uint32_t comm = 0;
+  uint64_t number = 0;
+};
+
+struct FailedMessage {
+  uint32_t comm = 0;
+  std::string reason;
+};
+
+enum class ProbeState : uint8_t { notPosted, waitingForLine, sent };
+
+struct ProbeMessage {
+  uint32_t comm = 0;
+  uint32_t tag = 0;
+  uint32_t k = 0;
+  uint32_t ctsSequence = 0;
+  uint32_t slot = 0;  // of the asker, given back
+  uint32_t generation = 0;
+  ProbeState state = ProbeState::notPosted;  // in the answer
+};
+
+// A lane's incarnation, and what belongs to it: laneRetire (why), laneAddress (address).
+struct LaneMessage {
+  uint8_t lane = 0;
+  uint32_t incarnation = 0;
+  std::string reason;
+  Bytes address;
+};
+
+// Segments of one message, or one use of an eager slot, that left by a lane and are not accounted for.
+struct Suspect {
+  uint32_t comm = 0;  // 0: eager
+  uint32_t slot = 0;  // receive slot and its generation; or eager slot, and its use above kSuspectUseShift
+  uint16_t segments = 0;  // a bit each
+};
+constexpr int kSuspectUseShift = 6;
+constexpr size_t kMostSuspects = 4000;  // in one message
+
+struct RetiredMessage {
+  uint8_t lane = 0;
+  uint32_t incarnation = 0;
+  bool more = false;  // another message continues the list
+  std::vector<Suspect> suspects;
+};
+
+struct MissingMessage {
+  uint8_t lane = 0;
+  uint32_t incarnation = 0;
+  uint32_t first = 0;  // place in the peer's list of what the first one answers
+  std::vector<uint16_t> segments;
+};
+
+struct LinesMessage {
+  struct Placed {
+    uint16_t position = 0;
+    CtsLine line;
+  };
+  uint32_t comm = 0;
+  std::vector<Placed> lines;
+};
+
+void encodeBody(ByteWriter* out, const LaneMessage& message);
+void encodeBody(ByteWriter* out, const RetiredMessage& message);
+void encodeBody(ByteWriter* out, const MissingMessage& message);
+void encodeBody(ByteWriter* out, const LinesMessage& message);
+bool decodeBody(ByteReader* in, LaneMessage* message);
+bool decodeBody(ByteReader* in, RetiredMessage* message);
+bool decodeBody(ByteReader* in, MissingMessage* message);
+bool decodeBody(ByteReader* in, LinesMessage* message);
+void encodeBody(ByteWriter* out, const OpenMessage& message);
+void encodeBody(ByteWriter* out, const CommMessage& message);
+void encodeBody(ByteWriter* out, const FailedMessage& message);
+void encodeBody(ByteWriter* out, const ProbeMessage& message);
+void encodeBody(ByteWriter* out, const MemoryNotice& message);
+bool decodeBody(ByteReader* in, OpenMessage* message);
+bool decodeBody(ByteReader* in, CommMessage* message);
+bool decodeBody(ByteReader* in, FailedMessage* message);
+bool decodeBody(ByteReader* in, ProbeMessage* message);
+bool decodeBody(ByteReader* in, MemoryNotice* message);
+
+}  // namespace weft::core

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/core/net.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "src/base/log.h"
+#include "src/base/reserve.h"
+#include "src/core/connector.h"
+#include "src/core/session.h"
+
+namespace weft::core {
+
+namespace {
+
+constexpr int kMostComms =
+    1 << 17;  // two comms of 32 x 8 slots each would still fit the slot numbers; NCCL ignores it
+
+Error noSuchDevice(int device, int count) {
+  return Error(Code::invalidArgument, "looking up a device",
+               format("device %d does not exist; there are %d", device, count));
+}
+
+uint64_t readToken(std::span<const std::byte, control::kHandleBytes> handle) {
+  uint64_t token;
+  std::memcpy(&token, handle.data() + control::kScratchOffset, sizeof token);
+  return token;
+}
+
+void writeToken(std::span<std::byte, control::kHandleBytes> handle, uint64_t token) {
+  std::memcpy(handle.data() + control::kScratchOffset, &token, sizeof token);
+}
+
+}  // namespace
+
+// Context:
+
+Context::Context(std::shared_ptr<Net> net, ContextOptions options)
+    : net_(std::move(net)), options_(std::move(options)) {}
+
+Context::~Context() {
+  const MustNotFail closing;
+  net_->releaseContext(this);
+}
+
+void Context::setHints(const TrafficHints& hints) {
+  std::lock_guard lock(mutex_);
+  hints_ = hints;
+}
+
+TrafficHints Context::hints() const {
+  std::lock_guard lock(mutex_);
+  return hints_;
+}
+
+void Context::hold(std::shared_ptr<Session> session) {
+  std::lock_guard lock(mutex_);
+  if (options_.holdsThreads) held_ = std::move(session);
+}
+
+// Devices:
+
+Result<std::shared_ptr<Net>> Net::create(NetOptions options) {
+  auto net = std::make_shared<Net>(std::move(options));
+  net->devices_ = std::move(net->options_.devices);
+  if (net->devices_.empty()) {
+    TRY(net->devices_, net->transport().discover());
+  }
+  return net;
+}
+
+int Net::deviceCount() const {
+  std::lock_guard lock(mutex_);
+  return static_cast<int>(devices_.size() + virtuals_.size());
+}
+
+std::vector<int> Net::membersOf(int device) const {
+  std::lock_guard lock(mutex_);
+  const auto physical = static_cast<int>(devices_.size());
+  if (device < physical) return {device};
+  return virtuals_[static_cast<size_t>(device - physical)];
+}
+
+Result<Properties> Net::properties(int device) const {
+  if (device < 0 || device >= deviceCount()) return noSuchDevice(device, deviceCount());
+  Properties out;
+  out.members = membersOf(device);
+  const DeviceInfo& first = physical(out.members.front());
+  out.pciPath = first.pciPath;
+  out.guid = first.guid;
+  out.port = first.port;
+  out.maxComms = kMostComms;
+  out.cudaMemory = out.dmabufMemory = out.lines128InOrder = true;
+  for (const int member : out.members) {
+    const DeviceInfo& info = physical(member);
+    out.name += (out.name.empty() ? "" : "+") + info.name;
+    out.speedMbps += info.speedMbps;
+    out.latencyUs = std::max(out.latencyUs, info.latencyUs);
+    out.cudaMemory = out.cudaMemory && info.cudaMemory;
+    out.dmabufMemory = out.dmabufMemory && info.dmabufMemory;
+    out.lines128InOrder = out.lines128InOrder && info.lines128InOrder;
+    out.maxP2pBytes = std::min(out.maxP2pBytes, info.maxWriteBytes);
+  }
+  out.maxCollBytes = out.maxP2pBytes;
+  return out;
+}
+
+Result<int> Net::makeVirtual(std::span<const int> members) {
+  std::lock_guard lock(mutex_);
+  const auto physical = static_cast<int>(devices_.size());
+  if (members.empty() || members.size() > static_cast<size_t>(options_.maxMembers)) {
+    return Error(Code::invalidArgument, "merging devices",
+                 format("%zu members; 1 to %d can be merged", members.size(), options_.maxMembers));
+  }
+  for (size_t i = 0; i < members.size(); i++) {
+    if (members[i] < 0 || members[i] >= physical) return noSuchDevice(members[i], physical);
+    if (std::count(members.begin(), members.end(), members[i]) > 1) {
+      return Error(Code::invalidArgument, "merging devices", format("device %d is named twice", members[i]));
+    }
+  }
+  virtuals_.emplace_back(members.begin(), members.end());
+  return physical + static_cast<int>(virtuals_.size()) - 1;
+}
+
+ContextRef Net::openContext(ContextOptions options) {
+  return std::make_shared<Context>(shared_from_this(), std::move(options));
+}
+
+// Connections:
+
+Result<std::shared_ptr<Session>> Net::session() {
+  std::lock_guard lock(sessionMutex_);
+  if (auto living = session_.lock()) return living;
+  TRY(auto fresh, Session::create(shared_from_this()));
+  session_ = fresh;
+  return fresh;
+}
+
+Result<std::unique_ptr<ListenComm>> Net::listen(const ContextRef& context, int device,
+                                                std::span<std::byte, control::kHandleBytes> handleOut) {
+  if (device < 0 || device >= deviceCount()) return noSuchDevice(device, deviceCount());
+  TRY(auto living, session());
+  context->hold(living);
+  settle(living);
+  TRY(auto listener, living->hub().listen());
+  std::memset(handleOut.data(), 0, handleOut.size());
+  listener->handle().encode(handleOut);
+  writeToken(handleOut, 0);
+  return std::unique_ptr<ListenComm>(
+      std::make_unique<ListenCommImpl>(living, context, device, std::move(listener)));
+}
+
+Result<std::unique_ptr<SendComm>> Net::connect(const ContextRef& context, int device,
+                                               std::span<std::byte, control::kHandleBytes> handle) {
+  if (device < 0 || device >= deviceCount()) return noSuchDevice(device, deviceCount());
+  TRY(control::Handle target, control::Handle::decode(handle));
+  TRY(auto living, session());
+  context->hold(living);
+  uint64_t token = readToken(handle);
+  std::shared_ptr<Connector> connector = token == 0 ? nullptr : living->find(token);
+  if (token != 0 && (!connector || !connector->belongsTo(context.get(), device, target.listener))) {
+    return Error(
+        Code::invalidArgument, "connecting",
+        "the handle's scratch part does not belong to a connection being made here; pass a fresh copy");
+  }
+  if (!connector) {
+    connector = std::make_shared<Connector>(*living, context.get(), device);
+    TRY(connector->start(context, target));
+    token = living->keep(connector);
+    writeToken(handle, token);
+    settle(living);
+  }
+  living->hub().help();
+  auto comm = connector->step(living, context);
+  if (comm && !*comm) return comm;
+  living->drop(token);
+  settle(living);
+  writeToken(handle, 0);
+  return comm;
+}
+
+// Between two calls of connect only `connecting_` keeps the session; it goes with the last connection being
+// made.
+void Net::settle(const std::shared_ptr<Session>& living) {
+  std::shared_ptr<Session> released;  // after the lock: it may be the last one
+  std::lock_guard lock(sessionMutex_);
+  living->dropExpired(clock().now());
+  released = std::exchange(connecting_, living->connecting() ? living : nullptr);
+}
+
+void Net::releaseContext(const Context* context) {
+  std::shared_ptr<Session> living;
+  {
+    std::lock_guard lock(sessionMutex_);
+    living = session_.lock();
+  }
+  if (!living) return;
+  living->dropOf(context);
+  settle(living);
+}
+
+Result<std::unique_ptr<RecvComm>> Net::accept(ListenComm& listener) {
+  return static_cast<ListenCommImpl&>(listener).step();
+}
+
+}  // namespace weft::core

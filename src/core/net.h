@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/base/clock.h"
+#include "src/base/config.h"
+#include "src/control/handle.h"
+#include "weft/transport.h"
+
+// The point-to-point protocol as its users see it: plugin/ (NCCL's calls), tools and tests. One Net per
+// plugin life; it finds the devices and starts nothing. Threads and links exist only while a comm, a listener
+// or a held Context needs them. Every call may come from any thread and none of connect, accept, isend,
+// irecv, test or iflush blocks.
+namespace weft::core {
+
+constexpr int kMaxRecvs = 8;      // receives in one group
+constexpr int kMaxRequests = 32;  // NCCL_NET_MAX_REQUESTS: what NCCL may have in flight for each of them
+constexpr int kMaxMembers = 8;    // physical devices in a virtual one
+constexpr size_t kMaxMessageBytes = size_t{1} << 30;
+
+// What NCCL is told about one device. Strings live as long as the Net.
+struct Properties {
+  std::string name;
+  std::string pciPath;  // empty: none
+  uint64_t guid = 0;
+  bool cudaMemory = false;
+  bool dmabufMemory = false;
+  bool regIsGlobal = true;
+  bool forceFlush = false;
+  int speedMbps = 0;
+  int port = 0;
+  float latencyUs = 0;
+  int maxComms = 0;
+  int maxRecvs = kMaxRecvs;
+  size_t maxP2pBytes = kMaxMessageBytes;
+  size_t maxCollBytes = kMaxMessageBytes;
+  int railId = -1;
+  int planeId = -1;
+  bool lines128InOrder = false;
+  std::vector<int> members;  // physical devices behind it; itself for a physical one
+};
+
+// What the profiler is told about one message.
+struct MessageEvent {
+  bool send = false;
+  int device = 0;
+  int tag = 0;
+  size_t bytes = 0;       // posted size at begin, real size at end
+  uint64_t sequence = 0;  // the tag's count of this message
+};
+
+// Implemented by the plugin; called by whoever posts and tests. begin returns a handle or nullptr for "not
+// wanted".
+class ProfilerSink {
+ public:
+  virtual ~ProfilerSink() = default;
+  virtual void* begin(void* profilerHandle, const MessageEvent& event) = 0;
+  virtual void end(void* event, const MessageEvent& what) = 0;
+};
+
+// Traffic to expect (NCCL's setNetAttr): kept for diagnosis, never trusted. -1: unknown.
+struct TrafficHints {
+  int64_t operations = -1, algorithms = -1, protocols = -1;
+  std::array<int, 4> send{-1, -1, -1, -1};  // most and least concurrent peers, most and least flows a peer
+  std::array<int, 4> receive{-1, -1, -1, -1};
+};
+
+struct ContextOptions {
+  int trafficClass = -1;
+  std::shared_ptr<ProfilerSink> profiler;  // may be null
+  bool holdsThreads =
+      false;  // v11+: the control thread lives until the context is closed, not only while comms do
+};
+
+class Session;
+class Engine;
+class Request;
+class MemoryHandle;
+
+// One NCCL init. Comms made with it share its engines; closing it (destroying the last reference) closes what
+// an abort left behind.
+class Context {
+ public:
+  Context(std::shared_ptr<class Net> net, ContextOptions options);
+  ~Context();
+  void setHints(const TrafficHints& hints);
+  TrafficHints hints() const;
+  void hold(std::shared_ptr<Session> session);  // if it holds threads at all
+  const ContextOptions& options() const { return options_; }
+  Net& net() const { return *net_; }
+
+ private:
+  std::shared_ptr<Net> net_;
+  ContextOptions options_;
+  std::shared_ptr<Session> held_;
+  mutable std::mutex mutex_;
+  TrafficHints hints_;
+};
+using ContextRef = std::shared_ptr<Context>;
+
+// A place for one connection. Destroying it closes it.
+class ListenComm {
+ public:
+  virtual ~ListenComm() = default;
+  virtual int device() const = 0;
+};
+
+// What one data call came to. `ok == false`: the comm is broken, `Comm::error` says why, and stays so.
+struct Posted {
+  bool ok = true;
+  Request* request = nullptr;  // null with ok: not now, call again with the same arguments
+};
+struct Tested {
+  bool ok = true;
+  bool done = false;
+};
+
+class Comm {
+ public:
+  virtual ~Comm() = default;  // quiesces within config.closeTimeout, then fences
+  virtual int device() const = 0;
+
+  // Valid until deregisterMemory; covers any piece of the range. dmabuf's fd is only used during the call.
+  virtual Result<MemoryHandle*> registerMemory(const MemoryDesc& desc) = 0;
+  virtual Status deregisterMemory(MemoryHandle* handle) = 0;
+
+  // A request is dead after done. `sizes` (may be null) gets one entry per receive of the group, one for a
+  // send.
+  virtual Tested test(Request* request, int* sizes) = 0;
+
+  // The sticky error; only when a call said !ok.
+  virtual Error error() const = 0;
+};
+
+// Of whichever comm made the request. NCCL tests a request without naming its comm.
+bool isLive(const Request* request);        // not null and not done yet
+Tested test(Request* request, int* sizes);  // as Comm::test
+Error errorOf(const Request* request);      // the sticky error of its comm, when test said !ok
+
+class SendComm : public Comm {
+ public:
+  virtual Posted isend(const void* data, size_t bytes, int tag, MemoryHandle* memory,
+                       void* profilerHandle) = 0;
+};
+
+// Without initial values: arrays of eight are made for every call, of which one is used mostly.
+struct ReceiveSpec {
+  void* data;
+  size_t bytes;
+  int tag;
+  MemoryHandle* memory;
+  void* profilerHandle;
+};
+
+class RecvComm : public Comm {
+ public:
+  // `earlyDone`: test may say done before the data is here (LL/LL128 look at the data themselves); one
+  // receive only.
+  virtual Posted irecv(std::span<const ReceiveSpec> receives, bool earlyDone) = 0;
+  // Null request with ok: nothing to wait for.
+  virtual Posted iflush(std::span<const ReceiveSpec> received) = 0;
+};
+
+struct NetOptions {
+  Config config;
+  std::shared_ptr<Transport> transport;
+  const Clock* clock = &Clock::system();
+  int maxMembers = kMaxMembers;
+  std::vector<DeviceInfo> devices;  // what the transport discovered already; empty: create asks it
+};
+
+class Net : public std::enable_shared_from_this<Net> {
+ public:
+  // Takes the devices given, or finds them. No device is not an error: deviceCount() is 0.
+  static Result<std::shared_ptr<Net>> create(NetOptions options);
+
+  int deviceCount() const;  // physical and virtual
+  Result<Properties> properties(int device) const;
+  Result<int> makeVirtual(std::span<const int> members);  // the new device's index
+
+  ContextRef openContext(ContextOptions options);
+
+  Result<std::unique_ptr<ListenComm>> listen(const ContextRef& context, int device,
+                                             std::span<std::byte, control::kHandleBytes> handleOut);
+  // A null comm: call again with the same handle bytes (their scratch part remembers where we are).
+  Result<std::unique_ptr<SendComm>> connect(const ContextRef& context, int device,
+                                            std::span<std::byte, control::kHandleBytes> handle);
+  Result<std::unique_ptr<RecvComm>> accept(ListenComm& listener);
+
+  const Config& config() const { return options_.config; }
+  const Clock& clock() const { return *options_.clock; }
+  void releaseContext(const Context* context);  // called by ~Context
+  Transport& transport() const { return *options_.transport; }
+  Result<std::shared_ptr<Session>> session();  // made on first use; lives while someone holds it
+  const DeviceInfo& physical(int index) const { return devices_[static_cast<size_t>(index)]; }
+  std::vector<int> membersOf(int device) const;
+
+  explicit Net(NetOptions options) : options_(std::move(options)) {}
+
+ private:
+  void settle(const std::shared_ptr<Session>& living);
+
+  NetOptions options_;
+  std::vector<DeviceInfo> devices_;
+  mutable std::mutex mutex_;
+  std::vector<std::vector<int>> virtuals_;
+  std::mutex sessionMutex_;
+  std::weak_ptr<Session> session_;
+  std::shared_ptr<Session> connecting_;  // while a connection is being made: nobody else may hold it yet
+};
+
+}  // namespace weft::core

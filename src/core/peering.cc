@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/core/peering.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstring>
+
+#include "src/base/log.h"
+#include "src/core/engine.h"
+
+namespace weft::core {
+
+namespace {
+
+constexpr size_t kCreditBytes = 64;  // a line of its own, so that no cache line has two writers
+
+uint32_t slotBytesFor(int eagerMax) {
+  return eagerMax == 0 ? 0 : (static_cast<uint32_t>(eagerMax) + uint32_t{sizeof(EagerHeader)} + 63) / 64 * 64;
+}
+
+}  // namespace
+
+Peering::Peering(Engine& engine, uint32_t number, control::PeerRef peer, uint32_t remoteEngine)
+    : engine_(engine),
+      number_(number),
+      peer_(std::move(peer)),
+      remoteEngine_(remoteEngine),
+      localEngine_(engine.id()) {}
+
+Peering::~Peering() {
+  if (awaitsFlush_) engine_.dropFlush(this);
+  engine_.returnBudget(localSlots_);
+}
+
+Result<std::unique_ptr<Peering>> Peering::create(Engine& engine, uint32_t number, control::PeerRef peer,
+                                                 uint32_t remoteEngine, uint16_t remoteRails) {
+  auto peering = std::make_unique<Peering>(engine, number, std::move(peer), remoteEngine);
+  TRY(peering->takeMemory());
+  TRY(peering->openLanes(remoteRails));
+  return peering;
+}
+
+// The eager pool is offered only as far as the notification budget goes: every slot may fill at any time.
+Status Peering::takeMemory() {
+  const Config& config = engine_.config();
+  localSlotBytes_ = slotBytesFor(config.eagerMaxBytes);
+  const auto wanted = localSlotBytes_ ? static_cast<uint32_t>(config.eagerSlots) : 0;
+  localSlots_ = engine_.takeEagerBudget(std::min(wanted, kEagerSlotsPerPeering));
+  const size_t bytes = size_t{localSlots_} * localSlotBytes_ + kCreditBytes;
+  TRY(landing_, engine_.arena().take(bytes));
+  TRY(staging_, engine_.arena().take(size_t{kEagerSlotsPerPeering} * localSlotBytes_ + kCreditBytes));
+  std::memset(creditLanding(), 0, kCreditBytes);  // what an earlier peering left must not be believed
+  return {};
+}
+
+std::byte* Peering::creditLanding() const {
+  return landing_.data() + landing_.bytes() / 64 * 64 - kCreditBytes;
+}
+std::byte* Peering::creditStaging() const {
+  return staging_.data() + staging_.bytes() / 64 * 64 - kCreditBytes;
+}
+
+// Both sides count lanes the same way: as many as the side with more rails has, each side using its rails in
+// turn.
+Status Peering::openLanes(uint16_t remoteRails) {
+  remoteRails_ = std::max<uint16_t>(remoteRails, 1);
+  const size_t most = static_cast<size_t>(engine_.config().maxRails);
+  const size_t count =
+      std::min(std::max<size_t>(engine_.railCount(), remoteRails_), std::min(most, kMaxLanes));
+  for (size_t i = 0; i < count; i++) {
+    const size_t rail = i % engine_.railCount();
+    TRY(auto endpoint, engine_.queue(rail).openEndpoint());
+    lanes_.push_back(std::make_unique<Lane>(static_cast<uint8_t>(i), static_cast<uint8_t>(rail),
+                                            engine_.railInfo(rail).name, std::move(endpoint)));
+  }
+  wantsDelivered_ = count > 1 && engine_.railInfo(0).delivery == Delivery::selectable;
+  lanesPending_ = count;
+  if (count > 1) failover_ = std::make_unique<Failover>(engine_, *this);
+  return {};
+}
+
+PeeringInfo Peering::half() const {
+  PeeringInfo info;
+  info.engine = localEngine_;
+  info.peering = number_;
+  info.rails = static_cast<uint16_t>(engine_.railCount());
+  info.deviceName = engine_.deviceName();
+  for (const auto& lane : lanes_) {
+    const auto address = lane->endpoint().address();
+    info.laneAddresses.emplace_back(address.begin(), address.end());
+    info.laneIncarnations.push_back(lane->incarnation());
+  }
+  info.memory = MemoryNotice::of(*landing_.region(), 0);
+  info.eagerOffset = landing_.offset();
+  info.eagerSlots = localSlots_;
+  info.eagerSlotBytes = localSlotBytes_;
+  info.eagerFirstSlot = number_ * kEagerSlotsPerPeering;
+  info.creditOffset = landing_.region()->offsetOf(creditLanding());
+  return info;
+}
+
+Status Peering::adopt(const PeeringInfo& half) {
+  if (adopted_) return {};
+  if (half.rails == 0 || half.laneAddresses.size() != lanes_.size() ||
+      half.memory.railBlobs.size() != half.rails) {
+    return Error(
+        Code::remote, "connecting",
+        format("%s offers %zu lanes with %zu memory keys for %u rails; this side has %zu lanes: check that "
+               "WEFT_MAX_RAILS is the same on both",
+               peer_->name().c_str(), half.laneAddresses.size(), half.memory.railBlobs.size(), half.rails,
+               lanes_.size()));
+  }
+  remote_ = half;
+  for (size_t i = 0; i < lanes_.size(); i++) {
+    TRY(remotePool_[i], lanes_[i]->endpoint().import(half.memory.railBlobs[i % half.rails]));
+    // One that broke before it was used is the business of fail-over.
+    if (lanes_[i]->state() == LaneState::connecting)
+      TRY(lanes_[i]->endpoint().connect(half.laneAddresses[i]));
+  }
+  constexpr uint32_t kHeader = sizeof(EagerHeader);
+  const uint32_t room = half.eagerSlotBytes > kHeader ? half.eagerSlotBytes - kHeader : 0;
+  const auto ours = static_cast<uint32_t>(engine_.config().eagerMaxBytes);
+  eagerMaxBytes_ = half.eagerSlots == 0 ? 0 : std::min(room, ours);
+  remote_.eagerSlots = std::min(half.eagerSlots, kEagerSlotsPerPeering);
+  adopted_ = true;
+  return {};
+}
+
+void Peering::fail(Error error, bool tellPeer) {
+  if (failure_) return;
+  failure_ = std::make_unique<Error>(std::move(error));
+  engine_.failComms(*this, *failure_, tellPeer);
+}
+
+std::string Peering::where(const Lane& lane) const {
+  return "rail " + lane.railName() + " to " + peer_->name();
+}
+
+void Peering::laneConnected(Lane& lane, bool ok, const std::string& why) {
+  if (lane.state() != LaneState::connecting) return;
+  if (!ok && failover_) return laneFailed(lane, why);
+  if (!ok) {
+    fail(Error(Code::remote, "connecting", where(lane) + ": " + why));
+    return;
+  }
+  if (lane.incarnation() == 1) lanesPending_--;
+  lane.setState(LaneState::up);
+  lanesUp_++;
+  if (failover_) failover_->onUp(lane);
+}
+
+void Peering::laneFailed(Lane& lane, const std::string& why, bool tellPeer) {
+  if (lane.state() != LaneState::up && lane.state() != LaneState::connecting) return;
+  if (lane.up()) {
+    lanesUp_--;
+  } else if (lane.incarnation() == 1) {
+    lanesPending_--;
+  }
+  lane.startRetiring();
+  if (failure_) return;
+  if (!failover_ || remoteGone_) return fail(Error(Code::remote, "sending", where(lane) + ": " + why));
+  failover_->begin(lane, why, tellPeer);
+  if (lanesUp_ > 0 || lanesPending_ > 0) return;
+  fail(Error(Code::remote, "sending", "no rail to " + peer_->name() + " is left; " + failover_->causes()));
+}
+
+void Peering::laneRetired(Lane& lane) {
+  if (!failover_ || failure_) return lane.setState(LaneState::dead);
+  failover_->onRetired(lane);
+}
+
+void Peering::failIfLeaving() {
+  if (failure_ || !failover_ || !failover_->recovering()) return;
+  fail(Error(Code::remote, "leaving a rail",
+             peer_->name() + " closed its engine before it had accounted for " + failover_->causes()),
+       false);
+}
+
+void Peering::fence() {
+  for (auto& lane : lanes_) lane->startRetiring();
+}
+
+bool Peering::fenced() const {
+  return std::all_of(lanes_.begin(), lanes_.end(),
+                     [](const auto& lane) { return lane->state() >= LaneState::retired; });
+}
+
+Lane* Peering::laneOf(const Endpoint* endpoint) {
+  for (auto& lane : lanes_) {
+    if (&lane->endpoint() == endpoint) return lane.get();
+  }
+  return nullptr;
+}
+
+Lane& Peering::quickestLane(uint64_t bytes) {
+  if (lanes_.size() == 1) return *lanes_[0];
+  std::array<Segment, kMaxSegments> whole;
+  LaneLoad loads[kMaxLanes];
+  for (size_t i = 0; i < lanes_.size(); i++) loads[i] = lanes_[i]->load();
+  const size_t n = planSegments(std::span(loads, lanes_.size()), bytes, UINT64_MAX / 2, turn_++, whole);
+  return *lanes_[n == 0 ? 0 : whole[0].lane];
+}
+
+size_t Peering::plan(uint64_t bytes, std::array<Segment, kMaxSegments>* out) {
+  if (lanes_.size() == 1) {
+    (*out)[0] = {0, 0, bytes};
+    return 1;
+  }
+  LaneLoad loads[kMaxLanes];
+  for (size_t i = 0; i < lanes_.size(); i++) loads[i] = lanes_[i]->load();
+  const auto gate = static_cast<uint64_t>(engine_.config().stripeMinBytes);
+  return planSegments(std::span(loads, lanes_.size()), bytes, gate, turn_++, *out);
+}
+
+// Writing to an engine that is gone is pointless, and over shared memory it faults.
+void Peering::submit(Lane& lane, const Work& work, bool more) {
+  const bool pointless = remoteGone_ || failure_;
+  if (lane.submit(work, more || pointless, engine_.now())) return;
+  if (!awaitsFlush_) engine_.queueFlush(this);
+  awaitsFlush_ = true;
+}
+
+bool Peering::flush(TimePoint now) {
+  bool more = false;
+  if (!remoteGone_ && !failure_) {
+    for (auto& lane : lanes_) more |= lane->hasQueued() && lane->up() && lane->flush(now);
+  }
+  awaitsFlush_ = more;
+  return more;
+}
+
+// Eager:
+
+void Peering::learnCredits() {
+  CreditLine line;
+  if (!readWhole(creditLanding(), &line) || line.peering != number_) return;
+  if (static_cast<int32_t>(line.sequence - creditsRead_) <= 0) return;  // an older line that came late
+  creditsRead_ = line.sequence;
+  slotsFreed_ = line.freed;
+}
+
+int Peering::takeEagerSlot() {
+  const uint64_t all = remote_.eagerSlots >= 64 ? ~uint64_t{0} : (uint64_t{1} << remote_.eagerSlots) - 1;
+  uint64_t free = ~((slotsUsed_ ^ slotsFreed_) | writtenAgain_) & all;
+  if (free == 0) {
+    learnCredits();
+    free = ~((slotsUsed_ ^ slotsFreed_) | writtenAgain_) & all;
+  }
+  if (free == 0) return -1;
+  const int slot = std::countr_zero(free);
+  slotsUsed_ ^= uint64_t{1} << slot;
+  slotUses_[static_cast<size_t>(slot)]++;
+  return slot;
+}
+
+void Peering::giveBackEagerSlot(int slot) {
+  slotsUsed_ ^= uint64_t{1} << slot;
+  slotUses_[static_cast<size_t>(slot)]--;
+}
+
+std::byte* Peering::eagerStaging(int slot) const {
+  return staging_.data() + static_cast<size_t>(slot) * localSlotBytes_;
+}
+
+void Peering::sendEager(int slot, size_t bytes) {
+  postEager(slot, bytes, WorkKind::aside);
+}
+
+// Its staging is as it was: it rests until the credit is back.
+void Peering::sendEagerAgain(int slot) {
+  learnCredits();
+  if (!((slotsUsed_ ^ slotsFreed_) >> slot & 1)) return;
+  EagerHeader header;
+  std::memcpy(&header, eagerStaging(slot), sizeof header);
+  writtenAgain_ |= uint64_t{1} << slot;
+  engine_.counters().eagerAgain++;
+  engine_.counters().bytesAgain += header.size;
+  postEager(slot, sizeof header + header.size, WorkKind::eagerAgain);
+}
+
+void Peering::postEager(int slot, size_t bytes, WorkKind kind) {
+  Lane& lane = quickestLane(bytes);
+  slotLanes_[static_cast<size_t>(slot)] = lane.number();
+  Work work;
+  work.op = Opcode::writeNotify;
+  work.delivered = wantsDelivered_;
+  Note note;
+  note.kind = NoteKind::eager;
+  note.slot = remote_.eagerFirstSlot + static_cast<uint32_t>(slot);
+  work.imm = note.encode();
+  work.local = eagerStaging(slot);
+  work.length = bytes;
+  work.memory = staging_.region()->rail(lane.rail());
+  work.remote = remotePool_[lane.number()];
+  work.remoteOffset = remote_.eagerOffset + static_cast<uint64_t>(slot) * remote_.eagerSlotBytes;
+  const auto large = static_cast<uint32_t>(bytes) | static_cast<uint32_t>(slot) << kAsideBits;
+  work.context = workContext(kind, large, number_, lane.number());
+  submit(lane, work);
+}
+
+const std::byte* Peering::eagerArrived(uint32_t slot) const {
+  return slot < localSlots_ ? landing_.data() + size_t{slot} * localSlotBytes_ : nullptr;
+}
+
+// Whether the notification or the whole write comes again: what is in the slot then was held before.
+bool Peering::holdEagerSlot(uint32_t slot, uint32_t use) {
+  if (use != usesHere_[slot]) return false;
+  usesHere_[slot]++;
+  return true;
+}
+
+void Peering::freeEagerSlot(uint32_t slot) {
+  freedHere_ ^= uint64_t{1} << slot;
+  if (++freedUntold_ * 2 >= localSlots_) returnCredits();
+}
+
+void Peering::aside(Work* work, const Lane& lane) const {
+  work->quiet = !failover_;
+  work->delivered = wantsDelivered_;
+  const WorkKind kind = failover_ ? WorkKind::aside : WorkKind::quiet;
+  work->context = workContext(kind, static_cast<uint32_t>(work->length), number_, lane.number());
+}
+
+void Peering::returnCredits(bool again) {
+  if ((freedUntold_ == 0 && !again) || failure_ || localSlots_ == 0) return;
+  freedUntold_ = 0;
+  CreditLine line;
+  line.sequence = ++creditSequence_;
+  line.peering = remote_.peering;
+  line.freed = freedHere_;
+  seal(&line);
+  std::memcpy(creditStaging(), &line, sizeof line);
+  Lane& lane = quickestLane(sizeof line);
+  Work work;
+  work.local = creditStaging();
+  work.length = sizeof line;
+  work.memory = staging_.region()->rail(lane.rail());
+  work.remote = remotePool_[lane.number()];
+  work.remoteOffset = remote_.creditOffset;
+  aside(&work, lane);
+  submit(lane, work);
+}
+
+// Memory:
+
+Announcement* Peering::announce(const mem::RegionRef& region) {
+  if (const auto known = announcedIds_.find(region.get()); known != announcedIds_.end()) {
+    Announcement* announcement = announced_[known->second].get();
+    announcement->users++;
+    return announcement;
+  }
+  const uint32_t id = nextAnnouncement_++;
+  auto fresh = std::make_unique<Announcement>(Announcement{id, region, 1, false});
+  Announcement* announcement = fresh.get();
+  announced_.emplace(id, std::move(fresh));
+  announcedIds_.emplace(region.get(), id);
+  tell(MessageType::announce, MemoryNotice::of(*region, id));
+  return announcement;
+}
+
+void Peering::acknowledged(uint32_t id) {
+  if (auto known = announced_.find(id); known != announced_.end()) known->second->acknowledged = true;
+}
+
+void Peering::withdraw(Announcement* announcement) {
+  if (--announcement->users > 0) return;
+  const uint32_t id = announcement->id;
+  tell(MessageType::withdraw, CommMessage{id, 0});
+  announcedIds_.erase(announcement->region.get());
+  announced_.erase(id);
+}
+
+Status Peering::import(const MemoryNotice& notice) {
+  if (notice.railBlobs.empty())
+    return Error(Code::remote, "importing memory", peer_->name() + " sent no keys");
+  Imported entry{};
+  for (size_t i = 0; i < lanes_.size(); i++) {
+    TRY(entry[i], lanes_[i]->endpoint().import(notice.railBlobs[i % notice.railBlobs.size()]));
+  }
+  imported_[notice.id] = entry;
+  lastImported_ = nullptr;
+  return {};
+}
+
+void Peering::forget(uint32_t memoryId) {
+  imported_.erase(memoryId);
+  lastImported_ = nullptr;
+}
+
+const Peering::Imported* Peering::imported(uint32_t memoryId) {
+  if (lastImported_ && memoryId == lastImportedId_) return lastImported_;
+  const auto found = imported_.find(memoryId);
+  if (found == imported_.end()) return nullptr;
+  lastImportedId_ = memoryId;
+  return lastImported_ = &found->second;
+}
+
+}  // namespace weft::core

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "src/control/hub.h"
+#include "src/core/failover.h"
+#include "src/core/lane.h"
+#include "src/core/messages.h"
+#include "src/core/wire.h"
+#include "src/mem/arena.h"
+
+// Everything between one engine here and one engine of another process (or of this one): the lanes, the eager
+// pool the peer writes into and the staging we write from, credits, and which memory each side has announced.
+// All comms between the two engines share it. Owned by the Engine; used only by who has entered it.
+namespace weft::core {
+
+class Engine;
+enum class WorkKind : uint8_t;
+
+// One of our regions as far as this peer knows it.
+struct Announcement {
+  uint32_t id = 0;  // what lines call it; never reused on a peering
+  mem::RegionRef region;
+  uint32_t users = 0;         // memory handles that rely on it
+  bool acknowledged = false;  // the peer can be sent lines that name it
+};
+
+class Peering {
+ public:
+  static constexpr size_t kMaxLanes = 16;
+  using Imported = std::array<RemoteMemory, kMaxLanes>;  // one region of the peer, per lane
+
+  static Result<std::unique_ptr<Peering>> create(Engine& engine, uint32_t number, control::PeerRef peer,
+                                                 uint32_t remoteEngine, uint16_t remoteRails);
+  ~Peering();
+
+  uint32_t number() const { return number_; }
+  const control::PeerRef& peer() const { return peer_; }
+  uint32_t remoteEngine() const { return remoteEngine_; }
+
+  // Life:
+  PeeringInfo half() const;
+  Status adopt(
+      const PeeringInfo& half);  // the peer's half: imports its memory, starts the lanes; again is harmless
+  bool ready() const { return adopted_ && lanesUp_ > 0 && lanesPending_ == 0; }
+  const Error* failure() const { return failure_.get(); }
+  // The first one wins; every comm on it gets it, and so do their other ends unless the peer itself is what
+  // failed.
+  void fail(Error error, bool tellPeer = true);
+  void peerEngineGone() { remoteGone_ = true; }
+  bool remoteGone() const { return remoteGone_; }
+
+  void laneConnected(Lane& lane, bool ok, const std::string& why);
+  // With another one up its traffic moves there, else the peering fails. `tellPeer` unless it told us.
+  [[gnu::cold]] void laneFailed(Lane& lane, const std::string& why, bool tellPeer = true);
+  void laneRetired(Lane& lane);
+  [[gnu::cold]] void failIfLeaving();  // the peer's engine is gone: what a lane lost, nobody will account for
+  Failover* failover() const { return failover_.get(); }  // null with one lane
+  size_t lanesUp() const { return lanesUp_; }
+  void fence();                               // starts retiring every lane
+  bool fenced() const;                        // nothing of this side's can land any more
+  std::string where(const Lane& lane) const;  // "rail eth0 to node7 pid 4711"
+
+  // A wait for this peer ran into its deadline: later closes do not wait for it again.
+  void markUnresponsive() { unresponsive_ = true; }
+  bool unresponsive() const { return unresponsive_ || failure_ != nullptr || remoteGone_; }
+
+  // Lanes:
+  size_t laneCount() const { return lanes_.size(); }
+  Lane& lane(size_t i) { return *lanes_[i]; }
+  Lane* laneOf(const Endpoint* endpoint);
+  Lane& quickestLane(uint64_t bytes);
+  size_t plan(uint64_t bytes, std::array<Segment, kMaxSegments>* out);
+  bool wantsDelivered() const { return wantsDelivered_; }
+  // Work that no message waits for: a line, or credits. Quiet where there is one lane; with several, a lane
+  // must not lose it in silence.
+  void aside(Work* work, const Lane& lane) const;
+  // Hands one work to the fabric; with `more`, or when the fabric is full, the engine's next flush does.
+  void submit(Lane& lane, const Work& work, bool more = false);
+  bool flush(TimePoint now);  // true: the fabric took not all of it
+  // Somewhere in the peer's memory that is always there: what a message without bytes is written to.
+  RemoteMemory landing(const Lane& lane) const { return remotePool_[lane.number()]; }
+  uint64_t landingOffset() const { return remote_.creditOffset; }
+
+  // Eager, sending side:
+  uint32_t eagerMaxBytes() const { return eagerMaxBytes_; }  // 0: the peer takes none
+  int takeEagerSlot();                                       // -1: no credit
+  void giveBackEagerSlot(int slot);                          // taken and not used after all
+  uint32_t eagerUse(int slot) const { return slotUses_[static_cast<size_t>(slot)] - 1; }  // of a taken one
+  std::byte* eagerStaging(int slot) const;
+  void sendEager(int slot, size_t bytes);                                       // header and payload together
+  void sendEagerAgain(int slot);                                                // it was lost with its lane
+  void eagerLanded(uint32_t slot) { writtenAgain_ &= ~(uint64_t{1} << slot); }  // what was sent again
+  template <class Visit>
+  void eachUnreturned(const Lane& lane, Visit visit);  // slots that left by this fenced lane, without credit
+
+  // Eager, receiving side:
+  bool takesEager() const { return localSlots_ > 0; }
+  uint32_t ownEagerMax() const { return localSlotBytes_ - static_cast<uint32_t>(sizeof(EagerHeader)); }
+  const std::byte* eagerArrived(uint32_t slot) const;  // where slot i of our pool lies; nullptr: no such slot
+  bool holdEagerSlot(uint32_t slot, uint32_t use);     // false: not the use that comes next, so a replay
+  void freeEagerSlot(uint32_t slot);
+  void returnCredits(bool again = false);  // again: what was told last may be lost
+  bool missesEager(uint32_t slot, uint32_t use, uint32_t mask) const {
+    return slot < localSlots_ && ((usesHere_[slot] ^ use) & mask) == 0;
+  }
+
+  // Memory:
+  Announcement* announce(const mem::RegionRef& region);
+  void acknowledged(uint32_t id);
+  void withdraw(Announcement* announcement);  // one user less; the last one makes the peer forget it
+
+  Status import(const MemoryNotice& notice);
+  void forget(uint32_t memoryId);
+  const Imported* imported(uint32_t memoryId);  // null: never announced, or withdrawn
+
+  // Talk:
+  template <class Body>
+  void tell(MessageType type, const Body& body) {
+    ByteWriter out;
+    EngineHeader{remoteEngine_, localEngine_}.encode(&out);
+    encodeBody(&out, body);
+    peer_->send(static_cast<uint16_t>(type), out.take());
+  }
+
+  int comms = 0;  // on this peering
+
+  Peering(Engine& engine, uint32_t number, control::PeerRef peer, uint32_t remoteEngine);
+
+ private:
+  Status openLanes(uint16_t remoteRails);
+  void postEager(int slot, size_t bytes, WorkKind kind);
+  Status takeMemory();
+  std::byte* creditLanding() const;
+  std::byte* creditStaging() const;
+  void learnCredits();
+
+  Engine& engine_;
+  uint32_t number_;
+  control::PeerRef peer_;
+  uint32_t remoteEngine_;
+  uint32_t localEngine_;
+  uint16_t remoteRails_ = 1;
+
+  mem::Block landing_;  // the peer writes here: our eager pool, then its credit line for us
+  mem::Block staging_;  // we write from here: eager slot i goes to slot i there; then our credit line
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::unique_ptr<Failover> failover_;
+  size_t lanesUp_ = 0;
+  size_t lanesPending_ = 0;  // connecting for the first time
+  bool adopted_ = false;
+  bool remoteGone_ = false;
+  bool unresponsive_ = false;
+  bool wantsDelivered_ = false;
+  bool awaitsFlush_ = false;  // is in the engine's list
+  std::unique_ptr<Error> failure_;
+  uint32_t turn_ = 0;  // round robin among equal lanes
+
+  PeeringInfo remote_;
+  Imported remotePool_{};
+  uint32_t eagerMaxBytes_ = 0;
+  uint32_t localSlots_ = 0;  // of our pool
+  uint32_t localSlotBytes_ = 0;
+  uint64_t slotsUsed_ = 0;                                  // sending: bit flips at each use
+  uint64_t slotsFreed_ = 0;                                 // sending: as the peer last told
+  std::array<uint32_t, kEagerSlotsPerPeering> slotUses_{};  // sending: how often each was taken
+  std::array<uint8_t, kEagerSlotsPerPeering> slotLanes_{};  // sending: what each left by last
+  uint64_t writtenAgain_ = 0;                               // sending: and not known to have landed
+  uint32_t creditsRead_ = 0;                                // sequence of the last credit line believed
+  uint64_t freedHere_ = 0;                                  // receiving: bit flips when a slot is free again
+  std::array<uint32_t, kEagerSlotsPerPeering> usesHere_{};  // receiving: how often each held a message
+  uint32_t freedUntold_ = 0;
+  uint32_t creditSequence_ = 0;
+  uint32_t nextAnnouncement_ = 1;
+
+  std::unordered_map<uint32_t, std::unique_ptr<Announcement>> announced_;
+  std::unordered_map<const mem::Region*, uint32_t> announcedIds_;
+  std::unordered_map<uint32_t, Imported> imported_;
+  uint32_t lastImportedId_ = 0;  // what was looked up last: mostly the same again
+  const Imported* lastImported_ = nullptr;
+};
+
+template <class Visit>
+void Peering::eachUnreturned(const Lane& lane, Visit visit) {
+  learnCredits();
+  const uint64_t out = slotsUsed_ ^ slotsFreed_;
+  for (int slot = 0; slot < static_cast<int>(kEagerSlotsPerPeering); slot++) {
+    if (slotUses_[static_cast<size_t>(slot)] == 0 || slotLanes_[static_cast<size_t>(slot)] != lane.number())
+      continue;
+    writtenAgain_ &= ~(uint64_t{1} << slot);
+    if (out >> slot & 1) visit(slot);
+  }
+}
+
+}  // namespace weft::core

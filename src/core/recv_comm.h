@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include "src/core/comm.h"
+#include "src/core/line_ring.h"
+#include "src/core/tag_table.h"
+
+// The receiving end of a connection: posts receives as slots of the engine, tells the sender where they are
+// by clear-to-send lines, counts segments, and takes what came eagerly.
+namespace weft::core {
+
+class RecvCommImpl final : public CommBase, public RecvComm {
+ public:
+  static Result<std::unique_ptr<RecvCommImpl>> create(CommOptions options, uint32_t remoteNumber);
+  explicit RecvCommImpl(CommOptions options);
+  ~RecvCommImpl() override;
+
+  // RecvComm:
+  int device() const override { return options_.device; }
+  Result<MemoryHandle*> registerMemory(const MemoryDesc& desc) override;
+  Status deregisterMemory(MemoryHandle* handle) override { return removeHandle(handle); }
+  Tested test(Request* request, int* sizes) override { return testRequest(request, sizes); }
+  Error error() const override { return stickyError(); }
+  Posted irecv(std::span<const ReceiveSpec> receives, bool earlyDone) override;
+  Posted iflush(std::span<const ReceiveSpec> received) override;
+
+  // CommBase:
+  RecvCommImpl* asRecv() override { return this; }
+  bool busy() const override { return openCount_ > 0 || finishAsked_; }
+  void watch(TimePoint now) override;
+  void onMessage(MessageType type, ByteReader* body) override;
+  void onPeerClosed() override;
+  bool needsPeer() const override { return openCount_ > 0 || !(peerClosed_ || finishAnswered_); }
+
+  Status onOpen(const OpenMessage& open);  // the sender's ring is known from here on
+  bool opened() const { return opened_; }
+
+  void onSegment(uint32_t slotIndex, const Note& note, uint64_t length);
+  void onEager(uint32_t eagerSlot, const EagerHeader& header, const std::byte* payload);
+  bool writeLines();             // false: none left to write
+  void tellLines(uint8_t lane);  // those that left by a lane that is fenced
+
+ private:
+  struct Waiting {  // an eager message nobody has posted a receive for
+    uint32_t eagerSlot = 0;
+    uint32_t k = 0;
+    uint32_t size = 0;
+    uint16_t next = kNone;
+  };
+  static constexpr uint16_t kNone = UINT16_MAX;
+
+  struct TagState {
+    uint32_t k = 0;            // of the next receive
+    uint32_t first = kNoSlot;  // posted and not filled, oldest first
+    uint32_t last = kNoSlot;
+    uint16_t waiting = kNone;  // eager messages that came early
+  };
+
+  bool valid(std::span<const ReceiveSpec> receives);
+  void post(Request* request, int part, const ReceiveSpec& spec);
+  bool takeWaiting(TagState& tag, Request* request, int part, const ReceiveSpec& spec);
+  void openSlot(uint32_t index, TagState& tag, Request* request, int part, const ReceiveSpec& spec);
+  void closeSlot(uint32_t index);
+  void closeAllSlots();
+  template <class Visit>
+  void eachOpen(Visit visit);
+  uint32_t findOpen(uint32_t tag, uint32_t k);
+  void keepWaiting(uint32_t eagerSlot, const EagerHeader& header);
+  bool fill(void* to, uint64_t room, const EagerHeader& header, const std::byte* payload);
+  void completePart(Request* request, int part, uint64_t bytes);
+  void messageArrived();
+  static bool awaited(const ReceiveSlot& slot, uint16_t bit, NoteKind kind);
+  bool heldBack(const ReceiveSlot& slot) const;
+  bool writeLine(ReceiveSlot& slot, uint32_t index);
+  void tooLarge(uint32_t tag, uint32_t k, uint64_t sent, uint64_t room);
+  void answerProbed(const ProbeMessage& answer);
+  void answerFinish();
+  bool cancelReceives();
+  void dropWaiting();
+  void finishRequest(Request* request, int* sizes) override;
+  void stopUsing(MemoryHandle* handle) override;
+
+  LineRing lines_;
+  mem::Block staging_;  // lines are written from here, position by position
+  Peering::Imported ringTarget_{};
+  uint64_t ringOffset_ = 0;
+  bool opened_ = false;
+
+  TagTable<TagState> tags_;
+  std::vector<Waiting> waiting_;
+  std::vector<uint16_t> waitingFree_;
+  GrowingRing<uint32_t> unwritten_;  // slot and generation of lines to write, in posting order
+  uint32_t openCount_ = 0;           // slots posted and not filled
+  bool linesQueued_ = false;
+  uint32_t urgent_ = 0;          // unwritten lines that need not be held back
+  uint64_t eagerUntilPass_ = 0;  // the next messages are expected to come eagerly until then
+  uint64_t arrived_ = 0;         // messages in all
+  bool finishAsked_ = false;
+  bool finishAnswered_ = false;  // the sender sends no more, and all of it is here
+  uint64_t finishAt_ = 0;
+  bool canceledByPeer_ = false;  // the answer to our cancel is here
+  uint64_t canceledAt_ = 0;
+  bool readAsked_ = false;
+};
+
+template <class Visit>
+void RecvCommImpl::eachOpen(Visit visit) {
+  tags_.each([&](uint32_t, TagState& tag) {
+    for (uint32_t i = tag.first; i != kNoSlot; i = engine().slot(i).next) visit(engine().slot(i));
+  });
+}
+
+}  // namespace weft::core

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include <cstring>
+
+#include "src/base/log.h"
+#include "src/core/recv_comm.h"
+
+// The receiving end's slower side: messages from the sender, probing for what went missing, closing.
+namespace weft::core {
+
+void RecvCommImpl::onMessage(MessageType type, ByteReader* body) {
+  ProbeMessage probe;
+  CommMessage plain;
+  OpenMessage open;
+  if (type == MessageType::open && decodeBody(body, &open)) {
+    if (Status status = onOpen(open); !status) fail(status.error());
+    return;
+  }
+  if (type == MessageType::probed && decodeBody(body, &probe)) return answerProbed(probe);
+  if (!decodeBody(body, &plain)) return;
+  if (type == MessageType::tellRead) {
+    lines_.readUpTo(static_cast<uint32_t>(plain.number));
+    readAsked_ = false;
+  }
+  if (type == MessageType::canceled) {
+    canceledByPeer_ = true;
+    canceledAt_ = plain.number;
+  }
+  if (type == MessageType::finish) {
+    finishAsked_ = true;
+    finishAt_ = plain.number;
+    answerFinish();
+  }
+}
+
+void RecvCommImpl::answerFinish() {
+  if (arrived_ < finishAt_ && !closing_) return;
+  finishAsked_ = false;
+  finishAnswered_ = true;
+  peering().tell(MessageType::finished, CommMessage{remoteNumber_, arrived_});
+}
+
+void RecvCommImpl::onPeerClosed() {
+  CommBase::onPeerClosed();
+  if (openCount_ == 0) return;
+  fail(Error(Code::remote, "receiving",
+             format("%s closed the connection with %u receives posted here", peering().peer()->name().c_str(),
+                    openCount_)));
+}
+
+// What takes too long:
+
+// A receive may wait for ever for a sender that has not sent. So the oldest one of each tag asks (later ones
+// cannot have been sent before it), and only an answer that says "sent" or "your line never came" starts a
+// clock; it runs while the peer's process answers.
+void RecvCommImpl::watch(TimePoint now) {
+  if (!peering().peer()->answers()) return;
+  tags_.each([&](uint32_t, const TagState& tag) {
+    if (tag.first == kNoSlot) return;
+    const ReceiveSlot& slot = engine().slot(tag.first);
+    if (slot.state != SlotState::told || now - slot.toldAt < engine().config().laneTimeout / 2) return;
+    peering().tell(
+        MessageType::probe,
+        ProbeMessage{remoteNumber_, slot.tag, slot.k, slot.ctsSequence, tag.first, slot.generation, {}});
+  });
+}
+
+void RecvCommImpl::answerProbed(const ProbeMessage& answer) {
+  if (!engine().hasSlot(answer.slot)) return;  // never ours
+  ReceiveSlot& slot = engine().slot(answer.slot);
+  if (slot.comm != this || slot.state != SlotState::told || slot.generation != answer.generation) return;
+  if (answer.state == ProbeState::notPosted) {
+    slot.sentAt = TimePoint{};
+    return;
+  }
+  const TimePoint now = engine().now();
+  if (slot.sentAt == TimePoint{}) slot.sentAt = now;
+  if (now - slot.sentAt < engine().config().laneTimeout + slowest(slot.capacity)) return;
+  const bool line = answer.state == ProbeState::waitingForLine;
+  std::string rails;
+  for (size_t i = 0; i < peering().laneCount(); i++) rails += (i ? ", " : "") + peering().lane(i).railName();
+  failBothSides(Error(Code::remote, "receiving",
+                      format("tag %u, message %u from %s was lost on rail %s: %s", slot.tag, slot.k,
+                             peering().peer()->name().c_str(), rails.c_str(),
+                             line ? "the sender never saw our clear-to-send line"
+                                  : "it was sent, but its notification never came")));
+}
+
+// Fail-over:
+
+// What may have been lost with a lane goes by the control link, which loses nothing. Both ends of the lane
+// are fenced, so no write of the same line can come later.
+void RecvCommImpl::tellLines(uint8_t lane) {
+  LinesMessage message{remoteNumber_, {}};
+  const auto add = [&](uint16_t position, uint8_t* by) {
+    if (*by != lane) return;
+    *by = kNoLane;
+    auto& placed = message.lines.emplace_back();
+    placed.position = position;
+    std::memcpy(&placed.line, staging_.data() + size_t{position} * sizeof placed.line, sizeof placed.line);
+  };
+  eachOpen([&](ReceiveSlot& slot) {
+    if (slot.state == SlotState::told) add(slot.position, &slot.lane);
+  });
+  lines_.eachOvertaken([&](uint16_t position, uint8_t& by) { add(position, &by); });
+  if (message.lines.empty()) return;
+  engine().counters().linesAgain += message.lines.size();
+  peering().tell(MessageType::lines, message);
+}
+
+// Closing:
+
+// Makes the sender stop and waits for what it had posted. False: it did not agree in time, so its lanes must
+// be cut.
+bool RecvCommImpl::cancelReceives() {
+  bool told = false;
+  {
+    EngineEntry in(engine(), EngineEntry::wait);
+    eachOpen([&](const ReceiveSlot& slot) { told = told || slot.state == SlotState::told; });
+    unwritten_.clear();
+    if (!told || !opened_) return true;
+    if (peering().unresponsive() || peerClosed_) return false;
+    peering().tell(MessageType::cancel, CommMessage{remoteNumber_, 0});
+  }
+  return waitFor([&] { return canceledByPeer_ && arrived_ >= canceledAt_; });
+}
+
+// What was sent arrives within the cancel's deadline, early-done receives above all; whatever is open after
+// it was not.
+void RecvCommImpl::stopUsing(MemoryHandle* handle) {
+  if (!cancelReceives()) fence();
+  EngineEntry in(engine(), EngineEntry::wait);
+  if (handle->inUse == 0) return;
+  fail(Error(Code::invalidArgument, "deregistering memory",
+             "receives into it were still posted; they are canceled"));
+  closeAllSlots();
+  handle->inUse = 0;
+}
+
+}  // namespace weft::core

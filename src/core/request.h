@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "src/core/net.h"
+#include "src/core/wire.h"
+#include "src/mem/region.h"
+
+// The engine's two kinds of pool items: what NCCL waits for (Request) and where a peer writes (ReceiveSlot).
+// Both live in Pools of the Engine, are addressed by index and used only by who has entered the engine.
+namespace weft::core {
+
+class CommBase;
+class SendCommImpl;
+class RecvCommImpl;
+struct Announcement;
+
+// What regMr returns: a region, on behalf of one comm.
+class MemoryHandle {
+ public:
+  mem::RegionRef region;
+  CommBase* owner = nullptr;
+  Announcement* announcement = nullptr;  // receiving side: how far the peer knows it
+  uint32_t inUse = 0;                    // requests and slots that touch it
+};
+
+enum class RequestKind : uint8_t { none, send, receive, flush };
+
+struct SegmentInFlight {
+  uint8_t lane = 0;
+  uint8_t attempt = 0;  // how often it was asked for again
+  bool done = false;
+  uint32_t bytes = 0;  // segments lie side by side, in order
+};
+
+// Where the segments of a send come from and go to, for one that must be written again.
+struct Transfer {
+  const void* data = nullptr;
+  uint64_t offset = 0;    // in the peer's memory
+  uint32_t memoryId = 0;  // as announced by the peer
+  uint32_t slot = 0;      // of the peer, with its generation
+};
+
+class Request {
+ public:
+  RequestKind kind = RequestKind::none;
+  bool earlyDone = false;    // receive: test may say done before the data
+  bool toldFailed = false;   // test said so once, and says so again whatever still arrives
+  uint8_t count = 1;         // receives in the group
+  uint8_t remaining = 0;     // receives, segments or reads still to come
+  uint8_t segmentCount = 0;  // send
+  uint16_t generation = 0;   // bumped after each use: late completions are told by it
+  uint32_t index = 0;        // of this item in the pool
+  CommBase* comm = nullptr;
+  MemoryHandle* memory = nullptr;  // send: while its segments are in flight
+  uint64_t bytes = 0;              // send
+  Transfer transfer;               // send
+  std::array<int, kMaxRecvs> sizes{};
+  std::array<int, kMaxRecvs> tags{};
+  std::array<uint32_t, kMaxRecvs> sequence{};
+  std::array<void*, kMaxRecvs> events{};  // the profiler's, null where nobody wants one and when free
+  std::array<SegmentInFlight, kMaxSegments> segments{};
+};
+
+enum class SlotState : uint8_t {
+  free,
+  queued,  // posted; its clear-to-send line is not written yet
+  told,    // the sender may write
+};
+
+constexpr uint32_t kNoSlot = UINT32_MAX;
+constexpr uint8_t kNoLane = UINT8_MAX;
+
+// One posted receive that no message has filled yet.
+struct ReceiveSlot {
+  SlotState state = SlotState::free;
+  uint8_t part = 0;         // which receive of its request
+  uint8_t segments = 0;     // of the message; 0 until the first one arrived
+  uint16_t arrived = 0;     // bit per segment
+  uint16_t asked = 0;       // bit per segment: it was asked for again, and only the answer counts
+  uint16_t askedOdd = 0;    // and an odd number of times
+  uint8_t lane = 0;         // its line left by; kNoLane: by the control link
+  uint16_t position = 0;    // of its line in the ring
+  uint32_t generation = 0;  // mod kGenerations
+  uint32_t ctsSequence = 0;
+  uint32_t tag = 0;
+  uint32_t k = 0;
+  uint32_t previous = kNoSlot;  // slots of the same tag, oldest first
+  uint32_t next = kNoSlot;
+  uint64_t holdUntilPass = 0;  // poll pass from which the line may leave
+  uint64_t received = 0;
+  uint64_t capacity = 0;
+  void* data = nullptr;
+  RecvCommImpl* comm = nullptr;
+  Request* request = nullptr;  // null once an early-done request was handed back
+  MemoryHandle* memory = nullptr;
+  TimePoint toldAt{};
+  TimePoint sentAt{};  // when the sender first said it had sent this; default: never
+};
+
+}  // namespace weft::core

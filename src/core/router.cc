@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include <algorithm>
+
+#include "src/base/log.h"
+#include "src/core/session.h"
+
+namespace weft::core {
+
+void Router::add(const std::shared_ptr<Engine>& engine) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(engines_, [](const auto& entry) { return entry.second.engine.expired(); });
+  engines_[engine->id()].engine = engine;
+}
+
+std::vector<std::shared_ptr<Engine>> Router::living() {
+  std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<Engine>> engines;
+  for (auto& [id, known] : engines_) {
+    if (auto engine = known.engine.lock()) engines.push_back(std::move(engine));
+  }
+  return engines;
+}
+
+void Router::onMessage(const control::PeerRef& peer, uint16_t type, std::span<const std::byte> body) {
+  ByteReader in(body);
+  const EngineHeader header = EngineHeader::decode(&in);
+  if (in.failed()) return;
+  std::shared_ptr<Engine> engine;
+  {
+    std::lock_guard lock(mutex_);
+    if (const auto found = engines_.find(header.to); found != engines_.end())
+      engine = found->second.engine.lock();
+  }
+  if (!engine) return;  // closed meanwhile
+  Engine::Mail mail;
+  mail.peer = peer;
+  mail.type = static_cast<MessageType>(type);
+  mail.fromEngine = header.from;
+  const auto rest = in.raw(in.left());
+  mail.body.assign(rest.begin(), rest.end());
+  engine->deliver(std::move(mail));
+}
+
+void Router::onPeerDead(const control::PeerRef& peer, const Error& reason) {
+  for (const auto& engine : living()) {
+    Engine::Mail mail;
+    mail.peer = peer;
+    mail.peerDied = true;
+    mail.reason = reason.message();
+    engine->deliver(std::move(mail));
+  }
+}
+
+// Peers wait for acknowledgements and landings even when NCCL has nothing to do here. So an engine nobody has
+// entered since the last tick gets one poll pass; while nothing is outstanding the ticks become rare.
+Milliseconds Router::onTick(TimePoint now) {
+  constexpr Milliseconds kShortest{2}, kLongest{128};
+  bool busy = false;
+  for (const auto& engine : living()) {
+    std::lock_guard lock(mutex_);
+    const auto known = engines_.find(engine->id());
+    if (known != engines_.end()) busy = nudge(known->second, *engine, now) || busy;
+  }
+  pause_ = busy ? kShortest : std::min(kLongest, pause_ * 2);
+  return pause_;
+}
+
+bool Router::nudge(Known& known, Engine& engine, TimePoint now) {
+  const Milliseconds watchEvery = std::min(config_.railTimeout, config_.laneTimeout / 2) / 8;
+  const bool watching = now - known.watchedAt >= watchEvery;
+  const bool called = engine.entries() != known.entriesSeen;
+  known.entriesSeen = engine.entries();
+  if (called && !watching) return true;
+  bool busy = called;
+  if (engine.tryEnter()) {
+    engine.progress();
+    if (watching) engine.watch();
+    busy = busy || engine.busy();
+    engine.leave();
+    known.entriesSeen = engine.entries();
+  }
+  if (watching) known.watchedAt = now;
+  return busy;
+}
+
+}  // namespace weft::core

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/core/send_comm.h"
+
+#include <cstring>
+
+#include "src/base/log.h"
+#include "src/base/reserve.h"
+
+namespace weft::core {
+
+namespace {
+
+constexpr uint32_t kMostInFlight = kMaxRequests * kMaxRecvs;
+constexpr uint8_t kMostAttempts = 14;  // of a segment: 4 bits carry them
+
+const Peering::Imported kNowhere{};
+
+}  // namespace
+
+Result<std::unique_ptr<SendCommImpl>> SendCommImpl::create(CommOptions options, uint32_t remoteNumber) {
+  // What can fail comes first: our caller is inside the engine, which closing a comm enters.
+  TRY(mem::Block ring, options.engine->arena().take(kRingBytes));
+  auto comm = std::make_unique<SendCommImpl>(std::move(options));
+  comm->remoteNumber_ = remoteNumber;
+  comm->ring_ = std::move(ring);
+  std::memset(comm->ring_.data(), 0,
+              kRingBytes);  // an earlier comm's lines carry its number, but zero is clearer
+  return comm;
+}
+
+// Sent is not delivered where the fabric only accepts, so the receiver is asked whether it has everything;
+// then nothing of this comm can be lost by closing the lanes after it.
+SendCommImpl::~SendCommImpl() {
+  const MustNotFail closing;
+  {
+    EngineEntry in(engine(), EngineEntry::wait);
+    closing_ = true;
+  }
+  waitFor([&] { return unfinished_ == 0 || failed(); });
+  bool ask = false;
+  {
+    EngineEntry in(engine(), EngineEntry::wait);
+    ask = messages_ > 0 && !failed() && !peerClosed_ && !peering().unresponsive();
+    if (ask) peering().tell(MessageType::finish, CommMessage{remoteNumber_, messages_});
+  }
+  if (ask) waitFor([&] { return finishedByPeer_ || peerClosed_ || failed(); });
+  detach();
+}
+
+// isend:
+
+const char* SendCommImpl::fault(const Send& send) const {
+  if (send.bytes > kMaxMessageBytes) return "a message above 1 GiB; split it";
+  if (canceled_) return "a message after the receiver withdrew its memory";
+  if (peerClosed_) return "a message after the receiver closed the connection";
+  return memoryFault(send.memory, this, send.data, send.bytes);
+}
+
+Posted SendCommImpl::isend(const void* data, size_t bytes, int tag, MemoryHandle* memory,
+                           void* profilerHandle) {
+  EngineEntry in(engine(), EngineEntry::tryOnce);
+  if (failed()) return {false, nullptr};
+  if (!in) return {};
+  const Send send{data, bytes, static_cast<uint32_t>(tag), memory, profilerHandle};
+  if (const char* why = fault(send)) {
+    const bool remote = canceled_ || peerClosed_;
+    fail(Error(remote ? Code::remote : Code::invalidArgument, "sending",
+               "to " + peering().peer()->name() + ": " + why));
+    return {false, nullptr};
+  }
+  if (inFlight_ >= kMostInFlight) {
+    engine().progress();
+    return {!failed(), nullptr};
+  }
+  Posted posted = attempt(send);
+  if (posted.ok && !posted.request) {
+    engine().progress();  // a line or a credit may be waiting in the fabric
+    posted = failed() ? Posted{false, nullptr} : attempt(send);
+  }
+  return posted;
+}
+
+Posted SendCommImpl::attempt(const Send& send) {
+  readLines();
+  TagState& tag = tags_.at(send.tag);
+  CtsLine line;
+  if (findLine(tag, &line)) return sendByLine(send, tag, line);
+  const bool host = send.bytes == 0 || send.memory->region->kind() == MemoryKind::host;
+  if (host && peering().eagerMaxBytes() > 0 && send.bytes <= peering().eagerMaxBytes())
+    return sendEager(send, tag);
+  return {};
+}
+
+// Follows the chain as far as it has arrived. A line that does not fit yet (torn, late, an older one) ends
+// the walk and is looked at again next time.
+void SendCommImpl::readLines() {
+  CtsLine line;
+  while (lineIsNew() && readWhole(lineAt(position_), &line) && line.comm == number_ &&
+         line.sequence == sequence_ && line.next < kRingLines) {
+    const uint16_t here = position_;
+    position_ = line.next;
+    sequence_ = engine().sequences().next(sequence_);
+    TagState& tag = tags_.at(line.tag);
+    if (engine().sequences().before(line.k,
+                                    tag.k)) {  // its message left eagerly; the receiver will use the position
+      engine().counters().crossedLines++;      // again as soon as it hears that we have read this far
+      forgetLine(here);
+      continue;
+    }
+    nextInTag_[here] = kNoLine;
+    if (tag.first == kNoLine) {
+      tag.first = here;
+    } else {
+      nextInTag_[tag.last] = here;
+    }
+    tag.last = here;
+  }
+}
+
+// A look at two words, before the whole line is copied and summed up.
+bool SendCommImpl::lineIsNew() const {
+  uint32_t words[2];
+  std::memcpy(words, lineAt(position_), sizeof words);
+  return words[0] == number_ && words[1] == sequence_;
+}
+
+// A position may rest while the sequence numbers go once around; what it held must not pass for the line that
+// is awaited there then. Before the receiver can learn that we are done with it, so nothing new is there yet.
+void SendCommImpl::forgetLine(uint16_t position) {
+  std::memset(ring_.data() + size_t{position} * sizeof(CtsLine), 0, sizeof(uint32_t));
+}
+
+// The line for this tag's next message, if it is here. Lines are in the order of k; one that is missing at
+// the front belongs to a message that will leave eagerly, or is still on its way. It was whole when it was
+// read; a receiver that rewrites it writes the same again.
+bool SendCommImpl::findLine(const TagState& tag, CtsLine* out) const {
+  if (tag.first == kNoLine) return false;
+  std::memcpy(out, lineAt(tag.first), sizeof *out);
+  return out->k == tag.k;
+}
+
+Request* SendCommImpl::begin(const Send& send, uint32_t k) {
+  Request* request = engine().takeRequest(RequestKind::send, this);
+  if (!request) return nullptr;
+  request->bytes = send.bytes;
+  request->sizes[0] = static_cast<int>(send.bytes);
+  request->tags[0] = static_cast<int>(send.tag);
+  request->sequence[0] = k;
+  beginEvent(request, 0, send.profilerHandle,
+             {true, options_.device, static_cast<int>(send.tag), send.bytes, k});
+  inFlight_++;
+  messages_++;
+  engine().counters().sendsOut++;
+  return request;
+}
+
+Posted SendCommImpl::sendByLine(const Send& send, TagState& tag, const CtsLine& line) {
+  if (send.bytes > line.size) {
+    failBothSides(Error(
+        Code::invalidArgument, "matching a message",
+        format("tag %u, message %u: %zu bytes sent to %s, which posted a receive of %llu", send.tag, line.k,
+               send.bytes, peering().peer()->name().c_str(), static_cast<unsigned long long>(line.size))));
+    return {false, nullptr};
+  }
+  const Peering::Imported* target = peering().imported(line.memory);
+  if (!target && line.size > 0) {
+    failBothSides(Error(Code::remote, "matching a message",
+                        format("%s cleared memory %u to send, which it never announced",
+                               peering().peer()->name().c_str(), line.memory)));
+    return {false, nullptr};
+  }
+  Request* request = begin(send, line.k);
+  if (!request) return {};
+  forgetLine(tag.first);
+  tag.first = nextInTag_[tag.first];
+  tag.k = engine().sequences().next(tag.k);
+  request->transfer = {send.data, line.offset, line.memory, line.slot};
+  postSegments(send, request, target ? *target : kNowhere);
+  return {true, request};
+}
+
+void SendCommImpl::postSegments(const Send& send, Request* request, const Peering::Imported& target) {
+  std::array<Segment, kMaxSegments> plan;
+  const size_t count = peering().plan(send.bytes, &plan);
+  request->remaining = request->segmentCount = static_cast<uint8_t>(count);
+  unfinished_++;
+  if (send.memory && send.bytes > 0) {
+    request->memory = send.memory;
+    send.memory->inUse++;
+  }
+  for (size_t i = 0; i < count; i++) {
+    request->segments[i] = {plan[i].lane, 0, false, static_cast<uint32_t>(plan[i].length)};
+    postSegment(request, i, plan[i].offset, peering().lane(plan[i].lane), target);
+  }
+}
+
+void SendCommImpl::postSegment(Request* request, size_t i, uint64_t offset, Lane& lane,
+                               const Peering::Imported& target) {
+  const SegmentInFlight& segment = request->segments[i];
+  const Transfer& transfer = request->transfer;
+  Note note;
+  if (segment.attempt > 0) [[unlikely]]
+    note.kind = segment.attempt % 2 ? NoteKind::againOdd : NoteKind::againEven;
+  note.slot = transfer.slot & (kMaxSlots - 1);
+  note.generation = transfer.slot >> kSlotBits;
+  note.segment = static_cast<uint32_t>(i);
+  note.segments = request->segmentCount;
+  Work work;
+  work.op = Opcode::writeNotify;
+  work.delivered = peering().wantsDelivered();
+  work.imm = note.encode();
+  // The seam's pointer is not const because reads write through it; a write only reads.
+  work.local = static_cast<std::byte*>(const_cast<void*>(transfer.data)) + offset;
+  work.length = segment.bytes;
+  const bool empty = request->bytes == 0;
+  work.memory = empty ? nullptr : request->memory->region->rail(lane.rail());
+  work.remote = empty ? peering().landing(lane) : target[lane.number()];
+  work.remoteOffset = empty ? peering().landingOffset() : transfer.offset + offset;
+  const auto small = request->generation | static_cast<uint32_t>(i) << 16 | uint32_t{segment.attempt} << 20;
+  work.context = workContext(WorkKind::segment, request->index, small, lane.number());
+  peering().submit(lane, work);
+}
+
+// Done at once: the bytes are in our staging, which is not reused before the peer returned the credit.
+Posted SendCommImpl::sendEager(const Send& send, TagState& tag) {
+  const int slot = peering().takeEagerSlot();
+  if (slot < 0) return {};
+  Request* request = begin(send, tag.k);
+  if (!request) {
+    peering().giveBackEagerSlot(slot);
+    return {};
+  }
+  EagerHeader header;
+  header.comm = remoteNumber_;
+  header.tag = send.tag;
+  header.k = tag.k;
+  header.size = static_cast<uint32_t>(send.bytes);
+  header.ctsRead = sequence_;
+  header.use = peering().eagerUse(slot);
+  seal(&header);
+  std::byte* staging = peering().eagerStaging(slot);
+  std::memcpy(staging, &header, sizeof header);
+  if (send.bytes > 0) std::memcpy(staging + sizeof header, send.data, send.bytes);
+  peering().sendEager(slot, sizeof header + send.bytes);
+  tag.k = engine().sequences().next(tag.k);
+  engine().counters().eagerOut++;
+  return {true, request};
+}
+
+void SendCommImpl::finishRequest(Request* request, int* sizes) {
+  if (sizes) sizes[0] = request->sizes[0];
+  endEvent(request, 0, {true, options_.device, request->tags[0], request->bytes, request->sequence[0]});
+  inFlight_--;
+}
+
+// A receiver that closes has everything it let us write (it cancels what it still waits for before), so what
+// a fabric has not confirmed yet was delivered all the same, and nobody is left to confirm it.
+void SendCommImpl::onPeerGone() {
+  engine().eachRequestOf(this, [&](Request& request) {
+    if (request.remaining == 0) return;
+    request.remaining = 0;
+    onSent(&request);
+  });
+}
+
+// Fail-over:
+
+void SendCommImpl::resolve(Request* request, uint16_t segments, uint16_t missing) {
+  uint64_t offset = 0;
+  for (size_t i = 0; i < request->segmentCount; i++) {
+    SegmentInFlight& segment = request->segments[i];
+    const uint64_t at = offset;
+    offset += segment.bytes;
+    if (segment.done || !(segments >> i & 1) || request->remaining == 0) continue;
+    if (missing >> i & 1) {
+      writeAgain(request, i, at);
+    } else {
+      segment.done = true;
+      if (--request->remaining == 0) onSent(request);
+    }
+  }
+}
+
+void SendCommImpl::writeAgain(Request* request, size_t i, uint64_t offset) {
+  const Peering::Imported* target =
+      request->bytes == 0 ? &kNowhere : peering().imported(request->transfer.memoryId);
+  SegmentInFlight& segment = request->segments[i];
+  if (!target || segment.attempt >= kMostAttempts || peering().failure()) {
+    if (!peering().failure())
+      failBothSides(Error(Code::remote, "leaving a rail",
+                          format("tag %d, message %u to %s %s", request->tags[0], request->sequence[0],
+                                 peering().peer()->name().c_str(),
+                                 target ? "was lost on one rail after the other"
+                                        : "is missing in memory that was withdrawn")));
+    return;
+  }
+  Lane& lane = peering().quickestLane(segment.bytes);
+  segment.attempt++;
+  segment.lane = lane.number();
+  engine().counters().segmentsAgain++;
+  engine().counters().bytesAgain += segment.bytes;
+  postSegment(request, i, offset, lane, *target);
+}
+
+// Into the ring, as if they had been written there; what was read already is not looked at again.
+void SendCommImpl::takeLines(const LinesMessage& message) {
+  for (const auto& [position, line] : message.lines) {
+    CtsLine whole;
+    if (position >= kRingLines || !readWhole(&line, &whole) || whole.comm != number_) {
+      engine().counters().foreignNotes++;
+    } else if (!engine().sequences().before(whole.sequence, sequence_)) {
+      std::memcpy(ring_.data() + size_t{position} * sizeof line, &line, sizeof line);
+    }
+  }
+}
+
+// Messages:
+
+void SendCommImpl::onMessage(MessageType type, ByteReader* body) {
+  CommMessage plain;
+  ProbeMessage probe;
+  LinesMessage lines;
+  if (type == MessageType::probe && decodeBody(body, &probe)) return answerProbe(probe);
+  if (type == MessageType::lines && decodeBody(body, &lines)) return takeLines(lines);
+  if (!decodeBody(body, &plain)) return;
+  if (type == MessageType::finished) finishedByPeer_ = true;
+  if (type == MessageType::askRead) {
+    readLines();
+    peering().tell(MessageType::tellRead, CommMessage{remoteNumber_, sequence_});
+  }
+  if (type == MessageType::cancel) {
+    canceled_ = true;
+    answerCancel();
+  }
+}
+
+// The receiver may take its memory away once it has everything we posted: the count says how much that is.
+// What is still queued at a lane has been posted as far as it is concerned.
+void SendCommImpl::answerCancel() {
+  peering().tell(MessageType::canceled, CommMessage{remoteNumber_, messages_});
+}
+
+void SendCommImpl::answerProbe(const ProbeMessage& probe) {
+  readLines();
+  ProbeMessage answer = probe;
+  answer.comm = remoteNumber_;
+  const SequenceSpace& sequences = engine().sequences();
+  if (sequences.before(probe.k, tags_.at(probe.tag).k)) {
+    // While its lane has not said what became of it, the lane is watched here.
+    answer.state = inFlight(probe.tag, probe.k) ? ProbeState::notPosted : ProbeState::sent;
+  } else if (!sequences.before(probe.ctsSequence, sequence_)) {
+    answer.state = ProbeState::waitingForLine;
+  } else {
+    answer.state = ProbeState::notPosted;
+  }
+  peering().tell(MessageType::probed, answer);
+}
+
+bool SendCommImpl::inFlight(uint32_t tag, uint32_t k) {
+  bool found = false;
+  engine().eachRequestOf(this, [&](const Request& request) {
+    found = found || (request.kind == RequestKind::send && request.remaining > 0 &&
+                      request.sequence[0] == k && static_cast<uint32_t>(request.tags[0]) == tag);
+  });
+  return found;
+}
+
+// Watching and closing:
+
+void SendCommImpl::watch(TimePoint) {
+}  // lanes are watched by their peering; a missing line by the receiver's probe
+
+void SendCommImpl::stopUsing(MemoryHandle* handle) {
+  if (waitFor([&] { return handle->inUse == 0 || failed(); }) && !inUse(handle)) return;
+  fence();
+  EngineEntry in(engine(), EngineEntry::wait);
+  handle->inUse = 0;
+}
+
+}  // namespace weft::core

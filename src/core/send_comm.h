@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include "src/core/comm.h"
+#include "src/core/tag_table.h"
+
+// The sending end of a connection: reads the receiver's clear-to-send lines, matches them by (tag, k), writes
+// straight to where they point; small messages leave earlier, through the eager pool.
+namespace weft::core {
+
+class SendCommImpl final : public CommBase, public SendComm {
+ public:
+  static Result<std::unique_ptr<SendCommImpl>> create(CommOptions options, uint32_t remoteNumber);
+  explicit SendCommImpl(CommOptions options) : CommBase(std::move(options)) {}
+  ~SendCommImpl() override;
+
+  // SendComm:
+  int device() const override { return options_.device; }
+  Result<MemoryHandle*> registerMemory(const MemoryDesc& desc) override { return addHandle(desc); }
+  Status deregisterMemory(MemoryHandle* handle) override { return removeHandle(handle); }
+  Tested test(Request* request, int* sizes) override { return testRequest(request, sizes); }
+  Error error() const override { return stickyError(); }
+  Posted isend(const void* data, size_t bytes, int tag, MemoryHandle* memory, void* profilerHandle) override;
+
+  // CommBase:
+  SendCommImpl* asSend() override { return this; }
+  bool busy() const override { return unfinished_ > 0; }
+  void onSent(Request* request) {  // all its segments are out
+    unfinished_--;
+    if (request->memory) request->memory->inUse--;
+    request->memory = nullptr;
+  }
+  // Of these segments, whose lane is fenced, the peer misses some; the others are done.
+  [[gnu::cold]] void resolve(Request* request, uint16_t segments, uint16_t missing);
+  void watch(TimePoint now) override;
+  bool needsPeer() const override { return !peerClosed_ || failed(); }
+  void onPeerGone() override;
+  void onMessage(MessageType type, ByteReader* body) override;
+
+  const mem::Block& ring() const { return ring_; }
+  void setRemoteNumber(uint32_t number) { remoteNumber_ = number; }
+
+ private:
+  struct TagState {
+    uint32_t k = 0;            // of the next send
+    uint16_t first = kNoLine;  // lines read and not used, oldest first
+    uint16_t last = kNoLine;
+  };
+  static constexpr uint16_t kNoLine = UINT16_MAX;
+
+  struct Send {
+    const void* data;
+    size_t bytes;
+    uint32_t tag;
+    MemoryHandle* memory;
+    void* profilerHandle;
+  };
+
+  const char* fault(const Send& send) const;
+  Posted attempt(const Send& send);
+  void readLines();
+  bool lineIsNew() const;
+  void forgetLine(uint16_t position);
+  bool findLine(const TagState& tag, CtsLine* out) const;
+  Posted sendByLine(const Send& send, TagState& tag, const CtsLine& line);
+  void postSegments(const Send& send, Request* request, const Peering::Imported& target);
+  void postSegment(Request* request, size_t i, uint64_t offset, Lane& lane, const Peering::Imported& target);
+  void writeAgain(Request* request, size_t i, uint64_t offset);
+  void takeLines(const LinesMessage& message);
+  Posted sendEager(const Send& send, TagState& tag);
+  Request* begin(const Send& send, uint32_t k);
+  void answerProbe(const ProbeMessage& probe);
+  bool inFlight(uint32_t tag, uint32_t k);
+  void answerCancel();
+  void finishRequest(Request* request, int* sizes) override;
+  void stopUsing(MemoryHandle* handle) override;
+  const std::byte* lineAt(uint16_t position) const {
+    return ring_.data() + size_t{position} * sizeof(CtsLine);
+  }
+
+  mem::Block ring_;  // the receiver writes here
+  TagTable<TagState> tags_;
+  std::array<uint16_t, kRingLines> nextInTag_{};
+  uint16_t position_ = 0;    // where the next line will appear
+  uint32_t sequence_ = 0;    // and which one it is
+  uint64_t messages_ = 0;    // sent in all
+  uint32_t inFlight_ = 0;    // requests not handed back
+  uint32_t unfinished_ = 0;  // of them, those a fabric still works on
+  bool canceled_ = false;    // the receiver withdrew its memory
+  bool finishedByPeer_ = false;
+};
+
+}  // namespace weft::core

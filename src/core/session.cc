@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/core/session.h"
+
+#include <algorithm>
+
+#include "src/base/log.h"
+#include "src/base/reserve.h"
+#include "src/core/connector.h"
+
+namespace weft::core {
+
+namespace {
+
+// A thread's identity without a system call; plain data, so that it does not keep the library from being
+// unloaded.
+thread_local char threadMark;
+
+control::Fingerprint fingerprintOf(const Net& net) {
+  const Config& config = net.config();
+  control::Fingerprint print;
+  print.push_back({"weft version", WEFT_VERSION, false});
+  print.push_back({"provider", net.transport().name(), true});
+  print.push_back({"fabric library", net.transport().version(), false});
+  print.push_back({"WEFT_SEQUENCE_BITS", std::to_string(config.sequenceBits), true});
+  print.push_back({"WEFT_MAX_RAILS", std::to_string(config.maxRails), true});
+  print.push_back({"WEFT_EAGER_MAX", std::to_string(config.eagerMaxBytes), false});
+  print.push_back({"WEFT_STRIPE_MIN", std::to_string(config.stripeMinBytes), false});
+  return print;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Session>> Session::create(std::shared_ptr<Net> net) {
+  auto session = std::make_shared<Session>(std::move(net));
+  session->router_ = std::make_shared<Router>(session->net().config());
+  control::HubOptions options;
+  options.config = session->net().config();
+  options.fingerprint = fingerprintOf(session->net());
+  options.handler = session->router_;
+  options.clock = &session->net().clock();
+  TRY(session->hub_, control::Hub::create(std::move(options)));
+  return session;
+}
+
+// Connections half made go first: they hold engines.
+Session::~Session() {
+  const MustNotFail closing;
+  connectors_.clear();
+}
+
+Result<Session::DeviceUse> Session::openDevice(int device) {
+  if (const auto known = devices_.find(device); known != devices_.end()) return known->second;
+  DeviceUse use;
+  for (const int member : net_->membersOf(device)) {
+    std::shared_ptr<Device> rail = physical_[member].lock();
+    if (!rail) {
+      TRY(rail, net_->transport().open(net_->physical(member)));
+    }
+    physical_[member] = rail;
+    use.rails.push_back(std::move(rail));
+  }
+  use.regions = std::make_shared<mem::RegionCache>(use.rails);
+  devices_[device] = use;
+  return use;
+}
+
+Result<std::shared_ptr<Engine>> Session::engineFor(const ContextRef& context, int device) {
+  std::lock_guard lock(mutex_);
+  const EngineKey key{context.get(), &threadMark, device};
+  if (auto known = engines_[key].lock()) return known;
+  TRY(DeviceUse use, openDevice(device));
+  TRY(Properties properties, net_->properties(device));
+  EngineOptions options;
+  options.config = &net_->config();
+  options.clock = &net_->clock();
+  options.regions = use.regions;
+  options.devices = use.rails;
+  options.deviceName = properties.name;
+  options.trafficClass = context->options().trafficClass;
+  TRY(auto engine, Engine::create(std::move(options)));
+  std::erase_if(engines_, [](const auto& entry) { return entry.second.expired(); });
+  engines_[key] = engine;
+  router_->add(engine);
+  hub_->wake();
+  return engine;
+}
+
+uint64_t Session::keep(std::shared_ptr<Connector> connector) {
+  std::lock_guard lock(mutex_);
+  connectors_.emplace(++nextToken_, std::move(connector));
+  return nextToken_;
+}
+
+std::shared_ptr<Connector> Session::find(uint64_t token) {
+  std::lock_guard lock(mutex_);
+  const auto found = connectors_.find(token);
+  return found == connectors_.end() ? nullptr : found->second;
+}
+
+void Session::drop(uint64_t token) {
+  std::shared_ptr<Connector> dropped;  // destroyed after the lock: it may close a comm
+  std::lock_guard lock(mutex_);
+  if (const auto found = connectors_.find(token); found != connectors_.end()) {
+    dropped = std::move(found->second);
+    connectors_.erase(found);
+  }
+}
+
+// An aborted connect is never called again and nobody closes it: its deadline does.
+void Session::dropExpired(TimePoint now) {
+  dropIf([&](const Connector& connector) { return connector.expired(now); });
+}
+
+void Session::dropOf(const Context* context) {
+  dropIf([&](const Connector& connector) { return connector.madeIn(context); });
+}
+
+bool Session::connecting() {
+  std::lock_guard lock(mutex_);
+  return !connectors_.empty();
+}
+
+void Session::dropIf(const std::function<bool(const Connector&)>& unwanted) {
+  std::vector<std::shared_ptr<Connector>> dropped;
+  std::lock_guard lock(mutex_);
+  for (auto entry = connectors_.begin(); entry != connectors_.end();) {
+    if (unwanted(*entry->second)) {
+      dropped.push_back(std::move(entry->second));
+      entry = connectors_.erase(entry);
+    } else {
+      ++entry;
+    }
+  }
+}
+
+}  // namespace weft::core

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "src/control/hub.h"
+#include "src/core/engine.h"
+
+// What lives while anything is connected: the hub with its thread, the opened devices, the engines, and
+// connections being made. Held by comms, listeners and v11+ contexts; the last of them ends it. Thread-safe.
+namespace weft::core {
+
+class Connector;
+
+// Routes control messages to engines and keeps idle ones moving. Owned by the hub (it is its Handler), so
+// that nothing the control thread runs can be the last owner of the Session.
+class Router final : public control::Handler {
+ public:
+  explicit Router(const Config& config) : config_(config) {}
+  void add(const std::shared_ptr<Engine>& engine);
+  void onMessage(const control::PeerRef& peer, uint16_t type, std::span<const std::byte> body) override;
+  void onPeerDead(const control::PeerRef& peer, const Error& reason) override;
+  Milliseconds onTick(TimePoint now) override;
+
+ private:
+  struct Known {
+    std::weak_ptr<Engine> engine;
+    uint64_t entriesSeen = 0;
+    TimePoint watchedAt{};
+  };
+
+  bool nudge(Known& known, Engine& engine, TimePoint now);
+  std::vector<std::shared_ptr<Engine>> living();
+
+  Config config_;
+  std::mutex mutex_;
+  std::unordered_map<uint32_t, Known> engines_;
+  Milliseconds pause_{1};
+};
+
+class Session : public std::enable_shared_from_this<Session> {
+ public:
+  static Result<std::shared_ptr<Session>> create(std::shared_ptr<Net> net);
+  explicit Session(std::shared_ptr<Net> net) : net_(std::move(net)) {}
+  ~Session();
+
+  Net& net() const { return *net_; }
+  control::Hub& hub() const { return *hub_; }
+
+  // The engine of (context, calling thread, device), made on first use.
+  Result<std::shared_ptr<Engine>> engineFor(const ContextRef& context, int device);
+
+  // Connections being made, by the token their handle's scratch part carries.
+  uint64_t keep(std::shared_ptr<Connector> connector);
+  std::shared_ptr<Connector> find(uint64_t token);
+  void drop(uint64_t token);
+  void dropExpired(TimePoint now);
+  void dropOf(const Context* context);
+  bool connecting();
+
+ private:
+  struct DeviceUse {
+    std::vector<std::shared_ptr<Device>> rails;
+    std::shared_ptr<mem::RegionCache> regions;
+  };
+  struct EngineKey {
+    const Context* context;
+    const void* thread;
+    int device;
+    auto operator<=>(const EngineKey&) const = default;
+  };
+
+  Result<DeviceUse> openDevice(int device);
+  void dropIf(const std::function<bool(const Connector&)>& unwanted);
+
+  std::shared_ptr<Net> net_;
+  std::shared_ptr<Router> router_;
+  std::mutex mutex_;
+  std::map<int, std::weak_ptr<Device>> physical_;
+  std::map<int, DeviceUse> devices_;
+  std::map<EngineKey, std::weak_ptr<Engine>> engines_;
+  std::unordered_map<uint64_t, std::shared_ptr<Connector>> connectors_;
+  uint64_t nextToken_ = 0;
+  std::shared_ptr<control::Hub> hub_;  // last: its thread uses the router
+};
+
+}  // namespace weft::core

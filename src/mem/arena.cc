@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/mem/arena.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <sys/mman.h>
+
+#include "src/base/log.h"
+#include "src/base/reserve.h"
+
+namespace weft::mem {
+
+namespace {
+
+constexpr size_t kAlign = 128;
+constexpr size_t kChunkBytes = size_t{1} << 20;
+
+size_t alignUp(size_t n, size_t to) {
+  return (n + to - 1) / to * to;
+}
+
+}  // namespace
+
+// Anonymous pages that a forked child does not inherit: copy-on-write would move them under the NIC.
+struct Arena::Chunk {
+  ~Chunk() {
+    region.reset();
+    if (data) munmap(data, bytes);
+  }
+  void* data = nullptr;
+  size_t bytes = 0;
+  size_t used = 0;
+  RegionRef region;
+};
+
+Block& Block::operator=(Block&& other) noexcept {
+  std::swap(arena_, other.arena_);
+  std::swap(region_, other.region_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+Block::~Block() {
+  const MustNotFail closing;
+  if (data_) arena_->giveBack(std::move(region_), data_, bytes_);
+}
+
+Arena::Arena(RegionCache* cache) : cache_(cache) {}
+
+Arena::~Arena() = default;
+
+Result<Block> Arena::take(size_t wanted) {
+  const size_t bytes = alignUp(std::max<size_t>(wanted, 1), kAlign);
+  std::lock_guard lock(mutex_);
+  const auto fits = [&](const FreePiece& piece) { return piece.bytes == bytes; };
+  if (auto piece = std::find_if(free_.begin(), free_.end(), fits); piece != free_.end()) {
+    Block block(this, std::move(piece->region), piece->data, bytes);
+    *piece = std::move(free_.back());
+    free_.pop_back();
+    return block;
+  }
+  if (chunks_.empty() || chunks_.back()->bytes - chunks_.back()->used < bytes) TRY(addChunk(bytes));
+  Chunk& chunk = *chunks_.back();
+  auto* data = static_cast<std::byte*>(chunk.data) + chunk.used;
+  chunk.used += bytes;
+  return Block(this, chunk.region, data, bytes);
+}
+
+void Arena::giveBack(RegionRef region, std::byte* data, size_t bytes) {
+  std::lock_guard lock(mutex_);
+  free_.push_back({bytes, std::move(region), data});
+}
+
+Status Arena::addChunk(size_t atLeast) {
+  auto chunk = std::make_unique<Chunk>();
+  chunk->bytes = alignUp(std::max(atLeast, kChunkBytes), 4096);
+  void* data = mmap(nullptr, chunk->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) {
+    return Error(Code::resources, "allocating protocol memory",
+                 format("%zu bytes; raise the limit on address space (ulimit -v)", chunk->bytes), errno);
+  }
+  chunk->data = data;
+  (void)madvise(data, chunk->bytes, MADV_DONTFORK);
+  MemoryDesc desc;
+  desc.address = data;
+  desc.length = chunk->bytes;
+  desc.strictOrder = true;
+  TRY(chunk->region, cache_->get(desc));
+  chunks_.push_back(std::move(chunk));
+  return {};
+}
+
+}  // namespace weft::mem

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+// Which interfaces or fabric devices the user wants, in the syntax NCCL users know: a comma list of name
+// prefixes, "^" in front to exclude them, "=" to want exact names ("^=" for both), and ":port" after a name
+// where a device has several ports. An empty filter takes everything. Immutable value; any thread.
+namespace weft::topo {
+
+class NameFilter {
+ public:
+  explicit NameFilter(std::string_view text);
+
+  bool empty() const { return items_.empty(); }
+  bool excludes() const { return exclude_; }
+
+  // Whether the device may be used. `port` is compared only where the filter names one.
+  bool accepts(std::string_view name, int port = 1) const;
+
+  // Whether an item names the device, exclusion or not: asking for something by name is stronger than a
+  // default.
+  bool names(std::string_view name, int port = 1) const;
+
+ private:
+  struct Item {
+    std::string name;
+    int port;  // 0: any
+  };
+  static Item parseItem(std::string_view text);
+
+  std::vector<Item> items_;
+  bool exclude_ = false;
+  bool exact_ = false;
+};
+
+}  // namespace weft::topo

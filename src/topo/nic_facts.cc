@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/topo/nic_facts.h"
+
+#include <array>
+#include <cctype>
+#include <climits>
+#include <cstdlib>
+#include <fcntl.h>
+#include <string_view>
+#include <unistd.h>
+
+#include "src/base/fd.h"
+#include "src/base/number.h"
+
+namespace weft::topo {
+
+namespace {
+
+// sysfs attributes are one short line; anything unreadable is an empty string.
+std::string readLine(const std::string& path) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return {};
+  std::array<char, 256> buffer{};
+  const ssize_t n = ::read(fd.get(), buffer.data(), buffer.size());
+  std::string text(buffer.data(), n > 0 ? static_cast<size_t>(n) : 0);
+  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.pop_back();
+  return text;
+}
+
+// The number a line begins with: some are followed by their unit ("100 Gb/sec (4X EDR)").
+int readInt(const std::string& path, int missing) {
+  const std::string text = readLine(path);
+  return parseNumber<int>(text.substr(0, text.find(' '))).value_or(missing);
+}
+
+// Colons dropped: "02:fc:00:00:00:01" and "506b:4b03:00c4:1a2e" both.
+uint64_t readHexGuid(const std::string& path) {
+  std::string digits;
+  for (const char c : readLine(path)) {
+    if (c != ':') digits.push_back(c);
+  }
+  return parseNumber<uint64_t>(digits, 16).value_or(0);
+}
+
+// "0000:3b:00.1"
+bool isPciAddress(std::string_view part) {
+  constexpr std::string_view kShape = "hhhh:hh:hh.h";
+  if (part.size() != kShape.size()) return false;
+  for (size_t i = 0; i < part.size(); i++) {
+    const bool fits =
+        kShape[i] == 'h' ? std::isxdigit(static_cast<unsigned char>(part[i])) != 0 : part[i] == kShape[i];
+    if (!fits) return false;
+  }
+  return true;
+}
+
+// A card's directory may hang below its PCI function (virtio0); the PCI function is what others compare.
+std::string pciDirectory(const std::string& link) {
+  std::array<char, PATH_MAX> resolved{};
+  if (!::realpath(link.c_str(), resolved.data())) return {};
+  std::string path(resolved.data());
+  while (!path.empty()) {
+    const size_t slash = path.rfind('/');
+    if (slash == std::string::npos) return {};
+    if (isPciAddress(std::string_view(path).substr(slash + 1))) return path;
+    path.resize(slash);
+  }
+  return {};
+}
+
+void readBusFacts(const std::string& directory, NicFacts* facts) {
+  facts->pciPath = pciDirectory(directory + "/device");
+  facts->numaNode =
+      readInt((facts->pciPath.empty() ? directory + "/device" : facts->pciPath) + "/numa_node", -1);
+}
+
+}  // namespace
+
+NicFacts netdevFacts(const std::string& name, const std::string& root) {
+  const std::string directory = root + "/class/net/" + name;
+  NicFacts facts;
+  readBusFacts(directory, &facts);
+  // Virtual cards say -1 or refuse to answer.
+  const int speed = readInt(directory + "/speed", 0);
+  facts.speedMbps = speed > 0 ? speed : 0;
+  facts.mtu = readInt(directory + "/mtu", 0);
+  facts.guid = readHexGuid(directory + "/address");
+  return facts;
+}
+
+NicFacts rdmaFacts(const std::string& name, int port, const std::string& root) {
+  const std::string directory = root + "/class/infiniband/" + name;
+  const std::string portDirectory = directory + "/ports/" + std::to_string(port);
+  NicFacts facts;
+  readBusFacts(directory, &facts);
+  facts.speedMbps = readInt(portDirectory + "/rate", 0) * 1000;  // "100 Gb/sec (4X EDR)"
+  facts.guid = readHexGuid(directory + "/sys_image_guid");
+  if (facts.guid == 0) facts.guid = readHexGuid(directory + "/node_guid");
+  return facts;
+}
+
+// FNV-1a over both names.
+uint64_t madeUpGuid(const std::string& host, const std::string& name) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : host + '/' + name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return hash ? hash : 1;
+}
+
+}  // namespace weft::topo

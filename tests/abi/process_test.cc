@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+//
+// What the process we live in notices of us: threads, descriptors, forks and unloading.
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <fcntl.h>
+#include <iterator>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+#include "tests/abi/connection.h"
+#include "tests/abi/process_facts.h"
+
+using namespace weft::abi;
+
+namespace {
+
+template <class Set>
+Set added(const Set& before, const Set& after) {
+  Set out;
+  std::set_difference(after.begin(), after.end(), before.begin(), before.end(),
+                      std::inserter(out, out.end()));
+  return out;
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("our threads bear our name, take no signal and rest when there is nothing to do", "",
+                   ncclNet_v8_t, ncclNet_v12_t) {
+  const std::set<int> before = threads();
+  Driver<TestType> driver;
+  REQUIRE(driver.init() == ncclSuccess);
+  Connection<TestType> connection(driver, 4096);
+  connection.open();
+  const std::set<int> ours = added(before, threads());
+  REQUIRE(!ours.empty());
+  for (const int thread : ours) {
+    CHECK(threadName(thread).rfind("weft-", 0) == 0);
+    const uint64_t blocked = blockedSignals(thread);
+    for (const int number : {SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD, SIGALRM, SIGPIPE, SIGPROF})
+      CHECK(((blocked >> (number - 1)) & 1) == 1);
+  }
+  for (const int thread : ours) {
+    const long ticks = processorTicks(thread);
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    CHECK(processorTicks(thread) - ticks <= 2);  // of 50; one may be another's, falling into our tick
+  }
+  connection.close();
+  CHECK(driver.finalize() == ncclSuccess);
+}
+
+TEMPLATE_TEST_CASE("no program started by the process inherits a descriptor of ours", "", ncclNet_v8_t,
+                   ncclNet_v12_t) {
+  const std::set<int> before = descriptors();
+  Driver<TestType> driver;
+  REQUIRE(driver.init() == ncclSuccess);
+  Connection<TestType> connection(driver, 4096);
+  connection.open();
+  const std::set<int> ours = added(before, descriptors());
+  CHECK(!ours.empty());
+  for (const int fd : ours) CHECK((fcntl(fd, F_GETFD) & FD_CLOEXEC) == FD_CLOEXEC);
+  connection.close();
+  CHECK(driver.finalize() == ncclSuccess);
+  CHECK(descriptors() == before);
+}
+
+TEMPLATE_TEST_CASE("nothing runs once everything is closed", "", ALL_TABLES) {
+  Driver<TestType> driver;
+  const std::set<int> before = threads();
+  REQUIRE(driver.init() == ncclSuccess);
+  passOneMessage(driver);
+  CHECK(driver.finalize() == ncclSuccess);
+  CHECK(settledAt(before));
+}
+
+TEMPLATE_TEST_CASE("a forked child is turned away and the parent goes on", "", ALL_TABLES) {
+  Driver<TestType> driver;
+  REQUIRE(driver.init() == ncclSuccess);
+  Connection<TestType> connection(driver);
+  connection.open();
+  void* receiving = connection.postReceive({10}, {1}, {0});
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    int count = 0, done = 0;
+    Handle handle{};
+    void* out = nullptr;
+    int touched = 0;
+    touched += driver.net->devices(&count) != ncclSystemError;
+    touched += driver.listen(0, &handle, &out) != ncclSystemError;
+    touched += driver.isend(connection.send, connection.source.data(), 10, 1, connection.sourceMemory,
+                            &out) != ncclSystemError;
+    touched += driver.net->test(receiving, &done, nullptr) != ncclSystemError;
+    touched += driver.net->closeSend(connection.send) != ncclSystemError;
+    touched += driver.init() != ncclSystemError;
+    driver.unload();  // runs our unload hook, which must keep its hands off as well
+    _exit(touched);
+  }
+  int status = -1;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(WIFEXITED(status));
+  CHECK(WEXITSTATUS(status) == 0);
+  int size = 0;
+  connection.finish(connection.postSend(10, 1), receiving, &size);
+  CHECK(size == 10);
+  connection.close();
+  CHECK(driver.finalize() == ncclSuccess);
+}
+
+TEMPLATE_TEST_CASE("a hundred loads and unloads leave nothing behind", "", ncclNet_v8_t, ncclNet_v12_t) {
+  REQUIRE(!mapped());
+  const std::set<int> threadsBefore = threads();
+  const std::set<int> descriptorsBefore = descriptors();
+  for (int i = 0; i < 100; i++) {
+    Driver<TestType> driver;
+    REQUIRE(driver.init() == ncclSuccess);
+    passOneMessage(driver);
+    REQUIRE(driver.finalize() == ncclSuccess);
+    driver.unload();
+    REQUIRE(!mapped());
+    REQUIRE(settledAt(threadsBefore));
+    REQUIRE(descriptors() == descriptorsBefore);
+  }
+}

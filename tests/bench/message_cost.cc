@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "tools/netdriver/comm.h"
+#include "tools/netdriver/library.h"
+
+// usage: message-cost PLUGIN.so COUNT BYTES
+//
+// Sends COUNT messages from one end to the other, both on this thread, in contexts (and so engines) of their
+// own, one message at a time: irecv, isend, and test of both until they are done. What NCCL would call again,
+// and the tests that found nothing, are counted. BYTES 0 measures COUNT tests that find nothing. For
+// tests/bench/message-cost, which counts instructions.
+using namespace weft;
+using namespace weft::netdriver;
+
+namespace {
+
+constexpr int kTag = 7;
+constexpr uint64_t kWarmUp = 200;
+constexpr Milliseconds kConnectTimeout{20000};
+
+template <class T>
+T must(Result<T> result) {
+  if (result) return result.take();
+  std::fprintf(stderr, "message-cost: %s\n", result.error().message().c_str());
+  std::exit(1);
+}
+
+void must(ncclResult_t result, const char* call) {
+  if (result == ncclSuccess) return;
+  std::fprintf(stderr, "message-cost: %s returned %d\n", call, static_cast<int>(result));
+  std::exit(1);
+}
+
+class Pair {
+ public:
+  Pair(Net& net, size_t bytes)
+      : net_(net), near_(must(Context::create(net, 1))), far_(must(Context::create(net, 2))), bytes_(bytes) {
+    connect();
+    out_ = must(HostBuffer::create(bytes));
+    in_ = must(HostBuffer::create(bytes));
+    outMemory_ = must(Registration::create(send_, out_.span()));
+    inMemory_ = must(Registration::create(recv_, in_.span()));
+    receive_.data[0] = in_.data();
+    receive_.sizes[0] = bytes;
+    receive_.tags[0] = kTag;
+    receive_.mhandles[0] = inMemory_.mhandle();
+  }
+
+  void message() {
+    void* receiving = postReceive();
+    void* sending = nullptr;
+    const SendArgs args{out_.data(), bytes_, kTag, outMemory_.mhandle(), nullptr};
+    while (sending == nullptr) {
+      must(net_.isend(send_.raw(), args, &sending), "isend");
+      if (sending != nullptr) break;
+      turnedAway++;
+      (void)finished(receiving);  // a clear-to-send line is written on the receiver's next pass
+    }
+    bool sent = false, received = false;
+    while (!sent || !received) {
+      if (!received) received = finished(receiving);
+      if (!sent) sent = finished(sending);
+    }
+  }
+
+  void emptyTests(uint64_t count) {
+    void* receiving = postReceive();
+    for (int i = 0; i < 10; i++) (void)finished(receiving);
+    for (uint64_t i = 0; i < count; i++) (void)finished(receiving);
+  }
+
+  uint64_t turnedAway = 0;
+  uint64_t empty = 0;
+
+ private:
+  void connect() {
+    Handle handle{};
+    void* listening = nullptr;
+    must(net_.listen(far_.raw(), 0, handle.data(), &listening), "listen");
+    const Comm listener(net_, Side::listen, listening);
+    void* sending = nullptr;
+    void* receiving = nullptr;
+    const auto limit = std::chrono::steady_clock::now() + kConnectTimeout;
+    while (sending == nullptr || receiving == nullptr) {
+      if (sending == nullptr) must(net_.connect(near_.raw(), 0, handle.data(), &sending), "connect");
+      if (receiving == nullptr) must(net_.accept(listening, &receiving), "accept");
+      if (std::chrono::steady_clock::now() > limit) must(ncclSystemError, "connecting in time");
+    }
+    send_ = Comm(net_, Side::send, sending);
+    recv_ = Comm(net_, Side::recv, receiving);
+  }
+
+  void* postReceive() {
+    void* receiving = nullptr;
+    while (receiving == nullptr) must(net_.irecv(recv_.raw(), receive_, &receiving), "irecv");
+    return receiving;
+  }
+
+  bool finished(void* request) {
+    int done = 0;
+    std::array<int, kMaxGroup> sizes{};
+    must(net_.test(request, &done, sizes.data()), "test");
+    empty += done == 0;
+    return done != 0;
+  }
+
+  Net& net_;
+  Context near_, far_;
+  const size_t bytes_;
+  Comm send_, recv_;
+  HostBuffer out_, in_;
+  Registration outMemory_, inMemory_;
+  RecvArgs receive_;
+};
+
+}  // namespace
+
+// What callgrind collects: connecting and warming up take as long as they take.
+extern "C" [[gnu::noinline]] void measured(Pair& pair, uint64_t count, bool empty) {
+  if (empty) return pair.emptyTests(count);
+  for (uint64_t i = 0; i < count; i++) pair.message();
+}
+
+int main(int argc, char** argv) {
+  if (argc != 4) {
+    std::fprintf(stderr, "usage: message-cost PLUGIN.so COUNT BYTES\n");
+    return 2;
+  }
+  const uint64_t count = std::strtoull(argv[2], nullptr, 10);
+  const size_t bytes = std::strtoull(argv[3], nullptr, 10);
+  const auto library = must(Library::open(argv[1]));
+  Pair pair(library->net(), std::max<size_t>(bytes, 1));
+  for (uint64_t i = 0; i < kWarmUp; i++) pair.message();
+  pair.turnedAway = pair.empty = 0;
+  measured(pair, count, bytes == 0);
+  std::printf("%llu %llu\n", static_cast<unsigned long long>(pair.turnedAway),
+              static_cast<unsigned long long>(pair.empty));
+  return 0;
+}

@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The weft authors
+"""Shows that the house check can fail: each rule against a small tree that breaks it, and one that keeps all."""
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import check_headers
+import check_layers
+
+HEAD = '// SPDX-License-Identifier: Apache-2.0\n// Copyright The weft authors\n'
+HEADER = HEAD + '#pragma once\n\n// A thing. Any thread.\n'
+
+
+class HouseTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.top = pathlib.Path(folder.name)
+        self.put('include/weft/transport.h', HEADER)
+        self.put('src/base/log.h', HEADER)
+        self.put('src/core/net.h', HEADER)
+        self.put('providers/ofi/info.h', HEADER)
+        self.put('plugin/net.h', HEADER)
+
+    def put(self, path, text):
+        (self.top / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.top / path).write_text(text)
+
+    def complaints(self):
+        return check_layers.check_tree(self.top)[0]
+
+    def expect(self, path, text, words, line=None):
+        """One file with `text`: exactly one complaint, in it, with these words."""
+        self.put(path, text)
+        found = self.complaints()
+        self.assertEqual(len(found), 1, found)
+        self.assertTrue(found[0].startswith(f'{path}:{line}:' if line else f'{path}:'), found)
+        self.assertIn(words, found[0])
+
+    def test_a_good_tree_is_quiet(self):
+        self.put('src/core/a.cc', HEAD + '''#include "src/core/net.h"
+
+#include <vector>
+#include <sys/mman.h>
+
+#include "src/base/log.h"
+#include "weft/transport.h"
+// goto, friend, new X and getenv("x") in a comment
+const char* text = "goto new X; delete p; getenv(";
+const char* raw = R"(throw friend new X " )";
+char quote = '"';
+int thousand = 1'000;  // '
+thread_local char mark;
+thread_local Engine* engine = nullptr;
+struct A { A(const A&) = delete; void* operator new(size_t) = delete; };
+''')
+        self.put('tools/a.py', '#!/usr/bin/env python3\n# SPDX-License-Identifier: Apache-2.0\n'
+                 '# Copyright The weft authors\n')
+        self.assertEqual(self.complaints(), [])
+
+    def test_fabric_headers_stay_in_their_provider(self):
+        self.put('providers/ofi/ok.cc', HEAD + '#include <rdma/fabric.h>\n')
+        self.expect('src/core/a.cc', HEAD + '#include <rdma/fabric.h>\n', 'does not know that library', 3)
+
+    def test_verbs_are_not_for_libfabric(self):
+        self.expect('providers/ofi/a.cc', HEAD + '#include <infiniband/verbs.h>\n', 'does not know that library')
+
+    def test_cuda_is_for_memory_only(self):
+        self.put('src/mem/ok.cc', HEAD + '#include <cuda.h>\n')
+        self.expect('src/core/a.cc', HEAD + '#include <cuda.h>\n', 'does not know that library')
+
+    def test_the_core_knows_no_provider(self):
+        self.expect('src/core/a.cc', HEAD + '\n#include "providers/ofi/info.h"\n', 'src/core/ may include only', 4)
+
+    def test_providers_do_not_know_each_other_or_the_core(self):
+        self.put('providers/loop/a.cc', HEAD + '#include "providers/ofi/info.h"\n#include "src/core/net.h"\n')
+        self.assertEqual(len(self.complaints()), 2)
+
+    def test_base_knows_nobody(self):
+        self.expect('src/base/a.cc', HEAD + '#include "src/core/net.h"\n', 'src/base/ may include only')
+
+    def test_tools_never_include_the_plugin(self):
+        self.expect('tools/a.cc', HEAD + '#include "plugin/net.h"\n', 'tools/ may include only')
+
+    def test_the_seam_needs_nothing_but_the_language(self):
+        self.expect('include/weft/a.h', HEADER + '#include <sys/socket.h>\n', 'only standard headers')
+
+    def test_streams_stay_outside_the_plugin(self):
+        self.put('tools/ok.cc', HEAD + '#include <iostream>\n')
+        self.expect('src/core/a.cc', HEAD + '#include <iostream>\n', 'no streams')
+
+    def test_helper_libraries_stay_in_the_tools(self):
+        self.put('tools/ok.cc', HEAD + '#include <fmt/format.h>\n')
+        self.expect('plugin/a.cc', HEAD + '#include <fmt/format.h>\n', 'does not know that library')
+
+    def test_own_headers_are_named_from_the_top(self):
+        self.expect('src/core/a.cc', HEAD + '#include "net.h"\n', 'paths begin at the top')
+
+    def test_a_file_outside_every_room_is_reported(self):
+        self.expect('src/other/a.cc', HEAD, 'in no room')
+
+    def test_forbidden_words(self):
+        lines = ['goto end;', 'friend class B;', 'auto* p = new int;', 'auto* p = new (place) int(1);', 'delete p;',
+                 'delete[] p;', 'void* p = malloc(1);', 'getenv("A");', 'std::getenv("A");', 'setenv("A", "b", 1);',
+                 'exit(1);', 'std::atexit(f);', 'printf("x");', 'fputs("x", stdout);', 'throw 1;',
+                 'thread_local std::string s;', 'std::random_device d;']
+        for line in lines:
+            with self.subTest(line):
+                self.expect('src/core/a.cc', HEAD + 'int i;\n' + line + '\n', 'not used in this house', 4)
+
+    def test_tests_may_change_their_environment_but_not_read_it_past_the_table(self):
+        self.put('tests/ok.cc', HEAD + 'void f() { setenv("A", "b", 1); }\n')
+        self.assertEqual(self.complaints(), [])
+        self.expect('tests/a.cc', HEAD + 'void f() { getenv("A"); }\n', 'getenv')
+
+    def test_conditional_compilation_has_homes(self):
+        self.put('providers/ofi/compat.h', HEADER + '#ifdef X\n#endif\n')
+        for directive in ('#if X', '#ifdef X', '#ifndef X', '# if X'):
+            with self.subTest(directive):
+                self.expect('src/core/a.cc', HEAD + directive + '\n#endif\n', 'conditional compilation', 3)
+
+    def test_long_files(self):
+        self.expect('src/core/a.cc', HEAD + 'int i;\n' * 499, 'at most 500')
+
+    def test_long_headers(self):
+        self.expect('src/core/a.h', HEADER + 'int f();\n' * 300, 'at most 300')
+
+    def test_long_functions(self):
+        body = 'namespace weft {\nint X::f(int a,\n      int b) const {\n' + '  a++;\n' * 58 + '}\n}\n'
+        self.expect('src/core/a.cc', HEAD + body, 'a function of 61 lines', 4)
+
+    def test_long_classes_and_tables_are_not_functions(self):
+        self.put('src/core/a.cc', HEAD + 'class A : public B<int (*)(int)> {\n' + ' int f();\n' * 70 + '};\n'
+                 'int table[] = {\n' + '1,\n' * 70 + '};\nnamespace {\n' + 'int i;\n' * 70 + '}\n')
+        self.assertEqual(self.complaints(), [])
+
+    def test_long_lambdas_count_for_their_function(self):
+        body = 'void f() {\n  g([&](int x) {\n' + '    x++;\n' * 60 + '  });\n}\n'
+        self.expect('src/core/a.cc', HEAD + body, 'a function of 64 lines', 3)
+
+    def test_licences(self):
+        self.expect('src/core/a.cc', '// Copyright The weft authors\n', 'must begin with')
+        (self.top / 'src/core/a.cc').unlink()
+        self.expect('scripts/a', '#!/bin/bash\necho\n', 'must begin with', 2)
+
+    def test_headers_are_guarded_and_explained(self):
+        self.expect('src/core/a.h', HEAD + '// Words. Any thread.\nint f();\n', 'pragma once')
+        self.expect('src/core/a.h', HEAD + '#pragma once\nint f();\n', 'what it is for')
+
+    def test_names_are_snake_case(self):
+        self.expect('src/core/sendComm.cc', HEAD, 'snake_case')
+
+    def test_an_empty_tree_fails(self):
+        with tempfile.TemporaryDirectory() as empty:
+            self.assertEqual(check_layers.main([empty]), 1)
+
+    def test_a_header_that_leans_on_others_is_found(self):
+        compiler = ['--', 'g++']
+        self.assertEqual(check_headers.main([str(self.top), *compiler]), 0)
+        self.put('src/base/lean.h', HEADER + 'inline std::string name();\n')
+        self.assertEqual(check_headers.main([str(self.top), *compiler]), 1)
+        self.assertEqual(check_headers.main([str(self.top), '--skip', 'src/base', *compiler]), 0)
+
+    def test_the_build_shows_only_a_header_that_comes_first(self):
+        self.put('src/base/lean.h', HEADER + 'inline std::string name();\n')
+        self.put('src/base/lean.cc', HEAD + '#include <string>\n#include "src/base/lean.h"\n')
+        self.assertEqual(check_headers.main([str(self.top), '--', 'g++']), 1)
+        self.put('src/base/lean.cc', HEAD + '#include "src/base/lean.h"\n')
+        self.assertEqual(check_headers.main([str(self.top), '--', 'g++']), 0)
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The weft authors
+"""The test runner's own promises: what it counts, which skips it lets pass, and that its deadline holds."""
+import json
+import pathlib
+import sys
+import tempfile
+import time
+import unittest
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TOP / 'scripts' / 'lib'))
+import report
+import run_suites
+import testlog
+
+
+def entry(name, result='OK', stdout='', status=0):
+    return {'name': f'weft:unit / {name}', 'result': result, 'stdout': stdout, 'returncode': status}
+
+
+class CountingTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def summarise(self, *entries, expected=None, skips=()):
+        log = self.folder / 'log.json'
+        log.write_text('\n'.join(json.dumps(e) for e in entries) + '\n')
+        names = expected or [testlog.short_name(e) for e in entries]
+        row = testlog.summarise('release/unit', log, names, skips)
+        return row.passed, row.failed, row.skipped, ' '.join(row.notes)
+
+    def test_programs_count_as_their_cases(self):
+        both = 'All tests passed (127 assertions in 12 test cases)\n'
+        self.assertEqual(self.summarise(entry('a', stdout=both), entry('b')), (13, 0, 0, ''))
+        self.assertEqual(self.summarise(entry('a', stdout='All tests passed (1 assertion in 1 test case)'))[:3], (1, 0, 0))
+
+    def test_failed_cases_are_counted(self):
+        text = 'test cases:  5 | 3 passed |  2 failed\nassertions: 9 | 7 passed | 2 failed\n'
+        passed, failed, _, notes = self.summarise(entry('a', 'FAIL', text, 2))
+        self.assertEqual((passed, failed), (3, 2))
+        self.assertIn('a FAIL (status 2)', notes)
+
+    def test_a_program_that_fails_after_its_cases_passed_is_a_failure(self):
+        text = 'All tests passed (127 assertions in 12 test cases)\n'
+        self.assertEqual(self.summarise(entry('a', 'FAIL', text, 23))[:2], (12, 1))
+
+    def test_timeouts_interruptions_and_crashes_fail(self):
+        for result in ('FAIL', 'TIMEOUT', 'INTERRUPT', 'ERROR', 'UNEXPECTEDPASS'):
+            self.assertEqual(self.summarise(entry('a', result, status=-6))[:2], (0, 1), result)
+
+    def test_a_test_that_never_reported_is_a_failure(self):
+        passed, failed, _, notes = self.summarise(entry('a'), expected=['a', 'b'])
+        self.assertEqual((passed, failed, notes), (1, 1, 'b did not report'))
+
+    def test_only_listed_skips_pass(self):
+        skip = entry('gpu-copy', 'SKIP', 'looking\nskip: no NVIDIA GPU\n', 77)
+        passed, failed, skipped, notes = self.summarise(skip)
+        self.assertEqual((passed, failed, skipped), (0, 1, 0))
+        self.assertIn('skip: no NVIDIA GPU', notes)
+        allowed = [('*/unit/gpu-*', 'needs a GPU')]
+        passed, failed, skipped, notes = self.summarise(skip, skips=allowed)
+        self.assertEqual((passed, failed, skipped), (0, 0, 1))
+        self.assertIn('needs a GPU', notes)
+        self.assertEqual(self.summarise(entry('cpu', 'SKIP'), skips=allowed)[:3], (0, 1, 0))
+
+    def test_the_list_of_skips_wants_reasons(self):
+        path = self.folder / 'skips'
+        path.write_text('# words\n\n*/system/gpu-*   needs a GPU\n')
+        self.assertEqual(testlog.read_skips(path), [('*/system/gpu-*', 'needs a GPU')])
+        path.write_text('*/system/gpu-*\n')
+        self.assertRaises(ValueError, testlog.read_skips, path)
+
+    def test_the_last_line_says_it_all(self):
+        rows = [testlog.Row('a', passed=3), testlog.Row('b', passed=1, failed=2)]
+        self.assertEqual(report.verdict(rows), '4 passed, 2 failed')
+        self.assertEqual(report.verdict([testlog.Row('a', passed=3, skipped=1)]), '3 passed, 0 failed, 1 skipped')
+
+
+class DeadlineTest(unittest.TestCase):
+    def test_what_ends_in_time_gives_its_status(self):
+        self.assertEqual(run_suites.Deadline(time.time(), 1).run(['sh', '-c', 'exit 3']), 3)
+
+    def test_what_hangs_is_ended_with_its_children(self):
+        begin = time.time()
+        with self.assertRaises(run_suites.DeadlinePassed):
+            run_suites.Deadline(begin, 0.01).run(['sh', '-c', 'sleep 60 & wait'])
+        self.assertLess(time.time() - begin, 20)
+
+    def test_nothing_starts_after_the_end(self):
+        with self.assertRaises(run_suites.DeadlinePassed):
+            run_suites.Deadline(time.time() - 120, 1).run(['true'])
+
+
+if __name__ == '__main__':
+    unittest.main()

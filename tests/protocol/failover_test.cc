@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "providers/fault/control.h"
+#include "providers/fault/transport.h"
+#include "src/base/log.h"
+#include "src/base/random.h"
+#include "tests/support/catch.h"
+#include "tests/support/engine_pair.h"
+
+// Rails die, one step at a time: an event, then what it must lead to.
+using namespace weft;
+using namespace weft::core;
+using namespace weft::test;
+using fault::FaultKind;
+using fault::FaultOp;
+
+namespace {
+
+void silent(LogLevel, const char*, int, const char*) {
+}  // a rail that is left is reported; here it is planned
+
+class Rails {
+ public:
+  explicit Rails(int rails, const fault::FaultRule* atOnce = nullptr) : world_(options(rails, atOnce)) {
+    setLogSink(silent);
+    link_ = world_.connect(0);
+  }
+  ~Rails() { setLogSink(nullptr); }
+
+  World& world() { return world_; }
+  SendCommImpl& send() { return *link_.send; }
+  RecvCommImpl& recv() { return *link_.recv; }
+  const EngineCounters& counters(int side) { return world_.side(side).engine->counters(); }
+  Lane& lane(int side, size_t i) { return (side == 0 ? send().peering() : recv().peering()).lane(i); }
+  size_t lanesUp(int side) { return (side == 0 ? send().peering() : recv().peering()).lanesUp(); }
+
+  std::shared_ptr<fault::RuleState> breakRail(int side, FaultKind kind, FaultOp op, int rail,
+                                              uint32_t polls = 0) {
+    fault::FaultRule rule;
+    rule.kind = kind;
+    rule.op = op;
+    rule.rail = rail;
+    if (polls > 0) rule.polls = polls;
+    return controls_[side]->add(rule);
+  }
+  void heal() {
+    for (auto& control : controls_) control->clear();
+  }
+
+  // Passes with a millisecond each, as the control thread's ticks.
+  void live(int milliseconds) {
+    for (int i = 0; i < milliseconds; i++) {
+      world_.clock().advance(Milliseconds(1));
+      world_.watch(0), world_.watch(1);
+      world_.pump();
+    }
+  }
+
+  Request* receive(Buffer& to, size_t bytes, int tag = 1) {
+    const ReceiveSpec spec{to.data(), bytes, tag, to.handle(), nullptr};
+    const Posted posted = recv().irecv(std::span(&spec, 1), false);
+    REQUIRE(posted.request);
+    return posted.request;
+  }
+  Request* post(Buffer& from, size_t bytes, int tag = 1) {
+    for (int i = 0; i < 1000; i++) {
+      const Posted posted = send().isend(from.data(), bytes, tag, from.handle(), nullptr);
+      REQUIRE(posted.ok);
+      if (posted.request) return posted.request;
+      live(1);
+    }
+    FAIL("the message was never taken");
+    return nullptr;
+  }
+  bool finished(CommBase& comm, Request* request) {
+    for (int i = 0; i < 3000; i++) {
+      const Tested tested = comm.testRequest(request, nullptr);
+      REQUIRE(tested.ok);
+      if (tested.done) return true;
+      live(1);
+    }
+    return false;
+  }
+
+ private:
+  WorldOptions options(int rails, const fault::FaultRule* atOnce) {
+    WorldOptions options;
+    options.config.laneTimeout = Milliseconds(400);
+    options.config.railTimeout = Milliseconds(80);
+    options.config.railRetry = Milliseconds(10);
+    for (int i = 0; i < 2; i++) {
+      loop::LoopOptions fabric;
+      fabric.rails = rails;
+      fabric.landing = loop::Landing::whenPolled;
+      fabric.delivery = Delivery::selectable;
+      auto wrapped = fault::makeTransport(loop::makeTransport(fabric));
+      if (atOnce && i == 0) wrapped->control()->add(*atOnce);
+      controls_[i] = wrapped->control();
+      options.transports[i] = std::move(wrapped);
+      options.rails[i] = rails;
+    }
+    return options;
+  }
+
+  std::shared_ptr<fault::FaultControl> controls_[2];
+  World world_;
+  Connection link_;
+};
+
+constexpr size_t kLarge = 400'000;  // striped over both rails
+
+}  // namespace
+
+TEST_CASE("a segment that was lost with its rail is asked for, and comes by the other") {
+  const FaultKind kind =
+      GENERATE(FaultKind::kill, FaultKind::killLate, FaultKind::killSilent, FaultKind::error);
+  Rails rails(2);
+  Buffer from(rails.send(), kLarge), to(rails.recv(), kLarge);
+  fillPattern(from.data(), kLarge, 5);
+  const auto fault = rails.breakRail(0, kind, FaultOp::writeNotify, 1);
+
+  Request* receiving = rails.receive(to, kLarge);
+  Request* sending = rails.post(from, kLarge);
+  // Expect: both are done, every byte is right, and only the half that was lost went twice.
+  CHECK(rails.finished(rails.recv(), receiving));
+  CHECK(rails.finished(rails.send(), sending));
+  CHECK(firstMismatch(to.data(), kLarge, 5) == kLarge);
+  CHECK(fault->counts().hits == 1);
+  CHECK(rails.counters(0).segmentsAgain == 1);
+  CHECK(rails.counters(0).bytesAgain + kSegmentAlign > kLarge / 2);
+  CHECK(rails.counters(0).bytesAgain < kLarge / 2 + kSegmentAlign);
+  // Expect: the rail comes back under a new incarnation, on both sides.
+  rails.live(100);
+  for (int side = 0; side < 2; side++) {
+    CHECK(rails.lanesUp(side) == 2);
+    CHECK(rails.lane(side, 1).incarnation() == 2);
+  }
+}
+
+TEST_CASE("a segment that landed before its rail died is not written again") {
+  Rails rails(2);
+  Buffer from(rails.send(), kLarge), to(rails.recv(), kLarge);
+  fillPattern(from.data(), kLarge, 6);
+  rails.breakRail(0, FaultKind::errorLanded, FaultOp::writeNotify, 0);
+  Request* receiving = rails.receive(to, kLarge);
+  Request* sending = rails.post(from, kLarge);
+  CHECK(rails.finished(rails.recv(), receiving));
+  CHECK(rails.finished(rails.send(), sending));
+  CHECK(firstMismatch(to.data(), kLarge, 6) == kLarge);
+  CHECK(rails.counters(0).lanesLeft == 1);
+  CHECK(rails.counters(0).segmentsAgain == 0);
+}
+
+TEST_CASE("a notification that comes after its segment was asked for again is not counted") {
+  Rails rails(2);
+  Buffer from(rails.send(), kLarge), to(rails.recv(), kLarge);
+  fillPattern(from.data(), kLarge, 7);
+  // It lands and is said to have failed; the receiver hears of it only long after.
+  rails.breakRail(0, FaultKind::errorLanded, FaultOp::writeNotify, 0);
+  const auto delayed = rails.breakRail(1, FaultKind::delay, FaultOp::notified, 0, 60);
+  Request* receiving = rails.receive(to, kLarge);
+  Request* sending = rails.post(from, kLarge);
+  CHECK(rails.finished(rails.recv(), receiving));
+  CHECK(rails.finished(rails.send(), sending));
+  CHECK(delayed->counts().hits == 1);
+  CHECK(firstMismatch(to.data(), kLarge, 7) == kLarge);
+  std::fill_n(to.data(), kLarge, std::byte{0xc5});
+  std::fill_n(from.data(), kLarge, std::byte{0xee});
+  rails.live(100);
+  // Expect: nothing is written behind our back.
+  CHECK(std::all_of(to.data(), to.data() + kLarge, [](std::byte b) { return b == std::byte{0xc5}; }));
+  CHECK_FALSE(rails.recv().failed());
+}
+
+TEST_CASE("eager messages that were lost with their rail come by the other, each once") {
+  const FaultKind kind = GENERATE(FaultKind::kill, FaultKind::killLate, FaultKind::killSilent);
+  constexpr int kMessages = 40;
+  constexpr size_t kBytes = 100;
+  Rails rails(2);
+  std::vector<std::unique_ptr<Buffer>> to;
+  Buffer from(rails.send(), kBytes);
+  const auto fault = rails.breakRail(0, kind, FaultOp::writeNotify, 0);
+  for (int i = 0; i < kMessages; i++) {
+    fillPattern(from.data(), kBytes, static_cast<uint64_t>(i));
+    Request* sending = rails.post(from, kBytes);
+    // Expect: done at once, whatever becomes of the rail.
+    CHECK(rails.send().test(sending, nullptr).done);
+  }
+  for (int i = 0; i < kMessages; i++) {
+    to.push_back(std::make_unique<Buffer>(rails.recv(), kBytes));
+    CHECK(rails.finished(rails.recv(), rails.receive(*to.back(), kBytes)));
+    CHECK(firstMismatch(to.back()->data(), kBytes, static_cast<uint64_t>(i)) == kBytes);
+  }
+  CHECK(fault->counts().hits == 1);
+  CHECK(rails.counters(0).eagerAgain > 0);
+  CHECK(rails.counters(1).duplicateNotes == 0);
+}
+
+TEST_CASE("lines that were lost with their rail are told again") {
+  const FaultKind kind = GENERATE(FaultKind::kill, FaultKind::killSilent);
+  constexpr size_t kBytes = 20'000;
+  constexpr int kMessages = 6;
+  Rails rails(2);
+  std::vector<std::unique_ptr<Buffer>> from, to;
+  std::vector<Request*> receiving;
+  const auto fault = rails.breakRail(1, kind, FaultOp::write, 0);  // the receiver's lines are its only writes
+  for (int i = 0; i < kMessages; i++) {
+    to.push_back(std::make_unique<Buffer>(rails.recv(), kBytes));
+    receiving.push_back(rails.receive(*to.back(), kBytes, i % 2));
+  }
+  for (int i = 0; i < kMessages; i++) {
+    from.push_back(std::make_unique<Buffer>(rails.send(), kBytes));
+    fillPattern(from.back()->data(), kBytes, static_cast<uint64_t>(i));
+    CHECK(rails.finished(rails.send(), rails.post(*from.back(), kBytes, i % 2)));
+  }
+  for (size_t i = 0; i < kMessages; i++) {
+    CHECK(rails.finished(rails.recv(), receiving[i]));
+    CHECK(firstMismatch(to[i]->data(), kBytes, i) == kBytes);
+  }
+  CHECK(fault->counts().hits == 1);
+  CHECK(rails.counters(1).linesAgain > 0);
+}
+
+TEST_CASE("when no rail is left the error names the peer, every rail and what each died of") {
+  Rails rails(2);
+  Buffer from(rails.send(), kLarge), to(rails.recv(), kLarge);
+  rails.breakRail(0, FaultKind::error, FaultOp::writeNotify, 0);
+  rails.breakRail(0, FaultKind::kill, FaultOp::writeNotify, 1);
+  (void)rails.receive(to, kLarge);
+  Request* sending = rails.post(from, kLarge);
+  for (int i = 0; i < 1000 && !rails.recv().failed(); i++) {
+    (void)rails.send().testRequest(sending, nullptr);
+    rails.live(1);
+  }
+  REQUIRE(rails.send().failed());
+  REQUIRE(rails.recv().failed());
+  for (const char* part : {"node1 pid 1001", "rail loop0: ", "rail loop1: ", "fault injector"})
+    CHECK(rails.send().stickyError().message().find(part) != std::string::npos);
+  CHECK(rails.recv().stickyError().message().find("rail loop") != std::string::npos);
+}
+
+TEST_CASE("a silent rail is left within its bound, a silent peer is not blamed") {
+  Rails rails(2);
+  Buffer from(rails.send(), kLarge), to(rails.recv(), kLarge);
+  rails.breakRail(0, FaultKind::killSilent, FaultOp::writeNotify, 1);
+  (void)rails.receive(to, kLarge);
+  (void)rails.post(from, kLarge);
+  SECTION("the peer answers") {
+    int waited = 0;
+    for (; waited < 1000 && rails.lane(0, 1).up(); waited++) rails.live(1);
+    CHECK(waited >= 80 - 1);
+    CHECK(waited <= 80 * 5 / 4);
+    CHECK(rails.lane(0, 0).up());
+  }
+  SECTION("its process does not") {
+    rails.world().side(0).other->answering = false;
+    rails.live(2000);
+    CHECK(rails.lane(0, 1).up());
+  }
+  SECTION("its engine does not poll") {
+    for (int i = 0; i < 390; i++) {
+      rails.world().clock().advance(Milliseconds(1));
+      rails.world().watch(0);
+    }
+    CHECK(rails.lane(0, 1).up());
+  }
+}
+
+TEST_CASE("one rail dies after the other, as long as one is left") {
+  constexpr size_t kBytes = 150'000;
+  Rails rails(3);
+  Buffer from(rails.send(), kBytes), to(rails.recv(), kBytes);
+  for (int round = 0; round < 12; round++) {
+    fillPattern(from.data(), kBytes, static_cast<uint64_t>(round));
+    rails.breakRail(0, FaultKind::kill, FaultOp::writeNotify, round % 3);
+    rails.breakRail(0, FaultKind::killLate, FaultOp::writeNotify, (round + 1) % 3);
+    Request* receiving = rails.receive(to, kBytes);
+    Request* sending = rails.post(from, kBytes);
+    CHECK(rails.finished(rails.recv(), receiving));
+    CHECK(rails.finished(rails.send(), sending));
+    CHECK(firstMismatch(to.data(), kBytes, static_cast<uint64_t>(round)) == kBytes);
+    rails.heal();
+    for (int i = 0; i < 60'000 && (rails.lanesUp(0) < 3 || rails.lanesUp(1) < 3); i++) rails.live(1);
+    CHECK(rails.lanesUp(0) == 3);
+  }
+  CHECK(rails.counters(0).lanesLeft >= 12);
+}
+
+TEST_CASE("a rail that cannot be connected is left out, and tried again") {
+  fault::FaultRule refused;
+  refused.kind = FaultKind::connectRefused;
+  refused.rail = 1;
+  Rails rails(2, &refused);
+  Buffer from(rails.send(), kLarge), to(rails.recv(), kLarge);
+  fillPattern(from.data(), kLarge, 3);
+  Request* receiving = rails.receive(to, kLarge);
+  CHECK(rails.finished(rails.send(), rails.post(from, kLarge)));
+  CHECK(rails.finished(rails.recv(), receiving));
+  CHECK(firstMismatch(to.data(), kLarge, 3) == kLarge);
+  rails.live(200);
+  CHECK(rails.lanesUp(0) == 2);
+  CHECK(rails.lanesUp(1) == 2);
+}
+
+TEST_CASE("memory can be given back while a rail is being left") {
+  Rails rails(2);
+  Buffer from(rails.send(), kLarge);
+  Buffer to(rails.recv(), kLarge);
+  rails.breakRail(0, FaultKind::kill, FaultOp::writeNotify, 1);
+  (void)rails.receive(to, kLarge);
+  (void)rails.post(from, kLarge);
+  // Messages travel only between calls here, so the peer seems not to agree in time, and the lanes are cut.
+  to.release();
+  std::fill_n(to.data(), kLarge, std::byte{0xc5});
+  rails.live(200);
+  // Expect: nothing lands any more.
+  CHECK(std::all_of(to.data(), to.data() + kLarge, [](std::byte b) { return b == std::byte{0xc5}; }));
+}
+
+TEST_CASE("talk about lanes that cannot be changes nothing") {
+  Rails rails(2);
+  SeededRandom random(9);
+  const auto tell = [&](MessageType type, const auto& body) {
+    EngineEntry in(*rails.world().side(0).engine, EngineEntry::wait);
+    rails.send().peering().tell(type, body);
+  };
+  for (int i = 0; i < 3000; i++) {
+    const auto lane = static_cast<uint8_t>(2 + random.below(250));
+    const auto other = static_cast<uint32_t>(3 + random.below(100));  // neither this incarnation nor the next
+    tell(MessageType::laneRetire, LaneMessage{lane, 1, "x", {}});
+    tell(MessageType::laneRetire, LaneMessage{1, other, "x", {}});
+    tell(MessageType::laneRetired, RetiredMessage{lane, 1, false, {}});
+    tell(MessageType::laneRetired, RetiredMessage{0, other, false, {{other, other, 1}}});
+    tell(MessageType::missing, MissingMessage{0, 1, static_cast<uint32_t>(random.below(3)), {1, 2, 3}});
+    tell(MessageType::laneAddress, LaneMessage{static_cast<uint8_t>(random.below(2)), other, {}, Bytes(12)});
+    tell(MessageType::laneAddress, LaneMessage{0, 1, {}, Bytes(12)});
+    tell(MessageType::tellPolled, CommMessage{0, random.next()});
+    tell(MessageType::lines,
+         LinesMessage{rails.send().remoteNumber(), {{static_cast<uint16_t>(random.next()), {}}}});
+    rails.live(1);
+  }
+  Buffer from(rails.send(), kLarge), to(rails.recv(), kLarge);
+  fillPattern(from.data(), kLarge, 4);
+  Request* receiving = rails.receive(to, kLarge);
+  CHECK(rails.finished(rails.send(), rails.post(from, kLarge)));
+  CHECK(rails.finished(rails.recv(), receiving));
+  CHECK(firstMismatch(to.data(), kLarge, 4) == kLarge);
+  CHECK(rails.counters(0).lanesLeft == 0);
+  CHECK(rails.counters(1).lanesLeft == 0);
+}
+
+TEST_CASE("what a peer says it lost must be what it was let write") {
+  Rails rails(2);
+  Buffer to(rails.recv(), kLarge);
+  Request* receiving = rails.receive(to, kLarge);
+  rails.live(5);
+  {
+    EngineEntry in(*rails.world().side(0).engine, EngineEntry::wait);
+    Peering& peering = rails.send().peering();
+    RetiredMessage retired{0, 1, false, {}};
+    for (uint32_t i = 0; i < 3000; i++) retired.suspects.push_back({i % 5, i * 7919, 0xffff});
+    peering.tell(MessageType::laneRetire, LaneMessage{0, 1, "as I please", {}});
+    peering.tell(MessageType::laneRetired, retired);
+  }
+  rails.live(100);
+  // Expect: nothing of it concerns the receive that is open, and the other lane serves it.
+  Buffer from(rails.send(), kLarge);
+  fillPattern(from.data(), kLarge, 8);
+  CHECK(rails.finished(rails.send(), rails.post(from, kLarge)));
+  CHECK(rails.finished(rails.recv(), receiving));
+  CHECK(firstMismatch(to.data(), kLarge, 8) == kLarge);
+}

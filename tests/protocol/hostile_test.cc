@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include <cstring>
+#include <vector>
+
+#include "src/base/log.h"
+#include "src/base/random.h"
+#include "tests/support/catch.h"
+#include "tests/support/engine_pair.h"
+
+// A peer that proved itself and then does not keep to the protocol: replayed and invented notifications,
+// records that do not fit, messages that no one asked for. Each ends in one error on the comm it concerns, or
+// is counted and dropped; the other connection of the same peer goes on, byte for byte.
+using namespace weft;
+using namespace weft::core;
+using namespace weft::test;
+
+namespace {
+
+void silent(LogLevel, const char*, int, const char*) {}  // errors are what is provoked
+
+// Side 0 sends to side 1 on both connections; side 0 is the hostile one unless said otherwise.
+struct Stage {
+  Stage() : link(world.connect(0)), other(world.connect(0)) { setLogSink(silent); }
+  ~Stage() { setLogSink(nullptr); }
+
+  static WorldOptions options() {
+    WorldOptions options;
+    options.config.laneTimeout = Milliseconds(40);
+    return options;
+  }
+
+  Engine& sender() { return *world.side(0).engine; }
+  Engine& receiver() { return *world.side(1).engine; }
+
+  Request* receive(Connection& on, Buffer& into, size_t bytes, int tag) {
+    const ReceiveSpec spec{into.data(), bytes, tag, into.handle(), nullptr};
+    const Posted posted = on.recv->irecv(std::span(&spec, 1), false);
+    REQUIRE(posted.request);
+    return posted.request;
+  }
+
+  // One message of each size, verified: the connection works.
+  void prove(Connection& on) {
+    for (const size_t bytes : {size_t{0}, size_t{100}, size_t{50'000}}) {
+      Buffer from(*on.send, bytes + 1), to(*on.recv, bytes + 1);
+      fillPattern(from.data(), bytes, bytes);
+      Request* receiving = receive(on, to, bytes, 77);
+      Request* sending = nullptr;
+      bool sent = false, received = false;
+      for (int i = 0; i < 2000 && !(sent && received); i++) {
+        if (!sending) sending = on.send->isend(from.data(), bytes, 77, from.handle(), nullptr).request;
+        if (sending && !sent) sent = on.send->test(sending, nullptr).done;
+        if (!received) received = on.recv->test(receiving, nullptr).done;
+        world.pump();
+      }
+      REQUIRE(received);
+      CHECK(firstMismatch(to.data(), bytes, bytes) == bytes);
+    }
+  }
+
+  // A write of ours into the receiver's eager pool, or into nothing, with any notification.
+  void notify(const Note& note, size_t bytes) {
+    EngineEntry in(sender(), EngineEntry::wait);
+    Peering& peering = link.send->peering();
+    Work work;
+    work.op = Opcode::writeNotify;
+    work.imm = note.encode();
+    work.local = peering.eagerStaging(0);
+    work.length = bytes;
+    work.memory = link.send->ring().region()->rail(0);
+    work.remote = peering.landing(peering.lane(0));
+    work.remoteOffset = peering.half().eagerOffset;
+    work.context = workContext(WorkKind::quiet, 0, peering.number(), 0);
+    peering.submit(peering.lane(0), work);
+    sender().flush();
+  }
+
+  template <class Body>
+  void tell(int from, MessageType type, const Body& body) {
+    CommBase& comm = from == 0 ? static_cast<CommBase&>(*link.send) : *link.recv;
+    EngineEntry in(*world.side(from).engine, EngineEntry::wait);
+    comm.peering().tell(type, body);
+  }
+
+  World world{options()};
+  Connection link;
+  Connection other;
+};
+
+// A fault between sender and receiver is not hostile enough: this one repeats what arrived, again and again.
+constexpr int kReplays = 200;
+
+}  // namespace
+
+TEST_CASE("an eager message whose notification comes again and again is one message") {
+  Stage stage;
+  Buffer from(*stage.link.send, 100), to(*stage.link.recv, 100);
+  fillPattern(from.data(), 100, 1);
+  REQUIRE(stage.link.send->isend(from.data(), 100, 3, from.handle(), nullptr).request);
+  stage.world.pump();
+  Note note;
+  note.kind = NoteKind::eager;
+  for (int i = 0; i < kReplays; i++) stage.notify(note, 132), stage.world.pump();
+  // Expect: the first is kept, the others are counted.
+  CHECK(stage.receiver().counters().duplicateNotes + stage.receiver().counters().foreignNotes >= kReplays);
+  int size = -1;
+  Request* receiving = stage.receive(stage.link, to, 100, 3);
+  CHECK(stage.link.recv->test(receiving, &size).done);
+  CHECK(size == 100);
+  CHECK(firstMismatch(to.data(), 100, 1) == 100);
+  // Replayed after it was taken: nothing is in the slot any more.
+  for (int i = 0; i < kReplays; i++) stage.notify(note, 132), stage.world.pump();
+  Request* second = stage.receive(stage.link, to, 100, 3);
+  stage.world.pump(10);
+  CHECK_FALSE(stage.link.recv->test(second, nullptr).done);
+  fillPattern(from.data(), 100, 2);
+  REQUIRE(stage.link.send->isend(from.data(), 100, 3, from.handle(), nullptr).request);
+  bool done = false;
+  for (int i = 0; i < 200 && !done; i++) stage.world.pump(), done = stage.link.recv->test(second, &size).done;
+  CHECK(done);
+  CHECK(firstMismatch(to.data(), 100, 2) == 100);
+  stage.prove(stage.other);
+}
+
+TEST_CASE(
+    "an eager write that lands again after its slot was returned takes nothing from the slot's next "
+    "message") {
+  Stage stage;
+  Buffer from(*stage.link.send, 100), to(*stage.link.recv, 100);
+  Note note;
+  note.kind = NoteKind::eager;
+  // Expect: slot 0 is used many times over, and each use carries its message.
+  constexpr uint64_t kMessages = 3 * kEagerSlotsPerPeering;
+  for (uint64_t i = 0; i < kMessages; i++) {
+    Request* receiving = stage.receive(stage.link, to, 100, 3);
+    fillPattern(from.data(), 100, i);
+    REQUIRE(stage.link.send->isend(from.data(), 100, 3, from.handle(), nullptr).request);
+    bool done = false;
+    for (int pass = 0; pass < 200 && !done; pass++)
+      stage.world.pump(), done = stage.link.recv->test(receiving, nullptr).done;
+    REQUIRE(done);
+    REQUIRE(firstMismatch(to.data(), 100, i) == 100);
+    stage.notify(note, 132);
+    stage.world.pump();
+  }
+  CHECK(stage.receiver().counters().duplicateNotes >= kMessages);
+  stage.prove(stage.other);
+}
+
+TEST_CASE("notifications that no one awaits are counted and dropped") {
+  Stage stage;
+  Buffer to(*stage.link.recv, 50'000);
+  Request* receiving = stage.receive(stage.link, to, 50'000, 1);
+  stage.world.pump(4);
+  SeededRandom random(5);
+  for (int i = 0; i < 3000; i++) {
+    Note note;
+    note.kind = random.below(2) ? NoteKind::eager : NoteKind::segment;
+    note.slot = static_cast<uint32_t>(random.below(kMaxSlots));
+    note.segments = 1 + static_cast<uint32_t>(random.below(kMaxSegments));
+    note.segment = static_cast<uint32_t>(random.below(note.segments));
+    note.generation = static_cast<uint32_t>(random.below(kGenerations));
+    if (note.kind == NoteKind::segment && note.slot == 0) continue;  // the slot of the receive above
+    stage.notify(note, random.below(64));
+    stage.world.pump();
+  }
+  const EngineCounters& counters = stage.receiver().counters();
+  CHECK(counters.staleNotes + counters.foreignNotes + counters.duplicateNotes > 2000);
+  CHECK_FALSE(stage.link.recv->test(receiving, nullptr).done);
+  CHECK_FALSE(stage.link.recv->failed());
+  stage.prove(stage.other);
+}
+
+TEST_CASE("a segment that does not fit its receive fails that comm alone") {
+  Stage stage;
+  Buffer to(*stage.link.recv, 20'000);
+  (void)stage.receive(stage.link, to, 20, 1);
+  Buffer large(*stage.link.recv, 20'000);
+  (void)stage.receive(stage.link, large, 20'000, 2);
+  stage.world.pump(4);
+  // Whichever slot the small receive has, its first segment claims more than its room.
+  for (uint32_t slot = 0; slot < 4; slot++) {
+    Note note;
+    note.slot = slot;
+    note.segments = 2;
+    stage.notify(note, 4000);
+  }
+  stage.world.pump(4);
+  CHECK(stage.link.recv->failed());
+  CHECK(stage.link.recv->stickyError().message().find("into a receive of 20") != std::string::npos);
+  CHECK(stage.link.send->failed());  // told by the receiver
+  CHECK_FALSE(stage.other.recv->failed());
+  stage.prove(stage.other);
+}
+
+TEST_CASE("lines that lead nowhere fail the sender's comm alone") {
+  const uint32_t foreignMemory = 4711;
+  Stage stage;
+  Buffer from(*stage.link.send, 50'000);
+  CtsLine line;
+  line.comm = stage.link.send->number();
+  line.size = 50'000;
+  line.memory = foreignMemory;
+  line.next = 1;
+  line.tag = 1;
+  const auto put = [&](const CtsLine& what) {
+    std::memcpy(stage.link.send->ring().data(), &what, sizeof what);
+  };
+  SECTION("a line with a wrong checksum, comm, sequence or position is not believed") {
+    for (int kind = 0; kind < 4; kind++) {
+      CtsLine bad = line;
+      if (kind == 1) bad.comm++;
+      if (kind == 2) bad.sequence = 9;
+      if (kind == 3) bad.next = kRingLines;
+      if (kind != 0) seal(&bad);
+      put(bad);
+      const Posted posted = stage.link.send->isend(from.data(), 50'000, 1, from.handle(), nullptr);
+      CHECK(posted.ok);
+      CHECK_FALSE(posted.request);
+    }
+    CHECK_FALSE(stage.link.send->failed());
+  }
+  SECTION("memory that was never announced") {
+    seal(&line);
+    put(line);
+    CHECK_FALSE(stage.link.send->isend(from.data(), 50'000, 1, from.handle(), nullptr).ok);
+    CHECK(stage.link.send->stickyError().message().find("never announced") != std::string::npos);
+  }
+  SECTION("less room than the message needs") {
+    line.size = 10;
+    seal(&line);
+    put(line);
+    CHECK_FALSE(stage.link.send->isend(from.data(), 50'000, 1, from.handle(), nullptr).ok);
+    CHECK(stage.link.send->failed());
+  }
+  SECTION("a chain that returns to a line in use") {
+    line.next = 0;
+    line.k = 5;
+    for (uint32_t sequence = 0; sequence < 1000; sequence++) {
+      line.sequence = sequence;
+      seal(&line);
+      put(line);
+      const Posted posted = stage.link.send->isend(from.data(), 50'000, 1, from.handle(), nullptr);
+      CHECK(posted.ok);
+      CHECK_FALSE(posted.request);
+    }
+  }
+  stage.world.pump(4);
+  CHECK_FALSE(stage.other.send->failed());
+  stage.prove(stage.other);
+}
+
+TEST_CASE("messages about what is not there are dropped") {
+  Stage stage;
+  SeededRandom random(6);
+  for (int i = 0; i < 2000; i++) {
+    ProbeMessage probe;
+    probe.comm = random.below(2) ? stage.link.recv->number() : static_cast<uint32_t>(random.next());
+    probe.slot = static_cast<uint32_t>(random.next());
+    probe.tag = static_cast<uint32_t>(random.below(3));
+    probe.state = static_cast<ProbeState>(random.below(256));
+    stage.tell(0, random.below(2) ? MessageType::probed : MessageType::probe, probe);
+    const CommMessage plain{random.below(2) ? stage.link.recv->number() : 99, random.next()};
+    stage.tell(0, MessageType::tellRead, plain);
+    stage.tell(0, MessageType::announced, plain);
+    stage.tell(0, MessageType::withdraw, plain);
+    stage.tell(0, static_cast<MessageType>(200), plain);
+    stage.world.deliverMessages();
+  }
+  CHECK_FALSE(stage.link.recv->failed());
+  stage.prove(stage.link);
+  stage.prove(stage.other);
+}
+
+TEST_CASE("an opening that cannot be is an error of that comm") {
+  Stage stage;
+  OpenMessage open;
+  open.comm = stage.link.recv->number();
+  stage.tell(0, MessageType::open, open);
+  stage.world.deliverMessages();
+  CHECK(stage.link.recv->failed());
+  CHECK_FALSE(stage.other.recv->failed());
+  stage.prove(stage.other);
+}
+
+TEST_CASE("a half without rails or with other lanes is refused") {
+  World world(Stage::options());
+  EngineEntry in(*world.side(0).engine, EngineEntry::wait);
+  auto peering = world.side(0).engine->peering(world.side(0).other, 4711, 1);
+  REQUIRE(peering);
+  PeeringInfo half = (*peering)->half();
+  half.rails = 0;
+  half.memory.railBlobs.clear();
+  CHECK_FALSE((*peering)->adopt(half));
+  half = (*peering)->half();
+  half.laneAddresses.clear();
+  CHECK_FALSE((*peering)->adopt(half));
+  half = (*peering)->half();
+  half.memory.railBlobs.push_back({});
+  CHECK_FALSE((*peering)->adopt(half));
+}
+
+TEST_CASE("more in flight than was promised waits for its turn") {
+  constexpr size_t kTries = 400, kBytes = 100;
+  Stage stage;
+  Buffer from(*stage.link.send, kBytes), to(*stage.link.recv, kBytes);
+  fillPattern(from.data(), kBytes, 9);
+  std::vector<Request*> receives;
+  for (size_t i = 0; i < kTries; i++) {
+    const ReceiveSpec spec{to.data(), kBytes, 1, to.handle(), nullptr};
+    const Posted posted = stage.link.recv->irecv(std::span(&spec, 1), false);
+    REQUIRE(posted.ok);
+    if (posted.request) receives.push_back(posted.request);
+  }
+  // Expect: as many as NCCL may have, the others "not now".
+  CHECK(receives.size() == kMaxRequests * kMaxRecvs);
+  size_t sent = 0, received = 0;
+  std::vector<Request*> sends;
+  for (int i = 0; i < 20'000 && received < receives.size(); i++) {
+    if (sent < receives.size()) {
+      const Posted posted = stage.link.send->isend(from.data(), kBytes, 1, from.handle(), nullptr);
+      REQUIRE(posted.ok);
+      if (posted.request) sends.push_back(posted.request), sent++;
+    }
+    stage.world.pump();
+    if (stage.link.recv->test(receives[received], nullptr).done) received++;
+  }
+  CHECK(sends.size() == receives.size());
+  for (Request* send : sends) CHECK(stage.link.send->test(send, nullptr).done);
+  CHECK(firstMismatch(to.data(), kBytes, 9) == kBytes);
+  stage.prove(stage.link);
+}

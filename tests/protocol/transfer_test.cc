@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "tests/support/catch.h"
+#include "tests/support/engine_pair.h"
+
+// One connection, one step at a time: an event, then what it must lead to.
+using namespace weft;
+using namespace weft::core;
+using namespace weft::test;
+
+namespace {
+
+Posted receive(RecvCommImpl& comm, Buffer& buffer, size_t offset, size_t bytes, int tag) {
+  const ReceiveSpec spec{buffer.data() + offset, bytes, tag, buffer.handle(), nullptr};
+  return comm.irecv(std::span(&spec, 1), false);
+}
+
+bool finished(World& world, CommBase& comm, Request* request, int* sizes = nullptr) {
+  for (int i = 0; i < 2000; i++) {
+    const Tested tested = comm.testRequest(request, sizes);
+    REQUIRE(tested.ok);
+    if (tested.done) return true;
+    world.pump();
+  }
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("an eager message that comes before its receive waits for it") {
+  World world({});
+  Connection link = world.connect(0);
+  Buffer from(*link.send, 100), to(*link.recv, 100);
+  fillPattern(from.data(), 100, 7);
+
+  const Posted sent = link.send->isend(from.data(), 100, 3, from.handle(), nullptr);
+  // Expect: it leaves at once, though nobody has posted a receive, and the buffer may be used again.
+  REQUIRE(sent.request);
+  CHECK(link.send->test(sent.request, nullptr).done);
+  fillPattern(from.data(), 100, 8);
+  world.pump();
+
+  const Posted got = receive(*link.recv, to, 0, 100, 3);
+  // Expect: the receive is filled while it is posted, and no line is written for it.
+  REQUIRE(got.request);
+  int size = -1;
+  CHECK(link.recv->test(got.request, &size).done);
+  CHECK(size == 100);
+  CHECK(firstMismatch(to.data(), 100, 7) == 100);
+  CHECK(world.side(1).engine->counters().linesOut == 0);
+}
+
+TEST_CASE("a large message waits for the receiver's line") {
+  World world({});
+  Connection link = world.connect(0);
+  constexpr size_t kBytes = 100'000;
+  Buffer from(*link.send, kBytes), to(*link.recv, kBytes + 5);
+  fillPattern(from.data(), kBytes, 1);
+
+  // Expect: not now, and no message number is used up by asking.
+  for (int i = 0; i < 5; i++) {
+    const Posted early = link.send->isend(from.data(), kBytes, 9, from.handle(), nullptr);
+    CHECK(early.ok);
+    CHECK_FALSE(early.request);
+    world.pump();
+  }
+  const Posted got = receive(*link.recv, to, 5, kBytes, 9);
+  REQUIRE(got.request);
+  world.pump();
+  const Posted sent = link.send->isend(from.data(), kBytes, 9, from.handle(), nullptr);
+  REQUIRE(sent.request);
+  int size = 0;
+  CHECK(finished(world, *link.send, sent.request));
+  CHECK(finished(world, *link.recv, got.request, &size));
+  CHECK(size == static_cast<int>(kBytes));
+  CHECK(firstMismatch(to.data() + 5, kBytes, 1) == kBytes);
+}
+
+TEST_CASE("a message without bytes is a message") {
+  World world({});
+  Connection link = world.connect(0);
+  const bool eager = GENERATE(true, false);
+  if (!eager) {  // drain the credits so that it must take the rendezvous path
+    Buffer small(*link.send, 8);
+    for (int i = 0; i < 64; i++)
+      REQUIRE(link.send->isend(small.data(), 8, 1, small.handle(), nullptr).request);
+    REQUIRE_FALSE(link.send->isend(small.data(), 8, 1, small.handle(), nullptr).request);
+  }
+  const ReceiveSpec nothing{nullptr, 0, 2, nullptr, nullptr};
+  const Posted got = link.recv->irecv(std::span(&nothing, 1), false);
+  REQUIRE(got.request);
+  world.pump(3);
+  const Posted sent = link.send->isend(nullptr, 0, 2, nullptr, nullptr);
+  REQUIRE(sent.request);
+  int size = -1;
+  CHECK(finished(world, *link.recv, got.request, &size));
+  CHECK(size == 0);
+  CHECK(finished(world, *link.send, sent.request));
+}
+
+TEST_CASE("a send larger than its receive fails on both sides and writes nothing") {
+  const size_t sentBytes = GENERATE(size_t{200}, size_t{50'000});
+  World world({});
+  Connection link = world.connect(0);
+  Buffer from(*link.send, sentBytes), to(*link.recv, sentBytes);
+  const size_t room = sentBytes - 1;
+  const Posted got = receive(*link.recv, to, 0, room, 4);
+  REQUIRE(got.request);
+  world.pump(3);
+  fillPattern(from.data(), sentBytes, 3);
+  (void)link.send->isend(from.data(), sentBytes, 4, from.handle(), nullptr);
+  world.pump(5);
+  // Expect: both ends know, both name the tag and both sizes, and the buffer is as it was.
+  CHECK(link.send->failed());
+  CHECK(link.recv->failed());
+  for (const Error& error : {link.send->stickyError(), link.recv->stickyError()}) {
+    CHECK(error.message().find("tag 4") != std::string::npos);
+    CHECK(error.message().find(std::to_string(sentBytes)) != std::string::npos);
+    CHECK(error.message().find(std::to_string(room)) != std::string::npos);
+  }
+  for (size_t i = 0; i < sentBytes; i++) REQUIRE(to.data()[i] == std::byte{0});
+  CHECK_FALSE(link.send->isend(from.data(), 1, 4, from.handle(), nullptr).ok);
+  CHECK_FALSE(receive(*link.recv, to, 0, 1, 4).ok);
+}
+
+TEST_CASE("a line and an eager message may cross: the payload wins and the line is dropped") {
+  World world({});
+  Connection link = world.connect(0);
+  Buffer from(*link.send, 64), to(*link.recv, 640);
+  world.pump();  // the memory is announced and acknowledged
+  for (uint64_t k = 0; k < 1000; k++) {
+    const Posted got = receive(*link.recv, to, 64 * (k % 10), 64, 1);
+    REQUIRE(got.request);
+    for (int pass = 0; pass < 70; pass++) world.progress(1);  // the hold is over: the line leaves
+    fillPattern(from.data(), 64, k);
+    Posted sent;
+    while (!sent.request)
+      sent = link.send->isend(from.data(), 64, 1, from.handle(), nullptr), world.progress(1);
+    CHECK(finished(world, *link.send, sent.request));
+    CHECK(finished(world, *link.recv, got.request));
+    CHECK(firstMismatch(to.data() + 64 * (k % 10), 64, k) == 64);
+  }
+  CHECK(world.side(1).engine->counters().linesOut > 0);
+}
+
+TEST_CASE("no line leaves while messages keep coming eagerly, and one does when they stop") {
+  World world({});
+  Connection link = world.connect(0);
+  Buffer from(*link.send, 64), to(*link.recv, 64 * 32);
+  world.pump();  // the memory is announced and acknowledged
+  // As NCCL does: receives stay posted ahead of the messages.
+  std::deque<Request*> ahead;
+  const auto post = [&](size_t k) { ahead.push_back(receive(*link.recv, to, 64 * (k % 32), 64, 1).request); };
+  const auto message = [&](size_t k) {
+    fillPattern(from.data(), 64, k);
+    const Posted sent = link.send->isend(from.data(), 64, 1, from.handle(), nullptr);
+    REQUIRE(sent.request);
+    CHECK(finished(world, *link.send, sent.request));
+    CHECK(finished(world, *link.recv, ahead.front()));
+    ahead.pop_front();
+    CHECK(firstMismatch(to.data() + 64 * (k % 32), 64, k) == 64);
+  };
+  post(0);
+  message(0);
+  for (size_t k = 1; k < 32; k++) post(k);
+  for (size_t k = 1; k < 500; k++) {
+    message(k);
+    post(k + 31);
+  }
+  CHECK(world.side(1).engine->counters().linesOut == 0);
+  for (int pass = 0; pass < 70; pass++) world.progress(1);
+  CHECK(world.side(1).engine->counters().linesOut == ahead.size());
+}
+
+TEST_CASE("256 receives may be posted, more are put off without an error") {
+  World world({});
+  Connection link = world.connect(0);
+  Buffer to(*link.recv, 20'000);
+  std::vector<Request*> requests;
+  for (int i = 0; i < 256; i++) {
+    const Posted got = receive(*link.recv, to, 0, 20'000, i % 5);
+    REQUIRE(got.request);
+    requests.push_back(got.request);
+  }
+  const Posted more = receive(*link.recv, to, 0, 20'000, 0);
+  CHECK(more.ok);
+  CHECK_FALSE(more.request);
+  world.pump(10);
+  // Expect: all of them can be sent to, in any order of tags, and the 257th has a place afterwards.
+  Buffer from(*link.send, 20'000);
+  for (int tag = 4; tag >= 0; tag--) {
+    for (int i = tag; i < 256; i += 5) {
+      Posted sent;
+      for (int tries = 0; tries < 100 && !sent.request; tries++) {
+        sent = link.send->isend(from.data(), 10'000, tag, from.handle(), nullptr);
+        world.pump();
+      }
+      REQUIRE(sent.request);
+      CHECK(finished(world, *link.send, sent.request));
+    }
+  }
+  for (Request* request : requests) CHECK(finished(world, *link.recv, request));
+  const Posted late = receive(*link.recv, to, 0, 20'000, 0);
+  CHECK(late.request);
+}
+
+TEST_CASE("an early-done receive is done at once, and its data still lands") {
+  World world({});
+  Connection link = world.connect(0);
+  Buffer from(*link.send, 30'000), to(*link.recv, 30'000);
+  fillPattern(from.data(), 30'000, 5);
+  const ReceiveSpec spec{to.data(), 30'000, 0, to.handle(), nullptr};
+  const Posted got = link.recv->irecv(std::span(&spec, 1), true);
+  REQUIRE(got.request);
+  CHECK(link.recv->test(got.request, nullptr).done);
+  CHECK(link.recv->busy());  // the slot is still there
+  world.pump(2);
+  const Posted sent = link.send->isend(from.data(), 30'000, 0, from.handle(), nullptr);
+  REQUIRE(sent.request);
+  CHECK(finished(world, *link.send, sent.request));
+  world.pump(3);
+  CHECK(firstMismatch(to.data(), 30'000, 5) == 30'000);
+  CHECK_FALSE(link.recv->busy());
+}
+
+TEST_CASE("a line is not written before the peer acknowledged the memory it names") {
+  World world({});
+  Connection link = world.connect(0);
+  std::vector<std::byte> memory(50'000);
+  MemoryDesc desc;
+  desc.address = memory.data();
+  desc.length = memory.size();
+  MemoryHandle* handle = *link.recv->addHandle(desc);  // announced, but no message has been delivered yet
+  const ReceiveSpec spec{memory.data(), memory.size(), 0, handle, nullptr};
+  const Posted got = link.recv->irecv(std::span(&spec, 1), false);
+  REQUIRE(got.request);
+  for (int i = 0; i < 5; i++) world.progress(0), world.progress(1);
+  CHECK(world.side(1).engine->counters().linesOut == 0);
+  world.deliverMessages();
+  world.progress(1);
+  CHECK(world.side(1).engine->counters().linesOut == 1);
+}
+
+TEST_CASE("buffers that are not registered, or not here, are refused") {
+  World world({});
+  Connection link = world.connect(0);
+  Connection other = world.connect(0);
+  Buffer from(*link.send, 8192 * 3);
+  SECTION("no handle") {
+    CHECK_FALSE(link.send->isend(from.data(), 8, 0, nullptr, nullptr).ok);
+  }
+  SECTION("another comm's handle") {
+    CHECK_FALSE(other.send->isend(from.data(), 8, 0, from.handle(), nullptr).ok);
+  }
+  SECTION("outside the range") {
+    CHECK_FALSE(link.send->isend(from.data() + (size_t{1} << 20), 8, 0, from.handle(), nullptr).ok);
+  }
+  SECTION("more than a gigabyte") {
+    CHECK_FALSE(link.send->isend(from.data(), kMaxMessageBytes + 1, 0, from.handle(), nullptr).ok);
+  }
+}
+
+TEST_CASE("a send whose receiver had it, closed and left is done, confirmed or not") {
+  World world({});
+  Connection link = world.connect(0);
+  constexpr size_t kBytes = 100'000;
+  auto from = std::make_unique<Buffer>(*link.send, kBytes);
+  auto to = std::make_unique<Buffer>(*link.recv, kBytes);
+  fillPattern(from->data(), kBytes, 1);
+  const Posted got = receive(*link.recv, *to, 0, kBytes, 9);
+  REQUIRE(got.request);
+  world.pump();
+  const Posted sent = link.send->isend(from->data(), kBytes, 9, from->handle(), nullptr);
+  REQUIRE(sent.request);
+  // Only the receiver polls: the sender has not seen its completion yet.
+  int size = 0;
+  world.progress(1);
+  REQUIRE(link.recv->testRequest(got.request, &size).done);
+  CHECK(firstMismatch(to->data(), kBytes, 1) == kBytes);
+
+  to.reset();
+  link.recv.reset();
+  world.deliverMessages();
+  world.side(0).engine->deliver({.peer = world.side(0).other, .peerDied = true, .reason = "it left"});
+  // Expect: done, and its memory is free without any lane being cut.
+  const Tested tested = link.send->testRequest(sent.request, &size);
+  CHECK(tested.ok);
+  CHECK(tested.done);
+  CHECK(size == static_cast<int>(kBytes));
+  CHECK(from->handle()->inUse == 0);
+}
+
+TEST_CASE("a send whose receiver failed before it closed and left is not done") {
+  World world({});
+  Connection link = world.connect(0);
+  constexpr size_t kBytes = 100'000;
+  Buffer from(*link.send, kBytes), to(*link.recv, kBytes);
+  REQUIRE(receive(*link.recv, to, 0, kBytes, 9).request);
+  world.pump();
+  const Posted sent = link.send->isend(from.data(), kBytes, 9, from.handle(), nullptr);
+  REQUIRE(sent.request);
+  {
+    // As a receiver does that had to cut its lanes to close.
+    EngineEntry in(*world.side(1).engine, EngineEntry::wait);
+    Peering& peering = link.recv->peering();
+    peering.tell(MessageType::failed, FailedMessage{link.send->number(), "closed with data in flight"});
+    peering.tell(MessageType::closed, CommMessage{link.send->number(), 0});
+  }
+  world.deliverMessages();
+  world.side(0).engine->deliver({.peer = world.side(0).other, .peerDied = true, .reason = "it left"});
+  // Expect: an error, though the peer said that it closed.
+  const Tested tested = link.send->testRequest(sent.request, nullptr);
+  CHECK_FALSE(tested.ok);
+  CHECK_FALSE(tested.done);
+}
+
+TEST_CASE("what test said has failed stays failed, though its data still comes") {
+  World world({});
+  Connection link = world.connect(0);
+  constexpr size_t kBytes = 100'000;
+  Buffer from(*link.send, kBytes), to(*link.recv, kBytes);
+  const Posted got = receive(*link.recv, to, 0, kBytes, 9);
+  REQUIRE(got.request);
+  world.pump();
+  REQUIRE(link.send->isend(from.data(), kBytes, 9, from.handle(), nullptr).request);
+  {
+    EngineEntry in(*world.side(0).engine, EngineEntry::wait);
+    link.send->peering().tell(MessageType::failed, FailedMessage{link.recv->number(), "for this test"});
+  }
+  world.deliverMessages();
+  CHECK_FALSE(link.recv->testRequest(got.request, nullptr).ok);
+  world.pump(5);
+  const Tested again = link.recv->testRequest(got.request, nullptr);
+  CHECK_FALSE(again.ok);
+  CHECK_FALSE(again.done);
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "providers/loop/transport.h"
+#include "src/core/recv_comm.h"
+#include "src/core/send_comm.h"
+
+// Two engines of two imagined processes, on any in-process transport, joined by control messages that travel
+// only when the test lets them. One thread, a fake clock: every interleaving can be made on purpose.
+namespace weft::test {
+
+class World;
+
+// The other process as one side sees it: messages go into the World's queue.
+class FakePeer final : public control::Peer {
+ public:
+  FakePeer(World& world, int receiver, std::string name)
+      : world_(world), receiver_(receiver), name_(std::move(name)) {}
+  const control::Incarnation& incarnation() const override { return incarnation_; }
+  std::string name() const override { return name_; }
+  bool alive() const override { return true; }
+  Error reason() const override { return Error(Code::remote, "", ""); }
+  bool answers() const override { return answering; }
+  void send(uint16_t type, Bytes body) override;
+  const control::Fingerprint& fingerprint() const override { return fingerprint_; }
+
+  bool answering = true;
+
+ private:
+  World& world_;
+  int receiver_;
+  std::string name_;
+  control::Incarnation incarnation_{};
+  control::Fingerprint fingerprint_;
+};
+
+struct Side {
+  std::shared_ptr<core::Net> net;
+  core::ContextRef context;
+  std::shared_ptr<core::Engine> engine;
+  std::shared_ptr<FakePeer> other;  // how this side sees the other one
+};
+
+struct Connection {
+  std::unique_ptr<core::SendCommImpl> send;  // on the sending side
+  std::unique_ptr<core::RecvCommImpl> recv;
+};
+
+Config configOfTests();  // closing waits for messages that nobody delivers meanwhile: 20 ms of it
+
+struct WorldOptions {
+  Config config = configOfTests();
+  std::shared_ptr<Transport> transports[2];  // of the two sides; loop with friendly options when null
+  int rails[2] = {1, 1};                     // how many of the transport's devices each side's device has
+};
+
+class World {
+ public:
+  explicit World(WorldOptions options);
+  ~World();
+
+  Side& side(int i) { return sides_[i]; }
+  FakeClock& clock() { return clock_; }
+  // A connection whose sender is on side `from`.
+  Connection connect(int from);
+
+  void deliverMessages();    // all that are queued, and those they cause
+  void progress(int side);   // one poll pass there
+  void pump(int times = 1);  // messages and a pass on both sides; the clock moves a microsecond a pass
+  void watch(int side);
+
+  struct Message {
+    int receiver;
+    uint16_t type;
+    Bytes body;
+  };
+  std::deque<Message> messages;
+  bool dropMessages = false;
+
+ private:
+  FakeClock clock_;
+  WorldOptions options_;
+  Side sides_[2];
+};
+
+// Memory of a test, registered on one comm.
+class Buffer {
+ public:
+  Buffer(core::CommBase& comm, size_t bytes);
+  ~Buffer();
+  std::byte* data() { return bytes_.data(); }
+  size_t size() const { return bytes_.size(); }
+  core::MemoryHandle* handle() const { return handle_; }
+  void release();  // deregisters now
+
+ private:
+  core::CommBase* comm_;
+  std::vector<std::byte> bytes_;
+  core::MemoryHandle* handle_ = nullptr;
+};
+
+// Every byte follows from the message's identity and its place, so that any mix-up shows.
+std::byte patternByte(uint64_t message, size_t offset);
+void fillPattern(std::byte* data, size_t bytes, uint64_t message);
+size_t firstMismatch(const std::byte* data, size_t bytes, uint64_t message);  // `bytes` when all fit
+
+}  // namespace weft::test

@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The weft authors
+"""What `weft info` says, against settings made up here and against the plugin itself.
+
+usage: info_test.py WEFT [PLUGIN LAYOUT]
+
+With the plugin and NCCL's measured layout (tests/abi/layout_data.json) the properties shown are compared with those
+that the plugin writes when it is asked as NCCL asks.
+"""
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+WEFT = sys.argv[1]
+PLUGIN, LAYOUT = sys.argv[2:4] if len(sys.argv) > 3 else (None, None)
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(('WEFT_', 'NCCL_'))}
+POINTERS = {1: 'host', 2: 'cuda', 4: 'dmabuf'}
+
+
+def info(*arguments, **settings):
+    return subprocess.run([WEFT, 'info', *arguments], env={**CLEAN, **settings}, capture_output=True, text=True,
+                          check=False, timeout=60)
+
+
+def document(*arguments, **settings):
+    done = info('--json', *arguments, **settings)
+    return done.returncode, json.loads(done.stdout)
+
+
+class InfoTest(unittest.TestCase):
+    def test_a_named_provider_is_the_one_taken(self):
+        status, found = document(WEFT_PROVIDER='loop', WEFT_LOOP_RAILS='3')
+        self.assertEqual((status, found['taken'], found['failure']), (0, 'loop', ''))
+        self.assertEqual([device['name'] for device in found['devices']], ['loop0', 'loop1', 'loop2'])
+        self.assertEqual(found['providers'][0]['provider'], 'loop')
+        self.assertEqual(len(found['providers'][0]['devices']), 3)
+
+    def test_unset_says_why_each_better_provider_was_not_taken(self):
+        status, found = document()
+        self.assertEqual(status, 0, found['failure'])
+        names = [provider['provider'] for provider in found['providers']]
+        self.assertIn(found['taken'], names)
+        for provider in found['providers'][:names.index(found['taken'])]:
+            self.assertTrue(provider['failure'], provider)
+        self.assertTrue(all(device['speedMbps'] > 0 for device in found['devices']))
+
+    def test_a_provider_that_fails_is_never_replaced(self):
+        status, found = document(WEFT_PROVIDER='ofi:nosuch')
+        self.assertEqual((status, found['taken'], found['devices']), (1, '', []))
+        self.assertIn('nosuch', found['failure'])
+        text = info(WEFT_PROVIDER='ofi:nosuch')
+        self.assertEqual(text.returncode, 1)
+        self.assertIn('nothing for NCCL to use', text.stdout)
+
+    def test_versions_are_named(self):
+        versions = document(WEFT_PROVIDER='loop')[1]['versions']
+        self.assertEqual(versions['kernel'], 'Linux ' + os.uname().release)
+        self.assertRegex(versions['glibc'], r'^2\.\d+$')
+        self.assertRegex(versions['weft'], r'^\d+\.\d+\.\d+$')
+
+    def test_text_shows_what_json_shows(self):
+        settings = {'WEFT_PROVIDER': 'loop', 'WEFT_LOOP_RAILS': '2'}
+        text = info(**settings).stdout
+        self.assertIn('> loop', text)
+        for device in document(**settings)[1]['devices']:
+            for name in device:
+                self.assertIn(f'      {name} ', text)
+
+    def test_settings_show_effective_values_and_what_differs(self):
+        settings = {'WEFT_EAGER_MAX': '4096', 'NCCL_SOCKET_IFNAME': 'eth9', 'WEFT_EAGR_MAX': '1'}
+        status, found = document('--config', **settings)
+        rows = {row['name']: row for row in found['config']}
+        self.assertEqual(status, 0)
+        self.assertEqual(sorted(name for name, row in rows.items() if row['changed']),
+                         ['WEFT_EAGER_MAX', 'WEFT_SOCKET_IFNAME'])
+        self.assertEqual(rows['WEFT_EAGER_MAX']['value'], '4096')
+        self.assertEqual(rows['WEFT_SOCKET_IFNAME']['value'], 'eth9')
+        self.assertEqual(len(found['unknown']), 1)
+        text = info('--config', **settings).stdout
+        self.assertRegex(text, r'(?m)^\* WEFT_EAGER_MAX +4096 +\(default: 8192\)$')
+        self.assertIn('WEFT_EAGR_MAX is not a setting', text)
+
+    def test_a_bad_setting_fails_and_is_named(self):
+        for arguments in ((), ('--config',)):
+            done = info(*arguments, WEFT_EAGER_MAX='8k')
+            self.assertEqual(done.returncode, 1)
+            self.assertIn('WEFT_EAGER_MAX is "8k"', done.stderr)
+
+    def test_the_page_is_the_same_everywhere(self):
+        self.assertEqual(info('--config', '--markdown', WEFT_EAGER_MAX='1').stdout, info('--config', '--markdown').stdout)
+
+    @unittest.skipUnless(PLUGIN, 'the plugin is looked at in the release build')
+    def test_the_plugin_tells_nccl_the_same(self):
+        os.environ.update(WEFT_PROVIDER='loop', WEFT_LOOP_RAILS='2')
+        told = Table(PLUGIN, LAYOUT).properties()
+        shown = document(WEFT_PROVIDER='loop', WEFT_LOOP_RAILS='2')[1]['devices']
+        self.assertEqual(len(told), len(shown))
+        for told_device, shown_device in zip(told, shown):
+            self.assertEqual(told_device, {name: shown_device[name] for name in told_device})
+
+
+class Table:
+    """NCCL's newest table of a plugin, reached through measured offsets."""
+    NAMES = {'name': 'name', 'speed': 'speedMbps', 'port': 'port', 'latency': 'latencyUs', 'maxComms': 'maxComms',
+             'maxRecvs': 'maxRecvs', 'regIsGlobal': 'regIsGlobal', 'forceFlush': 'forceFlush',
+             'maxP2pBytes': 'maxP2pBytes', 'maxCollBytes': 'maxCollBytes', 'maxMultiRequestSize': 'maxMultiRequestSize',
+             'railId': 'railId', 'planeId': 'planeId'}
+    TYPES = {'int': ctypes.c_int, 'float': ctypes.c_float, 'size_t': ctypes.c_size_t, 'int16_t': ctypes.c_int16}
+    LOGGER = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_ulong, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p)
+    PROFILER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p, ctypes.c_int64,
+                                ctypes.c_void_p)
+
+    def __init__(self, plugin, layout):
+        with open(layout, encoding='utf-8') as file:
+            self.structs = json.load(file)['structs']
+        self.library = ctypes.CDLL(plugin)
+        self.table = ctypes.addressof(ctypes.c_char.in_dll(self.library, 'ncclNetPlugin_v12'))
+        self.logger = self.LOGGER(lambda *_: None)
+        self.profiler = self.PROFILER(lambda *_: 0)
+
+    def call(self, name, *arguments):
+        offset = next(f['offset'] for f in self.structs['ncclNet_v12_t']['fields'] if f['name'] == name)
+        pointer = ctypes.c_void_p.from_address(self.table + offset).value
+        status = ctypes.CFUNCTYPE(ctypes.c_int)(pointer)(*arguments)
+        if status != 0:
+            raise RuntimeError(f'{name} gave {status}')
+
+    def read(self, block, field):
+        address = ctypes.addressof(block) + field['offset']
+        if field['type'] == 'char*':
+            return ctypes.c_char_p.from_address(address).value.decode()
+        value = self.TYPES[field['type']].from_address(address).value
+        return bool(value) if field['name'] in ('regIsGlobal', 'forceFlush') else value
+
+    def device(self, index):
+        struct = self.structs['ncclNetProperties_v12_t']
+        block = ctypes.create_string_buffer(b'\xaa' * struct['size'], struct['size'])
+        self.call('getProperties', ctypes.c_int(index), block)
+        fields = {field['name']: field for field in struct['fields']}
+        told = {shown: self.read(block, fields[name]) for name, shown in self.NAMES.items()}
+        support = ctypes.c_int.from_address(ctypes.addressof(block) + fields['ptrSupport']['offset']).value
+        told['pointers'] = [name for bit, name in POINTERS.items() if support & bit]
+        told['guid'] = hex(ctypes.c_uint64.from_address(ctypes.addressof(block) + fields['guid']['offset']).value)
+        return told
+
+    def properties(self):
+        context, count = ctypes.c_void_p(), ctypes.c_int()
+        config = ctypes.c_int(-1)  # ncclNetCommConfig_v12_t: the traffic class alone
+        self.call('init', ctypes.byref(context), ctypes.c_uint64(1), ctypes.byref(config), self.logger, self.profiler)
+        self.call('devices', ctypes.byref(count))
+        told = [self.device(index) for index in range(count.value)]
+        self.call('finalize', context)
+        return told
+
+
+if __name__ == '__main__':
+    unittest.main(argv=sys.argv[:1])

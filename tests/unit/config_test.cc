@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/base/config.h"
+
+#include <map>
+
+#include "tests/support/catch.h"
+
+using namespace weft;
+
+namespace {
+
+Result<Config> read(const std::map<std::string, std::string>& values) {
+  return readConfig([&](const char* name) {
+    const auto found = values.find(name);
+    return found == values.end() ? nullptr : found->second.c_str();
+  });
+}
+
+}  // namespace
+
+TEST_CASE("defaults hold when nothing is set") {
+  const auto config = read({});
+  REQUIRE(config);
+  CHECK(config->provider.empty());
+  CHECK(config->fallback);
+  CHECK(config->peerTimeout == Milliseconds(60000));
+}
+
+TEST_CASE("every row accepts its own default") {
+  const Config defaults;
+  for (const ConfigField& field : configFields()) {
+    INFO(field.env);
+    CHECK(read({{field.env, valueText(defaults, field)}}));
+  }
+}
+
+TEST_CASE("a bad value names variable, value and what is allowed") {
+  const auto config = read({{"WEFT_EAGER_MAX", "8k"}});
+  REQUIRE_FALSE(config);
+  CHECK(config.error().code() == Code::config);
+  CHECK(config.error().detail() == "WEFT_EAGER_MAX is \"8k\"; allowed: a number, 0 to 65536");
+}
+
+TEST_CASE("out-of-range numbers, flags and levels are refused") {
+  CHECK_FALSE(read({{"WEFT_EAGER_SLOTS", "65"}}));
+  CHECK_FALSE(read({{"WEFT_EAGER_SLOTS", "-1"}}));
+  CHECK_FALSE(read({{"WEFT_FALLBACK", "yes"}}));
+  CHECK_FALSE(read({{"WEFT_DEBUG", "LOUD"}}));
+  CHECK_FALSE(read({{"WEFT_PEER_TIMEOUT", ""}}));
+}
+
+TEST_CASE("NCCL's variable is honoured only when ours is unset") {
+  CHECK(read({{"NCCL_SOCKET_IFNAME", "eth"}})->socketIfname == "eth");
+  CHECK(read({{"NCCL_SOCKET_IFNAME", "eth"}, {"WEFT_SOCKET_IFNAME", "ib"}})->socketIfname == "ib");
+}
+
+TEST_CASE("numbers may be hexadecimal, as NCCL takes them") {
+  CHECK(read({{"NCCL_IB_TC", "0x68"}})->ibTrafficClass == 104);
+  CHECK_FALSE(read({{"NCCL_IB_TC", "0x"}}));
+  CHECK_FALSE(read({{"NCCL_IB_TC", "0x100"}}));
+}
+
+TEST_CASE("unknown variables are reported with the nearest name") {
+  const char* const environment[] = {"PATH=/bin", "WEFT_EAGER_MAXX=1", "WEFT_PROVIDER=loop",
+                                     "WEFT_TEST_FULL=1"};
+  const auto lines = unknownVariables(environment);
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0] == "WEFT_EAGER_MAXX is not a setting of weft; the nearest is WEFT_EAGER_MAX");
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include <atomic>
+#include <thread>
+
+#include "tests/unit/control_support.h"
+
+using namespace weft;
+using namespace weft::control;
+using Clk = std::chrono::steady_clock;
+
+namespace {
+
+// Threads that help all the time, so that the control thread finds its mail taken again and again.
+class Helpers {
+ public:
+  Helpers(std::vector<Hub*> hubs, int threads) {
+    for (int i = 0; i < threads; i++)
+      threads_.emplace_back([this, hubs] {
+        while (!stop_)
+          for (Hub* hub : hubs) hub->help();
+      });
+  }
+  ~Helpers() {
+    stop_ = true;
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+TEST_CASE("who calls help does the control thread's work himself") {
+  Side a;
+  std::atomic<bool> byMe{false};
+  const auto me = std::this_thread::get_id();
+  REQUIRE(eventually([&] {
+    a.hub->post([&] { byMe = byMe || std::this_thread::get_id() == me; });
+    a.hub->help();
+    return byMe.load();
+  }));
+}
+
+TEST_CASE("calls, replies and messages arrive while others help") {
+  Side a, b;
+  auto listener = b.listen();
+  const Helpers helpers({a.hub.get(), b.hub.get()}, 2);
+  PeerRef near;
+  for (int i = 0; i < 100; i++) near = connect(*a.hub, *b.hub, *listener).near;
+  for (int i = 0; i < 100; i++) near->send(20, bytesOf(std::to_string(i)));
+  REQUIRE(eventually([&] { return b.heard->count() == 100; }));
+  const auto messages = b.heard->messages();
+  for (size_t i = 0; i < messages.size(); i++) CHECK(textOf(messages[i].body) == std::to_string(i));
+}
+
+TEST_CASE("help takes away neither ticks nor deadlines") {
+  Config config;
+  config.connectTimeout = Milliseconds(100);
+  Side a(config), b;
+  auto listener = b.listen();  // takes nothing
+  const Helpers helpers({a.hub.get()}, 1);
+  for (int i = 0; i < 50; i++) {
+    const int before = a.heard->ticks();
+    a.hub->wake();
+    REQUIRE(eventually([&] { return a.heard->ticks() > before; }));
+  }
+  for (int i = 0; i < 3; i++) {
+    const auto start = Clk::now();
+    auto call = a.hub->call(listener->handle(), {});
+    REQUIRE(decided(*call));
+    CHECK(call->state() == Call::State::failed);
+    CHECK(Clk::now() - start < milliseconds(2000));
+  }
+}
+
+TEST_CASE("a hub that was helped closes as fast as any") {
+  for (int i = 0; i < 20; i++) {
+    auto a = std::make_unique<Side>();
+    Side b;
+    auto listener = b.listen();
+    connect(*a->hub, *b.hub, *listener);
+    for (int n = 0; n < 10; n++) a->hub->help();
+    const auto start = Clk::now();
+    a.reset();
+    CHECK(Clk::now() - start < milliseconds(1000));
+  }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include <cstdlib>
+
+#include "tests/unit/control_process.h"
+#include "tests/unit/control_support.h"
+
+using namespace weft;
+using namespace weft::control;
+using Clk = std::chrono::steady_clock;
+
+// A host that falls silent, as a network namespace whose only cable is pulled. Runs inside namespaces of its
+// own (tests/unit/in_own_network).
+namespace {
+
+bool run(const std::string& command) {
+  return std::system((command + " >/dev/null 2>&1").c_str()) == 0;
+}
+
+class FarHost {
+ public:
+  FarHost() {
+    const std::string id = std::to_string(getpid());
+    space_ = "weft" + id;
+    near_ = "wn" + id;
+    far_ = "wf" + id;
+    up_ = run("ip netns add " + space_) && run("ip link add " + near_ + " type veth peer name " + far_) &&
+          run("ip link set " + far_ + " netns " + space_) &&
+          run("ip addr add 198.51.100.1/24 dev " + near_) && run("ip link set " + near_ + " up") &&
+          run("ip -n " + space_ + " addr add 198.51.100.2/24 dev " + far_) &&
+          run("ip -n " + space_ + " link set " + far_ + " up") && run("ip -n " + space_ + " link set lo up");
+  }
+  ~FarHost() {
+    run("ip link del " + near_);
+    run("ip netns del " + space_);
+  }
+  bool up() const { return up_; }
+  const std::string& near() const { return near_; }
+  std::vector<std::string> inside(std::vector<std::string> command) const {
+    command.insert(command.begin(), {"ip", "netns", "exec", space_});
+    return command;
+  }
+  // Packets vanish without any local error: a neighbour that does not exist is told apart by nobody.
+  void goSilent(bool bothWays) const {
+    REQUIRE(run("ip neigh replace 198.51.100.2 lladdr 02:00:00:00:00:01 nud permanent dev " + near_));
+    if (!bothWays) return;
+    REQUIRE(run("ip -n " + space_ +
+                " neigh replace 198.51.100.1 lladdr 02:00:00:00:00:01 nud permanent dev " + far_));
+  }
+  void comeBack() const {
+    run("ip neigh del 198.51.100.2 dev " + near_);
+    run("ip -n " + space_ + " neigh del 198.51.100.1 dev " + far_);
+  }
+
+ private:
+  std::string space_, near_, far_;
+  bool up_ = false;
+};
+
+Config via(const std::string& interface) {
+  Config config;
+  config.socketIfname = "=" + interface;
+  return config;
+}
+
+struct NearSide {
+  explicit NearSide(const Config& config) {
+    HubOptions options;
+    options.config = config;
+    options.fingerprint = {{"plugin", "test", true}};
+    options.handler = heard;
+    auto made = Hub::create(std::move(options));
+    REQUIRE(made);
+    hub = made.take();
+  }
+  std::shared_ptr<Recorder> heard = std::make_shared<Recorder>();
+  std::shared_ptr<Hub> hub;
+};
+
+}  // namespace
+
+TEST_CASE("a host that falls silent is dead after the kernel's bound, a short silence is survived") {
+  const FarHost host;
+  REQUIRE(host.up());
+  ChildProcess child(host.inside({CONTROL_PEER, "wf"}));
+  NearSide a(via(host.near()));
+  auto call = a.hub->call(child.readHandle(), {});
+  REQUIRE(decided(*call));
+  REQUIRE(call->state() == Call::State::replied);
+  const PeerRef peer = call->peer();
+  const bool bothWays = GENERATE(true, false);
+  CAPTURE(bothWays);
+  SECTION("for good") {
+    const auto start = Clk::now();
+    host.goSilent(bothWays);
+    REQUIRE(eventually([&] { return !peer->alive(); }));
+    const auto took = Clk::now() - start;
+    CHECK(took < milliseconds(bothWays ? 3600 : 4600));
+    CHECK(took > milliseconds(1900));
+    CHECK(peer->reason().message().find("acknowledged nothing") != std::string::npos);
+  }
+  SECTION("for a second") {
+    const auto start = Clk::now();
+    host.goSilent(bothWays);
+    for (int i = 0; i < 50; i++) peer->send(16, bytesOf(std::to_string(i)));
+    REQUIRE(eventually([&] { return Clk::now() - start > milliseconds(1000); }));
+    CHECK(peer->alive());
+    host.comeBack();
+    CHECK(eventually([&] { return a.heard->count() == 50; }));
+    CHECK(peer->alive());
+  }
+}
+
+TEST_CASE("a call to a silent host fails at its deadline") {
+  const FarHost host;
+  REQUIRE(host.up());
+  ChildProcess child(host.inside({CONTROL_PEER, "wf"}));
+  Config config = via(host.near());
+  config.connectTimeout = Milliseconds(700);
+  NearSide a(config);
+  const Handle handle = child.readHandle();
+  host.goSilent(true);
+  auto call = a.hub->call(handle, {});
+  REQUIRE(decided(*call));
+  CHECK(call->state() == Call::State::failed);
+  CHECK(call->error().code() == Code::timeout);
+}

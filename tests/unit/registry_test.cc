@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "providers/registry.h"
+
+#include <map>
+
+#include "providers/fault/transport.h"
+#include "providers/loop/transport.h"
+#include "src/base/log.h"
+#include "tests/support/catch.h"
+
+using namespace weft;
+
+namespace {
+
+std::string logged;
+
+void keepLog(LogLevel level, const char*, int, const char* message) {
+  logged += (level == LogLevel::warn ? "WARN " : "INFO ") + std::string(message) + "\n";
+}
+
+// Catches what chooseTransport says.
+struct LogCapture {
+  LogCapture() : before(setLogSink(keepLog)) {
+    logged.clear();
+    setLogLevel(LogLevel::info);
+  }
+  ~LogCapture() {
+    setLogSink(before);
+    setLogLevel(LogLevel::warn);
+  }
+  LogSink before;
+};
+
+enum class Here { no, empty, broken, undiscoverable, yes };
+
+// Candidates as a machine would have them: those not named are not there.
+TransportMaker machine(std::map<std::string, Here> here) {
+  return [here](const std::string& spec, const Config&) -> Result<std::unique_ptr<Transport>> {
+    const auto at = here.find(spec);
+    const Here state = at == here.end() ? Here::no : at->second;
+    if (state == Here::no) return Error(Code::unavailable, "opening " + spec, "no such library");
+    if (state == Here::broken)
+      return Error(Code::system, "opening " + spec, "its memory lock limit is 64 KiB");
+    loop::LoopOptions options;
+    options.rails = state == Here::empty ? 0 : 2;
+    fault::FaultOptions faults;
+    if (state == Here::undiscoverable) faults.rules.push_back({.kind = fault::FaultKind::discover});
+    return std::unique_ptr<Transport>(fault::makeTransport(loop::makeTransport(options), faults));
+  };
+}
+
+}  // namespace
+
+TEST_CASE("every documented spelling makes its transport") {
+  Config config;
+  config.loopRails = 2;
+  const auto loop = makeTransport("loop", config);
+  REQUIRE(loop);
+  CHECK((*loop)->name() == "loop");
+  CHECK((*loop)->discover()->size() == 2);
+  const auto tuned = makeTransport("loop(rails=3,landing=poll)", config);
+  REQUIRE(tuned);
+  CHECK((*tuned)->discover()->size() == 3);
+  const auto wrapped = makeTransport("fault(seed=3,fault=drop,nth=2):loop(rails=4)", config);
+  REQUIRE(wrapped);
+  CHECK((*wrapped)->name() == "fault:loop");
+  CHECK((*wrapped)->discover()->size() == 4);
+  const auto twice = makeTransport("fault(fault=drop):fault(fault=delay):loop", config);
+  REQUIRE(twice);
+  CHECK((*twice)->name() == "fault:fault:loop");
+}
+
+TEST_CASE("a name that cannot be made is an error that says what is allowed") {
+  const std::string spec = GENERATE("", "lop", "loop(rails=3", "loop(rale=3)", "fault():", "fault(drop)",
+                                    "fault(x=1):loop", "ofi:", "fault(fault=drop):nothing");
+  const auto made = makeTransport(spec, Config{});
+  REQUIRE_FALSE(made);
+  CHECK(made.error().code() == Code::config);
+  CHECK(made.error().detail().find("allowed: ") != std::string::npos);
+}
+
+TEST_CASE("raw verbs is taken only by name") {
+  for (const std::string& spec : candidateTransports()) CHECK(spec != "verbs");
+  Config config;
+  config.provider = "verbs";
+  const auto choice = chooseTransport(config, machine({{"verbs", Here::empty}, {"ofi:net", Here::yes}}));
+  REQUIRE_FALSE(choice);
+  CHECK(choice.error().message().find("verbs") != std::string::npos);
+}
+
+TEST_CASE("unnamed, the first fabric with devices is taken and the absent ones are told quietly") {
+  LogCapture capture;
+  const auto choice = chooseTransport(Config{}, machine({{"ofi:efa", Here::empty}, {"ofi:net", Here::yes}}));
+  REQUIRE(choice);
+  CHECK(choice->devices.size() == 2);
+  REQUIRE(choice->refused.size() == 4);
+  CHECK(choice->refused[0].what == "ofi:efa-direct");
+  CHECK(choice->refused[1].why.find("no device") != std::string::npos);
+  CHECK(choice->refused[2].what == "ofi:verbs;ofi_rxm");
+  CHECK(logged.find("WARN") == std::string::npos);
+  CHECK(logged.find("INFO") != std::string::npos);
+}
+
+TEST_CASE("a better fabric that fails is left with one warning, or not at all") {
+  const Here how = GENERATE(Here::broken, Here::undiscoverable);
+  const auto maker = machine({{"ofi:efa", how}, {"ofi:tcp", Here::yes}});
+  LogCapture capture;
+  const auto choice = chooseTransport(Config{}, maker);
+  REQUIRE(choice);
+  const size_t warning = logged.find("WARN");
+  REQUIRE(warning != std::string::npos);
+  CHECK(logged.find("WARN", warning + 4) == std::string::npos);
+  CHECK(logged.find("ofi:efa") != std::string::npos);
+  Config strict;
+  strict.fallback = false;
+  const auto none = chooseTransport(strict, maker);
+  REQUIRE_FALSE(none);
+  CHECK(none.error().code() == Code::system);
+}
+
+TEST_CASE("without fallback absent fabrics are still passed over") {
+  Config strict;
+  strict.fallback = false;
+  LogCapture capture;
+  CHECK(chooseTransport(strict, machine({{"ofi:tcp;ofi_rxm", Here::yes}})));
+}
+
+TEST_CASE("a named fabric that fails is never replaced") {
+  Config config;
+  config.provider = "ofi:efa";
+  const auto choice = chooseTransport(config, machine({{"ofi:efa", Here::empty}, {"ofi:net", Here::yes}}));
+  REQUIRE_FALSE(choice);
+  CHECK(choice.error().message().find("ofi:efa") != std::string::npos);
+}
+
+TEST_CASE("with nothing usable the error lists every candidate and its reason") {
+  const auto choice = chooseTransport(Config{}, machine({{"ofi:net", Here::empty}}));
+  REQUIRE_FALSE(choice);
+  CHECK(choice.error().code() == Code::unavailable);
+  for (const std::string& spec : candidateTransports())
+    CHECK(choice.error().detail().find(spec + ": ") != std::string::npos);
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "tools/netdriver/bootstrap.h"
+
+#include <algorithm>
+#include <arpa/inet.h>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <thread>
+
+namespace weft::netdriver {
+
+namespace {
+
+constexpr const char* kOperation = "rendezvous";
+constexpr Milliseconds kDialPause{50};
+constexpr Milliseconds kHelloTimeout{2000};  // a client that connects and stays silent holds up the rest
+
+using Clock = std::chrono::steady_clock;
+
+// The first bytes of a connection: they keep a stray client from taking a rank's place.
+struct Hello {
+  uint64_t magic = 0x7765667470657266;  // "weftperf"
+  int32_t rank = 0;
+  int32_t size = 0;
+};
+
+Error systemError(std::string detail) {
+  return {Code::system, kOperation, std::move(detail), errno};
+}
+
+void setTimeouts(int fd, Milliseconds timeout) {
+  const auto ms = timeout.count();
+  const timeval value{ms / 1000, (ms % 1000) * 1000};
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &value, sizeof(value));
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &value, sizeof(value));
+  const int on = 1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+Status sendAll(int fd, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent <= 0) return systemError("another rank no longer takes data; it may have failed");
+    bytes = bytes.subspan(static_cast<size_t>(sent));
+  }
+  return {};
+}
+
+Status receiveAll(int fd, std::span<std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t got = ::recv(fd, bytes.data(), bytes.size(), 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got == 0)
+      return Error(Code::remote, kOperation, "another rank closed its connection; it may have failed");
+    if (got < 0) return systemError("no answer from another rank");
+    bytes = bytes.subspan(static_cast<size_t>(got));
+  }
+  return {};
+}
+
+Result<Fd> listenOn(uint16_t port) {
+  Fd fd(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd) return systemError("socket");
+  const int on = 1;
+  const int off = 0;
+  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+  sockaddr_in6 any{};
+  any.sin6_family = AF_INET6;
+  any.sin6_port = htons(port);
+  if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&any), sizeof(any)) != 0 || ::listen(fd.get(), 1024) != 0)
+    return systemError("listen on port " + std::to_string(port));
+  return fd;
+}
+
+// One attempt over every address of the name.
+Fd dialOnce(const addrinfo* addresses) {
+  for (const addrinfo* a = addresses; a != nullptr; a = a->ai_next) {
+    Fd fd(::socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (fd && ::connect(fd.get(), a->ai_addr, a->ai_addrlen) == 0) return fd;
+  }
+  return Fd();
+}
+
+}  // namespace
+
+Result<LocalListener> listenLocally() {
+  LocalListener listener;
+  listener.fd.reset(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  if (!listener.fd || ::bind(listener.fd.get(), generic, length) != 0 ||
+      ::listen(listener.fd.get(), 1024) != 0 || ::getsockname(listener.fd.get(), generic, &length) != 0)
+    return systemError("listen on the loopback interface");
+  listener.port = ntohs(address.sin_port);
+  return listener;
+}
+
+Result<std::unique_ptr<Bootstrap>> Bootstrap::create(const Place& place, Milliseconds timeout) {
+  auto bootstrap = std::make_unique<Bootstrap>(Key{});
+  bootstrap->rank_ = place.rank;
+  bootstrap->size_ = place.size;
+  if (place.size > 1 && place.rank == 0) TRY(bootstrap->acceptAll(place, timeout));
+  if (place.size > 1 && place.rank != 0) TRY(bootstrap->dialRoot(place, timeout));
+  return bootstrap;
+}
+
+Status Bootstrap::acceptAll(const Place& place, Milliseconds timeout) {
+  Fd listener(place.listenFd);
+  if (!listener) {
+    TRY(Fd opened, listenOn(place.port));
+    listener = std::move(opened);
+  }
+  peers_.resize(static_cast<size_t>(size_));
+  const auto deadline = Clock::now() + timeout;
+  for (int missing = size_ - 1; missing > 0;) {
+    const auto left = std::chrono::duration_cast<Milliseconds>(deadline - Clock::now());
+    pollfd wait{listener.get(), POLLIN, 0};
+    if (left.count() <= 0 || ::poll(&wait, 1, static_cast<int>(left.count())) == 0)
+      return Error(Code::timeout, kOperation, std::to_string(missing) + " ranks did not appear");
+    Fd peer(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (!peer) continue;
+    setTimeouts(peer.get(), kHelloTimeout);
+    Hello hello;
+    const Hello mine;
+    if (!receiveAll(peer.get(), std::as_writable_bytes(std::span(&hello, 1)))) continue;
+    if (hello.magic != mine.magic || hello.size != size_ || hello.rank <= 0 || hello.rank >= size_) continue;
+    Fd& slot = peers_[static_cast<size_t>(hello.rank)];
+    setTimeouts(peer.get(), timeout);
+    if (slot)
+      return Error(Code::config, kOperation, "two processes claim rank " + std::to_string(hello.rank));
+    slot = std::move(peer);
+    --missing;
+  }
+  return {};
+}
+
+Status Bootstrap::dialRoot(const Place& place, Milliseconds timeout) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (const int rc = getaddrinfo(place.host.c_str(), std::to_string(place.port).c_str(), &hints, &found);
+      rc != 0)
+    return Error(Code::config, kOperation, "address of rank 0, " + place.host + ": " + gai_strerror(rc));
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, &freeaddrinfo);
+  const auto deadline = Clock::now() + timeout;
+  Fd fd = dialOnce(addresses.get());
+  while (!fd && Clock::now() < deadline) {
+    std::this_thread::sleep_for(kDialPause);
+    fd = dialOnce(addresses.get());
+  }
+  if (!fd)
+    return systemError("rank 0 does not answer at " + place.host + " port " + std::to_string(place.port));
+  setTimeouts(fd.get(), timeout);
+  Hello hello;
+  hello.rank = rank_;
+  hello.size = size_;
+  TRY(sendAll(fd.get(), std::as_bytes(std::span(&hello, 1))));
+  peers_.push_back(std::move(fd));
+  return {};
+}
+
+Status Bootstrap::gatherToRoot(std::span<const std::byte> mine, std::span<std::byte> all) {
+  if (rank_ != 0) return sendAll(peers_[0].get(), mine);
+  std::copy(mine.begin(), mine.end(), all.begin());
+  for (size_t r = 1; r < peers_.size(); ++r)
+    TRY(receiveAll(peers_[r].get(), all.subspan(r * mine.size(), mine.size())));
+  return {};
+}
+
+Status Bootstrap::allGather(std::span<const std::byte> mine, std::span<std::byte> all) {
+  TRY(gatherToRoot(mine, all));
+  if (rank_ != 0) return receiveAll(peers_[0].get(), all);
+  for (size_t r = 1; r < peers_.size(); ++r) TRY(sendAll(peers_[r].get(), all));
+  return {};
+}
+
+Status Bootstrap::barrier() {
+  TRY(gatherValues(std::byte{0}));
+  return {};
+}
+
+}  // namespace weft::netdriver

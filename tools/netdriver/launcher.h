@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "tools/netdriver/bootstrap.h"
+#include "tools/netdriver/child_process.h"
+
+// Starts the ranks of one run as local processes of this program and looks after them: what they write to
+// stderr appears with their rank in front, the first that fails ends all others, and so do Ctrl-C and the
+// deadline. Each rank gets the arguments "--rank R --size N --rendezvous HOST:PORT", rank 0 also "--listen-fd
+// FD". One thread; uses the process's SIGINT and SIGTERM handlers while it runs.
+namespace weft::netdriver {
+
+struct LaunchOptions {
+  int processes = 2;
+  std::vector<std::string> arguments;      // after the program's name
+  std::vector<std::string> rootArguments;  // for rank 0 only, with descriptors that stay open for it
+  std::vector<int> rootFds;
+  int verdict = 0;  // an exit code of rank 0 that is a result, not a failure; 0: none
+  Milliseconds timeout{0};
+};
+
+class Launcher {
+ public:
+  explicit Launcher(LaunchOptions options) : options_(std::move(options)) {}
+
+  // Returns when no rank is left: fine when all ended with exit code 0, otherwise an error that names the
+  // rank that failed first, how, and its last words.
+  Status run();
+  // After a run that went well: whether rank 0 ended with the code that is a verdict.
+  bool hasVerdict() const { return hasVerdict_; }
+
+ private:
+  struct Rank {
+    ChildProcess process;
+    std::string partialLine;
+    std::string lastLine;
+    bool reaped = false;
+  };
+
+  Status startAll();
+  Status watch();
+  bool reap();
+  void readErrors(int pauseMs);
+  void drain(size_t rank);
+  void showLine(size_t rank, const std::string& line);
+  void stopAll();
+  std::string describeFailure();
+
+  LaunchOptions options_;
+  LocalListener listener_;
+  std::deque<Rank> ranks_;
+  bool hasVerdict_ = false;
+  std::vector<size_t> failed_;  // in the order seen
+};
+
+}  // namespace weft::netdriver

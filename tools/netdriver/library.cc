@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "tools/netdriver/library.h"
+
+#include <algorithm>
+#include <dlfcn.h>
+#include <filesystem>
+#include <link.h>
+#include <unistd.h>
+
+#include "nccl/net.h"
+#include "tools/netdriver/table_net.h"
+
+namespace weft::netdriver {
+
+namespace {
+
+constexpr const char* kFileName = "libnccl-net-weft.so";
+
+template <class Table>
+std::unique_ptr<Net> makeNet(void* symbol, int abi) {
+  return std::make_unique<TableNet<Table>>(static_cast<const Table*>(symbol), abi);
+}
+
+std::unique_ptr<Net> makeNet(void* symbol, int abi) {
+  switch (abi) {
+    case 12:
+      return makeNet<ncclNet_v12_t>(symbol, abi);
+    case 11:
+      return makeNet<ncclNet_v11_t>(symbol, abi);
+    case 10:
+      return makeNet<ncclNet_v10_t>(symbol, abi);
+    case 9:
+      return makeNet<ncclNet_v9_t>(symbol, abi);
+    case 8:
+      return makeNet<ncclNet_v8_t>(symbol, abi);
+    case 7:
+      return makeNet<ncclNet_v7_t>(symbol, abi);
+    default:
+      return makeNet<ncclNet_v6_t>(symbol, abi);
+  }
+}
+
+std::string symbolName(int abi) {
+  return "ncclNetPlugin_v" + std::to_string(abi);
+}
+
+std::string loaderMessage() {
+  const char* text = dlerror();
+  return text != nullptr ? text : "unknown loader error";
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Library>> Library::open(const std::string& path, int abi) {
+  auto library = std::make_unique<Library>(Key{});
+  library->handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library->handle_ == nullptr) return Error(Code::unavailable, "load plugin", loaderMessage());
+  link_map* map = nullptr;
+  const bool known = dlinfo(library->handle_, RTLD_DI_LINKMAP, &map) == 0;
+  library->path_ = known ? map->l_name : path;
+  TRY(library->pickTable(abi));
+  return library;
+}
+
+Library::~Library() {
+  net_.reset();
+  if (handle_ != nullptr) dlclose(handle_);
+}
+
+Status Library::pickTable(int abi) {
+  for (int version = kNewestAbi; version >= kOldestAbi; --version) {
+    if (dlsym(handle_, symbolName(version).c_str()) != nullptr) abis_.push_back(version);
+  }
+  if (abis_.empty())
+    return Error(Code::unavailable, "load plugin", path_ + " exports no ncclNetPlugin_v6 to v12");
+  const int wanted = abi == 0 ? abis_.front() : abi;
+  if (std::find(abis_.begin(), abis_.end(), wanted) == abis_.end())
+    return Error(Code::unavailable, "load plugin", path_ + " does not export " + symbolName(wanted));
+  net_ = makeNet(dlsym(handle_, symbolName(wanted).c_str()), wanted);
+  return {};
+}
+
+std::string defaultPluginPath() {
+  std::error_code ignored;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+  for (const char* place : {".", "../plugin", "../../plugin", "../lib", "../lib/x86_64-linux-gnu",
+                            "../lib/aarch64-linux-gnu", "../lib64"}) {
+    const auto candidate = program / place / kFileName;
+    if (std::filesystem::exists(candidate, ignored)) return candidate.lexically_normal().string();
+  }
+  return kFileName;
+}
+
+}  // namespace weft::netdriver

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "tools/perf/cluster_check.h"
+
+namespace weft::perf {
+
+namespace {
+
+constexpr int kMostColumns = 16;  // more do not fit on a line; the document has them all
+
+std::string rankName(const ClusterResults& results, int rank) {
+  return fmt::format("rank {} on {}", rank, results.names[static_cast<size_t>(rank)]);
+}
+
+std::string describe(const ClusterResults& results, const Finding& finding, const char* what) {
+  std::string who = rankName(results, finding.rank);
+  if (finding.kind == FindingKind::badPath) who += " to " + rankName(results, finding.receiver);
+  return fmt::format("{}: {} ({}, {:.1f} times the typical time)", findingName(finding.kind), who, what,
+                     finding.times);
+}
+
+std::string matrixText(const char* title, const CostMatrix& matrix) {
+  std::string text = fmt::format("# {}\n# from \\ to", title);
+  const int columns = std::min(matrix.size(), kMostColumns);
+  for (int to = 0; to < columns; ++to) text += fmt::format("  {:>8}", to);
+  text += "\n";
+  for (int from = 0; from < columns; ++from) {
+    text += fmt::format("{:>11}", from);
+    for (int to = 0; to < columns; ++to)
+      text += from == to ? fmt::format("  {:>8}", "-") : fmt::format("  {:>8.2f}", matrix.at(from, to));
+    text += "\n";
+  }
+  if (columns < matrix.size())
+    text += fmt::format("# and {} ranks more, see --json\n", matrix.size() - columns);
+  return text;
+}
+
+nlohmann::json matrixOf(const CostMatrix& matrix) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (int from = 0; from < matrix.size(); ++from) {
+    nlohmann::json row = nlohmann::json::array();
+    for (int to = 0; to < matrix.size(); ++to)
+      row.push_back(from == to ? nlohmann::json(nullptr) : nlohmann::json(matrix.at(from, to)));
+    rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+void addFindings(const std::vector<Finding>& findings, const char* what, nlohmann::json* to) {
+  for (const Finding& finding : findings) {
+    nlohmann::json json = {
+        {"kind", findingName(finding.kind)}, {"in", what}, {"rank", finding.rank}, {"times", finding.times}};
+    if (finding.kind == FindingKind::badPath) json["receiver"] = finding.receiver;
+    to->push_back(std::move(json));
+  }
+}
+
+}  // namespace
+
+std::string clusterText(const ClusterResults& results) {
+  std::string text =
+      fmt::format("# weft perf --check-cluster: {} ranks, {}\n", results.latency.size(), results.plugin);
+  for (int rank = 0; rank < std::min(results.latency.size(), kMostColumns); ++rank)
+    text += fmt::format("# {}\n", rankName(results, rank));
+  text += matrixText("one-way latency of a small message (us)", results.latency);
+  text += matrixText("bandwidth (GB/s)", results.bandwidth);
+  for (const Finding& finding : results.slowLatency) text += describe(results, finding, "latency") + "\n";
+  for (const Finding& finding : results.slowBandwidth) text += describe(results, finding, "bandwidth") + "\n";
+  if (results.findings() == 0)
+    text += fmt::format("# no rank and no path takes more than {:.1f} times what is typical\n",
+                        results.options->slowLimit);
+  return text;
+}
+
+std::string clusterDocument(const ClusterResults& results) {
+  nlohmann::json document = {{"plugin", results.plugin},
+                             {"ranks", results.names},
+                             {"hosts", results.hosts},
+                             {"slow_limit", results.options->slowLimit},
+                             {"latency_us", matrixOf(results.latency)},
+                             {"bandwidth_gbps", matrixOf(results.bandwidth)}};
+  nlohmann::json findings = nlohmann::json::array();
+  addFindings(results.slowLatency, "latency", &findings);
+  addFindings(results.slowBandwidth, "bandwidth", &findings);
+  document["findings"] = std::move(findings);
+  return document.dump(2) + "\n";
+}
+
+}  // namespace weft::perf

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "tools/perf/communicator.h"
+
+#include <algorithm>
+
+namespace weft::perf {
+
+namespace {
+
+constexpr uint64_t kCommId = 0x77656674;
+constexpr size_t kAlignBytes = 16;
+
+}  // namespace
+
+Result<std::unique_ptr<Communicator>> Communicator::create(const CommunicatorSetup& setup) {
+  auto communicator = std::make_unique<Communicator>(Key{});
+  communicator->number_ = setup.number;
+  communicator->workload_ = setup.workload;
+  TRY(netdriver::Context context,
+      netdriver::Context::create(*setup.net, kCommId + static_cast<uint64_t>(setup.number)));
+  communicator->context_.emplace(std::move(context));
+  for (int i = 0; i < setup.options->channels * setup.operation->ways; ++i) {
+    TRY(std::unique_ptr<Collective> instance, communicator->connect(setup, i));
+    communicator->instances_.push_back(std::move(instance));
+  }
+  return communicator;
+}
+
+Result<std::unique_ptr<Collective>> Communicator::connect(const CommunicatorSetup& setup, int instance) {
+  Wiring wiring;
+  wiring.rank = setup.bootstrap->rank();
+  wiring.size = setup.bootstrap->size();
+  wiring.channel = instance;
+  wiring.bufferBytes = setup.options->bufferBytes;
+  wiring.p2pChunkBytes = setup.options->p2pChunkBytes;
+  wiring.group = setup.options->group;
+  ConnectRequest request;
+  request.bootstrap = setup.bootstrap;
+  request.context = &*context_;
+  request.device = setup.options->device;
+  request.onThread = setup.onThread;
+  request.connects = [&](int from, int to) {
+    return setup.operation->connects(from, to, wiring.size, instance);
+  };
+  TRY(Connections made, connectRanks(request));
+  wiring.to = std::move(made.to);
+  wiring.from = std::move(made.from);
+  std::unique_ptr<Collective> collective;
+  TRY(setup.onThread([&]() -> Status {
+    TRY(collective, setup.operation->make(std::move(wiring)));
+    return {};
+  }));
+  return collective;
+}
+
+// Every instance works on a share of each part.
+void Communicator::start(const Case& c, size_t slot) {
+  const size_t align = std::max<size_t>(1, kAlignBytes / c.type->bytes);
+  const size_t whole = c.operation->inParts ? c.part : c.total;
+  const size_t fair = (whole + instances_.size() - 1) / instances_.size();
+  const size_t share = (fair + align - 1) / align * align;
+  size_t begin = 0;
+  for (auto& instance : instances_) {
+    const size_t count = std::min(share, whole - begin);
+    instance->start(workload_->work(c, slot, begin, count));
+    begin += count;
+  }
+}
+
+Status Communicator::progress(bool* moved) {
+  for (auto& instance : instances_) TRY(instance->progress(moved));
+  return {};
+}
+
+bool Communicator::done() const {
+  return std::all_of(instances_.begin(), instances_.end(), [](const auto& i) { return i->done(); });
+}
+
+uint64_t Communicator::messages() const {
+  uint64_t sum = 0;
+  for (const auto& instance : instances_) sum += instance->messages();
+  return sum;
+}
+
+}  // namespace weft::perf

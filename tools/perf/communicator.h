@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "tools/perf/connector.h"
+#include "tools/perf/options.h"
+#include "tools/perf/workload.h"
+
+// One communicator of this rank, as NCCL has it: a context of the plugin, its connections, its data.
+// Connected and driven by one thread.
+namespace weft::perf {
+
+struct CommunicatorSetup {
+  netdriver::Bootstrap* bootstrap = nullptr;
+  netdriver::Net* net = nullptr;
+  const Options* options = nullptr;
+  const Operation* operation = nullptr;
+  const Workload* workload = nullptr;
+  int number = 0;
+  OnThread onThread;  // the thread it belongs to
+};
+
+class Communicator {
+  struct Key {};
+
+ public:
+  explicit Communicator(Key) {}
+  // All ranks at the same time; called on the bootstrap's thread.
+  static Result<std::unique_ptr<Communicator>> create(const CommunicatorSetup& setup);
+
+  // The operation of a case on the data in a slot; progress until done.
+  void start(const Case& c, size_t slot);
+  Status progress(bool* moved);
+  bool done() const;
+
+  uint64_t messages() const;
+  const Workload& workload() const { return *workload_; }
+  int number() const { return number_; }
+
+ private:
+  Result<std::unique_ptr<Collective>> connect(const CommunicatorSetup& setup, int instance);
+
+  int number_ = 0;
+  const Workload* workload_ = nullptr;
+  std::optional<netdriver::Context> context_;
+  std::vector<std::unique_ptr<Collective>> instances_;  // side by side
+};
+
+}  // namespace weft::perf

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include <fstream>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "src/base/process.h"
+#include "tools/perf/results.h"
+
+namespace weft::perf {
+
+namespace {
+
+std::string processorName() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  return "unknown processor";
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+#if defined(__OPTIMIZE__)
+constexpr bool kOptimized = true;
+#else
+constexpr bool kOptimized = false;
+#endif
+
+}  // namespace
+
+Conditions readConditions(netdriver::Library& library, const netdriver::Properties& device) {
+  Conditions c;
+  c.plugin = library.path();
+  c.table = fmt::format("{} v{}", library.net().name(), library.net().abi());
+  c.device = device.name;
+  c.speedMbps = device.speedMbps;
+  c.host = hostName();
+  c.processor = processorName();
+  c.processors = static_cast<int>(std::thread::hardware_concurrency());
+  c.build = fmt::format("weft {}, {}{}", WEFT_VERSION, kOptimized ? "optimized" : "not optimized",
+                        kSanitized ? ", sanitizer" : "");
+  if (kSanitized) c.warnings.emplace_back("built with a sanitizer: the numbers say nothing about speed");
+  if (!kOptimized) c.warnings.emplace_back("built without optimization: the numbers say nothing about speed");
+  return c;
+}
+
+}  // namespace weft::perf

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include <array>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "tools/perf/results.h"
+
+namespace weft::perf {
+
+namespace {
+
+struct Percentile {
+  const char* name;
+  double share;
+};
+constexpr std::array kPercentiles = {Percentile{"p50_us", 0.5}, Percentile{"p90_us", 0.9},
+                                     Percentile{"p99_us", 0.99}, Percentile{"p999_us", 0.999}};
+
+double inMicroseconds(uint64_t nanoseconds) {
+  return static_cast<double>(nanoseconds) / 1e3;
+}
+
+nlohmann::json latencyOf(const Histogram& latency) {
+  nlohmann::json json = {{"count", latency.count()},
+                         {"min_us", inMicroseconds(latency.min())},
+                         {"max_us", inMicroseconds(latency.max())}};
+  for (const Percentile& p : kPercentiles) json[p.name] = inMicroseconds(latency.quantile(p.share));
+  // By octaves: enough for a shape, and few enough to read.
+  nlohmann::json octaves = nlohmann::json::array();
+  for (uint64_t low = 1; low <= latency.max() && low != 0; low <<= 1)
+    if (const uint64_t count = latency.countBetween(low, low << 1); count > 0)
+      octaves.push_back(
+          {{"from_us", inMicroseconds(low)}, {"below_us", inMicroseconds(low << 1)}, {"count", count}});
+  json["histogram"] = octaves;
+  return json;
+}
+
+nlohmann::json sampleOf(const Results& results, const Row& row, const Sample& sample) {
+  nlohmann::json json = {{"time_us", sample.microseconds},
+                         {"algbw_gbps", results.algorithmGBps(row, sample)},
+                         {"busbw_gbps", results.busGBps(row, sample)},
+                         {"messages", sample.messages},
+                         {"cpu_us_per_message", sample.cpuPerMessage()},
+                         {"latency", latencyOf(sample.latency)}};
+  const bool verified = results.options->check != 0;
+  json["wrong"] = verified ? nlohmann::json(sample.wrong) : nlohmann::json(nullptr);
+  return json;
+}
+
+nlohmann::json ratioOf(const Ratio& ratio) {
+  return {{"median", ratio.median}, {"low", ratio.low}, {"high", ratio.high}, {"differs", ratio.differs()}};
+}
+
+nlohmann::json halfOf(const Results& results, const Row& row, const Half& half) {
+  nlohmann::json json = sampleOf(results, row, half.sample);
+  if (half.other) {
+    json["other"] = sampleOf(results, row, *half.other);
+    json["ratio"] = ratioOf(half.ratio);
+  }
+  return json;
+}
+
+nlohmann::json conditionsOf(const Results& results) {
+  const Conditions& c = results.conditions;
+  const Options& options = *results.options;
+  nlohmann::json json = {{"operation", results.operation->name},
+                         {"algorithm", results.operation->algorithm},
+                         {"processes", results.size},
+                         {"host", c.host},
+                         {"processor", c.processor},
+                         {"processors", c.processors},
+                         {"plugin", c.plugin},
+                         {"table", c.table},
+                         {"device", c.device},
+                         {"device_mbps", c.speedMbps},
+                         {"build", c.build},
+                         {"check", options.check},
+                         {"iterations", options.iterations},
+                         {"warmup", options.warmup},
+                         {"channels", options.channels},
+                         {"communicators", options.communicators},
+                         {"threads", options.threads},
+                         {"group", options.group},
+                         {"buffer_bytes", options.bufferBytes},
+                         {"warnings", c.warnings}};
+  if (!c.other.empty()) json["other_plugin"] = c.other;
+  return json;
+}
+
+std::string csvHalf(const Results& results, const Row& row, const char* place, const Half& half) {
+  const Sample& s = half.sample;
+  std::string line =
+      fmt::format("{},{},{},{},{},{},{},{},{},{},{},{:.3f},{:.6f},{:.6f},{}", results.operation->name,
+                  results.operation->algorithm, results.size, results.options->communicators,
+                  results.options->threads, row.bytes, row.count, row.type, row.redop, row.root, place,
+                  s.microseconds, results.algorithmGBps(row, s), results.busGBps(row, s),
+                  results.options->check != 0 ? std::to_string(s.wrong) : "");
+  line += fmt::format(",{:.3f}", inMicroseconds(s.latency.min()));
+  for (const Percentile& p : kPercentiles)
+    line += fmt::format(",{:.3f}", inMicroseconds(s.latency.quantile(p.share)));
+  line += fmt::format(",{:.3f},{},{:.4f}", inMicroseconds(s.latency.max()), s.messages, s.cpuPerMessage());
+  if (half.other)
+    line += fmt::format(",{:.3f},{:.4f},{:.4f},{:.4f}", half.other->microseconds, half.ratio.median,
+                        half.ratio.low, half.ratio.high);
+  return line + "\n";
+}
+
+}  // namespace
+
+std::string jsonDocument(const Results& results) {
+  nlohmann::json document;
+  document["conditions"] = conditionsOf(results);
+  document["results"] = nlohmann::json::array();
+  for (const Row& row : results.rows) {
+    nlohmann::json json = {{"bytes", row.bytes}, {"count", row.count}, {"type", row.type},
+                           {"redop", row.redop}, {"root", row.root},   {"out_of_place", nullptr},
+                           {"in_place", nullptr}};
+    for (const auto& [place, half] : halvesOf(row)) json[place] = halfOf(results, row, *half);
+    document["results"].push_back(std::move(json));
+  }
+  document["summary"] = {{"wrong", results.wrong()}, {"average_busbw_gbps", results.averageBusGBps()}};
+  if (results.ratio) document["summary"]["ratio"] = ratioOf(*results.ratio);
+  return document.dump(2) + "\n";
+}
+
+std::string csvDocument(const Results& results) {
+  std::string text =
+      "operation,algorithm,processes,communicators,threads,bytes,count,type,redop,root,place,time_us,"
+      "algbw_gbps,busbw_gbps,wrong,min_us";
+  for (const Percentile& p : kPercentiles) text += std::string(",") + p.name;
+  text += ",max_us,messages,cpu_us_per_message";
+  if (!results.conditions.other.empty()) text += ",other_time_us,ratio,ratio_low,ratio_high";
+  text += "\n";
+  for (const Row& row : results.rows)
+    for (const auto& [place, half] : halvesOf(row)) text += csvHalf(results, row, place, *half);
+  return text;
+}
+
+}  // namespace weft::perf

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "tools/perf/collective.h"
+
+// The operations `weft perf` knows: one row each in operation.cc. Pure functions over a constant table; any
+// thread.
+namespace weft::perf {
+
+enum class Movement : uint8_t { allReduce, allGather, reduceScatter, broadcast, allToAll, sendRecv };
+
+struct Operation {
+  const char* name;       // nccl-tests' name without "_perf"
+  const char* algorithm;  // "ring", "tree" or "p2p"
+  Movement movement;
+  bool reduces;  // -o matters
+  bool rooted;   // -r matters
+  // The data has a part for every rank; otherwise it is one whole.
+  bool inParts;
+  bool inPlace;  // NCCL defines it in place
+  int ways;      // instances that one channel consists of
+  MakeCollective make;
+  // Whether `from` has a connection to `to`, in the instance of that number.
+  bool (*connects)(int from, int to, int size, int instance);
+
+  // Bus bandwidth over algorithm bandwidth, as nccl-tests defines it: what it would take of the network if
+  // every byte crossed it as seldom as it can.
+  double busFactor(int size) const;
+};
+
+// Every operation, the default algorithm of each name first.
+std::span<const Operation> operations();
+
+// An empty algorithm is the default one. The error names what there is.
+Result<const Operation*> findOperation(const std::string& name, const std::string& algorithm);
+
+}  // namespace weft::perf

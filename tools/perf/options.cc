@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "tools/perf/options.h"
+
+#include <cstdlib>
+
+#include <CLI/CLI.hpp>
+
+#include "tools/netdriver/net.h"
+#include "tools/perf/operation.h"
+
+namespace weft::perf {
+
+namespace {
+
+// "8", "4K", "1.5M", "2GiB" in bytes; empty when it is none of these.
+std::string parseSize(std::string& text) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  std::string unit = end;
+  for (const char* suffix : {"iB", "B"})
+    if (unit.ends_with(suffix)) unit.resize(unit.size() - std::string(suffix).size());
+  double scale = 1;
+  if (unit == "K" || unit == "k") scale = 1 << 10;
+  if (unit == "M" || unit == "m") scale = 1 << 20;
+  if (unit == "G" || unit == "g") scale = 1 << 30;
+  if (end == text.c_str() || number < 0 || (scale == 1 && !unit.empty()))
+    return "'" + text + "' is not a size: give a number, with K, M or G if you like";
+  text = std::to_string(static_cast<uint64_t>(number * scale));
+  return {};
+}
+
+const CLI::Validator kSize(parseSize, "SIZE");
+
+void declareNcclTestsOptions(CLI::App& command, Options& options) {
+  command.add_option("-b,--minbytes", options.minBytes, "smallest message")
+      ->transform(kSize)
+      ->capture_default_str();
+  command.add_option("-e,--maxbytes", options.maxBytes, "largest message")
+      ->transform(kSize)
+      ->capture_default_str();
+  command.add_option("-f,--stepfactor", options.factor, "sizes grow by this factor")->capture_default_str();
+  command.add_option("-i,--stepbytes", options.stepBytes, "sizes grow by this many bytes instead")
+      ->transform(kSize);
+  command.add_option("--iters", options.iterations, "iterations timed at each size")
+      ->check(CLI::Range(1, 1000000000))
+      ->capture_default_str();
+  command.add_option("-w,--warmup_iters", options.warmup, "iterations before that")
+      ->check(CLI::Range(0, 1000000000))
+      ->capture_default_str();
+  command
+      .add_option("-c,--check", options.check, "1: verify every element of every iteration, 0: only measure")
+      ->check(CLI::Range(0, 1))
+      ->capture_default_str();
+  command
+      .add_option("-d,--datatype", options.type,
+                  "float half bfloat16 double int8 uint8 int32 uint32 int64 uint64, or all")
+      ->capture_default_str();
+  command.add_option("-o,--op", options.redop, "sum prod max min, or all")->capture_default_str();
+  command.add_option("-r,--root", options.root, "rank that broadcasts")->capture_default_str();
+}
+
+void declareClusterOptions(CLI::App& command, Options& options) {
+  command.add_flag("--check-cluster", options.checkCluster,
+                   "instead of an operation: every pair of ranks, and who is slower than the others");
+  command.add_option("--slow", options.slowLimit, "slow is what takes so many times as long as is typical")
+      ->check(CLI::Range(1.1, 1000.0))
+      ->capture_default_str();
+  command
+      .add_option("--cluster-bytes", options.clusterBytes, "sent from each rank to each for its bandwidth")
+      ->transform(kSize)
+      ->capture_default_str();
+}
+
+void declareCompareOptions(CLI::App& command, Options& options) {
+  command.add_option("--compare", options.compare, "another plugin, measured in turn with the first");
+  command
+      .add_option("--compare-env", options.compareEnvironment,
+                  "NAME=VALUE in the environment of that plugin only; can be repeated")
+      ->allow_extra_args(false);
+  command.add_option("--rounds", options.rounds, "how often both take their turn at each size")
+      ->check(CLI::Range(2, 1000))
+      ->capture_default_str();
+}
+
+void declareResultOptions(CLI::App& command, Options& options) {
+  command.add_flag("--latency", options.latency, "show percentiles and processor time for a message");
+  command.add_flag("--histogram", options.histogram, "show how the latencies are spread, too");
+  command.add_option("--json", options.json, "write results to this file; - is the standard output");
+  command.add_option("--csv", options.csv, "the same as comma-separated values");
+  command.add_option("--plot", options.plot, "draw bus bandwidth and latency over size into this SVG file");
+}
+
+void declareRunOptions(CLI::App& command, Options& options) {
+  command.add_option("-n,--processes", options.processes, "start that many processes on this machine")
+      ->check(CLI::Range(1, 4096));
+  command.add_option("--plugin", options.plugin, "network plugin to load (default: weft's own)");
+  command.add_option("--abi", options.abi, "version of its table (default: the newest)")
+      ->check(CLI::Range(6, 12));
+  command.add_option("--device", options.device, "network device")->capture_default_str();
+  command.add_option("--channels", options.channels, "rings side by side")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command.add_option("--comms", options.communicators, "communicators a rank, all working at the same time")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  command.add_option("--threads", options.threads, "threads a rank that share its communicators")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  command.add_option("--buffsize", options.bufferBytes, "buffer of one connection, 8 steps (NCCL_BUFFSIZE)")
+      ->transform(kSize)
+      ->capture_default_str();
+  command
+      .add_option("--p2p-chunk", options.p2pChunkBytes, "message size of sendrecv (NCCL_P2P_NET_CHUNKSIZE)")
+      ->transform(kSize)
+      ->capture_default_str();
+  command
+      .add_option("--group", options.group,
+                  "senders behind each rank of sendrecv: they share a comm and are received in groups")
+      ->check(CLI::Range(1, netdriver::kMaxGroup))
+      ->capture_default_str();
+  command.add_flag("-v,--verbose", options.verbose, "show what the plugin logs");
+  command.add_option("--timeout", options.timeoutSeconds, "end the run after so many seconds")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  command
+      .add_option("--stall-timeout", options.stallSeconds, "a collective may stand still for so many seconds")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+}
+
+// "all_reduce, all_gather, ...", each once.
+std::string operationNames() {
+  std::string names;
+  std::string last;
+  for (const Operation& operation : operations()) {
+    if (last == operation.name) continue;
+    names += (names.empty() ? "" : ", ") + std::string(operation.name);
+    last = operation.name;
+  }
+  return names;
+}
+
+// What the launcher passes; not for users.
+void declarePlaceOptions(CLI::App& command, Options& options) {
+  command.add_option("--rank", options.rank)->group("");
+  command.add_option("--size", options.size)->group("");
+  command.add_option("--rendezvous", options.rendezvous)->group("");
+  command.add_option("--listen-fd", options.listenFd)->group("");
+  command.add_option("--progress-fd", options.progressFd)->group("");
+}
+
+}  // namespace
+
+void declareOptions(CLI::App& command, Options& options) {
+  command.add_option("operation", options.operation, operationNames());
+  command.add_option("--algo", options.algorithm, "ring or tree, for all_reduce (default: ring)");
+  declareNcclTestsOptions(command, options);
+  declareRunOptions(command, options);
+  declareResultOptions(command, options);
+  declareCompareOptions(command, options);
+  declareClusterOptions(command, options);
+  declarePlaceOptions(command, options);
+}
+
+Status validate(const Options& options) {
+  const auto bad = [](const char* what) { return Error(Code::invalidArgument, "command line", what); };
+  if (options.checkCluster) {
+    if (!options.operation.empty()) return bad("--check-cluster takes no operation");
+    if (!options.csv.empty() || !options.plot.empty() || !options.compare.empty())
+      return bad("--check-cluster writes no CSV and no plot, and compares no plugins");
+    return {};
+  }
+  if (options.operation.empty()) return bad("name an operation or --check-cluster, see --help");
+  TRY(findOperation(options.operation, options.algorithm));
+  if (options.minBytes > options.maxBytes) return bad("-b is larger than -e");
+  if (options.stepBytes == 0 && options.factor <= 1) return bad("-f must be larger than 1");
+  if (options.bufferBytes < 8 * 1024) return bad("--buffsize must be at least 8K");
+  if (options.threads > options.communicators) return bad("--threads is larger than --comms");
+  if (options.json == "-" && options.csv == "-") return bad("--json and --csv cannot both be -");
+  for (const std::string& setting : options.compareEnvironment)
+    if (options.compare.empty() || setting.find('=') == std::string::npos || setting[0] == '=')
+      return bad("--compare-env wants NAME=VALUE, and --compare with it");
+  if (options.group > 1 && options.operation != "sendrecv") return bad("--group belongs to sendrecv");
+  if (options.p2pChunkBytes < 1024) return bad("--p2p-chunk must be at least 1K");
+  return {};
+}
+
+std::vector<uint64_t> messageSizes(const Options& options) {
+  std::vector<uint64_t> sizes;
+  uint64_t bytes = options.minBytes;
+  while (bytes <= options.maxBytes) {
+    sizes.push_back(bytes);
+    const auto grown = static_cast<uint64_t>(static_cast<double>(bytes) * options.factor);
+    const uint64_t next = options.stepBytes != 0 ? bytes + options.stepBytes : grown;
+    bytes = std::max(next, bytes + 1);
+  }
+  return sizes;
+}
+
+}  // namespace weft::perf

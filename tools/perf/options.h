@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/netdriver/bootstrap.h"
+
+// What `weft perf` was asked to do: nccl-tests' options where they exist, plain values otherwise. Sizes in
+// bytes. Filled once by the command line, read only afterwards.
+namespace CLI {
+class App;
+}
+
+namespace weft::perf {
+
+struct Options {
+  std::string operation;  // one of operation.cc
+  std::string algorithm;  // empty: its default one
+
+  uint64_t minBytes = 8;
+  uint64_t maxBytes = uint64_t{64} << 20;
+  double factor = 2;
+  uint64_t stepBytes = 0;  // not 0: grow by this much instead of by the factor
+  int iterations = 20;
+  int warmup = 5;
+  int check = 1;
+  std::string type = "float";
+  std::string redop = "sum";
+  int root = 0;
+
+  bool checkCluster = false;
+  double slowLimit = 2;  // times what is typical
+  uint64_t clusterBytes = uint64_t{4} << 20;
+
+  int processes = 0;  // 0: not asked for
+  std::string plugin;
+  int abi = 0;  // 0: the newest table
+  int device = 0;
+  int channels = 1;
+  uint64_t bufferBytes = uint64_t{4} << 20;  // of one direction of one connection, 8 steps
+  uint64_t p2pChunkBytes = uint64_t{128} << 10;
+  int group = 1;          // senders behind each rank of sendrecv
+  int communicators = 1;  // at a time
+  int threads = 1;        // that drive them
+
+  bool latency = false;
+  bool histogram = false;
+  std::string json;
+  std::string csv;
+  std::string plot;
+  std::string compare;                          // another plugin
+  std::vector<std::string> compareEnvironment;  // NAME=VALUE, while it is initialised
+  int rounds = 10;                              // that both do
+  bool verbose = false;
+  int timeoutSeconds = 1800;
+  int stallSeconds = 120;
+
+  // Given by the launcher to the processes it starts.
+  int rank = -1;
+  int size = 0;
+  std::string rendezvous;
+  int listenFd = -1;
+  int progressFd = -1;  // the launcher's terminal
+};
+
+// Declares every option on the subcommand; values appear in `options` after parsing.
+void declareOptions(CLI::App& command, Options& options);
+
+// Contradictions that single options cannot show.
+Status validate(const Options& options);
+
+// The message sizes to run, smallest first.
+std::vector<uint64_t> messageSizes(const Options& options);
+
+}  // namespace weft::perf

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "tools/perf/perf.h"
+
+#include <cstdio>
+#include <fcntl.h>
+#include <fstream>
+#include <memory>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "tools/netdriver/launcher.h"
+#include "tools/perf/cluster_check.h"
+#include "tools/perf/place.h"
+#include "tools/perf/runner.h"
+
+namespace weft::perf {
+
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+constexpr int kFound = 3;
+
+int report(const Error& error) {
+  fmt::print(stderr, "weft perf: {}\n", error.message());
+  return error.code() == Code::invalidArgument ? kUsage : kFailed;
+}
+
+// This process's own command line after the program's name: the ranks are given the same.
+std::vector<std::string> ownArguments() {
+  std::vector<std::string> arguments;
+  std::ifstream file("/proc/self/cmdline");
+  for (std::string argument; std::getline(file, argument, '\0');) arguments.push_back(argument);
+  arguments.erase(arguments.begin());
+  return arguments;
+}
+
+int launch(const Options& options) {
+  netdriver::LaunchOptions launch;
+  launch.processes = options.processes;
+  launch.arguments = ownArguments();
+  // Ranks write to us, so only we know whether there is a terminal; rank 0 shows its progress there.
+  const Fd terminal(isatty(STDERR_FILENO) != 0 ? fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3) : -1);
+  if (terminal) {
+    launch.rootArguments = {"--progress-fd", std::to_string(terminal.get())};
+    launch.rootFds = {terminal.get()};
+  }
+  launch.timeout = Milliseconds(int64_t{options.timeoutSeconds} * 1000);
+  launch.verdict = kFound;
+  netdriver::Launcher launcher(std::move(launch));
+  const Status result = launcher.run();
+  if (result) return launcher.hasVerdict() ? kFound : 0;
+  if (isatty(STDOUT_FILENO) != 0) fmt::print("\n");  // the row that was being measured has no end
+  return report(result.error());
+}
+
+// The exit code of rank 0 when something slow was found; elsewhere 0.
+int checkCluster(const Options& options, const netdriver::Place& place) {
+  const auto findings = runClusterCheck(options, place);
+  if (!findings) return report(findings.error());
+  return *findings == 0 ? 0 : kFound;
+}
+
+int runRank(const Options& options, const netdriver::Place& place) {
+  auto runner = Runner::create(options, place);
+  if (!runner) return report(runner.error());
+  const auto wrong = (*runner)->run();
+  if (!wrong) return report(wrong.error());
+  if (*wrong == 0) return 0;
+  if (place.rank == 0) fmt::print(stderr, "{} elements are wrong\n", *wrong);
+  return kFailed;
+}
+
+int run(const Options& options) {
+  if (const Status valid = validate(options); !valid) return report(valid.error());
+  if (const auto types = parseTypes(options.type); !types) return report(types.error());
+  if (const auto ops = parseRedOps(options.redop); !ops) return report(ops.error());
+  auto place = findPlace(options);
+  if (!place) return report(place.error());
+  if (options.processes > 0 && options.rendezvous.empty()) return launch(options);
+  if (place->size == 0) place->size = 1;
+  return options.checkCluster ? checkCluster(options, *place) : runRank(options, *place);
+}
+
+}  // namespace
+
+void addPerf(CLI::App& app, int* exitCode) {
+  CLI::App* command =
+      app.add_subcommand("perf", "Run verified collectives over a network plugin and measure them");
+  // The callback outlives this function, so it owns what the options are parsed into.
+  const auto options = std::make_shared<Options>();
+  declareOptions(*command, *options);
+  command->callback([options, exitCode] { *exitCode = run(*options); });
+}
+
+}  // namespace weft::perf

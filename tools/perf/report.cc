@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "tools/perf/report.h"
+
+#include <algorithm>
+
+#include "tools/perf/plot.h"
+
+namespace weft::perf {
+
+namespace {
+
+// The lines under the conditions: what the columns are.
+constexpr const char* kHeader =
+    "#\n"
+    "#                                                       out-of-place                       in-place\n"
+    "#       size         count      type   redop    root      time   algbw   busbw  #wrong      time   "
+    "algbw   busbw  "
+    "#wrong\n"
+    "#        (B)    (elements)                                (us)  (GB/s)  (GB/s)              (us)  "
+    "(GB/s)  "
+    "(GB/s)\n";
+constexpr const char* kCompareHeader =
+    "#\n"
+    "#       size         count      type   redop    root         place      time   busbw     other   busbw  "
+    "other/ours  over the rounds  #wrong\n"
+    "#        (B)    (elements)                                            (us)  (GB/s)      (us)  (GB/s)    "
+    "  "
+    "(time)  lowest  highest\n";
+constexpr const char* kLatencyHeader =
+    "#\n"
+    "# latency of an iteration (us) on each rank, and processor time of all ranks for a message\n"
+    "#       size      type   redop         place       min       p50       p90       p99     p99.9       "
+    "max  "
+    "cpu/message\n";
+
+double inMicroseconds(uint64_t nanoseconds) {
+  return static_cast<double>(nanoseconds) / 1e3;
+}
+
+}  // namespace
+
+Report::Report(const Options& options, const Operation& operation, int size)
+    : options_(options), quiet_(options.json == "-" || options.csv == "-") {
+  results_.options = &options;
+  results_.operation = &operation;
+  results_.size = size;
+}
+
+void Report::begin(Conditions conditions) {
+  results_.conditions = std::move(conditions);
+  const Conditions& c = results_.conditions;
+  print("# weft perf {} ({}): {} processes, {} iterations after {} to warm up, {}\n",
+        results_.operation->name, results_.operation->algorithm, results_.size, options_.iterations,
+        options_.warmup, options_.check != 0 ? "every element verified" : "nothing verified");
+  if (options_.communicators > 1)
+    print("# each   {} communicators at a time, on {} threads; bandwidths are their sum\n",
+          options_.communicators, options_.threads);
+  print("# host    {}: {} x {}\n", c.host, c.processors, c.processor);
+  print("# plugin  {}\n", c.plugin);
+  print("# network {}, device {}: {}, {} Mb/s\n", c.table, options_.device, c.device, c.speedMbps);
+  if (!c.other.empty()) print("# other   {}, {} rounds of both\n", c.other, options_.rounds);
+  print("# build   {}\n", c.build);
+  for (const std::string& warning : c.warnings) print("# WARNING {}\n", warning);
+  if (results_.size * options_.threads > c.processors)
+    print("# note    {} processes share {} processors\n", results_.size, c.processors);
+  print("{}", c.other.empty() ? kHeader : kCompareHeader);
+}
+
+void Report::beginRow(const Row& row, bool show) {
+  keyShown_ = show && results_.conditions.other.empty();
+  if (keyShown_) printKey(row);
+}
+
+void Report::printKey(const Row& row) {
+  print("{:>12}  {:>12}  {:>8}  {:>6}  {:>6}", row.bytes, row.count, row.type, row.redop, row.root);
+}
+
+void Report::endRow(Row row) {
+  if (!results_.conditions.other.empty()) {
+    printComparison(row);
+  } else {
+    if (!keyShown_) printKey(row);
+    printHalf(row, row.outOfPlace);
+    printHalf(row, row.inPlace);
+    print("\n");
+  }
+  results_.rows.push_back(std::move(row));
+}
+
+void Report::printHalf(const Row& row, const std::optional<Half>& half) const {
+  if (!half) {
+    print("  {:>8}  {:>6}  {:>6}  {:>6}", "-", "-", "-", "-");
+    return;
+  }
+  const Sample& sample = half->sample;
+  const auto wrong = options_.check != 0 ? std::to_string(sample.wrong) : std::string("N/A");
+  print("  {:>8.2f}  {:>6.2f}  {:>6.2f}  {:>6}", sample.microseconds, results_.algorithmGBps(row, sample),
+        results_.busGBps(row, sample), wrong);
+}
+
+void Report::printComparison(const Row& row) const {
+  for (const auto& [place, half] : halvesOf(row)) {
+    if (!half->other) continue;
+    print(
+        "{:>12}  {:>12}  {:>8}  {:>6}  {:>6}  {:>12}  {:>8.2f}  {:>6.2f}  {:>8.2f}  {:>6.2f}  {:>10.3f}  "
+        "{:>6.3f}  {:>7.3f}  {:>6}{}\n",
+        row.bytes, row.count, row.type, row.redop, row.root, place, half->sample.microseconds,
+        results_.busGBps(row, half->sample), half->other->microseconds, results_.busGBps(row, *half->other),
+        half->ratio.median, half->ratio.low, half->ratio.high,
+        options_.check != 0 ? std::to_string(half->wrong()) : std::string("N/A"),
+        half->ratio.differs() ? "  *" : "");
+  }
+}
+
+Status Report::end(std::optional<Ratio> ratio) {
+  results_.ratio = ratio;
+  if (options_.latency || options_.histogram) printLatencies();
+  printSummary();
+  return writeDocuments();
+}
+
+void Report::printLatencies() const {
+  print("{}", kLatencyHeader);
+  for (const Row& row : results_.rows) {
+    for (const auto& [place, half] : halvesOf(row)) {
+      const Histogram& l = half->sample.latency;
+      print("{:>12}  {:>8}  {:>6}  {:>12}", row.bytes, row.type, row.redop, place);
+      for (const double value :
+           {inMicroseconds(l.min()), inMicroseconds(l.quantile(0.5)), inMicroseconds(l.quantile(0.9)),
+            inMicroseconds(l.quantile(0.99)), inMicroseconds(l.quantile(0.999)), inMicroseconds(l.max())})
+        print("  {:>8.2f}", value);
+      print("  {:>11.3f}\n", half->sample.cpuPerMessage());
+      if (options_.histogram) printHistogram(l);
+    }
+  }
+}
+
+// A line for each octave that anything fell into or between, the longest bar 50 characters.
+void Report::printHistogram(const Histogram& latency) const {
+  constexpr uint64_t kWidth = 50;
+  uint64_t most = 1;
+  for (uint64_t low = 1; low <= latency.max(); low <<= 1)
+    most = std::max(most, latency.countBetween(low, low << 1));
+  for (uint64_t low = 1; low <= latency.max(); low <<= 1) {
+    if (low << 1 <= latency.min()) continue;
+    const uint64_t count = latency.countBetween(low, low << 1);
+    const uint64_t length = (count * kWidth + most - 1) / most;
+    print("#   {:>10.3f} to {:>10.3f} us  {:>9}  {}\n", inMicroseconds(low), inMicroseconds(low << 1), count,
+          std::string(length, '#'));
+  }
+}
+
+void Report::printSummary() const {
+  const uint64_t wrong = results_.wrong();
+  if (results_.ratio)
+    print("# other / ours in time : {:.3f}, over the rounds {:.3f} to {:.3f}: {}\n", results_.ratio->median,
+          results_.ratio->low, results_.ratio->high,
+          !results_.ratio->differs()     ? "no difference beyond the spread"
+          : results_.ratio->median > 1.0 ? "the other is slower"
+                                         : "the other is faster");
+  print("# Out of bounds values : {} {}\n", wrong, wrong == 0 ? "OK" : "FAILED");
+  print("# Avg bus bandwidth    : {:.4f} GB/s\n", results_.averageBusGBps());
+}
+
+Status Report::writeDocuments() const {
+  if (!options_.json.empty()) TRY(writeDocument(options_.json, jsonDocument(results_)));
+  if (!options_.csv.empty()) TRY(writeDocument(options_.csv, csvDocument(results_)));
+  if (!options_.plot.empty()) TRY(writeDocument(options_.plot, plotDocument(results_)));
+  return {};
+}
+
+}  // namespace weft::perf

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <cstdio>
+
+#include <fmt/format.h>
+
+#include "tools/perf/results.h"
+
+// What rank 0 shows: the conditions of the run, a table in nccl-tests' columns that grows as it is measured,
+// and at the end the documents that were asked for. One thread.
+namespace weft::perf {
+
+class Report {
+ public:
+  Report(const Options& options, const Operation& operation, int size);
+
+  void begin(Conditions conditions);
+  // The left half of a row is visible while its right half is measured, unless something else is shown there.
+  void beginRow(const Row& row, bool show);
+  void endRow(Row row);
+  // Writes the summary and the documents. `ratio` as in Results.
+  Status end(std::optional<Ratio> ratio);
+
+ private:
+  void printHeader() const;
+  void printKey(const Row& row);
+  void printHalf(const Row& row, const std::optional<Half>& half) const;
+  void printComparison(const Row& row) const;
+  void printLatencies() const;
+  void printHistogram(const Histogram& latency) const;
+  void printSummary() const;
+  Status writeDocuments() const;
+
+  // The table; nothing while a document goes to the standard output.
+  template <class... Args>
+  void print(fmt::format_string<Args...> format, Args&&... args) const {
+    if (quiet_) return;
+    fmt::print(format, std::forward<Args>(args)...);
+    std::fflush(stdout);
+  }
+
+  const Options& options_;
+  bool quiet_;
+  bool keyShown_ = false;
+  Results results_;
+};
+
+}  // namespace weft::perf

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "tools/perf/results.h"
+
+#include <cerrno>
+#include <fstream>
+
+#include <fmt/format.h>
+
+namespace weft::perf {
+
+uint64_t Results::wrong() const {
+  uint64_t sum = 0;
+  for (const Row& row : rows)
+    for (const auto& [place, half] : halvesOf(row)) sum += half->wrong();
+  return sum;
+}
+
+double Results::averageBusGBps() const {
+  double sum = 0;
+  int samples = 0;
+  for (const Row& row : rows) {
+    for (const auto& [place, half] : halvesOf(row)) {
+      sum += busGBps(row, half->sample);
+      ++samples;
+    }
+  }
+  return samples > 0 ? sum / samples : 0;
+}
+
+std::vector<std::pair<const char*, const Half*>> halvesOf(const Row& row) {
+  std::vector<std::pair<const char*, const Half*>> halves;
+  if (row.outOfPlace) halves.emplace_back("out_of_place", &*row.outOfPlace);
+  if (row.inPlace) halves.emplace_back("in_place", &*row.inPlace);
+  return halves;
+}
+
+Status writeDocument(const std::string& path, const std::string& text) {
+  if (path == "-") {
+    fmt::print("{}", text);
+    std::fflush(stdout);
+    return {};
+  }
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (!file) return Error(Code::system, "write results", path, errno);
+  return {};
+}
+
+}  // namespace weft::perf

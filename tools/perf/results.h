@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/netdriver/library.h"
+#include "tools/perf/histogram.h"
+#include "tools/perf/operation.h"
+#include "tools/perf/options.h"
+
+// What a run found, and the documents that are made of it. Times in microseconds; GB is 10^9 bytes. Plain
+// values on rank 0; one thread.
+namespace weft::perf {
+
+// What the numbers depend on.
+struct Conditions {
+  std::string plugin;
+  std::string table;  // its name and version
+  std::string device;
+  int speedMbps = 0;
+  std::string host;
+  std::string processor;
+  int processors = 0;
+  std::string build;
+  std::string other;                  // the plugin of --compare
+  std::vector<std::string> warnings;  // why the numbers should not be compared with others
+};
+
+// Asks the machine, the plugin and the way this program was built.
+Conditions readConditions(netdriver::Library& library, const netdriver::Properties& device);
+
+struct Sample {
+  double microseconds = 0;  // mean of all iterations on all ranks
+  uint64_t wrong = 0;
+  uint64_t messages = 0;       // sent and received by all ranks in the timed iterations
+  double cpuMicroseconds = 0;  // of all ranks' processes in the same time
+  Histogram latency;           // of each iteration on each rank
+
+  double cpuPerMessage() const { return messages > 0 ? cpuMicroseconds / static_cast<double>(messages) : 0; }
+};
+
+// How often the other plugin's time was which multiple of ours, over the rounds of --compare.
+struct Ratio {
+  double median = 1;
+  double low = 1;
+  double high = 1;
+  bool differs() const { return low > 1 || high < 1; }
+};
+
+// One half of a row.
+struct Half {
+  Sample sample;
+  std::optional<Sample> other;  // with --compare
+  Ratio ratio;
+
+  uint64_t wrong() const { return sample.wrong + (other ? other->wrong : 0); }
+};
+
+struct Row {
+  uint64_t bytes = 0;
+  uint64_t count = 0;
+  const char* type = "";
+  const char* redop = "";
+  int root = -1;  // -1: has none
+  std::optional<Half> outOfPlace;
+  std::optional<Half> inPlace;
+};
+
+struct Results {
+  const Options* options = nullptr;
+  const Operation* operation = nullptr;
+  int size = 1;
+  Conditions conditions;
+  std::vector<Row> rows;
+  std::optional<Ratio> ratio;  // of all rows together, with --compare
+
+  // All communicators of a rank work at the same time, so their bandwidths add up.
+  double algorithmGBps(const Row& row, const Sample& sample) const {
+    if (sample.microseconds <= 0) return 0;
+    return static_cast<double>(row.bytes) * options->communicators / sample.microseconds / 1e3;
+  }
+  double busGBps(const Row& row, const Sample& sample) const {
+    return algorithmGBps(row, sample) * operation->busFactor(size);
+  }
+  uint64_t wrong() const;
+  double averageBusGBps() const;
+};
+
+// The halves of a row that were measured, with their names in documents: "out_of_place" and "in_place".
+std::vector<std::pair<const char*, const Half*>> halvesOf(const Row& row);
+
+std::string jsonDocument(const Results& results);
+std::string csvDocument(const Results& results);
+
+// To a file; "-" is the standard output.
+Status writeDocument(const std::string& path, const std::string& text);
+
+}  // namespace weft::perf

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "tools/perf/runner.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "tools/netdriver/log_sink.h"
+
+namespace weft::perf {
+
+namespace {
+
+// Set aside for iterations that follow one another without a pause: each of them needs data of its own.
+constexpr uint64_t kBatchBytes = uint64_t{8} << 20;
+
+// Where progress is shown: the launcher's terminal, or our own.
+int terminal(const Options& options) {
+  if (options.progressFd >= 0) return options.progressFd;
+  return isatty(STDERR_FILENO) != 0 ? STDERR_FILENO : -1;
+}
+
+bool isSameFile(const std::string& a, const std::string& b) {
+  std::error_code ignored;
+  return std::filesystem::equivalent(a, b, ignored);
+}
+
+int countCases(const Options& options, const Operation& operation) {
+  const size_t types = parseTypes(options.type)->size();
+  const size_t ops = operation.reduces ? parseRedOps(options.redop)->size() : 1;
+  return static_cast<int>(messageSizes(options).size() * types * ops) * (operation.inPlace ? 2 : 1);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Runner>> Runner::create(const Options& options, const netdriver::Place& place) {
+  auto runner = std::make_unique<Runner>(Key{});
+  runner->options_ = options;
+  TRY(runner->operation_, findOperation(options.operation, options.algorithm));
+  netdriver::LogSink::instance().setVerbose(options.verbose);
+  TRY(runner->bootstrap_,
+      netdriver::Bootstrap::create(place, Milliseconds(int64_t{options.timeoutSeconds} * 1000)));
+  TRY(runner->checkRoot());
+  TRY(runner->allocate());
+  runner->crew_.emplace(options.threads);
+  TRY(runner->openTeams());
+  runner->measurement_.emplace(runner->options_, *runner->bootstrap_, *runner->crew_);
+  if (place.rank != 0) return runner;
+  runner->report_.emplace(runner->options_, *runner->operation_, place.size);
+  runner->progress_.emplace(terminal(options), countCases(options, *runner->operation_));
+  runner->measurement_->onIteration(
+      [progress = &*runner->progress_](Progress::Clock::time_point now) { progress->iteration(now); });
+  return runner;
+}
+
+Status Runner::checkRoot() const {
+  if (options_.root >= 0 && options_.root < bootstrap_->size()) return {};
+  return Error(Code::invalidArgument, "command line",
+               fmt::format("-r {}: there are ranks 0 to {}", options_.root, bootstrap_->size() - 1));
+}
+
+Status Runner::allocate() {
+  for (int i = 0; i < options_.communicators; ++i) {
+    TRY(Workload workload, Workload::create(std::max(options_.maxBytes, kBatchBytes)));
+    workloads_.push_back(std::move(workload));
+  }
+  return {};
+}
+
+TeamSetup Runner::teamSetup(const std::string& plugin) {
+  TeamSetup setup;
+  setup.plugin = plugin;
+  setup.options = &options_;
+  setup.operation = operation_;
+  setup.bootstrap = bootstrap_.get();
+  setup.crew = &*crew_;
+  setup.workloads = workloads_;
+  return setup;
+}
+
+// The other plugin first: while its environment is different, no plugin has a thread that could read it.
+Status Runner::openTeams() {
+  if (!options_.compare.empty()) {
+    const EnvironmentScope scope(options_.compareEnvironment);
+    TRY(other_, Team::open(teamSetup(options_.compare)));
+    ratio_.emplace(options_.rounds);
+  }
+  TRY(team_, Team::open(teamSetup(options_.plugin)));
+  if (other_ && isSameFile(other_->library().path(), team_->library().path()))
+    return Error(
+        Code::invalidArgument, "command line",
+        "--compare names the same file as --plugin, and a process loads a file only once: make a copy");
+  if (other_) TRY(other_->connect());
+  return team_->connect();
+}
+
+Case Runner::makeCase(uint64_t bytes, const ElementType& type, RedOp op) const {
+  Case c;
+  c.operation = operation_;
+  c.type = &type;
+  c.op = op;
+  c.root = options_.root;
+  c.rank = bootstrap_->rank();
+  c.size = bootstrap_->size();
+  c.setBytes(bytes);
+  return c;
+}
+
+Result<uint64_t> Runner::run() {
+  uint64_t wrong = 0;
+  TRY(const auto types, parseTypes(options_.type));
+  TRY(auto ops, parseRedOps(options_.redop));
+  if (!operation_->reduces) ops = {RedOp::sum};
+  if (report_) {
+    Conditions conditions = readConditions(team_->library(), team_->device());
+    if (other_) conditions.other = other_->library().path();
+    report_->begin(std::move(conditions));
+  }
+  for (const uint64_t bytes : messageSizes(options_)) {
+    for (const ElementType* type : types) {
+      for (const RedOp op : ops) {
+        Row row;
+        TRY(runCase(makeCase(bytes, *type, op), &row));
+        for (const auto& [place, half] : halvesOf(row)) wrong += half->wrong();
+        if (progress_) progress_->wipe();
+        if (report_) report_->endRow(std::move(row));
+      }
+    }
+  }
+  if (report_) TRY(report_->end(ratio_ ? std::optional(ratio_->ratio()) : std::nullopt));
+  return wrong;
+}
+
+Status Runner::runCase(Case c, Row* row) {
+  row->bytes = c.bytes();
+  row->count = c.count();
+  row->type = c.type->name;
+  row->redop = operation_->reduces ? redOpName(c.op) : "none";
+  row->root = operation_->rooted ? c.root : -1;
+  if (report_) report_->beginRow(*row, !progress_->enabled());
+  TRY(row->outOfPlace, measure(c));
+  c.inPlace = true;
+  if (operation_->inPlace) {
+    TRY(row->inPlace, measure(c));
+  }
+  return {};
+}
+
+Result<Half> Runner::measure(const Case& c) {
+  Half half;
+  watch(c);
+  TRY(measurement_->warmUp(*team_, c, options_.warmup));
+  if (other_) TRY(measurement_->warmUp(*other_, c, options_.warmup));
+  TRY(other_ ? measureBoth(c, &half) : measureOne(c, &half));
+  return half;
+}
+
+Status Runner::measureOne(const Case& c, Half* half) {
+  TRY(half->sample, measurement_->measure(*team_, c));
+  return {};
+}
+
+// Who begins changes with every round, so that a machine which gets faster or slower favours nobody.
+Status Runner::measureBoth(const Case& c, Half* half) {
+  half->other.emplace();
+  std::vector<double> ratios;
+  for (int round = 1; round <= options_.rounds; ++round) {
+    Sample samples[2];
+    for (const int turn : {round % 2, 1 - round % 2}) {
+      Team& team = turn == 0 ? *team_ : *other_;
+      TRY(measurement_->warmUp(team, c, 1));
+      TRY(samples[turn], measurement_->measure(team, c));
+    }
+    addRound(&half->sample, samples[0], round);
+    addRound(&*half->other, samples[1], round);
+    ratios.push_back(samples[1].microseconds / samples[0].microseconds);
+  }
+  ratio_->add(ratios);
+  half->ratio = ratioOf(std::move(ratios));
+  return {};
+}
+
+void Runner::watch(const Case& c) {
+  if (!progress_) return;
+  const int turns = other_ ? 2 * options_.rounds : 1;
+  progress_->begin(
+      fmt::format("{} bytes of {} {}", c.bytes(), c.type->name, c.inPlace ? "in place" : "out of place"),
+      options_.iterations * turns);
+}
+
+}  // namespace weft::perf
