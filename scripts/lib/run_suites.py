@@ -43,15 +43,21 @@ class Build:
         return TOP / f'build-{self.name}'
 
 
+# The sanitizers' run-time libraries take a thread-local block whose address ends in 010 for one with a header, as glibc 2.19
+# had it, and its first words for a size: once in some hundred threads of a loaded plugin they die of that by themselves
+# ("failed to allocate 0x1ecbffffff000 bytes", "Tracer caught signal 11"). Such blocks come from malloc since glibc 2.25
+# and are seen there, so nobody has to look at __tls_get_addr.
+TLS_BY_MALLOC = 'intercept_tls_get_addr=0'
+
 BUILDS = [
     Build('release', ['-Dbuildtype=release', '-Dwerror=true'], {}, 1, full=tuple(ORDER)),
     Build('asan', ['-Dbuildtype=debug', '-Db_sanitize=address,undefined', '-Db_lundef=false'], {
-        'ASAN_OPTIONS': f'detect_stack_use_after_return=1:suppressions={SUPPRESSIONS}/asan.txt',
+        'ASAN_OPTIONS': f'detect_stack_use_after_return=1:{TLS_BY_MALLOC}:suppressions={SUPPRESSIONS}/asan.txt',
         'LSAN_OPTIONS': f'suppressions={SUPPRESSIONS}/lsan.txt:print_suppressions=0',
         'UBSAN_OPTIONS': 'halt_on_error=1:print_stacktrace=1',
     }, 4, full=('fuzz',)),
     Build('tsan', ['-Dbuildtype=debug', '-Doptimization=1', '-Db_sanitize=thread', '-Db_lundef=false'], {
-        'TSAN_OPTIONS': f'halt_on_error=1:second_deadlock_stack=1:suppressions={SUPPRESSIONS}/tsan.txt',
+        'TSAN_OPTIONS': f'halt_on_error=1:second_deadlock_stack=1:{TLS_BY_MALLOC}:suppressions={SUPPRESSIONS}/tsan.txt',
     }, 6),
 ]
 
