@@ -25,6 +25,18 @@ def table(rows):
     return lines
 
 
+def failures(rows, most_tests=6, most_lines=20, most_characters=300):
+    """Lines of text: what the first failed tests printed last, for whoever has only the end of a long log."""
+    outputs = [item for row in rows for item in row.outputs.items()]
+    lines = []
+    for test, output in outputs[:most_tests]:
+        printed = [line for line in output.splitlines() if line.strip()]
+        lines += ['', f'-- {test}, its last lines:', *(line[:most_characters] for line in printed[-most_lines:])]
+    if len(outputs) > most_tests:
+        lines += ['', f'-- and {len(outputs) - most_tests} more tests failed']
+    return lines
+
+
 def verdict(rows):
     passed, failed, skipped = (sum(getattr(row, key) for row in rows) for key in ('passed', 'failed', 'skipped'))
     return f'{passed} passed, {failed} failed' + (f', {skipped} skipped' if skipped else '')

@@ -24,6 +24,8 @@ import testlog
 TOP = pathlib.Path(__file__).resolve().parents[2]
 SUPPRESSIONS = TOP / 'tests' / 'suppressions'
 ORDER = ['house', 'abi', 'unit', 'fuzz', 'protocol', 'fault', 'tools', 'efa', 'system', 'verbs', 'soak', 'perf']
+# These wait more than they compute, so each build runs them at once.
+TOGETHER = {'abi', 'unit', 'fuzz', 'protocol', 'fault', 'tools', 'efa'}
 COMMON = ['-Dtests=enabled', '-Dtools=enabled', '-Dofi=enabled', '-Dverbs=enabled']
 # Suites that need devices no machine has by chance: they run inside the guest of scripts/rdma-vm.
 IN_GUEST = {'verbs'}
@@ -51,12 +53,12 @@ TLS_BY_MALLOC = 'intercept_tls_get_addr=0'
 
 BUILDS = [
     Build('release', ['-Dbuildtype=release', '-Dwerror=true'], {}, 1, full=tuple(ORDER)),
-    Build('asan', ['-Dbuildtype=debug', '-Db_sanitize=address,undefined', '-Db_lundef=false'], {
+    Build('asan', ['-Dbuildtype=debug', '-Ddebug=false', '-Db_sanitize=address,undefined', '-Db_lundef=false'], {
         'ASAN_OPTIONS': f'detect_stack_use_after_return=1:{TLS_BY_MALLOC}:suppressions={SUPPRESSIONS}/asan.txt',
         'LSAN_OPTIONS': f'suppressions={SUPPRESSIONS}/lsan.txt:print_suppressions=0',
         'UBSAN_OPTIONS': 'halt_on_error=1:print_stacktrace=1',
     }, 4, full=('fuzz',)),
-    Build('tsan', ['-Dbuildtype=debug', '-Doptimization=1', '-Db_sanitize=thread', '-Db_lundef=false'], {
+    Build('tsan', ['-Dbuildtype=debug', '-Ddebug=false', '-Doptimization=1', '-Db_sanitize=thread', '-Db_lundef=false'], {
         'TSAN_OPTIONS': f'halt_on_error=1:second_deadlock_stack=1:{TLS_BY_MALLOC}:suppressions={SUPPRESSIONS}/tsan.txt',
     }, 6),
 ]
@@ -186,36 +188,59 @@ class Run:
         left_out = suite in self.options.without or (suite in IN_GUEST and 'vm' in self.options.without)
         return (not named or suite in named) and not left_out
 
-    def run_suite(self, build, suite, tests):
-        self.where = name = f'{build.name}/{suite}'
-        print(f'\n== {name}', flush=True)
-        log = build.folder / 'meson-logs' / f'{suite}.json'
+    def run_suites(self, build, suites):
+        """Rows of `suites`, {name: tests}, that one `meson test` ran."""
+        full = self.full(build, next(iter(suites)))
+        name = '+'.join(suites)
+        self.where = f'{build.name}/{name}'
+        print(f'\n== {self.where}', flush=True)
+        log = build.folder / 'meson-logs' / f'{name}.json'
         log.unlink(missing_ok=True)
-        full = self.options.all and suite in build.full
-        patience = build.patience * (30 if full else 1)
-        command = [*without_random_layout(build), 'meson', 'test', '-C', build.folder, '--no-rebuild', '--suite', suite,
-                   '--logbase', suite, '--num-processes', str(self.cores), '-t', str(patience), '--print-errorlogs']
-        if suite in IN_GUEST:
-            guest = [TOP / 'scripts' / 'rdma-vm', '--timeout', str(GUEST_SECONDS), '--write', build.folder, '--']
-            command = [*guest, *command]
-        env = {**os.environ, **build.env, **({'WEFT_TEST_FULL': '1'} if full else {})}
         begin = time.time()
         status = None
         try:
-            status = self.deadline.run(command, env=env)
+            status = self.deadline.run(self.command(build, suites, name, full), env=self.environment(build, full))
         finally:  # a run that was cut off shows what it got to
-            row = testlog.summarise(name, log, tests, self.skips)
-            row.seconds = time.time() - begin
-            if status not in (0, None) and row.failed == 0:
-                row.failed = 1
-                row.notes.append(f'meson test ended with status {status}')
-            self.rows.append(row)
-        return row
+            rows = [testlog.summarise(f'{build.name}/{suite}', log, tests, self.skips) for suite, tests in suites.items()]
+            if len(rows) == 1:
+                rows[0].seconds = time.time() - begin  # together, a suite's time is that of its programs
+            if status not in (0, None) and not any(row.failed for row in rows):
+                rows[0].failed = 1
+                rows[0].notes.append(f'meson test ended with status {status}')
+            self.rows += rows
+        return dict(zip(suites, rows))
+
+    def full(self, build, suite):
+        return self.options.all and suite in build.full
+
+    def command(self, build, suites, name, full):
+        patience = build.patience * (30 if full else 1)
+        processes = self.cores * (2 if len(suites) > 1 else 1)
+        command = [*without_random_layout(build), 'meson', 'test', '-C', build.folder, '--no-rebuild', '--logbase', name,
+                   '--num-processes', str(processes), '-t', str(patience), '--print-errorlogs']
+        for suite in suites:
+            command += ['--suite', suite]
+        if IN_GUEST.isdisjoint(suites):
+            return command
+        return [TOP / 'scripts' / 'rdma-vm', '--timeout', str(GUEST_SECONDS), '--write', build.folder, '--', *command]
+
+    @staticmethod
+    def environment(build, full):
+        return {**os.environ, **build.env, **({'WEFT_TEST_FULL': '1'} if full else {})}
+
+    def groups(self, build, suites):
+        """[{suite: tests}]: what runs together, in the order of `suites`; one group has one tier's counts."""
+        groups = {}
+        for suite, tests in suites.items():
+            key = ('together', self.full(build, suite)) if suite in TOGETHER else suite
+            groups.setdefault(key, {})[suite] = tests
+        return list(groups.values())
 
     def run_build(self, build):
         if not self.compile(build):
             return
         memory = Memory(build, self.key, self.options.fresh) if self.options.all else None
+        left = {}
         for suite, tests in self.suites(build).items():
             if not self.wanted(suite):
                 continue
@@ -223,10 +248,12 @@ class Run:
             if row:
                 row.notes.append('passed earlier on the same sources')
                 self.rows.append(row)
-                continue
-            row = self.run_suite(build, suite, tests)
-            if memory and row.failed == 0:
-                memory.keep(suite, row)
+            else:
+                left[suite] = tests
+        for group in self.groups(build, left):
+            for suite, row in self.run_suites(build, group).items():
+                if memory and row.failed == 0:
+                    memory.keep(suite, row)
 
     def everything(self):
         try:
@@ -290,6 +317,7 @@ def main(arguments):
         failed = 1
     seconds = time.time() - options.started
     print('\n' + '\n'.join(report.table(run.rows)))
+    print('\n'.join(report.failures(run.rows)))
     print(f'total time: {report.duration(seconds)}')
     if options.all:
         report.append_record(TOP / 'docs' / 'testing.md', TOP, options.command, run.rows, seconds, run.cores)

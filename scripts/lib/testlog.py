@@ -23,6 +23,7 @@ class Row:
     skipped: int = 0
     seconds: float = 0.0
     notes: list = dataclasses.field(default_factory=list)  # which failed, what was skipped and why
+    outputs: dict = dataclasses.field(default_factory=dict)  # {test that failed: what it printed}
 
     @property
     def ran(self):
@@ -47,10 +48,13 @@ def short_name(entry):
     return entry['name'].rpartition(' / ')[2]
 
 
+def output_of(entry):
+    return (entry.get('stdout') or '') + '\n' + (entry.get('stderr') or '')
+
+
 def last_words(entry):
     """The last line a test printed: by agreement the reason of its skip."""
-    text = (entry.get('stdout') or '') + '\n' + (entry.get('stderr') or '')
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in output_of(entry).splitlines() if line.strip()]
     return lines[-1] if lines else 'no reason given'
 
 
@@ -85,7 +89,9 @@ def add_entry(row, entry, skips):
     passed, failed = count_cases(entry)
     row.passed += passed
     row.failed += failed
+    row.seconds += entry.get('duration') or 0
     if failed:
+        row.outputs[test] = output_of(entry)
         row.notes.append(f'{short_name(entry)} {entry["result"]} (status {entry.get("returncode")})')
 
 
@@ -96,9 +102,9 @@ def read_entries(log):
 
 
 def summarise(name, log, expected, skips):
-    """The row of suite `name` from its JSON log; `expected` are the programs that had to report."""
+    """The row of suite `name` from a JSON log, of several suites perhaps; `expected` are its programs, which had to report."""
     row = Row(name)
-    entries = read_entries(log)
+    entries = [entry for entry in read_entries(log) if short_name(entry) in expected]
     for entry in entries:
         add_entry(row, entry, skips)
     for test in sorted(set(expected) - {short_name(entry) for entry in entries}):

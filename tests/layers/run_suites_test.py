@@ -56,6 +56,9 @@ class CountingTest(unittest.TestCase):
         passed, failed, _, notes = self.summarise(entry('a'), expected=['a', 'b'])
         self.assertEqual((passed, failed, notes), (1, 1, 'b did not report'))
 
+    def test_programs_of_other_suites_do_not_count(self):
+        self.assertEqual(self.summarise(entry('a'), entry('b'), expected=['b']), (1, 0, 0, ''))
+
     def test_only_listed_skips_pass(self):
         skip = entry('gpu-copy', 'SKIP', 'looking\nskip: no NVIDIA GPU\n', 77)
         passed, failed, skipped, notes = self.summarise(skip)
@@ -78,6 +81,26 @@ class CountingTest(unittest.TestCase):
         rows = [testlog.Row('a', passed=3), testlog.Row('b', passed=1, failed=2)]
         self.assertEqual(report.verdict(rows), '4 passed, 2 failed')
         self.assertEqual(report.verdict([testlog.Row('a', passed=3, skipped=1)]), '3 passed, 0 failed, 1 skipped')
+
+    def test_the_end_shows_what_failed_tests_printed(self):
+        log = self.folder / 'log.json'
+        log.write_text(json.dumps(entry('a', 'FAIL', 'x\n' * 50 + 'the reason\n', 1)) + '\n' + json.dumps(entry('b')) + '\n')
+        lines = report.failures([testlog.summarise('release/unit', log, ['a', 'b'], ())])
+        self.assertEqual(lines[1], '-- release/unit/a, its last lines:')
+        self.assertEqual((len(lines), lines[-1]), (22, 'the reason'))
+
+
+class GroupTest(unittest.TestCase):
+    def groups(self, *arguments):
+        run = run_suites.Run(run_suites.parse(['--started', str(time.time()), *arguments]))
+        suites = {name: [name] for name in ('house', 'abi', 'fuzz', 'unit', 'system', 'soak')}
+        return [list(group) for group in run.groups(run_suites.BUILDS[1], suites)]
+
+    def test_suites_that_wait_run_together(self):
+        self.assertEqual(self.groups(), [['house'], ['abi', 'fuzz', 'unit'], ['system'], ['soak']])
+
+    def test_a_group_has_one_tier(self):
+        self.assertEqual(self.groups('--all'), [['house'], ['abi', 'unit'], ['fuzz'], ['system'], ['soak']])
 
 
 class DeadlineTest(unittest.TestCase):

@@ -7,9 +7,12 @@ usage: check_cluster.py WEFT
 """
 import json
 import os
-import socket
+import pathlib
 import subprocess
 import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
+from ports import free_port
 
 RANKS = 4
 PATIENCE = 120
@@ -21,12 +24,6 @@ SLOW = [
     (1, 'fault(fault=delay,op=notified,count=0,polls=300):ofi', {'kind': 'slow receiver', 'rank': 1}),
     (1, 'fault(fault=delay,lane=1,count=0,polls=300):ofi', {'kind': 'bad path', 'rank': 1}),  # to whomever its second lane leads
 ]
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(('127.0.0.1', 0))
-        return probe.getsockname()[1]
 
 
 def check(weft, slow_rank, faults):

@@ -9,10 +9,12 @@ import os
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / 'support'))
+from ports import free_port
 
 PATIENCE = 100  # seconds for a program that takes one or two
 FABRIC = f'libfabric-{os.getpid()}'
@@ -21,12 +23,6 @@ FABRIC = f'libfabric-{os.getpid()}'
 def settings(library, host, more):
     return {**os.environ, 'LD_LIBRARY_PATH': library, 'SOFTEFA_FABRIC': FABRIC, 'SOFTEFA_HOST': host,
             'SOFTEFA_STATISTICS': '1', **more}
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(('127.0.0.1', 0))
-        return probe.getsockname()[1]
 
 
 def listed(library, more):
