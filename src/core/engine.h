@@ -213,7 +213,7 @@ class Engine {
   void dispatch(size_t rail, const Completion& completion);
   void onSent(size_t rail, const Completion& completion);
   void onNotified(const Completion& completion);
-  void onEager(const Note& note, uint64_t length);
+  void onEager(const Note& note, const Completion& completion);
   [[gnu::cold]] void onLaneEvent(size_t rail, const Completion& completion);
   Lane* findLane(const Endpoint* endpoint, Peering** owner);
   void finishSegment(const Completion& completion, TimePoint now);

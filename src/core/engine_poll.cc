@@ -160,21 +160,27 @@ void Engine::onNotified(const Completion& completion) {
     counters_.foreignNotes++;
     return;
   }
-  if (note->kind == NoteKind::eager) return onEager(*note, completion.length);
+  if (note->kind == NoteKind::eager) return onEager(*note, completion);
   counters_.segmentsIn++;
   ReceiveSlot* slot = slots_.contains(note->slot) ? &slots_[note->slot] : nullptr;
   if (!slot || slot->state != SlotState::told || slot->generation != note->generation) {
     counters_.staleNotes++;
     return;
   }
+  if (!slot->comm->peering().mayNotify(completion.source)) [[unlikely]] {
+    counters_.foreignNotes++;
+    return;
+  }
   slot->comm->onSegment(note->slot, *note, completion.length);
 }
 
-void Engine::onEager(const Note& note, uint64_t length) {
+void Engine::onEager(const Note& note, const Completion& completion) {
+  const uint64_t length = completion.length;
   counters_.eagerIn++;
   Peering* peering = peeringByNumber(note.slot / kEagerSlotsPerPeering);
   const uint32_t slot = note.slot % kEagerSlotsPerPeering;
-  const std::byte* at = peering ? peering->eagerArrived(slot) : nullptr;
+  const bool theirs = peering && peering->mayNotify(completion.source);
+  const std::byte* at = theirs ? peering->eagerArrived(slot) : nullptr;
   EagerHeader header;
   if (!at || !readWhole(at, &header) || length < sizeof header || header.size != length - sizeof header) {
     counters_.foreignNotes++;

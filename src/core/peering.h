@@ -75,6 +75,11 @@ class Peering {
   size_t laneCount() const { return lanes_.size(); }
   Lane& lane(size_t i) { return *lanes_[i]; }
   Lane* laneOf(const Endpoint* endpoint);
+  // Whether what came in through `from` can be of this peer: another one may know our numbers as well. Null:
+  // the fabric does not say who wrote.
+  bool mayNotify(const Endpoint* from) {
+    return !from || &lanes_.front()->endpoint() == from || laneOf(from) != nullptr;
+  }
   Lane& quickestLane(uint64_t bytes);
   size_t plan(uint64_t bytes, std::array<Segment, kMaxSegments>* out);
   bool wantsDelivered() const { return wantsDelivered_; }

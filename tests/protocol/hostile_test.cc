@@ -172,6 +172,42 @@ TEST_CASE("notifications that no one awaits are counted and dropped") {
   stage.prove(stage.other);
 }
 
+// A lane of somebody else to the receiver's engine: whoever is there may guess the numbers of this
+// connection.
+TEST_CASE("notifications that come in through another peer's lane complete nothing") {
+  Stage stage;
+  auto theirs = std::move(*stage.sender().queue(0).openEndpoint());
+  auto ours = std::move(*stage.receiver().queue(0).openEndpoint());
+  REQUIRE(theirs->connect(ours->address()));
+  REQUIRE(ours->connect(theirs->address()));
+  Buffer to(*stage.link.recv, 50'000);
+  Request* receiving = stage.receive(stage.link, to, 50'000, 1);
+  stage.world.pump(4);
+  const auto notify = [&](NoteKind kind, uint32_t slot, uint32_t generation) {
+    Note note;
+    note.kind = kind;
+    note.slot = slot;
+    note.generation = generation;
+    Work work;
+    work.op = Opcode::writeNotify;
+    work.quiet = true;
+    work.imm = note.encode();
+    EngineEntry in(stage.sender(), EngineEntry::wait);
+    REQUIRE(theirs->post({&work, 1}) == 1);
+  };
+  for (uint32_t slot = 0; slot < 4; slot++) {
+    for (uint32_t generation = 0; generation < kGenerations; generation++)
+      notify(NoteKind::segment, slot, generation);
+    notify(NoteKind::eager, slot, 0);
+    stage.world.pump(2);
+  }
+  // Expect: the one that fits the receive, and those of the eager pool, are counted as nothing of ours.
+  CHECK(stage.receiver().counters().foreignNotes == 5);
+  CHECK_FALSE(stage.link.recv->test(receiving, nullptr).done);
+  CHECK_FALSE(stage.link.recv->failed());
+  stage.prove(stage.other);
+}
+
 TEST_CASE("a segment that does not fit its receive fails that comm alone") {
   Stage stage;
   Buffer to(*stage.link.recv, 20'000);
