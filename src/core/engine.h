@@ -37,7 +37,7 @@ inline uint64_t workContext(WorkKind kind, uint32_t large, uint32_t small, uint3
 // Counted, never acted upon: what a healthy fabric does not show.
 struct EngineCounters {
   uint64_t polls = 0;
-  uint64_t segmentsIn = 0, eagerIn = 0, eagerOut = 0, linesOut = 0, sendsOut = 0;
+  uint64_t segmentsIn = 0, eagerIn = 0, eagerOut = 0, linesOut = 0, lineWrites = 0, sendsOut = 0;
   uint64_t staleNotes = 0;      // a slot or generation that is not waiting
   uint64_t duplicateNotes = 0;  // a segment that had arrived
   uint64_t foreignNotes = 0;    // nothing of ours decodes from it

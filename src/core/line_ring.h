@@ -18,7 +18,7 @@ namespace weft::core {
 class LineRing {
  public:
   explicit LineRing(const SequenceSpace& space) : space_(space), overtaken_(512) {
-    for (uint16_t i = kRingLines; i-- > 1;) free_[freeCount_++] = i;
+    for (uint16_t i = 1; i < kRingLines; i++) give(i);
   }
 
   bool canWrite() const { return freeCount_ > 0; }
@@ -32,7 +32,9 @@ class LineRing {
 
   // The next line's place; only when canWrite().
   Place take() {
-    const Place place{next_, free_[--freeCount_], sequence_};
+    const Place place{next_, free_[firstFree_], sequence_};
+    firstFree_ = after(firstFree_, 1);
+    freeCount_--;
     next_ = place.next;
     sequence_ = space_.next(sequence_);
     return place;
@@ -71,10 +73,17 @@ class LineRing {
     uint8_t lane = 0;
   };
 
-  void give(uint16_t position) { free_[freeCount_++] = position; }
+  void give(uint16_t position) { free_[after(firstFree_, freeCount_++)] = position; }
+  static uint16_t after(uint16_t i, uint16_t n) {
+    const auto at = static_cast<uint16_t>(i + n);
+    return at < kRingLines ? at : static_cast<uint16_t>(at - kRingLines);
+  }
 
   SequenceSpace space_;
+  // What rested longest is taken first: while messages come in order, lines that follow each other lie side
+  // by side, and several can leave in one write.
   std::array<uint16_t, kRingLines> free_{};
+  uint16_t firstFree_ = 0;
   uint16_t freeCount_ = 0;
   uint16_t next_ = 0;  // promised to the next line by the one before it
   uint32_t sequence_ = 0;

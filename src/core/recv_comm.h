@@ -57,6 +57,12 @@ class RecvCommImpl final : public CommBase, public RecvComm {
     uint16_t waiting = kNone;  // eager messages that came early
   };
 
+  struct LineRun {  // lines that lie side by side and leave in one write
+    uint16_t first = 0;
+    uint16_t count = 0;
+    Lane* lane = nullptr;
+  };
+
   bool valid(std::span<const ReceiveSpec> receives);
   void post(Request* request, int part, const ReceiveSpec& spec);
   bool takeWaiting(TagState& tag, Request* request, int part, const ReceiveSpec& spec);
@@ -71,8 +77,12 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   void completePart(Request* request, int part, uint64_t bytes);
   void messageArrived();
   static bool awaited(const ReceiveSlot& slot, uint16_t bit, NoteKind kind);
+  uint64_t holdUntil(bool mayComeEagerly) const;
+  bool senderHasEnough() const;
   bool heldBack(const ReceiveSlot& slot) const;
-  bool writeLine(ReceiveSlot& slot, uint32_t index);
+  bool mayTell(const ReceiveSlot& slot);
+  void writeLine(ReceiveSlot& slot, uint32_t index, LineRun* run);
+  void post(LineRun* run, bool more);
   void tooLarge(uint32_t tag, uint32_t k, uint64_t sent, uint64_t room);
   void answerProbed(const ProbeMessage& answer);
   void answerFinish();
@@ -92,6 +102,8 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   std::vector<uint16_t> waitingFree_;
   GrowingRing<uint32_t> unwritten_;  // slot and generation of lines to write, in posting order
   uint32_t openCount_ = 0;           // slots posted and not filled
+  uint32_t toldCount_ = 0;           // of them, those the sender may write
+  uint64_t toldBytes_ = 0;           // and their room
   bool linesQueued_ = false;
   uint32_t urgent_ = 0;          // unwritten lines that need not be held back
   uint64_t eagerUntilPass_ = 0;  // the next messages are expected to come eagerly until then

@@ -90,7 +90,8 @@ struct ReceiveSlot {
   uint32_t k = 0;
   uint32_t previous = kNoSlot;  // slots of the same tag, oldest first
   uint32_t next = kNoSlot;
-  uint64_t holdUntilPass = 0;  // poll pass from which the line may leave
+  bool mayComeEagerly = false;
+  uint64_t holdUntilPass = 0;  // poll pass from which the line leaves in any case; 0: at once
   uint64_t received = 0;
   uint64_t capacity = 0;
   void* data = nullptr;

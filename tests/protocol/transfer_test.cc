@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <cstring>
+#include <deque>
+
 #include "tests/support/catch.h"
 #include "tests/support/engine_pair.h"
 
@@ -170,6 +173,53 @@ TEST_CASE("no line leaves while messages keep coming eagerly, and one does when 
   CHECK(world.side(1).engine->counters().linesOut == 0);
   for (int pass = 0; pass < 70; pass++) world.progress(1);
   CHECK(world.side(1).engine->counters().linesOut == ahead.size());
+}
+
+TEST_CASE("while the sender has enough to do, lines leave together") {
+  World world({});
+  Connection link = world.connect(0);
+  constexpr size_t kBytes = 65536, kInFlight = 8, kMessages = 200;
+  Buffer from(*link.send, kBytes), to(*link.recv, kBytes * kInFlight);
+  fillPattern(from.data(), kBytes, 5);
+  std::deque<Request*> receiving, sending;
+  size_t posted = 0, sent = 0, received = 0;
+  while (received < kMessages) {
+    for (; posted < kMessages && receiving.size() < kInFlight; posted++)
+      receiving.push_back(receive(*link.recv, to, posted % kInFlight * kBytes, kBytes, 3).request);
+    if (sent < kMessages && sending.size() < kInFlight) {
+      const Posted one = link.send->isend(from.data(), kBytes, 3, from.handle(), nullptr);
+      if (one.request) sending.push_back(one.request), sent++;
+    }
+    if (!sending.empty() && link.send->test(sending.front(), nullptr).done) sending.pop_front();
+    if (link.recv->test(receiving.front(), nullptr).done) {
+      receiving.pop_front();
+      CHECK(firstMismatch(to.data() + received % kInFlight * kBytes, kBytes, 5) == kBytes);
+      std::memset(to.data() + received++ % kInFlight * kBytes, 0, kBytes);
+    }
+    world.pump();
+  }
+  // Expect: a line for each, in fewer than half as many writes.
+  const EngineCounters& counters = world.side(1).engine->counters();
+  CHECK(counters.linesOut == kMessages);
+  CHECK(counters.lineWrites * 2 < kMessages);
+}
+
+TEST_CASE("a line that waits for company leaves though none comes and nothing else moves") {
+  World world({});
+  Connection link = world.connect(0);
+  constexpr size_t kBytes = 300'000;
+  Buffer from(*link.send, kBytes), to(*link.recv, kBytes);
+  REQUIRE(receive(*link.recv, to, 0, kBytes, 1).request);  // ahead of the sender, which does not want it
+  const Posted wanted = receive(*link.recv, to, 0, kBytes, 2);
+  REQUIRE(wanted.request);
+  Posted sent;
+  for (int i = 0; i < 100 && !sent.request; i++) {
+    REQUIRE(link.recv->test(wanted.request, nullptr).ok);
+    world.pump();
+    sent = link.send->isend(from.data(), kBytes, 2, from.handle(), nullptr);
+  }
+  REQUIRE(sent.request);
+  CHECK(finished(world, *link.recv, wanted.request));
 }
 
 TEST_CASE("256 receives may be posted, more are put off without an error") {
