@@ -15,7 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
 from ports import free_port
 
 RANKS = 4
-PATIENCE = 120
+PATIENCE = 300
 TRIES = 4
 EVEN = 'fault(seed=1):ofi'  # all ranks must have the same provider
 # Rank that is slow, its faults, and what must be said of its latency: far beyond what a busy machine does.
