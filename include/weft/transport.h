@@ -163,6 +163,9 @@ struct DeviceInfo {
   bool cudaMemory = false;
   bool dmabufMemory = false;
   bool lines128InOrder = false;  // 128-byte lines land whole or in increasing address order
+  bool offload = false;          // the card moves the data, not this machine's processors
+  bool virtualFunction = false;  // SR-IOV, on the host that has the card itself
+  std::string linkLayer;         // "InfiniBand", "Ethernet" or empty
   size_t maxWriteBytes = size_t{1} << 30;
 };
 

@@ -83,6 +83,9 @@ Nic makeNic(const Library& library, const Traits& traits, const fi_info& info) {
   nic.info.numaNode = facts.numaNode;
   nic.info.mtu = facts.mtu;
   nic.info.speedMbps = facts.speedMbps ? facts.speedMbps : kDefaultSpeedMbps;
+  nic.info.linkLayer = facts.linkLayer;
+  nic.info.virtualFunction = facts.virtualFunction;
+  nic.info.offload = !traits.software && !traits.networkCards;
   nic.info.latencyUs = traits.latencyUs;
   nic.info.delivery = traits.delivery;
   nic.info.maxWriteBytes = std::min(kMaxWriteBytes, info.ep_attr->max_msg_size);

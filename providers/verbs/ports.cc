@@ -109,6 +109,9 @@ void describe(const Candidate& seen, Port* port) {
   info.port = seen.number;
   info.speedMbps = facts.speedMbps > 0 ? facts.speedMbps : speedOf(seen.port);
   info.latencyUs = kLatencyUs;
+  info.linkLayer = port->ethernet ? "Ethernet" : "InfiniBand";
+  info.virtualFunction = facts.virtualFunction;
+  info.offload = !isSoftware(seen);
   info.numaNode = facts.numaNode;
   info.mtu = 128 << seen.port.active_mtu;
   info.delivery = Delivery::always;

@@ -35,6 +35,12 @@ constexpr ConfigField kFields[] = {
     {"WEFT_HCA", &Config::hca,
      "Fabric devices to use, in the form of WEFT_SOCKET_IFNAME, with :port where a device has several.",
      "NCCL_IB_HCA"},
+    {"WEFT_MERGE_NICS", &Config::mergeNics,
+     "Cards that form one device by themselves: auto (ports of one card; cards below one PCI switch, as many "
+     "as "
+     "fall to each GPU there), port (only the former), off, or names as in a,b;c,d. NCCL's words LOC (off), "
+     "PORT, PIX and above (auto) are understood; off where NCCL_NET_FORCE_MERGE is set, which names cards.",
+     "NCCL_NET_MERGE_LEVEL"},
     {"WEFT_LIBIBVERBS", &Config::libibverbs,
      "Path of the libibverbs.so.1 to open. Empty: where the loader finds it.", nullptr},
     {"WEFT_IB_GID_INDEX", &Config::ibGidIndex,
@@ -166,6 +172,8 @@ Result<Config> readConfig(const Lookup& lookup) {
     if (!value && field.alias) value = lookup(name = field.alias);
     if (value && !assign(&config, field, value)) return badValue(field, name, value);
   }
+  // NCCL looks for those names among our devices, and gives up where it does not find one.
+  if (!lookup("WEFT_MERGE_NICS") && lookup("NCCL_NET_FORCE_MERGE")) config.mergeNics = "off";
   LogLevel level;
   if (!parseLogLevel(config.logLevel.c_str(), &level)) {
     return Error(Code::config, "reading settings",

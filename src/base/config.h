@@ -23,6 +23,7 @@ struct Config {
   std::string libfabric;
   std::string socketIfname;
   std::string hca;
+  std::string mergeNics = "auto";
   std::string libibverbs;
   int ibGidIndex = -1;      // -1: choose
   int ibTrafficClass = -1;  // -1: the communicator's, else 0

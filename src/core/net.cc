@@ -22,6 +22,15 @@ Error noSuchDevice(int device, int count) {
                format("device %d does not exist; there are %d", device, count));
 }
 
+// NCCL's limit (graph/xml.h, 2.30); rails of one machine differ in their last letters, so the first name and
+// the number of them stay.
+std::string shortened(std::string name) {
+  constexpr size_t kMostName = 254;
+  if (name.size() <= kMostName) return name;
+  const auto rails = std::count(name.begin(), name.end(), '+') + 1;
+  return format("%s+%zd more", name.substr(0, name.find('+')).c_str(), static_cast<ssize_t>(rails - 1));
+}
+
 uint64_t readToken(std::span<const std::byte, control::kHandleBytes> handle) {
   uint64_t token;
   std::memcpy(&token, handle.data() + control::kScratchOffset, sizeof token);
@@ -63,10 +72,11 @@ void Context::hold(std::shared_ptr<Session> session) {
 
 Result<std::shared_ptr<Net>> Net::create(NetOptions options) {
   auto net = std::make_shared<Net>(std::move(options));
-  net->devices_ = std::move(net->options_.devices);
-  if (net->devices_.empty()) {
-    TRY(net->devices_, net->transport().discover());
+  net->rails_ = std::move(net->options_.devices);
+  if (net->rails_.empty()) {
+    TRY(net->rails_, net->transport().discover());
   }
+  TRY(net->devices_, topo::groupRails(net->rails_, topo::acceleratorPaths(), net->config().mergeNics));
   return net;
 }
 
@@ -82,18 +92,31 @@ std::vector<int> Net::membersOf(int device) const {
   return virtuals_[static_cast<size_t>(device - physical)];
 }
 
+std::vector<int> Net::railsOf(int device) const {
+  std::vector<int> rails;
+  for (const int member : membersOf(device)) {
+    const std::vector<int>& those = devices_[static_cast<size_t>(member)].rails;
+    rails.insert(rails.end(), those.begin(), those.end());
+  }
+  return rails;
+}
+
 Result<Properties> Net::properties(int device) const {
   if (device < 0 || device >= deviceCount()) return noSuchDevice(device, deviceCount());
   Properties out;
   out.members = membersOf(device);
-  const DeviceInfo& first = physical(out.members.front());
+  out.grouping = out.members.front() == device ? devices_[static_cast<size_t>(device)].reason
+                                               : "NCCL asked for it, by its merge settings";
+  const std::vector<int> rails = railsOf(device);
+  const DeviceInfo& first = rail(rails.front());
   out.pciPath = first.pciPath;
   out.guid = first.guid;
   out.port = first.port;
   out.maxComms = kMostComms;
   out.cudaMemory = out.dmabufMemory = out.lines128InOrder = true;
-  for (const int member : out.members) {
-    const DeviceInfo& info = physical(member);
+  for (const int index : rails) {
+    const DeviceInfo& info = rail(index);
+    out.rails.push_back(info.name);
     out.name += (out.name.empty() ? "" : "+") + info.name;
     out.speedMbps += info.speedMbps;
     out.latencyUs = std::max(out.latencyUs, info.latencyUs);
@@ -102,6 +125,7 @@ Result<Properties> Net::properties(int device) const {
     out.lines128InOrder = out.lines128InOrder && info.lines128InOrder;
     out.maxP2pBytes = std::min(out.maxP2pBytes, info.maxWriteBytes);
   }
+  out.name = shortened(std::move(out.name));
   out.maxCollBytes = out.maxP2pBytes;
   return out;
 }

@@ -12,6 +12,7 @@
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/control/handle.h"
+#include "src/topo/rail_groups.h"
 #include "weft/transport.h"
 
 // The point-to-point protocol as its users see it: plugin/ (NCCL's calls), tools and tests. One Net per
@@ -22,7 +23,7 @@ namespace weft::core {
 
 constexpr int kMaxRecvs = 8;      // receives in one group
 constexpr int kMaxRequests = 32;  // NCCL_NET_MAX_REQUESTS: what NCCL may have in flight for each of them
-constexpr int kMaxMembers = 8;    // physical devices in a virtual one
+constexpr int kMaxMembers = 8;    // devices in a virtual one
 constexpr size_t kMaxMessageBytes = size_t{1} << 30;
 
 // What NCCL is told about one device. Strings live as long as the Net.
@@ -44,7 +45,9 @@ struct Properties {
   int railId = -1;
   int planeId = -1;
   bool lines128InOrder = false;
-  std::vector<int> members;  // physical devices behind it; itself for a physical one
+  std::vector<int> members;        // devices it was merged of at NCCL's request; itself for any other
+  std::vector<std::string> rails;  // the cards it drives
+  std::string grouping;            // why it is these
 };
 
 // What the profiler is told about one message.
@@ -181,7 +184,9 @@ class Net : public std::enable_shared_from_this<Net> {
   // Takes the devices given, or finds them. No device is not an error: deviceCount() is 0.
   static Result<std::shared_ptr<Net>> create(NetOptions options);
 
-  int deviceCount() const;  // physical and virtual
+  // Those we formed of cards that belong together, then the virtual ones. What NCCL calls physical is one of
+  // the former: it knows nothing of their rails.
+  int deviceCount() const;
   Result<Properties> properties(int device) const;
   Result<int> makeVirtual(std::span<const int> members);  // the new device's index
 
@@ -199,16 +204,18 @@ class Net : public std::enable_shared_from_this<Net> {
   void releaseContext(const Context* context);  // called by ~Context
   Transport& transport() const { return *options_.transport; }
   Result<std::shared_ptr<Session>> session();  // made on first use; lives while someone holds it
-  const DeviceInfo& physical(int index) const { return devices_[static_cast<size_t>(index)]; }
-  std::vector<int> membersOf(int device) const;
+  const DeviceInfo& rail(int index) const { return rails_[static_cast<size_t>(index)]; }
+  std::vector<int> railsOf(int device) const;
 
   explicit Net(NetOptions options) : options_(std::move(options)) {}
 
  private:
   void settle(const std::shared_ptr<Session>& living);
+  std::vector<int> membersOf(int device) const;
 
   NetOptions options_;
-  std::vector<DeviceInfo> devices_;
+  std::vector<DeviceInfo> rails_;         // what the transport discovered
+  std::vector<topo::RailGroup> devices_;  // of rails_
   mutable std::mutex mutex_;
   std::vector<std::vector<int>> virtuals_;
   std::mutex sessionMutex_;

@@ -52,12 +52,12 @@ Session::~Session() {
 Result<Session::DeviceUse> Session::openDevice(int device) {
   if (const auto known = devices_.find(device); known != devices_.end()) return known->second;
   DeviceUse use;
-  for (const int member : net_->membersOf(device)) {
-    std::shared_ptr<Device> rail = physical_[member].lock();
+  for (const int index : net_->railsOf(device)) {
+    std::shared_ptr<Device> rail = physical_[index].lock();
     if (!rail) {
-      TRY(rail, net_->transport().open(net_->physical(member)));
+      TRY(rail, net_->transport().open(net_->rail(index)));
     }
-    physical_[member] = rail;
+    physical_[index] = rail;
     use.rails.push_back(std::move(rail));
   }
   use.regions = std::make_shared<mem::RegionCache>(use.rails);

@@ -6,27 +6,15 @@
 #include <cctype>
 #include <climits>
 #include <cstdlib>
-#include <fcntl.h>
 #include <string_view>
 #include <unistd.h>
 
-#include "src/base/fd.h"
 #include "src/base/number.h"
+#include "src/topo/sysfs.h"
 
 namespace weft::topo {
 
 namespace {
-
-// sysfs attributes are one short line; anything unreadable is an empty string.
-std::string readLine(const std::string& path) {
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) return {};
-  std::array<char, 256> buffer{};
-  const ssize_t n = ::read(fd.get(), buffer.data(), buffer.size());
-  std::string text(buffer.data(), n > 0 ? static_cast<size_t>(n) : 0);
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.pop_back();
-  return text;
-}
 
 // The number a line begins with: some are followed by their unit ("100 Gb/sec (4X EDR)").
 int readInt(const std::string& path, int missing) {
@@ -73,6 +61,8 @@ void readBusFacts(const std::string& directory, NicFacts* facts) {
   facts->pciPath = pciDirectory(directory + "/device");
   facts->numaNode =
       readInt((facts->pciPath.empty() ? directory + "/device" : facts->pciPath) + "/numa_node", -1);
+  facts->virtualFunction =
+      !facts->pciPath.empty() && ::access((facts->pciPath + "/physfn").c_str(), F_OK) == 0;
 }
 
 }  // namespace
@@ -85,6 +75,7 @@ NicFacts netdevFacts(const std::string& name, const std::string& root) {
   const int speed = readInt(directory + "/speed", 0);
   facts.speedMbps = speed > 0 ? speed : 0;
   facts.mtu = readInt(directory + "/mtu", 0);
+  facts.linkLayer = "Ethernet";
   facts.guid = readHexGuid(directory + "/address");
   return facts;
 }
@@ -95,6 +86,7 @@ NicFacts rdmaFacts(const std::string& name, int port, const std::string& root) {
   NicFacts facts;
   readBusFacts(directory, &facts);
   facts.speedMbps = readInt(portDirectory + "/rate", 0) * 1000;  // "100 Gb/sec (4X EDR)"
+  facts.linkLayer = readLine(portDirectory + "/link_layer");
   facts.guid = readHexGuid(directory + "/sys_image_guid");
   if (facts.guid == 0) facts.guid = readHexGuid(directory + "/node_guid");
   return facts;

@@ -15,7 +15,9 @@ struct NicFacts {
   int speedMbps = 0;    // 0: not known
   int numaNode = -1;
   int mtu = 0;
-  uint64_t guid = 0;  // 0: none; an Ethernet card's MAC, an RDMA device's system image GUID
+  uint64_t guid = 0;             // 0: none; an Ethernet card's MAC, an RDMA device's system image GUID
+  std::string linkLayer;         // as sysfs calls it: "InfiniBand", "Ethernet"; empty where it says nothing
+  bool virtualFunction = false;  // SR-IOV, where this host has the card itself too
 };
 
 NicFacts netdevFacts(const std::string& name, const std::string& root = "/sys");

@@ -38,7 +38,7 @@ World::World(WorldOptions options) : options_(std::move(options)) {
     engine.clock = &clock_;
     engine.deviceName = "loop";
     for (int rail = 0; rail < options_.rails[i]; rail++) {
-      auto device = options_.transports[i]->open(side.net->physical(rail));
+      auto device = options_.transports[i]->open(side.net->rail(rail));
       REQUIRE(device);
       engine.devices.push_back(*device);
     }

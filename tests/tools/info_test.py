@@ -62,6 +62,19 @@ class InfoTest(unittest.TestCase):
         self.assertRegex(versions['glibc'], r'^2\.\d+$')
         self.assertRegex(versions['weft'], r'^\d+\.\d+\.\d+$')
 
+    def test_cards_put_together_are_one_device_with_its_reason(self):
+        settings = {'WEFT_PROVIDER': 'loop', 'WEFT_LOOP_RAILS': '3'}
+        devices = document(**settings)[1]['devices']
+        self.assertEqual([device['rails'] for device in devices], [['loop0'], ['loop1'], ['loop2']])
+        self.assertRegex(devices[0]['grouping'], '^alone: ')
+        devices = document(WEFT_MERGE_NICS='loop0,loop2', **settings)[1]['devices']
+        self.assertEqual([device['rails'] for device in devices], [['loop0', 'loop2'], ['loop1']])
+        self.assertEqual(devices[0]['grouping'], 'WEFT_MERGE_NICS names them')
+        self.assertEqual(devices[0]['speedMbps'], 2 * devices[1]['speedMbps'])
+        self.assertEqual(devices[0]['members'], [0])  # as NCCL sees it, it is one
+        self.assertIn("WEFT_MERGE_NICS names them", info(WEFT_MERGE_NICS='loop0,loop2', **settings).stdout)
+        self.assertIn('there is no loop7', info(WEFT_MERGE_NICS='loop0,loop7', **settings).stdout)
+
     def test_text_shows_what_json_shows(self):
         settings = {'WEFT_PROVIDER': 'loop', 'WEFT_LOOP_RAILS': '2'}
         text = info(**settings).stdout

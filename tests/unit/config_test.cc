@@ -55,6 +55,13 @@ TEST_CASE("NCCL's variable is honoured only when ours is unset") {
   CHECK(read({{"NCCL_SOCKET_IFNAME", "eth"}, {"WEFT_SOCKET_IFNAME", "ib"}})->socketIfname == "ib");
 }
 
+TEST_CASE("cards that NCCL is told to merge by name are left apart for it") {
+  CHECK(read({})->mergeNics == "auto");
+  CHECK(read({{"NCCL_NET_MERGE_LEVEL", "LOC"}})->mergeNics == "LOC");
+  CHECK(read({{"NCCL_NET_FORCE_MERGE", "mlx5_0:1,mlx5_1:1"}})->mergeNics == "off");
+  CHECK(read({{"NCCL_NET_FORCE_MERGE", "a,b"}, {"WEFT_MERGE_NICS", "port"}})->mergeNics == "port");
+}
+
 TEST_CASE("numbers may be hexadecimal, as NCCL takes them") {
   CHECK(read({{"NCCL_IB_TC", "0x68"}})->ibTrafficClass == 104);
   CHECK_FALSE(read({{"NCCL_IB_TC", "0x"}}));

@@ -122,7 +122,10 @@ TEST_CASE("facts of an RDMA device") {
   sys.link("class/infiniband/mlx5_0/device", "devices/pci0000:3a/0000:3b:00.1");
   sys.file("class/infiniband/mlx5_0/ports/2/rate", "100 Gb/sec (4X EDR)");
   sys.file("class/infiniband/mlx5_0/sys_image_guid", "506b:4b03:00c4:1a2e");
+  sys.file("class/infiniband/mlx5_0/ports/2/link_layer", "InfiniBand");
   const NicFacts facts = weft::topo::rdmaFacts("mlx5_0", 2, sys.root());
+  CHECK(facts.linkLayer == "InfiniBand");
+  CHECK_FALSE(facts.virtualFunction);
   CHECK(facts.pciPath.ends_with("/0000:3b:00.1"));
   CHECK(facts.speedMbps == 100000);
   CHECK(facts.guid == 0x506b4b0300c41a2eu);
@@ -134,4 +137,11 @@ TEST_CASE("a made-up GUID tells hosts and names apart") {
   CHECK(weft::topo::madeUpGuid("a", "lo") != weft::topo::madeUpGuid("b", "lo"));
   CHECK(weft::topo::madeUpGuid("a", "lo") != weft::topo::madeUpGuid("a", "shm"));
   CHECK(weft::topo::madeUpGuid("", "") != 0);
+}
+
+TEST_CASE("a virtual function is known by the link to its card") {
+  const FakeSys sys;
+  sys.link("class/infiniband/mlx5_2/device", "devices/pci0000:3a/0000:3b:00.2");
+  sys.link("devices/pci0000:3a/0000:3b:00.2/physfn", "devices/pci0000:3a/0000:3b:00.0");
+  CHECK(weft::topo::rdmaFacts("mlx5_2", 1, sys.root()).virtualFunction);
 }

@@ -32,7 +32,9 @@ nlohmann::ordered_json propertiesJson(const core::Properties& device) {
           {"railId", device.railId},
           {"planeId", device.planeId},
           {"lines128InOrder", device.lines128InOrder},
-          {"members", device.members}};
+          {"members", device.members},
+          {"rails", device.rails},
+          {"grouping", device.grouping}};
 }
 
 nlohmann::ordered_json deviceJson(const DeviceInfo& device) {
