@@ -80,8 +80,7 @@ TEST_CASE("a name that cannot be made is an error that says what is allowed") {
   CHECK(made.error().detail().find("allowed: ") != std::string::npos);
 }
 
-TEST_CASE("raw verbs is taken only by name") {
-  for (const std::string& spec : candidateTransports()) CHECK(spec != "verbs");
+TEST_CASE("raw verbs that is named and has nothing is not replaced") {
   Config config;
   config.provider = "verbs";
   const auto choice = chooseTransport(config, machine({{"verbs", Here::empty}, {"ofi:net", Here::yes}}));
@@ -94,12 +93,25 @@ TEST_CASE("unnamed, the first fabric with devices is taken and the absent ones a
   const auto choice = chooseTransport(Config{}, machine({{"ofi:efa", Here::empty}, {"ofi:net", Here::yes}}));
   REQUIRE(choice);
   CHECK(choice->devices.size() == 2);
-  REQUIRE(choice->refused.size() == 4);
+  REQUIRE(choice->refused.size() == 5);
   CHECK(choice->refused[0].what == "ofi:efa-direct");
   CHECK(choice->refused[1].why.find("no device") != std::string::npos);
-  CHECK(choice->refused[2].what == "ofi:verbs;ofi_rxm");
+  CHECK(choice->refused[2].what == "verbs");
+  CHECK(choice->refused[3].what == "ofi:verbs;ofi_rxm");
   CHECK(logged.find("WARN") == std::string::npos);
   CHECK(logged.find("INFO") != std::string::npos);
+}
+
+TEST_CASE("raw verbs comes after EFA and before libfabric's verbs") {
+  LogCapture capture;
+  const auto here = machine({{"verbs", Here::yes}, {"ofi:verbs;ofi_rxm", Here::yes}, {"ofi:tcp", Here::yes}});
+  const auto choice = chooseTransport(Config{}, here);
+  REQUIRE(choice);
+  REQUIRE(choice->refused.size() == 2);
+  CHECK(choice->refused[1].what == "ofi:efa");
+  const auto both = chooseTransport(Config{}, machine({{"ofi:efa", Here::yes}, {"verbs", Here::yes}}));
+  REQUIRE(both);
+  CHECK(both->refused.size() == 1);
 }
 
 TEST_CASE("a better fabric that fails is left with one warning, or not at all") {

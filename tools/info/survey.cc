@@ -68,7 +68,8 @@ Survey survey(const Config& config) {
   out.versions = {WEFT_VERSION, {}, kernelVersion(), gnu_get_libc_version()};
   for (const std::string& spec : specsToAsk(config)) {
     out.providers.push_back(ask(spec, config));
-    if (out.versions.fabric.empty()) out.versions.fabric = out.providers.back().version;
+    const bool overLibfabric = spec.find("ofi") != std::string::npos;
+    if (overLibfabric && out.versions.fabric.empty()) out.versions.fabric = out.providers.back().version;
   }
   const Status taken = takeAsPluginWould(config, &out);
   if (!taken) out.failure = taken.error().message();

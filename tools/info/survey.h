@@ -16,7 +16,7 @@ namespace weft::info {
 
 struct Versions {
   std::string weft;
-  std::string fabric;  // of the library behind the first provider that has one; empty: none found
+  std::string fabric;  // libfabric; empty: none found
   std::string kernel;
   std::string glibc;
 };
