@@ -222,7 +222,8 @@ class Run:
             command += ['--suite', suite]
         if IN_GUEST.isdisjoint(suites):
             return command
-        return [TOP / 'scripts' / 'rdma-vm', '--timeout', str(GUEST_SECONDS), '--write', build.folder, '--', *command]
+        seconds = GUEST_SECONDS * (3 if full else 1)
+        return [TOP / 'scripts' / 'rdma-vm', '--rails', '2', '--timeout', str(seconds), '--write', build.folder, '--', *command]
 
     @staticmethod
     def environment(build, full):

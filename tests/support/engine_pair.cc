@@ -2,9 +2,12 @@
 // Copyright The weft authors
 #include "tests/support/engine_pair.h"
 
+#include <chrono>
 #include <cstdlib>
+#include <thread>
 
 #include "tests/support/catch.h"
+#include "tests/support/patience.h"
 
 namespace weft::test {
 
@@ -85,10 +88,15 @@ Connection World::connect(int from) {
     open.ringOffset = made.send->ring().offset();
     (*peering)->tell(core::MessageType::open, open);
   }
-  for (int i = 0;
-       i < 1000 && !(made.recv->opened() && made.recv->peering().ready() && made.send->peering().ready());
-       i++)
+  const auto joined = [&] {
+    return made.recv->opened() && made.recv->peering().ready() && made.send->peering().ready();
+  };
+  for (int i = 0; i < 1000 && !joined(); i++) pump();
+  // Real cards connect on a thread of their own.
+  for (int ms = 0; ms < 5000 * patience() && !joined(); ms++) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
     pump();
+  }
   REQUIRE(made.send->peering().ready());
   REQUIRE(made.recv->peering().ready());
   return made;
