@@ -38,6 +38,7 @@ struct Config {
   int loopRails = 1;
   int sequenceBits = 32;
   bool alwaysFlush = false;
+  bool tuner = true;
   Milliseconds connectTimeout{20000};
   Milliseconds closeTimeout{2000};
   Milliseconds laneTimeout{10000};

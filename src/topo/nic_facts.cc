@@ -6,27 +6,14 @@
 #include <cctype>
 #include <climits>
 #include <cstdlib>
-#include <fcntl.h>
 #include <string_view>
-#include <unistd.h>
 
-#include "src/base/fd.h"
 #include "src/base/number.h"
+#include "src/topo/sysfs.h"
 
 namespace weft::topo {
 
 namespace {
-
-// sysfs attributes are one short line; anything unreadable is an empty string.
-std::string readLine(const std::string& path) {
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) return {};
-  std::array<char, 256> buffer{};
-  const ssize_t n = ::read(fd.get(), buffer.data(), buffer.size());
-  std::string text(buffer.data(), n > 0 ? static_cast<size_t>(n) : 0);
-  while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back()))) text.pop_back();
-  return text;
-}
 
 // The number a line begins with: some are followed by their unit ("100 Gb/sec (4X EDR)").
 int readInt(const std::string& path, int missing) {

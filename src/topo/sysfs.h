@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <string>
+
+// Reading sysfs. Any thread; not for the data path.
+namespace weft::topo {
+
+// An attribute is one short line; empty when it cannot be read.
+std::string readLine(const std::string& path);
+
+}  // namespace weft::topo
