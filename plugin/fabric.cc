@@ -25,8 +25,8 @@ void warnUnknownVariables() {
 tuner::Policy policyFor(const Config& config, const Choice& choice) {
   const bool lines128 = std::all_of(choice.devices.begin(), choice.devices.end(),
                                     [](const DeviceInfo& device) { return device.lines128InOrder; });
-  return tuner::decide(
-      config, tuner::lookAround(choice.transport->name(), lines128, topo::machineName(), environmentValue));
+  return tuner::decide(config, tuner::lookAround(choice.transport->name(), lines128, topo::machineName(),
+                                                 config, environmentValue));
 }
 
 }  // namespace
@@ -45,6 +45,7 @@ Status Fabric::open() {
   applyLogLevel(config);
   TRY(Choice choice, chooseTransport(config));
   tunerPolicy_ = policyFor(config, choice);
+  if (!tunerPolicy_.complaint.empty()) WEFT_LOG(warn, "%s", tunerPolicy_.complaint.c_str());
   core::NetOptions options;
   options.config = config;
   options.transport = std::move(choice.transport);

@@ -2,8 +2,8 @@
 // Copyright The weft authors
 //
 // The tuner's tables, newest first, and NCCL's calls without their version. Each signature that occurs in a
-// table of version 2 to 6 is an overload here, picked by the type of the table's own field. None of them fails:
-// an error would end a communicator that can do without advice.
+// table of version 2 to 6 is an overload here, picked by the type of the table's own field. None of them
+// fails: an error would end a communicator that can do without advice.
 #include "nccl/tuner.h"
 
 #include <algorithm>

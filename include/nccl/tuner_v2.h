@@ -29,8 +29,8 @@
 typedef struct {
   const char* name;
   ncclResult_t (*init)(size_t nRanks, size_t nNodes, ncclDebugLogger_t logger, void** context);
-  // Algorithm and protocol are preset to UNDEF, which leaves the choice to NCCL; bytes are those of the larger
-  // of a rank's two buffers.
+  // Algorithm and protocol are preset to UNDEF, which leaves the choice to NCCL; bytes are those of the
+  // larger of a rank's two buffers.
   ncclResult_t (*getCollInfo)(void* context, ncclFunc_t collType, size_t nBytes, int collNetSupport,
                               int nvlsSupport, int numPipeOps, int* algorithm, int* protocol, int* nChannels);
   ncclResult_t (*destroy)(void* context);

@@ -13,8 +13,9 @@ typedef ncclTunerConstants_v5_t ncclTunerConstants_v6_t;
 
 typedef struct {
   const char* name;
-  ncclResult_t (*init)(void** context, uint64_t commId, size_t nRanks, size_t nNodes, ncclDebugLogger_t logger,
-                       ncclNvlDomainInfo_v6_t* nvlDomains, ncclTunerConstants_v6_t* constants);
+  ncclResult_t (*init)(void** context, uint64_t commId, size_t nRanks, size_t nNodes,
+                       ncclDebugLogger_t logger, ncclNvlDomainInfo_v6_t* nvlDomains,
+                       ncclTunerConstants_v6_t* constants);
   ncclResult_t (*getCollInfo)(void* context, ncclFunc_t collType, size_t nBytes, int numPipeOps,
                               float** collCostTable, int numAlgo, int numProto, int regBuff, int* nChannels);
   ncclResult_t (*finalize)(void* context);

@@ -39,6 +39,7 @@ struct Config {
   int sequenceBits = 32;
   bool alwaysFlush = false;
   bool tuner = true;
+  std::string tunerTable;
   Milliseconds connectTimeout{20000};
   Milliseconds closeTimeout{2000};
   Milliseconds laneTimeout{10000};

@@ -94,8 +94,8 @@ const char* nameOf(Collective collective) {
 }
 
 const char* nameOf(Algorithm algorithm) {
-  constexpr const char* kNames[kAlgorithms] = {"Tree", "Ring",     "CollNetDirect", "CollNetChain",
-                                               "NVLS", "NVLSTree", "PAT"};
+  constexpr const char* kNames[kAlgorithms] = {"Tree",     "Ring", "CollNetDirect", "CollNetChain", "NVLS",
+                                               "NVLSTree", "PAT"};
   return kNames[indexOf(algorithm)];
 }
 

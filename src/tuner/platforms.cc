@@ -33,8 +33,8 @@ Platform p5en() {
   Platform platform;
   platform.name = "p5en";
   platform.hopUs = {Number{18, kAwsModel}, Number{18, kAwsModel}, Number{21, kAwsCompletion}};
-  platform.nodeGBps = {400,
-                       "aws-ofi-nccl src/tuner: 25 GB/s a rail, 2 rails for each of 8 GPUs (line rate, not measured)"};
+  platform.nodeGBps = {
+      400, "aws-ofi-nccl src/tuner: 25 GB/s a rail, 2 rails for each of 8 GPUs (line rate, not measured)"};
   platform.nvlsTreeGBps = {171.8, kAwsNvlsTree};
   platform.llGBps = {Number{45, kHopperLl}, Number{35, kHopperLl}};
   return platform;

@@ -4,6 +4,10 @@
 // that NCCL has filled, with whatever else a caller may bring.
 #include "nccl/tuner.h"
 
+#include <cmath>
+#include <fstream>
+#include <unistd.h>
+
 #include "tests/abi/driver.h"
 
 using namespace weft::abi;
@@ -67,13 +71,14 @@ class TunerUse {
     const auto function = static_cast<ncclFunc_t>(collective);
     auto* const costs = reinterpret_cast<float**>(asked.costs.data());
     if constexpr (kTunerVersion<Tuner> == 2)
-      return table->getCollInfo(context, function, bytes, 0, 0, 1, &asked.algorithm, &asked.protocol, &asked.channels);
+      return table->getCollInfo(context, function, bytes, 0, 0, 1, &asked.algorithm, &asked.protocol,
+                                &asked.channels);
     else if constexpr (kTunerVersion<Tuner> == 3)
       return table->getCollInfo(context, function, bytes, 1, costs, NCCL_NUM_ALGORITHMS, NCCL_NUM_PROTOCOLS,
                                 &asked.channels);
     else
-      return table->getCollInfo(context, function, bytes, 1, costs, NCCL_NUM_ALGORITHMS, NCCL_NUM_PROTOCOLS, 0,
-                                &asked.channels);
+      return table->getCollInfo(context, function, bytes, 1, costs, NCCL_NUM_ALGORITHMS, NCCL_NUM_PROTOCOLS,
+                                0, &asked.channels);
   }
 
   ncclResult_t finish(void* which) {
@@ -142,7 +147,8 @@ TEMPLATE_TEST_CASE("LL128 between nodes is priced out where lines are not promis
   CHECK(driver.finalize() == ncclSuccess);
 }
 
-TEMPLATE_TEST_CASE("where lines are promised and nobody has numbers, the table stays NCCL's", "", ALL_TUNERS) {
+TEMPLATE_TEST_CASE("where lines are promised and nobody has numbers, the table stays NCCL's", "",
+                   ALL_TUNERS) {
   Driver<ncclNet_v12_t> driver("loop(lines128=1)");
   REQUIRE(driver.init() == ncclSuccess);
   TunerUse<TestType> tuner;
@@ -214,13 +220,64 @@ TEMPLATE_TEST_CASE("odd arguments end in success and change nothing", "", ALL_TU
     CHECK(tuner.table->getCollInfo(tuner.context, ncclFuncAllReduce, 8, 1, 1, 1, nullptr, nullptr, nullptr) ==
           ncclSuccess);
   else if constexpr (kTunerVersion<TestType> >= 4)
-    CHECK(tuner.table->getCollInfo(tuner.context, ncclFuncAllReduce, 8, 0, nullptr, 7, 3, 0, nullptr) == ncclSuccess);
+    CHECK(tuner.table->getCollInfo(tuner.context, ncclFuncAllReduce, 8, 0, nullptr, 7, 3, 0, nullptr) ==
+          ncclSuccess);
   else
-    CHECK(tuner.table->getCollInfo(tuner.context, ncclFuncAllReduce, 8, 0, nullptr, 7, 3, nullptr) == ncclSuccess);
+    CHECK(tuner.table->getCollInfo(tuner.context, ncclFuncAllReduce, 8, 0, nullptr, 7, 3, nullptr) ==
+          ncclSuccess);
   CHECK(tuner.finish() == ncclSuccess);
   if constexpr (kTunerVersion<TestType> >= 5)
     CHECK(tuner.table->init(nullptr, 1, 16, 2, &recordLine, nullptr, nullptr) == ncclSuccess);
   else
     CHECK(tuner.table->init(16, 2, &recordLine, nullptr) == ncclSuccess);
   CHECK(driver.finalize() == ncclSuccess);
+}
+
+TEMPLATE_TEST_CASE("a measured table replaces the costs it has numbers for, and only those", "", ALL_TUNERS) {
+  const std::string path = "/tmp/weft-abi-table-" + std::to_string(getpid());
+  std::ofstream(path) << "weft-tuner-table 1\nprovider loop\ndate today\nhosts 2\nranks 2\nstep_us 20\n"
+                         "device_gbps 10\ndevices 1\n";
+  setenv("WEFT_TUNER_TABLE", path.c_str(), 1);
+  {
+    Driver<ncclNet_v12_t> driver("loop");
+    REQUIRE(driver.init() == ncclSuccess);
+    TunerUse<TestType> tuner;
+    REQUIRE(tuner.init(16, 2) == ncclSuccess);
+    Asked asked, again;
+    asked.at(NCCL_ALGO_RING, NCCL_PROTO_LL) = again.at(NCCL_ALGO_RING, NCCL_PROTO_LL) =
+        NCCL_ALGO_PROTO_IGNORE;
+    CHECK(tuner.ask(asked) == ncclSuccess);
+    CHECK(tuner.ask(again) == ncclSuccess);
+    CHECK(asked == again);
+    if constexpr (kTunerVersion<TestType> == 2) {
+      CHECK(asked.algorithm == NCCL_ALGO_TREE);
+      CHECK(asked.protocol == NCCL_PROTO_SIMPLE);
+    } else {
+      // 8.4 us, 26 steps of 3.4 us and 4 of 20 us; 1 MiB x 2 x 15/16 at 10 GB/s
+      CHECK(std::abs(asked.at(NCCL_ALGO_RING, NCCL_PROTO_SIMPLE) - (8.4F + 88.4F + 80 + 196.6F)) < 1);
+      CHECK(asked.at(NCCL_ALGO_RING, NCCL_PROTO_LL) == NCCL_ALGO_PROTO_IGNORE);
+      CHECK(asked.at(NCCL_ALGO_TREE, NCCL_PROTO_LL) > kNcclCost);
+      CHECK(asked.at(NCCL_ALGO_NVLS_TREE, NCCL_PROTO_SIMPLE) == kNcclCost);
+      CHECK(asked.at(NCCL_ALGO_PAT, NCCL_PROTO_SIMPLE) == kNcclCost);
+    }
+    CHECK(tuner.finish() == ncclSuccess);
+    CHECK(driver.finalize() == ncclSuccess);
+  }
+  std::ofstream(path) << "nonsense\n";
+  {
+    Driver<ncclNet_v12_t> driver("loop(lines128=1)");
+    REQUIRE(driver.init() == ncclSuccess);
+    driver.warningsExpected = true;
+    CHECK(countOf(NCCL_LOG_WARN) == 1);
+    CHECK(linesOf(NCCL_LOG_WARN).find("WEFT_TUNER_TABLE is not used") != std::string::npos);
+    TunerUse<TestType> tuner;
+    REQUIRE(tuner.init(16, 2) == ncclSuccess);
+    Asked asked;
+    CHECK(tuner.ask(asked) == ncclSuccess);
+    CHECK(asked == Asked());
+    CHECK(tuner.finish() == ncclSuccess);
+    CHECK(driver.finalize() == ncclSuccess);
+  }
+  unsetenv("WEFT_TUNER_TABLE");
+  unlink(path.c_str());
 }

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include "src/tuner/tuner.h"
+
 #include <cmath>
+#include <cstdio>
+#include <fstream>
 #include <limits>
 #include <map>
+#include <unistd.h>
 
 #include "src/tuner/platforms.h"
-#include "src/tuner/tuner.h"
+#include "src/tuner/table_file.h"
 #include "tests/support/catch.h"
 
 using namespace weft;
@@ -16,7 +21,7 @@ namespace {
 constexpr size_t kCells = kAlgorithms * kProtocols;
 
 Surroundings onP5() {
-  return {"ofi:efa", true, "p5.48xlarge", {}, {}, {}};
+  return {"ofi:efa", true, "p5.48xlarge", {}, {}, {}, {}, {}};
 }
 
 Tuner tunerOf(const Surroundings& around, Shape shape = {4, 32}) {
@@ -139,7 +144,8 @@ TEST_CASE("a platform that lacks a number gets no estimate that would need it") 
   platform.hopUs[indexOf(Protocol::ll)].source.clear();
   platform.nvlsTreeGBps = {};
   const auto has = [&](Algorithm a, Protocol p) {
-    return estimate(platform, defaultGpuLatencies(), {4, 32}, {Collective::allReduce, a, p, 8, 1}).has_value();
+    return estimate(platform, defaultGpuLatencies(), {4, 32}, {Collective::allReduce, a, p, 8, 1})
+        .has_value();
   };
   CHECK(!has(Algorithm::ring, Protocol::ll));
   CHECK(has(Algorithm::ring, Protocol::simple));
@@ -172,7 +178,8 @@ TEST_CASE("entries that NCCL ignores stay ignored, others are replaced by finite
   CHECK(std::isnan(table.at(Algorithm::tree, Protocol::ll)));
   CHECK(table.at(Algorithm::tree, Protocol::simple) > 7);
   CHECK(std::isfinite(table.at(Algorithm::ring, Protocol::ll)));
-  for (const Algorithm a : {Algorithm::collnetDirect, Algorithm::collnetChain, Algorithm::nvls, Algorithm::pat})
+  for (const Algorithm a :
+       {Algorithm::collnetDirect, Algorithm::collnetChain, Algorithm::nvls, Algorithm::pat})
     for (int p = 0; p < kProtocols; p++) CHECK(table.at(a, Protocol{p}) == 7);
 }
 
@@ -180,12 +187,14 @@ TEST_CASE("tables of other sizes are written where they have entries, and nowher
   const Tuner tuner = tunerOf(onP5());
   for (const int algorithms : {-1, 0, 1, 2, 6, 7, 9}) {
     for (const int protocols : {-1, 0, 1, 2, 3, 4}) {
-      const size_t cells = static_cast<size_t>(std::max(0, algorithms)) * static_cast<size_t>(std::max(0, protocols));
+      const size_t cells =
+          static_cast<size_t>(std::max(0, algorithms)) * static_cast<size_t>(std::max(0, protocols));
       std::vector<float> costs(cells + 1, 3);
       tuner.price(kAllReduce, 1 << 20, 1, {costs.data(), algorithms, protocols});
       CHECK(costs.back() == 3);
       for (size_t i = 0; i < cells; i++) {
-        const bool known = i / static_cast<size_t>(protocols) < kAlgorithms && i % static_cast<size_t>(protocols) < kProtocols;
+        const bool known = i / static_cast<size_t>(protocols) < kAlgorithms &&
+                           i % static_cast<size_t>(protocols) < kProtocols;
         if (!known) CHECK(costs[i] == 3);
       }
     }
@@ -266,7 +275,7 @@ TEST_CASE("NCCL's variables are looked at, an empty one counts as unset") {
     const auto found = set.find(name);
     return found == set.end() ? nullptr : found->second.c_str();
   };
-  const Surroundings around = lookAround("loop", true, "m", lookup);
+  const Surroundings around = lookAround("loop", true, "m", Config(), lookup);
   CHECK(around.algorithms == "Tree");
   CHECK(around.protocols.empty());
   CHECK(around.plugin.empty());
@@ -296,4 +305,80 @@ TEST_CASE("an answer instead of costs keeps to what needs no promise") {
   }
   CHECK(tuner.pick(static_cast<int>(Collective::allGather), 8, 1, true)->algorithm == Algorithm::ring);
   CHECK(!tuner.pick(static_cast<int>(Collective::broadcast), 8, 1, true));
+}
+
+namespace {
+
+const MeasuredTable kMeasured{"ofi:efa", "2025-01-31", 2, 16, 15.25, 12.5, 4};
+
+// A file that goes with the test.
+class TableFile {
+ public:
+  explicit TableFile(const std::string& text) : path_("/tmp/weft-tuner-table-" + std::to_string(getpid())) {
+    std::ofstream(path_) << text;
+    config.tunerTable = path_;
+  }
+  ~TableFile() { std::remove(path_.c_str()); }
+  TableFile(const TableFile&) = delete;
+  TableFile& operator=(const TableFile&) = delete;
+
+  Policy policy() const {
+    return decide(config,
+                  lookAround("ofi:efa", true, "p5.48xlarge", config, [](const char*) { return nullptr; }));
+  }
+
+  Config config;
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
+TEST_CASE("a measured table is read as it was written, and its numbers name it") {
+  const TableFile file(tableText(kMeasured));
+  const auto table = readTable(file.config.tunerTable);
+  REQUIRE(table);
+  CHECK(tableText(*table) == tableText(kMeasured));
+  const Policy policy = file.policy();
+  REQUIRE(policy.platform);
+  CHECK(policy.platform->nodeGBps.value == 50);
+  CHECK(policy.platform->hopUs[0].value == 15.25);
+  CHECK(policy.platform->nodeGBps.source ==
+        file.config.tunerTable + ": measured 2025-01-31, 2 hosts, 16 ranks");
+  CHECK(policy.identity() !=
+        TableFile(tableText({"ofi:efa", "2025-01-31", 2, 16, 15.5, 12.5, 4})).policy().identity());
+}
+
+TEST_CASE("a bad table is one complaint, and costs stay NCCL's") {
+  const std::string good = tableText(kMeasured);
+  std::string twice = good + "devices 4\n";
+  std::string huge = good + std::string(5000, '#');
+  std::string missing = good.substr(0, good.find("devices 4"));
+  for (const std::string& text : {std::string(), std::string("nonsense\n"), twice, huge, missing,
+                                  good + "speed 9\n", good + "\x01\x02\n", good + std::string(1, '\0')}) {
+    const Policy policy = TableFile(text).policy();
+    CHECK(!policy.platform);
+    CHECK(policy.complaint.starts_with("WEFT_TUNER_TABLE is not used: reading a tuner table: /tmp/"));
+    CHECK(policy.complaint.find('\n') == std::string::npos);
+  }
+  for (const char* number : {"0", "-1", "nan", "inf", "1e7", "1e400", "12x", "0x10", "", "1 2"}) {
+    std::string text = good;
+    text.replace(text.find("step_us 15.25"), 13, std::string("step_us ") + number);
+    const auto table = parseTable(text);
+    REQUIRE(!table);
+    CHECK(table.error().detail().find("line 7: step_us must be microseconds") != std::string::npos);
+  }
+}
+
+TEST_CASE("a table that is not there, is no file, or is of another fabric is not used") {
+  TableFile file(tableText(kMeasured));
+  file.config.tunerTable = "/nowhere/table";
+  CHECK(file.policy().complaint.find("/nowhere/table (No such file") != std::string::npos);
+  file.config.tunerTable = "/dev/zero";
+  CHECK(file.policy().complaint.find("/dev/zero is not a file") != std::string::npos);
+  CHECK(!file.policy().platform);
+  const Policy other = TableFile(tableText({"ofi:tcp", "x", 1, 2, 15.25, 12.5, 1})).policy();
+  CHECK(!other.platform);
+  CHECK(other.complaint.find("was measured over ofi:tcp and this is ofi:efa") != std::string::npos);
 }

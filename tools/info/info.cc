@@ -64,12 +64,14 @@ int printSurvey(const Options& options, const Config& config) {
 
 // As the plugin would decide it here; --machine asks for another one, on EFA with nothing else known.
 Result<tuner::Surroundings> surroundings(const Options& options, const Config& config) {
-  if (!options.machine.empty()) return tuner::lookAround("ofi:efa", false, options.machine, environmentValue);
+  if (!options.machine.empty())
+    return tuner::lookAround("ofi:efa", false, options.machine, config, environmentValue);
   const auto choice = chooseTransport(config);
   if (!choice) return choice.error();
   const bool lines128 = std::all_of(choice->devices.begin(), choice->devices.end(),
                                     [](const DeviceInfo& device) { return device.lines128InOrder; });
-  return tuner::lookAround(choice->transport->name(), lines128, topo::machineName(), environmentValue);
+  return tuner::lookAround(choice->transport->name(), lines128, topo::machineName(), config,
+                           environmentValue);
 }
 
 // 0 also without an entry: that is an answer.

@@ -51,8 +51,7 @@ std::optional<Choice> choose(const tuner::Tuner& tuner, Collective collective, s
   for (int a = 0; a < tuner::kAlgorithms; a++) {
     for (int p = 0; p < tuner::kProtocols; p++) {
       if (Protocol{p} == Protocol::ll128 && tuner.policy().priceOutLl128) continue;
-      const auto cost =
-          tuner.costOf({collective, Algorithm{a}, Protocol{p}, static_cast<double>(bytes), 1});
+      const auto cost = tuner.costOf({collective, Algorithm{a}, Protocol{p}, static_cast<double>(bytes), 1});
       if (cost && (!best || cost->us() < best->estimate.us()))
         best = Choice{collective, bytes, Algorithm{a}, Protocol{p}, *cost};
     }
@@ -63,7 +62,8 @@ std::optional<Choice> choose(const tuner::Tuner& tuner, Collective collective, s
 std::vector<Choice> choicesOf(const TunerQuestion& question, const tuner::Policy& policy) {
   const tuner::Tuner tuner(policy, tuner::defaultGpuLatencies(), question.shape);
   std::vector<Choice> choices;
-  for (const Collective collective : {Collective::allReduce, Collective::allGather, Collective::reduceScatter})
+  for (const Collective collective :
+       {Collective::allReduce, Collective::allGather, Collective::reduceScatter})
     for (size_t bytes = kSmallest; bytes <= kLargest; bytes *= kGrowth)
       if (const auto choice = choose(tuner, collective, bytes)) choices.push_back(*choice);
   return choices;
@@ -84,16 +84,18 @@ std::string numbersText(const tuner::Platform& platform) {
   for (const Named& named : numbersOf(platform))
     text += fmt::format("  {:<28} {:>8.5g} {:<4}  {}\n", named.what, named.number->value, named.unit,
                         named.number->source);
-  return text + fmt::format("  {:<28} {:>8} {:<4}  {}\n", "steps within a node", "", "us", tuner::gpuLatencySource());
+  return text + fmt::format("  {:<28} {:>8} {:<4}  {}\n", "steps within a node", "", "us",
+                            tuner::gpuLatencySource());
 }
 
 std::string choicesText(const std::vector<Choice>& choices) {
   std::string text = fmt::format("  {:<14} {:>6}  {:<9} {:<7} {:>12} {:>12} {:>12}\n", "collective", "bytes",
                                  "algorithm", "proto", "latency us", "transfer us", "together us");
   for (const Choice& choice : choices)
-    text += fmt::format("  {:<14} {:>6}  {:<9} {:<7} {:>12.1f} {:>12.1f} {:>12.1f}\n", nameOf(choice.collective),
-                        sizeText(choice.bytes), nameOf(choice.algorithm), nameOf(choice.protocol),
-                        choice.estimate.latencyUs, choice.estimate.transferUs, choice.estimate.us());
+    text +=
+        fmt::format("  {:<14} {:>6}  {:<9} {:<7} {:>12.1f} {:>12.1f} {:>12.1f}\n", nameOf(choice.collective),
+                    sizeText(choice.bytes), nameOf(choice.algorithm), nameOf(choice.protocol),
+                    choice.estimate.latencyUs, choice.estimate.transferUs, choice.estimate.us());
   return text;
 }
 
@@ -118,11 +120,16 @@ std::string tunerText(const TunerQuestion& question, const tuner::Policy& policy
 }
 
 Json tunerJson(const TunerQuestion& question, const tuner::Policy& policy) {
-  Json document = {{"fabric", question.around.fabric}, {"machine", question.around.machine},
-                   {"nodes", question.shape.nodes},    {"ranks", question.shape.ranks},
-                   {"aside", policy.aside},            {"ll128PricedOut", policy.priceOutLl128},
-                   {"reasons", policy.reasons},        {"platform", nullptr},
-                   {"numbers", Json::array()},         {"choices", Json::array()}};
+  Json document = {{"fabric", question.around.fabric},
+                   {"machine", question.around.machine},
+                   {"nodes", question.shape.nodes},
+                   {"ranks", question.shape.ranks},
+                   {"aside", policy.aside},
+                   {"ll128PricedOut", policy.priceOutLl128},
+                   {"reasons", policy.reasons},
+                   {"platform", nullptr},
+                   {"numbers", Json::array()},
+                   {"choices", Json::array()}};
   if (!policy.platform) return document;
   document["platform"] = policy.platform->name;
   for (const Named& named : numbersOf(*policy.platform))

@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The weft authors
+"""`weft perf --fit` between processes here: what it writes is what the tuner then uses, and it refuses what it cannot fit.
+
+usage: check_fit.py WEFT
+"""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+PATIENCE = 120
+
+
+def run(weft, *arguments, **settings):
+    return subprocess.run([weft, *arguments], env={**os.environ, **settings}, capture_output=True, text=True,
+                          timeout=PATIENCE, check=False)
+
+
+def complaints(weft, table):
+    done = run(weft, 'perf', '--fit', str(table), '-n', '2', '--cluster-bytes', '1M')
+    if done.returncode != 0:
+        yield f'--fit ended with {done.returncode}: {done.stdout}{done.stderr}'
+        return
+    lines = [line.split() for line in table.read_text().splitlines()[1:] if not line.startswith('#')]
+    written = dict(lines)
+    if [name for name, _ in lines] != ['provider', 'date', 'hosts', 'ranks', 'step_us', 'device_gbps', 'devices']:
+        yield f'the table has other lines: {lines}'
+    if (written['hosts'], written['ranks']) != ('1', '2'):
+        yield f'it is not of one host and two ranks: {written}'
+    found = json.loads(run(weft, 'info', '--tuner', '--json', WEFT_TUNER_TABLE=str(table)).stdout)
+    numbers = {number['what']: number for number in found['numbers']}
+    if not (found['platform'] or '').startswith('table ') or not found['choices']:
+        yield f'the tuner does not use the table: {found["reasons"]}'
+    elif numbers['step between nodes, LL']['value'] != float(written['step_us']):
+        yield f'the tuner has other numbers: {numbers}'
+    elif str(table) not in numbers['rate of a node']['source']:
+        yield f'a number does not name the table: {numbers}'
+    table.write_text(table.read_text().replace('step_us', 'steps_us'))
+    found = json.loads(run(weft, 'info', '--tuner', '--json', WEFT_TUNER_TABLE=str(table)).stdout)
+    if found['platform'] is not None or 'line 7 does not begin with' not in found['reasons'][0]:
+        yield f'a damaged table is not refused: {found["reasons"]}'
+    for wrong in (['all_reduce'], ['--plugin', 'other.so'], ['--csv', '-']):
+        if run(weft, 'perf', '--fit', str(table), '-n', '2', *wrong).returncode != 2:
+            yield f'--fit takes {wrong}'
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        found = list(complaints(sys.argv[1], pathlib.Path(folder) / 'table'))
+    for complaint in found:
+        print(complaint)
+    return 1 if found else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
