@@ -104,8 +104,8 @@ Status setLine(MeasuredTable* table, std::string_view line, int number) {
     return bad(format("line %d: %.*s must be %s", number, static_cast<int>(key.name.size()), key.name.data(),
                       key.allowed));
   }
-  return bad(format("line %d does not begin with provider, date, hosts, ranks, step_us, device_gbps or devices",
-                    number));
+  return bad(format(
+      "line %d does not begin with provider, date, hosts, ranks, step_us, device_gbps or devices", number));
 }
 
 Status complete(const MeasuredTable& table) {
@@ -153,7 +153,8 @@ Result<MeasuredTable> readTable(const std::string& path) {
 std::string tableText(const MeasuredTable& table) {
   return format(
       "%.*s\n"
-      "# Written by weft perf --fit. One way between two processes; us are microseconds, gbps 1e9 bytes a second.\n"
+      "# Written by weft perf --fit. One way between two processes; us are microseconds, gbps 1e9 bytes a "
+      "second.\n"
       "provider %s\ndate %s\nhosts %d\nranks %d\nstep_us %.6g\ndevice_gbps %.6g\ndevices %d\n",
       static_cast<int>(kTitle.size()), kTitle.data(), table.provider.c_str(), table.date.c_str(), table.hosts,
       table.ranks, table.stepUs, table.deviceGBps, table.devices);

@@ -13,9 +13,9 @@
 namespace weft::tuner {
 
 struct MeasuredTable {
-  std::string provider;   // as weft names it: "ofi:efa"
-  std::string date;       // "2025-01-31", for people
-  int hosts = 0;          // that were measured
+  std::string provider;  // as weft names it: "ofi:efa"
+  std::string date;      // "2025-01-31", for people
+  int hosts = 0;         // that were measured
   int ranks = 0;
   double stepUs = 0;      // one way of a small message from process to process
   double deviceGBps = 0;  // one way, one device

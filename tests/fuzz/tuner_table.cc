@@ -41,8 +41,9 @@ std::vector<fuzz::Input> fuzz::seeds() {
   std::vector<Input> inputs;
   const tuner::MeasuredTable table{"ofi:efa", "2025-01-31", 2, 16, 15.25, 12.5, 4};
   for (const std::string& text :
-       {tuner::tableText(table), std::string("weft-tuner-table 1\nprovider x\ndate y\nhosts 1\nranks 1\nstep_us 1e6\n"
-                                             "device_gbps 1e-5\ndevices 1048576\n")}) {
+       {tuner::tableText(table),
+        std::string("weft-tuner-table 1\nprovider x\ndate y\nhosts 1\nranks 1\nstep_us 1e6\n"
+                    "device_gbps 1e-5\ndevices 1048576\n")}) {
     const auto bytes = std::as_bytes(std::span(text));
     inputs.emplace_back(bytes.begin(), bytes.end());
   }

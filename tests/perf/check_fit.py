@@ -12,6 +12,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
+from ports import free_port
+
 PATIENCE = 120
 
 
@@ -48,9 +51,27 @@ def complaints(weft, table):
             yield f'--fit takes {wrong}'
 
 
+def disagreement(weft):
+    """Ranks that would advise NCCL differently would hang it; they must not connect."""
+    common = {**os.environ, 'WORLD_SIZE': '2', 'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': str(free_port())}
+    ranks = [subprocess.Popen([weft, 'perf', 'sendrecv', '-b', '8', '-e', '8'], stdout=subprocess.PIPE, text=True,
+                              stderr=subprocess.STDOUT, env={**common, 'RANK': str(rank), 'WEFT_TUNER': str(rank)})
+             for rank in range(2)]
+    try:
+        outputs = [rank.communicate(timeout=PATIENCE)[0] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+    for rank, output in zip(ranks, outputs):
+        if rank.returncode == 0 or 'the two processes do not fit: tuner is ' not in output:
+            yield f'ranks with different tuners connected, or do not say why not: {rank.returncode}, {output}'
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         found = list(complaints(sys.argv[1], pathlib.Path(folder) / 'table'))
+    found += disagreement(sys.argv[1])
     for complaint in found:
         print(complaint)
     return 1 if found else 0

@@ -27,7 +27,8 @@ std::string today() {
 
 // Of the pairs between hosts; where there is only one, of all.
 double median(const ClusterResults& results, const CostMatrix& matrix) {
-  const bool several = std::any_of(results.hosts.begin(), results.hosts.end(), [](int host) { return host != 0; });
+  const bool several =
+      std::any_of(results.hosts.begin(), results.hosts.end(), [](int host) { return host != 0; });
   std::vector<double> values;
   for (int from = 0; from < matrix.size(); ++from)
     for (int to = 0; to < matrix.size(); ++to) {
@@ -60,8 +61,10 @@ Status writeFit(const ClusterResults& results) {
   const std::string text = tuner::tableText(table);
   TRY(tuner::parseTable(text));  // a run that measured nonsense must not leave it behind
   TRY(writeDocument(results.options->fit, text));
-  fmt::print("# {}: {:.2f} us a step, {:.3g} GB/s a device, {} devices, over {}; use it on every rank with WEFT_TUNER_TABLE\n",
-             results.options->fit, table.stepUs, table.deviceGBps, table.devices, table.provider);
+  fmt::print(
+      "# {}: {:.2f} us a step, {:.3g} GB/s a device, {} devices, over {}; use it on every rank with "
+      "WEFT_TUNER_TABLE\n",
+      results.options->fit, table.stepUs, table.deviceGBps, table.devices, table.provider);
   return {};
 }
 
