@@ -2,9 +2,12 @@
 // Copyright The weft authors
 #include "plugin/fabric.h"
 
+#include <algorithm>
+
 #include "providers/registry.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
+#include "src/topo/machine.h"
 
 namespace weft::plugin {
 
@@ -17,6 +20,13 @@ void applyLogLevel(const Config& config) {
 
 void warnUnknownVariables() {
   for (const std::string& line : unknownEnvironmentVariables()) WEFT_LOG(warn, "%s", line.c_str());
+}
+
+tuner::Policy policyFor(const Config& config, const Choice& choice) {
+  const bool lines128 = std::all_of(choice.devices.begin(), choice.devices.end(),
+                                    [](const DeviceInfo& device) { return device.lines128InOrder; });
+  return tuner::decide(config, tuner::lookAround(choice.transport->name(), lines128, topo::machineName(),
+                                                 config, environmentValue));
 }
 
 }  // namespace
@@ -34,10 +44,13 @@ Status Fabric::open() {
   TRY(const Config config, readConfigFromEnvironment());
   applyLogLevel(config);
   TRY(Choice choice, chooseTransport(config));
+  tunerPolicy_ = policyFor(config, choice);
+  if (!tunerPolicy_.complaint.empty()) WEFT_LOG(warn, "%s", tunerPolicy_.complaint.c_str());
   core::NetOptions options;
   options.config = config;
   options.transport = std::move(choice.transport);
   options.devices = std::move(choice.devices);
+  options.tuner = tunerPolicy_.identity();
   TRY(net_, core::Net::create(std::move(options)));
   TRY(readProperties());
   announce();

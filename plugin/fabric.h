@@ -8,6 +8,7 @@
 #include <string>
 
 #include "src/core/net.h"
+#include "src/tuner/policy.h"
 
 // What one life of the library found: its settings, the transport taken, the devices and what NCCL is told
 // about them. Made by the first init; afterwards it only grows by virtual devices. The owner (Plugin)
@@ -23,12 +24,14 @@ class Fabric {
   int deviceCount() const { return static_cast<int>(properties_.size()); }
   Result<const core::Properties*> properties(int device) const;
   Result<int> makeVirtual(std::span<const int> members);
+  const tuner::Policy& tunerPolicy() const { return tunerPolicy_; }  // aside when there are no devices
 
  private:
   Status open();
   Status readProperties();
   void announce() const;
 
+  tuner::Policy tunerPolicy_;
   std::shared_ptr<core::Net> net_;
   std::deque<core::Properties> properties_;  // a deque: growing moves nothing
 };

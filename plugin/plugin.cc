@@ -192,6 +192,12 @@ Result<int> Plugin::makeVirtual(std::span<const int> members) {
   return state->fabric->makeVirtual(members);
 }
 
+tuner::Policy Plugin::tunerPolicy() {
+  std::lock_guard lock(mutex_);
+  if (life_ && life_->fabric->deviceCount() > 0) return life_->fabric->tunerPolicy();
+  return tuner::decide(Config(), tuner::Surroundings());
+}
+
 void* Plugin::keep(std::unique_ptr<Held> object) {
   std::lock_guard lock(mutex_);
   void* pointer = object.get();

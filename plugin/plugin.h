@@ -10,6 +10,7 @@
 #include "nccl/types.h"
 #include "plugin/objects.h"
 #include "src/core/net.h"
+#include "src/tuner/policy.h"
 
 // The state of the process: found by the first init, kept until the library is unloaded. It owns everything
 // NCCL holds a pointer to. Any thread; one lock, held across discovery in init and for look-ups otherwise,
@@ -48,6 +49,9 @@ class Plugin {
   Result<int> deviceCount();
   Result<const core::Properties*> properties(int device);
   Result<int> makeVirtual(std::span<const int> members);
+
+  // Stands aside where NCCL has not initialised our network, or found no device.
+  tuner::Policy tunerPolicy();
 
   // Takes ownership; the pointer is what NCCL gets.
   void* keep(std::unique_ptr<Held> object);

@@ -47,6 +47,26 @@ typedef enum {
   ncclNumTypes = 12
 } ncclDataType_t;
 
+// What NCCL is asked to do. A newer NCCL may pass a larger value than the last one known here.
+typedef enum {
+  ncclFuncBroadcast = 0,
+  ncclFuncReduce = 1,
+  ncclFuncAllGather = 2,
+  ncclFuncReduceScatter = 3,
+  ncclFuncAllReduce = 4,
+  ncclFuncSendRecv = 5,
+  ncclFuncSend = 6,
+  ncclFuncRecv = 7,
+  ncclFuncAlltoAll = 8,
+  ncclFuncScatter = 9,
+  ncclFuncGather = 10,
+  ncclFuncAllGatherV = 11,
+  ncclFuncPutSignal = 12,
+  ncclFuncSignal = 13,
+  ncclFuncWaitSignal = 14,
+  ncclNumFuncs = 15
+} ncclFunc_t;
+
 // Reductions. The last enumerator only forces the width, so user-defined handles fit.
 typedef enum {
   ncclSum = 0,

@@ -63,6 +63,8 @@ constexpr Key kKeys[] = {
      [](LoopOptions& o, const std::string& t) { return readNumber(t, 1, &o.silentFailures); }},
     {"announceClose", "0 or 1",
      [](LoopOptions& o, const std::string& t) { return readNumber(t, 1, &o.announceClose); }},
+    {"lines128", "0 or 1",
+     [](LoopOptions& o, const std::string& t) { return readNumber(t, 1, &o.lines128InOrder); }},
     {"sends", "works, 1 to 65536",
      [](LoopOptions& o, const std::string& t) { return readNumber(t, 1u << 16, &o.maxDepths.sends); }},
     {"notifications", "1 to 1048576",

@@ -76,6 +76,12 @@ constexpr ConfigField kFields[] = {
     {"WEFT_FLUSH", &Config::alwaysFlush,
      "1: flush host memory too (an expert's check of the flush path; GPU memory is always flushed).",
      nullptr},
+    {"WEFT_TUNER", &Config::tuner,
+     "0: leave NCCL's table of costs alone, also where LL128 is unsafe. All ranks must agree.", nullptr},
+    {"WEFT_TUNER_TABLE", &Config::tunerTable,
+     "File that weft perf --fit wrote: its numbers of this fabric instead of published ones. All ranks must "
+     "have the same.",
+     nullptr},
     {"WEFT_CONNECT_TIMEOUT", &Config::connectTimeout, "How long a connection may take before it fails.",
      nullptr, 10, kHourMs},
     {"WEFT_CLOSE_TIMEOUT", &Config::closeTimeout,

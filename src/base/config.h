@@ -39,6 +39,8 @@ struct Config {
   int loopRails = 1;
   int sequenceBits = 32;
   bool alwaysFlush = false;
+  bool tuner = true;
+  std::string tunerTable;
   Milliseconds connectTimeout{20000};
   Milliseconds closeTimeout{2000};
   Milliseconds laneTimeout{10000};

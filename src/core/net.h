@@ -177,6 +177,7 @@ struct NetOptions {
   const Clock* clock = &Clock::system();
   int maxMembers = kMaxMembers;
   std::vector<DeviceInfo> devices;  // what the transport discovered already; empty: create asks it
+  std::string tuner;  // what the tuner decided, in words that must be the same on both ends; empty: no tuner
 };
 
 class Net : public std::enable_shared_from_this<Net> {
@@ -200,6 +201,7 @@ class Net : public std::enable_shared_from_this<Net> {
   Result<std::unique_ptr<RecvComm>> accept(ListenComm& listener);
 
   const Config& config() const { return options_.config; }
+  const std::string& tuner() const { return options_.tuner; }
   const Clock& clock() const { return *options_.clock; }
   void releaseContext(const Context* context);  // called by ~Context
   Transport& transport() const { return *options_.transport; }

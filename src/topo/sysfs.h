@@ -4,9 +4,10 @@
 
 #include <string>
 
+// Reading sysfs. Any thread; not for the data path.
 namespace weft::topo {
 
-// A sysfs attribute is one short line; one that cannot be read is an empty string. Any thread.
+// An attribute is one short line; empty when it cannot be read.
 std::string readLine(const std::string& path);
 
 }  // namespace weft::topo

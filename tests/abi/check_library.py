@@ -13,7 +13,8 @@ import shutil
 import subprocess
 import sys
 
-TABLES = {f"ncclNetPlugin_v{version}" for version in range(6, 13)}
+TABLES = ({f"ncclNetPlugin_v{version}" for version in range(6, 13)} |
+          {f"ncclTunerPlugin_v{version}" for version in range(2, 7)})
 
 
 def oldest_glibc():

@@ -56,6 +56,32 @@ class InfoTest(unittest.TestCase):
         self.assertEqual(text.returncode, 1)
         self.assertIn('nothing for NCCL to use', text.stdout)
 
+    def test_the_tuner_says_that_it_has_no_numbers(self):
+        done = info('--tuner', WEFT_PROVIDER='loop')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn('no published or measured numbers for', done.stdout)
+        self.assertIn('LL128 between nodes is priced out', done.stdout)
+        status, found = document('--tuner', WEFT_PROVIDER='loop')
+        self.assertEqual((status, found['platform'], found['choices'], found['aside']), (0, None, [], False))
+
+    def test_the_tuner_names_the_source_of_each_number(self):
+        status, found = document('--tuner', '--machine', 'p5.48xlarge', '--nodes', '16')
+        self.assertEqual((status, found['platform'], found['ranks']), (0, 'p5', 128))
+        self.assertTrue(all(number['source'] and number['value'] > 0 for number in found['numbers']))
+        self.assertEqual({choice['collective'] for choice in found['choices']},
+                         {'AllReduce', 'AllGather', 'ReduceScatter'})
+        self.assertNotIn('LL128', {choice['protocol'] for choice in found['choices']})
+        text = info('--tuner', '--machine', 'p5.48xlarge').stdout
+        for number in found['numbers']:
+            self.assertIn(number['source'], text)
+
+    def test_the_tuner_stands_aside_for_the_user(self):
+        for name in ('NCCL_ALGO', 'NCCL_PROTO', 'NCCL_TUNER_PLUGIN'):
+            status, found = document('--tuner', '--machine', 'p5.48xlarge', **{name: 'x'})
+            self.assertEqual((status, found['aside'], found['platform'], found['choices']), (0, True, None, []))
+            self.assertIn(name, found['reasons'][0])
+        self.assertIn('WEFT_TUNER is 0', info('--tuner', WEFT_PROVIDER='loop', WEFT_TUNER='0').stdout)
+
     def test_versions_are_named(self):
         versions = document(WEFT_PROVIDER='loop')[1]['versions']
         self.assertEqual(versions['kernel'], 'Linux ' + os.uname().release)

@@ -2,14 +2,18 @@
 // Copyright The weft authors
 #include "tools/info/info.h"
 
+#include <algorithm>
 #include <memory>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "providers/registry.h"
 #include "src/base/config.h"
+#include "src/topo/machine.h"
 #include "tools/info/config_table.h"
 #include "tools/info/survey_text.h"
+#include "tools/info/tuner_view.h"
 
 namespace weft::info {
 
@@ -19,6 +23,10 @@ struct Options {
   bool config = false;
   bool markdown = false;
   bool json = false;
+  bool tuner = false;
+  std::string machine;  // empty: this one
+  uint64_t nodes = 4;
+  uint64_t ranks = 0;  // 0: eight a node
 };
 
 int fail(const Error& error) {
@@ -54,6 +62,32 @@ int printSurvey(const Options& options, const Config& config) {
   return found.taken.empty() ? 1 : 0;
 }
 
+// As the plugin would decide it here; --machine asks for another one, on EFA with nothing else known.
+Result<tuner::Surroundings> surroundings(const Options& options, const Config& config) {
+  if (!options.machine.empty())
+    return tuner::lookAround("ofi:efa", false, options.machine, config, environmentValue);
+  const auto choice = chooseTransport(config);
+  if (!choice) return choice.error();
+  const bool lines128 = std::all_of(choice->devices.begin(), choice->devices.end(),
+                                    [](const DeviceInfo& device) { return device.lines128InOrder; });
+  return tuner::lookAround(choice->transport->name(), lines128, topo::machineName(), config,
+                           environmentValue);
+}
+
+// 0 also without an entry: that is an answer.
+int printTuner(const Options& options, const Config& config) {
+  auto around = surroundings(options, config);
+  if (!around) return fail(around.error());
+  const tuner::Policy policy = tuner::decide(config, *around);
+  const TunerQuestion question{around.take(),
+                               {options.nodes, options.ranks ? options.ranks : 8 * options.nodes}};
+  if (options.json)
+    fmt::print("{}\n", tunerJson(question, policy).dump(2));
+  else
+    fmt::print("{}", tunerText(question, policy));
+  return 0;
+}
+
 int run(const Options& options) {
   if (options.markdown) {
     fmt::print("{}", configMarkdown());
@@ -61,6 +95,7 @@ int run(const Options& options) {
   }
   const auto config = readConfigFromEnvironment();
   if (!config) return fail(config.error());
+  if (options.tuner) return printTuner(options, *config);
   if (!options.config) return printSurvey(options, *config);
   printSettings(options, *config);
   return 0;
@@ -77,6 +112,13 @@ void addInfo(CLI::App& app, int* exitCode) {
       command->add_flag("--markdown", options->markdown, "the settings as docs/environment.md");
   CLI::Option* json = command->add_flag("--json", options->json, "the same for programs");
   markdown->needs(config)->excludes(json);
+  CLI::Option* tuner =
+      command->add_flag("--tuner", options->tuner, "what the tuner would advise NCCL, why, and who says so");
+  tuner->excludes(config);
+  command->add_option("--machine", options->machine, "ask for this EC2 instance type instead (p5.48xlarge)")
+      ->needs(tuner);
+  command->add_option("--nodes", options->nodes, "of the communicator")->needs(tuner)->capture_default_str();
+  command->add_option("--ranks", options->ranks, "of the communicator (default: 8 a node)")->needs(tuner);
   command->callback([options, exitCode] { *exitCode = run(*options); });
 }
 

@@ -13,6 +13,7 @@ namespace weft::perf {
 struct ClusterResults {
   const Options* options = nullptr;
   std::string plugin;
+  int devices = 0;                 // of rank 0
   std::vector<std::string> names;  // of the ranks' hosts
   std::vector<int> hosts;          // number of each rank's host
   CostMatrix latency{0};           // microseconds, one way
@@ -25,6 +26,9 @@ struct ClusterResults {
 
 // One rank. The result is the number of findings, on rank 0; 0 elsewhere.
 Result<size_t> runClusterCheck(const Options& options, const netdriver::Place& place);
+
+// Latency and bandwidth of the fabric from what is between hosts, if there are several, into options.fit.
+Status writeFit(const ClusterResults& results);
 
 // The matrices and who is slow, for people and as a document.
 std::string clusterText(const ClusterResults& results);

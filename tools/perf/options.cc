@@ -70,6 +70,8 @@ void declareClusterOptions(CLI::App& command, Options& options) {
       .add_option("--cluster-bytes", options.clusterBytes, "sent from each rank to each for its bandwidth")
       ->transform(kSize)
       ->capture_default_str();
+  command.add_option("--fit", options.fit,
+                     "measure that, and write latency and bandwidth to this file for WEFT_TUNER_TABLE");
 }
 
 void declareCompareOptions(CLI::App& command, Options& options) {
@@ -165,10 +167,11 @@ void declareOptions(CLI::App& command, Options& options) {
 
 Status validate(const Options& options) {
   const auto bad = [](const char* what) { return Error(Code::invalidArgument, "command line", what); };
-  if (options.checkCluster) {
-    if (!options.operation.empty()) return bad("--check-cluster takes no operation");
+  if (!options.fit.empty() && !options.plugin.empty()) return bad("--fit measures weft, not --plugin");
+  if (options.checksCluster()) {
+    if (!options.operation.empty()) return bad("--check-cluster and --fit take no operation");
     if (!options.csv.empty() || !options.plot.empty() || !options.compare.empty())
-      return bad("--check-cluster writes no CSV and no plot, and compares no plugins");
+      return bad("--check-cluster and --fit write no CSV and no plot, and compare no plugins");
     return {};
   }
   if (options.operation.empty()) return bad("name an operation or --check-cluster, see --help");

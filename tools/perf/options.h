@@ -32,7 +32,10 @@ struct Options {
 
   bool checkCluster = false;
   double slowLimit = 2;  // times what is typical
+  std::string fit;       // where to write what it measured, for the tuner; it implies checkCluster
   uint64_t clusterBytes = uint64_t{4} << 20;
+
+  bool checksCluster() const { return checkCluster || !fit.empty(); }
 
   int processes = 0;  // 0: not asked for
   std::string plugin;

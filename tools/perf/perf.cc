@@ -82,7 +82,7 @@ int run(const Options& options) {
   if (!place) return report(place.error());
   if (options.processes > 0 && options.rendezvous.empty()) return launch(options);
   if (place->size == 0) place->size = 1;
-  return options.checkCluster ? checkCluster(options, *place) : runRank(options, *place);
+  return options.checksCluster() ? checkCluster(options, *place) : runRank(options, *place);
 }
 
 }  // namespace

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include "nccl/types.h"
+#include "src/tuner/tuner.h"
+
+// What NCCL holds of our tuner: one entry for each communicator that has one, from init to destroy. It is
+// there only while there are entries, so that nothing is left when the library is unloaded. Any thread; one
+// lock, held while an entry is looked at. Constant-initialised and trivially destructible, as Plugin is.
+namespace weft::plugin {
+
+class TunerDesk {
+ public:
+  static TunerDesk& get();
+
+  // The pointer NCCL keeps. Says through `logger`, unless it was the last thing said, what was decided.
+  void* open(tuner::Tuner tuner, ncclDebugLogger_t logger);
+  void close(void* context);
+
+  // Calls `use` with the tuner behind the pointer; not at all when there is none.
+  template <class Use>
+  void with(void* context, Use&& use) {
+    const std::lock_guard lock(mutex_);
+    if (const tuner::Tuner* found = find(context)) use(*found);
+  }
+
+ private:
+  struct Entries;
+
+  const tuner::Tuner* find(const void* context) const;
+
+  std::mutex mutex_;
+  Entries* entries_ = nullptr;  // owned; null when there are none
+};
+
+}  // namespace weft::plugin

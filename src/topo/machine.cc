@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/topo/machine.h"
+
+#include "src/topo/sysfs.h"
+
+namespace weft::topo {
+
+std::string machineName(const std::string& root) {
+  return readLine(root + "/devices/virtual/dmi/id/product_name");
+}
+
+}  // namespace weft::topo

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/tuner/table_file.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/base/fd.h"
+#include "src/base/log.h"
+#include "src/base/number.h"
+
+namespace weft::tuner {
+
+namespace {
+
+constexpr std::string_view kTitle = "weft-tuner-table 1";
+constexpr size_t kMostBytes = 4096;
+constexpr size_t kMostText = 64;
+constexpr int kMostCount = 1 << 20;
+constexpr double kMostUs = 1e6;
+constexpr double kMostGBps = 1e5;
+
+bool setText(std::string_view value, std::string* out) {
+  if (value.empty() || value.size() > kMostText || !out->empty()) return false;
+  for (const char c : value)
+    if (c <= ' ' || c > '~') return false;
+  *out = value;
+  return true;
+}
+
+bool setCount(std::string_view value, int* out) {
+  const auto number = parseNumber<int>(value);
+  if (!number || *number < 1 || *number > kMostCount || *out != 0) return false;
+  *out = *number;
+  return true;
+}
+
+bool setNumber(std::string_view value, double most, double* out) {
+  double number = 0;
+  const char* const end = value.data() + value.size();
+  const auto [last, error] = std::from_chars(value.data(), end, number);
+  if (error != std::errc() || last != end || !(number > 1e-6) || number > most || *out != 0) return false;
+  *out = number;
+  return true;
+}
+
+struct Key {
+  std::string_view name;
+  const char* allowed;
+  bool (*set)(MeasuredTable* table, std::string_view value);  // false also when it was set before
+  bool (*isSet)(const MeasuredTable& table);
+};
+
+constexpr Key kKeys[] = {
+    {"provider", "a name without blanks, once",
+     [](MeasuredTable* t, std::string_view v) { return setText(v, &t->provider); },
+     [](const MeasuredTable& t) { return !t.provider.empty(); }},
+    {"date", "a date without blanks, once",
+     [](MeasuredTable* t, std::string_view v) { return setText(v, &t->date); },
+     [](const MeasuredTable& t) { return !t.date.empty(); }},
+    {"hosts", "a number from 1 on, once",
+     [](MeasuredTable* t, std::string_view v) { return setCount(v, &t->hosts); },
+     [](const MeasuredTable& t) { return t.hosts != 0; }},
+    {"ranks", "a number from 1 on, once",
+     [](MeasuredTable* t, std::string_view v) { return setCount(v, &t->ranks); },
+     [](const MeasuredTable& t) { return t.ranks != 0; }},
+    {"step_us", "microseconds, above 0, at most 1e6, once",
+     [](MeasuredTable* t, std::string_view v) { return setNumber(v, kMostUs, &t->stepUs); },
+     [](const MeasuredTable& t) { return t.stepUs != 0; }},
+    {"device_gbps", "GB/s, above 0, at most 1e5, once",
+     [](MeasuredTable* t, std::string_view v) { return setNumber(v, kMostGBps, &t->deviceGBps); },
+     [](const MeasuredTable& t) { return t.deviceGBps != 0; }},
+    {"devices", "a number from 1 on, once",
+     [](MeasuredTable* t, std::string_view v) { return setCount(v, &t->devices); },
+     [](const MeasuredTable& t) { return t.devices != 0; }},
+};
+
+Error bad(std::string what) {
+  return Error(Code::config, "reading a tuner table", std::move(what));
+}
+
+// Takes the next line off the text, without blanks at its end.
+std::string_view nextLine(std::string_view* text) {
+  const size_t end = std::min(text->find('\n'), text->size());
+  std::string_view line = text->substr(0, end);
+  text->remove_prefix(std::min(end + 1, text->size()));
+  while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.remove_suffix(1);
+  return line;
+}
+
+Status setLine(MeasuredTable* table, std::string_view line, int number) {
+  const size_t blank = std::min(line.find(' '), line.size());
+  const std::string_view name = line.substr(0, blank);
+  std::string_view value = line.substr(blank);
+  while (!value.empty() && value.front() == ' ') value.remove_prefix(1);
+  for (const Key& key : kKeys) {
+    if (name != key.name) continue;
+    if (key.set(table, value)) return {};
+    return bad(format("line %d: %.*s must be %s", number, static_cast<int>(key.name.size()), key.name.data(),
+                      key.allowed));
+  }
+  return bad(format(
+      "line %d does not begin with provider, date, hosts, ranks, step_us, device_gbps or devices", number));
+}
+
+Status complete(const MeasuredTable& table) {
+  for (const Key& key : kKeys)
+    if (!key.isSet(table)) return bad(std::string(key.name) + " is missing");
+  return {};
+}
+
+// FNV-1a, enough to tell measurements apart.
+uint64_t hashOf(const std::string& text) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return hash;
+}
+
+}  // namespace
+
+Result<MeasuredTable> parseTable(std::string_view text) {
+  if (text.size() > kMostBytes) return bad(format("it is larger than %zu bytes", kMostBytes));
+  if (nextLine(&text) != kTitle) return bad("it does not begin with \"" + std::string(kTitle) + "\"");
+  MeasuredTable table;
+  for (int number = 2; !text.empty(); number++) {
+    const std::string_view line = nextLine(&text);
+    if (line.empty() || line.front() == '#') continue;
+    TRY(setLine(&table, line, number));
+  }
+  TRY(complete(table));
+  return table;
+}
+
+// A pipe or a device must not hold up the start of a job.
+Result<MeasuredTable> readTable(const std::string& path) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd) return Error(Code::config, "reading a tuner table", path, errno);
+  struct stat facts {};
+  if (::fstat(fd.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) return bad(path + " is not a file");
+  std::array<char, kMostBytes + 1> buffer{};
+  const ssize_t n = ::read(fd.get(), buffer.data(), buffer.size());
+  if (n < 0) return Error(Code::config, "reading a tuner table", path, errno);
+  auto table = parseTable({buffer.data(), static_cast<size_t>(n)});
+  if (!table) return bad(path + ": " + table.error().detail());
+  return table;
+}
+
+std::string tableText(const MeasuredTable& table) {
+  return format(
+      "%.*s\n"
+      "# Written by weft perf --fit. One way between two processes; us are microseconds, gbps 1e9 bytes a "
+      "second.\n"
+      "provider %s\ndate %s\nhosts %d\nranks %d\nstep_us %.6g\ndevice_gbps %.6g\ndevices %d\n",
+      static_cast<int>(kTitle.size()), kTitle.data(), table.provider.c_str(), table.date.c_str(), table.hosts,
+      table.ranks, table.stepUs, table.deviceGBps, table.devices);
+}
+
+Platform platformOf(const MeasuredTable& table, const std::string& source) {
+  const std::string said = format("%s: measured %s, %d hosts, %d ranks", source.c_str(), table.date.c_str(),
+                                  table.hosts, table.ranks);
+  Platform platform;
+  platform.name = format("table %016llx", static_cast<unsigned long long>(hashOf(tableText(table))));
+  platform.hopUs.fill({table.stepUs, said});
+  platform.nodeGBps = {table.deviceGBps * table.devices, said};
+  return platform;
+}
+
+}  // namespace weft::tuner

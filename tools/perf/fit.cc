@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include <algorithm>
+#include <array>
+#include <ctime>
+
+#include <fmt/format.h>
+
+#include "providers/registry.h"
+#include "src/base/config.h"
+#include "src/tuner/table_file.h"
+#include "tools/perf/cluster_check.h"
+#include "tools/perf/results.h"
+
+namespace weft::perf {
+
+namespace {
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  std::array<char, 16> text{};
+  gmtime_r(&now, &parts);
+  std::strftime(text.data(), text.size(), "%Y-%m-%d", &parts);
+  return text.data();
+}
+
+// Of the pairs between hosts; where there is only one, of all.
+double median(const ClusterResults& results, const CostMatrix& matrix) {
+  const bool several =
+      std::any_of(results.hosts.begin(), results.hosts.end(), [](int host) { return host != 0; });
+  std::vector<double> values;
+  for (int from = 0; from < matrix.size(); ++from)
+    for (int to = 0; to < matrix.size(); ++to) {
+      const bool across = results.hosts[static_cast<size_t>(from)] != results.hosts[static_cast<size_t>(to)];
+      if (from != to && (across || !several)) values.push_back(matrix.at(from, to));
+    }
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// What the plugin, given the same settings, takes as its fabric.
+Result<std::string> fabricName() {
+  TRY(const Config config, readConfigFromEnvironment());
+  TRY(const Choice choice, chooseTransport(config));
+  return choice.transport->name();
+}
+
+}  // namespace
+
+Status writeFit(const ClusterResults& results) {
+  tuner::MeasuredTable table;
+  TRY(table.provider, fabricName());
+  table.date = today();
+  table.ranks = results.latency.size();
+  table.hosts = 1 + *std::max_element(results.hosts.begin(), results.hosts.end());
+  table.stepUs = median(results, results.latency);
+  table.deviceGBps = median(results, results.bandwidth);
+  table.devices = results.devices;
+  const std::string text = tuner::tableText(table);
+  TRY(tuner::parseTable(text));  // a run that measured nonsense must not leave it behind
+  TRY(writeDocument(results.options->fit, text));
+  fmt::print(
+      "# {}: {:.2f} us a step, {:.3g} GB/s a device, {} devices, over {}; use it on every rank with "
+      "WEFT_TUNER_TABLE\n",
+      results.options->fit, table.stepUs, table.deviceGBps, table.devices, table.provider);
+  return {};
+}
+
+}  // namespace weft::perf
