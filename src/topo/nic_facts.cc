@@ -7,6 +7,7 @@
 #include <climits>
 #include <cstdlib>
 #include <string_view>
+#include <unistd.h>
 
 #include "src/base/number.h"
 #include "src/topo/sysfs.h"
