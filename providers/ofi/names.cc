@@ -18,6 +18,7 @@ Traits efa(const std::string& name) {
   traits.reportsLength = true;
   traits.delivery = name == kEfaDirect ? Delivery::always : Delivery::selectable;
   traits.latencyUs = 15;
+  if (name != kEfaDirect) traits.mostPackets = 512;
   return traits;
 }
 
