@@ -38,6 +38,9 @@ struct Traits {
   // holds.
   size_t mostPackets = 0;
 
+  // Without an event queue to write to, it aborts the process at an error that belongs to no operation.
+  bool wantsEventQueue = false;
+
   bool reportsSource = false;  // fi_cq_readfrom names the sender of a remote write
   bool reportsLength = false;  // a remote write's completion has its length
   bool networkCards = false;   // its domains are network interfaces, not RDMA devices
