@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 
-STATISTICS = re.compile(r'^softefa: (\w+): (sent \d+.*)$', re.M)
+STATISTICS = re.compile(r'^(?:\[rank \d+\] )?softefa: (\w+): (sent \d+.*)$', re.M)
 COUNTER = re.compile(r'([a-z ]+?) (\d+)(?:, |$)')
 
 
