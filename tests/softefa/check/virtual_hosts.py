@@ -47,7 +47,8 @@ class VirtualHosts:
         # overwrite freed memory.
         self.environment = {**os.environ, 'LD_LIBRARY_PATH': library, 'WEFT_PROVIDER': 'ofi:efa', 'SOFTEFA_FABRIC': self.fabric,
                             'SOFTEFA_HOST': 'a', 'SOFTEFA_NICS': str(nics), 'SOFTEFA_FAULTS': faults, 'SOFTEFA_STRICT': 'all',
-                            'SOFTEFA_STATISTICS': '1', 'MALLOC_PERTURB_': '0', **more}
+                            'SOFTEFA_STATISTICS': '1', 'MALLOC_PERTURB_': '0',
+                            'WEFT_MERGE_NICS': 'off', **more}  # the programs merge
 
     def __enter__(self):
         return self
