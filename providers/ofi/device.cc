@@ -36,11 +36,23 @@ Status OfiDevice::start() {
   return {};
 }
 
+// A job goes on over its other cards, and registers memory on all: on one that is lost none is needed.
 Result<std::unique_ptr<Memory>> OfiDevice::registerMemory(const MemoryDesc& desc) {
+  if (lost_.load(std::memory_order_relaxed))
+    return std::unique_ptr<Memory>(std::make_unique<OfiMemory>(registry_, Registry::Entry{}));
   return OfiMemory::create(registry_, desc);
 }
 
+Status OfiDevice::usable() const {
+  if (!lost_.load(std::memory_order_relaxed)) return {};
+  return Error(
+      Code::unavailable, "using a card",
+      info().name +
+          " ended all its work earlier; see the kernel's log, and start the process again to use it");
+}
+
 Result<std::unique_ptr<Queue>> OfiDevice::openQueue(const QueueDepths& wanted) {
+  TRY(usable());
   return OfiQueue::create(*this, wanted);
 }
 

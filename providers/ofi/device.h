@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <memory>
 
 #include "providers/ofi/info.h"
@@ -25,6 +26,10 @@ class OfiDevice : public Device {
 
   // For this provider's own Queues and Endpoints.
   const std::shared_ptr<const Library>& library() const { return library_; }
+  // The card ended all its work. Nothing is opened on it any more in this process: libfabric 1.17 frees twice
+  // what it could not open on a dead EFA card.
+  void markLost() { lost_.store(true, std::memory_order_relaxed); }
+  Status usable() const;
   const Traits& traits() const { return traits_; }
   const Config& config() const { return config_; }
   fi_info& fabricInfo() const { return *nic_.fabricInfo; }
@@ -44,6 +49,7 @@ class OfiDevice : public Device {
   const Traits traits_;
   const Nic nic_;
   const Config config_;
+  std::atomic<bool> lost_{false};  // any queue sets it; nothing else depends on it
   std::unique_ptr<Domain> domain_;
   Registry registry_;
   alignas(64) std::array<std::byte, kDoorstepBytes> doorstepBytes_{};  // peers write the first half

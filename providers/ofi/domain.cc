@@ -47,6 +47,16 @@ Result<Domain::Registered> Domain::registerMemory(uint64_t id, uint64_t wantedKe
   return registered;
 }
 
+Result<FidPtr<fid_eq>> Domain::openEventQueue() {
+  fi_eq_attr attributes{};
+  attributes.flags = FI_WRITE;  // the provider writes what it has to say as an application would
+  attributes.wait_obj = FI_WAIT_NONE;
+  fid_eq* raw = nullptr;
+  const int code = fi_eq_open(fabric_.get(), &attributes, &raw, nullptr);
+  if (code != 0) return fabricError(*library_, "opening an event queue", "fabric", code);
+  return FidPtr<fid_eq>(raw);
+}
+
 void Domain::deregister(uint64_t id) {
   const Entered entered(gate_.get());
   memory_.erase(id);

@@ -30,6 +30,8 @@ class Domain {
   void deregister(uint64_t id);
   void deregisterAll();
 
+  Result<FidPtr<fid_eq>> openEventQueue();  // of the fabric, to be read by hand
+
   Gate* gate() const { return gate_.get(); }  // null: libfabric's own locks do
   fid_domain* get() const { return domain_.get(); }
   const Library& library() const { return *library_; }

@@ -31,7 +31,8 @@ class OfiEndpoint : public Endpoint {
   bool finished(Purpose purpose, uint64_t context, int error, std::string_view why, Completion* out);
   // Moves a connecting or retiring lane on; false when there is nothing more to do.
   bool tend(TimePoint now, bool drained);
-  void broke(const std::string& why);  // died with no operation to blame
+  void broke(const std::string& why);         // died with no operation to blame
+  void endpointGone(const std::string& why);  // the Queue closed the shared endpoint: fenced, and broken
 
   explicit OfiEndpoint(OfiQueue& queue);
 

@@ -69,6 +69,10 @@ Nic makeNic(const Library& library, const Traits& traits, const fi_info& info) {
   nic.fabricInfo = library.duplicate(&info);
   // A gate of ours serialises all use of a Queue's domain, so libfabric need not lock.
   if (traits.software) nic.fabricInfo->domain_attr->threading = FI_THREAD_DOMAIN;
+  if (traits.mostPackets > 0) {
+    nic.fabricInfo->tx_attr->size = std::min(nic.fabricInfo->tx_attr->size, traits.mostPackets);
+    nic.fabricInfo->rx_attr->size = std::min(nic.fabricInfo->rx_attr->size, traits.mostPackets);
+  }
   if (traits.reportsSource) {  // libfabric 2 has it off unless asked
     nic.fabricInfo->caps |= FI_SOURCE;
     nic.fabricInfo->rx_attr->caps |= FI_SOURCE;

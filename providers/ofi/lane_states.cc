@@ -94,10 +94,13 @@ void OfiEndpoint::retire() {
 
 // Closing a socket does not take back what is already in it, so a healthy lane is fenced by one more write
 // behind everything else: when it is acknowledged, all before it has landed. A peer that does not poll cannot
-// acknowledge; then the lane is cut at the deadline, and `retired` says that it is not ok.
+// acknowledge; then the lane is cut at the deadline, and `retired` says that it is not ok. Lanes that share
+// an endpoint are cut together.
 bool OfiEndpoint::tendRetiring(TimePoint now) {
   if (!everythingLanded() && now < deadline_) return true;
-  if (outstanding_ > 0 && !queue_.device().traits().closesCleanly) {
+  if (!everythingLanded() && !own_ && queue_.sharedEndpoint()) {
+    queue_.cutEndpoint("a lane on the same card had to be cut");
+  } else if (outstanding_ > 0 && !queue_.device().traits().closesCleanly) {
     fenced_ = false;
     failOutstanding();
     reportRetired(FI_EBUSY);
@@ -115,6 +118,14 @@ bool OfiEndpoint::everythingLanded() {
     fenced_ = gone || (code != 0 && code != -FI_EAGAIN);
   }
   return fenced_ && outstanding_ == 0;
+}
+
+void OfiEndpoint::endpointGone(const std::string& why) {
+  broke(why);  // first: the reason of all that follows
+  failOutstanding();
+  fabric_ = nullptr;
+  inBook_ = ringing_ = false;
+  fenced_ = true;
 }
 
 // A closed endpoint's operations are all in the completion queue, as cancelled; when that was read to its end

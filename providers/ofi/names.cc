@@ -15,9 +15,10 @@ Traits efa(const std::string& name) {
   Traits traits;
   traits.name = name;
   traits.provider = "efa";
-  traits.reportsLength = true;
+  traits.reportsLength = traits.wantsEventQueue = true;
   traits.delivery = name == kEfaDirect ? Delivery::always : Delivery::selectable;
   traits.latencyUs = 15;
+  if (name != kEfaDirect) traits.mostPackets = 512;
   return traits;
 }
 

@@ -41,6 +41,13 @@ class OperationPool {
     free_[available_++] = operation;
   }
 
+  // All of them are free: none will complete any more.
+  void reset() {
+    for (Operation& operation : operations_) operation.lane = nullptr;
+    for (size_t i = 0; i < free_.size(); i++) free_[i] = &operations_[i];
+    available_ = free_.size();
+  }
+
   // Everything of one lane that is still in flight; not for the data path.
   template <class Visit>
   void forEachOf(const OfiEndpoint* lane, Visit visit) {

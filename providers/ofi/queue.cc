@@ -52,6 +52,9 @@ Status OfiQueue::start() {
   const Entered entered(gate());
   TRY(book_, AddressBook::open(*domain_));
   TRY(openCompletionQueue());
+  if (device_.traits().wantsEventQueue) {
+    TRY(eq_, domain_->openEventQueue());
+  }
   if (device_.traits().software) return {};
   TRY(sharedEndpoint_, openFabricEndpoint());
   return postReceives();
@@ -95,6 +98,7 @@ Result<FidPtr<fid_ep>> OfiQueue::openFabricEndpoint() {
   if (code == 0 && device_.traits().namedAfterProcess) code = giveUniqueName(raw);
   if (code == 0) code = fi_ep_bind(raw, &book_->get()->fid, 0);
   if (code == 0) code = fi_ep_bind(raw, &cq_->fid, FI_TRANSMIT | FI_RECV);
+  if (code == 0 && eq_) code = fi_ep_bind(raw, &eq_->fid, 0);
   if (code == 0) code = fi_enable(raw);
   if (code == 0) return endpoint;
   return fabricError(domain_->library(), "opening an endpoint", device_.info().name, code);
@@ -115,6 +119,9 @@ Status OfiQueue::postReceives() {
 }
 
 Result<std::unique_ptr<Endpoint>> OfiQueue::openEndpoint() {
+  if (endpointCut_) {
+    TRY(renewEndpoint());
+  }
   TRY(auto endpoint, OfiEndpoint::create(*this));
   lanes_.push_back(static_cast<OfiEndpoint*>(endpoint.get()));
   return endpoint;
@@ -152,6 +159,8 @@ size_t OfiQueue::readCompletions(std::span<Completion> out) {
                                    : fi_cq_read(cq_.get(), entries.data(), room);
   if (got == -FI_EAGAIN) {
     drained_ = true;
+    if (endpointCut_ && orphans_ > 0) reclaimOperations();
+    if (eq_ && ++emptyReads_ % kReadsPerEventRead == 0) readEvents();
     return 0;
   }
   if (got == -FI_EAVAIL) return readErrors(out);
@@ -224,6 +233,49 @@ void OfiQueue::queueFailed(int64_t code) {
   failed_ = true;
   const std::string why = "the completion queue failed: " + domain_->library().errorText(code);
   for (OfiEndpoint* lane : lanes_) lane->broke(why);
+}
+
+// What went wrong that belongs to no operation. That receives were flushed means that the queue pair is no
+// more: the card died, or was reset. Anything else ends the operations it concerns, or their deadlines do.
+void OfiQueue::readEvents() {
+  constexpr int kFlushed = 1;  // EFA_IO_COMP_STATUS_FLUSHED in the kernel's efa_io_defs.h
+  uint32_t event = 0;
+  fi_eq_err_entry entry{};
+  int flushed = 0;
+  while (fi_eq_read(eq_.get(), &event, nullptr, 0, 0) == -FI_EAVAIL &&
+         fi_eq_readerr(eq_.get(), &entry, 0) > 0)
+    if (entry.prov_errno == kFlushed) flushed = entry.err;
+  if (flushed == 0 || endpointCut_) return;
+  device_.markLost();
+  cutEndpoint("the card ended all its work: " + domain_->library().errorText(flushed));
+}
+
+// Closing the endpoint takes its queue pair: nothing that was posted to it, on any lane, is on its way any
+// more. The addresses go with it, as the provider keeps what it knows of peers there.
+void OfiQueue::cutEndpoint(const std::string& why) {
+  endpointCut_ = true;
+  sharedEndpoint_.reset();
+  for (OfiEndpoint* lane : lanes_) lane->endpointGone(why);
+  book_.reset();
+}
+
+// Completions of the old endpoint are read to their end first, so that its operations are free to be used
+// again.
+Status OfiQueue::renewEndpoint() {
+  TRY(device_.usable());
+  if (orphans_ > 0)
+    return Error(Code::unavailable, "opening an endpoint",
+                 device_.info().name + ": the last one is still ending");
+  TRY(book_, AddressBook::open(*domain_));
+  TRY(sharedEndpoint_, openFabricEndpoint());
+  TRY(postReceives());
+  endpointCut_ = false;
+  return {};
+}
+
+void OfiQueue::reclaimOperations() {
+  operations_.reset();
+  orphans_ = 0;
 }
 
 void OfiQueue::tendLanes() {

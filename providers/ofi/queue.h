@@ -41,6 +41,7 @@ class OfiQueue : public Queue {
   fid_ep* sharedEndpoint() const { return sharedEndpoint_.get(); }  // null for software providers
   bool lengthInData() const { return lengthInData_; }  // a notification's length travels in its upper half
   Result<FidPtr<fid_ep>> openFabricEndpoint();
+  void cutEndpoint(const std::string& why);  // the shared one: fences all lanes on it, which break
   void report(const Completion& completion, std::string why = {});  // comes out of a later poll
   void explainNow(const Completion& completion, std::string why);   // of the poll that runs
   void tend(OfiEndpoint* lane);                                     // from the next poll on
@@ -68,6 +69,7 @@ class OfiQueue : public Queue {
     std::string why;
   };
   static constexpr size_t kBatch = 32;
+  static constexpr uint32_t kReadsPerEventRead = 64;
   static constexpr size_t kOwnOperations = 256;  // doorstep writes, beside the caller's Works
 
   Status start();
@@ -82,6 +84,9 @@ class OfiQueue : public Queue {
   void fillNotified(const fi_cq_data_entry& entry, fi_addr_t source, Completion* out) const;
   void tendLanes();
   void queueFailed(int64_t code);
+  void readEvents();
+  Status renewEndpoint();
+  void reclaimOperations();
 
   OfiDevice& device_;
   QueueDepths depths_;
@@ -89,6 +94,8 @@ class OfiQueue : public Queue {
   const bool knowsSource_;
   bool drained_ = false;  // the last read found nothing more
   bool failed_ = false;
+  bool endpointCut_ = false;  // the shared endpoint is closed until a lane wants another
+  uint32_t emptyReads_ = 0;
 
   // Teardown is in reverse order: endpoints, completion queue, addresses, memory and domain.
   std::unique_ptr<Domain> ownDomain_;
@@ -97,6 +104,7 @@ class OfiQueue : public Queue {
   OperationPool operations_;
   std::vector<Operation> receives_;
   FidPtr<fid_cq> cq_;
+  FidPtr<fid_eq> eq_;  // where the provider wants one
   FidPtr<fid_ep> sharedEndpoint_;
 
   std::vector<FidPtr<fid_ep>> parked_;  // cannot be closed while operations of theirs are in flight

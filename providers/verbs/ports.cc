@@ -115,8 +115,8 @@ void describe(const Candidate& seen, Port* port) {
   info.numaNode = facts.numaNode;
   info.mtu = 128 << seen.port.active_mtu;
   info.delivery = Delivery::always;
-  // A connected queue pair writes in order, and a card puts an aligned line into one PCIe packet: NCCL's own transport
-  // takes both for granted, with relaxed ordering too.
+  // A connected queue pair writes in order, and a card puts an aligned line into one PCIe packet: NCCL's own
+  // transport takes both for granted, with relaxed ordering too.
   info.lines128InOrder = true;
   info.maxWriteBytes = std::min<size_t>(kMaxWriteBytes, seen.port.max_msg_sz);
 }

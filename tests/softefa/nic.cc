@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <initializer_list>
 #include <random>
 #include <signal.h>
 #include <utility>
@@ -67,13 +68,19 @@ Nic::~Nic() {
   inbox_->close();
   if (!engine_.settings.statistics) return;
   const Counters& seen = engine_.counters;
-  std::fprintf(
-      stderr,
-      "softefa: %s: sent %llu, received %llu, held %llu, lost %llu, not ready %llu, out of order %llu\n",
-      engine_.identity.name.c_str(), static_cast<unsigned long long>(seen.packetsSent),
-      static_cast<unsigned long long>(seen.packetsReceived),
-      static_cast<unsigned long long>(seen.packetsHeld), static_cast<unsigned long long>(seen.packetsLost),
-      static_cast<unsigned long long>(seen.notReady), static_cast<unsigned long long>(seen.outOfOrder));
+  std::string text;
+  for (const auto& [what, counter] :
+       std::initializer_list<std::pair<const char*, const std::atomic<uint64_t>&>>{
+           {"sent", seen.packetsSent},
+           {"received", seen.packetsReceived},
+           {"bytes received", seen.bytesReceived},
+           {"held", seen.packetsHeld},
+           {"lost", seen.packetsLost},
+           {"not ready", seen.notReady},
+           {"out of order", seen.outOfOrder},
+           {"flushed", seen.workFlushed}})
+    text += (text.empty() ? "" : ", ") + std::string(what) + " " + std::to_string(counter);
+  std::fprintf(stderr, "softefa: %s: %s\n", engine_.identity.name.c_str(), text.c_str());
 }
 
 int Nic::plannedFailure(const char* call) {
@@ -213,6 +220,7 @@ bool Nic::drain(Clock::time_point now) {
 
 void Nic::arrive(const PacketHeader& header, const std::byte* payload, Clock::time_point now) {
   ++engine_.counters.packetsReceived;
+  engine_.counters.bytesReceived += header.length;
   Faults& faults = engine_.faults;
   if (faults.dead()) return;
   if (faults.muted(header.from)) {

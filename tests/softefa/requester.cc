@@ -253,7 +253,9 @@ void Requester::finish(Messages::iterator at, Status status) {
 void Requester::flush(QueuePair& qp) {
   for (auto at = messages_.begin(); at != messages_.end();) {
     const auto here = at++;
-    if (here->second.qp == &qp) finish(here, Status::flushed);
+    if (here->second.qp != &qp) continue;
+    ++engine_.counters.workFlushed;
+    finish(here, Status::flushed);
   }
 }
 

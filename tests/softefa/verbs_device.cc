@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
@@ -274,11 +275,21 @@ int softefa_set_faults(ibv_context* context, const char* assignments) {
   return 0;
 }
 
+ibv_context* softefa_opened(unsigned n) {
+  const std::lock_guard lock(registry().mutex);
+  std::map<std::string, ibv_context*> byName;
+  for (OpenedDevice* opened : registry().opened)
+    byName.emplace(opened->verbs.context.device->name, &opened->verbs.context);
+  return n < byName.size() ? std::next(byName.begin(), static_cast<std::ptrdiff_t>(n))->second : nullptr;
+}
+
 int softefa_counter(ibv_context* context, const char* name, uint64_t* value) {
   Counters& counters = nicOf(context).counters();
   const std::map<std::string, const std::atomic<uint64_t>*> known{
       {"packetsSent", &counters.packetsSent},
       {"packetsReceived", &counters.packetsReceived},
+      {"bytesReceived", &counters.bytesReceived},
+      {"workFlushed", &counters.workFlushed},
       {"bytesWritten", &counters.bytesWritten},
       {"packetsHeld", &counters.packetsHeld},
       {"packetsLost", &counters.packetsLost},

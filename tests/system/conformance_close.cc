@@ -56,7 +56,7 @@ void halfOpen(Run& run, End& end) {
       if (end.receives())
         run.success(end.net().accept(listener.comm.raw(), &raw), Call::accept);
       else
-        run.success(end.net().connect(end.context().raw(), 0, handle.data(), &raw), Call::connect);
+        run.success(end.net().connect(end.context().raw(), end.device(), handle.data(), &raw), Call::connect);
     }
     end.sync();
     // Whichever half came to be is closed; the listener goes with it.
@@ -184,7 +184,7 @@ void listenerFirst(Run& run, End& end) {
   if (end.receives()) listener = run.need(netdriver::listen(end.context(), end.device()));
   Handle handle = end.exchange(listener.handle);
   const Comm comm =
-      end.receives() ? finishAccept(run, listener.comm) : finishConnect(run, end.context(), &handle);
+      end.receives() ? finishAccept(run, listener.comm) : finishConnect(run, end, end.context(), &handle);
   run.success(listener.comm.close(), Call::closeListen);
   end.sync();
   sendChecked(run, comm, end.receives(), 100000, 6);
@@ -201,7 +201,7 @@ void abandoned(Run& run, End& end) {
     netdriver::Listener listener;
     if (end.receives()) listener = run.need(netdriver::listen(context, end.device()));
     Handle handle = end.exchange(listener.handle);
-    Comm comm = end.receives() ? finishAccept(run, listener.comm) : finishConnect(run, context, &handle);
+    Comm comm = end.receives() ? finishAccept(run, listener.comm) : finishConnect(run, end, context, &handle);
     auto buffer = run.need(netdriver::HostBuffer::create(kSlot));
     auto registration = run.need(Registration::create(comm, buffer.span()));
     void* request = nullptr;

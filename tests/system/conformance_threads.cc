@@ -17,12 +17,14 @@ constexpr size_t kSlot = size_t{64} << 10;
 // Handles travel over the test's own connection, which one thread a side uses: connections are made in lock
 // step, then handed to their threads.
 struct Pairing {
+  int device = 0;
   netdriver::Listener listener;
   Handle theirs{};
 };
 
 Pairing exchangeHandles(Run& run, End& end, const Context& context) {
   Pairing pairing;
+  pairing.device = end.device();
   pairing.listener = run.need(netdriver::listen(context, end.device()));
   pairing.theirs = end.exchange(pairing.listener.handle);
   return pairing;
@@ -31,7 +33,7 @@ Pairing exchangeHandles(Run& run, End& end, const Context& context) {
 // The work of one thread: connect both ways, then messages in both directions at once.
 void work(Run& run, const Context& context, Pairing pairing, int side, uint64_t thread) {
   const netdriver::Ends ends = run.need(netdriver::connectBoth(
-      context, 0, pairing.theirs, std::move(pairing.listener), run.settings().timeout));
+      context, pairing.device, pairing.theirs, std::move(pairing.listener), run.settings().timeout));
   const Memory out = makeMemory(run, ends.send, kSlot);
   const Memory in = makeMemory(run, ends.recv, kSlot);
   const auto tag = static_cast<int>(thread);

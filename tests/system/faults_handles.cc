@@ -28,7 +28,8 @@ struct Attempt {
 void poll(End& end, Attempt& attempt) {
   if (attempt.outcome != Outcome::pending) return;
   void* raw = nullptr;
-  const ncclResult_t result = end.net().connect(end.context().raw(), 0, attempt.handle.data(), &raw);
+  const ncclResult_t result =
+      end.net().connect(end.context().raw(), end.device(), attempt.handle.data(), &raw);
   if (result != ncclSuccess && result != ncclInProgress) {
     attempt.outcome = Outcome::refused;
   } else if (raw != nullptr) {
@@ -80,7 +81,7 @@ void connectProperly(Run& run, End& end, const Attempt& attempt, const Handle& g
   const auto worked = static_cast<uint8_t>(attempt.outcome == Outcome::connected);
   if (end.exchange(worked) != 0 || worked != 0) return;
   const Comm comm =
-      end.receives() ? finishAccept(run, listener.comm) : finishConnect(run, end.context(), &handle);
+      end.receives() ? finishAccept(run, listener.comm) : finishConnect(run, end, end.context(), &handle);
   end.sync();  // a side that closed at once would take the connection from the other
   run.count("connects with the same listener's own handle");
 }
@@ -174,7 +175,7 @@ void usedListener(Run& run, End& end) {
   const Handle good = end.exchange(listener.handle);
   Handle first = good;
   const Comm comm =
-      end.receives() ? finishAccept(run, listener.comm) : finishConnect(run, end.context(), &first);
+      end.receives() ? finishAccept(run, listener.comm) : finishConnect(run, end, end.context(), &first);
   if (end.receives()) listener.comm.close();
   end.sync();
   if (!end.receives()) {

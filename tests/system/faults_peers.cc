@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "src/base/process.h"
+#include "tests/system/driver/flow.h"
 #include "tests/system/driver/program.h"
 #include "tests/system/driver/traffic.h"
 #include "tools/netdriver/log_sink.h"
@@ -17,62 +18,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr Milliseconds kKilledLimit{1000};
-constexpr size_t kBytes = size_t{1} << 20;
-constexpr size_t kWindow = 4;
 constexpr int kTag = 4;
-
-// Endless messages in one direction, a window at a time; ends with the first result that is not success.
-class Flow {
- public:
-  Flow(Run& run, const Comm& comm, bool receives)
-      : run_(run), comm_(comm), receives_(receives), memory_(makeMemory(run, comm, kWindow * kBytes)) {}
-
-  // Posts and tests once; what the first call that failed returned.
-  ncclResult_t step() {
-    if (const ncclResult_t result = postNext(); result != ncclSuccess) return result;
-    void*& oldest = requests_[done_ % kWindow];
-    if (oldest == nullptr) return ncclSuccess;
-    int done = 0;
-    int size = 0;
-    const ncclResult_t result = comm_.net().test(oldest, &done, &size);
-    if (result != ncclSuccess || done == 0) return result;
-    if (receives_) run_.expect(firstDifference({slot(done_), kBytes}, done_) < 0, "wrong data");
-    oldest = nullptr;
-    ++done_;
-    return ncclSuccess;
-  }
-
-  uint64_t done() const { return done_; }
-  // From here on nothing more is posted than this many messages.
-  void limit(uint64_t messages) { limit_ = messages; }
-
- private:
-  std::byte* slot(uint64_t message) const { return memory_.data() + message % kWindow * kBytes; }
-
-  ncclResult_t postNext() {
-    void*& next = requests_[posted_ % kWindow];
-    if (next != nullptr || posted_ == limit_) return ncclSuccess;
-    ncclResult_t result = ncclSuccess;
-    if (receives_) {
-      result =
-          comm_.net().irecv(comm_.raw(), oneReceive(slot(posted_), kBytes, kTag, memory_.mhandle()), &next);
-    } else {
-      fill({slot(posted_), kBytes}, posted_);
-      result = comm_.net().isend(comm_.raw(), {slot(posted_), kBytes, kTag, memory_.mhandle()}, &next);
-    }
-    if (next != nullptr) ++posted_;
-    return result;
-  }
-
-  Run& run_;
-  const Comm& comm_;
-  bool receives_;
-  Memory memory_;
-  std::array<void*, kWindow> requests_{};
-  uint64_t posted_ = 0;
-  uint64_t done_ = 0;
-  uint64_t limit_ = UINT64_MAX;
-};
 
 [[noreturn]] void waitToBeKilled(Run& run, Flow* flow) {
   Deadline deadline(run, "to be killed");
@@ -80,14 +26,6 @@ class Flow {
     if (flow != nullptr && flow->step() != ncclSuccess) flow = nullptr;
     deadline.check();
   }
-}
-
-// The plugin's warnings since the last look contain all of these.
-void expectMessage(Run& run, const std::vector<std::string>& parts) {
-  std::string all;
-  for (const std::string& line : netdriver::LogSink::instance().takeWarnings()) all += line + "\n";
-  for (const std::string& part : parts)
-    run.expect(all.find(part) != std::string::npos, "no message names '" + part + "'; it said: " + all);
 }
 
 pid_t killPeer(Run& run, End& end) {
@@ -187,7 +125,7 @@ void killedConnecting(Run& run, End& end) {
   if (!end.receives()) {
     void* raw = nullptr;
     for (int i = 0; i < 20 && raw == nullptr; ++i)
-      end.net().connect(end.context().raw(), 0, handle.data(), &raw);
+      end.net().connect(end.context().raw(), end.device(), handle.data(), &raw);
     end.sync();
     waitToBeKilled(run, nullptr);
   }

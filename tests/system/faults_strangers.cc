@@ -212,8 +212,8 @@ void onlyStrangers(Run& run, End& end) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   end.sync();
-  const netdriver::Ends ends =
-      run.need(netdriver::connectBoth(end.context(), 0, theirs, std::move(listener), run.settings().timeout));
+  const netdriver::Ends ends = run.need(netdriver::connectBoth(end.context(), end.device(), theirs,
+                                                               std::move(listener), run.settings().timeout));
   sendChecked(run, end.receives() ? ends.recv : ends.send, end.receives(), 10000, 3);
   end.sync();
 }

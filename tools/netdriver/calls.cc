@@ -6,9 +6,9 @@ namespace weft::netdriver {
 
 const char* callName(Call call) {
   static constexpr std::array<const char*, kCallCount> kNames = {
-      "init",      "devices",   "getProperties", "listen",   "connect",   "accept",
-      "regMr",     "deregMr",   "isend",         "irecv",    "iflush",    "test",
-      "closeSend", "closeRecv", "closeListen",   "finalize", "setNetAttr"};
+      "init",      "devices",   "getProperties", "listen",   "connect",    "accept",
+      "regMr",     "deregMr",   "isend",         "irecv",    "iflush",     "test",
+      "closeSend", "closeRecv", "closeListen",   "finalize", "setNetAttr", "makeVDevice"};
   return call < Call::count ? kNames[static_cast<size_t>(call)] : "?";
 }
 

@@ -32,6 +32,7 @@ enum class Call : uint8_t {
   closeListen,
   finalize,
   setNetAttr,
+  makeVDevice,
   count
 };
 

@@ -2,9 +2,12 @@
 // Copyright The weft authors
 #include "tools/netdriver/comm.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <numeric>
 #include <thread>
+#include <vector>
 
 namespace weft::netdriver {
 
@@ -18,6 +21,17 @@ Result<Context> Context::create(Net& net, uint64_t commId, int trafficClass) {
   void* raw = nullptr;
   TRY(check(net.init(&raw, commId, trafficClass), Call::init, net.name()));
   return Context(&net, raw);
+}
+
+Result<int> mergeDevices(Net& net) {
+  int count = 0;
+  TRY(check(net.devices(&count), Call::devices, net.name()));
+  if (count < 2) return 0;
+  std::vector<int> members(std::min<size_t>(static_cast<size_t>(count), NCCL_NET_MAX_DEVS_PER_NIC_V9));
+  std::iota(members.begin(), members.end(), 0);
+  int device = 0;
+  TRY(check(net.makeVDevice(members, &device), Call::makeVDevice, net.name()));
+  return device;
 }
 
 Context& Context::operator=(Context&& other) noexcept {

@@ -104,6 +104,10 @@ class Registration {
   void* mhandle_ = nullptr;
 };
 
+// The number of one device that has all of the plugin's cards, made by its table as NCCL does where it finds
+// them close together; of as many as a table can name, the first ones. A single device stays as it is.
+Result<int> mergeDevices(Net& net);
+
 // A listening comm and the handle to carry to whoever connects.
 struct Listener {
   Comm comm;

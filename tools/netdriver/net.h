@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "tools/netdriver/calls.h"
@@ -68,7 +69,8 @@ class Net {
 
   virtual int abi() const = 0;
   virtual const char* name() const = 0;
-  // Whether the table has the entry: all but setNetAttr and finalize are mandatory.
+  // Whether the table has the entry: all but setNetAttr, makeVDevice and finalize are
+  // mandatory.
   virtual bool has(Call call) const = 0;
 
   virtual ncclResult_t init(void** context, uint64_t commId, int trafficClass) = 0;
@@ -77,6 +79,8 @@ class Net {
   virtual ncclResult_t devices(int* count) = 0;
   // NCCL passes the struct uninitialised: every byte of it is `fill` before the call.
   virtual ncclResult_t getProperties(int device, Properties* properties, uint8_t fill = 0xa5) = 0;
+  // Tables before v9 cannot: ncclInvalidUsage. So do all with more members than theirs has room for.
+  virtual ncclResult_t makeVDevice(std::span<const int> members, int* device) = 0;
 
   virtual ncclResult_t listen(void* context, int device, void* handle, void** listenComm) = 0;
   virtual ncclResult_t connect(void* context, int device, void* handle, void** sendComm) = 0;

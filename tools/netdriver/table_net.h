@@ -26,6 +26,9 @@ concept HasContext = requires(Table t) {
 // The properties struct of a table is the second parameter of its getProperties.
 template <class P>
 P propertiesOf(ncclResult_t (*)(int, P*));
+// And its list of members the second of its makeVDevice.
+template <class M>
+M membersOf(ncclResult_t (*)(int*, M*));
 
 template <class Table>
 class TableNet final : public Net {
@@ -37,6 +40,9 @@ class TableNet final : public Net {
 
   bool has(Call call) const override {
     if (call == Call::finalize) return HasContext<Table>;
+    if (call == Call::makeVDevice) return requires(Table t) {
+        t.makeVDevice;
+      };
     if (call != Call::setNetAttr) return true;
     if constexpr (requires(Table t) { t.setNetAttr; }) return table_->setNetAttr != nullptr;
     return false;
@@ -78,6 +84,17 @@ class TableNet final : public Net {
         meter().measure(Call::getProperties, [&] { return table_->getProperties(device, &raw); });
     if (result == ncclSuccess) copyProperties(raw, properties);
     return result;
+  }
+
+  ncclResult_t makeVDevice(std::span<const int> members, int* device) override {
+    if constexpr (requires(Table t) { t.makeVDevice; }) {
+      decltype(membersOf(table_->makeVDevice)) raw{};
+      if (members.size() > std::size(raw.devs)) return ncclInvalidUsage;
+      raw.ndevs = static_cast<int>(members.size());
+      std::copy(members.begin(), members.end(), raw.devs);
+      return meter().measure(Call::makeVDevice, [&] { return table_->makeVDevice(device, &raw); });
+    }
+    return ncclInvalidUsage;
   }
 
   ncclResult_t listen(void* context, int device, void* handle, void** listenComm) override {

@@ -75,6 +75,10 @@ class Check {
     if (options_.device >= devices_)
       return Error(Code::unavailable, "open plugin",
                    path + " offers " + std::to_string(devices_) + " devices, see --device");
+    device_ = options_.device;
+    if (options_.merge) {
+      TRY(device_, netdriver::mergeDevices(library_->net()));
+    }
     return {};
   }
 
@@ -113,7 +117,7 @@ class Check {
     ConnectRequest request;
     request.bootstrap = &bootstrap_;
     request.context = &*context_;
-    request.device = options_.device;
+    request.device = device_;
     request.onThread = [](const std::function<Status()>& job) { return job(); };
     request.connects = [=](int from, int to) {
       return (from + distance) % size == to || (to + distance) % size == from;
@@ -146,6 +150,7 @@ class Check {
   }
 
   const Options& options_;
+  int device_ = 0;
   netdriver::Bootstrap& bootstrap_;
   std::unique_ptr<netdriver::Library> library_;
   std::optional<netdriver::Context> context_;

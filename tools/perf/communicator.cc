@@ -38,7 +38,7 @@ Result<std::unique_ptr<Collective>> Communicator::connect(const CommunicatorSetu
   ConnectRequest request;
   request.bootstrap = setup.bootstrap;
   request.context = &*context_;
-  request.device = setup.options->device;
+  request.device = setup.device;
   request.onThread = setup.onThread;
   request.connects = [&](int from, int to) {
     return setup.operation->connects(from, to, wiring.size, instance);

@@ -17,6 +17,7 @@ struct CommunicatorSetup {
   netdriver::Bootstrap* bootstrap = nullptr;
   netdriver::Net* net = nullptr;
   const Options* options = nullptr;
+  int device = 0;
   const Operation* operation = nullptr;
   const Workload* workload = nullptr;
   int number = 0;

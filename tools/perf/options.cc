@@ -99,7 +99,10 @@ void declareRunOptions(CLI::App& command, Options& options) {
   command.add_option("--plugin", options.plugin, "network plugin to load (default: weft's own)");
   command.add_option("--abi", options.abi, "version of its table (default: the newest)")
       ->check(CLI::Range(6, 12));
-  command.add_option("--device", options.device, "network device")->capture_default_str();
+  CLI::Option* device =
+      command.add_option("--device", options.device, "network device")->capture_default_str();
+  command.add_flag("--merge", options.merge, "merge up to 4 network devices into one, as NCCL does")
+      ->excludes(device);
   command.add_option("--channels", options.channels, "rings side by side")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();

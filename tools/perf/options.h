@@ -41,6 +41,7 @@ struct Options {
   std::string plugin;
   int abi = 0;  // 0: the newest table
   int device = 0;
+  bool merge = false;  // all cards as one device instead
   int channels = 1;
   uint64_t bufferBytes = uint64_t{4} << 20;  // of one direction of one connection, 8 steps
   uint64_t p2pChunkBytes = uint64_t{128} << 10;

@@ -35,7 +35,11 @@ Status Team::readDevice(const std::string& path) {
   if (options.device >= count)
     return Error(Code::unavailable, "open plugin",
                  fmt::format("{} offers {} devices, --device is {}", path, count, options.device));
-  TRY(netdriver::check(net.getProperties(options.device, &device_), netdriver::Call::getProperties, path));
+  number_ = options.device;
+  if (options.merge) {
+    TRY(number_, netdriver::mergeDevices(net));
+  }
+  TRY(netdriver::check(net.getProperties(number_, &device_), netdriver::Call::getProperties, path));
   if (options.group > device_.maxRecvs)
     return Error(Code::invalidArgument, "command line",
                  fmt::format("--group {}: {} receives at most {} messages at once", options.group, path,
@@ -49,6 +53,7 @@ Status Team::connect() {
     one.bootstrap = setup_.bootstrap;
     one.net = &library_->net();
     one.options = setup_.options;
+    one.device = number_;
     one.operation = setup_.operation;
     one.workload = &setup_.workloads[i];
     one.number = static_cast<int>(i);

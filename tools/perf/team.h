@@ -45,6 +45,7 @@ class Team {
   std::unique_ptr<netdriver::Library> library_;
   std::optional<netdriver::Context> context_;  // keeps the plugin initialised, as it was at first
   netdriver::Properties device_;
+  int number_ = 0;  // its
   std::vector<std::unique_ptr<Communicator>> communicators_;
 };
 

@@ -17,19 +17,21 @@ End::End(Run& run, Net& net, const netdriver::Place& place, netdriver::ChildProc
   int devices = 0;
   run.success(net.devices(&devices), Call::devices);
   run.require(devices > 0, "the plugin offers no device");
+  if (run.settings().merge) device_ = run.need(netdriver::mergeDevices(net));
   run.success(net.getProperties(device(), &properties_), Call::getProperties);
+  run.usesCards(properties_.virtualMembers);
 }
 
 void End::sync() {
   run_.need(bootstrap_->barrier());
 }
 
-Comm finishConnect(Run& run, const Context& context, Handle* handle) {
+Comm finishConnect(Run& run, End& end, const Context& context, Handle* handle) {
   Net& net = context.net();
   void* raw = nullptr;
   Deadline deadline(run, "connect");
   while (true) {
-    run.success(net.connect(context.raw(), 0, handle->data(), &raw), Call::connect);
+    run.success(net.connect(context.raw(), end.device(), handle->data(), &raw), Call::connect);
     if (raw != nullptr) return Comm(net, netdriver::Side::send, raw);
     deadline.check();
   }
@@ -55,7 +57,7 @@ Comm connectOneWay(Run& run, End& end, Context& context) {
   netdriver::Listener listener;
   if (end.receives()) listener = run.need(netdriver::listen(context, end.device()));
   Handle handle = end.exchange(listener.handle);
-  Comm comm = end.receives() ? finishAccept(run, listener.comm) : finishConnect(run, context, &handle);
+  Comm comm = end.receives() ? finishAccept(run, listener.comm) : finishConnect(run, end, context, &handle);
   end.sync();
   return comm;
 }

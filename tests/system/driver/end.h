@@ -27,7 +27,7 @@ class End {
   bool receives() const { return side() == 0; }
   Net& net() const { return net_; }
   Context& context() { return *context_; }
-  int device() const { return 0; }
+  int device() const { return device_; }
   const netdriver::Properties& properties() const { return properties_; }
   // Side 0 with a process as its peer; nullptr otherwise.
   netdriver::ChildProcess* peer() const { return peer_; }
@@ -49,6 +49,7 @@ class End {
   netdriver::ChildProcess* peer_;
   std::unique_ptr<netdriver::Bootstrap> bootstrap_;
   std::optional<Context> context_;
+  int device_ = 0;
   netdriver::Properties properties_;
 };
 
@@ -60,7 +61,7 @@ Comm connectOneWay(Run& run, End& end, Context& context);
 netdriver::Ends connectBothWays(Run& run, End& end);
 
 // Repeats one call until it yields a comm.
-Comm finishConnect(Run& run, const Context& context, Handle* handle);
+Comm finishConnect(Run& run, End& end, const Context& context, Handle* handle);
 Comm finishAccept(Run& run, const Comm& listener);
 
 }  // namespace weft::system

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <sstream>
+#include <stdexcept>
 #include <thread>
 
 #include "tests/support/patience.h"
@@ -37,11 +38,20 @@ std::vector<int> versions(const std::string& list) {
 }
 
 // True when it took the option.
+bool parseFlag(const std::string& name, Settings* s) {
+  bool* flag = name == "--full"      ? &s->full
+               : name == "--verbose" ? &s->verbose
+               : name == "--merge"   ? &s->merge
+                                     : nullptr;
+  if (flag) *flag = true;
+  return flag != nullptr;
+}
+
 bool parseOption(const std::string& name, const std::string& value, Settings* s) {
   if (name == "--plugin")
     s->plugin = value;
   else if (name == "--case")
-    s->only = value;
+    s->only = split(value);
   else if (name == "--timeout")
     s->timeout = Milliseconds(1000 * std::stol(value));
   else if (name == "--mode")
@@ -52,6 +62,10 @@ bool parseOption(const std::string& name, const std::string& value, Settings* s)
     s->rendezvousPort = static_cast<uint16_t>(std::stoi(value));
   else if (name == "--abi")
     s->abis = versions(value);
+  else if (name == "--break")
+    s->breakCommand = value;
+  else if (name == "--other")
+    s->otherProcess.push_back(value);
   else if (name == "--few-abi")
     s->fewAbis = versions(value);
   else
@@ -66,10 +80,7 @@ bool parse(int argc, char** argv, Settings* s) {
   const char* full = environmentValue("WEFT_TEST_FULL");
   s->full = full != nullptr && std::strcmp(full, "1") == 0;
   for (int i = 1; i < argc; ++i) {
-    if (std::strcmp(argv[i], "--full") == 0 || std::strcmp(argv[i], "--verbose") == 0) {
-      (argv[i][2] == 'f' ? s->full : s->verbose) = true;
-      continue;
-    }
+    if (parseFlag(argv[i], s)) continue;
     if (i + 1 >= argc || !parseOption(argv[i], argv[i + 1], s)) {
       std::fprintf(stderr, "unknown argument, or one without its value: %s\n", argv[i]);
       return false;
@@ -80,14 +91,20 @@ bool parse(int argc, char** argv, Settings* s) {
   return true;
 }
 
+// Its name.
+std::string setVariable(const std::string& assignment) {
+  const size_t end = assignment.find('=');
+  if (end == std::string::npos) throw std::invalid_argument(assignment + " is not NAME=VALUE");
+  std::string name = assignment.substr(0, end);
+  setenv(name.c_str(), assignment.c_str() + end + 1, 1);
+  return name;
+}
+
 // Sets a variable for the life of a case.
 class Variable {
  public:
   explicit Variable(const char* assignment) {
-    if (assignment == nullptr) return;
-    const std::string text = assignment;
-    name_ = text.substr(0, text.find('='));
-    setenv(name_.c_str(), text.substr(name_.size() + 1).c_str(), 1);
+    if (assignment != nullptr) name_ = setVariable(assignment);
   }
   ~Variable() {
     if (!name_.empty()) unsetenv(name_.c_str());
@@ -114,7 +131,8 @@ class Program {
 
  private:
   bool wanted(const Case& c, int abi) const {
-    return abi >= c.minAbi && (settings_.only.empty() || settings_.only == c.name);
+    const auto& only = settings_.only;
+    return abi >= c.minAbi && (only.empty() || std::find(only.begin(), only.end(), c.name) != only.end());
   }
 
   // The tables differ in a few lines above functions they share, so full counts are for the first one asked
@@ -226,12 +244,18 @@ class Program {
                                           std::to_string(settings_.timeout.count() / 1000)};
     if (settings_.full) arguments.emplace_back("--full");
     if (settings_.verbose) arguments.emplace_back("--verbose");
+    if (settings_.merge) arguments.emplace_back("--merge");
+    for (const std::string& assignment : settings_.otherProcess) {
+      arguments.emplace_back("--other");
+      arguments.push_back(assignment);
+    }
     return arguments;
   }
 
   int runSecondSide() {
+    for (const std::string& assignment : settings_.otherProcess) setVariable(assignment);
     const auto found =
-        std::find_if(cases_.begin(), cases_.end(), [&](const Case& c) { return settings_.only == c.name; });
+        std::find_if(cases_.begin(), cases_.end(), [&](const Case& c) { return wanted(c, kNewest); });
     if (found == cases_.end()) return 1;
     Run run(settings_, found->name);
     guarded(run, [&] {
@@ -273,7 +297,8 @@ std::unique_ptr<netdriver::Library> openPlugin(Run& run, int abi) {
 
 void checkCallTimes(Run& run, Net& net) {
   const auto limit =
-      std::chrono::duration_cast<std::chrono::nanoseconds>(kCallLimit * test::patience()).count();
+      std::chrono::duration_cast<std::chrono::nanoseconds>(kCallLimit * run.cards() * test::patience())
+          .count();
   for (const Call call : {Call::connect, Call::accept, Call::isend, Call::irecv, Call::test}) {
     const int64_t longest = net.meter().maxNanoseconds(call);
     run.expect(longest <= limit, std::string("a call of ") + netdriver::callName(call) + " took " +

@@ -15,10 +15,13 @@
 //   --abi LIST        versions such as 12,8 (default: 12 to 8)
 //   --few-abi LIST    the same, for the first tier only
 //   --mode LIST       threads,processes (default: both)
-//   --case NAME       only this case
+//   --case LIST       only these cases
 //   --full            the counts of the second tier for the first version, and all versions; WEFT_TEST_FULL=1
 //                     does the same
 //   --timeout SECONDS for every single wait
+//   --merge           each side merges all its devices into one
+//   --break COMMAND   what a case runs on side 0 to break something in the middle
+//   --other NAME=VALUE in the environment of the process that is the other side; may be given several times
 //   --verbose         show what the plugin logs
 namespace weft::system {
 
@@ -40,8 +43,8 @@ int runProgram(int argc, char** argv, std::span<const Case> cases);
 // Opens the plugin of the settings and measures every call of it from the start.
 std::unique_ptr<netdriver::Library> openPlugin(Run& run, int abi);
 
-// No call that NCCL's proxy threads make takes longer than this, in CPU time. A sanitizer makes the rare ones
-// that open something many times slower.
+// No call that NCCL's proxy threads make takes longer than this for each card of the device, in CPU time: the
+// rare ones open cards. A sanitizer makes those many times slower.
 constexpr Milliseconds kCallLimit{test::kSanitized ? 1000 : 100};
 // Fails the run for every call that took longer.
 void checkCallTimes(Run& run, Net& net);

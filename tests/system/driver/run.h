@@ -26,10 +26,13 @@ struct Settings {
   std::vector<int> abis;
   std::vector<int> fewAbis;        // instead of them in the first tier, where not empty
   std::vector<std::string> modes;  // "threads", "processes"
-  std::string only;                // a case's name
+  std::vector<std::string> only;   // names of cases; empty: all
   bool full = false;
-  bool verbose = false;         // show what the plugin logs
-  Milliseconds timeout{60000};  // for every single wait
+  bool verbose = false;                   // show what the plugin logs
+  bool merge = false;                     // all devices of a side are one
+  std::string breakCommand;               // for cases that break something in the middle
+  std::vector<std::string> otherProcess;  // "NAME=VALUE" each, in its environment
+  Milliseconds timeout{60000};            // for every single wait
 
   // Set in a process that another one started to be the other side.
   int rank = 0;
@@ -70,6 +73,9 @@ class Run {
   // From here on the plugin may warn: the case provokes it.
   void expectWarnings() { warningsExpected_ = true; }
   bool warningsExpected() const { return warningsExpected_; }
+  // How many cards the device in use has.
+  void usesCards(int cards) { cards_ = cards; }
+  int cards() const { return cards_; }
 
   uint64_t failures() const;
   std::string summary() const;
@@ -83,6 +89,7 @@ class Run {
   std::map<std::string, uint64_t> counts_;
   uint64_t failures_ = 0;
   std::atomic<bool> warningsExpected_{false};
+  std::atomic<int> cards_{1};
 };
 
 // A moment after which waiting is a failure. Every wait of a case has one.

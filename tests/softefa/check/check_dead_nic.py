@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The weft authors
+"""usage: check_dead_nic.py LIBRARY_FOLDER PROGRAM PLUGIN [NICS...]
+
+One NIC of several dies on one host while messages are under way in both directions, with packets out of order and lost. A
+run counts only if the NIC had work that was flushed, and carried far less than the others, which went on.
+"""
+import os
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from virtual_hosts import VirtualHosts
+
+FAULTS = 'reorder=50 loss=1 delay=2ms'  # so that work is always under way
+DEAD = 1  # the number of the NIC
+TIMEOUT = 240
+
+
+def one_run(library, program, plugin, nics):
+    with tempfile.TemporaryDirectory() as folder:
+        control = os.path.join(folder, 'control')
+        for name, text in ((control, FAULTS), (control + '.new', f'{FAULTS} nic{DEAD}.dead=1')):
+            with open(name, 'w', encoding='ascii') as file:
+                file.write(text)
+        with VirtualHosts(library, nics, SOFTEFA_CONTROL=control) as hosts:
+            result = hosts.run([program, '--plugin', plugin, '--mode', 'processes', '--abi', '12', '--merge',
+                                '--break', f'(sleep 0.02; mv {control}.new {control}) &',  # with traffic going on
+                                *hosts.other('b', SOFTEFA_CONTROL='', SOFTEFA_FAULTS=FAULTS)], TIMEOUT)
+    print(f'== one of {nics} NICs dies\n{result.output}{result.counters}', flush=True)
+    assert result.status == 0, f'exit status {result.status}'
+    names = sorted(result.nics)
+    assert len(names) == nics, names
+    dead, others = result.nics[names[DEAD]], [result.nics[name] for name in names if name != names[DEAD]]
+    assert dead['flushed'] > 0, 'nothing was under way on the NIC when it died'
+    assert 2 * dead['bytes received'] < min(nic['bytes received'] for nic in others), 'the others did not go on without it'
+    for counter in ('held', 'lost', 'out of order'):
+        assert result.total(counter) > 0, f'no packet was {counter}: this run shows nothing'
+
+
+def main():
+    library, program, plugin, *runs = sys.argv[1:]
+    for nics in runs * (20 if os.environ.get('WEFT_TEST_FULL') == '1' else 1):
+        one_run(library, program, plugin, int(nics))
+
+
+if __name__ == '__main__':
+    main()

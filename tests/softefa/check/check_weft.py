@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The weft authors
+"""usage: check_weft.py LIBRARY_FOLDER PROGRAM PLUGIN RUN...
+
+A test program of weft (tests/system) over libfabric's EFA provider on the software EFA device: two processes on two
+virtual hosts, half of the packets out of order, one in a hundred lost, every strict check on. A run is NICS or
+NICS:CASE,CASE, the NICs of a host being one device for weft. In the second tier (WEFT_TEST_FULL=1) all cases run with 1, 2
+and 4 NICs instead, with faults and without.
+
+A run counts only if the device saw what it was told to do: packets held, lost and overtaken, and on every NIC traffic.
+"""
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from virtual_hosts import VirtualHosts
+
+FAULTS = 'reorder=50 loss=1'
+FIRST_TIER_TIMEOUT = 280
+SECOND_TIER_TIMEOUT = 3000
+
+
+def one_run(library, program, plugin, nics, cases, faults, timeout):
+    with VirtualHosts(library, nics, faults) as hosts:
+        command = [program, '--plugin', plugin, '--mode', 'processes', '--abi', '12', '--merge', *hosts.other('b'),
+                   *(['--case', cases] if cases else [])]
+        result = hosts.run(command, timeout)
+    print(f'== {nics} NICs, {cases or "all cases"}, faults: {faults or "none"}\n{result.output}{result.counters}', flush=True)
+    assert result.status == 0, f'exit status {result.status}'
+    assert len(result.nics_used()) == nics, f'of {nics} NICs only these carried anything: {result.nics_used()}'
+    for counter in ('held', 'lost', 'out of order') if faults else ():
+        assert result.total(counter) > 0, f'no packet was {counter}: this run shows nothing'
+
+
+def main():
+    library, program, plugin, *runs = sys.argv[1:]
+    if os.environ.get('WEFT_TEST_FULL') == '1':
+        for nics in (1, 2, 4):
+            for faults in ('', FAULTS):
+                one_run(library, program, plugin, nics, '', faults, SECOND_TIER_TIMEOUT)
+        return
+    for run in runs:
+        nics, _, cases = run.partition(':')
+        one_run(library, program, plugin, int(nics), cases, FAULTS, FIRST_TIER_TIMEOUT)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The weft authors
+"""Programs of ours on the software EFA device: their environment, and what the device counted."""
+import dataclasses
+import os
+import re
+import shutil
+import subprocess
+
+STATISTICS = re.compile(r'^(?:\[rank \d+\] )?softefa: (\w+): (sent \d+.*)$', re.M)
+COUNTER = re.compile(r'([a-z ]+?) (\d+)(?:, |$)')
+
+
+@dataclasses.dataclass
+class Result:
+    status: int
+    output: str  # both streams of all processes, without the statistics
+    nics: dict  # name: {counter: sum over all processes that lived to say it}
+
+    def total(self, counter):
+        return sum(counters[counter] for counters in self.nics.values())
+
+    def nics_used(self):
+        return sorted(name for name, counters in self.nics.items() if counters['received'] > 0)
+
+    @property
+    def counters(self):
+        return '\n'.join(f'{name}: ' + ', '.join(f'{what} {n}' for what, n in counters.items()) for name, counters in
+                         sorted(self.nics.items()))
+
+
+def parse(status, text):
+    nics = {}
+    for name, counters in STATISTICS.findall(text):
+        for what, number in COUNTER.findall(counters):
+            sums = nics.setdefault(name, {})
+            sums[what] = sums.get(what, 0) + int(number)
+    return Result(status, STATISTICS.sub('', text).replace('\n\n', '\n'), nics)
+
+
+class VirtualHosts:
+    """A fabric of its own, on which a program plays host `a` and may start others on other hosts; gone on exit."""
+
+    def __init__(self, library, nics, faults='', **more):
+        self.fabric = f'weft-{os.getpid()}'
+        # Closing an EFA endpoint, libfabric 1.17 frees what a structure names that it freed a moment before; Meson has glibc
+        # overwrite freed memory.
+        self.environment = {**os.environ, 'LD_LIBRARY_PATH': library, 'WEFT_PROVIDER': 'ofi:efa', 'SOFTEFA_FABRIC': self.fabric,
+                            'SOFTEFA_HOST': 'a', 'SOFTEFA_NICS': str(nics), 'SOFTEFA_FAULTS': faults, 'SOFTEFA_STRICT': 'all',
+                            'SOFTEFA_STATISTICS': '1', 'MALLOC_PERTURB_': '0',
+                            'WEFT_MERGE_NICS': 'off', **more}  # the programs merge
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(f'/dev/shm/softefa-{os.getuid()}/{self.fabric}', ignore_errors=True)
+
+    @staticmethod
+    def other(host, **more):
+        """Options of the test programs that put their second process on another host."""
+        return [word for name, value in {'SOFTEFA_HOST': host, **more}.items() for word in ('--other', f'{name}={value}')]
+
+    def run(self, command, timeout):
+        result = subprocess.run(command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                timeout=timeout, check=False)
+        return parse(result.returncode, result.stdout)
