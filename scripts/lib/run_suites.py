@@ -25,7 +25,7 @@ TOP = pathlib.Path(__file__).resolve().parents[2]
 SUPPRESSIONS = TOP / 'tests' / 'suppressions'
 ORDER = ['house', 'abi', 'unit', 'fuzz', 'protocol', 'fault', 'tools', 'efa', 'system', 'verbs', 'soak', 'perf']
 # These wait more than they compute, so each build runs them at once.
-TOGETHER = {'abi', 'unit', 'fuzz', 'protocol', 'fault', 'tools', 'efa'}
+TOGETHER = {'abi', 'unit', 'fuzz', 'protocol', 'fault', 'tools'}
 COMMON = ['-Dtests=enabled', '-Dtools=enabled', '-Dofi=enabled', '-Dverbs=enabled']
 # Suites that need devices no machine has by chance: they run inside the guest of scripts/rdma-vm.
 IN_GUEST = {'verbs'}
