@@ -2,8 +2,6 @@
 // Copyright The weft authors
 #include "plugin/fabric.h"
 
-#include <algorithm>
-
 #include "providers/registry.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
@@ -23,10 +21,8 @@ void warnUnknownVariables() {
 }
 
 tuner::Policy policyFor(const Config& config, const Choice& choice) {
-  const bool lines128 = std::all_of(choice.devices.begin(), choice.devices.end(),
-                                    [](const DeviceInfo& device) { return device.lines128InOrder; });
-  return tuner::decide(config, tuner::lookAround(choice.transport->name(), lines128, topo::machineName(),
-                                                 config, environmentValue));
+  return tuner::decide(config, tuner::lookAround(choice.transport->name(), choice.lines128InOrder(),
+                                                 topo::machineName(), config, environmentValue));
 }
 
 }  // namespace

@@ -127,6 +127,11 @@ Made makeTransport(const std::string& spec, const Config& config) {
   return bad(spec, "there is no such provider");
 }
 
+bool Choice::lines128InOrder() const {
+  return std::all_of(devices.begin(), devices.end(),
+                     [](const DeviceInfo& device) { return device.lines128InOrder; });
+}
+
 Result<Choice> chooseTransport(const Config& config, const TransportMaker& make) {
   if (!config.provider.empty()) return attempt(config.provider, config, make).choice;
   std::vector<Refusal> refused;

@@ -22,6 +22,8 @@ struct Choice {
   std::unique_ptr<Transport> transport;
   std::vector<DeviceInfo> devices;  // never empty
   std::vector<Refusal> refused;     // the better ones that were not taken, best first
+
+  bool lines128InOrder() const;  // every device promises it
 };
 
 using TransportMaker =

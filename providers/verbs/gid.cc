@@ -5,30 +5,17 @@
 #include <algorithm>
 #include <arpa/inet.h>
 #include <dirent.h>
-#include <fcntl.h>
 #include <memory>
-#include <unistd.h>
 
-#include "src/base/fd.h"
 #include "src/base/log.h"
 #include "src/base/number.h"
+#include "src/topo/sysfs.h"
 
 namespace weft::verbs {
 
 namespace {
 
 constexpr const char* kOperation = "choosing a GID";
-
-std::string readAttribute(const std::string& path) {
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) return {};
-  std::array<char, 128> buffer{};
-  // Empty slots answer with an error.
-  const ssize_t n = ::read(fd.get(), buffer.data(), buffer.size());
-  std::string text(buffer.data(), n > 0 ? static_cast<size_t>(n) : 0);
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text;
-}
 
 std::vector<int> indexesIn(const std::string& directory) {
   std::vector<int> indexes;
@@ -131,9 +118,10 @@ std::vector<GidEntry> readGidTable(const std::string& device, int port, std::vec
     const std::string number = "/" + std::to_string(index);
     GidEntry entry;
     entry.index = index;
-    if (!parseGid(readAttribute(directory + "/gids" + number), &entry.gid) || isZero(entry.gid)) continue;
-    entry.type = readAttribute(directory + "/gid_attrs/types" + number);
-    entry.netdev = readAttribute(directory + "/gid_attrs/ndevs" + number);
+    // Empty slots answer with an error.
+    if (!parseGid(topo::readLine(directory + "/gids" + number), &entry.gid) || isZero(entry.gid)) continue;
+    entry.type = topo::readLine(directory + "/gid_attrs/types" + number);
+    entry.netdev = topo::readLine(directory + "/gid_attrs/ndevs" + number);
     table.push_back(std::move(entry));
   }
   return table;

@@ -2,7 +2,6 @@
 // Copyright The weft authors
 #include "tools/info/info.h"
 
-#include <algorithm>
 #include <memory>
 
 #include <fmt/format.h>
@@ -68,9 +67,7 @@ Result<tuner::Surroundings> surroundings(const Options& options, const Config& c
     return tuner::lookAround("ofi:efa", false, options.machine, config, environmentValue);
   const auto choice = chooseTransport(config);
   if (!choice) return choice.error();
-  const bool lines128 = std::all_of(choice->devices.begin(), choice->devices.end(),
-                                    [](const DeviceInfo& device) { return device.lines128InOrder; });
-  return tuner::lookAround(choice->transport->name(), lines128, topo::machineName(), config,
+  return tuner::lookAround(choice->transport->name(), choice->lines128InOrder(), topo::machineName(), config,
                            environmentValue);
 }
 
