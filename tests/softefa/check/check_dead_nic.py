@@ -3,7 +3,8 @@
 """usage: check_dead_nic.py LIBRARY_FOLDER PROGRAM PLUGIN [NICS...]
 
 One NIC of several dies on one host while messages are under way in both directions, with packets out of order and lost. A
-run counts only if the NIC had work that was flushed, and carried far less than the others, which went on.
+run counts only if the NIC had work that was flushed, and carried far less than the others, which went on. One that died
+between two messages shows nothing, and is done again.
 """
 import os
 import sys
@@ -15,9 +16,11 @@ from virtual_hosts import VirtualHosts
 FAULTS = 'reorder=50 loss=1 delay=2ms'  # so that work is always under way
 DEAD = 1  # the number of the NIC
 TIMEOUT = 240
+TRIES = 5  # nobody but the NIC knows at which moment it has work
 
 
 def one_run(library, program, plugin, nics):
+    """Whether the NIC had work when it died."""
     with tempfile.TemporaryDirectory() as folder:
         control = os.path.join(folder, 'control')
         for name, text in ((control, FAULTS), (control + '.new', f'{FAULTS} nic{DEAD}.dead=1')):
@@ -32,16 +35,17 @@ def one_run(library, program, plugin, nics):
     names = sorted(result.nics)
     assert len(names) == nics, names
     dead, others = result.nics[names[DEAD]], [result.nics[name] for name in names if name != names[DEAD]]
-    assert dead['flushed'] > 0, 'nothing was under way on the NIC when it died'
     assert 2 * dead['bytes received'] < min(nic['bytes received'] for nic in others), 'the others did not go on without it'
     for counter in ('held', 'lost', 'out of order'):
         assert result.total(counter) > 0, f'no packet was {counter}: this run shows nothing'
+    return dead['flushed'] > 0
 
 
 def main():
     library, program, plugin, *runs = sys.argv[1:]
     for nics in runs * (20 if os.environ.get('WEFT_TEST_FULL') == '1' else 1):
-        one_run(library, program, plugin, int(nics))
+        if not any(one_run(library, program, plugin, int(nics)) for _ in range(TRIES)):
+            sys.exit(f'in {TRIES} runs nothing was under way on the NIC when it died')
 
 
 if __name__ == '__main__':
