@@ -93,7 +93,8 @@ constexpr ConfigField kFields[] = {
      "As WEFT_LANE_TIMEOUT, while another rail to that peer is left to take over; at most half of it counts.",
      nullptr, 10, kHourMs},
     {"WEFT_RAIL_RETRY", &Config::railRetry,
-     "Pause before a dead rail is tried again; doubled, up to 30 s, for one that dies again at once.",
+     "Pause before a dead rail is tried again; doubled, up to 30 s, each time it lives less than ten times "
+     "this.",
      nullptr, 1, kHourMs},
     {"WEFT_PEER_WARN", &Config::peerSilentWarn,
      "A peer process that has not answered for this long is reported once (it may only be stopped).", nullptr,

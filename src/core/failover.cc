@@ -59,8 +59,9 @@ std::string Failover::causes() const {
 void Failover::begin(Lane& lane, const std::string& why, bool tellPeer) {
   Record& record = recordOf(lane);
   const TimePoint now = engine_.now();
-  // One that died young dies again, probably.
-  if (record.upAt == TimePoint{} || now - record.upAt < 10 * record.pause) {
+  // One that died young dies again, probably. What is young does not grow with the pause: rails that live for
+  // a while now and then would be left alone for longer each time.
+  if (record.upAt == TimePoint{} || now - record.upAt < 10 * engine_.config().railRetry) {
     if (lane.incarnation() > 1) lengthenPause(record);
   } else {
     record.pause = engine_.config().railRetry;

@@ -86,7 +86,7 @@ StormOptions overSockets() {
 
 size_t kills() {
   if (environmentValue("WEFT_TEST_FULL")) return 10'000;
-  return kSanitized ? 12 : 200;
+  return kSanitized ? 12 : 500;
 }
 
 // One message after the other from side 0 to side 1, each striped over both rails; how long the longest took
@@ -174,6 +174,7 @@ TEST_CASE("nothing is lost while rails over sockets die and come back") {
   const uint64_t seed = 20'261'123;
   INFO("seed " << seed);
   StormOptions storm = overSockets();
+  storm.world.config.railTimeout = Milliseconds(50);  // every fourth kill is noticed by nothing else
   const size_t wanted = kills();
   const auto end =
       std::chrono::steady_clock::now() + std::chrono::milliseconds(wanted > 1000 ? 3'600'000 : 60'000);
