@@ -126,17 +126,20 @@ class Memory:
     def __init__(self, build, key, fresh):
         self.path = build.folder / 'passed-suites.json'
         self.key = key
-        stored = {}
-        if self.path.exists() and not fresh:
-            stored = json.loads(self.path.read_text())
-        self.rows = stored.get('rows', {}) if stored.get('key') == key else {}
+        if fresh:
+            self.path.unlink(missing_ok=True)
+        self.rows = self.stored()
+
+    def stored(self):
+        stored = json.loads(self.path.read_text()) if self.path.exists() else {}
+        return stored.get('rows', {}) if stored.get('key') == self.key else {}
 
     def recall(self, suite):
         row = self.rows.get(suite)
         return testlog.Row(**row) if row else None
 
     def keep(self, suite, row):
-        self.rows[suite] = dataclasses.asdict(row)
+        self.rows = {**self.stored(), suite: dataclasses.asdict(row)}  # another run may be at other suites
         self.path.write_text(json.dumps({'key': self.key, 'rows': self.rows}))
 
 
@@ -215,7 +218,7 @@ class Run:
 
     def command(self, build, suites, name, full):
         patience = build.patience * (30 if full else 1)
-        processes = self.cores * (2 if len(suites) > 1 else 1)
+        processes = self.cores * (2 if TOGETHER.issuperset(suites) else 1)
         command = [*without_random_layout(build), 'meson', 'test', '-C', build.folder, '--no-rebuild', '--logbase', name,
                    '--num-processes', str(processes), '-t', str(patience), '--print-errorlogs']
         for suite in suites:
