@@ -52,7 +52,8 @@ class Build:
 TLS_BY_MALLOC = 'intercept_tls_get_addr=0'
 
 BUILDS = [
-    Build('release', ['-Dbuildtype=release', '-Dwerror=true'], {}, 1, full=tuple(ORDER)),
+    Build('release', ['-Dbuildtype=release', '-Dwerror=true'], {}, 1,
+          full=tuple(suite for suite in ORDER if suite != 'fuzz')),
     Build('asan', ['-Dbuildtype=debug', '-Ddebug=false', '-Db_sanitize=address,undefined', '-Db_lundef=false'], {
         'ASAN_OPTIONS': f'detect_stack_use_after_return=1:{TLS_BY_MALLOC}:suppressions={SUPPRESSIONS}/asan.txt',
         'LSAN_OPTIONS': f'suppressions={SUPPRESSIONS}/lsan.txt:print_suppressions=0',
