@@ -2,7 +2,8 @@
 # Copyright The weft authors
 """What a run of one suite gave: reads Meson's test log and applies the list of allowed skips.
 
-A Catch2 program counts as its test cases, any other program as one test. Pure functions; no thread, no clock.
+A Catch2 program counts as its test cases, any other program as one test. A program that failed in a way that time or chance
+explains may be given a second run by itself, which then counts. Pure functions; no thread, no clock.
 """
 import dataclasses
 import fnmatch
@@ -12,6 +13,9 @@ import re
 ALL_PASSED = re.compile(r'All tests passed \(.* in (\d+) test cases?\)')
 CASES = re.compile(r'^test cases:\s+(\d+)(.*)$', re.MULTILINE)
 GOOD = {'OK', 'EXPECTEDFAIL'}
+# Whatever else the machine does, this does not happen: a sanitizer's report, bytes that are not those that were sent.
+CONCLUSIVE = re.compile(r'Sanitizer|runtime error:|[1-9]\d* wrong|wrong (data|from byte)|is wrong|size \d+ of|has size|mismatch|untouched'
+                        r'|wrote (before|behind)', re.IGNORECASE)
 
 
 @dataclasses.dataclass
@@ -74,6 +78,16 @@ def count_cases(entry):
     return passed, failed
 
 
+def doubtful(entry):
+    """A check that did not hold, perhaps for want of a processor; a crash, a hang, a skip or a wrong byte is not."""
+    return entry['result'] == 'FAIL' and entry.get('returncode', 0) > 0 and not CONCLUSIVE.search(output_of(entry))
+
+
+def doubtful_tests(log, expected):
+    """The programs of `expected` that failed and may be run again."""
+    return sorted(short_name(entry) for entry in read_entries(log) if short_name(entry) in expected and doubtful(entry))
+
+
 def add_entry(row, entry, skips):
     test = f'{row.name}/{short_name(entry)}'
     if entry['result'] == 'SKIP':
@@ -101,11 +115,20 @@ def read_entries(log):
     return [json.loads(line) for line in log.read_text().splitlines() if line.strip()]
 
 
-def summarise(name, log, expected, skips):
-    """The row of suite `name` from a JSON log, of several suites perhaps; `expected` are its programs, which had to report."""
+def summarise(name, log, expected, skips, second=None):
+    """The row of suite `name` from a JSON log, of several suites perhaps; `expected` are its programs, which had to report.
+
+    `second` is the log of another run of the doubtful ones. What passed there has passed, and the row says so.
+    """
     row = Row(name)
+    passed_now = {short_name(entry): entry for entry in read_entries(second) if entry['result'] in GOOD} if second else {}
     entries = [entry for entry in read_entries(log) if short_name(entry) in expected]
     for entry in entries:
+        test = short_name(entry)
+        if test in passed_now and doubtful(entry):
+            row.notes.append(f'{test} {entry["result"]} (status {entry["returncode"]}) at first, passed when it ran by itself')
+            row.outputs[f'{name}/{test}, at first'] = output_of(entry)
+            entry = passed_now[test]
         add_entry(row, entry, skips)
     for test in sorted(set(expected) - {short_name(entry) for entry in entries}):
         row.failed += 1

@@ -90,6 +90,43 @@ class CountingTest(unittest.TestCase):
         self.assertEqual((len(lines), lines[-1]), (22, 'the reason'))
 
 
+class SecondRunTest(unittest.TestCase):
+    """A failure that the machine may be to blame for counts as what the second run of the program gave."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.logs = [pathlib.Path(folder.name) / name for name in ('log.json', 'again.json')]
+
+    def summarise(self, first, second=None):
+        for log, one in zip(self.logs, (first, second)):
+            log.write_text(json.dumps(one) + '\n' if one else '')
+        return testlog.summarise('release/system', self.logs[0], ['a'], (), self.logs[1])
+
+    def test_the_second_run_counts_and_the_first_is_told(self):
+        row = self.summarise(entry('a', 'FAIL', 'too late\n', 1), entry('a'))
+        self.assertEqual((row.passed, row.failed), (1, 0))
+        self.assertIn('a FAIL (status 1) at first', row.notes[0])
+        self.assertIn('too late', '\n'.join(report.failures([row])))
+
+    def test_a_program_that_fails_twice_has_failed(self):
+        row = self.summarise(entry('a', 'FAIL', status=1), entry('a', 'FAIL', status=1))
+        self.assertEqual((row.passed, row.failed), (0, 1))
+
+    def test_what_no_machine_is_to_blame_for_has_failed(self):
+        wrong = [entry('a', 'FAIL', text, 1) for text in ('8 bytes: wrong from byte 7', 'WARNING: ThreadSanitizer: data race',
+                                                          'x.cc:3: runtime error: shift', '3 wrong elements')]
+        for first in (*wrong, entry('a', 'FAIL', status=-11), entry('a', 'TIMEOUT', status=-9), entry('a', 'SKIP', status=77)):
+            self.assertEqual(testlog.doubtful(first), False, first)
+            self.assertEqual(self.summarise(first, entry('a')).failed, 1, first)
+
+        self.assertTrue(testlog.doubtful(entry('a', 'FAIL', '0 wrong elements, too late', 1)))
+
+    def test_only_what_failed_is_run_again(self):
+        self.logs[0].write_text('\n'.join(map(json.dumps, (entry('a'), entry('b', 'FAIL', status=1), entry('c', 'FAIL', status=1)))))
+        self.assertEqual(testlog.doubtful_tests(self.logs[0], ['a', 'b']), ['b'])
+
+
 class GroupTest(unittest.TestCase):
     def groups(self, *arguments):
         run = run_suites.Run(run_suites.parse(['--started', str(time.time()), *arguments]))
