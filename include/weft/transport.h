@@ -106,6 +106,11 @@ class Endpoint {
   // completion. Connecting to one's own address makes a loopback lane.
   virtual Status connect(std::span<const std::byte> peerAddress) = 0;
 
+  // The peer's Endpoint was given our address by its connect(). Where targets must know who writes to them
+  // (DeviceInfo::targetMustKnow) nothing leaves before this; elsewhere it says nothing new. Before or after
+  // our own connect().
+  virtual void peerConnected() {}
+
   // A peer's Memory::blob for this lane and later ones over its rail to that peer. Not for the data path.
   virtual Result<RemoteMemory> import(std::span<const std::byte> blob) = 0;
 
@@ -165,6 +170,7 @@ struct DeviceInfo {
   bool lines128InOrder = false;  // 128-byte lines land whole or in increasing address order
   bool offload = false;          // the card moves the data, not this machine's processors
   bool virtualFunction = false;  // SR-IOV, on the host that has the card itself
+  bool targetMustKnow = false;   // a card refuses writes of an Endpoint that none of its own connected to
   std::string linkLayer;         // "InfiniBand", "Ethernet" or empty
   size_t maxWriteBytes = size_t{1} << 30;
 };

@@ -33,6 +33,7 @@ class FaultEndpoint : public Endpoint {
 
   std::span<const std::byte> address() const override { return inner_->address(); }
   Status connect(std::span<const std::byte> peerAddress) override;
+  void peerConnected() override { inner_->peerConnected(); }
   Result<RemoteMemory> import(std::span<const std::byte> blob) override { return inner_->import(blob); }
   size_t post(std::span<const Work> works) override;
   void retire() override;

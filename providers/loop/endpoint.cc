@@ -52,17 +52,33 @@ Status LoopEndpoint::connect(std::span<const std::byte> peerAddress) {
   if (state_ != State::fresh)
     return Error(Code::invalidArgument, "connecting a loop lane", "it was connected before");
   peer_ = queue_.device().fabric().find(id);
-  Completion done{.kind = CompletionKind::connected, .source = this};
   const uint64_t other = peer_ ? peer_->peer.load(std::memory_order_acquire) : 0;
   if (!peer_ || (other != 0 && other != port_->id)) {
-    done.ok = false;
-    done.error = ECONNREFUSED;
     peer_.reset();
+    finishConnecting(ECONNREFUSED);
+    return {};
   }
-  if (done.ok) port_->peer.store(id, std::memory_order_release);
-  state_ = done.ok ? State::connected : State::broken;
-  queue_.complete(done);
+  port_->peer.store(id, std::memory_order_release);
+  state_ = State::unknown;
+  finishIfKnown();
   return {};
+}
+
+// Who says too early that the peer has our address finds out here, as the card would tell him.
+void LoopEndpoint::finishIfKnown() {
+  if (state_ != State::unknown) return;
+  if (!queue_.device().options().targetMustKnow) return finishConnecting(0);
+  if (known_) finishConnecting(peer_->peer.load(std::memory_order_acquire) == port_->id ? 0 : EHOSTUNREACH);
+}
+
+void LoopEndpoint::peerConnected() {
+  known_ = true;
+  finishIfKnown();
+}
+
+void LoopEndpoint::finishConnecting(int error) {
+  state_ = error == 0 ? State::connected : State::broken;
+  queue_.complete({.kind = CompletionKind::connected, .ok = error == 0, .error = error, .source = this});
 }
 
 Result<RemoteMemory> LoopEndpoint::import(std::span<const std::byte> blob) {
@@ -70,7 +86,7 @@ Result<RemoteMemory> LoopEndpoint::import(std::span<const std::byte> blob) {
 }
 
 size_t LoopEndpoint::post(std::span<const Work> works) {
-  if (state_ == State::fresh || state_ == State::retired) return 0;
+  if (state_ == State::fresh || state_ == State::unknown || state_ == State::retired) return 0;
   size_t n = 0;
   while (n < works.size() && queue_.hasRoom() && take(works[n])) n++;
   queue_.device().stats().works.fetch_add(n, std::memory_order_relaxed);

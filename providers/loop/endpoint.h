@@ -22,6 +22,7 @@ class LoopEndpoint : public Endpoint {
   Status connect(std::span<const std::byte> peerAddress) override;
   Result<RemoteMemory> import(std::span<const std::byte> blob) override;
   size_t post(std::span<const Work> works) override;
+  void peerConnected() override;
   void retire() override;
 
   const Port& port() const { return *port_; }
@@ -29,8 +30,10 @@ class LoopEndpoint : public Endpoint {
   void breakLane();
 
  private:
-  enum class State : uint8_t { fresh, connected, broken, retired };
+  enum class State : uint8_t { fresh, unknown, connected, broken, retired };
 
+  void finishIfKnown();
+  void finishConnecting(int error);
   bool take(const Work& work);
   int check(const Work& work) const;
   bool landNow(const Work& work);
@@ -41,6 +44,7 @@ class LoopEndpoint : public Endpoint {
   const std::shared_ptr<Port> port_;
   std::shared_ptr<Port> peer_;
   State state_ = State::fresh;
+  bool known_ = false;  // by what the user says
   std::array<std::byte, 12> address_;
 };
 

@@ -21,6 +21,7 @@ DeviceInfo describe(const LoopOptions& options, int rail) {
   info.latencyUs = 1;
   info.delivery = options.delivery;
   info.lines128InOrder = options.lines128InOrder;
+  info.targetMustKnow = options.targetMustKnow;
   info.maxWriteBytes = options.maxWriteBytes;
   return info;
 }

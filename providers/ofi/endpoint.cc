@@ -11,7 +11,8 @@
 
 namespace weft::ofi {
 
-OfiEndpoint::OfiEndpoint(OfiQueue& queue) : queue_(queue), fabric_(queue.sharedEndpoint()) {}
+OfiEndpoint::OfiEndpoint(OfiQueue& queue)
+    : queue_(queue), fabric_(queue.sharedEndpoint()), known_(!queue.device().traits().targetMustKnow) {}
 
 Result<std::unique_ptr<Endpoint>> OfiEndpoint::create(OfiQueue& queue) {
   auto endpoint = std::make_unique<OfiEndpoint>(queue);

@@ -25,6 +25,7 @@ class OfiEndpoint : public Endpoint {
   Status connect(std::span<const std::byte> peerAddress) override;
   Result<RemoteMemory> import(std::span<const std::byte> blob) override;
   size_t post(std::span<const Work> works) override;
+  void peerConnected() override { known_ = true; }
   void retire() override;
 
   // From the Queue. finished: an operation of this lane ended; true when `out` holds something to hand out.
@@ -71,6 +72,7 @@ class OfiEndpoint : public Endpoint {
   fi_addr_t peerAddress_ = FI_ADDR_UNSPEC;
   State state_ = State::idle;
   bool inBook_ = false;
+  bool known_;            // the peer's card would answer us
   bool ringing_ = false;  // a doorstep write is in flight
   bool lost_ = false;     // the provider said that the connection is no more, or it never stood
   bool fenced_ = false;   // nothing of ours is on its way any more

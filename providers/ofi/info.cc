@@ -89,6 +89,7 @@ Nic makeNic(const Library& library, const Traits& traits, const fi_info& info) {
   nic.info.speedMbps = facts.speedMbps ? facts.speedMbps : kDefaultSpeedMbps;
   nic.info.linkLayer = facts.linkLayer;
   nic.info.virtualFunction = facts.virtualFunction;
+  nic.info.targetMustKnow = traits.targetMustKnow;
   nic.info.offload = !traits.software && !traits.networkCards;
   nic.info.latencyUs = traits.latencyUs;
   nic.info.delivery = traits.delivery;

@@ -46,7 +46,7 @@ bool OfiEndpoint::tendConnecting(TimePoint now) {
     connectFailed(FI_ETIMEDOUT, "no answer within WEFT_CONNECT_TIMEOUT");
     return false;
   }
-  if (ringing_) return true;
+  if (ringing_ || !known_) return true;
   const int64_t code = ring();
   if (code == 0 || code == -FI_EAGAIN) return true;
   connectFailed(static_cast<int>(-code), queue_.device().library()->errorText(code));

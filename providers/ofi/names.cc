@@ -19,6 +19,7 @@ Traits efa(const std::string& name) {
   traits.delivery = name == kEfaDirect ? Delivery::always : Delivery::selectable;
   traits.latencyUs = 15;
   if (name != kEfaDirect) traits.mostPackets = 512;
+  traits.targetMustKnow = name == kEfaDirect;
   return traits;
 }
 

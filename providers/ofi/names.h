@@ -41,6 +41,10 @@ struct Traits {
   // Without an event queue to write to, it aborts the process at an error that belongs to no operation.
   bool wantsEventQueue = false;
 
+  // The card answers only writers that it has an address handle for, and nothing shakes hands before a lane's
+  // first write.
+  bool targetMustKnow = false;
+
   bool reportsSource = false;  // fi_cq_readfrom names the sender of a remote write
   bool reportsLength = false;  // a remote write's completion has its length
   bool networkCards = false;   // its domains are network interfaces, not RDMA devices

@@ -211,6 +211,7 @@ Status Engine::openFlushLanes() {
     TRY(auto endpoint, rails_[rail].queue->openEndpoint());
     const auto address = endpoint->address();
     TRY(endpoint->connect(address));
+    endpoint->peerConnected();
     flushLanes_.push_back(std::make_unique<Lane>(static_cast<uint8_t>(rail), static_cast<uint8_t>(rail),
                                                  railInfo(rail).name, std::move(endpoint)));
   }
@@ -247,6 +248,7 @@ void Engine::reviveFlushLane(size_t rail) {
   flushLanes_[rail]->replace(endpoint.take(), now_);
   const auto address = flushLanes_[rail]->endpoint().address();
   if (!flushLanes_[rail]->endpoint().connect(address)) flushLanes_[rail]->setState(LaneState::dead);
+  flushLanes_[rail]->endpoint().peerConnected();
 }
 
 }  // namespace weft::core

@@ -25,6 +25,7 @@ void Engine::handle(Mail& mail) {
     case MessageType::laneAddress:
     case MessageType::askPolled:
     case MessageType::tellPolled:
+    case MessageType::laneConnected:
       if (Peering* peering = findPeering(mail.peer.get(), mail.fromEngine)) handleForPeering(*peering, mail);
       return;
     default:
@@ -58,6 +59,7 @@ void Engine::handleForPeering(Peering& peering, const Mail& mail) {
   ByteReader body(mail.body);
   MemoryNotice notice;
   CommMessage plain;
+  LaneMessage lane;
   if (mail.type == MessageType::announce && decodeBody(&body, &notice)) {
     if (Status status = peering.import(notice); !status) return peering.fail(status.takeError());
     peering.tell(MessageType::announced, CommMessage{notice.id, 0});
@@ -65,6 +67,8 @@ void Engine::handleForPeering(Peering& peering, const Mail& mail) {
     peering.acknowledged(plain.comm);
   } else if (mail.type == MessageType::withdraw && decodeBody(&body, &plain)) {
     peering.forget(plain.comm);
+  } else if (mail.type == MessageType::laneConnected && decodeBody(&body, &lane)) {
+    peering.onLaneConnected(lane);
   } else if (mail.type >= MessageType::laneRetire) {
     if (!peering.failover() || !peering.failover()->onMessage(mail.type, &body)) counters_.foreignNotes++;
   } else {

@@ -270,7 +270,7 @@ bool Failover::revive(Lane& lane) {
 void Failover::connect(Lane& lane) {
   const Bytes address = std::exchange(recordOf(lane).nextAddress, {});
   recordOf(lane).connecting = true;
-  if (Status status = lane.endpoint().connect(address); !status)
+  if (Status status = peering_.connectLane(lane, address); !status)
     peering_.laneFailed(lane, status.error().message());
 }
 

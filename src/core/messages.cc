@@ -79,6 +79,8 @@ const char* messageName(MessageType type) {
       return "ask-polled";
     case MessageType::tellPolled:
       return "tell-polled";
+    case MessageType::laneConnected:
+      return "lane-connected";
   }
   return "unknown";
 }

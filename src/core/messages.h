@@ -38,6 +38,7 @@ enum class MessageType : uint16_t {
   lines,            // clear-to-send lines that may have been lost with a lane
   askPolled,        // tell me when your engine has polled
   tellPolled,       //   answer
+  laneConnected,    // my end of the lane has your address: where the fabric asks for that, you may write
 };
 
 const char* messageName(MessageType type);
@@ -128,7 +129,7 @@ struct ProbeMessage {
   ProbeState state = ProbeState::notPosted;  // in the answer
 };
 
-// A lane's incarnation, and what belongs to it: laneRetire (why), laneAddress (address).
+// A lane's incarnation, and what belongs to it: laneRetire (why), laneAddress (address), laneConnected.
 struct LaneMessage {
   uint8_t lane = 0;
   uint32_t incarnation = 0;

@@ -116,8 +116,7 @@ Status Peering::adopt(const PeeringInfo& half) {
   for (size_t i = 0; i < lanes_.size(); i++) {
     TRY(remotePool_[i], lanes_[i]->endpoint().import(half.memory.railBlobs[i % half.rails]));
     // One that broke before it was used is the business of fail-over.
-    if (lanes_[i]->state() == LaneState::connecting)
-      TRY(lanes_[i]->endpoint().connect(half.laneAddresses[i]));
+    if (lanes_[i]->state() == LaneState::connecting) TRY(connectLane(*lanes_[i], half.laneAddresses[i]));
   }
   constexpr uint32_t kHeader = sizeof(EagerHeader);
   const uint32_t room = half.eagerSlotBytes > kHeader ? half.eagerSlotBytes - kHeader : 0;
@@ -126,6 +125,20 @@ Status Peering::adopt(const PeeringInfo& half) {
   remote_.eagerSlots = std::min(half.eagerSlots, kEagerSlotsPerPeering);
   adopted_ = true;
   return {};
+}
+
+Status Peering::connectLane(Lane& lane, std::span<const std::byte> address) {
+  TRY(lane.endpoint().connect(address));
+  if (engine_.railInfo(lane.rail()).targetMustKnow)
+    tell(MessageType::laneConnected, LaneMessage{lane.number(), lane.incarnation(), {}, {}});
+  return {};
+}
+
+void Peering::onLaneConnected(const LaneMessage& message) {
+  if (message.lane >= lanes_.size()) return;
+  Lane& lane = *lanes_[message.lane];
+  if (lane.state() == LaneState::connecting && lane.incarnation() == message.incarnation)
+    lane.endpoint().peerConnected();
 }
 
 void Peering::fail(Error error, bool tellPeer) {

@@ -48,6 +48,9 @@ class Peering {
   PeeringInfo half() const;
   Status adopt(
       const PeeringInfo& half);  // the peer's half: imports its memory, starts the lanes; again is harmless
+  // Our end of a lane gets the peer's address; the peer is told where its writes depend on that.
+  Status connectLane(Lane& lane, std::span<const std::byte> address);
+  void onLaneConnected(const LaneMessage& message);  // the peer's end has ours
   bool ready() const { return adopted_ && lanesUp_ > 0 && lanesPending_ == 0; }
   const Error* failure() const { return failure_.get(); }
   // The first one wins; every comm on it gets it, and so do their other ends unless the peer itself is what

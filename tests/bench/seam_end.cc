@@ -41,6 +41,9 @@ void SeamEnd::openLanes(const Companion& companion) {
     must(channel.lane->connect(companion.get()));
     channel.target = must(channel.lane->import(blob));
   }
+  companion.put(blob);  // whatever it is: ours are connected
+  (void)companion.get();
+  for (Channel& channel : channels_) channel.lane->peerConnected();
   while (connected_ < channels_.size()) poll();
 }
 

@@ -86,7 +86,8 @@ def check_pingpongs(library):
         output = pingpong(library, kind, sizes, 20)
         assert count_of(output, 'received') >= 40, output  # one a message, each way
     output = pingpong(library, 'rdm', largest, 20 if largest == '1048576' else 200, 'reorder=30 reorder_time=1ms loss=2')
-    for what in ('held', 'lost', 'out of order'):
+    # One message is under way at a time, and the direct fabric sends one in one packet, which nothing can overtake.
+    for what in ('held', 'lost', 'out of order') if largest == '1048576' else ('held', 'lost'):
         assert count_of(output, what) > 0, f'no packet was {what}:\n{output}'
 
 

@@ -7,7 +7,8 @@ virtual hosts, half of the packets out of order, one in a hundred lost, every st
 NICS:CASE,CASE, the NICs of a host being one device for weft. In the second tier (WEFT_TEST_FULL=1) all cases run with 1, 2
 and 4 NICs instead, with faults and without.
 
-A run counts only if the device saw what it was told to do: packets held, lost and overtaken, and on every NIC traffic.
+A run counts only if the device saw what it was told to do: traffic on every NIC, packets held, and lost and overtaken where
+there were enough of them for it to be certain.
 """
 import os
 import sys
@@ -16,6 +17,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from virtual_hosts import VirtualHosts
 
 FAULTS = 'reorder=50 loss=1'
+ENOUGH = 2000  # packets, of which none is lost once in 10^8 runs
 FIRST_TIER_TIMEOUT = 280
 SECOND_TIER_TIMEOUT = 3000
 
@@ -28,7 +30,8 @@ def one_run(library, program, plugin, nics, cases, faults, timeout):
     print(f'== {nics} NICs, {cases or "all cases"}, faults: {faults or "none"}\n{result.output}{result.counters}', flush=True)
     assert result.status == 0, f'exit status {result.status}'
     assert len(result.nics_used()) == nics, f'of {nics} NICs only these carried anything: {result.nics_used()}'
-    for counter in ('held', 'lost', 'out of order') if faults else ():
+    many = result.total('sent') >= ENOUGH
+    for counter in (('held', 'lost', 'out of order') if many else ('held',)) if faults else ():
         assert result.total(counter) > 0, f'no packet was {counter}: this run shows nothing'
 
 

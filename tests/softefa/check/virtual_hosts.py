@@ -45,7 +45,7 @@ class VirtualHosts:
         self.fabric = f'weft-{os.getpid()}'
         # Closing an EFA endpoint, libfabric 1.17 frees what a structure names that it freed a moment before; Meson has glibc
         # overwrite freed memory.
-        self.environment = {**os.environ, 'LD_LIBRARY_PATH': library, 'WEFT_PROVIDER': 'ofi:efa', 'SOFTEFA_FABRIC': self.fabric,
+        self.environment = {**os.environ, 'LD_LIBRARY_PATH': library, 'WEFT_PROVIDER': os.environ.get('WEFT_TEST_PROVIDER', 'ofi:efa'), 'SOFTEFA_FABRIC': self.fabric,
                             'SOFTEFA_HOST': 'a', 'SOFTEFA_NICS': str(nics), 'SOFTEFA_FAULTS': faults, 'SOFTEFA_STRICT': 'all',
                             'SOFTEFA_STATISTICS': '1', 'MALLOC_PERTURB_': '0',
                             'WEFT_MERGE_NICS': 'off', **more}  # the programs merge
