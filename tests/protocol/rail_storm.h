@@ -62,6 +62,7 @@ class Storm {
 
  private:
   static constexpr size_t kRoundsPerKill = 20'000;
+  static constexpr size_t kRoundsToNotice = 20'000;
   static constexpr size_t kRoundsToEnd = 400'000;  // on sockets some ten microseconds each
   static constexpr size_t kMostPlanned = 32;       // groups, or a fast machine plans more than it moves
   static constexpr fault::FaultKind kKinds[] = {fault::FaultKind::kill, fault::FaultKind::killLate,
@@ -95,13 +96,15 @@ class Storm {
 
   void disturb() {
     if (armed_ && armed_->counts().hits == 0) {
-      if (usable() >= 2) return;
-      for (auto& control : options_.controls) control->clear();  // it would hit the last one
-      armed_.reset();
+      if (usable() < 2) drop();  // it would hit the last one
       return;
     }
-    if (armed_ && total(&core::EngineCounters::lanesLeft) < leftBefore_ + 2)
-      return;  // not noticed yet, on both sides
+    if (armed_ && total(&core::EngineCounters::lanesLeft) < leftBefore_ + 2) {
+      // Not noticed yet, on both sides; or it hit a lane that was being left already, which nobody leaves
+      // again.
+      if (++waited_ > kRoundsToNotice) drop();
+      return;
+    }
     if (armed_ && !options_.overlapping && usable() < lanes()) return;
     if (armed_) account();
     if (usable() >= 2 && random_.below(400) == 0) arm();
@@ -110,6 +113,10 @@ class Storm {
   void account() {
     // Where kills overlap, what was written again is only known in the end.
     counted_ += armed_->counts().works > 0 && (options_.overlapping || writtenAgain() > againBefore_);
+    drop();
+  }
+
+  void drop() {
     armed_.reset();
     for (auto& control : options_.controls) control->clear();
   }
@@ -127,6 +134,7 @@ class Storm {
     againBefore_ = writtenAgain();
     leftBefore_ = total(&core::EngineCounters::lanesLeft);
     armed_ = options_.controls[side]->add(rule);
+    waited_ = 0;
     tried_++;
   }
 
@@ -136,7 +144,7 @@ class Storm {
   std::vector<std::unique_ptr<Traffic>> flows_;
   std::shared_ptr<fault::RuleState> armed_;
   uint64_t againBefore_ = 0, leftBefore_ = 0;
-  size_t rounds_ = 0, tried_ = 0, counted_ = 0;
+  size_t rounds_ = 0, tried_ = 0, counted_ = 0, waited_ = 0;
 };
 
 }  // namespace weft::test
