@@ -16,9 +16,10 @@ constexpr size_t kMostPeers = size_t{1} << 20;  // beyond it an address is no in
 
 }  // namespace
 
-Result<std::unique_ptr<AddressBook>> AddressBook::open(const Domain& domain) {
+Result<std::unique_ptr<AddressBook>> AddressBook::open(const Domain& domain, size_t kept) {
   std::unique_ptr<AddressBook> book = std::make_unique<AddressBook>(AddressBook());
   book->library_ = &domain.library();
+  book->kept_ = kept;
   fi_av_attr attributes{};
   attributes.type = FI_AV_TABLE;
   fid_av* raw = nullptr;
@@ -28,15 +29,29 @@ Result<std::unique_ptr<AddressBook>> AddressBook::open(const Domain& domain) {
   return book;
 }
 
-Result<fi_addr_t> AddressBook::insert(const Bytes& name, OfiEndpoint* lane) {
-  Peer& peer = peers_[keyOf(name)];
-  if (peer.lanes.empty()) {
-    const int count = fi_av_insert(av_.get(), name.data(), 1, &peer.address, 0, nullptr);
-    if (count != 1) {
-      peers_.erase(keyOf(name));
-      return fabricError(*library_, "inserting a peer's address", "lane", count < 0 ? count : -FI_EINVAL);
-    }
+// What is kept without need gives way when the card has no room for another.
+int AddressBook::add(const Bytes& name, fi_addr_t* address) {
+  int count = fi_av_insert(av_.get(), name.data(), 1, address, 0, nullptr);
+  if (count != 1 && !unused_.empty()) {
+    forgetUnused(0);
+    count = fi_av_insert(av_.get(), name.data(), 1, address, 0, nullptr);
   }
+  return count;
+}
+
+Result<fi_addr_t> AddressBook::insert(const Bytes& name, OfiEndpoint* lane) {
+  const std::string key = keyOf(name);
+  auto found = peers_.find(key);
+  if (found == peers_.end()) {
+    Peer added;
+    const int count = add(name, &added.address);
+    if (count != 1)
+      return fabricError(*library_, "inserting a peer's address", "lane", count < 0 ? count : -FI_EINVAL);
+    found = peers_.emplace(key, std::move(added)).first;
+  } else if (found->second.lanes.empty()) {
+    unused_.erase(std::find(unused_.begin(), unused_.end(), key));
+  }
+  Peer& peer = found->second;
   peer.lanes.push_back(lane);
   reindex(peer);
   return peer.address;
@@ -46,11 +61,21 @@ void AddressBook::remove(const Bytes& name, OfiEndpoint* lane) {
   const auto found = peers_.find(keyOf(name));
   if (found == peers_.end()) return;
   Peer& peer = found->second;
-  peer.lanes.erase(std::remove(peer.lanes.begin(), peer.lanes.end(), lane), peer.lanes.end());
+  const auto at = std::find(peer.lanes.begin(), peer.lanes.end(), lane);
+  if (at == peer.lanes.end()) return;
+  peer.lanes.erase(at);
   reindex(peer);
   if (!peer.lanes.empty()) return;
-  (void)fi_av_remove(av_.get(), &peer.address, 1, 0);
-  peers_.erase(found);
+  unused_.push_back(found->first);
+  forgetUnused(kept_);
+}
+
+void AddressBook::forgetUnused(size_t left) {
+  for (; unused_.size() > left; unused_.pop_front()) {
+    const auto found = peers_.find(unused_.front());
+    (void)fi_av_remove(av_.get(), &found->second.address, 1, 0);
+    peers_.erase(found);
+  }
 }
 
 void AddressBook::reindex(const Peer& peer) {

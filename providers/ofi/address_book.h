@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #pragma once
 
+#include <deque>
 #include <map>
 #include <string>
 #include <vector>
@@ -10,14 +11,18 @@
 #include "src/base/bytes.h"
 
 // A Queue's address vector: each peer address once, however many lanes use it, and the way back from
-// libfabric's number of a sender to our lane. Owned and used by the Queue's thread.
+// libfabric's number of a sender to our lane. An address whose last lane is gone may be kept for a while: the
+// peer's end of that lane is fenced a moment later, by a write that a card takes only from whom it knows.
+// Owned and used by the Queue's thread.
 namespace weft::ofi {
 
 class OfiEndpoint;
 
 class AddressBook {
  public:
-  static Result<std::unique_ptr<AddressBook>> open(const Domain& domain);
+  static constexpr size_t kKept = 64;  // addresses; the oldest one goes first
+
+  static Result<std::unique_ptr<AddressBook>> open(const Domain& domain, size_t kept);
 
   fid_av* get() const { return av_.get(); }
 
@@ -35,11 +40,15 @@ class AddressBook {
     std::vector<OfiEndpoint*> lanes;
   };
   AddressBook() = default;
+  int add(const Bytes& name, fi_addr_t* address);
   void reindex(const Peer& peer);
+  void forgetUnused(size_t left);
 
   const Library* library_ = nullptr;
+  size_t kept_ = 0;
   FidPtr<fid_av> av_;
   std::map<std::string, Peer> peers_;  // by the bytes of their address
+  std::deque<std::string> unused_;     // of those, without a lane; oldest first
   std::vector<OfiEndpoint*> lanes_;    // by fi_addr_t, which is a small index (FI_AV_TABLE)
 };
 

@@ -50,7 +50,7 @@ Status OfiQueue::start() {
     TRY(device_.registry().attach(domain_));
   }
   const Entered entered(gate());
-  TRY(book_, AddressBook::open(*domain_));
+  TRY(openBook());
   TRY(openCompletionQueue());
   if (device_.traits().wantsEventQueue) {
     TRY(eq_, domain_->openEventQueue());
@@ -250,6 +250,12 @@ void OfiQueue::readEvents() {
   cutEndpoint("the card ended all its work: " + domain_->library().errorText(flushed));
 }
 
+// Only the addresses of software providers belong to one lane, and may come again for another.
+Status OfiQueue::openBook() {
+  TRY(book_, AddressBook::open(*domain_, device_.traits().software ? 0 : AddressBook::kKept));
+  return {};
+}
+
 // Closing the endpoint takes its queue pair: nothing that was posted to it, on any lane, is on its way any
 // more. The addresses go with it, as the provider keeps what it knows of peers there.
 void OfiQueue::cutEndpoint(const std::string& why) {
@@ -266,7 +272,7 @@ Status OfiQueue::renewEndpoint() {
   if (orphans_ > 0)
     return Error(Code::unavailable, "opening an endpoint",
                  device_.info().name + ": the last one is still ending");
-  TRY(book_, AddressBook::open(*domain_));
+  TRY(openBook());
   TRY(sharedEndpoint_, openFabricEndpoint());
   TRY(postReceives());
   endpointCut_ = false;

@@ -73,6 +73,7 @@ class OfiQueue : public Queue {
   static constexpr size_t kOwnOperations = 256;  // doorstep writes, beside the caller's Works
 
   Status start();
+  Status openBook();
   Status openCompletionQueue();
   Status postReceives();
   size_t takeEvents(std::span<Completion> out);
