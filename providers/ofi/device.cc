@@ -36,11 +36,17 @@ Status OfiDevice::start() {
   return {};
 }
 
-// A job goes on over its other cards, and registers memory on all: on one that is lost none is needed.
+// A job goes on over its other cards, and registers memory on all: on one that is lost none is needed. This
+// may be where a card that died a moment ago is met first; its lanes will notice. If it is the only one, they
+// fail with it.
 Result<std::unique_ptr<Memory>> OfiDevice::registerMemory(const MemoryDesc& desc) {
-  if (lost_.load(std::memory_order_relaxed))
-    return std::unique_ptr<Memory>(std::make_unique<OfiMemory>(registry_, Registry::Entry{}));
-  return OfiMemory::create(registry_, desc);
+  if (!lost_.load(std::memory_order_relaxed)) {
+    auto memory = OfiMemory::create(registry_, desc);
+    const bool died = !memory && domain_ && desc.kind == MemoryKind::host &&  // other kinds are not for it
+                      memory.error().code() == Code::unavailable;
+    if (!died) return memory;
+  }
+  return std::unique_ptr<Memory>(std::make_unique<OfiMemory>(registry_, Registry::Entry{}));
 }
 
 Status OfiDevice::usable() const {

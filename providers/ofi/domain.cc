@@ -13,6 +13,8 @@ constexpr uint64_t kAccess = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRI
 }  // namespace
 
 Error fabricError(const Library& library, const char* operation, const std::string& object, int64_t code) {
+  if (code == -FI_EIO)
+    return Error(Code::unavailable, operation, object + ": the card does not answer; see the kernel's log");
   const bool limit = code == -FI_ENOMEM || code == -FI_EMFILE || code == -FI_ENOSPC;
   return Error(
       limit ? Code::resources : Code::system, operation,
