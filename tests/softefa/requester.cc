@@ -24,15 +24,9 @@ PacketKind kindOf(const QueuePair& qp, Operation operation) {
   return operation == Operation::read ? PacketKind::readRequest : PacketKind::send;
 }
 
-bool overlap(const WorkRequest& a, const WorkRequest& b) {
-  if (a.length == 0 || b.length == 0 || a.to != b.to) return false;
-  return a.remoteAddress < b.remoteAddress + b.length && b.remoteAddress < a.remoteAddress + a.length;
-}
-
 }  // namespace
 
 void Requester::post(QueuePair& qp, const WorkRequest& work) {
-  if (work.operation == Operation::write) checkOverlap(qp, work);
   const uint32_t id = nextId_++;
   Message& message = messages_[id];
   message.qp = &qp;
@@ -44,18 +38,6 @@ void Requester::post(QueuePair& qp, const WorkRequest& work) {
     finish(messages_.find(id), Status::flushed);
   } else {
     sending_.push_back(id);
-  }
-}
-
-// Nothing says which of two writes that are under way at once lands last.
-void Requester::checkOverlap(const QueuePair& qp, const WorkRequest& work) {
-  if ((engine_.settings.strict & kStrictOverlap) == 0) return;
-  for (const auto& [id, message] : messages_) {
-    if (message.qp != &qp || message.work.operation != Operation::write || !overlap(message.work, work))
-      continue;
-    engine_.violated(kStrictOverlap,
-                     "qp " + std::to_string(qp.qpn) + ": the write with wr_id " + std::to_string(work.wrId) +
-                         " overlaps the outstanding one with wr_id " + std::to_string(message.work.wrId));
   }
 }
 

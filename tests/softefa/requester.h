@@ -60,7 +60,6 @@ class Requester {
               size_t& count);
   bool scatter(const Message& message, uint64_t offset, const std::byte* payload, uint64_t length);
   void finish(Messages::iterator at, Status status);
-  void checkOverlap(const QueuePair& qp, const WorkRequest& work);
 
   Engine& engine_;
   uint32_t nextId_ = 1;

@@ -12,6 +12,7 @@ namespace softefa {
 namespace {
 
 constexpr auto kForgetAfter = std::chrono::seconds(30);
+constexpr size_t kFootprints = 512;                            // more than a sender has under way
 constexpr uint64_t kLine = 64;                                 // what memory takes at once
 constexpr auto kScatterPause = std::chrono::microseconds(50);  // so that whoever looks can see it
 
@@ -202,9 +203,31 @@ Status Responder::landWrite(QueuePair& qp, const PacketHeader& header, const std
   if (header.total == 0) return Status::ok;
   const auto found = findRemote(qp, header, header.offset, header.length, IBV_ACCESS_REMOTE_WRITE);
   if (found.verdict != Regions::Verdict::ok) return Status::badRemoteAddress;
+  checkOverlap(header);
   copyIn(found.memory, payload, header.length);
   engine_.counters.bytesWritten += header.length;
   return Status::ok;
+}
+
+// Nothing says which of two writes that are under way at once lands last. It did harm where bytes of the
+// older one come down on those of the newer.
+void Responder::checkOverlap(const PacketHeader& header) {
+  if ((engine_.settings.strict & kStrictOverlap) == 0) return;
+  const Footprint mine{header.sender, header.fromQpn, header.messageId, header.address, header.total};
+  const uint64_t begin = header.address + header.offset, end = begin + header.length;
+  bool known = false;
+  for (const Footprint& other : footprints_) {
+    if (other.sender != mine.sender || other.fromQpn != mine.fromQpn) continue;
+    known = known || other.messageId == mine.messageId;
+    const bool newer = static_cast<int32_t>(other.messageId - mine.messageId) > 0;
+    if (!newer || end <= other.address || other.address + other.length <= begin) continue;
+    engine_.violated(kStrictOverlap, "a packet of " + std::to_string(header.length) + " bytes from qp " +
+                                         std::to_string(header.fromQpn) + " lands on a newer write of " +
+                                         std::to_string(other.length) + " bytes");
+  }
+  if (known) return;
+  footprints_.push_back(mine);
+  if (footprints_.size() > kFootprints) footprints_.pop_front();
 }
 
 // Tells the application about a write that asked for it.

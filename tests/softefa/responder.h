@@ -35,6 +35,14 @@ class Responder {
     bool failed = false;
     Clock::time_point lastPart{};
   };
+  // Where a write goes, for the strict check of overlaps.
+  struct Footprint {
+    uint64_t sender = 0;
+    uint32_t fromQpn = 0;
+    uint32_t messageId = 0;
+    uint64_t address = 0;
+    uint64_t length = 0;
+  };
   using Key = std::pair<uint64_t, std::pair<uint32_t, uint32_t>>;  // opening, message, attempt
   struct ReadJob {
     PacketHeader request;
@@ -45,6 +53,7 @@ class Responder {
   void onWrite(QueuePair& qp, const PacketHeader& header, const std::byte* payload, Clock::time_point now);
   void onReadRequest(QueuePair& qp, const PacketHeader& header);
   Status landWrite(QueuePair& qp, const PacketHeader& header, const std::byte* payload);
+  void checkOverlap(const PacketHeader& header);
   Status notify(QueuePair& qp, const PacketHeader& header);
   Regions::Found findRemote(const QueuePair& qp, const PacketHeader& header, uint64_t offset, uint64_t length,
                             unsigned access);
@@ -59,6 +68,7 @@ class Responder {
 
   Engine& engine_;
   std::map<Key, Assembly> assemblies_;
+  std::deque<Footprint> footprints_;  // of the writes that began to land last, the oldest first
   std::deque<std::pair<Gid, PacketHeader>> answers_;
   std::deque<ReadJob> reads_;
 };

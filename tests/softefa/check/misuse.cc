@@ -89,9 +89,24 @@ void readAfterDeregistration() {
 void overlappingWrites() {
   Scene scene;
   stopAtTarget(scene);
-  scene.a.write(1, scene.to, scene.here->piece(0, 100), *scene.there, 0);
-  scene.a.write(2, scene.to, scene.here->piece(100, 100), *scene.there, 100);  // beside it: fine
-  scene.a.write(3, scene.to, scene.here->piece(0, 100), *scene.there, 199);
+  for (uint64_t i = 0; i < 60; i += 2) {
+    scene.a.write(i, scene.to, scene.here->piece(0, 10), *scene.there, 0);
+    scene.a.write(i + 1, scene.to, scene.here->piece(0, 10), *scene.there, 9);
+  }
+  scene.b.setFaults("none reorder=50 reorder_time=5ms");
+  for (int i = 0; i < 60; i++) scene.a.take();
+}
+
+// Side by side, and one after the other.
+void writesBesideEachOther() {
+  Scene scene;
+  scene.b.meet(scene.a);
+  scene.b.setFaults("reorder=50 reorder_time=5ms");
+  for (uint64_t round = 0; round < 4; round++) {
+    for (uint64_t i = 0; i < 10; i++)
+      scene.a.write(i, scene.to, scene.here->piece(0, 10), *scene.there, i * 10);
+    for (int i = 0; i < 10; i++) scene.a.take();
+  }
 }
 
 void strangerAtTarget() {
@@ -131,6 +146,7 @@ const std::map<std::string, std::function<void()>> kCases{{"cq", cqOverrun},
                                                           {"mr-write", writeAfterDeregistration},
                                                           {"mr-read", readAfterDeregistration},
                                                           {"overlap", overlappingWrites},
+                                                          {"beside", writesBesideEachOther},
                                                           {"ah-target", strangerAtTarget},
                                                           {"ah-destroyed", destroyedHandle},
                                                           {"state", postBeforeReady},
