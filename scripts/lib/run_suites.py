@@ -18,21 +18,25 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import later
 import report
 import testlog
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 SUPPRESSIONS = TOP / 'tests' / 'suppressions'
-ORDER = ['house', 'abi', 'unit', 'fuzz', 'protocol', 'fault', 'tools', 'efa', 'system', 'verbs', 'soak', 'perf']
+ORDER = ['house', 'abi', 'unit', 'fuzz', 'protocol', 'fault', 'tools', 'efa', 'efa-trixie', 'system', 'verbs', 'soak', 'perf']
 # These wait more than they compute, so each build runs them at once.
 TOGETHER = {'abi', 'unit', 'fuzz', 'protocol', 'fault', 'tools'}
 # Several processes, sockets and time limits: on a machine that is busy with something else a check may fail once for that. In the
 # first tier such a program is run a second time, by itself; the second tier forgives nothing.
-UNSTEADY = {'tools', 'efa', 'system', 'verbs', 'soak', 'perf'}
+UNSTEADY = {'tools', 'efa', 'efa-trixie', 'system', 'verbs', 'soak', 'perf'}
 COMMON = ['-Dtests=enabled', '-Dtools=enabled', '-Dofi=enabled', '-Dverbs=enabled']
 # Suites that need devices no machine has by chance: they run inside the guest of scripts/rdma-vm.
 IN_GUEST = {'verbs'}
 GUEST_SECONDS = 1500
+# libfabric 2 has another path to EFA than 1.17: the same programs, with a later Debian's libraries.
+LATER = {'bookworm': 'trixie'}
+LATER_PACKAGES = 'python3,libfabric1,libfabric-bin,libstdc++6'
 MOST_AGAIN = 3  # programs; more than that is no accident
 
 
@@ -157,6 +161,7 @@ class Run:
         self.skips = testlog.read_skips(TOP / 'tests' / 'skips')
         self.cores = len(os.sched_getaffinity(0))
         self.key = fingerprint()
+        self.later = []  # tests that run with a later Debian's libraries
 
     def compile(self, build):
         """True when built; else a failed row says so."""
@@ -180,6 +185,9 @@ class Run:
         for test in tests:
             suite = (test['suite'] or ['other'])[0].rpartition(':')[2]
             found.setdefault(suite, []).append(test['name'])
+        if build.name == 'release' and 'efa' in found and release_name() in LATER:
+            self.later = later.tests_of(tests, found['efa'], build.folder)
+            found['efa-trixie'] = [test['name'] for test in self.later]
         self.check_names(set(found))
         order = {name: index for index, name in enumerate(ORDER)}
         return dict(sorted(found.items(), key=lambda item: (order.get(item[0], len(ORDER)), item[0])))
@@ -187,13 +195,14 @@ class Run:
     def check_names(self, suites):
         """Names that fit nothing are mistakes, not requests for nothing."""
         builds = {build.name for build in BUILDS}
-        wrong = (set(self.options.suites) - suites) | (self.options.without - suites - builds - {'vm'})
+        wrong = (set(self.options.suites) - suites) | (self.options.without - suites - builds - {'vm', 'trixie'})
         if wrong:
             raise UnknownName(f'no such suite: {", ".join(sorted(wrong))}; there are: {", ".join(sorted(suites))}')
 
     def wanted(self, suite):
         named = self.options.suites
-        left_out = suite in self.options.without or (suite in IN_GUEST and 'vm' in self.options.without)
+        left_out = (suite in self.options.without or (suite in IN_GUEST and 'vm' in self.options.without)
+                    or (suite == 'efa-trixie' and 'trixie' in self.options.without))
         return (not named or suite in named) and not left_out
 
     def run_suites(self, build, suites):
@@ -234,6 +243,8 @@ class Run:
         return self.options.all and suite in build.full
 
     def command(self, build, suites, name, full, processes=None):
+        if 'efa-trixie' in suites:
+            return self.later_command(build, name)
         patience = build.patience * (30 if full else 1)
         processes = processes or self.cores * (2 if TOGETHER.issuperset(suites) else 1)
         command = [*without_random_layout(build), 'meson', 'test', '-C', build.folder, '--no-rebuild', '--logbase', name,
@@ -244,6 +255,12 @@ class Run:
             return command
         seconds = GUEST_SECONDS * (3 if full else 1)
         return [TOP / 'scripts' / 'rdma-vm', '--rails', '2', '--timeout', str(seconds), '--write', build.folder, '--', *command]
+
+    def later_command(self, build, name):
+        tests, log = (build.folder / 'meson-logs' / f'{name}{which}.json' for which in ('-list', ''))
+        tests.write_text(json.dumps(self.later))
+        return [TOP / 'scripts' / 'in-debian', '--with', LATER_PACKAGES, LATER[release_name()], '--',
+                'python3', TOP / 'scripts' / 'lib' / 'run_listed.py', tests, log]
 
     @staticmethod
     def environment(build, full):
@@ -289,6 +306,15 @@ class Run:
             row = testlog.Row('interrupted', failed=1)
             row.notes.append(f'while {self.where} was running')
             self.rows.append(row)
+
+
+def release_name():
+    """Debian's own name of this machine's release; of another system's, or empty."""
+    try:
+        lines = pathlib.Path('/etc/os-release').read_text().splitlines()
+    except OSError:
+        return ''
+    return next((line.partition('=')[2].strip('"') for line in lines if line.startswith('VERSION_CODENAME=')), '')
 
 
 def without_random_layout(build):

@@ -4,13 +4,15 @@
 """The test runner's own promises: what it counts, which skips it lets pass, and that its deadline holds."""
 import json
 import pathlib
+import subprocess
 import sys
 import tempfile
 import time
 import unittest
 
-TOP = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(TOP / 'scripts' / 'lib'))
+LIB = pathlib.Path(__file__).resolve().parents[2] / 'scripts' / 'lib'
+sys.path.insert(0, str(LIB))
+import later
 import report
 import run_suites
 import testlog
@@ -138,6 +140,38 @@ class GroupTest(unittest.TestCase):
 
     def test_a_group_has_one_tier(self):
         self.assertEqual(self.groups('--all'), [['house'], ['abi', 'unit'], ['fuzz'], ['system'], ['soak']])
+
+
+class LaterTest(unittest.TestCase):
+    """What runs once more with a later Debian's libraries."""
+
+    def listed(self, *names):
+        tests = [{'name': name, 'cmd': ['/opt/python3.11', f'{name}.py'], 'env': {'A': 'b'}, 'timeout': 7, 'workdir': None}
+                 for name in names]
+        return later.tests_of(tests, list(names), pathlib.Path('/build'))
+
+    def test_the_interpreter_is_the_other_release_s(self):
+        one, = self.listed('efa-libfabric')
+        self.assertEqual((one['command'], one['directory']), (['python3', 'efa-libfabric.py'], '/build'))
+
+    def test_what_runs_weft_runs_over_both_fabrics(self):
+        both = self.listed('efa-weft-conformance-sizes')
+        self.assertEqual([test['name'] for test in both], ['efa-weft-conformance-sizes', 'efa-weft-conformance-sizes-direct'])
+        self.assertEqual([test['environment']['WEFT_TEST_PROVIDER'] for test in both], ['ofi:efa', 'ofi:efa-direct'])
+        self.assertEqual(both[0]['environment']['A'], 'b')
+
+    def test_a_list_is_run_and_logged_as_meson_would(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            commands = {'good': ['true'], 'bad': ['sh', '-c', 'echo why; exit 3'], 'slow': ['sleep', '60']}
+            (folder / 'list').write_text(json.dumps([{'name': test, 'command': command, 'environment': {}, 'directory': name,
+                                                      'timeout': 1} for test, command in commands.items()]))
+            ran = subprocess.run([sys.executable, LIB / 'run_listed.py', folder / 'list', folder / 'log'], capture_output=True,
+                                 check=False, timeout=60)
+            row = testlog.summarise('release/efa-trixie', folder / 'log', list(commands), ())
+        self.assertEqual((ran.returncode, row.passed, row.failed), (1, 1, 2))
+        self.assertIn('bad FAIL (status 3)', ' '.join(row.notes))
+        self.assertIn('slow TIMEOUT', ' '.join(row.notes))
 
 
 class DeadlineTest(unittest.TestCase):

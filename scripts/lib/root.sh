@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The weft authors
+
+# shellcheck shell=bash
+#
+# Roots of other Debian releases: making one from packages, and running things in it. Sourced by scripts/test-in and
+# scripts/in-debian, after packages.sh. Linux and root only.
+
+weftRootPackages() {
+  cat <<'LIST'
+mmdebstrap          makes the root
+mount               gives it /proc, /sys and /dev
+LIST
+}
+
+weftNeedRoot() {
+  [[ $(id -u) -eq 0 ]] || { echo "error: a root of another release is made and entered as root" >&2; return 1; }
+}
+
+# The mirror this machine's own packages come from.
+weftMirror() {
+  apt-get indextargets --format '$(ORIGIN) $(REPO_URI)' | awk '$1 == "Debian" && $2 !~ /security/ { print $2; exit }'
+}
+
+# weftMakeRoot ROOT RELEASE PACKAGES: PACKAGES by commas. Nothing is left of a root that was not finished.
+weftMakeRoot() {
+  local root=$1 release=$2 packages=$3 unfinished=$1.unfinished from
+  from=$(weftMirror)
+  [[ -n $from ]] || { echo "error: no Debian mirror in this machine's package sources" >&2; return 1; }
+  echo "== a root of $release in $root"
+  rm -rf "$root" "$unfinished"
+  mmdebstrap --quiet --variant=apt --include="$packages" "$release" "$unfinished" "$from"
+  mv "$unfinished" "$root"
+}
+
+# weftInRoot ROOT BOUND [NAME=VALUE...] COMMAND...: runs COMMAND in the root, with /proc, /sys, /dev and, unless it is
+# empty, the folder BOUND at its own place, in mount and process namespaces that go with it. The environment is only
+# what is given.
+weftInRoot() {
+  unshare --mount --pid --fork --kill-child bash -c '
+    set -e
+    mount --bind "$1" "$1"
+    mount -t proc proc "$1/proc"
+    mount --rbind /sys "$1/sys"
+    mount --rbind /dev "$1/dev"
+    if [[ -n $2 ]]; then mkdir -p "$1$2"; mount --bind "$2" "$1$2"; fi
+    exec chroot "$1" /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 "${@:3}"' \
+    weftInRoot "$@"
+}
+
+# weftRootHas ROOT PACKAGES: whether all of them, by commas, are installed there.
+weftRootHas() {
+  local package
+  for package in ${2//,/ }; do
+    [[ $(chroot "$1" dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || return 1
+  done
+}
