@@ -90,8 +90,12 @@ Attempt attempt(const std::string& spec, const Config& config, const TransportMa
   if (!devices) return failure(devices.takeError());
   if (!devices->empty()) return {Choice{transport.take(), devices.take(), {}}, false};
   std::string why = "no device";
-  for (const Refusal& refusal : (*transport)->refusals()) why += "; " + refusal.what + ": " + refusal.why;
-  return {Error(Code::unavailable, "looking for devices of " + spec, why), false};
+  bool failed = false;
+  for (const Refusal& refusal : (*transport)->refusals()) {
+    why += "; " + refusal.what + ": " + refusal.why;
+    failed |= refusal.failed;
+  }
+  return {Error(Code::unavailable, "looking for devices of " + spec, why), failed};
 }
 
 std::string list(const std::vector<Refusal>& refused) {

@@ -31,7 +31,8 @@ using TransportMaker =
 
 // The fabric config.provider names, or nothing; without a name the best one that has devices. A candidate
 // whose making or discovery fails with anything but Code::unavailable counts as failed: going on to a lower
-// one is then logged as a warning, and forbidden by config.fallback == false. No devices is no failure.
+// one is then logged as a warning, and forbidden by config.fallback == false. No devices is no failure,
+// unless a refusal says that there is one and that it failed.
 Result<Choice> chooseTransport(const Config& config, const TransportMaker& make = makeTransport);
 
 // The order tried when none is named.

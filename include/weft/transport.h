@@ -188,6 +188,7 @@ class Device {
 struct Refusal {
   std::string what;
   std::string why;
+  bool failed = false;  // it is here and should be usable, but something is wrong with this machine
 };
 
 class Transport {

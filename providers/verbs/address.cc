@@ -8,7 +8,7 @@ namespace weft::verbs {
 
 namespace {
 
-constexpr uint8_t kVersion = 1;
+constexpr uint8_t kVersion = 2;
 constexpr uint32_t kMost24 = 0xffffff;
 
 const Gid& anyGid(const LaneAddress& address) {
@@ -20,8 +20,11 @@ const Gid& anyGid(const LaneAddress& address) {
 Bytes encode(const LaneAddress& address) {
   ByteWriter out;
   out.put(kVersion).put(static_cast<uint8_t>(address.ethernet)).put(address.mtu).put(address.readsServed);
-  out.put(address.lid).put(address.queuePair).put(address.packetNumber);
+  out.put(address.lid);
   for (const Gid& gid : address.gids) out.raw(std::as_bytes(std::span(gid)));
+  out.put(address.eceVendor).put(address.eceOptions);
+  out.put(static_cast<uint8_t>(address.pairs.size()));
+  for (const PairAddress& pair : address.pairs) out.put(pair.queuePair).put(pair.packetNumber);
   return out.take();
 }
 
@@ -34,16 +37,29 @@ Result<LaneAddress> decodeLaneAddress(std::span<const std::byte> bytes) {
   address.mtu = in.get<uint8_t>();
   address.readsServed = in.get<uint8_t>();
   address.lid = in.get<uint16_t>();
-  address.queuePair = in.get<uint32_t>();
-  address.packetNumber = in.get<uint32_t>();
   for (Gid& gid : address.gids) {
     const auto raw = in.raw(gid.size());
     if (!raw.empty()) std::memcpy(gid.data(), raw.data(), gid.size());
   }
-  const bool sane = version == kVersion && ethernet <= 1 && address.mtu >= 1 && address.mtu <= 5 &&
-                    address.queuePair <= kMost24 && address.packetNumber <= kMost24;
+  address.eceVendor = in.get<uint32_t>();
+  address.eceOptions = in.get<uint32_t>();
+  const size_t count = in.get<uint8_t>();
+  bool sane = version == kVersion && ethernet <= 1 && address.mtu >= 1 && address.mtu <= 5 && count >= 1 &&
+              count <= LaneAddress::kMostPairs;
+  for (size_t i = 0; sane && i < count; i++) {
+    const auto queuePair = in.get<uint32_t>();
+    const auto packetNumber = in.get<uint32_t>();
+    sane = queuePair <= kMost24 && packetNumber <= kMost24;
+    address.pairs.push_back({queuePair, packetNumber});
+  }
   if (in.done() && sane) return address;
   return Error(Code::invalidArgument, "connecting a lane", "the peer's verbs address is damaged");
+}
+
+LaneAddress LaneAddress::only(size_t i) const {
+  LaneAddress one = *this;
+  one.pairs = {pairs[i]};
+  return one;
 }
 
 Result<size_t> commonGid(const LaneAddress& mine, const LaneAddress& peer) {
@@ -62,7 +78,7 @@ Result<size_t> commonGid(const LaneAddress& mine, const LaneAddress& peer) {
 std::string addressText(const LaneAddress& address) {
   const std::string where =
       address.ethernet ? gidText(anyGid(address)) : format("LID %u", static_cast<unsigned>(address.lid));
-  return format("%s, queue pair %u", where.c_str(), address.queuePair);
+  return format("%s, queue pair %u", where.c_str(), address.first().queuePair);
 }
 
 }  // namespace weft::verbs

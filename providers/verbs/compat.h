@@ -16,6 +16,13 @@ namespace weft::verbs {
 template <class T>
 using Handle = std::unique_ptr<T, int (*)(T*)>;
 
+// struct ibv_ece, which the header has since rdma-core 30.
+struct Ece {
+  uint32_t vendor = 0;   // 0: none
+  uint32_t options = 0;  // in the vendor's own layout
+  uint32_t reserved = 0;
+};
+
 // ibv_query_port of the header falls back to a symbol. Every library since 2018 fills the table.
 inline int queryPort(ibv_context* context, uint8_t port, ibv_port_attr* out) {
   const verbs_context* table = verbs_get_ctx_op(context, query_port);

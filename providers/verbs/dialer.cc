@@ -57,8 +57,8 @@ void Dialer::run() {
 // One that has to be tried again goes behind the others, so that a dead peer delays nobody for long.
 void Dialer::attempt(Call call) {
   Letter letter;
-  letter.lane = call.lane;
-  if (call.pair.use_count() > 1) {  // else its Endpoint is gone
+  letter.sender = call.sender;
+  if (call.pair.use_count() > 1) {  // else its SendQueue is gone
     const Status connected = call.pair->connect(call.peer);
     if (!connected && worthAnotherTry(connected.error()) && Clock::system().now() < call.deadline) {
       std::unique_lock lock(mutex_);

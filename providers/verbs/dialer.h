@@ -22,7 +22,7 @@ class Dialer {
     std::shared_ptr<QueuePair> pair;
     LaneAddress peer;
     std::shared_ptr<Mailbox> answerTo;  // gets the Letter
-    uint64_t lane = 0;
+    uint64_t sender = 0;
     TimePoint deadline;
   };
 

@@ -3,9 +3,6 @@
 #include "providers/verbs/endpoint.h"
 
 #include <algorithm>
-#include <arpa/inet.h>
-#include <bit>
-#include <cerrno>
 
 #include "providers/verbs/memory.h"
 #include "providers/verbs/words.h"
@@ -16,23 +13,12 @@ namespace weft::verbs {
 
 namespace {
 
-// Large works are told about one by one, that their sender may go on meanwhile.
-constexpr size_t kLargeBytes = 256 << 10;
-
-ibv_wr_opcode opcodeOf(Opcode op) {
-  switch (op) {
-    case Opcode::read:
-      return IBV_WR_RDMA_READ;
-    case Opcode::writeNotify:
-      return IBV_WR_RDMA_WRITE_WITH_IMM;
-    default:
-      return IBV_WR_RDMA_WRITE;
-  }
-}
+// What fits one packet of the largest MTU is not worth a path of its own.
+constexpr size_t kSmallBytes = 4096;
 
 }  // namespace
 
-VerbsEndpoint::VerbsEndpoint(VerbsQueue& queue) : queue_(queue), number_(queue.newLaneNumber()) {}
+VerbsEndpoint::VerbsEndpoint(VerbsQueue& queue) : queue_(queue) {}
 
 Result<std::unique_ptr<Endpoint>> VerbsEndpoint::create(VerbsQueue& queue) {
   auto endpoint = std::make_unique<VerbsEndpoint>(queue);
@@ -40,20 +26,27 @@ Result<std::unique_ptr<Endpoint>> VerbsEndpoint::create(VerbsQueue& queue) {
   return std::unique_ptr<Endpoint>(std::move(endpoint));
 }
 
+// Queue pairs after the first have half its slots: theirs are large works only, and memory counts.
 Status VerbsEndpoint::start() {
-  depth_ = queue_.laneDepth();
-  ring_.resize(std::bit_ceil(size_t{depth_} + 1));
-  TRY(pair_, QueuePair::create(queue_.objects(), depth_ + 1));  // and the marker
-  address_ = encode(pair_->address());
-  queue_.add(queuePair(), this);
+  const uint32_t depth = queue_.laneDepth();
+  const uint32_t furtherDepth = std::max((depth + 1) / 2, 2u) - 1;
+  for (int i = 0; i < queue_.settings().queuePairs; i++) {
+    TRY(auto made, SendQueue::create(queue_, *this, i == 0 ? depth : furtherDepth));
+    const LaneAddress& address = made->pair()->address();
+    if (i == 0)
+      own_ = address;
+    else
+      own_.pairs.push_back(address.first());
+    sendQueues_.push_back(std::move(made));
+  }
+  address_ = encode(own_);
   return {};
 }
 
 VerbsEndpoint::~VerbsEndpoint() {
   const MustNotFail closing;
+  sendQueues_.clear();
   queue_.forget(this);
-  for (; unfolded_ != posted_; unfolded_++)
-    if (slot(unfolded_).purpose != Purpose::marker) queue_.give(1);
 }
 
 Result<RemoteMemory> VerbsEndpoint::import(std::span<const std::byte> blob) {
@@ -63,69 +56,39 @@ Result<RemoteMemory> VerbsEndpoint::import(std::span<const std::byte> blob) {
 size_t VerbsEndpoint::post(std::span<const Work> works) {
   size_t taken = 0;
   while (taken < works.size() && state_ == State::ready) {
-    const size_t room = std::min({works.size() - taken, slots(), queue_.room(), kBurst});
-    if (room == 0) break;
-    const size_t accepted = postBurst(works.subspan(taken, room));
+    SendQueue* to = choose(works[taken]);
+    if (!to) break;
+    const size_t run =
+        std::min({together(works.subspan(taken)), to->room(), queue_.room(), SendQueue::kBurst});
+    if (run == 0) break;
+    int refusal = 0;
+    const size_t accepted = to->post(works.subspan(taken, run), &refusal);
     taken += accepted;
-    if (accepted < room) break;
+    if (refusal != 0) [[unlikely]]
+      rejected(works[taken++], refusal);
+    else if (accepted < run)
+      break;
   }
   return taken;
 }
 
-size_t VerbsEndpoint::postBurst(std::span<const Work> works) {
-  std::array<ibv_send_wr, kBurst> requests;
-  std::array<ibv_sge, kBurst> pieces;
-  for (size_t i = 0; i < works.size(); i++) {
-    const bool last = i + 1 == works.size();
-    fill(works[i], &requests[i], &pieces[i]);
-    requests[i].wr_id = number_ << 32 | (posted_ + static_cast<uint32_t>(i));
-    requests[i].next = last ? nullptr : &requests[i + 1];
-    if (wantsEntry(works[i], last)) requests[i].send_flags |= IBV_SEND_SIGNALED;
+// The next one in turn that has room; null: none has.
+SendQueue* VerbsEndpoint::choose(const Work& work) {
+  if (sendQueues_.size() == 1 || work.length <= kSmallBytes) return sendQueues_.front().get();
+  for (size_t tried = 0; tried < sendQueues_.size(); tried++) {
+    turn_ = turn_ + 1 < sendQueues_.size() ? turn_ + 1 : 0;
+    if (sendQueues_[turn_]->room() > 0) return sendQueues_[turn_].get();
   }
-  ibv_send_wr* refused = nullptr;
-  const int code = ibv_post_send(pair_->get(), requests.data(), &refused);
-  const size_t accepted =
-      code == 0 || !refused ? works.size() : static_cast<size_t>(refused - requests.data());
-  for (const Work& work : works.first(accepted))
-    slot(posted_++) = {work.context, work.quiet ? Purpose::quiet : Purpose::work};
-  queue_.take(accepted);
-  // Perhaps it was the one to ask for an entry that was refused; then the next burst asks.
-  loudUnsignalled_ |= accepted < works.size();
-  if (code == 0 || code == ENOMEM || code == EAGAIN) [[likely]]
-    return accepted;
-  if (accepted == works.size()) return accepted;
-  rejected(works[accepted], code);
-  return accepted + 1;
+  return nullptr;
 }
 
-void VerbsEndpoint::fill(const Work& work, ibv_send_wr* request, ibv_sge* piece) const {
-  const bool out = work.op != Opcode::read;
-  piece->addr = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(work.local));
-  piece->length = static_cast<uint32_t>(work.length);
-  piece->lkey = work.memory ? static_cast<const VerbsMemory*>(work.memory)->localKey() : 0;
-  request->sg_list = piece;
-  request->num_sge = work.length > 0 ? 1 : 0;
-  request->opcode = opcodeOf(work.op);
-  request->send_flags = out && work.length > 0 && work.length <= pair_->inlineBytes() ? IBV_SEND_INLINE : 0;
-  request->imm_data = htonl(work.imm);
-  request->wr.rdma.remote_addr = work.remote.base + work.remoteOffset;
-  request->wr.rdma.rkey = static_cast<uint32_t>(work.remote.key);
-}
-
-// A burst ends with an entry, unless all of it and of those before is quiet: then the card is asked only
-// often enough that slots come back. While the Queue runs short of room every burst asks, or lanes that fell
-// silent could keep what others wait for.
-bool VerbsEndpoint::wantsEntry(const Work& work, bool last) {
-  unsignalled_++;
-  loudUnsignalled_ |= !work.quiet;
-  bytesUnsignalled_ += work.length;
-  const bool due = loudUnsignalled_ || unsignalled_ >= depth_ / 4 || !queue_.roomy();
-  const bool large = loudUnsignalled_ && bytesUnsignalled_ >= kLargeBytes;
-  if (!large && !(last && due)) return false;
-  unsignalled_ = 0;
-  loudUnsignalled_ = false;
-  bytesUnsignalled_ = 0;
-  return true;
+// How many of them go over the queue pair that the first one goes over.
+size_t VerbsEndpoint::together(std::span<const Work> works) const {
+  if (sendQueues_.size() == 1) return works.size();
+  if (works.front().length > kSmallBytes) return 1;
+  const auto large =
+      std::find_if(works.begin(), works.end(), [](const Work& work) { return work.length > kSmallBytes; });
+  return static_cast<size_t>(large - works.begin());
 }
 
 // The driver would not even take it: the Work counts as taken, and as failed.
@@ -137,36 +100,9 @@ void VerbsEndpoint::rejected(const Work& work, int code) {
   queue_.report(completion, named("posting to", firstFailure_));
 }
 
-bool VerbsEndpoint::finished(const ibv_wc& entry) {
-  if (entry.wr_id >> 32 != (number_ & UINT32_MAX)) return false;
-  const uint32_t upTo = static_cast<uint32_t>(entry.wr_id) + 1;
-  if (static_cast<int32_t>(upTo - unfolded_) <= 0) return false;  // condemned meanwhile
-  judged_ = upTo;
-  verdict_ = entry.status;
-  if (verdict_ == IBV_WC_SUCCESS) [[likely]]
-    return true;
-  vendorCode_ = entry.vendor_err;
-  if (firstFailure_.empty()) firstFailure_ = statusWords(verdict_, vendorCode_);
+void VerbsEndpoint::lost(const std::string& why) {
+  if (firstFailure_.empty()) firstFailure_ = why;
   if (state_ == State::ready) state_ = State::dead;
-  return true;
-}
-
-bool VerbsEndpoint::unfold(Completion* out) {
-  while (unfolded_ != judged_) {
-    const Posted work = slot(unfolded_++);
-    const bool ok = verdict_ == IBV_WC_SUCCESS;
-    if (work.purpose == Purpose::marker) [[unlikely]] {
-      markerBack(ok);
-      continue;
-    }
-    queue_.give(1);
-    if (ok && work.purpose == Purpose::quiet) continue;
-    *out = about(CompletionKind::sent, ok ? 0 : statusErrno(verdict_));
-    out->context = work.context;
-    if (!ok) queue_.explainNow(*out, named("writing to or reading from", firstFailure_));
-    return true;
-  }
-  return false;
 }
 
 Completion VerbsEndpoint::about(CompletionKind kind, int error) {
@@ -180,7 +116,7 @@ Completion VerbsEndpoint::about(CompletionKind kind, int error) {
 
 std::string VerbsEndpoint::named(const char* what, const std::string& why) const {
   return format("%s %s over verbs %s (%s): %s", what, peerText_.empty() ? "the peer" : peerText_.c_str(),
-                queue_.device().info().name.c_str(), addressText(pair_->address()).c_str(), why.c_str());
+                queue_.device().info().name.c_str(), addressText(own_).c_str(), why.c_str());
 }
 
 }  // namespace weft::verbs

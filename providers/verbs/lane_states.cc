@@ -2,6 +2,7 @@
 // Copyright The weft authors
 
 // VerbsEndpoint's slow half: connecting, fencing and closing. Nothing here runs while a lane carries data.
+#include <algorithm>
 #include <cerrno>
 
 #include "providers/verbs/endpoint.h"
@@ -18,14 +19,20 @@ constexpr Milliseconds kStrayPackets{50};
 
 }  // namespace
 
+// Both ends use as many queue pairs as the one with fewer has.
 Status VerbsEndpoint::connect(std::span<const std::byte> peerAddress) {
   if (state_ != State::idle)
     return Error(Code::internal, "connecting a lane", "the lane was connected before");
-  TRY(peer_, decodeLaneAddress(peerAddress));
-  TRY(commonGid(pair_->address(), peer_));
-  peerText_ = addressText(peer_);
+  TRY(const LaneAddress peer, decodeLaneAddress(peerAddress));
+  TRY(commonGid(own_, peer));
+  peerText_ = addressText(peer);
+  sendQueues_.resize(std::min(sendQueues_.size(), peer.pairs.size()));
   deadline_ = Clock::system().now() + queue_.settings().connectTimeout;
-  TRY(queue_.device().dialer().dial({pair_, peer_, queue_.mailbox(), number_, deadline_}));
+  for (size_t i = 0; i < sendQueues_.size(); i++) {
+    const SendQueue& one = *sendQueues_[i];
+    TRY(queue_.device().dialer().dial({one.pair(), peer.only(i), queue_.mailbox(), one.number(), deadline_}));
+  }
+  dialling_ = sendQueues_.size();
   state_ = State::connecting;
   queue_.tend(this);
   return {};
@@ -34,6 +41,7 @@ Status VerbsEndpoint::connect(std::span<const std::byte> peerAddress) {
 void VerbsEndpoint::dialled(int error, const std::string& why) {
   if (state_ != State::connecting) return;
   if (error != 0) return connectFailed(error, why);
+  if (--dialling_ > 0) return;
   state_ = State::ready;
   everReady_ = true;
   queue_.report(about(CompletionKind::connected));
@@ -63,32 +71,23 @@ void VerbsEndpoint::retire() {
   deadline_ = Clock::system().now() + queue_.settings().closeTimeout;
   if (state_ == State::ready) {
     state_ = State::fencing;
-    postMarker();
-    if (!markerOut_) startDraining();
+    bool all = true;
+    for (auto& one : sendQueues_) {
+      one->postMarker();
+      all = all && one->markerOut();
+    }
+    if (!all) startDraining();
   } else {
     startDraining();
   }
   queue_.tend(this);
 }
 
-// A write of nothing needs no memory at either end.
-void VerbsEndpoint::postMarker() {
-  Work nothing;
-  ibv_send_wr request{};
-  ibv_sge piece{};
-  fill(nothing, &request, &piece);
-  request.wr_id = number_ << 32 | posted_;
-  request.next = nullptr;
-  request.send_flags = IBV_SEND_SIGNALED;
-  ibv_send_wr* refused = nullptr;
-  if (ibv_post_send(pair_->get(), &request, &refused) != 0) return;
-  slot(posted_++) = {0, Purpose::marker};
-  markerOut_ = true;
-}
-
 void VerbsEndpoint::markerBack(bool acknowledged) {
-  markerOut_ = false;
   if (state_ != State::fencing) return;
+  const bool more =
+      std::any_of(sendQueues_.begin(), sendQueues_.end(), [](const auto& one) { return one->markerOut(); });
+  if (acknowledged && more) return;
   startDraining();
   if (acknowledged) strayUntil_ = {};
 }
@@ -98,7 +97,13 @@ void VerbsEndpoint::startDraining() {
   state_ = State::draining;
   deadline_ = now + queue_.settings().closeTimeout;
   strayUntil_ = everReady_ ? now + kStrayPackets : TimePoint{};
-  pair_->fail();
+  for (auto& one : sendQueues_) one->pair()->fail();
+}
+
+size_t VerbsEndpoint::outstanding() const {
+  size_t sum = 0;
+  for (const auto& one : sendQueues_) sum += one->outstanding();
+  return sum;
 }
 
 bool VerbsEndpoint::tend(TimePoint now) {
@@ -120,24 +125,13 @@ bool VerbsEndpoint::tend(TimePoint now) {
 // Works that succeeded without an entry of their own are silent in ERR too, so a marker is sent behind them:
 // it comes back flushed. A card that does not even do that is done with when the queue pair is destroyed.
 bool VerbsEndpoint::tendDraining(TimePoint now) {
-  if (outstanding() > 0 && !markerOut_) postMarker();
+  for (auto& one : sendQueues_)
+    if (one->outstanding() > 0 && !one->markerOut()) one->postMarker();
   if (outstanding() > 0 && now < deadline_) return true;
   if (now < strayUntil_) return true;
-  if (outstanding() > 0) condemnOutstanding();
+  for (auto& one : sendQueues_) one->condemnOutstanding();
   reportRetired();
   return false;
-}
-
-void VerbsEndpoint::condemnOutstanding() {
-  for (; unfolded_ != posted_; unfolded_++) {
-    const Posted& work = slot(unfolded_);
-    if (work.purpose == Purpose::marker) continue;
-    queue_.give(1);
-    Completion completion = about(CompletionKind::sent, ECANCELED);
-    completion.context = work.context;
-    queue_.report(completion, named("writing to or reading from", firstFailure_));
-  }
-  judged_ = unfolded_;
 }
 
 void VerbsEndpoint::reportRetired() {

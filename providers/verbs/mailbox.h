@@ -16,7 +16,7 @@ namespace weft::verbs {
 struct Letter {
   enum class About : uint8_t { connected, lane, queue };
   About about = About::connected;
-  uint64_t lane = 0;       // connected: the lane's number
+  uint64_t sender = 0;     // connected: the SendQueue's number
   uint32_t queuePair = 0;  // lane: the one that failed
   int error = 0;           // errno-like; 0: it worked
   std::string why;

@@ -5,10 +5,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <fcntl.h>
 #include <net/if.h>
+#include <sys/mman.h>
 #include <tuple>
 
+#include "providers/verbs/memory.h"
 #include "providers/verbs/words.h"
+#include "src/base/fd.h"
 #include "src/base/log.h"
 #include "src/base/process.h"
 #include "src/topo/name_filter.h"
@@ -22,6 +26,7 @@ constexpr uint32_t kSoftRoceVendor = 0xffffff;
 constexpr int kSoftRoceWorks = 63;  // its slots have 512 bytes: a lane stays below 64 KiB
 constexpr size_t kMaxWriteBytes = size_t{1} << 30;
 constexpr int kDefaultSpeedMbps = 10000;
+constexpr size_t kTryBytes = 4 << 20;  // NCCL's default for one buffer of one connection
 constexpr float kLatencyUs = 2;
 
 const char* stateWords(ibv_port_state state) {
@@ -97,6 +102,20 @@ std::string unusable(const Candidate& seen) {
   return {};
 }
 
+// What every use of the card begins with. A container may show a card and permit nothing, and a limit of
+// locked memory shows only when memory is locked: then the next provider can still be taken.
+Status tryOut(const Candidate& seen) {
+  errno = 0;
+  const Handle<ibv_pd> domain(seen.library.allocPd(seen.context), seen.library.deallocPd);
+  if (!domain) return verbsError("opening a protection domain", seen.card, errno ? errno : ENOMEM);
+  const std::unique_ptr<void, void (*)(void*)> memory(
+      ::mmap(nullptr, kTryBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+      [](void* start) { ::munmap(start, kTryBytes); });
+  if (memory.get() == MAP_FAILED) return {};
+  TRY(VerbsMemory::create(seen.library, domain.get(), {.address = memory.get(), .length = kTryBytes}));
+  return {};
+}
+
 void describe(const Candidate& seen, Port* port) {
   const topo::NicFacts facts = topo::rdmaFacts(seen.card, seen.number);
   DeviceInfo& info = port->info;
@@ -167,11 +186,12 @@ Result<Port> makePort(const Candidate& seen) {
 }
 
 void consider(const Candidate& seen, Catalogue* catalogue) {
-  const auto refuse = [&](const std::string& why) {
-    catalogue->refusals.push_back({"verbs " + seen.name(), why});
+  const auto refuse = [&](const std::string& why, bool failed = false) {
+    catalogue->refusals.push_back({"verbs " + seen.name(), why, failed});
   };
   const std::string why = unusable(seen);
   if (!why.empty()) return refuse(why);
+  if (const Status usable = tryOut(seen); !usable) return refuse(usable.error().message(), true);
   auto port = makePort(seen);
   if (!port) return refuse(port.error().detail());
   catalogue->ports.push_back(port.take());
@@ -186,23 +206,23 @@ bool mayBeWanted(const topo::NameFilter& filter, const std::string& card) {
 
 void lookAt(Candidate seen, Catalogue* catalogue) {
   const topo::NameFilter filter(seen.config.hca);
-  const auto refuse = [&](const std::string& what, const std::string& why) {
-    catalogue->refusals.push_back({"verbs " + what, why});
+  const auto refuse = [&](const std::string& what, const std::string& why, bool failed = false) {
+    catalogue->refusals.push_back({"verbs " + what, why, failed});
   };
   constexpr const char* kLeftOut = "the device filter leaves it out (WEFT_HCA, NCCL_IB_HCA)";
   if (!mayBeWanted(filter, seen.card)) return refuse(seen.card, kLeftOut);
   auto context = openCard(seen.library, seen.handle);
-  if (!context) return refuse(seen.card, context.error().message());
+  if (!context) return refuse(seen.card, context.error().message(), true);
   seen.context = context->get();
   if (const int code = seen.library.queryDevice(seen.context, &seen.device))
-    return refuse(seen.card, verbsError("asking the card", seen.card, code).message());
+    return refuse(seen.card, verbsError("asking the card", seen.card, code).message(), true);
   for (int number = 1; number <= seen.device.phys_port_cnt; number++) {
     seen.number = static_cast<uint8_t>(number);
     seen.port = {};
     if (!filter.accepts(seen.card, number)) {
       refuse(seen.name(), kLeftOut);
     } else if (const int code = queryPort(seen.context, seen.number, &seen.port)) {
-      refuse(seen.name(), verbsError("asking the port", seen.name(), code).message());
+      refuse(seen.name(), verbsError("asking the port", seen.name(), code).message(), true);
     } else {
       consider(seen, catalogue);
     }
@@ -233,7 +253,12 @@ Result<std::shared_ptr<const CardList>> CardList::read(std::shared_ptr<const Lib
   return verbsError("listing RDMA devices", "ibv_get_device_list", errno);
 }
 
+// A node in /dev that may not be opened is noticed here: libibverbs would take it for one that udev has yet
+// to make, and wait 5 seconds for it, for each card (rdma-core's util/open_cdev.c).
 Result<Handle<ibv_context>> openCard(const Library& library, ibv_device* card) {
+  const std::string node = std::string("/dev/infiniband/") + card->dev_name;
+  if (const Fd mine(::open(node.c_str(), O_RDWR | O_CLOEXEC)); !mine && (errno == EACCES || errno == EPERM))
+    return verbsError("opening a card", library.getDeviceName(card), errno);
   errno = 0;
   ibv_context* context = library.openDevice(card);
   if (!context) return verbsError("opening a card", library.getDeviceName(card), errno ? errno : EIO);

@@ -68,7 +68,8 @@ Status VerbsQueue::openReceiveQueue() {
 
 Status VerbsQueue::openCompletionQueue() {
   for (;;) {
-    const uint32_t entries = depths_.sends + depths_.notifications + kOwnEntries;
+    const uint32_t entries =
+        depths_.sends + depths_.notifications + kOwnEntries * static_cast<uint32_t>(settings().queuePairs);
     const bool fits = entries <= static_cast<uint32_t>(device_.port().maxCompletions);
     ibv_cq* raw =
         fits ? device_.library()->createCq(device_.context(), static_cast<int>(entries), nullptr, nullptr, 0)
@@ -146,24 +147,24 @@ bool VerbsQueue::nextEntry() {
   return false;
 }
 
-// An entry of a send belongs to the lane it names, unless that lane was destroyed and its queue pair's number
-// given to another: then the lane's own number differs.
+// An entry of a send belongs to the queue pair it names, unless that was destroyed and its number given to
+// another: then our own number differs.
 bool VerbsQueue::handle(const ibv_wc& entry, Completion* out) {
   if (entry.wr_id == Receives::kId) return arrived(entry, out);
-  VerbsEndpoint* lane = lanes_.find(entry.qp_num);
-  if (lane && lane->finished(entry)) unfolding_ = lane;
+  SendQueue* sender = senders_.find(entry.qp_num);
+  if (sender && sender->finished(entry)) unfolding_ = sender;
   return false;
 }
 
 bool VerbsQueue::arrived(const ibv_wc& entry, Completion* out) {
   receives_.consumed();
-  VerbsEndpoint* lane = lanes_.find(entry.qp_num);
-  if (entry.status != IBV_WC_SUCCESS || !lane) return false;
+  SendQueue* sender = senders_.find(entry.qp_num);
+  if (entry.status != IBV_WC_SUCCESS || !sender) return false;
   *out = Completion{};
   out->kind = CompletionKind::notified;
   out->imm = ntohl(entry.imm_data);
   out->length = entry.byte_len;
-  out->source = lane;
+  out->source = &sender->lane();
   return true;
 }
 
@@ -173,20 +174,20 @@ void VerbsQueue::readMail() {
 
 void VerbsQueue::open(const Letter& letter) {
   if (letter.about == Letter::About::queue) return failed(letter.error, letter.why);
-  VerbsEndpoint* found = nullptr;
-  lanes_.forEach([&](VerbsEndpoint& lane) {
-    const bool meant = letter.about == Letter::About::connected ? lane.number() == letter.lane
-                                                                : lane.queuePair() == letter.queuePair;
-    if (meant) found = &lane;
+  SendQueue* found = nullptr;
+  senders_.forEach([&](SendQueue& sender) {
+    const bool meant = letter.about == Letter::About::connected ? sender.number() == letter.sender
+                                                                : sender.pairNumber() == letter.queuePair;
+    if (meant) found = &sender;
   });
   if (!found) return;
-  if (letter.about == Letter::About::lane) return found->broke(letter.error, letter.why);
-  found->dialled(letter.error, letter.why);
+  if (letter.about == Letter::About::lane) return found->lane().broke(letter.error, letter.why);
+  found->lane().dialled(letter.error, letter.why);
 }
 
 // Something that all lanes hang on. What the card still reports is read nevertheless.
 void VerbsQueue::failed(int error, const std::string& why) {
-  lanes_.forEach([&](VerbsEndpoint& lane) { lane.broke(error, why); });
+  senders_.forEach([&](SendQueue& sender) { sender.lane().broke(error, why); });
 }
 
 void VerbsQueue::tendLanes() {
@@ -198,11 +199,14 @@ void VerbsQueue::tend(VerbsEndpoint* lane) {
   if (std::find(restless_.begin(), restless_.end(), lane) == restless_.end()) restless_.push_back(lane);
 }
 
+void VerbsQueue::forget(SendQueue* sender) {
+  senders_.erase(sender);
+  if (unfolding_ == sender) unfolding_ = nullptr;
+}
+
 void VerbsQueue::forget(VerbsEndpoint* lane) {
-  lanes_.erase(lane);
   std::erase(restless_, lane);
   std::erase_if(events_, [&](const Event& event) { return event.completion.source == lane; });
-  if (unfolding_ == lane) unfolding_ = nullptr;
 }
 
 void VerbsQueue::report(const Completion& completion, std::string why) {

@@ -15,10 +15,11 @@
 #include "weft/transport.h"
 
 // One completion queue and one shared receive queue for all lanes of an engine. Used by one thread at a time.
-// Many works may hide behind one entry of the card's completion queue (see VerbsEndpoint), so polling hands
+// Many works may hide behind one entry of the card's completion queue (see SendQueue), so polling hands
 // out what an entry stands for before it looks at the next.
 namespace weft::verbs {
 
+class SendQueue;
 class VerbsEndpoint;
 
 class VerbsQueue : public Queue {
@@ -40,10 +41,11 @@ class VerbsQueue : public Queue {
   bool roomy() const { return room_ > depths_.sends / 2; }
   void take(size_t works) { room_ -= works; }
   void give(size_t works) { room_ += works; }
-  uint32_t laneDepth() const;  // works that one lane may have outstanding
-  uint64_t newLaneNumber() { return nextLane_++; }
-  void add(uint32_t queuePair, VerbsEndpoint* lane) { lanes_.insert(queuePair, lane); }
-  void forget(VerbsEndpoint* lane);                                 // it is being destroyed
+  uint32_t laneDepth() const;  // works that a lane's first queue pair may have outstanding
+  uint64_t newNumber() { return nextNumber_++; }
+  void add(uint32_t queuePair, SendQueue* sender) { senders_.insert(queuePair, sender); }
+  void forget(SendQueue* sender);                                   // it is being destroyed
+  void forget(VerbsEndpoint* lane);                                 // likewise
   void tend(VerbsEndpoint* lane);                                   // from the next poll on
   void report(const Completion& completion, std::string why = {});  // comes out of a later poll
   void explainNow(const Completion& completion, std::string why);   // of the poll that runs
@@ -56,7 +58,8 @@ class VerbsQueue : public Queue {
     std::string why;
   };
   static constexpr int kBatch = 32;
-  // Fence markers and what receive batches round up to, beside the caller's works and notifications.
+  // Fence markers, for each queue pair of a lane, and what receive batches round up to, beside the caller's
+  // works and notifications.
   static constexpr uint32_t kOwnEntries = 256;
 
   Status start();
@@ -75,16 +78,16 @@ class VerbsQueue : public Queue {
   VerbsDevice& device_;
   QueueDepths depths_;
   size_t room_;
-  uint64_t nextLane_ = 1;
+  uint64_t nextNumber_ = 1;
   const std::shared_ptr<Mailbox> mailbox_ = std::make_shared<Mailbox>();
   std::shared_ptr<QueueObjects> objects_;
   Receives receives_;
-  LaneTable<VerbsEndpoint> lanes_;
+  LaneTable<SendQueue> senders_;
 
   std::array<ibv_wc, kBatch> entries_;
   int next_ = 0;
   int filled_ = 0;
-  VerbsEndpoint* unfolding_ = nullptr;  // has more to hand out for the last entry
+  SendQueue* unfolding_ = nullptr;  // has more to hand out for the last entry
 
   std::vector<VerbsEndpoint*> restless_;
   std::deque<Event> events_;

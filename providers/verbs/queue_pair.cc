@@ -37,6 +37,7 @@ Result<std::shared_ptr<QueuePair>> QueuePair::create(std::shared_ptr<const Queue
   auto pair = std::make_shared<QueuePair>(std::move(objects));
   TRY(pair->open(works));
   TRY(pair->initialise());
+  pair->offerExtensions();
   return pair;
 }
 
@@ -62,8 +63,7 @@ Status QueuePair::open(uint32_t works) {
   address_.mtu = static_cast<uint8_t>(port.mtu);
   address_.readsServed = port.readsServed;
   address_.lid = port.lid;
-  address_.queuePair = raw->qp_num;
-  address_.packetNumber = static_cast<uint32_t>(randomU64()) & 0xffffff;
+  address_.pairs = {{raw->qp_num, static_cast<uint32_t>(randomU64()) & 0xffffff}};
   for (const GidEntry& entry : port.gids.entries)
     address_.gids[port.ethernet && entry.family() != GidFamily::ipv4 ? 1 : 0] = entry.gid;
   return {};
@@ -84,8 +84,38 @@ Status QueuePair::initialise() {
   return modify(&attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "to INIT");
 }
 
+// Enhanced connection establishment (ibv_query_ece(3)): a card tells in an opaque number what it can do
+// beyond the specification, such as repeating only what was lost.
+void QueuePair::offerExtensions() {
+  const Library& library = *objects_->library;
+  Ece offer;
+  if (!objects_->port.settings.ece || !library.queryEce || !library.setEce) return;
+  if (library.queryEce(qp_.get(), &offer) != 0 || offer.options == 0) return;  // most cards have none
+  address_.eceVendor = offer.vendor;
+  address_.eceOptions = offer.options;
+}
+
+// The man page has the answering end reduce what the asking end offers, and tell. Ours tell each other at
+// once, so there is no such round; and the number has versions in it (UCX's src/uct/ib/mlx5 has mlx5's
+// layout), so that only its vendor can intersect two. Equal ones need neither: both ends set what both offer.
+// Cards that differ connect without, as before there were extensions.
+Status QueuePair::agreeOnExtensions(const LaneAddress& peer) {
+  const bool same = address_.eceVendor == peer.eceVendor && address_.eceOptions == peer.eceOptions;
+  if (address_.eceOptions == 0 || !same) return {};
+  Ece wanted{address_.eceVendor, address_.eceOptions};
+  const int code = objects_->library->setEce(qp_.get(), &wanted);
+  if (code == 0) return {};
+  // The peer has set them perhaps: going on without could not be told from a broken network.
+  return verbsError("connecting a lane",
+                    objects_->port.info.name +
+                        " refuses the extensions it offers (ECE): set WEFT_IB_ECE=0 on "
+                        "all ranks",
+                    code);
+}
+
 Status QueuePair::connect(const LaneAddress& peer) {
   TRY(const size_t gid, commonGid(address_, peer));
+  TRY(agreeOnExtensions(peer));
   TRY(receive(peer, gid));
   return send();
 }
@@ -109,8 +139,8 @@ Status QueuePair::receive(const LaneAddress& peer, size_t gid) {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RTR;
   attributes.path_mtu = static_cast<ibv_mtu>(std::min(address_.mtu, peer.mtu));
-  attributes.dest_qp_num = peer.queuePair;
-  attributes.rq_psn = peer.packetNumber;
+  attributes.dest_qp_num = peer.first().queuePair;
+  attributes.rq_psn = peer.first().packetNumber;
   attributes.max_dest_rd_atomic = objects_->port.readsServed;
   attributes.min_rnr_timer = kMinRnrTimer;
   route(peer, gid, &attributes.ah_attr);
@@ -128,7 +158,7 @@ Status QueuePair::send() {
   attributes.timeout = settings.timeout;
   attributes.retry_cnt = settings.retryCount;
   attributes.rnr_retry = kRnrRetryForever;
-  attributes.sq_psn = address_.packetNumber;
+  attributes.sq_psn = address_.first().packetNumber;
   attributes.max_rd_atomic = readsAsked_;
   return modify(&attributes,
                 IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |

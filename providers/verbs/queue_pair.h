@@ -7,8 +7,8 @@
 #include "providers/verbs/address.h"
 #include "providers/verbs/ports.h"
 
-// One reliable connected queue pair and the moves between its states. Shared by its Endpoint and, while it
-// connects, by the Dialer's thread: whoever lets go last destroys it. Posting is the Endpoint's.
+// One reliable connected queue pair and the moves between its states. Shared by its SendQueue and, while it
+// connects, by the Dialer's thread: whoever lets go last destroys it. Posting is the SendQueue's.
 namespace weft::verbs {
 
 // What queue pairs of one Queue hang on; goes after the last of them.
@@ -42,6 +42,8 @@ class QueuePair {
  private:
   Status open(uint32_t works);
   Status initialise();
+  void offerExtensions();
+  Status agreeOnExtensions(const LaneAddress& peer);
   Status receive(const LaneAddress& peer, size_t gid);
   Status send();
   void route(const LaneAddress& peer, size_t gid, ibv_ah_attr* out) const;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "providers/verbs/address.h"
+
 namespace weft::verbs {
 
 Settings settingsFrom(const Config& config, bool software) {
@@ -14,6 +16,8 @@ Settings settingsFrom(const Config& config, bool software) {
   settings.timeout = static_cast<uint8_t>(std::min(config.ibTimeout, 31));
   settings.retryCount = static_cast<uint8_t>(std::min(config.ibRetryCount, software ? 6 : 7));
   settings.pkeyIndex = static_cast<uint16_t>(config.ibPkeyIndex);
+  settings.ece = config.ibEce;
+  settings.queuePairs = std::clamp(config.qpsPerConnection, 1, static_cast<int>(LaneAddress::kMostPairs));
   settings.connectTimeout = config.connectTimeout;
   settings.closeTimeout = config.closeTimeout;
   return settings;

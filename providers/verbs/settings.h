@@ -16,6 +16,8 @@ struct Settings {
   uint8_t timeout = 18;  // 4.096 us times 2 to this power: 1.07 s
   uint8_t retryCount = 6;
   uint16_t pkeyIndex = 0;
+  bool ece = true;
+  int queuePairs = 1;  // of a lane
   Milliseconds connectTimeout{20000};
   Milliseconds closeTimeout{2000};
 };

@@ -70,7 +70,11 @@ Result<std::shared_ptr<Device>> VerbsTransport::open(const DeviceInfo& info) {
 
 Result<std::unique_ptr<Transport>> makeTransport(const Config& config) {
   TRY(auto library, Library::open(config.libibverbs));
-  return std::unique_ptr<Transport>(std::make_unique<VerbsTransport>(std::move(library), config));
+  return makeTransport(std::move(library), config);
+}
+
+std::unique_ptr<Transport> makeTransport(std::shared_ptr<const Library> library, const Config& config) {
+  return std::make_unique<VerbsTransport>(std::move(library), config);
 }
 
 }  // namespace weft::verbs

@@ -11,7 +11,11 @@
 // and a shared receive queue a Queue. Thread-safe. libibverbs is opened here, at run time.
 namespace weft::verbs {
 
+struct Library;
+
 // Code::unavailable, with the next step, when libibverbs is not there.
 Result<std::unique_ptr<Transport>> makeTransport(const Config& config);
+// Over one that was opened before.
+std::unique_ptr<Transport> makeTransport(std::shared_ptr<const Library> library, const Config& config);
 
 }  // namespace weft::verbs

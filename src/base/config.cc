@@ -58,6 +58,14 @@ constexpr ConfigField kFields[] = {
      "verbs: how often it is sent again before the lane fails; more than 7 counts as 7.", "NCCL_IB_RETRY_CNT",
      0, 255},
     {"WEFT_IB_PKEY", &Config::ibPkeyIndex, "verbs: partition key table index.", "NCCL_IB_PKEY", 0, 65535},
+    {"WEFT_IB_ECE", &Config::ibEce,
+     "verbs: 0: do not let two cards that offer the same extensions of a connection (ECE) agree on them.",
+     "NCCL_IB_ECE_ENABLE"},
+    {"WEFT_QPS_PER_CONNECTION", &Config::qpsPerConnection,
+     "verbs: queue pairs of each rail of a connection, which carry its messages above 4 KiB in turn, so that "
+     "a network that picks paths by flow (ECMP) spreads them; of two ends the smaller number counts, more "
+     "than 16 counts as 16.",
+     "NCCL_IB_QPS_PER_CONNECTION", 1, 128},
     {"WEFT_DEBUG", &Config::logLevel,
      "Log level where NCCL's logger is not there (tools): NONE, ERROR, WARN, INFO or TRACE.", nullptr},
     {"WEFT_EAGER_MAX", &Config::eagerMaxBytes,

@@ -31,6 +31,8 @@ struct Config {
   int ibTimeout = 18;
   int ibRetryCount = 6;
   int ibPkeyIndex = 0;
+  bool ibEce = true;
+  int qpsPerConnection = 1;
   std::string logLevel = "WARN";
   int eagerMaxBytes = 8192;
   int eagerSlots = 64;

@@ -32,6 +32,8 @@ bool Lane::flush(TimePoint now) {
 void Lane::finished(uint64_t bytes, TimePoint now) {
   outstandingWorks_ -= std::min(outstandingWorks_, 1u);
   outstandingBytes_ -= std::min(outstandingBytes_, bytes);
+  totals_.works++;
+  totals_.bytes += bytes;
   lastSign_ = now;
   measure(bytes, now);
 }

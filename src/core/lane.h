@@ -28,6 +28,12 @@ inline Nanoseconds slowest(uint64_t bytes) {
   return std::chrono::seconds(bytes / kBytesPerSecond);
 }
 
+// What a lane did so far, over all its incarnations.
+struct LaneTotals {
+  uint64_t works = 0, bytes = 0;            // finished: messages' segments and, with several lanes, lines
+  uint64_t worksAgain = 0, bytesAgain = 0;  // of those, written again after another lane had lost them
+};
+
 class Lane {
  public:
   Lane(uint8_t number, uint8_t rail, std::string railName, std::unique_ptr<Endpoint> endpoint)
@@ -56,6 +62,8 @@ class Lane {
 
   // A completion of `bytes` came back.
   void finished(uint64_t bytes, TimePoint now);
+  void carriesAgain(uint64_t bytes) { totals_.worksAgain++, totals_.bytesAgain += bytes; }
+  const LaneTotals& totals() const { return totals_; }
 
   // Since when work has been waiting without any sign of life from the lane; default TimePoint: nothing is
   // waiting.
@@ -78,6 +86,7 @@ class Lane {
   TimePoint windowStart_{};
   TimePoint lastSign_{};  // last time the fabric finished something, took what had waited, or the lane
                           // stopped being idle
+  LaneTotals totals_;
   float bytesPerUs_ = 1000;
   uint32_t incarnation_ = 1;
   uint8_t number_;

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "src/base/log.h"
+#include "src/base/reserve.h"
 #include "src/core/engine.h"
 
 namespace weft::core {
@@ -30,6 +31,7 @@ Peering::Peering(Engine& engine, uint32_t number, control::PeerRef peer, uint32_
       localEngine_(engine.id()) {}
 
 Peering::~Peering() {
+  tellTraffic();
   if (awaitsFlush_) engine_.dropFlush(this);
   engine_.returnBudget(localSlots_);
 }
@@ -53,6 +55,22 @@ Status Peering::takeMemory() {
   TRY(staging_, engine_.arena().take(size_t{kEagerSlotsPerPeering} * localSlotBytes_ + kCreditBytes));
   std::memset(creditLanding(), 0, kCreditBytes);  // what an earlier peering left must not be believed
   return {};
+}
+
+// With one rail there is nothing to compare, and its lines and credits are not counted.
+void Peering::tellTraffic() const {
+  if (!failover_ || !adopted_ || !logEnabled(LogLevel::info)) return;
+  const MustNotFail closing;
+  std::string rails;
+  for (const auto& lane : lanes_) {
+    const LaneTotals& did = lane->totals();
+    rails += format("%s %s: %llu writes, %llu bytes", rails.empty() ? "" : ";", lane->railName().c_str(),
+                    static_cast<unsigned long long>(did.works), static_cast<unsigned long long>(did.bytes));
+    if (did.worksAgain > 0) rails += format(", %llu again", static_cast<unsigned long long>(did.worksAgain));
+    if (lane->incarnation() > 1) rails += format(", revived %u times", lane->incarnation() - 1);
+    if (!lane->up()) rails += ", not up";
+  }
+  WEFT_LOG(info, "sent to %s over%s", peer_->name().c_str(), rails.c_str());
 }
 
 std::byte* Peering::creditLanding() const {
@@ -296,6 +314,8 @@ void Peering::sendEagerAgain(int slot) {
 void Peering::postEager(int slot, size_t bytes, WorkKind kind) {
   Lane& lane = quickestLane(bytes);
   slotLanes_[static_cast<size_t>(slot)] = lane.number();
+  if (kind == WorkKind::eagerAgain) [[unlikely]]
+    lane.carriesAgain(bytes);
   Work work;
   work.op = Opcode::writeNotify;
   work.delivered = wantsDelivered_;

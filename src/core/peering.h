@@ -145,6 +145,7 @@ class Peering {
   Status openLanes(uint16_t remoteRails);
   void postEager(int slot, size_t bytes, WorkKind kind);
   Status takeMemory();
+  void tellTraffic() const;
   std::byte* creditLanding() const;
   std::byte* creditStaging() const;
   void learnCredits();

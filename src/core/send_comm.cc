@@ -300,6 +300,7 @@ void SendCommImpl::writeAgain(Request* request, size_t i, uint64_t offset) {
   segment.lane = lane.number();
   engine().counters().segmentsAgain++;
   engine().counters().bytesAgain += segment.bytes;
+  lane.carriesAgain(segment.bytes);
   postSegment(request, i, offset, lane, *target);
 }
 

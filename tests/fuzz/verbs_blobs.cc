@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!address) return 0;
   fuzz::demand(!verbs::addressText(*address).empty(), "an address has a text");
   const auto again = verbs::decodeLaneAddress(verbs::encode(*address));
-  fuzz::demand(again && again->queuePair == address->queuePair && again->gids == address->gids,
+  fuzz::demand(again && again->pairs == address->pairs && again->gids == address->gids,
                "a lane's address stays the same");
   return 0;
 }
@@ -26,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 std::vector<fuzz::Input> fuzz::seeds() {
   verbs::LaneAddress address;
   address.mtu = 5;
-  address.queuePair = 17;
+  address.pairs = {{17, 1}, {18, 2}};
   address.gids[0][15] = 1;
   return {choose(0, verbs::encode(address)), choose(1, Bytes(24, std::byte{1})),
           choose(1, Bytes(16, std::byte{1}))};

@@ -23,10 +23,8 @@ class Rails {
  public:
   explicit Rails(int rails, const fault::FaultRule* atOnce = nullptr, bool targetMustKnow = false)
       : world_(options(rails, atOnce, targetMustKnow)) {
-    setLogSink(silent);
     link_ = world_.connect(0);
   }
-  ~Rails() { setLogSink(nullptr); }
 
   World& world() { return world_; }
   SendCommImpl& send() { return *link_.send; }
@@ -104,12 +102,37 @@ class Rails {
     return options;
   }
 
+  // To the last, as closing speaks too.
+  struct Silence {
+    Silence() { setLogSink(silent); }
+    ~Silence() { setLogSink(nullptr); }
+  };
+
+  Silence silence_;
   std::shared_ptr<fault::FaultControl> controls_[2];
   World world_;
   Connection link_;
 };
 
 constexpr size_t kLarge = 400'000;  // striped over both rails
+
+std::string logged;
+void keep(LogLevel, const char*, int, const char* message) {
+  logged += message + std::string("\n");
+}
+
+// What is logged at INFO while it lives.
+struct KeptLog {
+  KeptLog() {
+    logged.clear();
+    setLogSink(keep);
+    setLogLevel(LogLevel::info);
+  }
+  ~KeptLog() {
+    setLogSink(nullptr);
+    setLogLevel(LogLevel::warn);
+  }
+};
 
 }  // namespace
 
@@ -376,4 +399,30 @@ TEST_CASE("what a peer says it lost must be what it was let write") {
   CHECK(rails.finished(rails.send(), rails.post(from, kLarge)));
   CHECK(rails.finished(rails.recv(), receiving));
   CHECK(firstMismatch(to.data(), kLarge, 8) == kLarge);
+}
+
+TEST_CASE("at its end a peering tells what each rail carried, and what was another's") {
+  const bool dies = GENERATE(false, true);
+  auto rails = std::make_unique<Rails>(2);
+  if (dies) rails->breakRail(0, FaultKind::kill, FaultOp::writeNotify, 1);
+  {
+    Buffer from(rails->send(), kLarge), to(rails->recv(), kLarge);
+    Request* receiving = rails->receive(to, kLarge);
+    Request* sending = rails->post(from, kLarge);
+    REQUIRE(rails->finished(rails->recv(), receiving));
+    REQUIRE(rails->finished(rails->send(), sending));
+    rails->live(100);
+  }
+  const Lane& first = rails->lane(0, 0);
+  CHECK(first.totals().bytes >= kLarge / 2 - kSegmentAlign);
+  CHECK(first.totals().worksAgain == (dies ? 1 : 0));
+  const std::string told =
+      format("over loop0: %llu writes, %llu bytes", static_cast<unsigned long long>(first.totals().works),
+             static_cast<unsigned long long>(first.totals().bytes));
+  const KeptLog log;
+  rails.reset();
+  INFO(logged);
+  CHECK(logged.find(told) != std::string::npos);
+  CHECK((logged.find(", 1 again") != std::string::npos) == dies);
+  CHECK((logged.find("revived 1 times") != std::string::npos) == dies);
 }

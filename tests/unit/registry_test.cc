@@ -32,7 +32,21 @@ struct LogCapture {
   LogSink before;
 };
 
-enum class Here { no, empty, broken, undiscoverable, yes };
+enum class Here { no, empty, broken, undiscoverable, forbidden, yes };
+
+// Shows nothing, for a reason that somebody should hear of.
+class Forbidden : public Transport {
+ public:
+  std::string name() const override { return "verbs"; }
+  std::string version() const override { return {}; }
+  Result<std::vector<DeviceInfo>> discover() override { return std::vector<DeviceInfo>{}; }
+  std::vector<Refusal> refusals() const override {
+    return {{"verbs mlx5_1", "filtered"}, {"verbs mlx5_0", "no permission: try this", true}};
+  }
+  Result<std::shared_ptr<Device>> open(const DeviceInfo&) override {
+    return Error(Code::unavailable, "opening", "nothing");
+  }
+};
 
 // Candidates as a machine would have them: those not named are not there.
 TransportMaker machine(std::map<std::string, Here> here) {
@@ -42,6 +56,7 @@ TransportMaker machine(std::map<std::string, Here> here) {
     if (state == Here::no) return Error(Code::unavailable, "opening " + spec, "no such library");
     if (state == Here::broken)
       return Error(Code::system, "opening " + spec, "its memory lock limit is 64 KiB");
+    if (state == Here::forbidden) return std::unique_ptr<Transport>(std::make_unique<Forbidden>());
     loop::LoopOptions options;
     options.rails = state == Here::empty ? 0 : 2;
     fault::FaultOptions faults;
@@ -129,6 +144,25 @@ TEST_CASE("a better fabric that fails is left with one warning, or not at all") 
   const auto none = chooseTransport(strict, maker);
   REQUIRE_FALSE(none);
   CHECK(none.error().code() == Code::system);
+}
+
+TEST_CASE("cards that are there and cannot be opened are left with one warning that says why") {
+  const auto maker = machine({{"verbs", Here::forbidden}, {"ofi:tcp", Here::yes}});
+  LogCapture capture;
+  const auto choice = chooseTransport(Config{}, maker);
+  REQUIRE(choice);
+  const size_t warning = logged.find("WARN");
+  REQUIRE(warning != std::string::npos);
+  CHECK(logged.find("WARN", warning + 4) == std::string::npos);
+  CHECK(logged.find("mlx5_0: no permission: try this", warning) != std::string::npos);
+  Config other;
+  other.fallback = false;
+  CHECK_FALSE(chooseTransport(other, maker));
+  other = {};
+  other.provider = "verbs";
+  const auto named = chooseTransport(other, maker);
+  REQUIRE_FALSE(named);
+  CHECK(named.error().message().find("no permission: try this") != std::string::npos);
 }
 
 TEST_CASE("without fallback absent fabrics are still passed over") {

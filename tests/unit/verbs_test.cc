@@ -47,8 +47,9 @@ LaneAddress someAddress() {
   address.mtu = 5;
   address.readsServed = 16;
   address.lid = 0x1234;
-  address.queuePair = 0xabcdef;
-  address.packetNumber = 0x123456;
+  address.eceVendor = 0x15b3;
+  address.eceOptions = 0x30000003;
+  address.pairs = {{0xabcdef, 0x123456}, {0xabcdf0, 1}};
   address.gids = {entry(3, "::ffff:192.0.2.7").gid, entry(5, "2001:db8::7").gid};
   return address;
 }
@@ -149,18 +150,22 @@ TEST_CASE("the table is read from sysfs, with its holes") {
 TEST_CASE("a lane's address survives the wire, and damage is noticed") {
   const LaneAddress address = someAddress();
   const Bytes bytes = encode(address);
-  CHECK(bytes.size() <= 256);
+  LaneAddress longest = address;
+  longest.pairs.resize(LaneAddress::kMostPairs);
+  CHECK(encode(longest).size() <= 256);
   const auto back = decodeLaneAddress(bytes);
   REQUIRE(back);
-  CHECK(back->queuePair == address.queuePair);
-  CHECK(back->packetNumber == address.packetNumber);
+  CHECK(back->pairs == address.pairs);
+  CHECK(back->only(1).pairs == std::vector<PairAddress>{{0xabcdf0, 1}});
   CHECK(back->lid == address.lid);
+  CHECK(back->eceVendor == address.eceVendor);
+  CHECK(back->eceOptions == address.eceOptions);
   CHECK(back->mtu == address.mtu);
   CHECK(back->readsServed == address.readsServed);
   CHECK(back->gids == address.gids);
   for (size_t size = 0; size < bytes.size(); size++)
     CHECK_FALSE(decodeLaneAddress(std::span(bytes).first(size)));
-  for (const size_t at : {0u, 1u, 2u, 9u}) {  // version, kind, MTU, the queue pair's upper byte
+  for (const size_t at : {0u, 1u, 2u, 46u, 50u}) {  // version, kind, MTU, count, a queue pair's upper byte
     Bytes damaged = bytes;
     damaged[at] = std::byte{0x77};
     CHECK_FALSE(decodeLaneAddress(damaged));

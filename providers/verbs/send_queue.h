@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <array>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "providers/verbs/queue_pair.h"
+#include "weft/transport.h"
+
+// One queue pair of a lane and the works outstanding on it. They finish in the order of posting, so a burst
+// asks for one entry of the completion queue, at its end, and that stands for all before it. An entry that
+// reports success confirms everything up to its work; one that reports an error condemns everything not yet
+// confirmed, because whether works without an entry of their own landed cannot be known. Used by the Queue's
+// thread.
+namespace weft::verbs {
+
+class VerbsEndpoint;
+class VerbsQueue;
+
+class SendQueue {
+ public:
+  static constexpr size_t kBurst = 32;
+
+  // `depth` works may be outstanding, and a marker behind them.
+  static Result<std::unique_ptr<SendQueue>> create(VerbsQueue& queue, VerbsEndpoint& lane, uint32_t depth);
+  ~SendQueue();
+  SendQueue(const SendQueue&) = delete;
+  SendQueue& operator=(const SendQueue&) = delete;
+
+  VerbsEndpoint& lane() const { return lane_; }
+  uint64_t number() const { return number_; }  // never used again on this Queue
+  const std::shared_ptr<QueuePair>& pair() const { return pair_; }
+  uint32_t pairNumber() const { return pair_->address().first().queuePair; }
+
+  // Hands on the first n works with one ring of the doorbell and returns n. At most kBurst, and no more than
+  // there is room for here and in the Queue. `refusal`: why the driver will never take works[n], or 0.
+  size_t post(std::span<const Work> works, int* refusal);
+  size_t room() const { return depth_ - std::min<size_t>(outstanding(), depth_); }
+  size_t outstanding() const { return posted_ - unfolded_; }
+
+  // From the Queue, of a send: true when unfold() has something to hand out, perhaps.
+  bool finished(const ibv_wc& entry);
+  bool unfold(Completion* out);  // false: nothing more
+
+  // A write of nothing, whose completion says that everything before it is over: the lane gets markerBack().
+  void postMarker();
+  bool markerOut() const { return markerOut_; }
+  void condemnOutstanding();  // each is reported as cancelled
+
+  SendQueue(VerbsQueue& queue, VerbsEndpoint& lane, uint32_t depth);
+
+ private:
+  enum class Purpose : uint8_t { work, quiet, marker };
+  struct Posted {
+    uint64_t context = 0;
+    Purpose purpose = Purpose::work;
+  };
+
+  void fill(const Work& work, ibv_send_wr* request, ibv_sge* piece) const;
+  bool wantsEntry(const Work& work, bool last);
+  Posted& slot(uint32_t sequence) { return ring_[sequence & (ring_.size() - 1)]; }
+
+  VerbsQueue& queue_;
+  VerbsEndpoint& lane_;
+  const uint64_t number_;
+  std::shared_ptr<QueuePair> pair_;
+  bool markerOut_ = false;
+
+  // Works between unfolded_ and posted_ are outstanding; those before judged_ have their verdict.
+  std::vector<Posted> ring_;
+  const uint32_t depth_;
+  uint32_t posted_ = 0;
+  uint32_t judged_ = 0;
+  uint32_t unfolded_ = 0;
+  ibv_wc_status verdict_ = IBV_WC_SUCCESS;
+
+  // Since the last work that asked for an entry.
+  uint32_t unsignalled_ = 0;
+  bool loudUnsignalled_ = false;
+  size_t bytesUnsignalled_ = 0;
+};
+
+}  // namespace weft::verbs

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "tests/support/catch.h"
+#include "tests/support/engine_pair.h"
+#include "tests/support/fake_verbs.h"
+
+// What a message costs in calls and work requests, counted where libibverbs would be.
+using namespace weft;
+using namespace weft::core;
+using namespace weft::test;
+
+namespace {
+
+constexpr size_t kBytes = 256 << 10;
+constexpr uint64_t kMessages = 300;
+constexpr uint64_t kLaneWorks = 126;
+
+WorldOptions over(FakeVerbs& fake, std::vector<int> left, std::vector<int> right) {
+  WorldOptions options;
+  options.rails[0] = static_cast<int>(left.size());
+  options.rails[1] = static_cast<int>(right.size());
+  options.transports[0] = fake.transport(std::move(left), options.config);
+  options.transports[1] = fake.transport(std::move(right), options.config);
+  return options;
+}
+
+void finish(World& world, CommBase& comm, Request* request) {
+  for (int turn = 0; turn < 1000; turn++) {
+    const Tested tested = comm.testRequest(request, nullptr);
+    REQUIRE(tested.ok);
+    if (tested.done) return;
+    world.pump();
+  }
+  FAIL("a message does not end");
+}
+
+// One at a time, each verified.
+void sendAll(World& world, const Connection& link) {
+  Buffer out(*link.send, kBytes), in(*link.recv, kBytes);
+  for (uint64_t i = 0; i < kMessages; i++) {
+    fillPattern(out.data(), kBytes, i);
+    const ReceiveSpec spec{in.data(), kBytes, 0, in.handle(), nullptr};
+    const Posted receiving = link.recv->irecv(std::span(&spec, 1), false);
+    REQUIRE(receiving.request);
+    Posted sending;
+    for (int turn = 0; turn < 1000 && !sending.request; turn++) {
+      world.pump();
+      sending = link.send->isend(out.data(), kBytes, 0, out.handle(), nullptr);
+    }
+    REQUIRE(sending.request);
+    finish(world, *link.recv, receiving.request);
+    finish(world, *link.send, sending.request);
+    REQUIRE(firstMismatch(in.data(), kBytes, i) == kBytes);
+  }
+}
+
+FakeVerbs::Asked askedOf(FakeVerbs& fake, int card) {
+  FakeVerbs::Asked sum;
+  for (const uint32_t pair : fake.pairsOf(card)) {
+    const FakeVerbs::Asked one = fake.asked(pair);
+    sum.posts += one.posts;
+    sum.requests += one.requests;
+    sum.signalled += one.signalled;
+    sum.inlined += one.inlined;
+    sum.notifications += one.notifications;
+    sum.bytes += one.bytes;
+  }
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE(
+    "over verbs a message is one call and one signalled work, its line an inline write that mostly asks for "
+    "none") {
+  FakeVerbs fake;
+  World world(over(fake, {0}, {1}));
+  const Connection link = world.connect(0);
+  fake.resetCounts();
+  sendAll(world, link);
+  const auto data = askedOf(fake, 0), lines = askedOf(fake, 1);
+  CHECK(data.posts == kMessages);
+  CHECK(data.requests == kMessages);
+  CHECK(data.signalled == kMessages);
+  CHECK(data.notifications == kMessages);
+  CHECK(data.bytes == kMessages * kBytes);
+  CHECK(lines.posts == kMessages);
+  CHECK(lines.requests == kMessages);
+  CHECK(lines.inlined == kMessages);
+  CHECK(lines.signalled >= 1);
+  CHECK(lines.signalled <= kMessages / (kLaneWorks / 2));
+}
+
+TEST_CASE("over two rails of verbs a message is one call and one signalled work on each") {
+  FakeVerbs fake;
+  World world(over(fake, {0, 2}, {1, 3}));
+  const Connection link = world.connect(0);
+  fake.resetCounts();
+  sendAll(world, link);
+  for (const int card : {0, 2}) {
+    const auto data = askedOf(fake, card);
+    CHECK(data.posts == kMessages);
+    CHECK(data.requests == kMessages);
+    CHECK(data.signalled == kMessages);
+  }
+  CHECK(askedOf(fake, 0).bytes + askedOf(fake, 2).bytes == kMessages * kBytes);
+}

@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "tests/support/fake_verbs.h"
+
+#include <arpa/inet.h>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <sys/eventfd.h>
+
+#include "providers/verbs/device.h"
+#include "src/base/fd.h"
+
+namespace weft::test {
+
+namespace {
+
+FakeVerbs* theOne = nullptr;
+
+constexpr const char* kNames[] = {"fake0", "fake1", "fake2", "fake3"};
+constexpr size_t kCards = std::size(kNames);
+
+std::byte* at(uint64_t address) {
+  return reinterpret_cast<std::byte*>(static_cast<uintptr_t>(address));
+}
+
+}  // namespace
+
+struct FakeVerbs::Card {
+  int number = 0;
+  ibv_device device{};
+  verbs_context table{};
+  ibv_pd domain{};
+  Fd events{::eventfd(0, EFD_CLOEXEC)};
+};
+
+struct FakeVerbs::CompletionQueue {
+  ibv_cq queue{};
+  std::deque<ibv_wc> entries;
+};
+
+struct FakeVerbs::ReceiveQueue {
+  ibv_srq queue{};
+  std::deque<uint64_t> ids;
+};
+
+struct FakeVerbs::Pair {
+  ibv_qp pair{};
+  int card = 0;
+  ibv_qp_attr connected{};
+  ibv_qp_state state = IBV_QPS_RESET;
+  bool failNext = false;
+  std::deque<std::pair<ibv_send_wr, std::vector<std::byte>>> held;
+  Asked asked;
+  Ece ece;
+};
+
+struct FakeVerbs::Region {
+  ibv_mr region{};
+};
+
+namespace {
+
+// Ports as a transport, without discovery, which reads sysfs.
+class Ports : public Transport {
+ public:
+  Ports(std::shared_ptr<const verbs::Library> library, std::vector<verbs::Port> ports)
+      : library_(std::move(library)), ports_(std::move(ports)) {}
+  std::string name() const override { return "verbs"; }
+  std::string version() const override { return "fake"; }
+  Result<std::vector<DeviceInfo>> discover() override {
+    std::vector<DeviceInfo> infos;
+    for (const verbs::Port& port : ports_) infos.push_back(port.info);
+    return infos;
+  }
+  std::vector<Refusal> refusals() const override { return {}; }
+  Result<std::shared_ptr<Device>> open(const DeviceInfo& info) override {
+    for (const verbs::Port& port : ports_)
+      if (port.info.name == info.name) return verbs::VerbsDevice::open(library_, port);
+    return Error(Code::unavailable, "opening a device", info.name);
+  }
+
+ private:
+  const std::shared_ptr<const verbs::Library> library_;
+  const std::vector<verbs::Port> ports_;
+};
+
+}  // namespace
+
+FakeVerbs::Card& FakeVerbs::cardOf(const ibv_device* device) {
+  for (auto& card : cards_)
+    if (&card->device == device) return *card;
+  return *cards_.front();
+}
+
+FakeVerbs::FakeVerbs() : library_(std::make_shared<verbs::Library>()) {
+  theOne = this;
+  for (size_t i = 0; i < kCards; i++) {
+    auto card = std::make_unique<Card>();
+    card->number = static_cast<int>(i);
+    ibv_context& context = card->table.context;
+    context.device = &card->device;
+    context.ops.post_send = post;
+    context.ops.poll_cq = poll;
+    context.ops.post_srq_recv = postReceives;
+    context.async_fd = card->events.get();
+    context.abi_compat = __VERBS_ABI_IS_EXTENDED;
+    card->table.sz = sizeof card->table;
+    card->table.query_port = askPort;
+    card->domain.context = &context;
+    cards_.push_back(std::move(card));
+  }
+  bindCards(library_.get());
+  bindMemory(library_.get());
+  bindPairs(library_.get());
+}
+
+FakeVerbs::~FakeVerbs() {
+  theOne = nullptr;
+}
+
+void FakeVerbs::bindCards(verbs::Library* library) {
+  library->getDeviceList = [](int* count) {
+    static ibv_device* list[kCards + 1];
+    for (size_t i = 0; i < kCards; i++) list[i] = &theOne->cards_[i]->device;
+    *count = kCards;
+    return static_cast<ibv_device**>(list);
+  };
+  library->freeDeviceList = [](ibv_device**) {};
+  library->getDeviceName = [](ibv_device* device) { return kNames[theOne->cardOf(device).number]; };
+  library->openDevice = [](ibv_device* device) -> ibv_context* {
+    errno = theOne->openFails;
+    if (theOne->openFails != 0) return nullptr;
+    return &theOne->cardOf(device).table.context;
+  };
+  library->closeDevice = [](ibv_context*) { return 0; };
+  library->queryDevice = [](ibv_context*, ibv_device_attr* out) {
+    *out = {};
+    out->max_srq = 1;
+    out->phys_port_cnt = 1;
+    out->max_cqe = out->max_srq_wr = 1 << 16;
+    out->max_qp_wr = 1024;
+    return 0;
+  };
+  library->allocPd = [](ibv_context* context) { return &theOne->cardOf(context->device).domain; };
+  library->deallocPd = [](ibv_pd*) { return 0; };
+  library->getAsyncEvent = [](ibv_context*, ibv_async_event*) { return -1; };
+  library->ackAsyncEvent = [](ibv_async_event*) {};
+}
+
+int FakeVerbs::askPort(ibv_context*, uint8_t, ibv_port_attr* out, size_t bytes) {
+  std::memset(out, 0, bytes);
+  out->state = theOne->portState;
+  out->link_layer = IBV_LINK_LAYER_ETHERNET;
+  out->active_mtu = IBV_MTU_4096;
+  out->pkey_tbl_len = 1;
+  out->gid_tbl_len = 1;
+  out->max_msg_sz = 1 << 30;
+  return 0;
+}
+
+void FakeVerbs::bindMemory(verbs::Library* library) {
+  library->regMr = [](ibv_pd* pd, void* address, size_t length, int) -> ibv_mr* {
+    const std::lock_guard lock(theOne->mutex_);
+    errno = theOne->registerFails;
+    if (theOne->registerFails != 0) return nullptr;
+    auto made = std::make_unique<Region>();
+    made->region.context = pd->context;
+    made->region.pd = pd;
+    made->region.addr = address;
+    made->region.length = length;
+    ibv_mr* key = &made->region;
+    theOne->regions_.emplace(key, std::move(made));
+    return key;
+  };
+  library->deregMr = [](ibv_mr* region) {
+    const std::lock_guard lock(theOne->mutex_);
+    theOne->regions_.erase(region);
+    return 0;
+  };
+  library->createCq = [](ibv_context* context, int, void*, ibv_comp_channel*, int) {
+    const std::lock_guard lock(theOne->mutex_);
+    auto made = std::make_unique<CompletionQueue>();
+    made->queue.context = context;
+    ibv_cq* key = &made->queue;
+    theOne->completionQueues_.emplace(key, std::move(made));
+    return key;
+  };
+  library->destroyCq = [](ibv_cq* queue) {
+    const std::lock_guard lock(theOne->mutex_);
+    theOne->completionQueues_.erase(queue);
+    return 0;
+  };
+  library->createSrq = [](ibv_pd* pd, ibv_srq_init_attr*) {
+    const std::lock_guard lock(theOne->mutex_);
+    auto made = std::make_unique<ReceiveQueue>();
+    made->queue.context = pd->context;
+    ibv_srq* key = &made->queue;
+    theOne->receiveQueues_.emplace(key, std::move(made));
+    return key;
+  };
+  library->destroySrq = [](ibv_srq* queue) {
+    const std::lock_guard lock(theOne->mutex_);
+    theOne->receiveQueues_.erase(queue);
+    return 0;
+  };
+}
+
+void FakeVerbs::bindPairs(verbs::Library* library) {
+  library->createQp = [](ibv_pd* pd, ibv_qp_init_attr* wanted) {
+    const std::lock_guard lock(theOne->mutex_);
+    auto made = std::make_unique<Pair>();
+    made->pair.context = pd->context;
+    made->pair.send_cq = wanted->send_cq;
+    made->pair.recv_cq = wanted->recv_cq;
+    made->pair.srq = wanted->srq;
+    made->pair.qp_num = theOne->nextPair_++;
+    made->card = theOne->cardOf(pd->context->device).number;
+    ibv_qp* key = &made->pair;
+    theOne->pairs_.emplace(key->qp_num, std::move(made));
+    return key;
+  };
+  library->modifyQp = [](ibv_qp* qp, ibv_qp_attr* to, int mask) {
+    const std::lock_guard lock(theOne->mutex_);
+    theOne->move(*pairOf(qp), *to, mask);
+    return 0;
+  };
+  library->queryEce = [](ibv_qp* qp, verbs::Ece* out) {
+    const std::lock_guard lock(theOne->mutex_);
+    const Ece& offer = theOne->ece[pairOf(qp)->card];
+    *out = {offer.vendor, offer.options, 0};
+    return 0;
+  };
+  library->setEce = [](ibv_qp* qp, verbs::Ece* wanted) {
+    const std::lock_guard lock(theOne->mutex_);
+    pairOf(qp)->ece = {wanted->vendor, wanted->options};
+    return 0;
+  };
+  library->destroyQp = [](ibv_qp* qp) {
+    const std::lock_guard lock(theOne->mutex_);
+    theOne->pairs_.erase(qp->qp_num);
+    return 0;
+  };
+}
+
+std::shared_ptr<const verbs::Library> FakeVerbs::library() {
+  if (!eceThere) {
+    library_->queryEce = nullptr;
+    library_->setEce = nullptr;
+  }
+  return library_;
+}
+
+std::unique_ptr<Transport> FakeVerbs::transport(std::vector<int> cards, const Config& config) {
+  std::vector<verbs::Port> ports;
+  for (const int card : cards) ports.push_back(portOf(static_cast<size_t>(card), config));
+  return std::make_unique<Ports>(library(), std::move(ports));
+}
+
+verbs::Port FakeVerbs::portOf(size_t card, const Config& config) {
+  verbs::Port port;
+  port.card = kNames[card];
+  port.device = &cards_[card]->device;
+  port.info.name = port.card + ":1";
+  port.info.provider = "verbs";
+  port.info.mtu = 128 << mtus[card];
+  port.info.delivery = Delivery::always;
+  port.settings = verbs::settingsFrom(config, false);
+  verbs::GidEntry entry{0, {}, "RoCE v2", "eth0"};
+  verbs::parseGid("::ffff:192.0.2." + std::to_string(card + 1), &entry.gid);
+  port.gids = {{entry}, "the only one"};
+  port.mtu = mtus[card];
+  port.maxCompletions = port.maxReceives = 1 << 16;
+  port.maxWorks = 1024;
+  return port;
+}
+
+FakeVerbs::Pair* FakeVerbs::pairOf(ibv_qp* qp) {
+  return theOne->pairs_.at(qp->qp_num).get();
+}
+
+void FakeVerbs::move(Pair& pair, const ibv_qp_attr& to, int mask) {
+  if (to.qp_state == IBV_QPS_ERR) return toError(pair);
+  pair.state = to.qp_state;
+  if (mask & IBV_QP_DEST_QPN) pair.connected = to;
+}
+
+void FakeVerbs::toError(Pair& pair) {
+  pair.state = IBV_QPS_ERR;
+  for (const auto& one : pair.held) finish(pair, one.first, IBV_WC_WR_FLUSH_ERR);
+  pair.held.clear();
+}
+
+int FakeVerbs::post(ibv_qp* qp, ibv_send_wr* first, ibv_send_wr**) {
+  const std::lock_guard lock(theOne->mutex_);
+  Pair& pair = *pairOf(qp);
+  pair.asked.posts++;
+  for (const ibv_send_wr* request = first; request; request = request->next) theOne->take(pair, *request);
+  return 0;
+}
+
+void FakeVerbs::take(Pair& pair, const ibv_send_wr& request) {
+  Asked& asked = pair.asked;
+  const size_t length = request.num_sge ? request.sg_list->length : 0;
+  asked.requests++;
+  asked.signalled += (request.send_flags & IBV_SEND_SIGNALED) != 0;
+  asked.inlined += (request.send_flags & IBV_SEND_INLINE) != 0;
+  asked.writes += request.opcode == IBV_WR_RDMA_WRITE;
+  asked.notifications += request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
+  asked.bytes += length;
+  if (!holding_ || pair.state == IBV_QPS_ERR) return carryOut(pair, request);
+  std::vector<std::byte> data;
+  if (length > 0) data.assign(at(request.sg_list->addr), at(request.sg_list->addr) + length);
+  pair.held.emplace_back(request, std::move(data));
+}
+
+void FakeVerbs::carryOut(Pair& pair, const ibv_send_wr& request) {
+  if (pair.state == IBV_QPS_ERR) return finish(pair, request, IBV_WC_WR_FLUSH_ERR);
+  const auto peer = pairs_.find(pair.connected.dest_qp_num);
+  if (pair.failNext || peer == pairs_.end() || peer->second->state == IBV_QPS_ERR) {
+    pair.failNext = false;
+    finish(pair, request, IBV_WC_RETRY_EXC_ERR);
+    return toError(pair);
+  }
+  const size_t length = request.num_sge ? request.sg_list->length : 0;
+  std::byte* local = length ? at(request.sg_list->addr) : nullptr;
+  std::byte* remote = at(request.wr.rdma.remote_addr);
+  if (length && request.opcode == IBV_WR_RDMA_READ) std::memcpy(local, remote, length);
+  if (length && request.opcode != IBV_WR_RDMA_READ) std::memcpy(remote, local, length);
+  if (request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
+    Pair& there = *peer->second;
+    ReceiveQueue& receives = *receiveQueues_.at(there.pair.srq);
+    ibv_wc entry{};
+    entry.wr_id = receives.ids.front();
+    receives.ids.pop_front();
+    entry.opcode = IBV_WC_RECV_RDMA_WITH_IMM;
+    entry.imm_data = request.imm_data;
+    entry.byte_len = static_cast<uint32_t>(length);
+    entry.qp_num = there.pair.qp_num;
+    completionQueues_.at(there.pair.recv_cq)->entries.push_back(entry);
+  }
+  finish(pair, request, IBV_WC_SUCCESS);
+}
+
+void FakeVerbs::finish(Pair& pair, const ibv_send_wr& request, ibv_wc_status status) {
+  if (status == IBV_WC_SUCCESS && !(request.send_flags & IBV_SEND_SIGNALED)) return;
+  ibv_wc entry{};
+  entry.wr_id = request.wr_id;
+  entry.status = status;
+  entry.qp_num = pair.pair.qp_num;
+  completionQueues_.at(pair.pair.send_cq)->entries.push_back(entry);
+}
+
+int FakeVerbs::poll(ibv_cq* cq, int most, ibv_wc* out) {
+  const std::lock_guard lock(theOne->mutex_);
+  auto& entries = theOne->completionQueues_.at(cq)->entries;
+  int count = 0;
+  for (; count < most && !entries.empty(); count++, entries.pop_front()) out[count] = entries.front();
+  return count;
+}
+
+int FakeVerbs::postReceives(ibv_srq* srq, ibv_recv_wr* first, ibv_recv_wr**) {
+  const std::lock_guard lock(theOne->mutex_);
+  auto& ids = theOne->receiveQueues_.at(srq)->ids;
+  for (const ibv_recv_wr* one = first; one; one = one->next) ids.push_back(one->wr_id);
+  return 0;
+}
+
+std::vector<uint32_t> FakeVerbs::pairsOf(int card) {
+  const std::lock_guard lock(mutex_);
+  std::vector<uint32_t> numbers;
+  for (const auto& [number, pair] : pairs_)
+    if (pair->card == card) numbers.push_back(number);
+  return numbers;
+}
+
+FakeVerbs::Asked FakeVerbs::asked(uint32_t pair) {
+  const std::lock_guard lock(mutex_);
+  return pairs_.at(pair)->asked;
+}
+
+ibv_qp_attr FakeVerbs::connectedWith(uint32_t pair) {
+  const std::lock_guard lock(mutex_);
+  return pairs_.at(pair)->connected;
+}
+
+FakeVerbs::Ece FakeVerbs::eceSet(uint32_t pair) {
+  const std::lock_guard lock(mutex_);
+  return pairs_.at(pair)->ece;
+}
+
+void FakeVerbs::resetCounts() {
+  const std::lock_guard lock(mutex_);
+  for (auto& [number, pair] : pairs_) pair->asked = {};
+}
+
+void FakeVerbs::hold(bool on) {
+  const std::lock_guard lock(mutex_);
+  holding_ = on;
+  for (auto& [number, pair] : pairs_)
+    if (!on) carryOutHeld(*pair);
+}
+
+void FakeVerbs::release(uint32_t pair) {
+  const std::lock_guard lock(mutex_);
+  carryOutHeld(*pairs_.at(pair));
+}
+
+// What is held carries copies of its data, as inline data must be gone once posted.
+void FakeVerbs::carryOutHeld(Pair& pair) {
+  for (auto held = std::exchange(pair.held, {}); auto& [request, data] : held) {
+    ibv_sge piece{reinterpret_cast<uintptr_t>(data.data()), static_cast<uint32_t>(data.size()), 0};
+    request.sg_list = &piece;
+    carryOut(pair, request);
+  }
+}
+
+void FakeVerbs::failNext(uint32_t pair) {
+  const std::lock_guard lock(mutex_);
+  pairs_.at(pair)->failNext = true;
+}
+
+}  // namespace weft::test

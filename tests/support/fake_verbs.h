@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "providers/verbs/ports.h"
+
+// libibverbs and four cards of one port, in this process: a write lands as it is posted, unless held. It
+// counts what it is asked for, and fails as told. One at a time, since the functions of a Library carry no
+// state. Any thread.
+namespace weft::test {
+
+class FakeVerbs {
+ public:
+  // Of one queue pair.
+  struct Asked {
+    uint64_t posts = 0;  // rings of the doorbell
+    uint64_t requests = 0, signalled = 0, inlined = 0, writes = 0, notifications = 0;
+    uint64_t bytes = 0;
+  };
+  struct Ece {
+    uint32_t vendor = 0, options = 0;
+  };
+
+  FakeVerbs();
+  ~FakeVerbs();
+  FakeVerbs(const FakeVerbs&) = delete;
+  FakeVerbs& operator=(const FakeVerbs&) = delete;
+
+  std::shared_ptr<const verbs::Library> library();
+  // A transport whose devices are those cards' ports, opened with these settings.
+  std::unique_ptr<Transport> transport(std::vector<int> cards, const Config& config = {});
+
+  // Before the first use:
+  int openFails = 0;      // errno of opening a card
+  int registerFails = 0;  // of registering memory
+  ibv_port_state portState = IBV_PORT_ACTIVE;
+  ibv_mtu mtus[4] = {IBV_MTU_4096, IBV_MTU_4096, IBV_MTU_4096, IBV_MTU_4096};
+  bool eceThere = true;  // the library has its two functions
+  Ece ece[4];            // what each card offers
+
+  std::vector<uint32_t> pairsOf(int card);  // alive, in the order of making
+  Asked asked(uint32_t pair);
+  ibv_qp_attr connectedWith(uint32_t pair);  // what it was moved to RTR with
+  Ece eceSet(uint32_t pair);                 // zero: none
+  void resetCounts();
+  void hold(bool on);            // false: what was held happens
+  void release(uint32_t pair);   // of this one alone, what was held so far
+  void failNext(uint32_t pair);  // its next work ends as if the peer were gone
+
+ private:
+  struct Card;
+  struct CompletionQueue;
+  struct ReceiveQueue;
+  struct Pair;
+  struct Region;
+
+  static int post(ibv_qp* qp, ibv_send_wr* first, ibv_send_wr** bad);
+  static int poll(ibv_cq* cq, int most, ibv_wc* out);
+  static int postReceives(ibv_srq* srq, ibv_recv_wr* first, ibv_recv_wr** bad);
+  static int askPort(ibv_context* context, uint8_t port, ibv_port_attr* out, size_t bytes);
+  static Pair* pairOf(ibv_qp* qp);
+  Card& cardOf(const ibv_device* device);
+  verbs::Port portOf(size_t card, const Config& config);
+  void bindCards(verbs::Library* library);
+  void bindMemory(verbs::Library* library);
+  void bindPairs(verbs::Library* library);
+  void take(Pair& pair, const ibv_send_wr& request);
+  void carryOut(Pair& pair, const ibv_send_wr& request);
+  void carryOutHeld(Pair& pair);
+  void finish(Pair& pair, const ibv_send_wr& request, ibv_wc_status status);
+  void toError(Pair& pair);
+  void move(Pair& pair, const ibv_qp_attr& to, int mask);
+
+  std::mutex mutex_;
+  std::shared_ptr<verbs::Library> library_;
+  std::vector<std::unique_ptr<Card>> cards_;
+  std::map<const ibv_cq*, std::unique_ptr<CompletionQueue>> completionQueues_;
+  std::map<const ibv_srq*, std::unique_ptr<ReceiveQueue>> receiveQueues_;
+  std::map<uint32_t, std::unique_ptr<Pair>> pairs_;
+  std::map<const ibv_mr*, std::unique_ptr<Region>> regions_;
+  uint32_t nextPair_ = 1;
+  bool holding_ = false;
+};
+
+}  // namespace weft::test

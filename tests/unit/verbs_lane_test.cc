@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include <cerrno>
+
+#include "tests/support/catch.h"
+#include "tests/support/fake_verbs.h"
+#include "tests/support/seam_end.h"
+
+// Lanes and discovery of verbs over a stand-in for libibverbs: what is asked of a card, and how often.
+using namespace weft;
+using namespace weft::test;
+
+namespace {
+
+using enum CompletionKind;
+
+Config withPairs(int count) {
+  Config config;
+  config.qpsPerConnection = count;
+  return config;
+}
+
+// A lane between two cards, connected.
+struct Lane {
+  explicit Lane(FakeVerbs& fake, const Config& mine = {}, const Config& peers = {})
+      : left(fake.transport({0}, mine)),
+        right(fake.transport({1}, peers)),
+        a(*left, 1 << 20),
+        b(*right, 1 << 20) {
+    a.fill(7);
+    joinEnds(a, b);
+  }
+  bool allSent(size_t count) {
+    return pumpUntil({&a, &b}, [&] { return a.count(sent) == count; });
+  }
+  std::unique_ptr<Transport> left, right;
+  SeamEnd a, b;
+};
+
+constexpr size_t kLarge = 8192;
+
+bool contains(const std::string& text, const std::string& what) {
+  return text.find(what) != std::string::npos;
+}
+
+std::vector<Refusal> refusalsOf(FakeVerbs& fake, const Config& config = {}) {
+  const auto catalogue = verbs::discoverPorts(fake.library(), config);
+  REQUIRE(catalogue);
+  CHECK(catalogue->ports.empty());
+  REQUIRE_FALSE(catalogue->refusals.empty());
+  return catalogue->refusals;
+}
+
+}  // namespace
+
+TEST_CASE("four queue pairs of a lane carry large works in turn, and small ones all go over the first") {
+  FakeVerbs fake;
+  Lane lane(fake, withPairs(4), withPairs(4));
+  const auto pairs = fake.pairsOf(0);
+  REQUIRE(pairs.size() == 4);
+  for (size_t i = 0; i < 40; i++)
+    REQUIRE(lane.a.post(lane.a.work(Opcode::writeNotify, i * kLarge, i * kLarge, kLarge, i)));
+  REQUIRE(lane.allSent(40));
+  CHECK(pumpUntil({&lane.b}, [&] { return lane.b.count(notified) == 40; }));
+  CHECK(lane.b.holds(0, lane.a, 0, 40 * kLarge));
+  for (const uint32_t pair : pairs) CHECK(fake.asked(pair).bytes == 10 * kLarge);
+  for (const Completion& one : lane.b.seen) CHECK((one.kind != notified || one.source == lane.b.lane.get()));
+
+  fake.resetCounts();
+  std::vector<Work> burst(5, lane.a.work(Opcode::writeNotify, 0, 0, 64));
+  burst.push_back(lane.a.work(Opcode::write, 0, 0, kLarge));
+  CHECK(lane.a.lane->post(burst) == burst.size());
+  REQUIRE(lane.allSent(46));
+  CHECK(fake.asked(pairs[0]).posts == 1);
+  CHECK(fake.asked(pairs[0]).requests == 5);
+}
+
+TEST_CASE("of two ends the one with fewer queue pairs decides") {
+  FakeVerbs fake;
+  const bool mineAreFewer = GENERATE(false, true);
+  Lane lane(fake, withPairs(mineAreFewer ? 2 : 99), withPairs(mineAreFewer ? 99 : 2));
+  const auto mine = fake.pairsOf(0), theirs = fake.pairsOf(1);
+  REQUIRE(mine.size() == 2);
+  REQUIRE(theirs.size() == 2);
+  for (size_t i = 0; i < 2; i++) {
+    CHECK(fake.connectedWith(mine[i]).dest_qp_num == theirs[i]);
+    CHECK(fake.connectedWith(theirs[i]).dest_qp_num == mine[i]);
+  }
+  for (uint64_t i = 0; i < 4; i++) REQUIRE(lane.a.post(lane.a.work(Opcode::write, 0, 0, kLarge, i)));
+  CHECK(lane.allSent(4));
+}
+
+TEST_CASE("a lane is fenced once all its queue pairs are") {
+  FakeVerbs fake;
+  Lane lane(fake, withPairs(4), withPairs(4));
+  fake.hold(true);
+  for (uint64_t i = 0; i < 4; i++) REQUIRE(lane.a.post(lane.a.work(Opcode::write, 0, 0, kLarge, i)));
+  lane.a.lane->retire();
+  fake.release(fake.pairsOf(0)[0]);
+  pump({&lane.a, &lane.b}, 50);
+  CHECK(lane.a.count(sent) == 1);
+  CHECK(lane.a.count(retired) == 0);
+  fake.hold(false);
+  REQUIRE(pumpUntil({&lane.a}, [&] { return lane.a.count(retired) == 1; }));
+  CHECK(lane.a.count(sent, true) == 4);
+  CHECK(lane.a.seen.back().kind == retired);
+}
+
+TEST_CASE(
+    "the failure of one queue pair is that of its lane, and the works on the others keep their verdict") {
+  FakeVerbs fake;
+  Lane lane(fake, withPairs(4), withPairs(4));
+  fake.failNext(fake.pairsOf(0)[2]);
+  for (uint64_t i = 0; i < 4; i++) REQUIRE(lane.a.post(lane.a.work(Opcode::write, 0, 0, kLarge, i)));
+  REQUIRE(lane.allSent(4));
+  CHECK(lane.a.count(sent, false) == 1);
+  REQUIRE_FALSE(lane.a.words.empty());
+  CHECK(contains(lane.a.words.front(), "did not acknowledge within all retries"));
+  CHECK_FALSE(lane.a.post(lane.a.work(Opcode::write, 0, 0, kLarge)));
+  lane.a.lane->retire();
+  CHECK(pumpUntil({&lane.a}, [&] { return lane.a.count(retired) == 1; }));
+}
+
+TEST_CASE("a lane that is cut reports what every queue pair still held") {
+  FakeVerbs fake;
+  Config config = withPairs(4);
+  config.closeTimeout = Milliseconds(1);
+  Lane lane(fake, config, withPairs(4));
+  fake.hold(true);
+  for (uint64_t i = 0; i < 8; i++) REQUIRE(lane.a.post(lane.a.work(Opcode::write, 0, 0, kLarge, i)));
+  lane.a.lane->retire();
+  REQUIRE(pumpUntil({&lane.a}, [&] { return lane.a.count(retired) == 1; }));
+  CHECK(lane.a.count(sent, false) == 8);
+}
+
+TEST_CASE("a lane is destroyed with works in flight on all its queue pairs, and its Queue lives on") {
+  FakeVerbs fake;
+  Lane lane(fake, withPairs(4), withPairs(4));
+  fake.hold(true);
+  for (uint64_t i = 0; i < 8; i++) REQUIRE(lane.a.post(lane.a.work(Opcode::write, 0, 0, kLarge, i)));
+  lane.a.lane.reset();
+  fake.hold(false);
+  pump({&lane.a, &lane.b}, 10);
+  CHECK(lane.a.count(sent) == 0);
+}
+
+TEST_CASE("cards that offer the same extensions both set them, others connect without") {
+  FakeVerbs fake;
+  Config config = withPairs(2);
+  SECTION("the same") {
+    fake.ece[0] = fake.ece[1] = {0x15b3, 0x30000003};
+    Lane lane(fake, config, config);
+    for (const int card : {0, 1})
+      for (const uint32_t pair : fake.pairsOf(card)) CHECK(fake.eceSet(pair).options == 0x30000003);
+    return;
+  }
+  SECTION("different ones") {
+    fake.ece[0] = {0x15b3, 0x30000003};
+    fake.ece[1] = {0x15b3, 0x20000001};
+  }
+  SECTION("another vendor's") {
+    fake.ece[0] = {0x15b3, 1};
+    fake.ece[1] = {0x14e4, 1};
+  }
+  SECTION("only one has any") {
+    fake.ece[0] = {0x15b3, 1};
+  }
+  SECTION("the library does not know of them") {
+    fake.ece[0] = fake.ece[1] = {0x15b3, 1};
+    fake.eceThere = false;
+  }
+  SECTION("turned off on one end") {
+    fake.ece[0] = fake.ece[1] = {0x15b3, 1};
+    config.ibEce = false;
+  }
+  Lane lane(fake, config, withPairs(2));
+  for (const int card : {0, 1})
+    for (const uint32_t pair : fake.pairsOf(card)) CHECK(fake.eceSet(pair).vendor == 0);
+}
+
+TEST_CASE("two ends of different MTU use the smaller one") {
+  FakeVerbs fake;
+  fake.mtus[0] = IBV_MTU_1024;
+  const Lane lane(fake);
+  CHECK(fake.connectedWith(fake.pairsOf(0)[0]).path_mtu == IBV_MTU_1024);
+  CHECK(fake.connectedWith(fake.pairsOf(1)[0]).path_mtu == IBV_MTU_1024);
+}
+
+TEST_CASE("a card that may not be opened is refused as failed, with what to do") {
+  FakeVerbs fake;
+  fake.openFails = EACCES;
+  const auto refusals = refusalsOf(fake);
+  CHECK(refusals.size() == 4);
+  CHECK(refusals[0].failed);
+  CHECK(refusals[0].what == "verbs fake0");
+  CHECK(contains(refusals[0].why, "/dev/infiniband/uverbs*"));
+  CHECK(contains(refusals[0].why, "CAP_IPC_LOCK"));
+}
+
+TEST_CASE("a card that may lock no memory is refused as failed, with the limit") {
+  FakeVerbs fake;
+  fake.registerFails = ENOMEM;
+  const auto refusals = refusalsOf(fake);
+  CHECK(refusals[0].failed);
+  CHECK(contains(refusals[0].why, "the limit of locked memory (ulimit -l) is"));
+}
+
+TEST_CASE("ports that are down, left out or without an address are refused, and nothing failed") {
+  FakeVerbs fake;
+  Config config;
+  std::string words = "no RoCE v2 address";  // as a virtual function whose interface is elsewhere
+  SECTION("no address") {}
+  SECTION("down") {
+    fake.portState = IBV_PORT_DOWN;
+    words = "the port is down: check its cable";
+  }
+  SECTION("filtered") {
+    config.hca = "=mlx5_7";
+    words = "WEFT_HCA";
+  }
+  const auto refusals = refusalsOf(fake, config);
+  for (const Refusal& one : refusals) {
+    CHECK_FALSE(one.failed);
+    CHECK(contains(one.why, words));
+  }
+}
