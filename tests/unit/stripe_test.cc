@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include "src/core/stripe.h"
+
 #include <array>
 #include <vector>
 
 #include "src/core/lane.h"
-#include "src/core/stripe.h"
 #include "tests/support/catch.h"
 
 // How a message is cut over lanes, by what is known of their rates.
