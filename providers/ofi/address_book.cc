@@ -28,13 +28,19 @@ Result<std::unique_ptr<AddressBook>> AddressBook::open(const Domain& domain) {
   return book;
 }
 
-Result<fi_addr_t> AddressBook::insert(const Bytes& name, OfiEndpoint* lane) {
+Result<fi_addr_t> AddressBook::insert(const Bytes& name, OfiEndpoint* lane, const std::string& who) {
   Peer& peer = peers_[keyOf(name)];
   if (peer.lanes.empty()) {
     const int count = fi_av_insert(av_.get(), name.data(), 1, &peer.address, 0, nullptr);
     if (count != 1) {
       peers_.erase(keyOf(name));
-      return fabricError(*library_, "inserting a peer's address", "lane", count < 0 ? count : -FI_EINVAL);
+      if (count < 0) return fabricError(*library_, "inserting a peer's address", who, count);
+      return Error(
+          Code::resources, "inserting a peer's address",
+          who +
+              ": the provider did not take it. EFA cards have a number of address handles, one for each "
+              "card of each peer: spread the job over fewer hosts, or end others on this host; "
+              "FI_LOG_LEVEL=warn shows the provider's words");
     }
   }
   peer.lanes.push_back(lane);

@@ -21,7 +21,8 @@ class AddressBook {
 
   fid_av* get() const { return av_.get(); }
 
-  Result<fi_addr_t> insert(const Bytes& name, OfiEndpoint* lane);
+  // `who`: the peer and the card, for an error.
+  Result<fi_addr_t> insert(const Bytes& name, OfiEndpoint* lane, const std::string& who);
   void remove(const Bytes& name, OfiEndpoint* lane);
 
   // The one lane to that peer; null when it is unknown or several lanes share the address.
