@@ -6,8 +6,8 @@
 #include "tests/system/driver/program.h"
 #include "tests/system/driver/traffic.h"
 
-// Cards and hosts that are not what they should be: they work all the same, or whoever asks gets an error, on both sides
-// and in time. What is wrong, and which words must be said about it, is the caller's business.
+// Cards and hosts that are not what they should be: they work all the same, or whoever asks gets an error, on
+// both sides and in time. What is wrong, and which words must be said about it, is the caller's business.
 namespace weft::system {
 namespace {
 
@@ -49,7 +49,8 @@ void refused(Run& run, End& end) {
   end.sync();
 }
 
-// A connection is there, and memory is registered until that is refused; then nothing else is the worse for it.
+// A connection is there, and memory is registered until that is refused; then nothing else is the worse for
+// it.
 void registeredToTheEnd(Run& run, End& end) {
   constexpr size_t kPiece = size_t{4} << 20;
   constexpr size_t kMost = 100;
