@@ -8,11 +8,13 @@
 #include <cstdint>
 #include <cstring>
 
-// A copy that a GPU may watch. NCCL's LL128 puts a flag into the last 8 bytes of each aligned line of 128, and its
-// kernels take the line for whole when they see the flag. memcpy writes the end of what it copies before its middle.
+// A copy that a GPU may watch. NCCL's LL128 puts a flag into the last 8 bytes of each aligned line of 128,
+// and its kernels take the line for whole when they see the flag. memcpy writes the end of what it copies
+// before its middle.
 namespace weft {
 
-// Copies so that of each aligned 128-byte line the last 8 bytes are written after the rest. No overlap. Any thread.
+// Copies so that of each aligned 128-byte line the last 8 bytes are written after the rest. No overlap. Any
+// thread.
 inline void copyLines(std::byte* to, const std::byte* from, size_t bytes) {
   constexpr size_t kLine = 128;
   constexpr size_t kFlag = sizeof(uint64_t);

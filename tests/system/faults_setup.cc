@@ -33,20 +33,30 @@ void works(Run& run, End& end) {
   end.sync();
 }
 
-// Neither side gets a connection, or waits for ever.
-void refused(Run& run, End& end) {
+// No side that asks gets a connection, or waits for ever.
+void refusedTo(Run& run, End& end, bool receiverAsks) {
   run.expectWarnings();
   netdriver::Listener listener;
   if (end.receives()) listener = run.need(netdriver::listen(end.context(), end.device()));
   Handle handle = end.exchange(listener.handle);
   void* comm = nullptr;
   ncclResult_t result = ncclSuccess;
-  for (Deadline deadline(run, "an error", kLimit); result == ncclSuccess && !comm; deadline.check())
+  const bool asks = receiverAsks || !end.receives();
+  for (Deadline deadline(run, "an error", kLimit); asks && result == ncclSuccess && !comm; deadline.check())
     result = end.receives() ? end.net().accept(listener.comm.raw(), &comm)
                             : end.net().connect(end.context().raw(), end.device(), handle.data(), &comm);
-  run.expect(result != ncclSuccess, "the connection was made all the same");
+  run.expect(!asks || result != ncclSuccess, "the connection was made all the same");
   run.count("errors", result != ncclSuccess ? 1 : 0);
   end.sync();
+}
+
+void refused(Run& run, End& end) {
+  refusedTo(run, end, true);
+}
+
+// One end cannot even begin, so the other never hears of it.
+void refusedAtOnce(Run& run, End& end) {
+  refusedTo(run, end, false);
 }
 
 // A connection is there, and memory is registered until that is refused; then nothing else is the worse for
@@ -79,6 +89,7 @@ void registeredToTheEnd(Run& run, End& end) {
 constexpr Case kCases[] = {
     {.name = "works", .pair = &works, .processesOnly = true},
     {.name = "refused", .pair = &refused, .processesOnly = true},
+    {.name = "refused-at-once", .pair = &refusedAtOnce, .processesOnly = true},
     {.name = "registered-to-the-end", .pair = &registeredToTheEnd, .processesOnly = true},
 };
 
