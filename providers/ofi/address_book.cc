@@ -39,14 +39,22 @@ int AddressBook::add(const Bytes& name, fi_addr_t* address) {
   return count;
 }
 
-Result<fi_addr_t> AddressBook::insert(const Bytes& name, OfiEndpoint* lane) {
+Error AddressBook::refused(int count, const std::string& who) const {
+  if (count < 0) return fabricError(*library_, "inserting a peer's address", who, count);
+  return Error(Code::resources, "inserting a peer's address",
+               who +
+                   ": the provider did not take it. EFA cards have a number of address handles, one for each "
+                   "card of each peer: spread the job over fewer hosts, or end others on this host; "
+                   "FI_LOG_LEVEL=warn shows the provider's words");
+}
+
+Result<fi_addr_t> AddressBook::insert(const Bytes& name, OfiEndpoint* lane, const std::string& who) {
   const std::string key = keyOf(name);
   auto found = peers_.find(key);
   if (found == peers_.end()) {
     Peer added;
     const int count = add(name, &added.address);
-    if (count != 1)
-      return fabricError(*library_, "inserting a peer's address", "lane", count < 0 ? count : -FI_EINVAL);
+    if (count != 1) return refused(count, who);
     found = peers_.emplace(key, std::move(added)).first;
   } else if (found->second.lanes.empty()) {
     unused_.erase(std::find(unused_.begin(), unused_.end(), key));

@@ -26,7 +26,8 @@ class AddressBook {
 
   fid_av* get() const { return av_.get(); }
 
-  Result<fi_addr_t> insert(const Bytes& name, OfiEndpoint* lane);
+  // `who`: the peer and the card, for an error.
+  Result<fi_addr_t> insert(const Bytes& name, OfiEndpoint* lane, const std::string& who);
   void remove(const Bytes& name, OfiEndpoint* lane);
 
   // The one lane to that peer; null when it is unknown or several lanes share the address.
@@ -41,6 +42,7 @@ class AddressBook {
   };
   AddressBook() = default;
   int add(const Bytes& name, fi_addr_t* address);
+  Error refused(int count, const std::string& who) const;
   void reindex(const Peer& peer);
   void forgetUnused(size_t left);
 

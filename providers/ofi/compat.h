@@ -19,6 +19,11 @@ namespace weft::ofi {
 // The oldest API version we speak. Newer libraries keep this version's behaviour when it is asked for.
 constexpr uint32_t kApiVersion = FI_VERSION(1, 17);
 
+// FI_OPT_EFA_WRITE_IN_ORDER_ALIGNED_128_BYTES of rdma/fi_ext.h, which older headers do not have: a bool, of
+// an endpoint that is not enabled yet.
+constexpr int kWriteLinesInOrder = -(0xefa << 16) + 6;
+constexpr uint32_t kWriteLinesInOrderSince = FI_VERSION(1, 19);
+
 // Closes any libfabric object. An object must be closed before what it was opened on.
 struct CloseFid {
   template <class T>

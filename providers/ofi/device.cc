@@ -2,10 +2,40 @@
 // Copyright The weft authors
 #include "providers/ofi/device.h"
 
+#include <mutex>
+#include <set>
+
 #include "providers/ofi/descriptors.h"
 #include "providers/ofi/queue.h"
 
 namespace weft::ofi {
+
+namespace {
+
+// Cards that ended all their work, by name: libfabric 1.17 frees twice what it cannot open on such an EFA
+// card, so none is opened again in this process, also not by a Transport that is made later.
+class LostCards {
+ public:
+  void add(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    names_.insert(name);
+  }
+  bool has(const std::string& name) {
+    const std::lock_guard lock(mutex_);
+    return names_.contains(name);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<std::string> names_;
+};
+
+LostCards& lostCards() {
+  static LostCards cards;
+  return cards;
+}
+
+}  // namespace
 
 OfiDevice::OfiDevice(std::shared_ptr<const Library> library, const Traits& traits, const Nic& nic,
                      const Config& config)
@@ -22,7 +52,12 @@ Result<std::shared_ptr<Device>> OfiDevice::open(std::shared_ptr<const Library> l
   return std::shared_ptr<Device>(device);
 }
 
+// On a lost card there is nothing to start: registering goes on and yields nothing, queues are refused.
 Status OfiDevice::start() {
+  if (lostCards().has(info().name)) {
+    lost_ = true;
+    return {};
+  }
   const ClosedOnExec opened;
   if (!traits_.software) {
     TRY(domain_, Domain::open(library_, fabricInfo(), false));
@@ -47,6 +82,11 @@ Result<std::unique_ptr<Memory>> OfiDevice::registerMemory(const MemoryDesc& desc
     if (!died) return memory;
   }
   return std::unique_ptr<Memory>(std::make_unique<OfiMemory>(registry_, Registry::Entry{}));
+}
+
+void OfiDevice::markLost() {
+  lost_.store(true, std::memory_order_relaxed);
+  lostCards().add(info().name);
 }
 
 Status OfiDevice::usable() const {

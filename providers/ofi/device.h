@@ -26,16 +26,15 @@ class OfiDevice : public Device {
 
   // For this provider's own Queues and Endpoints.
   const std::shared_ptr<const Library>& library() const { return library_; }
-  // The card ended all its work. Nothing is opened on it any more in this process: libfabric 1.17 frees twice
-  // what it could not open on a dead EFA card.
-  void markLost() { lost_.store(true, std::memory_order_relaxed); }
+  // The card ended all its work: nothing is opened on it any more in this process.
+  void markLost();
   Status usable() const;
   const Traits& traits() const { return traits_; }
   const Config& config() const { return config_; }
   fi_info& fabricInfo() const { return *nic_.fabricInfo; }
   Registry& registry() { return registry_; }
-  Domain* sharedDomain() const { return domain_.get(); }  // null for software providers
-  const OfiMemory& doorstep() const { return *doorstep_; }
+  Domain* sharedDomain() const { return domain_.get(); }    // null for software providers
+  const OfiMemory& doorstep() const { return *doorstep_; }  // of a device with a queue
   std::byte* doorstepSource() { return doorstepBytes_.data() + kDoorstepBytes / 2; }
 
   OfiDevice(std::shared_ptr<const Library> library, const Traits& traits, const Nic& nic,

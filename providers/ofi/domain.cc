@@ -16,10 +16,11 @@ Error fabricError(const Library& library, const char* operation, const std::stri
   if (code == -FI_EIO)
     return Error(Code::unavailable, operation, object + ": the card does not answer; see the kernel's log");
   const bool limit = code == -FI_ENOMEM || code == -FI_EMFILE || code == -FI_ENOSPC;
-  return Error(
-      limit ? Code::resources : Code::system, operation,
-      object + ": " + library.errorText(code) +
-          (limit ? "; check ulimit -l and ulimit -n" : "; FI_LOG_LEVEL=warn shows the provider's words"));
+  return Error(limit ? Code::resources : Code::system, operation,
+               object + ": " + library.errorText(code) +
+                   (limit ? "; check ulimit -l (locked memory) and ulimit -n (descriptors), and what the "
+                            "card has at most"
+                          : "; FI_LOG_LEVEL=warn shows the provider's words"));
 }
 
 Result<std::unique_ptr<Domain>> Domain::open(std::shared_ptr<const Library> library, fi_info& info,
@@ -28,6 +29,7 @@ Result<std::unique_ptr<Domain>> Domain::open(std::shared_ptr<const Library> libr
   domain->library_ = std::move(library);
   if (gated) domain->gate_ = std::make_unique<Gate>();
   const std::string name = info.domain_attr->name ? info.domain_attr->name : info.fabric_attr->prov_name;
+  domain->name_ = name;
   int code = domain->library_->openFabric(info.fabric_attr, &domain->fabric_);
   if (code != 0) return fabricError(*domain->library_, "opening a fabric", name, code);
   fid_domain* raw = nullptr;
@@ -42,7 +44,9 @@ Result<Domain::Registered> Domain::registerMemory(uint64_t id, uint64_t wantedKe
   fid_mr* raw = nullptr;
   const int code =
       fi_mr_reg(domain_.get(), desc.address, desc.length, kAccess, 0, wantedKey, 0, &raw, nullptr);
-  if (code != 0) return fabricError(*library_, "registering memory", format("%zu bytes", desc.length), code);
+  if (code != 0)
+    return fabricError(*library_, "registering memory",
+                       format("%zu bytes with %s", desc.length, name_.c_str()), code);
   FidPtr<fid_mr> region(raw);
   const Registered registered{fi_mr_key(raw), fi_mr_desc(raw)};
   memory_[id] = std::move(region);

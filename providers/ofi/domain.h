@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <unordered_map>
 
 #include "providers/ofi/gate.h"
@@ -39,6 +40,7 @@ class Domain {
  private:
   Domain() = default;
 
+  std::string name_;  // for errors
   std::unique_ptr<Gate> gate_;
   std::shared_ptr<const Library> library_;
   FidPtr<fid_fabric> fabric_;

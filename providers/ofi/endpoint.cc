@@ -63,7 +63,8 @@ Status OfiEndpoint::connect(std::span<const std::byte> peerAddress) {
   peerText_ = addressText(queue_.device().fabricInfo().addr_format, peer_.name.data(), peer_.name.size());
   {
     const Entered entered(queue_.gate());
-    TRY(peerAddress_, queue_.book().insert(peer_.name, this));
+    TRY(peerAddress_,
+        queue_.book().insert(peer_.name, this, peerText_ + " over " + queue_.device().info().name));
   }
   inBook_ = true;
   state_ = State::connecting;

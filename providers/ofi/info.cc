@@ -175,9 +175,11 @@ void collect(const Library& library, const fi_info* list, const Config& config, 
 
 Error nothingFound(const Library& library, const std::string& name, int code) {
   const std::string wanted = name.empty() ? "any provider" : "\"" + name + "\"";
-  return Error(Code::unavailable, "asking libfabric for providers",
-               library.versionText() + " has nothing for " + wanted + " (" + library.errorText(code) +
-                   "); fi_info -p NAME shows what it sees");
+  return Error(
+      Code::unavailable, "asking libfabric for providers",
+      library.versionText() + " has nothing for " + wanted + " (" + library.errorText(code) +
+          "): it was built without, the card or its driver is missing, or FI_PROVIDER leaves it out; "
+          "fi_info -l shows the providers it has, ls /sys/class/infiniband the RDMA cards");
 }
 
 }  // namespace

@@ -19,6 +19,15 @@ std::vector<std::string> candidates(const std::string& path) {
   return {"libfabric.so.1", "/opt/amazon/efa/lib64/libfabric.so.1", "/opt/amazon/efa/lib/libfabric.so.1"};
 }
 
+// The loader's words begin with what it misses, which may be something that libfabric itself needs.
+std::string whatToInstall(const std::string& name, const std::string& reason) {
+  if (reason.empty() || reason.starts_with(name))
+    return "Install it (Debian: libfabric1, RHEL: libfabric, EFA: the EFA installer)";
+  return name +
+         " is there, but not what it needs: install that (Debian: libibverbs1 and ibverbs-providers have "
+         "libibverbs.so.1 and libefa.so.1; EFA: the EFA installer has both)";
+}
+
 template <class Function>
 Status find(void* handle, const char* name, const std::string& path, Function* out) {
   *out = reinterpret_cast<Function>(::dlsym(handle, name));
@@ -31,12 +40,13 @@ Status find(void* handle, const char* name, const std::string& path, Function* o
 
 Result<std::shared_ptr<const Library>> Library::open(const std::string& path) {
   const SignalGuard guard;
-  std::string reasons;
+  std::string reasons, remedy;
   for (const std::string& name : candidates(path)) {
     void* handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!handle) {
       const char* reason = ::dlerror();
       reasons += (reasons.empty() ? "" : "; ") + std::string(reason ? reason : name.c_str());
+      if (remedy.empty()) remedy = whatToInstall(name, reason ? reason : "");
       continue;
     }
     const auto library = std::shared_ptr<Library>(std::make_unique<Library>(Library()));
@@ -44,9 +54,7 @@ Result<std::shared_ptr<const Library>> Library::open(const std::string& path) {
     return std::shared_ptr<const Library>(library);
   }
   return Error(Code::unavailable, kOperation,
-               reasons +
-                   ". Install it (Debian: libfabric1, RHEL: libfabric, EFA: the EFA installer) or set "
-                   "WEFT_LIBFABRIC to the path of libfabric.so.1");
+               reasons + ". " + remedy + " or set WEFT_LIBFABRIC to the path of another libfabric.so.1");
 }
 
 Status Library::bind(void* handle, const std::string& path) {

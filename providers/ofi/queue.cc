@@ -7,6 +7,7 @@
 
 #include "providers/ofi/descriptors.h"
 #include "providers/ofi/endpoint.h"
+#include "providers/ofi/lines.h"
 #include "src/base/log.h"
 #include "src/base/random.h"
 
@@ -96,6 +97,10 @@ Result<FidPtr<fid_ep>> OfiQueue::openFabricEndpoint() {
   int code = fi_endpoint(domain_->get(), &device_.fabricInfo(), &raw, nullptr);
   FidPtr<fid_ep> endpoint(raw);
   if (code == 0 && device_.traits().namedAfterProcess) code = giveUniqueName(raw);
+  if (code == 0 && device_.info().lines128InOrder && (code = askForLines(raw)) != 0)
+    return fabricError(
+        domain_->library(), "opening an endpoint",
+        device_.info().name + " no longer promises 128-byte lines in order, which NCCL was told", code);
   if (code == 0) code = fi_ep_bind(raw, &book_->get()->fid, 0);
   if (code == 0) code = fi_ep_bind(raw, &cq_->fid, FI_TRANSMIT | FI_RECV);
   if (code == 0 && eq_) code = fi_ep_bind(raw, &eq_->fid, 0);

@@ -8,6 +8,7 @@
 
 #include "providers/ofi/device.h"
 #include "providers/ofi/info.h"
+#include "providers/ofi/lines.h"
 
 namespace weft::ofi {
 
@@ -49,6 +50,8 @@ Status OfiTransport::look() {
   }
   failures_.clear();
   catalogue_ = catalogue.take();
+  for (Nic& nic : catalogue_->nics)
+    nic.info.lines128InOrder = promisesLines(library_, catalogue_->traits, nic);
   return {};
 }
 

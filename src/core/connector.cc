@@ -70,7 +70,7 @@ Status Connector::onReply() {
   open.comm = reply.comm;
   open.sender = comm_->number();
   open.half = peering->half();
-  open.ringMemory = MemoryNotice::of(*comm_->ring().region(), 0);
+  open.ringMemory = engine_->noticeOf(*comm_->ring().region(), 0);
   open.ringOffset = comm_->ring().offset();
   peering->tell(MessageType::open, open);
   return {};

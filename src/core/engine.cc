@@ -19,6 +19,17 @@ std::atomic<uint32_t> nextEngine{1};
 constexpr uint32_t kRequestLimit = 1 << 20;
 constexpr uint32_t kPeeringLimit = kMaxSlots / kEagerSlotsPerPeering;
 
+// In the place of one whose card cannot be used.
+class NoQueue : public Queue {
+ public:
+  size_t poll(std::span<Completion>) override { return 0; }
+  Result<std::unique_ptr<Endpoint>> openEndpoint() override {
+    return Error(Code::unavailable, "opening an endpoint", "the card could not be used");
+  }
+  std::string explain(const Completion&) const override { return {}; }
+  QueueDepths depths() const override { return {0, 0, -1}; }
+};
+
 }  // namespace
 
 Engine::Engine(EngineOptions options)
@@ -31,18 +42,52 @@ Engine::Engine(EngineOptions options)
 
 Result<std::shared_ptr<Engine>> Engine::create(EngineOptions options) {
   auto engine = std::make_shared<Engine>(std::move(options));
-  QueueDepths depths = engine->options_.depths;
-  depths.trafficClass = engine->options_.trafficClass;
-  int64_t notifications = INT64_MAX;
-  for (const auto& device : engine->options_.devices) {
-    TRY(auto queue, device->openQueue(depths));
-    notifications = std::min<int64_t>(notifications, queue->depths().notifications);
-    engine->rails_.push_back({device, std::move(queue)});
-  }
-  engine->budget_ = notifications;
-  engine->eagerBudget_ = notifications / 2;
+  TRY(engine->openQueues());
   engine->now_ = engine->options_.clock->now();
   return engine;
+}
+
+// A card that cannot be used leaves its share to the others; what is short can be mended, and is an error.
+Status Engine::openQueues() {
+  QueueDepths depths = options_.depths;
+  depths.trafficClass = options_.trafficClass;
+  int64_t notifications = INT64_MAX;
+  std::vector<uint8_t> working;
+  Status refused;
+  for (const auto& device : options_.devices) {
+    auto queue = device->openQueue(depths);
+    if (!queue && queue.error().code() == Code::resources) return queue.takeError();
+    if (queue) {
+      working.push_back(static_cast<uint8_t>(rails_.size()));
+      notifications = std::min<int64_t>(notifications, (*queue)->depths().notifications);
+    } else if (refused) {
+      refused = queue.takeError();
+    }
+    rails_.push_back({device, queue ? queue.take() : std::make_unique<NoQueue>()});
+  }
+  if (working.empty()) return refused;
+  if (!refused)
+    WEFT_LOG(warn, "%s goes on with %zu of its %zu rails: %s", deviceName().c_str(), working.size(),
+             rails_.size(), refused.error().message().c_str());
+  shareOut(working);
+  budget_ = notifications;
+  eagerBudget_ = notifications / 2;
+  return {};
+}
+
+void Engine::shareOut(const std::vector<uint8_t>& working) {
+  size_t next = 0;
+  for (size_t rail = 0; rail < rails_.size(); rail++) {
+    const bool works = std::find(working.begin(), working.end(), rail) != working.end();
+    railInUse_.push_back(works ? static_cast<uint8_t>(rail) : working[next++ % working.size()]);
+  }
+}
+
+MemoryNotice Engine::noticeOf(const mem::Region& region, uint32_t id) const {
+  MemoryNotice notice = MemoryNotice::of(region, id);
+  for (size_t rail = 0; rail < railInUse_.size(); rail++)
+    if (railInUse_[rail] != rail) notice.railBlobs[rail] = notice.railBlobs[railInUse_[rail]];
+  return notice;
 }
 
 // Peers learn that lanes to this engine are about to break, and lanes go before the queues they complete to.
@@ -208,12 +253,13 @@ Status Engine::openFlushLanes() {
   if (!flushLanes_.empty()) return {};
   TRY(flushScratch_, arena_.take(64 * rails_.size()));
   for (size_t rail = 0; rail < rails_.size(); rail++) {
-    TRY(auto endpoint, rails_[rail].queue->openEndpoint());
+    const uint8_t used = railInUse_[rail];
+    TRY(auto endpoint, rails_[used].queue->openEndpoint());
     const auto address = endpoint->address();
     TRY(endpoint->connect(address));
     endpoint->peerConnected();
-    flushLanes_.push_back(std::make_unique<Lane>(static_cast<uint8_t>(rail), static_cast<uint8_t>(rail),
-                                                 railInfo(rail).name, std::move(endpoint)));
+    flushLanes_.push_back(
+        std::make_unique<Lane>(static_cast<uint8_t>(rail), used, railInfo(used).name, std::move(endpoint)));
   }
   return {};
 }
@@ -224,13 +270,13 @@ bool Engine::postFlush(Request* request, MemoryHandle* memory, const void* addre
   for (size_t rail = 0; rail < flushLanes_.size(); rail++) {
     Lane& lane = *flushLanes_[rail];
     if (!lane.up()) continue;  // its rail died: what came by it did so long ago
-    auto target = lane.endpoint().import(memory->region->rail(rail)->blob());
+    auto target = lane.endpoint().import(memory->region->rail(lane.rail())->blob());
     if (!target) return false;
     Work work;
     work.op = Opcode::read;
     work.local = flushScratch_.data() + 64 * rail;
     work.length = 1;
-    work.memory = flushScratch_.region()->rail(rail);
+    work.memory = flushScratch_.region()->rail(lane.rail());
     work.remote = *target;
     work.remoteOffset = memory->region->offsetOf(address);
     work.context = workContext(WorkKind::flush, request->index, request->generation, lane.number());

@@ -74,6 +74,10 @@ class Engine {
   size_t railCount() const { return rails_.size(); }
   Queue& queue(size_t rail) { return *rails_[rail].queue; }
   const DeviceInfo& railInfo(size_t rail) const { return rails_[rail].device->info(); }
+  // The rail itself, or the one that stands in for a rail whose card could not be used.
+  size_t railInUse(size_t rail) const { return railInUse_[rail]; }
+  // What peers need to write to a region: keys in the order of our rails, with stand-ins.
+  MemoryNotice noticeOf(const mem::Region& region, uint32_t id) const;
   mem::Arena& arena() { return arena_; }
   mem::RegionCache& regions() { return *options_.regions; }
 
@@ -198,6 +202,8 @@ class Engine {
     if (hasMail_.load(std::memory_order_acquire)) [[unlikely]]
       drainMail();
   }
+  Status openQueues();
+  void shareOut(const std::vector<uint8_t>& working);  // rails without a queue get one that stands in
   void leaveWithMail();
   void flushQueued();
   [[gnu::cold]] void afterPoll();
@@ -223,6 +229,7 @@ class Engine {
   SequenceSpace sequences_;
   mem::Arena arena_;  // before the rails: blocks are registered with their devices
   std::vector<RailUse> rails_;
+  std::vector<uint8_t> railInUse_;
   std::vector<std::unique_ptr<Lane>> flushLanes_;
   mem::Block flushScratch_;
   std::vector<Peering*> flushQueue_;  // with room for all peerings; before them, as they leave it

@@ -10,7 +10,10 @@ bool Lane::submit(const Work& work, bool more, TimePoint now) {
   if (!up()) return true;
   if (!work.quiet) {
     // That a fabric takes works is no sign of life: a dead one may go on taking them.
-    if (outstandingWorks_++ == 0) lastSign_ = now;
+    if (outstandingWorks_++ == 0) {
+      lastSign_ = windowStart_ = now;
+      windowBytes_ = 0;
+    }
     outstandingBytes_ += work.length;
   }
   if (!more && queued_.empty() && endpoint_->post({&work, 1}) == 1) return true;
@@ -38,22 +41,19 @@ void Lane::finished(uint64_t bytes, TimePoint now) {
   measure(bytes, now);
 }
 
-// The rate over windows in which the lane was never idle; an exponential mean over windows follows a rail
-// that slows down within a few of them.
+// The rate over windows in which the lane was never idle, the first from when it got work; an exponential
+// mean over windows follows a rail that slows down within a few of them.
 void Lane::measure(uint64_t bytes, TimePoint now) {
   constexpr uint64_t kWindowBytes = 1 << 20;
   constexpr float kWeight = 0.25f;
   windowBytes_ += bytes;
-  if (windowStart_ == TimePoint{}) {
-    windowStart_ = now;
-    windowBytes_ = 0;
-  } else if (windowBytes_ >= kWindowBytes && now > windowStart_) {
-    const float us = std::chrono::duration<float, std::micro>(now - windowStart_).count();
-    bytesPerUs_ += kWeight * (std::max(1.0f, static_cast<float>(windowBytes_) / us) - bytesPerUs_);
-    windowStart_ = now;
-    windowBytes_ = 0;
-  }
-  if (outstandingWorks_ == 0) windowStart_ = TimePoint{};
+  if (windowBytes_ < kWindowBytes || now <= windowStart_) return;
+  const float us = std::chrono::duration<float, std::micro>(now - windowStart_).count();
+  const float rate = std::max(1.0f, static_cast<float>(windowBytes_) / us);
+  bytesPerUs_ = bytesPerUs_ > 0 ? bytesPerUs_ + kWeight * (rate - bytesPerUs_) : rate;
+  plansSinceMeasured_ = 0;
+  windowStart_ = now;
+  windowBytes_ = 0;
 }
 
 TimePoint Lane::stalledSince() const {

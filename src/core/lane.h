@@ -70,11 +70,17 @@ class Lane {
   TimePoint stalledSince() const;
   void restartStallClock(TimePoint now) { lastSign_ = now; }
   uint64_t outstandingBytes() const { return outstandingBytes_; }
-  LaneLoad load() const { return {up(), outstandingBytes_, bytesPerUs_}; }
+  // A rate that was not measured for so many messages is forgotten: what made the lane slow once may be gone,
+  // and a lane that is given nothing would not show it.
+  LaneLoad load() {
+    if (++plansSinceMeasured_ >= kPlansRemembered) bytesPerUs_ = 0;
+    return {up(), outstandingBytes_, bytesPerUs_};
+  }
 
   void startRetiring();
 
  private:
+  static constexpr uint32_t kPlansRemembered = 1024;
   void measure(uint64_t bytes, TimePoint now);
 
   std::unique_ptr<Endpoint> endpoint_;
@@ -83,11 +89,12 @@ class Lane {
   uint64_t outstandingBytes_ = 0;
   uint32_t outstandingWorks_ = 0;  // those with a completion to come
   uint64_t windowBytes_ = 0;       // finished in the current measuring window
-  TimePoint windowStart_{};
+  TimePoint windowStart_{};        // of one that is under way when works are outstanding
   TimePoint lastSign_{};  // last time the fabric finished something, took what had waited, or the lane
                           // stopped being idle
   LaneTotals totals_;
-  float bytesPerUs_ = 1000;
+  float bytesPerUs_ = 0;  // 0: not known
+  uint32_t plansSinceMeasured_ = 0;
   uint32_t incarnation_ = 1;
   uint8_t number_;
   uint8_t rail_;

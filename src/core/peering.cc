@@ -88,7 +88,7 @@ Status Peering::openLanes(uint16_t remoteRails) {
   const size_t count =
       std::min(std::max<size_t>(engine_.railCount(), remoteRails_), std::min(most, kMaxLanes));
   for (size_t i = 0; i < count; i++) {
-    const size_t rail = i % engine_.railCount();
+    const size_t rail = engine_.railInUse(i % engine_.railCount());
     TRY(auto endpoint, engine_.queue(rail).openEndpoint());
     lanes_.push_back(std::make_unique<Lane>(static_cast<uint8_t>(i), static_cast<uint8_t>(rail),
                                             engine_.railInfo(rail).name, std::move(endpoint)));
@@ -110,7 +110,7 @@ PeeringInfo Peering::half() const {
     info.laneAddresses.emplace_back(address.begin(), address.end());
     info.laneIncarnations.push_back(lane->incarnation());
   }
-  info.memory = MemoryNotice::of(*landing_.region(), 0);
+  info.memory = engine_.noticeOf(*landing_.region(), 0);
   info.eagerOffset = landing_.offset();
   info.eagerSlots = localSlots_;
   info.eagerSlotBytes = localSlotBytes_;
@@ -389,7 +389,7 @@ Announcement* Peering::announce(const mem::RegionRef& region) {
   Announcement* announcement = fresh.get();
   announced_.emplace(id, std::move(fresh));
   announcedIds_.emplace(region.get(), id);
-  tell(MessageType::announce, MemoryNotice::of(*region, id));
+  tell(MessageType::announce, engine_.noticeOf(*region, id));
   return announcement;
 }
 

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstring>
 
+#include "src/base/lines.h"
 #include "src/base/log.h"
 #include "src/base/reserve.h"
 
@@ -383,7 +384,7 @@ bool RecvCommImpl::fill(void* to, uint64_t room, const EagerHeader& header, cons
     tooLarge(header.tag, header.k, header.size, room);
     return false;
   }
-  if (header.size > 0) std::memcpy(to, payload, header.size);
+  if (header.size > 0) copyLines(static_cast<std::byte*>(to), payload, header.size);
   return true;
 }
 

@@ -54,18 +54,33 @@ struct Shares {
   }
 };
 
+// A lane whose rate is not known is tried like the fastest: taken for slow it would get little, and never
+// show.
+void assumeRates(std::span<LaneLoad> lanes) {
+  float fastest = 0;
+  bool all = true;
+  for (const LaneLoad& lane : lanes) {
+    fastest = std::max(fastest, lane.bytesPerUs);
+    all &= lane.bytesPerUs > 0;
+  }
+  if (all) return;
+  for (LaneLoad& lane : lanes)
+    if (lane.bytesPerUs <= 0) lane.bytesPerUs = fastest > 0 ? fastest : 1;
+}
+
 uint64_t alignUp(uint64_t n) {
   return (n + kSegmentAlign - 1) / kSegmentAlign * kSegmentAlign;
 }
 
 }  // namespace
 
-size_t planSegments(std::span<const LaneLoad> lanes, uint64_t size, uint64_t gate, uint32_t turn,
+size_t planSegments(std::span<LaneLoad> lanes, uint64_t size, uint64_t gate, uint32_t turn,
                     std::span<Segment> out) {
   lanes = lanes.first(std::min({lanes.size(), kMaxLanes, out.size()}));
   uint32_t use = 0;
   for (size_t i = 0; i < lanes.size(); i++) use |= static_cast<uint32_t>(lanes[i].up) << i;
   if (use == 0) return 0;
+  assumeRates(lanes);
   if (size < 2 * gate || (use & (use - 1)) == 0) {
     out[0] = {static_cast<uint8_t>(quickestLane(lanes, size, turn)), 0, size};
     return 1;

@@ -13,7 +13,7 @@ namespace weft::core {
 struct LaneLoad {
   bool up = false;
   uint64_t outstandingBytes = 0;
-  float bytesPerUs = 1;  // measured; never 0
+  float bytesPerUs = 0;  // measured; 0: not known, taken for that of the fastest
 };
 
 struct Segment {
@@ -27,7 +27,7 @@ constexpr uint64_t kSegmentAlign = 128;  // LL128's line, and two cache lines: n
 // Cuts `size` bytes into at most out.size() segments so that all chosen lanes finish at about the same time,
 // none carrying less than `gate` bytes. Below twice the gate the message stays whole, on the lane predicted
 // to finish it first; `turn` breaks ties round robin. Returns the number of segments, 0 when no lane is up.
-size_t planSegments(std::span<const LaneLoad> lanes, uint64_t size, uint64_t gate, uint32_t turn,
+size_t planSegments(std::span<LaneLoad> lanes, uint64_t size, uint64_t gate, uint32_t turn,
                     std::span<Segment> out);
 
 }  // namespace weft::core

@@ -83,6 +83,7 @@ class Rails {
 
  private:
   WorldOptions options(int rails, const fault::FaultRule* atOnce, bool targetMustKnow) {
+    setLogSink(silent);
     WorldOptions options;
     options.config.laneTimeout = Milliseconds(400);
     options.config.railTimeout = Milliseconds(80);
@@ -330,6 +331,37 @@ TEST_CASE("a rail that cannot be connected is left out, and tried again") {
   rails.live(200);
   CHECK(rails.lanesUp(0) == 2);
   CHECK(rails.lanesUp(1) == 2);
+}
+
+TEST_CASE("an engine made when a card cannot be used goes on with the others") {
+  fault::FaultRule refused;
+  refused.kind = FaultKind::openQueue;
+  refused.rail = 1;
+  Rails rails(3, &refused);
+  // Expect: as many lanes as ever, the one of the lost card over another one, on this side alone.
+  CHECK(rails.lanesUp(0) == 3);
+  CHECK(rails.lanesUp(1) == 3);
+  CHECK(rails.lane(0, 1).rail() != 1);
+  CHECK(rails.lane(1, 1).rail() == 1);
+  for (int round = 0; round < 5; round++) {
+    Buffer from(rails.send(), kLarge), to(rails.recv(), kLarge);
+    fillPattern(from.data(), kLarge, static_cast<uint64_t>(round));
+    Request* receiving = rails.receive(to, kLarge);
+    CHECK(rails.finished(rails.send(), rails.post(from, kLarge)));
+    CHECK(rails.finished(rails.recv(), receiving));
+    CHECK(firstMismatch(to.data(), kLarge, static_cast<uint64_t>(round)) == kLarge);
+  }
+  // Expect: a lane that breaks comes back, also over the card that stands in.
+  rails.breakRail(1, FaultKind::kill, FaultOp::writeNotify, 1);
+  rails.breakRail(0, FaultKind::kill, FaultOp::writeNotify, static_cast<int>(rails.lane(0, 1).rail()));
+  Buffer from(rails.send(), kLarge), to(rails.recv(), kLarge);
+  Request* receiving = rails.receive(to, kLarge);
+  CHECK(rails.finished(rails.send(), rails.post(from, kLarge)));
+  CHECK(rails.finished(rails.recv(), receiving));
+  rails.heal();
+  rails.live(300);
+  CHECK(rails.lanesUp(0) == 3);
+  CHECK(rails.lanesUp(1) == 3);
 }
 
 TEST_CASE("memory can be given back while a rail is being left") {

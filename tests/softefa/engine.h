@@ -22,6 +22,7 @@ struct Engine {
   Engine(const Settings& given, const Identity& who, unsigned nic)
       : settings(given),
         identity(who),
+        regions(given.maxRegions, given.lockedBytes),
         addresses(given.maxAddressHandles),
         faults(given.seed, nic),
         links(fabric(given)) {}

@@ -5,6 +5,7 @@
 namespace softefa {
 
 uint32_t Regions::add(const Region& region) {
+  if (live_ >= most_ || region.length > mostBytes_ - liveBytes_) return 0;
   uint32_t slot = 0;
   if (slots_.size() <
       kSlots) {  // old slots rest for as long as there are new ones, so that stale keys are seen
@@ -21,6 +22,7 @@ uint32_t Regions::add(const Region& region) {
   slots_[slot].uses = uses;
   slots_[slot].live = true;
   ++live_;
+  liveBytes_ += region.length;
   return slot << 8 | (uses & 0xff);
 }
 
@@ -29,6 +31,7 @@ void Regions::remove(uint32_t key) {
   region.live = false;
   ++region.uses;
   --live_;
+  liveBytes_ -= region.length;
   free_.push_back(key >> 8);
 }
 

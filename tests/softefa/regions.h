@@ -30,7 +30,9 @@ class Regions {
     std::byte* memory = nullptr;  // of the first byte asked for
   };
 
-  // The key of a new registration; 0 when there are too many.
+  Regions(size_t most, uint64_t mostBytes) : most_(most), mostBytes_(mostBytes) {}
+
+  // The key of a new registration; 0 when there are too many, or too much memory.
   uint32_t add(const Region& region);
   void remove(uint32_t key);
 
@@ -41,9 +43,12 @@ class Regions {
  private:
   static constexpr uint32_t kSlots = 1U << 16;
 
+  size_t most_;
+  uint64_t mostBytes_;
   std::vector<Region> slots_{1};  // key 0 is never given
   std::vector<uint32_t> free_;
   size_t live_ = 0;
+  uint64_t liveBytes_ = 0;
 };
 
 }  // namespace softefa

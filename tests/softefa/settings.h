@@ -33,6 +33,8 @@ struct Settings {
   std::vector<int> numa;         // one a NIC
   unsigned strict = 0;           // StrictCheck bits
   unsigned maxAddressHandles = 4096;
+  unsigned maxRegions = (1 << 16) - 1;  // registrations a NIC has
+  uint64_t lockedBytes = UINT64_MAX;    // that may be registered with a NIC, as RLIMIT_MEMLOCK has it
   std::chrono::milliseconds unresponsive{1000};  // a peer that is gone is given up after this time
   std::string faults;                            // what faults.h reads
   std::string control;                           // a file with faults, read again whenever it changes

@@ -206,7 +206,7 @@ int ibv_query_device(ibv_context* context, ibv_device_attr* attr) {
   attr->max_sge_rd = 1;
   attr->max_cq = 1024;
   attr->max_cqe = 1 << 16;
-  attr->max_mr = (1 << 16) - 1;
+  attr->max_mr = static_cast<int>(settings.maxRegions);
   attr->max_pd = 1024;
   attr->max_ah = static_cast<int>(settings.maxAddressHandles);
   attr->max_pkeys = 1;

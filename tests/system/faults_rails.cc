@@ -10,9 +10,8 @@
 namespace weft::system {
 namespace {
 
-void railDies(Run& run, End& end) {
-  run.expectWarnings();
-  run.require(end.properties().virtualMembers > 1, "the device has a single card");
+// Traffic while the card goes; afterwards the same engines connect again.
+void loseCard(Run& run, End& end) {
   const auto messages = static_cast<uint64_t>(run.scaled(120, 2000));
   netdriver::Ends ends = connectBothWays(run, end);
   Flow in(run, ends.recv, true);
@@ -37,6 +36,26 @@ void railDies(Run& run, End& end) {
   const Comm another = connectOneWay(run, end);
   sendChecked(run, another, end.receives(), 3'000'000, 1);
   end.sync();
+}
+
+// A context has engines of its own, made when the card is gone already.
+void connectAnew(Run& run, End& end) {
+  Context context = run.need(Context::create(end.net(), 0x5158));
+  const Comm comm = connectOneWay(run, end, context);
+  for (uint64_t seed = 0; seed < 20; seed++) sendChecked(run, comm, end.receives(), 3'000'000, seed);
+  end.sync();
+  if (end.receives()) expectMessage(run, {"goes on with", "of its"});
+  run.count("contexts made later");
+}
+
+void railDies(Run& run, End& end) {
+  run.expectWarnings();
+  run.require(end.properties().virtualMembers > 1, "the device has a single card");
+  loseCard(run, end);
+  connectAnew(run, end);
+  // Nothing of the plugin is left open, and it opens its cards anew.
+  end.closeContext();
+  connectAnew(run, end);
 }
 
 constexpr Case kCases[] = {

@@ -2,7 +2,13 @@
 // Copyright The weft authors
 #include "src/base/bytes.h"
 
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "src/base/lines.h"
 #include "tests/support/catch.h"
+#include "tests/support/sanitizer.h"
 
 using namespace weft;
 
@@ -30,4 +36,46 @@ TEST_CASE("every truncation fails and none reads past the end") {
     CHECK(reader.failed());
     CHECK_FALSE(reader.done());
   }
+}
+
+TEST_CASE("lines are copied whole, wherever they begin and end") {
+  std::vector<std::byte> from(1000), to(2000);
+  for (size_t i = 0; i < from.size(); i++) from[i] = static_cast<std::byte>(i * 7 + 1);
+  for (size_t offset = 0; offset < 130; offset += 13) {
+    for (size_t bytes = 0; bytes <= from.size(); bytes += bytes < 300 ? 1 : 50) {
+      std::fill(to.begin(), to.end(), std::byte{0});
+      copyLines(to.data() + offset, from.data(), bytes);
+      const auto begin = to.begin() + static_cast<ptrdiff_t>(offset);
+      const auto end = begin + static_cast<ptrdiff_t>(bytes);
+      CHECK(std::equal(begin, end, from.begin()));
+      CHECK(std::count(to.begin(), begin, std::byte{0}) == begin - to.begin());
+      CHECK(std::count(end, to.end(), std::byte{0}) == to.end() - end);
+    }
+  }
+}
+
+// A watcher as NCCL's kernels are one: it reads without asking.
+TEST_CASE("who sees the end of a line sees all of it") {
+  if (test::kSanitized) return;  // to read what is being written is what it forbids
+  constexpr size_t kLines = 64, kWords = 16;
+  alignas(128) static uint64_t to[kLines * kWords];
+  std::vector<uint64_t> from(kLines * kWords);
+  std::atomic<bool> done{false};
+  std::atomic<uint64_t> torn{0}, seen{0};
+  std::thread watcher([&] {
+    const volatile uint64_t* words = to;
+    for (size_t line = 0; !done; line = (line + 1) % kLines) {
+      const uint64_t flag = words[line * kWords + kWords - 1];
+      std::atomic_thread_fence(std::memory_order_acquire);
+      for (size_t i = 0; i < kWords - 1; i++) torn += words[line * kWords + i] < flag ? 1 : 0;
+      seen += flag > 0 ? 1 : 0;
+    }
+  });
+  for (uint64_t round = 1; round < 200'000 || seen == 0; round++) {
+    std::fill(from.begin(), from.end(), round);
+    copyLines(reinterpret_cast<std::byte*>(to), reinterpret_cast<const std::byte*>(from.data()), sizeof to);
+  }
+  done = true;
+  watcher.join();
+  CHECK(torn == 0);
 }

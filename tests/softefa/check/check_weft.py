@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The weft authors
-"""usage: check_weft.py LIBRARY_FOLDER PROGRAM PLUGIN RUN...
+"""usage: check_weft.py [--alone] LIBRARY_FOLDER PROGRAM PLUGIN RUN...
 
 A test program of weft (tests/system) over libfabric's EFA provider on the software EFA device: two processes on two
 virtual hosts, half of the packets out of order, one in a hundred lost, every strict check on. A run is NICS or
 NICS:CASE,CASE, the NICs of a host being one device for weft. In the second tier (WEFT_TEST_FULL=1) all cases run with 1, 2
-and 4 NICs instead, with faults and without.
+and 4 NICs instead, and with 4 also without faults.
+
+--alone: the program is one process that connects to itself, over one NIC. libfabric is told not to use shared memory.
 
 A run counts only if the device saw what it was told to do: traffic on every NIC, packets held, and lost and overtaken where
 there were enough of them for it to be certain.
@@ -19,11 +21,13 @@ from virtual_hosts import VirtualHosts
 FAULTS = 'reorder=50 loss=1'
 ENOUGH = 2000  # packets, of which none is lost once in 10^8 runs
 FIRST_TIER_TIMEOUT = 280
-SECOND_TIER_TIMEOUT = 3000
+SECOND_TIER_TIMEOUT = 600
+SECOND_TIER = ((1, FAULTS), (2, FAULTS), (4, FAULTS), (4, ''))
+SECOND_TIER_ALONE = ((1, FAULTS), (1, ''))
 
 
-def one_run(library, program, plugin, nics, cases, faults, timeout):
-    with VirtualHosts(library, nics, faults) as hosts:
+def one_run(library, program, plugin, nics, cases, faults, timeout, alone):
+    with VirtualHosts(library, nics, faults, **({'FI_EFA_ENABLE_SHM_TRANSFER': '0'} if alone else {})) as hosts:
         command = [program, '--plugin', plugin, '--mode', 'processes', '--abi', '12', '--merge', *hosts.other('b'),
                    *(['--case', cases] if cases else [])]
         result = hosts.run(command, timeout)
@@ -36,15 +40,15 @@ def one_run(library, program, plugin, nics, cases, faults, timeout):
 
 
 def main():
-    library, program, plugin, *runs = sys.argv[1:]
+    alone = '--alone' in sys.argv
+    library, program, plugin, *runs = [word for word in sys.argv[1:] if word != '--alone']
     if os.environ.get('WEFT_TEST_FULL') == '1':
-        for nics in (1, 2, 4):
-            for faults in ('', FAULTS):
-                one_run(library, program, plugin, nics, '', faults, SECOND_TIER_TIMEOUT)
+        for nics, faults in SECOND_TIER_ALONE if alone else SECOND_TIER:
+            one_run(library, program, plugin, nics, '', faults, SECOND_TIER_TIMEOUT, alone)
         return
     for run in runs:
         nics, _, cases = run.partition(':')
-        one_run(library, program, plugin, int(nics), cases, FAULTS, FIRST_TIER_TIMEOUT)
+        one_run(library, program, plugin, int(nics), cases, FAULTS, FIRST_TIER_TIMEOUT, alone)
 
 
 if __name__ == '__main__':

@@ -241,6 +241,30 @@ TEST_CASE("address handles run out where the NIC has few") {
   CHECK(a.handleFor(gid));
 }
 
+TEST_CASE("registrations run out where the NIC has few, or memory must not be locked") {
+  Options options;
+  std::vector<std::byte> memory(8192);
+  const auto reg = [&](const Node& node, size_t bytes) {
+    return ibv_reg_mr(node.pd, memory.data(), bytes, IBV_ACCESS_LOCAL_WRITE);
+  };
+  SECTION("by number") {
+    options.extra = "SOFTEFA_MAX_MR=4";
+  }
+  SECTION("by size") {
+    options.extra = "SOFTEFA_MEMLOCK=10000";
+  }
+  Node a("a", options);
+  std::vector<ibv_mr*> all;
+  while (ibv_mr* one = all.size() < 10 ? reg(a, 4096) : nullptr) all.push_back(one);
+  CHECK(errno == ENOMEM);
+  REQUIRE(!all.empty());
+  CHECK(all.size() < 5);
+  ibv_dereg_mr(all.back());
+  all.back() = reg(a, 4096);
+  CHECK(all.back());
+  for (ibv_mr* one : all) ibv_dereg_mr(one);
+}
+
 TEST_CASE("nicN: a fault may be of one NIC alone") {
   Options options = with("nic1.status=13@1");
   options.extra = "SOFTEFA_NICS=2";

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+// A copy that a GPU may watch. NCCL's LL128 puts a flag into the last 8 bytes of each aligned line of 128,
+// and its kernels take the line for whole when they see the flag. memcpy writes the end of what it copies
+// before its middle.
+namespace weft {
+
+// Copies so that of each aligned 128-byte line the last 8 bytes are written after the rest. No overlap. Any
+// thread.
+inline void copyLines(std::byte* to, const std::byte* from, size_t bytes) {
+  constexpr size_t kLine = 128;
+  constexpr size_t kFlag = sizeof(uint64_t);
+  const size_t head = std::min(bytes, (kLine - reinterpret_cast<uintptr_t>(to) % kLine) % kLine);
+  std::memcpy(to, from, head);
+  size_t done = head;
+  for (; bytes - done >= kLine; done += kLine) {
+    std::memcpy(to + done, from + done, kLine - kFlag);
+    uint64_t flag;
+    std::memcpy(&flag, from + done + kLine - kFlag, kFlag);
+    // Release: what is before it is seen before it, by the compiler's leave and the processor's.
+    std::atomic_ref<uint64_t>(*reinterpret_cast<uint64_t*>(to + done + kLine - kFlag))
+        .store(flag, std::memory_order_release);
+  }
+  std::memcpy(to + done, from + done, bytes - done);
+}
+
+}  // namespace weft

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/core/stripe.h"
+
+#include <array>
+#include <vector>
+
+#include "src/core/lane.h"
+#include "tests/support/catch.h"
+
+// How a message is cut over lanes, by what is known of their rates.
+namespace weft::core {
+namespace {
+
+constexpr uint64_t kGate = 128 << 10;
+constexpr uint64_t kMessage = 16 << 20;
+
+// Bytes for each lane.
+std::vector<uint64_t> shares(std::vector<LaneLoad> lanes, uint64_t size, uint32_t turn = 0) {
+  std::array<Segment, 16> segments;
+  const size_t count = planSegments(lanes, size, kGate, turn, segments);
+  std::vector<uint64_t> bytes(lanes.size());
+  uint64_t next = 0;
+  for (size_t i = 0; i < count; i++) {
+    CHECK(segments[i].offset == next);
+    CHECK(segments[i].offset % kSegmentAlign == 0);
+    next += segments[i].length;
+    bytes[segments[i].lane] += segments[i].length;
+  }
+  CHECK(next == size);
+  return bytes;
+}
+
+bool near(uint64_t a, uint64_t b) {
+  return a > b - b / 100 && a < b + b / 100;
+}
+
+LaneLoad lane(float rate, uint64_t outstanding = 0) {
+  return {true, outstanding, rate};
+}
+
+TEST_CASE("a message is cut by the rates of its lanes") {
+  const auto bytes = shares({lane(100), lane(50), lane(100), lane(100)}, kMessage);
+  CHECK(near(bytes[1] * 2, bytes[0]));
+  CHECK(near(bytes[0], bytes[3]));
+}
+
+TEST_CASE("lanes of which nothing is known get the same, and what the fastest of the others get") {
+  CHECK(shares({lane(0), lane(0), lane(0), lane(0)}, kMessage) == std::vector<uint64_t>(4, kMessage / 4));
+  const auto bytes = shares({lane(20'000), lane(0), lane(10'000), lane(0)}, kMessage);
+  CHECK(near(bytes[1], bytes[0]));
+  CHECK(near(bytes[3], bytes[0]));
+  CHECK(near(bytes[2] * 2, bytes[0]));
+}
+
+TEST_CASE("small messages try a lane of which nothing is known") {
+  std::vector<uint64_t> used(2);
+  for (uint32_t turn = 0; turn < 10; turn++) {
+    const auto bytes = shares({lane(20'000), lane(0)}, 4096, turn);
+    for (size_t i = 0; i < 2; i++) used[i] += bytes[i];
+  }
+  CHECK(used[0] == used[1]);
+}
+
+TEST_CASE("a lane that has much to do already gets less") {
+  const auto bytes = shares({lane(100, 4 << 20), lane(100)}, kMessage);
+  CHECK(near(bytes[1] - bytes[0], 4 << 20));
+}
+
+// Takes everything.
+class Sink : public Endpoint {
+ public:
+  std::span<const std::byte> address() const override { return {}; }
+  Status connect(std::span<const std::byte>) override { return {}; }
+  Result<RemoteMemory> import(std::span<const std::byte>) override { return RemoteMemory{}; }
+  size_t post(std::span<const Work> works) override { return works.size(); }
+  void retire() override {}
+};
+
+TEST_CASE("a lane that has one work at a time is measured, and what it was is forgotten in time") {
+  Lane measured(0, 0, "rail", std::make_unique<Sink>());
+  measured.setState(LaneState::up);
+  CHECK(measured.load().bytesPerUs == 0);
+  Work work;
+  work.length = 4 << 20;
+  TimePoint now = Clock::system().now();
+  for (int i = 0; i < 3; i++) {
+    REQUIRE(measured.submit(work, false, now));
+    now += std::chrono::microseconds(1 << 20);
+    measured.finished(work.length, now);
+    CHECK(measured.load().bytesPerUs == 4);
+    now += std::chrono::seconds(1);  // idle
+  }
+  for (int i = 0; i < 2000; i++) (void)measured.load();
+  CHECK(measured.load().bytesPerUs == 0);
+}
+
+TEST_CASE("lanes that are down carry nothing") {
+  LaneLoad down = lane(100);
+  down.up = false;
+  CHECK(shares({down, lane(1)}, kMessage) == std::vector<uint64_t>{0, kMessage});
+}
+
+}  // namespace
+}  // namespace weft::core
