@@ -184,6 +184,8 @@ class Program {
 
   static void checkWarnings(Run& run) {
     const auto warnings = LogSink::instance().takeWarnings();
+    if (run.failures() > 0)
+      for (const std::string& warning : warnings) std::printf("the plugin warned: %s\n", warning.c_str());
     if (run.warningsExpected()) return;
     for (const std::string& warning : warnings) run.expect(false, "the plugin warned: " + warning);
   }
