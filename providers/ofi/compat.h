@@ -24,6 +24,9 @@ constexpr uint32_t kApiVersion = FI_VERSION(1, 17);
 constexpr int kWriteLinesInOrder = -(0xefa << 16) + 6;
 constexpr uint32_t kWriteLinesInOrderSince = FI_VERSION(1, 19);
 
+// FI_OPT_SHARED_MEMORY_PERMITTED of newer headers: a bool, of an endpoint that is not enabled yet.
+constexpr int kSharedMemoryPermitted = 11;
+
 // Closes any libfabric object. An object must be closed before what it was opened on.
 struct CloseFid {
   template <class T>

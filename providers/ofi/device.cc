@@ -66,8 +66,13 @@ Status OfiDevice::start() {
   MemoryDesc desc;
   desc.address = doorstepBytes_.data();
   desc.length = doorstepBytes_.size();
-  TRY(const Registry::Entry entry, registry_.add(desc));
-  doorstep_ = std::make_unique<OfiMemory>(registry_, entry);
+  auto entry = registry_.add(desc);
+  if (!entry && domain_ && entry.error().code() == Code::unavailable) {
+    markLost();  // it died while nobody polled it
+    return {};
+  }
+  if (!entry) return entry.takeError();
+  doorstep_ = std::make_unique<OfiMemory>(registry_, *entry);
   return {};
 }
 

@@ -92,11 +92,20 @@ Status OfiQueue::openCompletionQueue() {
   }
 }
 
+// Between processes of one host EFA's plain fabric would take its shared memory, which refuses writes with
+// data in libfabric 2, is not fenced by closing the endpoint, and looks at no key. Other providers and 1.17
+// know no such option.
+void OfiQueue::keepToTheCard(fid_ep* endpoint) {
+  const bool permitted = false;
+  (void)fi_setopt(&endpoint->fid, FI_OPT_ENDPOINT, kSharedMemoryPermitted, &permitted, sizeof permitted);
+}
+
 Result<FidPtr<fid_ep>> OfiQueue::openFabricEndpoint() {
   fid_ep* raw = nullptr;
   int code = fi_endpoint(domain_->get(), &device_.fabricInfo(), &raw, nullptr);
   FidPtr<fid_ep> endpoint(raw);
   if (code == 0 && device_.traits().namedAfterProcess) code = giveUniqueName(raw);
+  if (code == 0 && !device_.traits().software) keepToTheCard(raw);
   if (code == 0 && device_.info().lines128InOrder && (code = askForLines(raw)) != 0)
     return fabricError(
         domain_->library(), "opening an endpoint",

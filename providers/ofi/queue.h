@@ -74,6 +74,7 @@ class OfiQueue : public Queue {
 
   Status start();
   Status openBook();
+  static void keepToTheCard(fid_ep* endpoint);
   Status openCompletionQueue();
   Status postReceives();
   size_t takeEvents(std::span<Completion> out);

@@ -259,7 +259,8 @@ class Run:
     def later_command(self, build, name):
         tests, log = (build.folder / 'meson-logs' / f'{name}{which}.json' for which in ('-list', ''))
         tests.write_text(json.dumps(self.later))
-        return [TOP / 'scripts' / 'in-debian', '--with', LATER_PACKAGES, LATER[release_name()], '--',
+        brought = [word for path in later.libraries_of(build.folder / 'tools' / 'weft') for word in ('--bring', path)]
+        return [TOP / 'scripts' / 'in-debian', '--with', LATER_PACKAGES, *brought, LATER[release_name()], '--',
                 'python3', TOP / 'scripts' / 'lib' / 'run_listed.py', tests, log]
 
     @staticmethod

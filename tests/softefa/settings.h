@@ -12,6 +12,12 @@ namespace softefa {
 // What a NIC of this host can do; each generation can do all of the one before.
 enum class Generation { send, read, write, unsolicited, inOrder };
 
+// The card's PCI device number. libfabric 2 ends a process whose card is of a number that can do more than it
+// says.
+constexpr unsigned partOf(Generation generation) {
+  return generation == Generation::send ? 0xefa0 : generation == Generation::read ? 0xefa1 : 0xefa2;
+}
+
 // The misuses that strict mode ends the process for; bits of Settings::strict.
 enum StrictCheck : unsigned {
   kStrictCq = 1,       // a completion queue overran

@@ -31,7 +31,7 @@ void link(const fs::path& target, const fs::path& path) {
   fs::create_symlink(target, path, exists);
 }
 
-void describeNic(const std::string& root, const Identity& nic) {
+void describeNic(const std::string& root, const Identity& nic, Generation generation) {
   const fs::path pci = pciPath(root, nic);
   fs::create_directories(devicePath(root, nic));
   fs::create_directories(root + "/bus/pci/drivers/efa");
@@ -41,7 +41,9 @@ void describeNic(const std::string& root, const Identity& nic) {
   link(pci, fs::path(devicePath(root, nic)) / "device");
   writeFile(pci / "numa_node", std::to_string(nic.numa));
   writeFile(pci / "vendor", "0x1d0f");
-  writeFile(pci / "device", "0xefa2");
+  char part[16];
+  std::snprintf(part, sizeof part, "0x%x", partOf(generation));
+  writeFile(pci / "device", part);
   writeFile(pci / "class", "0x020000");
   writeFile(pci / "max_link_speed", "32.0 GT/s PCIe");
   writeFile(pci / "max_link_width", "16");
@@ -75,7 +77,7 @@ std::string makeSysfs(const Settings& settings, const std::vector<Identity>& nic
     fs::create_directories(root + "/class/infiniband");
     writeFile(root + "/class/infiniband_verbs/abi_version", "6");
     for (const auto& nic : nics) {
-      describeNic(root, nic);
+      describeNic(root, nic, settings.generation);
       link(devicePath(root, nic), root + "/class/infiniband/" + nic.name);
     }
   } catch (const fs::filesystem_error& error) {
