@@ -6,7 +6,7 @@ import os
 FABRICS = {'': 'ofi:efa', '-direct': 'ofi:efa-direct'}
 OF_WEFT = 'efa-weft-'
 # The tools are linked with this release's libfmt, which the later one has not.
-HERE_ONLY = {'efa-weft-perf'}
+HERE_ONLY = {'efa-weft-perf', 'efa-weft-lines'}
 
 
 def command_of(test):
