@@ -48,7 +48,12 @@ OfiDevice::OfiDevice(std::shared_ptr<const Library> library, const Traits& trait
 Result<std::shared_ptr<Device>> OfiDevice::open(std::shared_ptr<const Library> library, const Traits& traits,
                                                 const Nic& nic, const Config& config) {
   auto device = std::make_shared<OfiDevice>(std::move(library), traits, nic, config);
-  TRY(device->start());
+  Status started = device->start();
+  if (!started) {
+    // A card that does not answer is lost: its device stands, so that a job goes on over the others.
+    if (traits.software || started.error().code() != Code::unavailable) return started.takeError();
+    device->markLost();
+  }
   return std::shared_ptr<Device>(device);
 }
 
@@ -66,13 +71,8 @@ Status OfiDevice::start() {
   MemoryDesc desc;
   desc.address = doorstepBytes_.data();
   desc.length = doorstepBytes_.size();
-  auto entry = registry_.add(desc);
-  if (!entry && domain_ && entry.error().code() == Code::unavailable) {
-    markLost();  // it died while nobody polled it
-    return {};
-  }
-  if (!entry) return entry.takeError();
-  doorstep_ = std::make_unique<OfiMemory>(registry_, *entry);
+  TRY(const Registry::Entry entry, registry_.add(desc));
+  doorstep_ = std::make_unique<OfiMemory>(registry_, entry);
   return {};
 }
 
