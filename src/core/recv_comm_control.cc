@@ -56,12 +56,12 @@ void RecvCommImpl::onPeerClosed() {
 void RecvCommImpl::watch(TimePoint now) {
   if (!peering().peer()->answers()) return;
   tags_.each([&](uint32_t, const TagState& tag) {
-    if (tag.first == kNoSlot) return;
-    const ReceiveSlot& slot = engine().slot(tag.first);
+    if (!tag.first) return;
+    const ReceiveSlot& slot = *tag.first;
     if (slot.state != SlotState::told || now - slot.toldAt < engine().config().laneTimeout / 2) return;
     peering().tell(
         MessageType::probe,
-        ProbeMessage{remoteNumber_, slot.tag, slot.k, slot.ctsSequence, tag.first, slot.generation, {}});
+        ProbeMessage{remoteNumber_, slot.tag, slot.k, slot.ctsSequence, slot.index, slot.generation, {}});
   });
 }
 
