@@ -80,17 +80,18 @@ ncclResult_t postSend(void* sendComm, const SendCall& call, void** request) {
 }
 
 ncclResult_t postReceive(void* recvComm, const ReceiveCall& call, void** request) {
-  return guardData("irecv", [&]() -> ncclResult_t {
-    if (!request) return refuse("irecv", "no place for the request");
-    const bool earlyDone = call.count == 1 && completionOptional(request);
-    *request = nullptr;
-    HeldComm* held = commOf(recvComm, Kind::receive);
-    if (!held) return refuse("irecv", "the comm is null or not for receiving");
-    if (!call.tags) return refuse("irecv", "the array of tags is null");
-    Group group;
-    if (const char* wrong = readGroup(call, group)) return refuse("irecv", wrong);
-    return answer(*held, held->receive().irecv(used(group, call.count), earlyDone), request);
-  });
+  return guardData(
+      "irecv", [&]() __attribute__((always_inline))->ncclResult_t {
+        if (!request) return refuse("irecv", "no place for the request");
+        const bool earlyDone = call.count == 1 && completionOptional(request);
+        *request = nullptr;
+        HeldComm* held = commOf(recvComm, Kind::receive);
+        if (!held) return refuse("irecv", "the comm is null or not for receiving");
+        if (!call.tags) return refuse("irecv", "the array of tags is null");
+        Group group;
+        if (const char* wrong = readGroup(call, group)) return refuse("irecv", wrong);
+        return answer(*held, held->receive().irecv(used(group, call.count), earlyDone), request);
+      });
 }
 
 // A null request from here means that there is nothing to wait for, so a lack of slots is an error.

@@ -166,12 +166,6 @@ uint32_t Engine::takeEagerBudget(uint32_t wanted) {
   return granted;
 }
 
-bool Engine::takeBudget(uint32_t notifications) {
-  if (budget_ < notifications) return false;
-  budget_ -= notifications;
-  return true;
-}
-
 // Peerings and comms:
 
 Peering* Engine::findPeering(const control::Peer* peer, uint32_t remoteEngine) {

@@ -123,6 +123,7 @@ class Engine {
     if (!nowIsFresh_) readClock();
     return now_;
   }
+  TimePoint lately() const { return now_; }  // when somebody last asked: at least at every watch()
   uint64_t pass() const { return pass_; }
   bool busy() const;  // something is outstanding here
   void watch();       // looks for what waits too long; called now and then
@@ -191,7 +192,12 @@ class Engine {
   ReceiveSlot& slot(uint32_t index) { return slots_[index]; }
 
   uint32_t takeEagerBudget(uint32_t wanted);
-  bool takeBudget(uint32_t notifications);
+  bool takeBudget(uint32_t notifications) {
+    if (budget_ < notifications) [[unlikely]]
+      return false;
+    budget_ -= notifications;
+    return true;
+  }
   void returnBudget(uint32_t notifications) { budget_ += notifications; }
 
   Status openFlushLanes();  // loopback, one a rail; again is harmless

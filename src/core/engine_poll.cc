@@ -18,19 +18,7 @@ void Engine::afterPoll() {
   }
 }
 
-void Engine::flushQueued() {
-  if (linesDue_ <= pass_) writeLines();
-  for (size_t i = 0; i < flushQueue_.size();) {
-    if (flushQueue_[i]->flush(now())) {
-      i++;
-    } else {
-      flushQueue_[i] = flushQueue_.back();
-      flushQueue_.pop_back();
-    }
-  }
-}
-
-void Engine::writeLines() {
+inline void Engine::writeLines() {
   linesDue_ = UINT64_MAX;
   for (size_t i = 0; i < lineWriters_.size();) {
     if (lineWriters_[i]->writeLines()) {
@@ -39,6 +27,18 @@ void Engine::writeLines() {
     } else {
       lineWriters_[i] = lineWriters_.back();
       lineWriters_.pop_back();
+    }
+  }
+}
+
+void Engine::flushQueued() {
+  if (linesDue_ <= pass_) writeLines();
+  for (size_t i = 0; i < flushQueue_.size();) {
+    if (flushQueue_[i]->flush(now())) {
+      i++;
+    } else {
+      flushQueue_[i] = flushQueue_.back();
+      flushQueue_.pop_back();
     }
   }
 }

@@ -82,16 +82,17 @@ Result<MemoryHandle*> RecvCommImpl::registerMemory(const MemoryDesc& desc) {
 
 // What a receive is made of:
 
-inline bool RecvCommImpl::valid(std::span<const ReceiveSpec> receives) {
-  const char* why = nullptr;
-  if (receives.empty() || receives.size() > kMaxRecvs) why = "a group of receives must have 1 to 8 members";
+inline const char* RecvCommImpl::fault(std::span<const ReceiveSpec> receives) const {
+  if (receives.empty() || receives.size() > kMaxRecvs) return "a group of receives must have 1 to 8 members";
   for (const ReceiveSpec& spec : receives) {
-    if (spec.bytes > kMaxMessageBytes) why = "a receive above 1 GiB; split it";
-    if (!why) why = memoryFault(spec.memory, this, spec.data, spec.bytes);
+    if (spec.bytes > kMaxMessageBytes) return "a receive above 1 GiB; split it";
+    if (const char* why = memoryFault(spec.memory, this, spec.data, spec.bytes)) return why;
   }
-  if (why) [[unlikely]]
-    fail(Error(Code::invalidArgument, "posting a receive", "from " + peering().peer()->name() + ": " + why));
-  return !why;
+  return nullptr;
+}
+
+void RecvCommImpl::refuse(const char* why) {
+  fail(Error(Code::invalidArgument, "posting a receive", "from " + peering().peer()->name() + ": " + why));
 }
 
 void RecvCommImpl::failPosting(bool noSlot) {
@@ -209,9 +210,13 @@ inline void RecvCommImpl::post(Request* request, size_t part, const ReceiveSpec&
 
 Posted RecvCommImpl::irecv(std::span<const ReceiveSpec> receives, bool earlyDone) {
   EngineEntry in(engine(), EngineEntry::tryOnce);
-  if (failed() || (in && !valid(receives))) [[unlikely]]
+  if (failed()) [[unlikely]]
     return {false, nullptr};
   if (!in) return {};
+  if (const char* why = fault(receives)) [[unlikely]] {
+    refuse(why);
+    return {false, nullptr};
+  }
   if (openCount_ + receives.size() > kMostOpen) [[unlikely]] {
     engine().progress();
     return {!failed(), nullptr};
@@ -229,6 +234,21 @@ Posted RecvCommImpl::irecv(std::span<const ReceiveSpec> receives, bool earlyDone
 }
 
 // Clear to send:
+
+inline bool RecvCommImpl::mayTell(const ReceiveSlot& slot) {
+  if (slot.memory && !(slot.memory->announcement && slot.memory->announcement->acknowledged)) return false;
+  if (!lines_.canWrite()) [[unlikely]] {
+    askForPositions();
+    return false;
+  }
+  return engine().takeBudget(static_cast<uint32_t>(peering().laneCount()));
+}
+
+void RecvCommImpl::askForPositions() {
+  if (lines_.hasOvertaken() && !readAsked_)
+    peering().tell(MessageType::askRead, CommMessage{remoteNumber_, 0});
+  readAsked_ = true;
+}
 
 inline void RecvCommImpl::writeLine(ReceiveSlot& slot, LineRun* run) {
   const LineRing::Place place = lines_.take();
@@ -255,7 +275,7 @@ inline void RecvCommImpl::writeLine(ReceiveSlot& slot, LineRun* run) {
   slot.position = place.position;
   slot.lane = run->lane->number();
   slot.ctsSequence = place.sequence;
-  slot.toldAt = engine().now();
+  slot.toldAt = engine().lately();
   slot.sentAt = TimePoint{};
   toldCount_++;
   toldBytes_ += slot.capacity;
@@ -287,17 +307,6 @@ bool RecvCommImpl::writeLines() {
   linesQueued_ = !unwritten_.empty() && !failed();
   if (!linesQueued_) linesDue_ = UINT64_MAX;
   return linesQueued_;
-}
-
-bool RecvCommImpl::mayTell(const ReceiveSlot& slot) {
-  if (slot.memory && !(slot.memory->announcement && slot.memory->announcement->acknowledged)) return false;
-  if (!lines_.canWrite()) {
-    if (lines_.hasOvertaken() && !readAsked_)
-      peering().tell(MessageType::askRead, CommMessage{remoteNumber_, 0});
-    readAsked_ = true;
-    return false;
-  }
-  return engine().takeBudget(static_cast<uint32_t>(peering().laneCount()));
 }
 
 void RecvCommImpl::post(LineRun* run, bool more) {

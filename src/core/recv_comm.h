@@ -68,7 +68,8 @@ class RecvCommImpl final : public CommBase, public RecvComm {
     Lane* lane = nullptr;
   };
 
-  bool valid(std::span<const ReceiveSpec> receives);
+  const char* fault(std::span<const ReceiveSpec> receives) const;
+  [[gnu::cold]] void refuse(const char* why);
   void post(Request* request, size_t part, const ReceiveSpec& spec);
   [[gnu::noinline]] bool takeWaiting(TagState& tag, Request* request, size_t part, const ReceiveSpec& spec);
   void openSlot(TagState& tag, Request* request, size_t part, const ReceiveSpec& spec);
@@ -90,6 +91,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   bool senderHasEnough() const;
   uint64_t heldUntil(const ReceiveSlot& slot) const;
   bool mayTell(const ReceiveSlot& slot);
+  [[gnu::cold]] void askForPositions();
   void writeLine(ReceiveSlot& slot, LineRun* run);
   void post(LineRun* run, bool more);
   void tooLarge(uint32_t tag, uint32_t k, uint64_t sent, uint64_t room);

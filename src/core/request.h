@@ -100,7 +100,7 @@ struct ReceiveSlot {
   RecvCommImpl* comm = nullptr;
   Request* request = nullptr;  // null once an early-done request was handed back
   MemoryHandle* memory = nullptr;
-  TimePoint toldAt{};
+  TimePoint toldAt{};  // about: by Engine::lately
   TimePoint sentAt{};  // when the sender first said it had sent this; default: never
 };
 
