@@ -91,16 +91,6 @@ inline const char* RecvCommImpl::fault(std::span<const ReceiveSpec> receives) co
   return nullptr;
 }
 
-void RecvCommImpl::refuse(const char* why) {
-  fail(Error(Code::invalidArgument, "posting a receive", "from " + peering().peer()->name() + ": " + why));
-}
-
-void RecvCommImpl::failPosting(bool noSlot) {
-  fail(noSlot ? Error(Code::resources, "posting a receive", "the engine has 262144 receives open")
-              : Error(Code::remote, "posting a receive",
-                      peering().peer()->name() + " closed the connection and sent nothing more"));
-}
-
 // One that was filled before its line was written is mostly the oldest of them.
 inline void RecvCommImpl::closeSlot(ReceiveSlot* slot, TagState& tag) {
   (slot->previous ? slot->previous->next : tag.first) = slot->next;
@@ -367,27 +357,11 @@ void RecvCommImpl::onSegment(ReceiveSlot& slot, ReceivedNote note, uint64_t leng
   messageArrived();
 }
 
-void RecvCommImpl::overrun(const ReceiveSlot& slot, ReceivedNote note, uint64_t length) {
-  failBothSides(
-      Error(Code::remote, "receiving",
-            format("%s wrote segment %u of %u with %llu bytes into a receive of %llu that has %llu",
-                   peering().peer()->name().c_str(), note.segment(), note.segments(),
-                   static_cast<unsigned long long>(length), static_cast<unsigned long long>(slot.capacity),
-                   static_cast<unsigned long long>(slot.received))));
-}
-
 // Of a segment that was asked for again only the answer counts: it alone is not followed by another write.
 bool RecvCommImpl::awaited(const ReceiveSlot& slot, uint16_t bit, NoteKind kind) {
   if (slot.arrived & bit) return false;
   if (!(slot.asked & bit)) return kind == NoteKind::segment;
   return kind == (slot.askedOdd & bit ? NoteKind::againOdd : NoteKind::againEven);
-}
-
-void RecvCommImpl::tooLarge(uint32_t tag, uint32_t k, uint64_t sent, uint64_t room) {
-  failBothSides(Error(Code::invalidArgument, "matching a message",
-                      format("tag %u, message %u: %llu bytes sent by %s to a receive of %llu", tag, k,
-                             static_cast<unsigned long long>(sent), peering().peer()->name().c_str(),
-                             static_cast<unsigned long long>(room))));
 }
 
 inline bool RecvCommImpl::fill(void* to, uint64_t room, const EagerHeader& header, const std::byte* payload) {
