@@ -166,8 +166,7 @@ class Engine {
 
   Request* takeRequest(RequestKind kind, CommBase* comm) {  // nullptr: none left
     Request* request = requests_.take();
-    if (!request) [[unlikely]]
-      return nullptr;
+    if (!request) return nullptr;
     request->kind = kind;
     request->earlyDone = request->toldFailed = false;
     request->count = 1;
@@ -193,8 +192,7 @@ class Engine {
 
   uint32_t takeEagerBudget(uint32_t wanted);
   bool takeBudget(uint32_t notifications) {
-    if (budget_ < notifications) [[unlikely]]
-      return false;
+    if (budget_ < notifications) return false;
     budget_ -= notifications;
     return true;
   }

@@ -228,22 +228,12 @@ Lane* Peering::laneOf(const Endpoint* endpoint) {
   return nullptr;
 }
 
-// As planSegments chooses for what is not cut; ties go round robin. With no lane up the first one, which
-// drops it.
 Lane& Peering::quickestOfSeveral(uint64_t bytes) {
-  size_t next = turn_++ % lanes_.size();
-  Lane* best = nullptr;
-  float least = 0;
-  for (size_t left = lanes_.size(); left > 0; left--) {
-    Lane& lane = *lanes_[next];
-    if (++next == lanes_.size()) next = 0;
-    if (!lane.up()) continue;
-    const float us = finishUs(lane.load(), bytes);
-    if (best && us >= least) continue;
-    best = &lane;
-    least = us;
-  }
-  return best ? *best : *lanes_.front();
+  std::array<Segment, kMaxSegments> whole;
+  LaneLoad loads[kMaxLanes];
+  for (size_t i = 0; i < lanes_.size(); i++) loads[i] = lanes_[i]->load();
+  const size_t n = planSegments(std::span(loads, lanes_.size()), bytes, UINT64_MAX / 2, turn_++, whole);
+  return *lanes_[n == 0 ? 0 : whole[0].lane];
 }
 
 size_t Peering::plan(uint64_t bytes, std::array<Segment, kMaxSegments>* out) {
@@ -251,13 +241,9 @@ size_t Peering::plan(uint64_t bytes, std::array<Segment, kMaxSegments>* out) {
     (*out)[0] = {0, 0, bytes};
     return 1;
   }
-  const auto gate = static_cast<uint64_t>(engine_.config().stripeMinBytes);
-  if (bytes < 2 * gate) {
-    (*out)[0] = {quickestOfSeveral(bytes).number(), 0, bytes};
-    return 1;
-  }
   LaneLoad loads[kMaxLanes];
   for (size_t i = 0; i < lanes_.size(); i++) loads[i] = lanes_[i]->load();
+  const auto gate = static_cast<uint64_t>(engine_.config().stripeMinBytes);
   return planSegments(std::span(loads, lanes_.size()), bytes, gate, turn_++, *out);
 }
 

@@ -10,6 +10,10 @@ namespace {
 
 constexpr size_t kMaxLanes = 16;
 
+float finishUs(const LaneLoad& lane, uint64_t size) {
+  return static_cast<float>(lane.outstandingBytes + size) / lane.bytesPerUs;
+}
+
 // The lane that would finish the whole message first; ties go to the first one at or after `turn`.
 int quickestLane(std::span<const LaneLoad> lanes, uint64_t size, uint32_t turn) {
   int best = -1;

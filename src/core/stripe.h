@@ -22,11 +22,6 @@ struct Segment {
   uint64_t length = 0;
 };
 
-// Microseconds until the lane would have written so much more.
-inline float finishUs(const LaneLoad& lane, uint64_t size) {
-  return static_cast<float>(static_cast<int64_t>(lane.outstandingBytes + size)) / lane.bytesPerUs;
-}
-
 constexpr uint64_t kSegmentAlign = 128;  // LL128's line, and two cache lines: no two rails share one
 
 // Cuts `size` bytes into at most out.size() segments so that all chosen lanes finish at about the same time,
