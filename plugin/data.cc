@@ -24,13 +24,20 @@ bool completionOptional(void* const* request) {
   return resultOf(held.comm().error().code());
 }
 
-// What the core said, as NCCL hears it.
-ncclResult_t answer(HeldComm& held, const core::Posted& posted, void** request) {
-  *request = posted.request;
-  return posted.ok ? ncclSuccess : broken(held);
+[[gnu::cold]] ncclResult_t failedTest(const core::Request* request) {
+  if (!core::isLive(request)) return refuse("test", "the request is null or done already");
+  return resultOf(core::errorOf(request).code());
 }
 
-const char* checkMessage(const void* data, size_t bytes, const void* mhandle) {
+// What the core said, as NCCL hears it.
+inline ncclResult_t answer(HeldComm& held, const core::Posted& posted, void** request) {
+  *request = posted.request;
+  if (!posted.ok) [[unlikely]]
+    return broken(held);
+  return ncclSuccess;
+}
+
+inline const char* checkMessage(const void* data, size_t bytes, const void* mhandle) {
   if (bytes > core::kMaxMessageBytes) return "the size is negative or over 1 GiB";
   if (bytes > 0 && (!data || !mhandle)) return "the buffer or its registration is null";
   return nullptr;
@@ -39,7 +46,7 @@ const char* checkMessage(const void* data, size_t bytes, const void* mhandle) {
 using Group = std::array<core::ReceiveSpec, core::kMaxRecvs>;
 
 // Copies NCCL's arrays, which live only during the call. What is wrong with them, or null.
-const char* readGroup(const ReceiveCall& call, Group& out) {
+inline const char* readGroup(const ReceiveCall& call, Group& out) {
   if (call.count < 1 || call.count > core::kMaxRecvs) return "the group is empty or has over 8 receives";
   if (!call.data || !call.sizes || !call.mhandles) return "an array is null";
   for (int i = 0; i < call.count; i++) {
@@ -73,17 +80,18 @@ ncclResult_t postSend(void* sendComm, const SendCall& call, void** request) {
 }
 
 ncclResult_t postReceive(void* recvComm, const ReceiveCall& call, void** request) {
-  return guardData("irecv", [&]() -> ncclResult_t {
-    if (!request) return refuse("irecv", "no place for the request");
-    const bool earlyDone = call.count == 1 && completionOptional(request);
-    *request = nullptr;
-    HeldComm* held = commOf(recvComm, Kind::receive);
-    if (!held) return refuse("irecv", "the comm is null or not for receiving");
-    if (!call.tags) return refuse("irecv", "the array of tags is null");
-    Group group;
-    if (const char* wrong = readGroup(call, group)) return refuse("irecv", wrong);
-    return answer(*held, held->receive().irecv(used(group, call.count), earlyDone), request);
-  });
+  return guardData(
+      "irecv", [&]() __attribute__((always_inline))->ncclResult_t {
+        if (!request) return refuse("irecv", "no place for the request");
+        const bool earlyDone = call.count == 1 && completionOptional(request);
+        *request = nullptr;
+        HeldComm* held = commOf(recvComm, Kind::receive);
+        if (!held) return refuse("irecv", "the comm is null or not for receiving");
+        if (!call.tags) return refuse("irecv", "the array of tags is null");
+        Group group;
+        if (const char* wrong = readGroup(call, group)) return refuse("irecv", wrong);
+        return answer(*held, held->receive().irecv(used(group, call.count), earlyDone), request);
+      });
 }
 
 // A null request from here means that there is nothing to wait for, so a lack of slots is an error.
@@ -104,10 +112,9 @@ ncclResult_t test(void* request, int* done, int* sizes) {
     if (!done) return refuse("test", "no place for the answer");
     *done = 0;
     auto* asked = static_cast<core::Request*>(request);
-    if (!core::isLive(asked)) return refuse("test", "the request is null or done already");
     const core::Tested tested = core::test(asked, sizes);
     if (!tested.ok) [[unlikely]]
-      return resultOf(core::errorOf(asked).code());
+      return failedTest(asked);
     *done = tested.done;
     return ncclSuccess;
   });

@@ -77,38 +77,22 @@ Result<RemoteMemory> OfiEndpoint::import(std::span<const std::byte> blob) {
   return decodeMemory(blob);
 }
 
-size_t OfiEndpoint::post(std::span<const Work> works) {
-  const TriedToEnter inside(queue_.gate());
-  if (state_ != State::ready || !inside) return 0;
-  const size_t count = std::min(works.size(), queue_.room());
-  size_t taken = 0;
-  while (taken < count && submit(works[taken], taken + 1 < count)) taken++;
-  return taken;
+namespace {
+
+void* descriptorOf(const Work& work) {
+  return work.memory ? static_cast<const OfiMemory*>(work.memory)->descriptor() : nullptr;
 }
 
-bool OfiEndpoint::submit(const Work& work, bool more) {
-  Operation* operation = queue_.operations().take();
-  operation->lane = this;
-  operation->context = work.context;
-  operation->purpose = work.quiet ? Purpose::quiet : Purpose::work;
-  // Only hardware has a doorbell to save; on sockets the hint could leave a write waiting for its successor.
-  const uint64_t flags = more && !own_ ? FI_MORE : 0;
-  const ssize_t code = issue(work, operation, flags);
-  if (code == 0) [[likely]] {
-    outstanding_++;
-    return true;
-  }
-  queue_.operations().give(operation);
-  if (code != -FI_EAGAIN) {
-    rejected(work, code);
-    return true;
-  }
-  if (outstanding_ == 0 && queue_.device().traits().connections) broke("the connection was lost");
-  return false;
+// A write that asks for nothing special.
+bool isPlain(const Work& work) {
+  return work.op != Opcode::read && !work.delivered && work.length > 0;
 }
 
-// The calls that take their arguments in registers, for a write that asks for nothing special.
-ssize_t OfiEndpoint::issuePlain(const Work& work, Operation* operation, void* descriptor) {
+}  // namespace
+
+// The calls that take their arguments in registers.
+inline ssize_t OfiEndpoint::issuePlain(const Work& work, Operation* operation) {
+  void* descriptor = descriptorOf(work);
   const uint64_t to = work.remote.base + work.remoteOffset;
   if (work.op == Opcode::write)
     return fi_write(fabric_, work.local, work.length, descriptor, peerAddress_, to, work.remote.key,
@@ -119,12 +103,50 @@ ssize_t OfiEndpoint::issuePlain(const Work& work, Operation* operation, void* de
                       operation);
 }
 
+inline bool OfiEndpoint::submit(const Work& work, uint64_t flags) {
+  Operation* operation = queue_.operations().take();
+  operation->lane = this;
+  operation->context = work.context;
+  operation->purpose = work.quiet ? Purpose::quiet : Purpose::work;
+  const ssize_t code =
+      flags == 0 && isPlain(work) ? issuePlain(work, operation) : issueSpecial(work, operation, flags);
+  if (code != 0) [[unlikely]]
+    return refused(work, operation, code);
+  outstanding_++;
+  return true;
+}
+
+size_t OfiEndpoint::post(std::span<const Work> works) {
+  const TriedToEnter inside(queue_.gate());
+  if (!inside || state_ != State::ready) return 0;
+  if (works.size() != 1) return postBurst(works);
+  return queue_.room() > 0 && submit(works[0], 0);
+}
+
+// Only hardware has a doorbell to save; on sockets the hint could leave a write waiting for its successor.
+size_t OfiEndpoint::postBurst(std::span<const Work> works) {
+  const uint64_t hint = own_ ? 0 : FI_MORE;
+  const size_t count = std::min(works.size(), queue_.room());
+  size_t taken = 0;
+  while (taken < count && submit(works[taken], taken + 1 < count ? hint : 0)) taken++;
+  return taken;
+}
+
+// Whether the Work counts as taken all the same.
+bool OfiEndpoint::refused(const Work& work, Operation* operation, ssize_t code) {
+  queue_.operations().give(operation);
+  if (code != -FI_EAGAIN) {
+    rejected(work, code);
+    return true;
+  }
+  if (outstanding_ == 0 && queue_.device().traits().connections) broke("the connection was lost");
+  return false;
+}
+
 // A write of no bytes still has to arrive somewhere: at the doorstep, so that it needs no memory of the
 // caller.
-ssize_t OfiEndpoint::issue(const Work& work, Operation* operation, uint64_t flags) {
-  void* descriptor = work.memory ? static_cast<const OfiMemory*>(work.memory)->descriptor() : nullptr;
-  if (flags == 0 && work.op != Opcode::read && !work.delivered && work.length > 0) [[likely]]
-    return issuePlain(work, operation, descriptor);
+ssize_t OfiEndpoint::issueSpecial(const Work& work, Operation* operation, uint64_t flags) {
+  void* descriptor = descriptorOf(work);
   RmaMessage message({work.local, work.length},
                      {work.remote.base + work.remoteOffset, work.length, work.remote.key}, descriptor);
   if (work.op == Opcode::read) return fi_readmsg(fabric_, message.to(peerAddress_, operation), flags);

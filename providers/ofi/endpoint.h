@@ -30,6 +30,14 @@ class OfiEndpoint : public Endpoint {
 
   // From the Queue. finished: an operation of this lane ended; true when `out` holds something to hand out.
   bool finished(Purpose purpose, uint64_t context, int error, std::string_view why, Completion* out);
+  // The same for a Work that went well; `out` is to be handed out unless it was a quiet one.
+  void succeeded(const Operation& operation, Completion* out) {
+    outstanding_--;
+    out->kind = CompletionKind::sent;
+    out->ok = true;
+    out->context = operation.context;
+    out->source = this;
+  }
   // Moves a connecting or retiring lane on; false when there is nothing more to do.
   bool tend(TimePoint now, bool drained);
   void broke(const std::string& why);         // died with no operation to blame
@@ -42,9 +50,11 @@ class OfiEndpoint : public Endpoint {
 
   Status start();
   Result<Bytes> fabricName() const;
-  bool submit(const Work& work, bool more);
-  ssize_t issuePlain(const Work& work, Operation* operation, void* descriptor);
-  ssize_t issue(const Work& work, Operation* operation, uint64_t flags);
+  [[gnu::noinline]] size_t postBurst(std::span<const Work> works);
+  bool submit(const Work& work, uint64_t flags);
+  ssize_t issuePlain(const Work& work, Operation* operation);
+  [[gnu::noinline]] ssize_t issueSpecial(const Work& work, Operation* operation, uint64_t flags);
+  [[gnu::noinline]] bool refused(const Work& work, Operation* operation, ssize_t code);
   iovec doorstepSource() const;
   fi_rma_iov doorstepTarget() const;
   uint64_t deliveredFlag() const;

@@ -35,7 +35,7 @@ class OperationPool {
   }
 
   size_t available() const { return available_; }
-  Operation* take() { return available_ > 0 ? free_[--available_] : nullptr; }
+  Operation* take() { return available_ > 0 ? free_[--available_] : nullptr; }  // null: all are in flight
   void give(Operation* operation) {
     operation->lane = nullptr;
     free_[available_++] = operation;

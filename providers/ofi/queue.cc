@@ -50,6 +50,7 @@ Status OfiQueue::start() {
     domain_ = ownDomain_.get();
     TRY(device_.registry().attach(domain_));
   }
+  gate_ = domain_->gate();
   const Entered entered(gate());
   TRY(openBook());
   TRY(openCompletionQueue());
@@ -63,7 +64,7 @@ Status OfiQueue::start() {
 
 OfiQueue::~OfiQueue() {
   {
-    const Entered entered(domain_ ? gate() : nullptr);
+    const Entered entered(gate());
     parked_.clear();
     sharedEndpoint_.reset();
     cq_.reset();
@@ -141,17 +142,32 @@ Result<std::unique_ptr<Endpoint>> OfiQueue::openEndpoint() {
   return endpoint;
 }
 
+inline size_t OfiQueue::readCompletions(std::span<Completion> out) {
+  const size_t room = std::min(out.size(), kBatch);
+  const ssize_t got = knowsSource_ ? fi_cq_readfrom(cq_.get(), entries_.data(), room, sources_.data())
+                                   : fi_cq_read(cq_.get(), entries_.data(), room);
+  if (got == -FI_EAGAIN && !eq_ && !attention_) [[likely]]
+    return 0;
+  return got < 0 ? readNothing(got, out) : translateAll(static_cast<size_t>(got), out);
+}
+
 size_t OfiQueue::poll(std::span<Completion> out) {
   const TriedToEnter inside(gate());
   if (!inside) [[unlikely]]
     return 0;
-  if (!explanations_.empty()) [[unlikely]]
-    explanations_.clear();
+  if (attention_) [[unlikely]]
+    return pollWithCare(out);
+  return readCompletions(out);
+}
+
+// What is rare: words of the last poll to forget, events to hand out, lanes that connect or retire.
+size_t OfiQueue::pollWithCare(std::span<Completion> out) {
+  explanations_.clear();
   drained_ = false;
-  size_t count = events_.empty() ? 0 : takeEvents(out);
+  size_t count = takeEvents(out);
   if (count < out.size() && !failed_) count += readCompletions(out.subspan(count));
-  if (!restless_.empty()) [[unlikely]]
-    tendLanes();
+  if (!restless_.empty()) tendLanes();
+  attention_ = failed_ || endpointCut_ || !explanations_.empty() || !events_.empty() || !restless_.empty();
   return count;
 }
 
@@ -165,27 +181,23 @@ size_t OfiQueue::takeEvents(std::span<Completion> out) {
   return count;
 }
 
-size_t OfiQueue::readCompletions(std::span<Completion> out) {
-  std::array<fi_cq_data_entry, kBatch> entries;
-  std::array<fi_addr_t, kBatch> sources;
-  const size_t room = std::min(out.size(), kBatch);
-  const ssize_t got = knowsSource_ ? fi_cq_readfrom(cq_.get(), entries.data(), room, sources.data())
-                                   : fi_cq_read(cq_.get(), entries.data(), room);
-  if (got == -FI_EAGAIN) {
+size_t OfiQueue::translateAll(size_t read, std::span<Completion> out) {
+  size_t count = 0;
+  for (size_t i = 0; i < read; i++)
+    count += translate(entries_[i], knowsSource_ ? sources_[i] : FI_ADDR_NOTAVAIL, &out[count]);
+  return count;
+}
+
+size_t OfiQueue::readNothing(ssize_t code, std::span<Completion> out) {
+  if (code == -FI_EAGAIN) {
     drained_ = true;
     if (endpointCut_ && orphans_ > 0) reclaimOperations();
     if (eq_ && ++emptyReads_ % kReadsPerEventRead == 0) readEvents();
     return 0;
   }
-  if (got == -FI_EAVAIL) return readErrors(out);
-  if (got < 0) {
-    queueFailed(got);
-    return 0;
-  }
-  size_t count = 0;
-  for (size_t i = 0; i < static_cast<size_t>(got); i++)
-    count += translate(entries[i], knowsSource_ ? sources[i] : FI_ADDR_NOTAVAIL, &out[count]);
-  return count;
+  if (code == -FI_EAVAIL) return readErrors(out);
+  queueFailed(code);
+  return 0;
 }
 
 bool OfiQueue::translate(const fi_cq_data_entry& entry, fi_addr_t source, Completion* out) {
@@ -195,15 +207,21 @@ bool OfiQueue::translate(const fi_cq_data_entry& entry, fi_addr_t source, Comple
       (void)fi_recv(sharedEndpoint_.get(), nullptr, 0, nullptr, FI_ADDR_UNSPEC, entry.op_context);
     return true;
   }
-  return finish(static_cast<Operation*>(entry.op_context), 0, {}, out);
+  auto* operation = static_cast<Operation*>(entry.op_context);
+  if (!operation || !operation->lane || operation->purpose > Purpose::quiet) [[unlikely]]
+    return finish(operation, 0, {}, out);
+  operation->lane->succeeded(*operation, out);
+  const bool wanted = operation->purpose == Purpose::work;
+  operations_.give(operation);
+  return wanted;
 }
 
 void OfiQueue::fillNotified(const fi_cq_data_entry& entry, fi_addr_t source, Completion* out) const {
-  *out = Completion{};
   out->kind = CompletionKind::notified;
+  out->ok = true;
   out->imm = static_cast<uint32_t>(entry.data);
   out->length = lengthInData_ ? entry.data >> 32 : entry.len;
-  out->source = book_->laneFrom(source);
+  out->source = knowsSource_ ? book_->laneFrom(source) : nullptr;
 }
 
 bool OfiQueue::finish(Operation* operation, int error, std::string_view why, Completion* out) {
@@ -244,7 +262,7 @@ bool OfiQueue::readError(Completion* out) {
 
 // The completion queue itself failed (overrun, device gone): nothing of any lane can be believed any more.
 void OfiQueue::queueFailed(int64_t code) {
-  failed_ = true;
+  failed_ = attention_ = true;
   const std::string why = "the completion queue failed: " + domain_->library().errorText(code);
   for (OfiEndpoint* lane : lanes_) lane->broke(why);
 }
@@ -273,7 +291,7 @@ Status OfiQueue::openBook() {
 // Closing the endpoint takes its queue pair: nothing that was posted to it, on any lane, is on its way any
 // more. The addresses go with it, as the provider keeps what it knows of peers there.
 void OfiQueue::cutEndpoint(const std::string& why) {
-  endpointCut_ = true;
+  endpointCut_ = attention_ = true;
   sharedEndpoint_.reset();
   for (OfiEndpoint* lane : lanes_) lane->endpointGone(why);
   book_.reset();
@@ -305,6 +323,7 @@ void OfiQueue::tendLanes() {
 }
 
 void OfiQueue::tend(OfiEndpoint* lane) {
+  attention_ = true;
   if (std::find(restless_.begin(), restless_.end(), lane) == restless_.end()) restless_.push_back(lane);
 }
 
@@ -318,10 +337,12 @@ void OfiQueue::forget(OfiEndpoint* lane, FidPtr<fid_ep> endpoint) {
 }
 
 void OfiQueue::report(const Completion& completion, std::string why) {
+  attention_ = true;
   events_.push_back({completion, std::move(why)});
 }
 
 void OfiQueue::explainNow(const Completion& completion, std::string why) {
+  attention_ = true;
   explanations_.push_back({completion, std::move(why)});
 }
 

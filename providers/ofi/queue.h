@@ -37,7 +37,7 @@ class OfiQueue : public Queue {
     return operations_.available() > kOwnOperations ? operations_.available() - kOwnOperations : 0;
   }
   AddressBook& book() { return *book_; }
-  Gate* gate() const { return domain_->gate(); }
+  Gate* gate() const { return gate_; }
   fid_ep* sharedEndpoint() const { return sharedEndpoint_.get(); }  // null for software providers
   bool lengthInData() const { return lengthInData_; }  // a notification's length travels in its upper half
   Result<FidPtr<fid_ep>> openFabricEndpoint();
@@ -77,8 +77,11 @@ class OfiQueue : public Queue {
   static void keepToTheCard(fid_ep* endpoint);
   Status openCompletionQueue();
   Status postReceives();
+  [[gnu::noinline]] size_t pollWithCare(std::span<Completion> out);
   size_t takeEvents(std::span<Completion> out);
   size_t readCompletions(std::span<Completion> out);
+  [[gnu::noinline]] size_t translateAll(size_t read, std::span<Completion> out);
+  [[gnu::noinline]] size_t readNothing(ssize_t code, std::span<Completion> out);
   size_t readErrors(std::span<Completion> out);
   bool readError(Completion* out);
   bool translate(const fi_cq_data_entry& entry, fi_addr_t source, Completion* out);
@@ -94,7 +97,8 @@ class OfiQueue : public Queue {
   QueueDepths depths_;
   const bool lengthInData_;
   const bool knowsSource_;
-  bool drained_ = false;  // the last read found nothing more
+  bool attention_ = false;  // there is more to a poll than reading: events, words, lanes to tend
+  bool drained_ = false;    // the last read found nothing more
   bool failed_ = false;
   bool endpointCut_ = false;  // the shared endpoint is closed until a lane wants another
   uint32_t emptyReads_ = 0;
@@ -102,9 +106,12 @@ class OfiQueue : public Queue {
   // Teardown is in reverse order: endpoints, completion queue, addresses, memory and domain.
   std::unique_ptr<Domain> ownDomain_;
   Domain* domain_ = nullptr;
+  Gate* gate_ = nullptr;  // the domain's
   std::unique_ptr<AddressBook> book_;
   OperationPool operations_;
   std::vector<Operation> receives_;
+  std::array<fi_cq_data_entry, kBatch> entries_;  // of the poll that runs
+  std::array<fi_addr_t, kBatch> sources_;
   FidPtr<fid_cq> cq_;
   FidPtr<fid_eq> eq_;  // where the provider wants one
   FidPtr<fid_ep> sharedEndpoint_;

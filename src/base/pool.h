@@ -7,25 +7,23 @@
 #include <memory>
 #include <vector>
 
-// Objects by index, in chunks that never move or shrink; taking and giving is a push and a pop. Allocates
-// only when more are out than ever before. One thread. Items keep their contents between uses (generations
-// live in them).
+// Objects in chunks that never move or shrink; taking and giving is a pop and a push. Each knows its number,
+// `index`, by which it is found again. Allocates only when more are out than ever before. One thread. Items
+// keep their contents between uses (generations live in them).
 namespace weft {
 
 template <class T, uint32_t kChunk = 64>
 class Pool {
  public:
-  static constexpr uint32_t kNone = UINT32_MAX;
-
   explicit Pool(uint32_t limit) : limit_(limit) {}
 
-  // kNone when `limit` items are out.
-  uint32_t take() {
+  // Null when `limit` items are out.
+  T* take() {
     if (freeCount_ == 0 && !grow()) [[unlikely]]
-      return kNone;
+      return nullptr;
     return free_[--freeCount_];
   }
-  void give(uint32_t index) { free_[freeCount_++] = index; }  // grow made room for all there are
+  void give(T* item) { free_[freeCount_++] = item; }  // grow made room for all there are
 
   T& operator[](uint32_t index) { return chunks_[index / kChunk][index % kChunk]; }
   bool contains(uint32_t index) const { return index < size_; }
@@ -33,11 +31,15 @@ class Pool {
   uint32_t taken() const { return size_ - freeCount_; }
 
  private:
-  bool grow() {
+  [[gnu::noinline]] bool grow() {
     if (size_ + kChunk > limit_) return false;
     chunks_.push_back(std::make_unique<T[]>(kChunk));
     free_.resize(size_ + kChunk);
-    for (uint32_t i = kChunk; i-- > 0;) free_[freeCount_++] = size_ + i;
+    for (uint32_t i = kChunk; i-- > 0;) {
+      T* item = &chunks_.back()[i];
+      item->index = size_ + i;
+      free_[freeCount_++] = item;
+    }
     size_ += kChunk;
     return true;
   }
@@ -46,7 +48,7 @@ class Pool {
   uint32_t size_ = 0;
   uint32_t freeCount_ = 0;
   std::vector<std::unique_ptr<T[]>> chunks_;
-  std::vector<uint32_t> free_;  // the first freeCount_ are
+  std::vector<T*> free_;  // the first freeCount_ are
 };
 
 }  // namespace weft

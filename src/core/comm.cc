@@ -6,6 +6,8 @@
 
 #include "src/base/log.h"
 #include "src/base/reserve.h"
+#include "src/core/recv_comm.h"
+#include "src/core/send_comm.h"
 
 namespace weft::core {
 
@@ -27,6 +29,8 @@ bool isLive(const Request* request) {
 }
 
 Tested test(Request* request, int* sizes) {
+  if (!isLive(request)) [[unlikely]]
+    return {false, false};
   return request->comm->testRequest(request, sizes);
 }
 
@@ -79,41 +83,39 @@ void CommBase::failBothSides(Error error) {
 
 // Data calls:
 
-const char* CommBase::memoryFault(const MemoryHandle* handle, const CommBase* owner, const void* data,
-                                  size_t bytes) {
-  if (bytes == 0) return nullptr;
-  if (!handle) return "a buffer without a memory handle; register it on this comm first";
-  if (handle->owner != owner) return "a memory handle of another comm; register the buffer on this one";
-  if (!handle->region->covers(data, bytes))
-    return "a buffer outside the range its memory handle was registered for";
-  return nullptr;
-}
-
 Tested CommBase::testRequest(Request* request, int* sizes) {
   EngineEntry in(engine(), EngineEntry::tryOnce);
   if (!in) return {};
-  const bool early = request->earlyDone;
-  if (request->remaining != 0 && !early && !failed()) engine().progress();
-  // What was complete before the comm failed stays complete.
-  if (request->toldFailed || (request->remaining != 0 && failed())) {
-    request->toldFailed = true;
-    return {false, false};
+  if (request->remaining != 0) {
+    if (!request->earlyDone && !failed()) engine().progress();
+    // What was complete before the comm failed stays complete.
+    if (request->remaining != 0 && failed()) [[unlikely]]
+      request->toldFailed = true;
+    if (request->remaining != 0 && !request->earlyDone && !request->toldFailed) return {};
   }
-  if (request->remaining != 0 && !early) return {};
-  finishRequest(request, sizes);
+  if (request->toldFailed) [[unlikely]]
+    return {false, false};
+  if (request->kind == RequestKind::send) {
+    send_->finishRequest(request, sizes);
+  } else if (request->kind == RequestKind::receive) {
+    recv_->finishRequest(request, sizes);
+  }
   engine().giveRequest(request);
   return {true, true};
 }
 
-void CommBase::beginProfiled(Request* request, int part, void* profilerHandle, const MessageEvent& event) {
-  const auto& profiler = options_.context->options().profiler;
-  if (profiler) request->events[static_cast<size_t>(part)] = profiler->begin(profilerHandle, event);
+MessageEvent CommBase::eventOf(const Request& request, size_t part, size_t bytes) const {
+  return {send_ != nullptr, options_.device, request.tags[part], bytes, request.sequence[part]};
 }
 
-void CommBase::endProfiled(Request* request, int part, const MessageEvent& event) {
-  void*& handle = request->events[static_cast<size_t>(part)];
-  options_.context->options().profiler->end(handle, event);
-  handle = nullptr;
+void CommBase::beginProfiled(Request* request, size_t part, void* profilerHandle, size_t bytes) {
+  const auto& profiler = options_.context->options().profiler;
+  if (profiler) request->events[part] = profiler->begin(profilerHandle, eventOf(*request, part, bytes));
+}
+
+void CommBase::endProfiled(Request* request, size_t part, size_t bytes) {
+  options_.context->options().profiler->end(request->events[part], eventOf(*request, part, bytes));
+  request->events[part] = nullptr;
 }
 
 // Memory:

@@ -45,8 +45,8 @@ class CommBase {
   uint32_t remoteNumber() const { return remoteNumber_; }
   Engine& engine() const { return *options_.engine; }
   Peering& peering() const { return *options_.peering; }
-  virtual SendCommImpl* asSend() { return nullptr; }
-  virtual RecvCommImpl* asRecv() { return nullptr; }
+  SendCommImpl* asSend() const { return send_; }  // null: it is the other kind
+  RecvCommImpl* asRecv() const { return recv_; }
 
   // Logs the first error of a comm that its owner has not closed; inside the engine or on the control thread.
   [[gnu::cold]] void fail(const Error& error);
@@ -70,9 +70,16 @@ class CommBase {
   Status removeHandle(MemoryHandle* handle);
 
  protected:
-  // Why the memory does not fit a data call; empty when it does.
+  // Why the memory does not fit a data call; null when it does.
   static const char* memoryFault(const MemoryHandle* handle, const CommBase* owner, const void* data,
-                                 size_t bytes);
+                                 size_t bytes) {
+    if (bytes == 0) return nullptr;
+    if (!handle) return "a buffer without a memory handle; register it on this comm first";
+    if (handle->owner != owner) return "a memory handle of another comm; register the buffer on this one";
+    if (!handle->region->covers(data, bytes))
+      return "a buffer outside the range its memory handle was registered for";
+    return nullptr;
+  }
 
   // Service thread only: enters again and again until `done`, at most closeTimeout. False: the deadline
   // passed, and the peer is marked so that nobody waits for it again.
@@ -81,24 +88,25 @@ class CommBase {
   bool inUse(const MemoryHandle* handle);
   virtual void stopUsing(
       MemoryHandle* handle) = 0;  // it is deregistered with work in flight: wait, cancel or fence
-  virtual void finishRequest(Request* request, int* sizes) = 0;
   // Few jobs are profiled: for the others this is one look at a null handle.
-  void beginEvent(Request* request, int part, void* profilerHandle, const MessageEvent& event) {
+  void beginEvent(Request* request, size_t part, void* profilerHandle, size_t bytes) {
     if (profilerHandle) [[unlikely]]
-      beginProfiled(request, part, profilerHandle, event);
+      beginProfiled(request, part, profilerHandle, bytes);
   }
-  void endEvent(Request* request, int part, const MessageEvent& event) {
-    if (request->events[static_cast<size_t>(part)]) [[unlikely]]
-      endProfiled(request, part, event);
+  void endEvent(Request* request, size_t part, size_t bytes) {
+    if (request->events[part]) [[unlikely]]
+      endProfiled(request, part, bytes);
   }
 
   void detach();  // from the engine, at the end of closing
 
-  [[gnu::cold]] void beginProfiled(Request* request, int part, void* profilerHandle,
-                                   const MessageEvent& event);
-  [[gnu::cold]] void endProfiled(Request* request, int part, const MessageEvent& event);
+  [[gnu::cold]] void beginProfiled(Request* request, size_t part, void* profilerHandle, size_t bytes);
+  [[gnu::cold]] void endProfiled(Request* request, size_t part, size_t bytes);
+  MessageEvent eventOf(const Request& request, size_t part, size_t bytes) const;
 
   CommOptions options_;
+  SendCommImpl* send_ = nullptr;  // this, whichever it is
+  RecvCommImpl* recv_ = nullptr;
   uint32_t number_ = 0;
   uint32_t remoteNumber_ = 0;
   bool peerClosed_ = false;

@@ -43,7 +43,6 @@ Engine::Engine(EngineOptions options)
 Result<std::shared_ptr<Engine>> Engine::create(EngineOptions options) {
   auto engine = std::make_shared<Engine>(std::move(options));
   TRY(engine->openQueues());
-  engine->now_ = engine->options_.clock->now();
   return engine;
 }
 
@@ -64,6 +63,7 @@ Status Engine::openQueues() {
       refused = queue.takeError();
     }
     rails_.push_back({device, queue ? queue.take() : std::make_unique<NoQueue>()});
+    queues_.push_back(rails_.back().queue.get());
   }
   if (working.empty()) return refused;
   if (!refused)
@@ -100,25 +100,34 @@ Engine::~Engine() {
   flushLanes_.clear();
 }
 
+void Engine::readClock() {
+  now_ = options_.clock->now();
+  nowIsFresh_ = true;
+}
+
 // Entering:
 
 void Engine::enterWaiting() {
-  waiting_.fetch_add(1, std::memory_order_relaxed);
-  uint32_t free = 0;
-  while (!inside_.compare_exchange_weak(free, 1, std::memory_order_acquire, std::memory_order_relaxed)) {
-    free = 0;
-    sched_yield();
-  }
-  waiting_.fetch_sub(1, std::memory_order_relaxed);
-  enterWork();
+  asked_.fetch_add(kCallWaits, std::memory_order_relaxed);
+  while (inside_.exchange(1, std::memory_order_acquire) != 0) sched_yield();
+  asked_.fetch_sub(kCallWaits, std::memory_order_relaxed);
+  called_.store(true, std::memory_order_relaxed);
+  if (hasMail()) drainMail();
+}
+
+// A service call goes first.
+bool Engine::tryEnterAsked() {
+  if (asked_.load(std::memory_order_relaxed) >= kCallWaits) return false;
+  if (inside_.exchange(1, std::memory_order_acquire) != 0) return false;
+  called_.store(true, std::memory_order_relaxed);
+  if (hasMail()) drainMail();
+  return true;
 }
 
 // Mail that came while we were inside would wait for the next call otherwise: look once more after leaving.
 void Engine::leaveWithMail() {
-  while (hasMail_.load(std::memory_order_seq_cst)) {
-    uint32_t free = 0;
-    if (!inside_.compare_exchange_strong(free, 1, std::memory_order_acquire, std::memory_order_relaxed))
-      return;
+  while (hasMail()) {
+    if (inside_.exchange(1, std::memory_order_acquire) != 0) return;
     drainMail();
     inside_.store(0, std::memory_order_seq_cst);
   }
@@ -128,10 +137,9 @@ void Engine::deliver(Mail mail) {
   {
     std::lock_guard lock(mailMutex_);
     mail_.push_back(std::move(mail));
-    hasMail_.store(true, std::memory_order_seq_cst);
+    asked_.fetch_or(kMailWaits, std::memory_order_seq_cst);
   }
-  uint32_t free = 0;
-  if (!inside_.compare_exchange_strong(free, 1, std::memory_order_acquire, std::memory_order_relaxed)) return;
+  if (inside_.exchange(1, std::memory_order_seq_cst) != 0) return;
   drainMail();
   leave();
 }
@@ -142,9 +150,10 @@ void Engine::drainMail() {
   {
     std::lock_guard lock(mailMutex_);
     batch.swap(mail_);
-    hasMail_.store(false, std::memory_order_seq_cst);
+    asked_.fetch_and(~kMailWaits, std::memory_order_seq_cst);
   }
   for (Mail& mail : batch) handle(mail);
+  if (!lineWriters_.empty()) linesDueAt(pass_);  // one may have waited for what the mail said
   flush();
 }
 
@@ -155,12 +164,6 @@ uint32_t Engine::takeEagerBudget(uint32_t wanted) {
   eagerBudget_ -= granted;
   budget_ -= granted;
   return granted;
-}
-
-bool Engine::takeBudget(uint32_t notifications) {
-  if (budget_ < notifications) return false;
-  budget_ -= notifications;
-  return true;
 }
 
 // Peerings and comms:
@@ -258,8 +261,8 @@ Status Engine::openFlushLanes() {
     const auto address = endpoint->address();
     TRY(endpoint->connect(address));
     endpoint->peerConnected();
-    flushLanes_.push_back(
-        std::make_unique<Lane>(static_cast<uint8_t>(rail), used, railInfo(used).name, std::move(endpoint)));
+    flushLanes_.push_back(std::make_unique<Lane>(static_cast<uint8_t>(rail), used, railInfo(used).name,
+                                                 std::move(endpoint), false));
   }
   return {};
 }
@@ -280,7 +283,7 @@ bool Engine::postFlush(Request* request, MemoryHandle* memory, const void* addre
     work.remote = *target;
     work.remoteOffset = memory->region->offsetOf(address);
     work.context = workContext(WorkKind::flush, request->index, request->generation, lane.number());
-    if (!lane.submit(work, false, now_)) (void)lane.flush(now_);
+    if (!lane.submit(work, false, *this)) (void)lane.flush(now());
     posted++;
   }
   request->remaining = posted;
@@ -291,7 +294,7 @@ void Engine::reviveFlushLane(size_t rail) {
   if (flushLanes_.empty() || flushLanes_[rail]->state() != LaneState::dead) return;
   auto endpoint = rails_[rail].queue->openEndpoint();
   if (!endpoint) return;
-  flushLanes_[rail]->replace(endpoint.take(), now_);
+  flushLanes_[rail]->replace(endpoint.take(), now());
   const auto address = flushLanes_[rail]->endpoint().address();
   if (!flushLanes_[rail]->endpoint().connect(address)) flushLanes_[rail]->setState(LaneState::dead);
   flushLanes_[rail]->endpoint().peerConnected();

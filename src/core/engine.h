@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <memory>
@@ -36,7 +37,6 @@ inline uint64_t workContext(WorkKind kind, uint32_t large, uint32_t small, uint3
 
 // Counted, never acted upon: what a healthy fabric does not show.
 struct EngineCounters {
-  uint64_t polls = 0;
   uint64_t segmentsIn = 0, eagerIn = 0, eagerOut = 0, linesOut = 0, lineWrites = 0, sendsOut = 0;
   uint64_t staleNotes = 0;      // a slot or generation that is not waiting
   uint64_t duplicateNotes = 0;  // a segment that had arrived
@@ -71,8 +71,8 @@ class Engine {
   const Config& config() const { return *options_.config; }
   const std::string& deviceName() const { return options_.deviceName; }
   const SequenceSpace& sequences() const { return sequences_; }
-  size_t railCount() const { return rails_.size(); }
-  Queue& queue(size_t rail) { return *rails_[rail].queue; }
+  size_t railCount() const { return queues_.size(); }
+  Queue& queue(size_t rail) { return *queues_[rail]; }
   const DeviceInfo& railInfo(size_t rail) const { return rails_[rail].device->info(); }
   // The rail itself, or the one that stands in for a rail whose card could not be used.
   size_t railInUse(size_t rail) const { return railInUse_[rail]; }
@@ -82,23 +82,25 @@ class Engine {
   mem::RegionCache& regions() { return *options_.regions; }
 
   // Entering:
-  bool tryEnter() {                                                   // data path and control thread
-    if (waiting_.load(std::memory_order_relaxed) != 0) return false;  // a service call goes first
-    uint32_t free = 0;
-    if (!inside_.compare_exchange_strong(free, 1, std::memory_order_acquire, std::memory_order_relaxed))
-      return false;
-    enterWork();
+  bool tryEnter() {  // data path and control thread
+    if (asked_.load(std::memory_order_relaxed) != 0) [[unlikely]]
+      return tryEnterAsked();
+    if (inside_.exchange(1, std::memory_order_acquire) != 0) return false;
+    called_.store(true, std::memory_order_relaxed);
     return true;
   }
   void enterWaiting();  // service calls
   void leave() {
     inside_.store(0, std::memory_order_seq_cst);
-    if (hasMail_.load(std::memory_order_seq_cst)) [[unlikely]]
+    if (hasMail()) [[unlikely]]
       leaveWithMail();
   }
-  uint64_t entries() const {
-    return entries_.load(std::memory_order_relaxed);
-  }  // tells whether NCCL is calling
+  // Whether somebody has entered since the last question. Only the control thread asks.
+  bool takeCalled() {
+    const bool called = called_.load(std::memory_order_relaxed);
+    called_.store(false, std::memory_order_relaxed);
+    return called;
+  }
 
   // Messages from peers' engines (any thread):
   struct Mail {
@@ -114,9 +116,14 @@ class Engine {
   // Everything below only inside:
   void progress();  // one poll pass: completions, clear-to-send lines, credits, bursts
   void flush() {    // hands queued bursts to the fabric
-    if (!lineWriters_.empty() || !flushQueue_.empty()) flushQueued();
+    if (linesDue_ <= pass_ || !flushQueue_.empty()) flushQueued();
   }
-  TimePoint now() const { return now_; }
+  // When this pass began, or something in it first asked: a pass that finds nothing reads no clock.
+  TimePoint now() {
+    if (!nowIsFresh_) readClock();
+    return now_;
+  }
+  TimePoint lately() const { return now_; }  // when somebody last asked: at least at every watch()
   uint64_t pass() const { return pass_; }
   bool busy() const;  // something is outstanding here
   void watch();       // looks for what waits too long; called now and then
@@ -151,41 +158,44 @@ class Engine {
   }                         // peerings have something to do once the queues were polled
   void drain(size_t rail);  // polls until nothing more comes
   void queueLines(RecvCommImpl* comm) { lineWriters_.push_back(comm); }  // has clear-to-send lines to write
+  void linesDueAt(uint64_t pass) {
+    linesDue_ = std::min(linesDue_, pass);
+  }                                                                      // one of those, from that pass on
   void queueFlush(Peering* peering) { flushQueue_.push_back(peering); }  // has works to hand to the fabric
   void dropFlush(Peering* peering) { std::erase(flushQueue_, peering); }
 
   Request* takeRequest(RequestKind kind, CommBase* comm) {  // nullptr: none left
-    const uint32_t index = requests_.take();
-    if (index == Pool<Request>::kNone) [[unlikely]]
-      return nullptr;
-    Request& request = requests_[index];
-    request.kind = kind;
-    request.earlyDone = request.toldFailed = false;
-    request.count = 1;
-    request.remaining = 0;
-    request.index = index;
-    request.comm = comm;
-    return &request;
+    Request* request = requests_.take();
+    if (!request) return nullptr;
+    request->kind = kind;
+    request->earlyDone = request->toldFailed = false;
+    request->count = 1;
+    request->remaining = 0;
+    request->comm = comm;
+    return request;
   }
   void giveRequest(Request* request) {
     request->kind = RequestKind::none;
     request->comm = nullptr;
     request->generation++;
-    requests_.give(request->index);
+    requests_.give(request);
   }
   Request& requestAt(uint32_t index) { return requests_[index]; }
-  uint32_t takeSlot() { return slots_.take(); }
-  void giveSlot(uint32_t index) {
-    ReceiveSlot& slot = slots_[index];
-    slot.state = SlotState::free;
-    slot.generation = (slot.generation + 1) % kGenerations;
-    slots_.give(index);
+  ReceiveSlot* takeSlot() { return slots_.take(); }  // nullptr: none left
+  void giveSlot(ReceiveSlot* slot) {
+    slot->state = SlotState::free;
+    slot->generation = (slot->generation + 1) % kGenerations;
+    slots_.give(slot);
   }
   bool hasSlot(uint32_t index) const { return slots_.contains(index); }
   ReceiveSlot& slot(uint32_t index) { return slots_[index]; }
 
   uint32_t takeEagerBudget(uint32_t wanted);
-  bool takeBudget(uint32_t notifications);
+  bool takeBudget(uint32_t notifications) {
+    if (budget_ < notifications) return false;
+    budget_ -= notifications;
+    return true;
+  }
   void returnBudget(uint32_t notifications) { budget_ += notifications; }
 
   Status openFlushLanes();  // loopback, one a rail; again is harmless
@@ -196,16 +206,21 @@ class Engine {
   void cleanUpPeerings();
 
  private:
-  void enterWork() {
-    // Only who is inside writes it.
-    entries_.store(entries_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-    if (hasMail_.load(std::memory_order_acquire)) [[unlikely]]
-      drainMail();
-  }
   Status openQueues();
   void shareOut(const std::vector<uint8_t>& working);  // rails without a queue get one that stands in
+  // Somebody wants in, in one word that the data path can look at: mail waits to be handled, and so many
+  // service calls wait for their turn.
+  static constexpr uint32_t kMailWaits = 1;
+  static constexpr uint32_t kCallWaits = 2;
+
+  bool hasMail() const { return (asked_.load(std::memory_order_seq_cst) & kMailWaits) != 0; }
+  [[gnu::noinline]] bool tryEnterAsked();
   void leaveWithMail();
   void flushQueued();
+  void writeLines();
+  void readClock();
+  void pollRail(size_t rail, int mostBatches);
+  [[gnu::noinline]] void dispatchAll(size_t rail, size_t n, int mostBatches);
   [[gnu::cold]] void afterPoll();
   void watchOnlyLane(Peering& peering);
   void drainMail();
@@ -217,18 +232,25 @@ class Engine {
   Peering* findPeering(const control::Peer* peer, uint32_t remoteEngine);
 
   void dispatch(size_t rail, const Completion& completion);
-  void onSent(size_t rail, const Completion& completion);
+  void onSent(const Completion& completion);
+  [[gnu::cold]] void onFailed(size_t rail, const Completion& completion);
+  void asideFinished(const Completion& completion);
+  [[gnu::noinline]] void flushFinished(const Completion& completion);
   void onNotified(const Completion& completion);
-  void onEager(const Note& note, const Completion& completion);
+  void onEager(uint32_t slot, const Completion& completion);
   [[gnu::cold]] void onLaneEvent(size_t rail, const Completion& completion);
   Lane* findLane(const Endpoint* endpoint, Peering** owner);
-  void finishSegment(const Completion& completion, TimePoint now);
+  void finishSegment(const Completion& completion);
 
+  std::atomic<uint32_t> inside_{0};
+  std::atomic<uint32_t> asked_{0};
+  std::atomic<bool> called_{false};
   EngineOptions options_;
   uint32_t id_;
   SequenceSpace sequences_;
   mem::Arena arena_;  // before the rails: blocks are registered with their devices
   std::vector<RailUse> rails_;
+  std::vector<Queue*> queues_;  // of rails_
   std::vector<uint8_t> railInUse_;
   std::vector<std::unique_ptr<Lane>> flushLanes_;
   mem::Block flushScratch_;
@@ -238,21 +260,19 @@ class Engine {
   Pool<ReceiveSlot, 256> slots_;
   CommTable comms_;
   std::vector<RecvCommImpl*> lineWriters_;
+  uint64_t linesDue_ = UINT64_MAX;  // the pass from which one of them wants to be looked at
   std::array<Completion, 32>
       completions_;  // of the poll that runs; a member, as filling it afresh costs more than a poll
   int64_t budget_ = 0;
   int64_t eagerBudget_ = 0;
   TimePoint now_{};
+  bool nowIsFresh_ = false;
   TimePoint commsWatchedAt_{};
   uint64_t pass_ = 0;
   bool wantsAfterPoll_ = false;
   uint32_t openSlots_ = 0;
   EngineCounters counters_;
 
-  std::atomic<uint32_t> inside_{0};
-  std::atomic<uint32_t> waiting_{0};
-  std::atomic<uint64_t> entries_{0};
-  std::atomic<bool> hasMail_{false};
   std::mutex mailMutex_;
   std::vector<Mail> mail_;
 };

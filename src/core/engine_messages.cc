@@ -11,7 +11,7 @@
 namespace weft::core {
 
 void Engine::handle(Mail& mail) {
-  now_ = options_.clock->now();
+  readClock();
   if (mail.peerDied) return handlePeerDeath(mail);
   switch (mail.type) {
     case MessageType::engineGone:
@@ -99,6 +99,7 @@ void Engine::handleForComm(const Mail& mail) {
 // What takes too long:
 
 void Engine::watch() {
+  readClock();
   for (size_t i = 0; i < peerings_.size(); i++) {
     Peering* peering = peerings_[i].get();
     if (!peering || peering->failure()) continue;

@@ -11,32 +11,6 @@
 // The engine's poll pass: completions in, clear-to-send lines and bursts out.
 namespace weft::core {
 
-void Engine::progress() {
-  constexpr int kMostBatches = 8;  // then other comms' callers get their turn
-  now_ = options_.clock->now();
-  pass_++;
-  counters_.polls++;
-  for (size_t rail = 0; rail < rails_.size(); rail++) {
-    for (int i = 0; i < kMostBatches; i++) {
-      const size_t n = rails_[rail].queue->poll(completions_);
-      for (size_t j = 0; j < n; j++) dispatch(rail, completions_[j]);
-      if (n < completions_.size()) break;
-    }
-  }
-  if (wantsAfterPoll_) [[unlikely]]
-    afterPoll();
-  flush();
-}
-
-void Engine::drain(size_t rail) {
-  constexpr int kMostBatches = 1 << 16;  // a queue has an end
-  for (int i = 0; i < kMostBatches; i++) {
-    const size_t n = rails_[rail].queue->poll(completions_);
-    for (size_t j = 0; j < n; j++) dispatch(rail, completions_[j]);
-    if (n < completions_.size()) break;
-  }
-}
-
 void Engine::afterPoll() {
   wantsAfterPoll_ = false;
   for (size_t i = 0; i < peerings_.size(); i++) {
@@ -44,17 +18,23 @@ void Engine::afterPoll() {
   }
 }
 
-void Engine::flushQueued() {
+inline void Engine::writeLines() {
+  linesDue_ = UINT64_MAX;
   for (size_t i = 0; i < lineWriters_.size();) {
     if (lineWriters_[i]->writeLines()) {
+      linesDue_ = std::min(linesDue_, lineWriters_[i]->linesDue());
       i++;
     } else {
       lineWriters_[i] = lineWriters_.back();
       lineWriters_.pop_back();
     }
   }
+}
+
+void Engine::flushQueued() {
+  if (linesDue_ <= pass_) writeLines();
   for (size_t i = 0; i < flushQueue_.size();) {
-    if (flushQueue_[i]->flush(now_)) {
+    if (flushQueue_[i]->flush(now())) {
       i++;
     } else {
       flushQueue_[i] = flushQueue_.back();
@@ -63,17 +43,13 @@ void Engine::flushQueued() {
   }
 }
 
-void Engine::dispatch(size_t rail, const Completion& completion) {
-  switch (completion.kind) {
-    case CompletionKind::sent:
-      return onSent(rail, completion);
-    case CompletionKind::notified:
-      return onNotified(completion);
-    case CompletionKind::connected:
-    case CompletionKind::retired:
-    case CompletionKind::broken:
-      return onLaneEvent(rail, completion);
-  }
+inline void Engine::dispatch(size_t rail, const Completion& completion) {
+  if (completion.kind == CompletionKind::notified) return onNotified(completion);
+  if (completion.kind != CompletionKind::sent) [[unlikely]]
+    return onLaneEvent(rail, completion);
+  if (!completion.ok) [[unlikely]]
+    onFailed(rail, completion);
+  onSent(completion);
 }
 
 Lane* Engine::findLane(const Endpoint* endpoint, Peering** owner) {
@@ -111,59 +87,67 @@ void Engine::onLaneEvent(size_t rail, const Completion& completion) {
   }
 }
 
-void Engine::onSent(size_t rail, const Completion& completion) {
+void Engine::onFailed(size_t rail, const Completion& completion) {
+  Peering* owner = nullptr;
+  Lane* lane = findLane(completion.source, &owner);
+  if (lane && owner && lane->up()) owner->laneFailed(*lane, rails_[rail].queue->explain(completion));
+  if (lane && !owner) lane->setState(LaneState::dead);
+}
+
+inline void Engine::onSent(const Completion& completion) {
   const auto kind = static_cast<WorkKind>(completion.context >> 60);
-  if (!completion.ok) {
-    Peering* owner = nullptr;
-    Lane* lane = findLane(completion.source, &owner);
-    if (lane && owner && lane->up()) owner->laneFailed(*lane, rails_[rail].queue->explain(completion));
-    if (lane && !owner) lane->setState(LaneState::dead);
-  }
-  if (kind == WorkKind::segment) {
-    finishSegment(completion, now_);
-  } else if (kind == WorkKind::aside || kind == WorkKind::eagerAgain) {
-    const auto large = static_cast<uint32_t>(completion.context);
-    const auto number = static_cast<uint32_t>(completion.context >> 32) & 0xffffff;
-    Peering* peering = peeringByNumber(number);
-    const size_t lane = completion.context >> 56 & 15;
-    if (!peering || lane >= peering->laneCount()) return;
-    peering->lane(lane).finished(large & kAsideBytes, now_);
-    if (kind == WorkKind::eagerAgain && completion.ok) peering->eagerLanded(large >> kAsideBits);
-  } else if (kind == WorkKind::flush) {
-    const auto index = static_cast<uint32_t>(completion.context);
-    Request& request = requests_[index];
-    flushLanes_[completion.context >> 56 & 15]->finished(1, now_);
-    const auto generation = static_cast<uint16_t>(completion.context >> 32 & 0xffff);
-    if (request.kind == RequestKind::flush && request.generation == generation && request.remaining > 0)
-      request.remaining--;
-  }
+  if (kind == WorkKind::segment) return finishSegment(completion);
+  if (kind == WorkKind::aside || kind == WorkKind::eagerAgain) return asideFinished(completion);
+  if (kind == WorkKind::flush) flushFinished(completion);
+}
+
+inline void Engine::asideFinished(const Completion& completion) {
+  const auto large = static_cast<uint32_t>(completion.context);
+  Peering* peering = peeringByNumber(static_cast<uint32_t>(completion.context >> 32) & 0xffffff);
+  const size_t lane = completion.context >> 56 & 15;
+  if (!peering || lane >= peering->laneCount()) return;
+  peering->lane(lane).finished(large & kAsideBytes, now());
+  const auto kind = static_cast<WorkKind>(completion.context >> 60);
+  if (kind == WorkKind::eagerAgain && completion.ok) [[unlikely]]
+    peering->eagerLanded(large >> kAsideBits);
+}
+
+void Engine::flushFinished(const Completion& completion) {
+  Request& request = requests_[static_cast<uint32_t>(completion.context)];
+  flushLanes_[completion.context >> 56 & 15]->finished(1, now());
+  const auto generation = static_cast<uint16_t>(completion.context >> 32 & 0xffff);
+  if (request.kind == RequestKind::flush && request.generation == generation && request.remaining > 0)
+    request.remaining--;
 }
 
 // Between lane and index sit 4 bits of attempt, 4 of segment and 16 of the request's generation.
-void Engine::finishSegment(const Completion& completion, TimePoint now) {
+inline void Engine::finishSegment(const Completion& completion) {
   const auto index = static_cast<uint32_t>(completion.context);
   const auto generation = static_cast<uint16_t>(completion.context >> 32 & 0xffff);
   const size_t segment = completion.context >> 48 & 15;
   Request& request = requests_[index];
-  if (request.kind != RequestKind::send || request.generation != generation) return;
+  if (request.kind != RequestKind::send || request.generation != generation) [[unlikely]]
+    return;
   SegmentInFlight& sent = request.segments[segment];
-  if (sent.attempt != (completion.context >> 52 & 15) || sent.done) return;
-  request.comm->peering().lane(sent.lane).finished(sent.bytes, now);
-  if (!completion.ok || request.remaining == 0) return;
+  if (sent.attempt != (completion.context >> 52 & 15) || sent.done) [[unlikely]]
+    return;
+  request.comm->peering().lane(sent.lane).finished(sent.bytes, now());
+  if (!completion.ok || request.remaining == 0) [[unlikely]]
+    return;
   sent.done = true;
   if (--request.remaining == 0) request.comm->asSend()->onSent(&request);
 }
 
-void Engine::onNotified(const Completion& completion) {
-  const auto note = Note::decode(completion.imm);
-  if (!note) {
+inline void Engine::onNotified(const Completion& completion) {
+  const ReceivedNote note(completion.imm);
+  if (!note.possible()) [[unlikely]] {
     counters_.foreignNotes++;
     return;
   }
-  if (note->kind == NoteKind::eager) return onEager(*note, completion);
+  if (note.kind() == NoteKind::eager) return onEager(note.slot(), completion);
   counters_.segmentsIn++;
-  ReceiveSlot* slot = slots_.contains(note->slot) ? &slots_[note->slot] : nullptr;
-  if (!slot || slot->state != SlotState::told || slot->generation != note->generation) {
+  ReceiveSlot* slot = slots_.contains(note.slot()) ? &slots_[note.slot()] : nullptr;
+  if (!slot || slot->state != SlotState::told || slot->generation != note.generation()) [[unlikely]] {
     counters_.staleNotes++;
     return;
   }
@@ -171,33 +155,63 @@ void Engine::onNotified(const Completion& completion) {
     counters_.foreignNotes++;
     return;
   }
-  slot->comm->onSegment(note->slot, *note, completion.length);
+  slot->comm->onSegment(*slot, note, completion.length);
 }
 
-void Engine::onEager(const Note& note, const Completion& completion) {
+inline void Engine::onEager(uint32_t number, const Completion& completion) {
   const uint64_t length = completion.length;
   counters_.eagerIn++;
-  Peering* peering = peeringByNumber(note.slot / kEagerSlotsPerPeering);
-  const uint32_t slot = note.slot % kEagerSlotsPerPeering;
+  Peering* peering = peeringByNumber(number / kEagerSlotsPerPeering);
+  const uint32_t slot = number % kEagerSlotsPerPeering;
   const bool theirs = peering && peering->mayNotify(completion.source);
   const std::byte* at = theirs ? peering->eagerArrived(slot) : nullptr;
   EagerHeader header;
-  if (!at || !readWhole(at, &header) || length < sizeof header || header.size != length - sizeof header) {
+  if (!at || !readWhole(at, &header) || length < sizeof header || header.size != length - sizeof header)
+      [[unlikely]] {
     counters_.foreignNotes++;
     return;
   }
-  if (!peering->holdEagerSlot(slot, header.use)) {
+  if (!peering->holdEagerSlot(slot, header.use)) [[unlikely]] {
     counters_.duplicateNotes++;
     return;
   }
   CommBase* comm = comms_.find(header.comm);
   RecvCommImpl* receiver = comm ? comm->asRecv() : nullptr;
-  if (!receiver || &receiver->peering() != peering) {
+  if (!receiver || &receiver->peering() != peering) [[unlikely]] {
     counters_.staleNotes++;  // its comm was closed meanwhile
     peering->freeEagerSlot(slot);
     return;
   }
   receiver->onEager(slot, header, at + sizeof header);
+}
+
+void Engine::dispatchAll(size_t rail, size_t n, int mostBatches) {
+  for (;;) {
+    for (size_t i = 0; i < n; i++) dispatch(rail, completions_[i]);
+    if (n < completions_.size() || --mostBatches == 0) return;
+    n = queues_[rail]->poll(completions_);
+  }
+}
+
+// Most polls find nothing, so that costs one call.
+inline void Engine::pollRail(size_t rail, int mostBatches) {
+  const size_t n = queues_[rail]->poll(completions_);
+  if (n > 0) dispatchAll(rail, n, mostBatches);
+}
+
+void Engine::progress() {
+  constexpr int kMostBatches = 8;  // then other comms' callers get their turn
+  pass_++;
+  nowIsFresh_ = false;
+  for (size_t rail = 0; rail < queues_.size(); rail++) pollRail(rail, kMostBatches);
+  if (wantsAfterPoll_) [[unlikely]]
+    afterPoll();
+  flush();
+}
+
+void Engine::drain(size_t rail) {
+  constexpr int kMostBatches = 1 << 16;  // a queue has an end
+  pollRail(rail, kMostBatches);
 }
 
 }  // namespace weft::core

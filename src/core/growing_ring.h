@@ -13,15 +13,16 @@ namespace weft::core {
 template <class T>
 class GrowingRing {
  public:
-  explicit GrowingRing(size_t capacity = 16) : items_(capacity) {}  // a power of two
+  explicit GrowingRing(size_t capacity = 16) : items_(capacity), mask_(capacity - 1) {}  // a power of two
 
   bool empty() const { return head_ == tail_; }
   size_t size() const { return tail_ - head_; }
-  T& front() { return items_[head_ & (items_.size() - 1)]; }
+  T& front() { return items_[head_ & mask_]; }
 
   void push(const T& item) {
-    if (size() == items_.size()) grow();
-    items_[tail_++ & (items_.size() - 1)] = item;
+    if (size() > mask_) [[unlikely]]
+      grow();
+    items_[tail_++ & mask_] = item;
   }
   void pop(size_t n = 1) { head_ += n; }
   void clear() { head_ = tail_; }
@@ -29,27 +30,29 @@ class GrowingRing {
   // Oldest first.
   template <class Visit>
   void each(Visit visit) {
-    for (size_t i = head_; i != tail_; i++) visit(items_[i & (items_.size() - 1)]);
+    for (size_t i = head_; i != tail_; i++) visit(items_[i & mask_]);
   }
 
   // As many items from the front as lie side by side.
   std::span<T> run() {
-    const size_t first = head_ & (items_.size() - 1);
+    const size_t first = head_ & mask_;
     const size_t n = size() < items_.size() - first ? size() : items_.size() - first;
     return std::span<T>(items_).subspan(first, n);
   }
 
  private:
-  void grow() {
+  [[gnu::noinline]] void grow() {
     std::vector<T> larger(items_.size() * 2);
     const size_t n = size();
-    for (size_t i = 0; i < n; i++) larger[i] = items_[(head_ + i) & (items_.size() - 1)];
+    for (size_t i = 0; i < n; i++) larger[i] = items_[(head_ + i) & mask_];
     items_.swap(larger);
+    mask_ = items_.size() - 1;
     head_ = 0;
     tail_ = n;
   }
 
   std::vector<T> items_;
+  size_t mask_;
   size_t head_ = 0, tail_ = 0;  // count for ever; size_t does not wrap in practice and may
 };
 

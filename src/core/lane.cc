@@ -2,24 +2,7 @@
 // Copyright The weft authors
 #include "src/core/lane.h"
 
-#include <algorithm>
-
 namespace weft::core {
-
-bool Lane::submit(const Work& work, bool more, TimePoint now) {
-  if (!up()) return true;
-  if (!work.quiet) {
-    // That a fabric takes works is no sign of life: a dead one may go on taking them.
-    if (outstandingWorks_++ == 0) {
-      lastSign_ = windowStart_ = now;
-      windowBytes_ = 0;
-    }
-    outstandingBytes_ += work.length;
-  }
-  if (!more && queued_.empty() && endpoint_->post({&work, 1}) == 1) return true;
-  queued_.push(work);
-  return false;
-}
 
 bool Lane::flush(TimePoint now) {
   while (!queued_.empty()) {
@@ -30,15 +13,6 @@ bool Lane::flush(TimePoint now) {
     if (taken < run.size()) return true;
   }
   return false;
-}
-
-void Lane::finished(uint64_t bytes, TimePoint now) {
-  outstandingWorks_ -= std::min(outstandingWorks_, 1u);
-  outstandingBytes_ -= std::min(outstandingBytes_, bytes);
-  totals_.works++;
-  totals_.bytes += bytes;
-  lastSign_ = now;
-  measure(bytes, now);
 }
 
 // The rate over windows in which the lane was never idle, the first from when it got work; an exponential

@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -28,7 +29,7 @@ inline Nanoseconds slowest(uint64_t bytes) {
   return std::chrono::seconds(bytes / kBytesPerSecond);
 }
 
-// What a lane did so far, over all its incarnations.
+// What a lane that has others beside it did so far, over all its incarnations.
 struct LaneTotals {
   uint64_t works = 0, bytes = 0;            // finished: messages' segments and, with several lanes, lines
   uint64_t worksAgain = 0, bytesAgain = 0;  // of those, written again after another lane had lost them
@@ -36,8 +37,13 @@ struct LaneTotals {
 
 class Lane {
  public:
-  Lane(uint8_t number, uint8_t rail, std::string railName, std::unique_ptr<Endpoint> endpoint)
-      : endpoint_(std::move(endpoint)), railName_(std::move(railName)), number_(number), rail_(rail) {}
+  // `measured`: there are others to choose from, so its rate matters, and what it carried.
+  Lane(uint8_t number, uint8_t rail, std::string railName, std::unique_ptr<Endpoint> endpoint, bool measured)
+      : endpoint_(std::move(endpoint)),
+        railName_(std::move(railName)),
+        number_(number),
+        rail_(rail),
+        measured_(measured) {}
 
   Endpoint& endpoint() { return *endpoint_; }
   uint8_t number() const { return number_; }
@@ -56,12 +62,37 @@ class Lane {
   // Hands one work to the fabric, at once unless others wait already or `more` follow that should go with it
   // as one burst. False: it is queued, and flush must be called. A lane that is not up drops it: its peering
   // has failed.
-  bool submit(const Work& work, bool more, TimePoint now);
+  // `clock.now()` is asked only when the lane was idle.
+  template <class Clock>
+  bool submit(const Work& work, bool more, Clock& clock) {
+    if (!up()) [[unlikely]]
+      return true;
+    if (!work.quiet) {
+      // That a fabric takes works is no sign of life: a dead one may go on taking them.
+      if (outstandingWorks_++ == 0) {
+        lastSign_ = windowStart_ = clock.now();
+        windowBytes_ = 0;
+      }
+      outstandingBytes_ += work.length;
+    }
+    if (!more && queued_.empty() && endpoint_->post({&work, 1}) == 1) [[likely]]
+      return true;
+    queued_.push(work);
+    return false;
+  }
   bool flush(TimePoint now);  // true: some is left for later
   bool hasQueued() const { return !queued_.empty(); }
 
   // A completion of `bytes` came back.
-  void finished(uint64_t bytes, TimePoint now);
+  void finished(uint64_t bytes, TimePoint now) {
+    if (outstandingWorks_ > 0) outstandingWorks_--;
+    outstandingBytes_ -= std::min(outstandingBytes_, bytes);
+    lastSign_ = now;
+    if (!measured_) return;
+    totals_.works++;
+    totals_.bytes += bytes;
+    measure(bytes, now);
+  }
   void carriesAgain(uint64_t bytes) { totals_.worksAgain++, totals_.bytesAgain += bytes; }
   const LaneTotals& totals() const { return totals_; }
 
@@ -98,6 +129,7 @@ class Lane {
   uint32_t incarnation_ = 1;
   uint8_t number_;
   uint8_t rail_;
+  bool measured_;
   LaneState state_ = LaneState::connecting;
 };
 

@@ -10,6 +10,7 @@
 #include "src/base/log.h"
 #include "src/base/reserve.h"
 #include "src/core/engine.h"
+#include "src/core/posting.h"
 
 namespace weft::core {
 
@@ -91,7 +92,7 @@ Status Peering::openLanes(uint16_t remoteRails) {
     const size_t rail = engine_.railInUse(i % engine_.railCount());
     TRY(auto endpoint, engine_.queue(rail).openEndpoint());
     lanes_.push_back(std::make_unique<Lane>(static_cast<uint8_t>(i), static_cast<uint8_t>(rail),
-                                            engine_.railInfo(rail).name, std::move(endpoint)));
+                                            engine_.railInfo(rail).name, std::move(endpoint), count > 1));
   }
   wantsDelivered_ = count > 1 && engine_.railInfo(0).delivery == Delivery::selectable;
   lanesPending_ = count;
@@ -141,6 +142,7 @@ Status Peering::adopt(const PeeringInfo& half) {
   const auto ours = static_cast<uint32_t>(engine_.config().eagerMaxBytes);
   eagerMaxBytes_ = half.eagerSlots == 0 ? 0 : std::min(room, ours);
   remote_.eagerSlots = std::min(half.eagerSlots, kEagerSlotsPerPeering);
+  slotMask_ = remote_.eagerSlots >= 64 ? ~uint64_t{0} : (uint64_t{1} << remote_.eagerSlots) - 1;
   adopted_ = true;
   return {};
 }
@@ -162,6 +164,7 @@ void Peering::onLaneConnected(const LaneMessage& message) {
 void Peering::fail(Error error, bool tellPeer) {
   if (failure_) return;
   failure_ = std::make_unique<Error>(std::move(error));
+  halted_ = true;
   engine_.failComms(*this, *failure_, tellPeer);
 }
 
@@ -225,8 +228,7 @@ Lane* Peering::laneOf(const Endpoint* endpoint) {
   return nullptr;
 }
 
-Lane& Peering::quickestLane(uint64_t bytes) {
-  if (lanes_.size() == 1) return *lanes_[0];
+Lane& Peering::quickestOfSeveral(uint64_t bytes) {
   std::array<Segment, kMaxSegments> whole;
   LaneLoad loads[kMaxLanes];
   for (size_t i = 0; i < lanes_.size(); i++) loads[i] = lanes_[i]->load();
@@ -245,17 +247,9 @@ size_t Peering::plan(uint64_t bytes, std::array<Segment, kMaxSegments>* out) {
   return planSegments(std::span(loads, lanes_.size()), bytes, gate, turn_++, *out);
 }
 
-// Writing to an engine that is gone is pointless, and over shared memory it faults.
-void Peering::submit(Lane& lane, const Work& work, bool more) {
-  const bool pointless = remoteGone_ || failure_;
-  if (lane.submit(work, more || pointless, engine_.now())) return;
-  if (!awaitsFlush_) engine_.queueFlush(this);
-  awaitsFlush_ = true;
-}
-
 bool Peering::flush(TimePoint now) {
   bool more = false;
-  if (!remoteGone_ && !failure_) {
+  if (!halted_) {
     for (auto& lane : lanes_) more |= lane->hasQueued() && lane->up() && lane->flush(now);
   }
   awaitsFlush_ = more;
@@ -272,31 +266,9 @@ void Peering::learnCredits() {
   slotsFreed_ = line.freed;
 }
 
-int Peering::takeEagerSlot() {
-  const uint64_t all = remote_.eagerSlots >= 64 ? ~uint64_t{0} : (uint64_t{1} << remote_.eagerSlots) - 1;
-  uint64_t free = ~((slotsUsed_ ^ slotsFreed_) | writtenAgain_) & all;
-  if (free == 0) {
-    learnCredits();
-    free = ~((slotsUsed_ ^ slotsFreed_) | writtenAgain_) & all;
-  }
-  if (free == 0) return -1;
-  const int slot = std::countr_zero(free);
-  slotsUsed_ ^= uint64_t{1} << slot;
-  slotUses_[static_cast<size_t>(slot)]++;
-  return slot;
-}
-
 void Peering::giveBackEagerSlot(int slot) {
   slotsUsed_ ^= uint64_t{1} << slot;
   slotUses_[static_cast<size_t>(slot)]--;
-}
-
-std::byte* Peering::eagerStaging(int slot) const {
-  return staging_.data() + static_cast<size_t>(slot) * localSlotBytes_;
-}
-
-void Peering::sendEager(int slot, size_t bytes) {
-  postEager(slot, bytes, WorkKind::aside);
 }
 
 // Its staging is as it was: it rests until the credit is back.
@@ -309,51 +281,6 @@ void Peering::sendEagerAgain(int slot) {
   engine_.counters().eagerAgain++;
   engine_.counters().bytesAgain += header.size;
   postEager(slot, sizeof header + header.size, WorkKind::eagerAgain);
-}
-
-void Peering::postEager(int slot, size_t bytes, WorkKind kind) {
-  Lane& lane = quickestLane(bytes);
-  slotLanes_[static_cast<size_t>(slot)] = lane.number();
-  if (kind == WorkKind::eagerAgain) [[unlikely]]
-    lane.carriesAgain(bytes);
-  Work work;
-  work.op = Opcode::writeNotify;
-  work.delivered = wantsDelivered_;
-  Note note;
-  note.kind = NoteKind::eager;
-  note.slot = remote_.eagerFirstSlot + static_cast<uint32_t>(slot);
-  work.imm = note.encode();
-  work.local = eagerStaging(slot);
-  work.length = bytes;
-  work.memory = staging_.region()->rail(lane.rail());
-  work.remote = remotePool_[lane.number()];
-  work.remoteOffset = remote_.eagerOffset + static_cast<uint64_t>(slot) * remote_.eagerSlotBytes;
-  const auto large = static_cast<uint32_t>(bytes) | static_cast<uint32_t>(slot) << kAsideBits;
-  work.context = workContext(kind, large, number_, lane.number());
-  submit(lane, work);
-}
-
-const std::byte* Peering::eagerArrived(uint32_t slot) const {
-  return slot < localSlots_ ? landing_.data() + size_t{slot} * localSlotBytes_ : nullptr;
-}
-
-// Whether the notification or the whole write comes again: what is in the slot then was held before.
-bool Peering::holdEagerSlot(uint32_t slot, uint32_t use) {
-  if (use != usesHere_[slot]) return false;
-  usesHere_[slot]++;
-  return true;
-}
-
-void Peering::freeEagerSlot(uint32_t slot) {
-  freedHere_ ^= uint64_t{1} << slot;
-  if (++freedUntold_ * 2 >= localSlots_) returnCredits();
-}
-
-void Peering::aside(Work* work, const Lane& lane) const {
-  work->quiet = !failover_;
-  work->delivered = wantsDelivered_;
-  const WorkKind kind = failover_ ? WorkKind::aside : WorkKind::quiet;
-  work->context = workContext(kind, static_cast<uint32_t>(work->length), number_, lane.number());
 }
 
 void Peering::returnCredits(bool again) {
@@ -422,8 +349,7 @@ void Peering::forget(uint32_t memoryId) {
   lastImported_ = nullptr;
 }
 
-const Peering::Imported* Peering::imported(uint32_t memoryId) {
-  if (lastImported_ && memoryId == lastImportedId_) return lastImported_;
+const Peering::Imported* Peering::findImported(uint32_t memoryId) {
   const auto found = imported_.find(memoryId);
   if (found == imported_.end()) return nullptr;
   lastImportedId_ = memoryId;

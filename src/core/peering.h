@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -56,7 +57,7 @@ class Peering {
   // The first one wins; every comm on it gets it, and so do their other ends unless the peer itself is what
   // failed.
   void fail(Error error, bool tellPeer = true);
-  void peerEngineGone() { remoteGone_ = true; }
+  void peerEngineGone() { remoteGone_ = halted_ = true; }
   bool remoteGone() const { return remoteGone_; }
 
   void laneConnected(Lane& lane, bool ok, const std::string& why);
@@ -83,27 +84,43 @@ class Peering {
   bool mayNotify(const Endpoint* from) {
     return !from || &lanes_.front()->endpoint() == from || laneOf(from) != nullptr;
   }
-  Lane& quickestLane(uint64_t bytes);
+  Lane& quickestLane(uint64_t bytes) {
+    if (lanes_.size() == 1) [[likely]]
+      return *lanes_.front();
+    return quickestOfSeveral(bytes);
+  }
   size_t plan(uint64_t bytes, std::array<Segment, kMaxSegments>* out);
   bool wantsDelivered() const { return wantsDelivered_; }
   // Work that no message waits for: a line, or credits. Quiet where there is one lane; with several, a lane
   // must not lose it in silence.
-  void aside(Work* work, const Lane& lane) const;
+  void aside(Work* work, const Lane& lane) const;  // posting.h
   // Hands one work to the fabric; with `more`, or when the fabric is full, the engine's next flush does.
-  void submit(Lane& lane, const Work& work, bool more = false);
-  bool flush(TimePoint now);  // true: the fabric took not all of it
+  void submit(Lane& lane, const Work& work, bool more = false);  // posting.h
+  bool flush(TimePoint now);                                     // true: the fabric took not all of it
   // Somewhere in the peer's memory that is always there: what a message without bytes is written to.
   RemoteMemory landing(const Lane& lane) const { return remotePool_[lane.number()]; }
   uint64_t landingOffset() const { return remote_.creditOffset; }
 
   // Eager, sending side:
   uint32_t eagerMaxBytes() const { return eagerMaxBytes_; }  // 0: the peer takes none
-  int takeEagerSlot();                                       // -1: no credit
-  void giveBackEagerSlot(int slot);                          // taken and not used after all
+  int takeEagerSlot() {                                      // -1: no credit
+    uint64_t free = freeEagerSlots();
+    if (free == 0) {
+      learnCredits();
+      if ((free = freeEagerSlots()) == 0) return -1;
+    }
+    const int slot = std::countr_zero(free);
+    slotsUsed_ ^= uint64_t{1} << slot;
+    slotUses_[static_cast<size_t>(slot)]++;
+    return slot;
+  }
+  void giveBackEagerSlot(int slot);  // taken and not used after all
   uint32_t eagerUse(int slot) const { return slotUses_[static_cast<size_t>(slot)] - 1; }  // of a taken one
-  std::byte* eagerStaging(int slot) const;
-  void sendEager(int slot, size_t bytes);                                       // header and payload together
-  void sendEagerAgain(int slot);                                                // it was lost with its lane
+  std::byte* eagerStaging(int slot) const {
+    return staging_.data() + static_cast<size_t>(slot) * localSlotBytes_;
+  }
+  void sendEager(int slot, size_t bytes);  // header and payload; posting.h
+  void sendEagerAgain(int slot);           // it was lost with its lane
   void eagerLanded(uint32_t slot) { writtenAgain_ &= ~(uint64_t{1} << slot); }  // what was sent again
   template <class Visit>
   void eachUnreturned(const Lane& lane, Visit visit);  // slots that left by this fenced lane, without credit
@@ -111,9 +128,20 @@ class Peering {
   // Eager, receiving side:
   bool takesEager() const { return localSlots_ > 0; }
   uint32_t ownEagerMax() const { return localSlotBytes_ - static_cast<uint32_t>(sizeof(EagerHeader)); }
-  const std::byte* eagerArrived(uint32_t slot) const;  // where slot i of our pool lies; nullptr: no such slot
-  bool holdEagerSlot(uint32_t slot, uint32_t use);     // false: not the use that comes next, so a replay
-  void freeEagerSlot(uint32_t slot);
+  const std::byte* eagerArrived(
+      uint32_t slot) const {  // where slot i of our pool lies; nullptr: no such slot
+    return slot < localSlots_ ? landing_.data() + size_t{slot} * localSlotBytes_ : nullptr;
+  }
+  // False: not the use that comes next, whether the notification or the whole write comes again.
+  bool holdEagerSlot(uint32_t slot, uint32_t use) {
+    if (use != usesHere_[slot]) return false;
+    usesHere_[slot]++;
+    return true;
+  }
+  void freeEagerSlot(uint32_t slot) {
+    freedHere_ ^= uint64_t{1} << slot;
+    if (++freedUntold_ * 2 >= localSlots_) returnCredits();
+  }
   void returnCredits(bool again = false);  // again: what was told last may be lost
   bool missesEager(uint32_t slot, uint32_t use, uint32_t mask) const {
     return slot < localSlots_ && ((usesHere_[slot] ^ use) & mask) == 0;
@@ -126,7 +154,9 @@ class Peering {
 
   Status import(const MemoryNotice& notice);
   void forget(uint32_t memoryId);
-  const Imported* imported(uint32_t memoryId);  // null: never announced, or withdrawn
+  const Imported* imported(uint32_t memoryId) {  // null: never announced, or withdrawn
+    return lastImported_ && memoryId == lastImportedId_ ? lastImported_ : findImported(memoryId);
+  }
 
   // Talk:
   template <class Body>
@@ -143,12 +173,15 @@ class Peering {
 
  private:
   Status openLanes(uint16_t remoteRails);
-  void postEager(int slot, size_t bytes, WorkKind kind);
+  [[gnu::noinline]] const Imported* findImported(uint32_t memoryId);
+  void postEager(int slot, size_t bytes, WorkKind kind);  // posting.h
   Status takeMemory();
   void tellTraffic() const;
   std::byte* creditLanding() const;
   std::byte* creditStaging() const;
   void learnCredits();
+  uint64_t freeEagerSlots() const { return ~((slotsUsed_ ^ slotsFreed_) | writtenAgain_) & slotMask_; }
+  [[gnu::noinline]] Lane& quickestOfSeveral(uint64_t bytes);
 
   Engine& engine_;
   uint32_t number_;
@@ -166,6 +199,7 @@ class Peering {
   bool adopted_ = false;
   bool remoteGone_ = false;
   bool unresponsive_ = false;
+  bool halted_ = false;  // failed, or the peer's engine is gone: nothing is handed to the fabric any more
   bool wantsDelivered_ = false;
   bool awaitsFlush_ = false;  // is in the engine's list
   std::unique_ptr<Error> failure_;
@@ -176,6 +210,7 @@ class Peering {
   uint32_t eagerMaxBytes_ = 0;
   uint32_t localSlots_ = 0;  // of our pool
   uint32_t localSlotBytes_ = 0;
+  uint64_t slotMask_ = 0;                                   // sending: the slots there are
   uint64_t slotsUsed_ = 0;                                  // sending: bit flips at each use
   uint64_t slotsFreed_ = 0;                                 // sending: as the peer last told
   std::array<uint32_t, kEagerSlotsPerPeering> slotUses_{};  // sending: how often each was taken

@@ -3,12 +3,12 @@
 #include "src/core/recv_comm.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "src/base/lines.h"
 #include "src/base/log.h"
 #include "src/base/reserve.h"
+#include "src/core/posting.h"
 
 namespace weft::core {
 
@@ -24,14 +24,11 @@ constexpr uint64_t kAheadBytes = 256 << 10;
 constexpr uint32_t kBatchPasses = 32;
 constexpr uint16_t kMostInRun = 8;
 
-uint32_t slotCode(uint32_t index, uint32_t generation) {
-  return index | generation << kSlotBits;
-}
-
 }  // namespace
 
 RecvCommImpl::RecvCommImpl(CommOptions options)
     : CommBase(std::move(options)), lines_(engine().sequences()), unwritten_(kMostOpen) {
+  recv_ = this;
   waiting_.reserve(kEagerSlotsPerPeering);
   waitingFree_.reserve(kEagerSlotsPerPeering);
 }
@@ -83,179 +80,167 @@ Result<MemoryHandle*> RecvCommImpl::registerMemory(const MemoryDesc& desc) {
   return addHandle(desc);
 }
 
-// irecv:
+// What a receive is made of:
 
-bool RecvCommImpl::valid(std::span<const ReceiveSpec> receives) {
-  const char* why = nullptr;
-  if (receives.empty() || receives.size() > kMaxRecvs) why = "a group of receives must have 1 to 8 members";
+inline const char* RecvCommImpl::fault(std::span<const ReceiveSpec> receives) const {
+  if (receives.empty() || receives.size() > kMaxRecvs) return "a group of receives must have 1 to 8 members";
   for (const ReceiveSpec& spec : receives) {
-    if (spec.bytes > kMaxMessageBytes) why = "a receive above 1 GiB; split it";
-    if (!why) why = memoryFault(spec.memory, this, spec.data, spec.bytes);
+    if (spec.bytes > kMaxMessageBytes) return "a receive above 1 GiB; split it";
+    if (const char* why = memoryFault(spec.memory, this, spec.data, spec.bytes)) return why;
   }
-  if (why)
-    fail(Error(Code::invalidArgument, "posting a receive", "from " + peering().peer()->name() + ": " + why));
-  return !why;
+  return nullptr;
 }
 
-Posted RecvCommImpl::irecv(std::span<const ReceiveSpec> receives, bool earlyDone) {
-  EngineEntry in(engine(), EngineEntry::tryOnce);
-  if (failed() || (in && !valid(receives))) return {false, nullptr};
-  if (!in) return {};
-  if (openCount_ + receives.size() > kMostOpen) {
-    engine().progress();
-    return {!failed(), nullptr};
-  }
-  Request* request = engine().takeRequest(RequestKind::receive, this);
-  if (!request) return {};
-  request->count = request->remaining = static_cast<uint8_t>(receives.size());
-  request->earlyDone = earlyDone && receives.size() == 1;
-  for (size_t i = 0; i < receives.size(); i++) post(request, static_cast<int>(i), receives[i]);
-  if (failed()) return {false, nullptr};
-  if (urgent_ > 0) engine().flush();  // lines that are held back leave after the next poll pass
-  return {true, request};
-}
-
-void RecvCommImpl::post(Request* request, int part, const ReceiveSpec& spec) {
-  const auto i = static_cast<size_t>(part);
-  TagState& tag = tags_.at(static_cast<uint32_t>(spec.tag));
-  request->tags[i] = spec.tag;
-  request->sizes[i] = 0;
-  request->sequence[i] = tag.k;
-  beginEvent(request, part, spec.profilerHandle, {false, options_.device, spec.tag, spec.bytes, tag.k});
-  if (!takeWaiting(tag, request, part, spec)) {
-    const uint32_t index = engine().takeSlot();
-    if (peerClosed_ || peering().failure()) {
-      if (index != Pool<ReceiveSlot>::kNone) engine().giveSlot(index);
-      fail(Error(Code::remote, "posting a receive",
-                 peering().peer()->name() + " closed the connection and sent nothing more"));
-    } else if (index == Pool<ReceiveSlot>::kNone) {
-      fail(Error(Code::resources, "posting a receive", "the engine has 262144 receives open"));
-    } else {
-      openSlot(index, tag, request, part, spec);
-    }
-  }
-  tag.k = engine().sequences().next(tag.k);
-}
-
-void RecvCommImpl::openSlot(uint32_t index, TagState& tag, Request* request, int part,
-                            const ReceiveSpec& spec) {
-  ReceiveSlot& slot = engine().slot(index);  // keeps its generation
-  slot.state = SlotState::queued;
-  slot.part = static_cast<uint8_t>(part);
-  slot.segments = 0;
-  slot.arrived = slot.asked = slot.askedOdd = 0;
-  slot.received = 0;
-  slot.next = kNoSlot;
-  slot.sentAt = TimePoint{};
-  slot.tag = static_cast<uint32_t>(spec.tag);
-  slot.k = tag.k;
-  slot.capacity = spec.bytes;
-  slot.data = spec.data;
-  slot.comm = this;
-  slot.request = request;
-  slot.memory = spec.bytes > 0 ? spec.memory : nullptr;
-  if (slot.memory) slot.memory->inUse++;
-  openCount_++;
-  slot.previous = tag.last;
-  if (tag.last == kNoSlot) {
-    tag.first = index;
-  } else {
-    engine().slot(tag.last).next = index;
-  }
-  tag.last = index;
-  slot.mayComeEagerly = peering().takesEager() && spec.bytes <= peering().ownEagerMax();
-  slot.holdUntilPass = holdUntil(slot.mayComeEagerly);
-  urgent_ += slot.holdUntilPass == 0;
-  unwritten_.push(slotCode(index, slot.generation));
-  if (!linesQueued_) engine().queueLines(this);
-  linesQueued_ = true;
-}
-
-void RecvCommImpl::closeSlot(uint32_t index) {
-  ReceiveSlot& slot = engine().slot(index);
-  TagState& tag = tags_.at(slot.tag);
-  (slot.previous == kNoSlot ? tag.first : engine().slot(slot.previous).next) = slot.next;
-  (slot.next == kNoSlot ? tag.last : engine().slot(slot.next).previous) = slot.previous;
+// One that was filled before its line was written is mostly the oldest of them.
+inline void RecvCommImpl::closeSlot(ReceiveSlot* slot, TagState& tag) {
+  (slot->previous ? slot->previous->next : tag.first) = slot->next;
+  (slot->next ? slot->next->previous : tag.last) = slot->previous;
   openCount_--;
-  if (slot.state == SlotState::queued && slot.holdUntilPass == 0) urgent_--;
-  if (slot.state == SlotState::told) {
+  if (slot->state == SlotState::told) {
     toldCount_--;
-    toldBytes_ -= slot.capacity;
+    toldBytes_ -= slot->capacity;
     engine().returnBudget(static_cast<uint32_t>(peering().laneCount()));
+  } else {
+    urgent_ -= slot->holdUntilPass == 0;
+    if (!unwritten_.empty() && unwritten_.front() == slot->code()) unwritten_.pop();
   }
-  if (slot.memory) slot.memory->inUse--;
-  engine().giveSlot(index);
+  if (slot->memory) slot->memory->inUse--;
+  engine().giveSlot(slot);
 }
 
 void RecvCommImpl::closeAllSlots() {
   tags_.each([&](uint32_t, TagState& tag) {
-    while (tag.first != kNoSlot) closeSlot(tag.first);
+    while (tag.first) closeSlot(tag.first, tag);
   });
 }
 
-uint32_t RecvCommImpl::findOpen(uint32_t tag, uint32_t k) {
-  uint32_t index = tags_.at(tag).first;
-  while (index != kNoSlot && engine().slot(index).k != k) index = engine().slot(index).next;
-  return index;
+inline ReceiveSlot* RecvCommImpl::findOpen(const TagState& tag, uint32_t k) {
+  ReceiveSlot* slot = tag.first;
+  while (slot && slot->k != k) slot = slot->next;
+  return slot;
 }
 
-// Clear to send:
+// Clear to send, when:
 
 // Lines for receives that an eager message could fill wait one poll pass: it may already be on its way.
 // Others wait for company while the sender has enough to do without them.
-uint64_t RecvCommImpl::holdUntil(bool mayComeEagerly) const {
+inline uint64_t RecvCommImpl::holdUntil(bool mayComeEagerly) const {
   if (mayComeEagerly) return engine().pass() + 1;
   return senderHasEnough() ? engine().pass() + kBatchPasses : 0;
 }
 
 // As many receives as wait here, and what a round trip takes to use up.
-bool RecvCommImpl::senderHasEnough() const {
+inline bool RecvCommImpl::senderHasEnough() const {
   return toldBytes_ >= kAheadBytes && toldCount_ * 2 >= openCount_;
 }
 
-// In posting order, so that a tag's lines stay in order in the chain: a line that must wait holds up those
-// behind it.
-bool RecvCommImpl::writeLines() {
-  LineRun run;
-  while (!unwritten_.empty() && !failed() && opened_) {
-    const uint32_t index = unwritten_.front() & (kMaxSlots - 1);
-    ReceiveSlot& slot = engine().slot(index);
-    // Filled meanwhile, and perhaps used again: then the code differs.
-    if (slot.state == SlotState::queued && slotCode(index, slot.generation) == unwritten_.front()) {
-      // Once one leaves, those that only waited for company go with it.
-      const bool goesAlong = run.count > 0 && !slot.mayComeEagerly;
-      if (urgent_ == 0 && !goesAlong && heldBack(slot)) break;
-      if (!mayTell(slot)) break;
-      writeLine(slot, index, &run);
-    }
-    unwritten_.pop();
-  }
-  post(&run, false);
-  linesQueued_ = !unwritten_.empty() && !failed();
-  return linesQueued_;
-}
-
-// While messages keep coming eagerly, so will the next ones, and their lines would be writes for nothing. A
-// request that is said done early may not be polled for, so its line does not wait for many passes.
-bool RecvCommImpl::heldBack(const ReceiveSlot& slot) const {
-  const uint64_t pass = engine().pass();
+// The poll pass from which its line leaves, 0 for at once. While messages keep coming eagerly, so will the
+// next ones, and their lines would be writes for nothing. A request that is said done early may not be polled
+// for, so its line does not wait for many passes. One that waits for company is looked at on every pass.
+inline uint64_t RecvCommImpl::heldUntil(const ReceiveSlot& slot) const {
   const bool polledFor = slot.request && !slot.request->earlyDone;
-  if (slot.mayComeEagerly) return slot.holdUntilPass > pass || (polledFor && eagerUntilPass_ > pass);
-  return polledFor && slot.holdUntilPass > pass && senderHasEnough();
+  if (slot.mayComeEagerly)
+    return polledFor ? std::max(slot.holdUntilPass, eagerUntilPass_) : slot.holdUntilPass;
+  return polledFor && senderHasEnough() ? std::min(slot.holdUntilPass, engine().pass() + 1) : 0;
 }
 
-bool RecvCommImpl::mayTell(const ReceiveSlot& slot) {
+inline void RecvCommImpl::lookAtLinesFrom(uint64_t pass) {
+  linesDue_ = std::min(linesDue_, pass);
+  engine().linesDueAt(pass);
+}
+
+inline void RecvCommImpl::queueLine(ReceiveSlot* slot) {
+  slot->mayComeEagerly = peering().takesEager() && slot->capacity <= peering().ownEagerMax();
+  slot->holdUntilPass = holdUntil(slot->mayComeEagerly);
+  urgent_ += slot->holdUntilPass == 0;
+  unwritten_.push(slot->code());
+  if (!linesQueued_) engine().queueLines(this);
+  linesQueued_ = true;
+  lookAtLinesFrom(heldUntil(*slot));
+}
+
+// irecv:
+
+inline void RecvCommImpl::openSlot(TagState& tag, Request* request, size_t part, const ReceiveSpec& spec) {
+  if (peerClosed_ || peering().failure()) [[unlikely]]
+    return failPosting(false);
+  ReceiveSlot* slot = engine().takeSlot();  // keeps its generation
+  if (!slot) [[unlikely]]
+    return failPosting(true);
+  slot->arrived = slot->asked = slot->askedOdd = 0;
+  slot->segments = 0;
+  slot->state = SlotState::queued;
+  slot->tag = static_cast<uint32_t>(spec.tag);
+  slot->k = tag.k;
+  slot->part = static_cast<uint8_t>(part);
+  slot->received = 0;
+  slot->capacity = spec.bytes;
+  slot->data = spec.data;
+  slot->comm = this;
+  slot->request = request;
+  slot->memory = spec.bytes > 0 ? spec.memory : nullptr;
+  if (slot->memory) slot->memory->inUse++;
+  openCount_++;
+  slot->next = nullptr;
+  slot->previous = tag.last;
+  (tag.last ? tag.last->next : tag.first) = slot;
+  tag.last = slot;
+  queueLine(slot);
+}
+
+inline void RecvCommImpl::post(Request* request, size_t part, const ReceiveSpec& spec) {
+  TagState& tag = tags_.at(static_cast<uint32_t>(spec.tag));
+  request->tags[part] = spec.tag;
+  request->sizes[part] = 0;
+  request->sequence[part] = tag.k;
+  beginEvent(request, part, spec.profilerHandle, spec.bytes);
+  if (tag.waiting == kNone || !takeWaiting(tag, request, part, spec)) openSlot(tag, request, part, spec);
+  tag.k = engine().sequences().next(tag.k);
+}
+
+Posted RecvCommImpl::irecv(std::span<const ReceiveSpec> receives, bool earlyDone) {
+  EngineEntry in(engine(), EngineEntry::tryOnce);
+  if (failed()) [[unlikely]]
+    return {false, nullptr};
+  if (!in) return {};
+  if (const char* why = fault(receives)) [[unlikely]] {
+    refuse(why);
+    return {false, nullptr};
+  }
+  if (openCount_ + receives.size() > kMostOpen) [[unlikely]] {
+    engine().progress();
+    return {!failed(), nullptr};
+  }
+  Request* request = engine().takeRequest(RequestKind::receive, this);
+  if (!request) [[unlikely]]
+    return {};
+  request->count = request->remaining = static_cast<uint8_t>(receives.size());
+  request->earlyDone = earlyDone && receives.size() == 1;
+  for (size_t i = 0; i < receives.size(); i++) post(request, i, receives[i]);
+  if (failed()) [[unlikely]]
+    return {false, nullptr};
+  if (urgent_ > 0) engine().flush();  // lines that are held back leave after a later poll pass
+  return {true, request};
+}
+
+// Clear to send:
+
+inline bool RecvCommImpl::mayTell(const ReceiveSlot& slot) {
   if (slot.memory && !(slot.memory->announcement && slot.memory->announcement->acknowledged)) return false;
-  if (!lines_.canWrite()) {
-    if (lines_.hasOvertaken() && !readAsked_)
-      peering().tell(MessageType::askRead, CommMessage{remoteNumber_, 0});
-    readAsked_ = true;
+  if (!lines_.canWrite()) [[unlikely]] {
+    askForPositions();
     return false;
   }
   return engine().takeBudget(static_cast<uint32_t>(peering().laneCount()));
 }
 
-void RecvCommImpl::writeLine(ReceiveSlot& slot, uint32_t index, LineRun* run) {
+void RecvCommImpl::askForPositions() {
+  if (lines_.hasOvertaken() && !readAsked_)
+    peering().tell(MessageType::askRead, CommMessage{remoteNumber_, 0});
+  readAsked_ = true;
+}
+
+inline void RecvCommImpl::writeLine(ReceiveSlot& slot, LineRun* run) {
   const LineRing::Place place = lines_.take();
   CtsLine line;
   line.comm = remoteNumber_;
@@ -263,7 +248,7 @@ void RecvCommImpl::writeLine(ReceiveSlot& slot, uint32_t index, LineRun* run) {
   line.tag = slot.tag;
   line.k = slot.k;
   line.memory = slot.memory ? slot.memory->announcement->id : 0;
-  line.slot = slotCode(index, slot.generation);
+  line.slot = slot.code();
   line.offset = slot.memory ? slot.memory->region->offsetOf(slot.data) : 0;
   line.size = slot.capacity;
   line.next = place.next;
@@ -280,10 +265,38 @@ void RecvCommImpl::writeLine(ReceiveSlot& slot, uint32_t index, LineRun* run) {
   slot.position = place.position;
   slot.lane = run->lane->number();
   slot.ctsSequence = place.sequence;
-  slot.toldAt = engine().now();
+  slot.toldAt = engine().lately();
+  slot.sentAt = TimePoint{};
   toldCount_++;
   toldBytes_ += slot.capacity;
   engine().counters().linesOut++;
+}
+
+// In posting order, so that a tag's lines stay in order in the chain: a line that must wait holds up those
+// behind it.
+bool RecvCommImpl::writeLines() {
+  linesDue_ = engine().pass() + 1;
+  LineRun run;
+  while (!unwritten_.empty() && !failed() && opened_) {
+    ReceiveSlot& slot = engine().slot(unwritten_.front() & (kMaxSlots - 1));
+    // Filled meanwhile, and perhaps used again: then the code differs.
+    if (slot.state == SlotState::queued && slot.code() == unwritten_.front()) {
+      // Once one leaves, those that only waited for company go with it.
+      const bool goesAlong = urgent_ > 0 || (run.count > 0 && !slot.mayComeEagerly);
+      const uint64_t until = goesAlong ? 0 : heldUntil(slot);
+      if (until > engine().pass()) {
+        linesDue_ = until;
+        break;
+      }
+      if (!mayTell(slot)) break;
+      writeLine(slot, &run);
+    }
+    unwritten_.pop();
+  }
+  post(&run, false);
+  linesQueued_ = !unwritten_.empty() && !failed();
+  if (!linesQueued_) linesDue_ = UINT64_MAX;
+  return linesQueued_;
 }
 
 void RecvCommImpl::post(LineRun* run, bool more) {
@@ -303,34 +316,43 @@ void RecvCommImpl::post(LineRun* run, bool more) {
 
 // Arrivals:
 
-void RecvCommImpl::onSegment(uint32_t slotIndex, const Note& note, uint64_t length) {
-  ReceiveSlot& slot = engine().slot(slotIndex);
-  const auto bit = static_cast<uint16_t>(1u << note.segment);
-  if (((slot.arrived | slot.asked) & bit || note.kind != NoteKind::segment) &&
-      !awaited(slot, bit, note.kind)) {
+inline void RecvCommImpl::completePart(Request* request, size_t part, uint64_t bytes) {
+  if (!request) [[unlikely]]
+    return;  // said done early and handed back
+  request->sizes[part] = static_cast<int>(bytes);
+  request->remaining--;
+  endEvent(request, part, bytes);
+}
+
+inline void RecvCommImpl::messageArrived() {
+  arrived_++;
+  if (finishAsked_) [[unlikely]]
+    answerFinish();
+}
+
+void RecvCommImpl::onSegment(ReceiveSlot& slot, ReceivedNote note, uint64_t length) {
+  const auto bit = static_cast<uint16_t>(1u << note.segment());
+  const bool first = note.kind() == NoteKind::segment && !((slot.arrived | slot.asked) & bit);
+  if (!first && !awaited(slot, bit, note.kind())) [[unlikely]] {
     engine().counters().duplicateNotes++;
     return;
   }
-  const bool consistent = slot.segments == 0 || slot.segments == note.segments;
-  if (!consistent || slot.received + length > slot.capacity) {
-    failBothSides(
-        Error(Code::remote, "receiving",
-              format("%s wrote segment %u of %u with %llu bytes into a receive of %llu that has %llu",
-                     peering().peer()->name().c_str(), note.segment, note.segments,
-                     static_cast<unsigned long long>(length), static_cast<unsigned long long>(slot.capacity),
-                     static_cast<unsigned long long>(slot.received))));
-    return;
-  }
-  slot.segments = static_cast<uint8_t>(note.segments);
+  const bool consistent = slot.segments == 0 || slot.segments == note.segments();
+  if (!consistent || slot.received + length > slot.capacity) [[unlikely]]
+    return overrun(slot, note, length);
+  slot.segments = static_cast<uint8_t>(note.segments());
   slot.arrived |= bit;
   slot.received += length;
-  if (std::popcount(slot.arrived) != slot.segments) return;
+  if (slot.arrived != (1u << slot.segments) - 1) return;
   lines_.done(slot.position, slot.ctsSequence);
-  if (slot.mayComeEagerly) eagerUntilPass_ = 0;  // it could have come eagerly and did not
+  if (slot.mayComeEagerly && eagerUntilPass_ != 0) {  // it could have come eagerly and did not
+    eagerUntilPass_ = 0;
+    lookAtLinesFrom(engine().pass());
+  }
   Request* request = slot.request;
-  const int part = slot.part;
+  const size_t part = slot.part;
   const uint64_t bytes = slot.received;
-  closeSlot(slotIndex);
+  closeSlot(&slot, tags_.at(slot.tag));
   completePart(request, part, bytes);
   messageArrived();
 }
@@ -342,50 +364,31 @@ bool RecvCommImpl::awaited(const ReceiveSlot& slot, uint16_t bit, NoteKind kind)
   return kind == (slot.askedOdd & bit ? NoteKind::againOdd : NoteKind::againEven);
 }
 
-void RecvCommImpl::completePart(Request* request, int part, uint64_t bytes) {
-  if (!request) return;  // said done early and handed back
-  const auto i = static_cast<size_t>(part);
-  request->sizes[i] = static_cast<int>(bytes);
-  request->remaining--;
-  endEvent(request, part, {false, options_.device, request->tags[i], bytes, request->sequence[i]});
-}
-
-void RecvCommImpl::messageArrived() {
-  arrived_++;
-  if (finishAsked_) answerFinish();
-}
-
-void RecvCommImpl::tooLarge(uint32_t tag, uint32_t k, uint64_t sent, uint64_t room) {
-  failBothSides(Error(Code::invalidArgument, "matching a message",
-                      format("tag %u, message %u: %llu bytes sent by %s to a receive of %llu", tag, k,
-                             static_cast<unsigned long long>(sent), peering().peer()->name().c_str(),
-                             static_cast<unsigned long long>(room))));
-}
-
-void RecvCommImpl::onEager(uint32_t eagerSlot, const EagerHeader& header, const std::byte* payload) {
-  lines_.readUpTo(header.ctsRead);
-  readAsked_ = false;
-  const uint32_t index = findOpen(header.tag, header.k);
-  if (index == kNoSlot) return keepWaiting(eagerSlot, header);
-  eagerUntilPass_ = engine().pass() + kEagerGap;
-  ReceiveSlot& slot = engine().slot(index);
-  if (!fill(slot.data, slot.capacity, header, payload)) return;
-  if (slot.state == SlotState::told) lines_.overtaken(slot.position, slot.ctsSequence, slot.lane);
-  Request* request = slot.request;
-  const int part = slot.part;
-  closeSlot(index);
-  peering().freeEagerSlot(eagerSlot);
-  completePart(request, part, header.size);
-  messageArrived();
-}
-
-bool RecvCommImpl::fill(void* to, uint64_t room, const EagerHeader& header, const std::byte* payload) {
-  if (header.size > room) {
+inline bool RecvCommImpl::fill(void* to, uint64_t room, const EagerHeader& header, const std::byte* payload) {
+  if (header.size > room) [[unlikely]] {
     tooLarge(header.tag, header.k, header.size, room);
     return false;
   }
   if (header.size > 0) copyLines(static_cast<std::byte*>(to), payload, header.size);
   return true;
+}
+
+void RecvCommImpl::onEager(uint32_t eagerSlot, const EagerHeader& header, const std::byte* payload) {
+  lines_.readUpTo(header.ctsRead);
+  readAsked_ = false;
+  TagState& tag = tags_.at(header.tag);
+  ReceiveSlot* slot = findOpen(tag, header.k);
+  if (!slot) return keepWaiting(eagerSlot, header);
+  eagerUntilPass_ = engine().pass() + kEagerGap;
+  if (!fill(slot->data, slot->capacity, header, payload)) [[unlikely]]
+    return;
+  if (slot->state == SlotState::told) lines_.overtaken(slot->position, slot->ctsSequence, slot->lane);
+  Request* request = slot->request;
+  const size_t part = slot->part;
+  closeSlot(slot, tag);
+  peering().freeEagerSlot(eagerSlot);
+  completePart(request, part, header.size);
+  messageArrived();
 }
 
 // A message that was here before, in another use of a slot, is a sender's mistake: counted and dropped. On a
@@ -412,7 +415,7 @@ void RecvCommImpl::keepWaiting(uint32_t eagerSlot, const EagerHeader& header) {
   messageArrived();
 }
 
-bool RecvCommImpl::takeWaiting(TagState& tag, Request* request, int part, const ReceiveSpec& spec) {
+bool RecvCommImpl::takeWaiting(TagState& tag, Request* request, size_t part, const ReceiveSpec& spec) {
   uint16_t* link = &tag.waiting;
   while (*link != kNone && waiting_[*link].k != tag.k) link = &waiting_[*link].next;
   if (*link == kNone) return false;
@@ -440,14 +443,11 @@ void RecvCommImpl::dropWaiting() {
 }
 
 // An early-done request goes back to NCCL while its slot stays until the data is here.
-void RecvCommImpl::finishRequest(Request* request, int* sizes) {
-  if (request->kind == RequestKind::flush) return;
-  for (size_t i = 0; sizes && i < request->count; i++) sizes[i] = request->sizes[i];
-  if (request->remaining == 0) return;
+void RecvCommImpl::finishEarly(Request* request) {
   eachOpen([&](ReceiveSlot& slot) {
     if (slot.request == request) slot.request = nullptr;
   });
-  endEvent(request, 0, {false, options_.device, request->tags[0], 0, request->sequence[0]});
+  endEvent(request, 0, 0);
 }
 
 Posted RecvCommImpl::iflush(std::span<const ReceiveSpec> received) {

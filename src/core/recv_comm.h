@@ -26,7 +26,6 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   Posted iflush(std::span<const ReceiveSpec> received) override;
 
   // CommBase:
-  RecvCommImpl* asRecv() override { return this; }
   bool busy() const override { return openCount_ > 0 || finishAsked_; }
   void watch(TimePoint now) override;
   void onMessage(MessageType type, ByteReader* body) override;
@@ -36,10 +35,16 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   Status onOpen(const OpenMessage& open);  // the sender's ring is known from here on
   bool opened() const { return opened_; }
 
-  void onSegment(uint32_t slotIndex, const Note& note, uint64_t length);
+  void finishRequest(Request* request, int* sizes) {  // it is done, and NCCL hears of it
+    for (size_t i = 0; sizes && i < request->count; i++) sizes[i] = request->sizes[i];
+    if (request->remaining != 0) [[unlikely]]
+      finishEarly(request);
+  }
+  void onSegment(ReceiveSlot& slot, ReceivedNote note, uint64_t length);
   void onEager(uint32_t eagerSlot, const EagerHeader& header, const std::byte* payload);
-  bool writeLines();             // false: none left to write
-  void tellLines(uint8_t lane);  // those that left by a lane that is fenced
+  bool writeLines();                               // false: none left to write
+  uint64_t linesDue() const { return linesDue_; }  // the poll pass from which that is worth a look again
+  void tellLines(uint8_t lane);                    // those that left by a lane that is fenced
 
  private:
   struct Waiting {  // an eager message nobody has posted a receive for
@@ -51,10 +56,10 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   static constexpr uint16_t kNone = UINT16_MAX;
 
   struct TagState {
-    uint32_t k = 0;            // of the next receive
-    uint32_t first = kNoSlot;  // posted and not filled, oldest first
-    uint32_t last = kNoSlot;
-    uint16_t waiting = kNone;  // eager messages that came early
+    uint32_t k = 0;                // of the next receive
+    uint16_t waiting = kNone;      // eager messages that came early
+    ReceiveSlot* first = nullptr;  // posted and not filled, oldest first
+    ReceiveSlot* last = nullptr;
   };
 
   struct LineRun {  // lines that lie side by side and leave in one write
@@ -63,32 +68,38 @@ class RecvCommImpl final : public CommBase, public RecvComm {
     Lane* lane = nullptr;
   };
 
-  bool valid(std::span<const ReceiveSpec> receives);
-  void post(Request* request, int part, const ReceiveSpec& spec);
-  bool takeWaiting(TagState& tag, Request* request, int part, const ReceiveSpec& spec);
-  void openSlot(uint32_t index, TagState& tag, Request* request, int part, const ReceiveSpec& spec);
-  void closeSlot(uint32_t index);
+  const char* fault(std::span<const ReceiveSpec> receives) const;
+  [[gnu::cold]] void refuse(const char* why);
+  void post(Request* request, size_t part, const ReceiveSpec& spec);
+  [[gnu::noinline]] bool takeWaiting(TagState& tag, Request* request, size_t part, const ReceiveSpec& spec);
+  void openSlot(TagState& tag, Request* request, size_t part, const ReceiveSpec& spec);
+  [[gnu::cold]] void failPosting(bool noSlot);
+  void queueLine(ReceiveSlot* slot);
+  void lookAtLinesFrom(uint64_t pass);
+  void closeSlot(ReceiveSlot* slot, TagState& tag);
   void closeAllSlots();
   template <class Visit>
   void eachOpen(Visit visit);
-  uint32_t findOpen(uint32_t tag, uint32_t k);
-  void keepWaiting(uint32_t eagerSlot, const EagerHeader& header);
+  static ReceiveSlot* findOpen(const TagState& tag, uint32_t k);
+  [[gnu::noinline]] void keepWaiting(uint32_t eagerSlot, const EagerHeader& header);
   bool fill(void* to, uint64_t room, const EagerHeader& header, const std::byte* payload);
-  void completePart(Request* request, int part, uint64_t bytes);
+  void completePart(Request* request, size_t part, uint64_t bytes);
   void messageArrived();
+  [[gnu::cold]] void overrun(const ReceiveSlot& slot, ReceivedNote note, uint64_t length);
   static bool awaited(const ReceiveSlot& slot, uint16_t bit, NoteKind kind);
   uint64_t holdUntil(bool mayComeEagerly) const;
   bool senderHasEnough() const;
-  bool heldBack(const ReceiveSlot& slot) const;
+  uint64_t heldUntil(const ReceiveSlot& slot) const;
   bool mayTell(const ReceiveSlot& slot);
-  void writeLine(ReceiveSlot& slot, uint32_t index, LineRun* run);
+  [[gnu::cold]] void askForPositions();
+  void writeLine(ReceiveSlot& slot, LineRun* run);
   void post(LineRun* run, bool more);
   void tooLarge(uint32_t tag, uint32_t k, uint64_t sent, uint64_t room);
   void answerProbed(const ProbeMessage& answer);
   void answerFinish();
   bool cancelReceives();
   void dropWaiting();
-  void finishRequest(Request* request, int* sizes) override;
+  void finishEarly(Request* request);
   void stopUsing(MemoryHandle* handle) override;
 
   LineRing lines_;
@@ -104,7 +115,8 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   uint32_t openCount_ = 0;           // slots posted and not filled
   uint32_t toldCount_ = 0;           // of them, those the sender may write
   uint64_t toldBytes_ = 0;           // and their room
-  bool linesQueued_ = false;
+  bool linesQueued_ = false;         // the engine knows that there are some
+  uint64_t linesDue_ = UINT64_MAX;
   uint32_t urgent_ = 0;          // unwritten lines that need not be held back
   uint64_t eagerUntilPass_ = 0;  // the next messages are expected to come eagerly until then
   uint64_t arrived_ = 0;         // messages in all
@@ -119,7 +131,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
 template <class Visit>
 void RecvCommImpl::eachOpen(Visit visit) {
   tags_.each([&](uint32_t, TagState& tag) {
-    for (uint32_t i = tag.first; i != kNoSlot; i = engine().slot(i).next) visit(engine().slot(i));
+    for (ReceiveSlot* slot = tag.first; slot; slot = slot->next) visit(*slot);
   });
 }
 

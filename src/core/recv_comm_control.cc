@@ -5,8 +5,38 @@
 #include "src/base/log.h"
 #include "src/core/recv_comm.h"
 
-// The receiving end's slower side: messages from the sender, probing for what went missing, closing.
+// The receiving end's slower side: errors, messages from the sender, probing for what went missing, closing.
 namespace weft::core {
+
+// What fails it:
+
+void RecvCommImpl::refuse(const char* why) {
+  fail(Error(Code::invalidArgument, "posting a receive", "from " + peering().peer()->name() + ": " + why));
+}
+
+void RecvCommImpl::failPosting(bool noSlot) {
+  fail(noSlot ? Error(Code::resources, "posting a receive", "the engine has 262144 receives open")
+              : Error(Code::remote, "posting a receive",
+                      peering().peer()->name() + " closed the connection and sent nothing more"));
+}
+
+void RecvCommImpl::overrun(const ReceiveSlot& slot, ReceivedNote note, uint64_t length) {
+  failBothSides(
+      Error(Code::remote, "receiving",
+            format("%s wrote segment %u of %u with %llu bytes into a receive of %llu that has %llu",
+                   peering().peer()->name().c_str(), note.segment(), note.segments(),
+                   static_cast<unsigned long long>(length), static_cast<unsigned long long>(slot.capacity),
+                   static_cast<unsigned long long>(slot.received))));
+}
+
+void RecvCommImpl::tooLarge(uint32_t tag, uint32_t k, uint64_t sent, uint64_t room) {
+  failBothSides(Error(Code::invalidArgument, "matching a message",
+                      format("tag %u, message %u: %llu bytes sent by %s to a receive of %llu", tag, k,
+                             static_cast<unsigned long long>(sent), peering().peer()->name().c_str(),
+                             static_cast<unsigned long long>(room))));
+}
+
+// Messages:
 
 void RecvCommImpl::onMessage(MessageType type, ByteReader* body) {
   ProbeMessage probe;
@@ -56,12 +86,12 @@ void RecvCommImpl::onPeerClosed() {
 void RecvCommImpl::watch(TimePoint now) {
   if (!peering().peer()->answers()) return;
   tags_.each([&](uint32_t, const TagState& tag) {
-    if (tag.first == kNoSlot) return;
-    const ReceiveSlot& slot = engine().slot(tag.first);
+    if (!tag.first) return;
+    const ReceiveSlot& slot = *tag.first;
     if (slot.state != SlotState::told || now - slot.toldAt < engine().config().laneTimeout / 2) return;
     peering().tell(
         MessageType::probe,
-        ProbeMessage{remoteNumber_, slot.tag, slot.k, slot.ctsSequence, tag.first, slot.generation, {}});
+        ProbeMessage{remoteNumber_, slot.tag, slot.k, slot.ctsSequence, slot.index, slot.generation, {}});
   });
 }
 

@@ -71,34 +71,36 @@ enum class SlotState : uint8_t {
   told,    // the sender may write
 };
 
-constexpr uint32_t kNoSlot = UINT32_MAX;
 constexpr uint8_t kNoLane = UINT8_MAX;
 
 // One posted receive that no message has filled yet.
 struct ReceiveSlot {
+  uint16_t arrived = 0;   // bit per segment
+  uint16_t asked = 0;     // bit per segment: it was asked for again, and only the answer counts
+  uint16_t askedOdd = 0;  // and an odd number of times
+  uint8_t segments = 0;   // of the message; 0 until the first one arrived
   SlotState state = SlotState::free;
-  uint8_t part = 0;         // which receive of its request
-  uint8_t segments = 0;     // of the message; 0 until the first one arrived
-  uint16_t arrived = 0;     // bit per segment
-  uint16_t asked = 0;       // bit per segment: it was asked for again, and only the answer counts
-  uint16_t askedOdd = 0;    // and an odd number of times
-  uint8_t lane = 0;         // its line left by; kNoLane: by the control link
-  uint16_t position = 0;    // of its line in the ring
   uint32_t generation = 0;  // mod kGenerations
-  uint32_t ctsSequence = 0;
+  uint32_t index = 0;       // of this item in the pool
   uint32_t tag = 0;
   uint32_t k = 0;
-  uint32_t previous = kNoSlot;  // slots of the same tag, oldest first
-  uint32_t next = kNoSlot;
+  uint32_t ctsSequence = 0;
+  uint16_t position = 0;  // of its line in the ring
+  uint8_t lane = 0;       // its line left by; kNoLane: by the control link
+  uint8_t part = 0;       // which receive of its request
   bool mayComeEagerly = false;
+  ReceiveSlot* previous = nullptr;  // slots of the same tag, oldest first
+  ReceiveSlot* next = nullptr;
   uint64_t holdUntilPass = 0;  // poll pass from which the line leaves in any case; 0: at once
   uint64_t received = 0;
   uint64_t capacity = 0;
   void* data = nullptr;
+
+  uint32_t code() const { return index | generation << kSlotBits; }  // as lines and segments name it
   RecvCommImpl* comm = nullptr;
   Request* request = nullptr;  // null once an early-done request was handed back
   MemoryHandle* memory = nullptr;
-  TimePoint toldAt{};
+  TimePoint toldAt{};  // about: by Engine::lately
   TimePoint sentAt{};  // when the sender first said it had sent this; default: never
 };
 

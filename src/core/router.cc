@@ -69,8 +69,7 @@ Milliseconds Router::onTick(TimePoint now) {
 bool Router::nudge(Known& known, Engine& engine, TimePoint now) {
   const Milliseconds watchEvery = std::min(config_.railTimeout, config_.laneTimeout / 2) / 8;
   const bool watching = now - known.watchedAt >= watchEvery;
-  const bool called = engine.entries() != known.entriesSeen;
-  known.entriesSeen = engine.entries();
+  const bool called = engine.takeCalled();
   if (called && !watching) return true;
   bool busy = called;
   if (engine.tryEnter()) {
@@ -78,7 +77,7 @@ bool Router::nudge(Known& known, Engine& engine, TimePoint now) {
     if (watching) engine.watch();
     busy = busy || engine.busy();
     engine.leave();
-    known.entriesSeen = engine.entries();
+    (void)engine.takeCalled();  // that was this thread
   }
   if (watching) known.watchedAt = now;
   return busy;

@@ -6,6 +6,7 @@
 
 #include "src/base/log.h"
 #include "src/base/reserve.h"
+#include "src/core/posting.h"
 
 namespace weft::core {
 
@@ -50,61 +51,35 @@ SendCommImpl::~SendCommImpl() {
 
 // isend:
 
-const char* SendCommImpl::fault(const Send& send) const {
+inline const char* SendCommImpl::fault(const Send& send) const {
   if (send.bytes > kMaxMessageBytes) return "a message above 1 GiB; split it";
   if (canceled_) return "a message after the receiver withdrew its memory";
   if (peerClosed_) return "a message after the receiver closed the connection";
   return memoryFault(send.memory, this, send.data, send.bytes);
 }
 
-Posted SendCommImpl::isend(const void* data, size_t bytes, int tag, MemoryHandle* memory,
-                           void* profilerHandle) {
-  EngineEntry in(engine(), EngineEntry::tryOnce);
-  if (failed()) return {false, nullptr};
-  if (!in) return {};
-  const Send send{data, bytes, static_cast<uint32_t>(tag), memory, profilerHandle};
-  if (const char* why = fault(send)) {
-    const bool remote = canceled_ || peerClosed_;
-    fail(Error(remote ? Code::remote : Code::invalidArgument, "sending",
-               "to " + peering().peer()->name() + ": " + why));
-    return {false, nullptr};
-  }
-  if (inFlight_ >= kMostInFlight) {
-    engine().progress();
-    return {!failed(), nullptr};
-  }
-  Posted posted = attempt(send);
-  if (posted.ok && !posted.request) {
-    engine().progress();  // a line or a credit may be waiting in the fabric
-    posted = failed() ? Posted{false, nullptr} : attempt(send);
-  }
-  return posted;
-}
-
-Posted SendCommImpl::attempt(const Send& send) {
-  readLines();
-  TagState& tag = tags_.at(send.tag);
-  CtsLine line;
-  if (findLine(tag, &line)) return sendByLine(send, tag, line);
-  const bool host = send.bytes == 0 || send.memory->region->kind() == MemoryKind::host;
-  if (host && peering().eagerMaxBytes() > 0 && send.bytes <= peering().eagerMaxBytes())
-    return sendEager(send, tag);
-  return {};
+void SendCommImpl::refuse(const char* why) {
+  const bool remote = canceled_ || peerClosed_;
+  fail(Error(remote ? Code::remote : Code::invalidArgument, "sending",
+             "to " + peering().peer()->name() + ": " + why));
 }
 
 // Follows the chain as far as it has arrived. A line that does not fit yet (torn, late, an older one) ends
 // the walk and is looked at again next time.
-void SendCommImpl::readLines() {
+void SendCommImpl::readNewLines() {
   CtsLine line;
-  while (lineIsNew() && readWhole(lineAt(position_), &line) && line.comm == number_ &&
-         line.sequence == sequence_ && line.next < kRingLines) {
+  do {
+    if (!readWhole(lineAt(position_), &line) || line.comm != number_ || line.sequence != sequence_ ||
+        line.next >= kRingLines)
+      return;
     const uint16_t here = position_;
     position_ = line.next;
     sequence_ = engine().sequences().next(sequence_);
     TagState& tag = tags_.at(line.tag);
-    if (engine().sequences().before(line.k,
-                                    tag.k)) {  // its message left eagerly; the receiver will use the position
-      engine().counters().crossedLines++;      // again as soon as it hears that we have read this far
+    // Its message left eagerly; the receiver will use the position again as soon as it hears that we have
+    // read this far.
+    if (engine().sequences().before(line.k, tag.k)) {
+      engine().counters().crossedLines++;
       forgetLine(here);
       continue;
     }
@@ -115,14 +90,7 @@ void SendCommImpl::readLines() {
       nextInTag_[tag.last] = here;
     }
     tag.last = here;
-  }
-}
-
-// A look at two words, before the whole line is copied and summed up.
-bool SendCommImpl::lineIsNew() const {
-  uint32_t words[2];
-  std::memcpy(words, lineAt(position_), sizeof words);
-  return words[0] == number_ && words[1] == sequence_;
+  } while (lineIsNew());
 }
 
 // A position may rest while the sequence numbers go once around; what it held must not pass for the line that
@@ -131,72 +99,23 @@ void SendCommImpl::forgetLine(uint16_t position) {
   std::memset(ring_.data() + size_t{position} * sizeof(CtsLine), 0, sizeof(uint32_t));
 }
 
-// The line for this tag's next message, if it is here. Lines are in the order of k; one that is missing at
-// the front belongs to a message that will leave eagerly, or is still on its way. It was whole when it was
-// read; a receiver that rewrites it writes the same again.
-bool SendCommImpl::findLine(const TagState& tag, CtsLine* out) const {
-  if (tag.first == kNoLine) return false;
-  std::memcpy(out, lineAt(tag.first), sizeof *out);
-  return out->k == tag.k;
-}
-
-Request* SendCommImpl::begin(const Send& send, uint32_t k) {
+inline Request* SendCommImpl::begin(const Send& send, uint32_t k) {
   Request* request = engine().takeRequest(RequestKind::send, this);
-  if (!request) return nullptr;
+  if (!request) [[unlikely]]
+    return nullptr;
   request->bytes = send.bytes;
   request->sizes[0] = static_cast<int>(send.bytes);
   request->tags[0] = static_cast<int>(send.tag);
   request->sequence[0] = k;
-  beginEvent(request, 0, send.profilerHandle,
-             {true, options_.device, static_cast<int>(send.tag), send.bytes, k});
+  beginEvent(request, 0, send.profilerHandle, send.bytes);
   inFlight_++;
   messages_++;
   engine().counters().sendsOut++;
   return request;
 }
 
-Posted SendCommImpl::sendByLine(const Send& send, TagState& tag, const CtsLine& line) {
-  if (send.bytes > line.size) {
-    failBothSides(Error(
-        Code::invalidArgument, "matching a message",
-        format("tag %u, message %u: %zu bytes sent to %s, which posted a receive of %llu", send.tag, line.k,
-               send.bytes, peering().peer()->name().c_str(), static_cast<unsigned long long>(line.size))));
-    return {false, nullptr};
-  }
-  const Peering::Imported* target = peering().imported(line.memory);
-  if (!target && line.size > 0) {
-    failBothSides(Error(Code::remote, "matching a message",
-                        format("%s cleared memory %u to send, which it never announced",
-                               peering().peer()->name().c_str(), line.memory)));
-    return {false, nullptr};
-  }
-  Request* request = begin(send, line.k);
-  if (!request) return {};
-  forgetLine(tag.first);
-  tag.first = nextInTag_[tag.first];
-  tag.k = engine().sequences().next(tag.k);
-  request->transfer = {send.data, line.offset, line.memory, line.slot};
-  postSegments(send, request, target ? *target : kNowhere);
-  return {true, request};
-}
-
-void SendCommImpl::postSegments(const Send& send, Request* request, const Peering::Imported& target) {
-  std::array<Segment, kMaxSegments> plan;
-  const size_t count = peering().plan(send.bytes, &plan);
-  request->remaining = request->segmentCount = static_cast<uint8_t>(count);
-  unfinished_++;
-  if (send.memory && send.bytes > 0) {
-    request->memory = send.memory;
-    send.memory->inUse++;
-  }
-  for (size_t i = 0; i < count; i++) {
-    request->segments[i] = {plan[i].lane, 0, false, static_cast<uint32_t>(plan[i].length)};
-    postSegment(request, i, plan[i].offset, peering().lane(plan[i].lane), target);
-  }
-}
-
-void SendCommImpl::postSegment(Request* request, size_t i, uint64_t offset, Lane& lane,
-                               const Peering::Imported& target) {
+inline void SendCommImpl::postSegment(Request* request, size_t i, uint64_t offset, Lane& lane,
+                                      const Peering::Imported& target) {
   const SegmentInFlight& segment = request->segments[i];
   const Transfer& transfer = request->transfer;
   Note note;
@@ -222,14 +141,72 @@ void SendCommImpl::postSegment(Request* request, size_t i, uint64_t offset, Lane
   peering().submit(lane, work);
 }
 
+// The receiver cleared less than is sent, or memory that it never announced.
+void SendCommImpl::failAgainst(const Send& send, const CtsLine& line) {
+  const std::string& peer = peering().peer()->name();
+  if (send.bytes > line.size) {
+    failBothSides(
+        Error(Code::invalidArgument, "matching a message",
+              format("tag %u, message %u: %zu bytes sent to %s, which posted a receive of %llu", send.tag,
+                     line.k, send.bytes, peer.c_str(), static_cast<unsigned long long>(line.size))));
+  } else {
+    failBothSides(
+        Error(Code::remote, "matching a message",
+              format("%s cleared memory %u to send, which it never announced", peer.c_str(), line.memory)));
+  }
+}
+
+inline Request* SendCommImpl::sendByLine(const Send& send, TagState& tag, const CtsLine& line) {
+  const Peering::Imported* target = peering().imported(line.memory);
+  if (send.bytes > line.size || (!target && line.size > 0)) [[unlikely]] {
+    failAgainst(send, line);
+    return nullptr;
+  }
+  Request* request = begin(send, line.k);
+  if (!request) [[unlikely]]
+    return nullptr;
+  forgetLine(tag.first);
+  tag.first = nextInTag_[tag.first];
+  tag.k = engine().sequences().next(tag.k);
+  request->transfer = {send.data, line.offset, line.memory, line.slot};
+  unfinished_++;
+  if (send.memory && send.bytes > 0) {
+    request->memory = send.memory;
+    send.memory->inUse++;
+  }
+  const Peering::Imported& there = target ? *target : kNowhere;
+  if (peering().laneCount() == 1) {
+    postWhole(request, there);
+  } else {
+    postSegments(request, there);
+  }
+  return request;
+}
+
+inline void SendCommImpl::postWhole(Request* request, const Peering::Imported& target) {
+  request->remaining = request->segmentCount = 1;
+  request->segments[0] = {0, 0, false, static_cast<uint32_t>(request->bytes)};
+  postSegment(request, 0, 0, peering().lane(0), target);
+}
+
+void SendCommImpl::postSegments(Request* request, const Peering::Imported& target) {
+  std::array<Segment, kMaxSegments> plan;
+  const size_t count = peering().plan(request->bytes, &plan);
+  request->remaining = request->segmentCount = static_cast<uint8_t>(count);
+  for (size_t i = 0; i < count; i++) {
+    request->segments[i] = {plan[i].lane, 0, false, static_cast<uint32_t>(plan[i].length)};
+    postSegment(request, i, plan[i].offset, peering().lane(plan[i].lane), target);
+  }
+}
+
 // Done at once: the bytes are in our staging, which is not reused before the peer returned the credit.
-Posted SendCommImpl::sendEager(const Send& send, TagState& tag) {
+inline Request* SendCommImpl::sendEager(const Send& send, TagState& tag) {
   const int slot = peering().takeEagerSlot();
-  if (slot < 0) return {};
+  if (slot < 0) return nullptr;
   Request* request = begin(send, tag.k);
-  if (!request) {
+  if (!request) [[unlikely]] {
     peering().giveBackEagerSlot(slot);
-    return {};
+    return nullptr;
   }
   EagerHeader header;
   header.comm = remoteNumber_;
@@ -245,13 +222,44 @@ Posted SendCommImpl::sendEager(const Send& send, TagState& tag) {
   peering().sendEager(slot, sizeof header + send.bytes);
   tag.k = engine().sequences().next(tag.k);
   engine().counters().eagerOut++;
-  return {true, request};
+  return request;
 }
 
-void SendCommImpl::finishRequest(Request* request, int* sizes) {
-  if (sizes) sizes[0] = request->sizes[0];
-  endEvent(request, 0, {true, options_.device, request->tags[0], request->bytes, request->sequence[0]});
-  inFlight_--;
+// Null: not now, or the comm has failed.
+inline Request* SendCommImpl::attempt(const Send& send) {
+  readLines();
+  TagState& tag = tags_.at(send.tag);
+  if (tag.first != kNoLine) {
+    // In the order of k; one that is missing at the front belongs to a message that will leave eagerly, or is
+    // still on its way. It was whole when it was read; a receiver that rewrites it writes the same again.
+    CtsLine line;
+    std::memcpy(&line, lineAt(tag.first), sizeof line);
+    if (line.k == tag.k) return sendByLine(send, tag, line);
+  }
+  if (send.bytes > peering().eagerMaxBytes() || peering().eagerMaxBytes() == 0) return nullptr;
+  const bool host = send.bytes == 0 || send.memory->region->kind() == MemoryKind::host;
+  return host ? sendEager(send, tag) : nullptr;
+}
+
+Posted SendCommImpl::isend(const void* data, size_t bytes, int tag, MemoryHandle* memory,
+                           void* profilerHandle) {
+  EngineEntry in(engine(), EngineEntry::tryOnce);
+  if (failed()) [[unlikely]]
+    return {false, nullptr};
+  if (!in) return {};
+  const Send send{data, bytes, static_cast<uint32_t>(tag), memory, profilerHandle};
+  if (const char* why = fault(send)) [[unlikely]] {
+    refuse(why);
+    return {false, nullptr};
+  }
+  // A line or a credit may be waiting in the fabric, so there is a second attempt after a poll.
+  for (bool polled = false;; polled = true) {
+    if (inFlight_ < kMostInFlight) {
+      if (Request* request = attempt(send)) return {true, request};
+    }
+    if (failed() || polled) return {!failed(), nullptr};
+    engine().progress();
+  }
 }
 
 // A receiver that closes has everything it let us write (it cancels what it still waits for before), so what

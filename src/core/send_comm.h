@@ -12,7 +12,7 @@ namespace weft::core {
 class SendCommImpl final : public CommBase, public SendComm {
  public:
   static Result<std::unique_ptr<SendCommImpl>> create(CommOptions options, uint32_t remoteNumber);
-  explicit SendCommImpl(CommOptions options) : CommBase(std::move(options)) {}
+  explicit SendCommImpl(CommOptions options) : CommBase(std::move(options)) { send_ = this; }
   ~SendCommImpl() override;
 
   // SendComm:
@@ -24,8 +24,12 @@ class SendCommImpl final : public CommBase, public SendComm {
   Posted isend(const void* data, size_t bytes, int tag, MemoryHandle* memory, void* profilerHandle) override;
 
   // CommBase:
-  SendCommImpl* asSend() override { return this; }
   bool busy() const override { return unfinished_ > 0; }
+  void finishRequest(Request* request, int* sizes) {  // it is done, and NCCL hears of it
+    if (sizes) sizes[0] = request->sizes[0];
+    endEvent(request, 0, request->bytes);
+    inFlight_--;
+  }
   void onSent(Request* request) {  // all its segments are out
     unfinished_--;
     if (request->memory) request->memory->inUse--;
@@ -58,22 +62,31 @@ class SendCommImpl final : public CommBase, public SendComm {
   };
 
   const char* fault(const Send& send) const;
-  Posted attempt(const Send& send);
-  void readLines();
-  bool lineIsNew() const;
+  [[gnu::cold]] void refuse(const char* why);
+  Request* attempt(const Send& send);
+  void readLines() {
+    if (lineIsNew()) readNewLines();
+  }
+  [[gnu::noinline]] void readNewLines();
+  // A look at two words, before the whole line is copied and summed up.
+  bool lineIsNew() const {
+    uint32_t words[2];
+    std::memcpy(words, lineAt(position_), sizeof words);
+    return words[0] == number_ && words[1] == sequence_;
+  }
   void forgetLine(uint16_t position);
-  bool findLine(const TagState& tag, CtsLine* out) const;
-  Posted sendByLine(const Send& send, TagState& tag, const CtsLine& line);
-  void postSegments(const Send& send, Request* request, const Peering::Imported& target);
+  [[gnu::cold]] void failAgainst(const Send& send, const CtsLine& line);
+  Request* sendByLine(const Send& send, TagState& tag, const CtsLine& line);
+  void postWhole(Request* request, const Peering::Imported& target);
+  [[gnu::noinline]] void postSegments(Request* request, const Peering::Imported& target);
   void postSegment(Request* request, size_t i, uint64_t offset, Lane& lane, const Peering::Imported& target);
   void writeAgain(Request* request, size_t i, uint64_t offset);
   void takeLines(const LinesMessage& message);
-  Posted sendEager(const Send& send, TagState& tag);
+  Request* sendEager(const Send& send, TagState& tag);
   Request* begin(const Send& send, uint32_t k);
   void answerProbe(const ProbeMessage& probe);
   bool inFlight(uint32_t tag, uint32_t k);
   void answerCancel();
-  void finishRequest(Request* request, int* sizes) override;
   void stopUsing(MemoryHandle* handle) override;
   const std::byte* lineAt(uint16_t position) const {
     return ring_.data() + size_t{position} * sizeof(CtsLine);

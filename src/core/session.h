@@ -30,7 +30,6 @@ class Router final : public control::Handler {
  private:
   struct Known {
     std::weak_ptr<Engine> engine;
-    uint64_t entriesSeen = 0;
     TimePoint watchedAt{};
   };
 

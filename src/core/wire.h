@@ -2,8 +2,11 @@
 // Copyright The weft authors
 #pragma once
 
+#include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <optional>
 
 // What one process writes into another's memory, and the 32 bits of a notification. All fields little-endian,
@@ -20,7 +23,21 @@ constexpr uint32_t kMaxSlots = uint32_t{1} << kSlotBits;
 constexpr uint32_t kMaxSegments = 16;
 constexpr uint32_t kGenerations = 16;  // of a slot, to tell late notifications from fresh ones
 
-// kind 2 bits | slot 18 | segment 4 | segments - 1 4 | generation 4
+// kind 2 bits | slot 18 | segment 4 | segments - 1 4 | generation 4, read where they are needed.
+class ReceivedNote {
+ public:
+  explicit ReceivedNote(uint32_t imm) : imm_(imm) {}
+  NoteKind kind() const { return static_cast<NoteKind>(imm_ >> 30); }
+  uint32_t slot() const { return imm_ >> 12 & (kMaxSlots - 1); }
+  uint32_t segment() const { return imm_ >> 8 & 15; }
+  uint32_t segments() const { return (imm_ >> 4 & 15) + 1; }
+  uint32_t generation() const { return imm_ & 15; }
+  bool possible() const { return segment() < segments(); }  // else nobody of ours wrote it
+
+ private:
+  uint32_t imm_;
+};
+
 struct Note {
   NoteKind kind = NoteKind::segment;
   uint32_t slot = 0;     // receive slot, or eager slot, of the receiving engine
@@ -34,14 +51,9 @@ struct Note {
   }
   // Nothing: a segment that cannot be.
   static std::optional<Note> decode(uint32_t imm) {
-    Note note;
-    note.kind = static_cast<NoteKind>(imm >> 30);
-    note.slot = imm >> 12 & (kMaxSlots - 1);
-    note.segment = imm >> 8 & 15;
-    note.segments = (imm >> 4 & 15) + 1;
-    note.generation = imm & 15;
-    if (note.segment >= note.segments) return std::nullopt;
-    return note;
+    const ReceivedNote note(imm);
+    if (!note.possible()) return std::nullopt;
+    return Note{note.kind(), note.slot(), note.segment(), note.segments(), note.generation()};
   }
 };
 
@@ -97,13 +109,34 @@ struct CreditLine {
 };
 static_assert(sizeof(CreditLine) == 24);
 
-void seal(CtsLine* line);
-void seal(EagerHeader* header);
-void seal(CreditLine* line);
+// Over all words of a record but the last, which holds it. Not cryptographic: it tells a whole record from a
+// torn or stale one. Each step is a bijection of what came before and of the word.
+template <class Record>
+uint64_t checksumOf(const uint64_t (&words)[sizeof(Record) / 8]) {
+  constexpr size_t kCount = sizeof(Record) / 8 - 1;
+  uint64_t sum = 0x9e3779b97f4a7c15u + kCount;
+  for (size_t i = 0; i < kCount; i++) sum = std::rotl((sum ^ words[i]) * 0xbf58476d1ce4e5b9u, 32);
+  return sum;
+}
 
-// Copies out of memory that a NIC may be writing, and says whether the copy is whole.
-bool readWhole(const void* from, CtsLine* out);
-bool readWhole(const void* from, EagerHeader* out);
-bool readWhole(const void* from, CreditLine* out);
+template <class Record>
+void seal(Record* record) {
+  uint64_t words[sizeof(Record) / 8];
+  std::memcpy(words, record, sizeof words);
+  record->checksum = checksumOf<Record>(words);
+}
+
+// Copies out of memory that a NIC may be writing, and says whether the copy is whole: volatile keeps the
+// compiler from reading twice, the fence keeps later reads (of an eager payload) behind the check.
+template <class Record>
+bool readWhole(const void* from, Record* out) {
+  constexpr size_t kWords = sizeof(Record) / 8;
+  const auto* source = static_cast<const volatile uint64_t*>(from);
+  uint64_t words[kWords];
+  for (size_t i = 0; i < kWords; i++) words[i] = source[i];
+  std::atomic_thread_fence(std::memory_order_acquire);
+  std::memcpy(out, words, sizeof words);
+  return words[kWords - 1] == checksumOf<Record>(words);
+}
 
 }  // namespace weft::core

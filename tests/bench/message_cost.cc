@@ -5,16 +5,17 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <string_view>
 
 #include "tools/netdriver/comm.h"
 #include "tools/netdriver/library.h"
 
-// usage: message-cost PLUGIN.so COUNT BYTES
+// usage: message-cost PLUGIN.so COUNT BYTES [merge]
 //
 // Sends COUNT messages from one end to the other, both on this thread, in contexts (and so engines) of their
 // own, one message at a time: irecv, isend, and test of both until they are done. What NCCL would call again,
-// and the tests that found nothing, are counted. BYTES 0 measures COUNT tests that find nothing. For
-// tests/bench/message-cost, which counts instructions.
+// and the tests that found nothing, are counted. BYTES 0 measures COUNT tests that find nothing; with "merge"
+// the cards form one device. For tests/bench/message-cost, which counts instructions.
 using namespace weft;
 using namespace weft::netdriver;
 
@@ -37,10 +38,20 @@ void must(ncclResult_t result, const char* call) {
   std::exit(1);
 }
 
+// A context is where a plugin finds its devices.
+int mergedDevice(Net& net) {
+  const Context context = must(Context::create(net, 0));
+  return must(mergeDevices(net));
+}
+
 class Pair {
  public:
-  Pair(Net& net, size_t bytes)
-      : net_(net), near_(must(Context::create(net, 1))), far_(must(Context::create(net, 2))), bytes_(bytes) {
+  Pair(Net& net, int device, size_t bytes)
+      : net_(net),
+        device_(device),
+        near_(must(Context::create(net, 1))),
+        far_(must(Context::create(net, 2))),
+        bytes_(bytes) {
     connect();
     out_ = must(HostBuffer::create(bytes));
     in_ = must(HostBuffer::create(bytes));
@@ -82,13 +93,13 @@ class Pair {
   void connect() {
     Handle handle{};
     void* listening = nullptr;
-    must(net_.listen(far_.raw(), 0, handle.data(), &listening), "listen");
+    must(net_.listen(far_.raw(), device_, handle.data(), &listening), "listen");
     const Comm listener(net_, Side::listen, listening);
     void* sending = nullptr;
     void* receiving = nullptr;
     const auto limit = std::chrono::steady_clock::now() + kConnectTimeout;
     while (sending == nullptr || receiving == nullptr) {
-      if (sending == nullptr) must(net_.connect(near_.raw(), 0, handle.data(), &sending), "connect");
+      if (sending == nullptr) must(net_.connect(near_.raw(), device_, handle.data(), &sending), "connect");
       if (receiving == nullptr) must(net_.accept(listening, &receiving), "accept");
       if (std::chrono::steady_clock::now() > limit) must(ncclSystemError, "connecting in time");
     }
@@ -111,6 +122,7 @@ class Pair {
   }
 
   Net& net_;
+  const int device_;
   Context near_, far_;
   const size_t bytes_;
   Comm send_, recv_;
@@ -128,14 +140,16 @@ extern "C" [[gnu::noinline]] void measured(Pair& pair, uint64_t count, bool empt
 }
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    std::fprintf(stderr, "usage: message-cost PLUGIN.so COUNT BYTES\n");
+  const bool merge = argc == 5 && std::string_view(argv[4]) == "merge";
+  if (argc != 4 && !merge) {
+    std::fprintf(stderr, "usage: message-cost PLUGIN.so COUNT BYTES [merge]\n");
     return 2;
   }
   const uint64_t count = std::strtoull(argv[2], nullptr, 10);
   const size_t bytes = std::strtoull(argv[3], nullptr, 10);
   const auto library = must(Library::open(argv[1]));
-  Pair pair(library->net(), std::max<size_t>(bytes, 1));
+  Net& net = library->net();
+  Pair pair(net, merge ? mergedDevice(net) : 0, std::max<size_t>(bytes, 1));
   for (uint64_t i = 0; i < kWarmUp; i++) pair.message();
   pair.turnedAway = pair.empty = 0;
   measured(pair, count, bytes == 0);

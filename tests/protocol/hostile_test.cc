@@ -5,6 +5,7 @@
 
 #include "src/base/log.h"
 #include "src/base/random.h"
+#include "src/core/posting.h"
 #include "tests/support/catch.h"
 #include "tests/support/engine_pair.h"
 
