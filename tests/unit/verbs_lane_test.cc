@@ -147,12 +147,10 @@ TEST_CASE("a lane is destroyed with works in flight on all its queue pairs, and 
 TEST_CASE("cards that offer the same extensions both set them, others connect without") {
   FakeVerbs fake;
   Config config = withPairs(2);
+  uint32_t expected = 0;
   SECTION("the same") {
     fake.ece[0] = fake.ece[1] = {0x15b3, 0x30000003};
-    Lane lane(fake, config, config);
-    for (const int card : {0, 1})
-      for (const uint32_t pair : fake.pairsOf(card)) CHECK(fake.eceSet(pair).options == 0x30000003);
-    return;
+    expected = 0x30000003;
   }
   SECTION("different ones") {
     fake.ece[0] = {0x15b3, 0x30000003};
@@ -175,7 +173,7 @@ TEST_CASE("cards that offer the same extensions both set them, others connect wi
   }
   Lane lane(fake, config, withPairs(2));
   for (const int card : {0, 1})
-    for (const uint32_t pair : fake.pairsOf(card)) CHECK(fake.eceSet(pair).vendor == 0);
+    for (const uint32_t pair : fake.pairsOf(card)) CHECK(fake.eceSet(pair).options == expected);
 }
 
 TEST_CASE("two ends of different MTU use the smaller one") {
