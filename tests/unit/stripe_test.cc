@@ -78,18 +78,18 @@ class Sink : public Endpoint {
 };
 
 TEST_CASE("a lane that has one work at a time is measured, and what it was is forgotten in time") {
-  Lane measured(0, 0, "rail", std::make_unique<Sink>());
+  Lane measured(0, 0, "rail", std::make_unique<Sink>(), true);
   measured.setState(LaneState::up);
   CHECK(measured.load().bytesPerUs == 0);
   Work work;
   work.length = 4 << 20;
-  TimePoint now = Clock::system().now();
+  FakeClock clock;
   for (int i = 0; i < 3; i++) {
-    REQUIRE(measured.submit(work, false, now));
-    now += std::chrono::microseconds(1 << 20);
-    measured.finished(work.length, now);
+    REQUIRE(measured.submit(work, false, clock));
+    clock.advance(std::chrono::microseconds(1 << 20));
+    measured.finished(work.length, clock.now());
     CHECK(measured.load().bytesPerUs == 4);
-    now += std::chrono::seconds(1);  // idle
+    clock.advance(std::chrono::seconds(1));  // idle
   }
   for (int i = 0; i < 2000; i++) (void)measured.load();
   CHECK(measured.load().bytesPerUs == 0);
