@@ -22,7 +22,7 @@
 // their turn, which is microseconds.
 namespace weft::core {
 
-enum class WorkKind : uint8_t { segment = 1, aside, eagerAgain, quiet, flush };
+enum class WorkKind : uint8_t { segment = 1, aside, eagerAgain, credit, quiet, flush };
 
 // An aside is no message of its own: only its bytes are counted, and for an eager message that is written
 // again the slot above them.

@@ -97,7 +97,8 @@ void Engine::onFailed(size_t rail, const Completion& completion) {
 inline void Engine::onSent(const Completion& completion) {
   const auto kind = static_cast<WorkKind>(completion.context >> 60);
   if (kind == WorkKind::segment) return finishSegment(completion);
-  if (kind == WorkKind::aside || kind == WorkKind::eagerAgain) return asideFinished(completion);
+  if (kind == WorkKind::aside || kind == WorkKind::eagerAgain || kind == WorkKind::credit)
+    return asideFinished(completion);
   if (kind == WorkKind::flush) flushFinished(completion);
 }
 
@@ -110,6 +111,8 @@ inline void Engine::asideFinished(const Completion& completion) {
   const auto kind = static_cast<WorkKind>(completion.context >> 60);
   if (kind == WorkKind::eagerAgain && completion.ok) [[unlikely]]
     peering->eagerLanded(large >> kAsideBits);
+  if (kind == WorkKind::credit && completion.ok) [[unlikely]]
+    peering->creditLanded();
 }
 
 void Engine::flushFinished(const Completion& completion) {

@@ -173,7 +173,7 @@ void Failover::settle(Lane& lane) {
   engine_.eachComm([&](CommBase& comm) {
     if (&comm.peering() == &peering_ && comm.asRecv()) comm.asRecv()->tellLines(lane.number());
   });
-  peering_.returnCredits(true);
+  peering_.creditsAfterFence(lane);
   answer(lane);
   endIfAccounted(lane);
 }

@@ -283,8 +283,13 @@ void Peering::sendEagerAgain(int slot) {
   postEager(slot, sizeof header + header.size, WorkKind::eagerAgain);
 }
 
+// One line at a time: of two that are under way the older one may land last, and hide what the newer one
+// told.
 void Peering::returnCredits(bool again) {
   if ((freedUntold_ == 0 && !again) || failure_ || localSlots_ == 0) return;
+  creditDue_ = creditFlies_;
+  if (creditDue_) return;
+  creditFlies_ = true;
   freedUntold_ = 0;
   CreditLine line;
   line.sequence = ++creditSequence_;
@@ -299,8 +304,21 @@ void Peering::returnCredits(bool again) {
   work.memory = staging_.region()->rail(lane.rail());
   work.remote = remotePool_[lane.number()];
   work.remoteOffset = remote_.creditOffset;
-  aside(&work, lane);
+  work.delivered = wantsDelivered_;
+  work.context = workContext(WorkKind::credit, uint32_t{sizeof line}, number_, lane.number());
+  creditLane_ = lane.number();
   submit(lane, work);
+}
+
+void Peering::creditLanded() {
+  creditFlies_ = false;
+  if (creditDue_) returnCredits(true);
+}
+
+// What it carried is known to have landed, or never will.
+void Peering::creditsAfterFence(const Lane& lane) {
+  if (creditLane_ == lane.number()) creditFlies_ = false;
+  returnCredits(true);
 }
 
 // Memory:

@@ -142,7 +142,9 @@ class Peering {
     freedHere_ ^= uint64_t{1} << slot;
     if (++freedUntold_ * 2 >= localSlots_) returnCredits();
   }
-  void returnCredits(bool again = false);  // again: what was told last may be lost
+  void returnCredits(bool again = false);  // again: also if there is nothing new
+  void creditLanded();
+  void creditsAfterFence(const Lane& lane);  // what was told last by this lane may be lost
   bool missesEager(uint32_t slot, uint32_t use, uint32_t mask) const {
     return slot < localSlots_ && ((usesHere_[slot] ^ use) & mask) == 0;
   }
@@ -220,6 +222,9 @@ class Peering {
   uint64_t freedHere_ = 0;                                  // receiving: bit flips when a slot is free again
   std::array<uint32_t, kEagerSlotsPerPeering> usesHere_{};  // receiving: how often each held a message
   uint32_t freedUntold_ = 0;
+  bool creditFlies_ = false;  // a line is under way, on this lane
+  bool creditDue_ = false;    // another one is wanted when that has landed
+  uint8_t creditLane_ = 0;
   uint32_t creditSequence_ = 0;
   uint32_t nextAnnouncement_ = 1;
 

@@ -33,6 +33,9 @@ class Rails {
   Lane& lane(int side, size_t i) { return (side == 0 ? send().peering() : recv().peering()).lane(i); }
   size_t lanesUp(int side) { return (side == 0 ? send().peering() : recv().peering()).lanesUp(); }
 
+  std::shared_ptr<fault::RuleState> addRule(int side, const fault::FaultRule& rule) {
+    return controls_[side]->add(rule);
+  }
   std::shared_ptr<fault::RuleState> breakRail(int side, FaultKind kind, FaultOp op, int rail,
                                               uint32_t polls = 0) {
     fault::FaultRule rule;
@@ -40,7 +43,7 @@ class Rails {
     rule.op = op;
     rule.rail = rail;
     if (polls > 0) rule.polls = polls;
-    return controls_[side]->add(rule);
+    return addRule(side, rule);
   }
   void heal() {
     for (auto& control : controls_) control->clear();
@@ -220,6 +223,30 @@ TEST_CASE("eager messages that were lost with their rail come by the other, each
   CHECK(fault->counts().hits == 1);
   CHECK(rails.counters(0).eagerAgain > 0);
   CHECK(rails.counters(1).duplicateNotes == 0);
+}
+
+TEST_CASE("of two credit lines the second waits until the first has landed") {
+  constexpr size_t kBytes = 100;
+  Rails rails(1);
+  Buffer from(rails.send(), kBytes), to(rails.recv(), kBytes);
+  fault::FaultRule late;
+  late.kind = FaultKind::delay;
+  late.op = FaultOp::write;  // the receiver writes nothing else, as every message is there before its receive
+  late.count = 0;
+  late.polls = 200;
+  const auto fault = rails.addRule(1, late);
+  for (uint32_t i = 0; i < kEagerSlotsPerPeering; i++) {
+    CHECK(rails.finished(rails.send(), rails.post(from, kBytes)));
+    rails.live(1);
+    CHECK(rails.finished(rails.recv(), rails.receive(to, kBytes)));
+  }
+  // Expect: half of the slots were told; the other half follows, and both halves arrive.
+  CHECK(fault->counts().hits == 1);
+  rails.live(300);
+  CHECK(fault->counts().hits == 2);
+  rails.live(300);
+  for (uint32_t i = 0; i < kEagerSlotsPerPeering; i++)
+    CHECK(rails.send().test(rails.post(from, kBytes), nullptr).done);
 }
 
 TEST_CASE("lines that were lost with their rail are told again") {
