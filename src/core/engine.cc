@@ -3,6 +3,7 @@
 #include "src/core/engine.h"
 
 #include <algorithm>
+#include <optional>
 #include <sched.h>
 
 #include "src/base/log.h"
@@ -52,23 +53,23 @@ Status Engine::openQueues() {
   depths.trafficClass = options_.trafficClass;
   int64_t notifications = INT64_MAX;
   std::vector<uint8_t> working;
-  Status refused;
+  std::optional<Error> refused;
   for (const auto& device : options_.devices) {
     auto queue = device->openQueue(depths);
     if (!queue && queue.error().code() == Code::resources) return queue.takeError();
     if (queue) {
       working.push_back(static_cast<uint8_t>(rails_.size()));
       notifications = std::min<int64_t>(notifications, (*queue)->depths().notifications);
-    } else if (refused) {
+    } else if (!refused) {
       refused = queue.takeError();
     }
     rails_.push_back({device, queue ? queue.take() : std::make_unique<NoQueue>()});
     queues_.push_back(rails_.back().queue.get());
   }
-  if (working.empty()) return refused;
-  if (!refused)
+  if (working.empty()) return *std::move(refused);
+  if (refused)
     WEFT_LOG(warn, "%s goes on with %zu of its %zu rails: %s", deviceName().c_str(), working.size(),
-             rails_.size(), refused.error().message().c_str());
+             rails_.size(), refused->message().c_str());
   shareOut(working);
   budget_ = notifications;
   eagerBudget_ = notifications / 2;
