@@ -22,7 +22,7 @@ constexpr unsigned partOf(Generation generation) {
 enum StrictCheck : unsigned {
   kStrictCq = 1,       // a completion queue overran
   kStrictMr = 2,       // memory was used after its registration ended
-  kStrictOverlap = 4,  // two outstanding writes of one queue pair to the same bytes
+  kStrictOverlap = 4,  // bytes of a write landed on those of a newer one of its queue pair
   kStrictAh = 8,       // an address handle is missing or was destroyed
   kStrictState = 16,   // work was posted to a queue pair that cannot take it
 };
