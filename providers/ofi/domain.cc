@@ -28,8 +28,8 @@ Result<std::unique_ptr<Domain>> Domain::open(std::shared_ptr<const Library> libr
   std::unique_ptr<Domain> domain = std::make_unique<Domain>(Domain());
   domain->library_ = std::move(library);
   if (gated) domain->gate_ = std::make_unique<Gate>();
-  const std::string name = info.domain_attr->name ? info.domain_attr->name : info.fabric_attr->prov_name;
-  domain->name_ = name;
+  domain->name_ = info.domain_attr->name ? info.domain_attr->name : info.fabric_attr->prov_name;
+  const std::string& name = domain->name_;
   int code = domain->library_->openFabric(info.fabric_attr, &domain->fabric_);
   if (code != 0) return fabricError(*domain->library_, "opening a fabric", name, code);
   fid_domain* raw = nullptr;

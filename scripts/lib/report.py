@@ -56,13 +56,17 @@ def commit(top):
     return name + (' with uncommitted changes' if changed else '')
 
 
-def system_name():
+def os_release(field):
+    """A field of this system's /etc/os-release, or empty."""
     try:
         lines = pathlib.Path('/etc/os-release').read_text().splitlines()
     except OSError:
-        return 'unknown system'
-    names = [line.partition('=')[2].strip('"') for line in lines if line.startswith('PRETTY_NAME=')]
-    return names[0] if names else 'unknown system'
+        return ''
+    return next((line.partition('=')[2].strip('"') for line in lines if line.startswith(f'{field}=')), '')
+
+
+def system_name():
+    return os_release('PRETTY_NAME') or 'unknown system'
 
 
 def append_record(path, top, command, rows, seconds, cores):

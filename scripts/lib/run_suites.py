@@ -311,11 +311,7 @@ class Run:
 
 def release_name():
     """Debian's own name of this machine's release; of another system's, or empty."""
-    try:
-        lines = pathlib.Path('/etc/os-release').read_text().splitlines()
-    except OSError:
-        return ''
-    return next((line.partition('=')[2].strip('"') for line in lines if line.startswith('VERSION_CODENAME=')), '')
+    return report.os_release('VERSION_CODENAME')
 
 
 def without_random_layout(build):

@@ -17,8 +17,7 @@ namespace {
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kSlack = 12 * kMiB;    // arenas of threads, ours and glibc's
 constexpr uint64_t kFabricLeak = 20'000;  // of libfabric 1.17, for each endpoint pair that is closed
-constexpr uint64_t kFabricKeeps =
-    2000;  // connections; of so many it keeps the socket of one, closed while it was made
+constexpr uint64_t kFabricKeeps = 2000;  // the socket of one in so many connections, closed while it was made
 constexpr std::chrono::seconds kSettling{10};
 
 std::string openDescriptors() {
