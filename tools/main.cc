@@ -1,18 +1,211 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <cstdlib>
+
 #include <CLI/CLI.hpp>
 
 #include "tools/info/info.h"
+#include "tools/netdriver/net.h"
+#include "tools/perf/operation.h"
 #include "tools/perf/perf.h"
 
-// The weft command: each subcommand declares itself and leaves its exit code here.
-int main(int argc, char** argv) {
+// The weft command: what may be written on its command line. The only file that knows CLI11, which takes many
+// seconds to compile.
+namespace weft {
+
+namespace {
+
+// "8", "4K", "1.5M", "2GiB" in bytes; empty when it is none of these.
+std::string parseSize(std::string& text) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  std::string unit = end;
+  for (const char* suffix : {"iB", "B"})
+    if (unit.ends_with(suffix)) unit.resize(unit.size() - std::string(suffix).size());
+  double scale = 1;
+  if (unit == "K" || unit == "k") scale = 1 << 10;
+  if (unit == "M" || unit == "m") scale = 1 << 20;
+  if (unit == "G" || unit == "g") scale = 1 << 30;
+  if (end == text.c_str() || number < 0 || (scale == 1 && !unit.empty()))
+    return "'" + text + "' is not a size: give a number, with K, M or G if you like";
+  text = std::to_string(static_cast<uint64_t>(number * scale));
+  return {};
+}
+
+const CLI::Validator kSize(parseSize, "SIZE");
+
+void declareNcclTestsOptions(CLI::App& command, perf::Options& options) {
+  command.add_option("-b,--minbytes", options.minBytes, "smallest message")
+      ->transform(kSize)
+      ->capture_default_str();
+  command.add_option("-e,--maxbytes", options.maxBytes, "largest message")
+      ->transform(kSize)
+      ->capture_default_str();
+  command.add_option("-f,--stepfactor", options.factor, "sizes grow by this factor")->capture_default_str();
+  command.add_option("-i,--stepbytes", options.stepBytes, "sizes grow by this many bytes instead")
+      ->transform(kSize);
+  command.add_option("--iters", options.iterations, "iterations timed at each size")
+      ->check(CLI::Range(1, 1000000000))
+      ->capture_default_str();
+  command.add_option("-w,--warmup_iters", options.warmup, "iterations before that")
+      ->check(CLI::Range(0, 1000000000))
+      ->capture_default_str();
+  command
+      .add_option("-c,--check", options.check, "1: verify every element of every iteration, 0: only measure")
+      ->check(CLI::Range(0, 1))
+      ->capture_default_str();
+  command
+      .add_option("-d,--datatype", options.type,
+                  "float half bfloat16 double int8 uint8 int32 uint32 int64 uint64, or all")
+      ->capture_default_str();
+  command.add_option("-o,--op", options.redop, "sum prod max min, or all")->capture_default_str();
+  command.add_option("-r,--root", options.root, "rank that broadcasts")->capture_default_str();
+}
+
+void declareClusterOptions(CLI::App& command, perf::Options& options) {
+  command.add_flag("--check-cluster", options.checkCluster,
+                   "instead of an operation: every pair of ranks, and who is slower than the others");
+  command.add_option("--slow", options.slowLimit, "slow is what takes so many times as long as is typical")
+      ->check(CLI::Range(1.1, 1000.0))
+      ->capture_default_str();
+  command
+      .add_option("--cluster-bytes", options.clusterBytes, "sent from each rank to each for its bandwidth")
+      ->transform(kSize)
+      ->capture_default_str();
+  command.add_option("--fit", options.fit,
+                     "measure that, and write latency and bandwidth to this file for WEFT_TUNER_TABLE");
+}
+
+void declareCompareOptions(CLI::App& command, perf::Options& options) {
+  command.add_option("--compare", options.compare, "another plugin, measured in turn with the first");
+  command
+      .add_option("--compare-env", options.compareEnvironment,
+                  "NAME=VALUE in the environment of that plugin only; can be repeated")
+      ->allow_extra_args(false);
+  command.add_option("--rounds", options.rounds, "how often both take their turn at each size")
+      ->check(CLI::Range(2, 1000))
+      ->capture_default_str();
+}
+
+void declareResultOptions(CLI::App& command, perf::Options& options) {
+  command.add_flag("--latency", options.latency, "show percentiles and processor time for a message");
+  command.add_flag("--histogram", options.histogram, "show how the latencies are spread, too");
+  command.add_option("--json", options.json, "write results to this file; - is the standard output");
+  command.add_option("--csv", options.csv, "the same as comma-separated values");
+  command.add_option("--plot", options.plot, "draw bus bandwidth and latency over size into this SVG file");
+}
+
+void declareRunOptions(CLI::App& command, perf::Options& options) {
+  command.add_option("-n,--processes", options.processes, "start that many processes on this machine")
+      ->check(CLI::Range(1, 4096));
+  command.add_option("--plugin", options.plugin, "network plugin to load (default: weft's own)");
+  command.add_option("--abi", options.abi, "version of its table (default: the newest)")
+      ->check(CLI::Range(6, 12));
+  CLI::Option* device =
+      command.add_option("--device", options.device, "network device")->capture_default_str();
+  command.add_flag("--merge", options.merge, "merge up to 4 network devices into one, as NCCL does")
+      ->excludes(device);
+  command.add_option("--channels", options.channels, "rings side by side")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command.add_option("--comms", options.communicators, "communicators a rank, all working at the same time")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  command.add_option("--threads", options.threads, "threads a rank that share its communicators")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+  command.add_option("--buffsize", options.bufferBytes, "buffer of one connection, 8 steps (NCCL_BUFFSIZE)")
+      ->transform(kSize)
+      ->capture_default_str();
+  command
+      .add_option("--p2p-chunk", options.p2pChunkBytes, "message size of sendrecv (NCCL_P2P_NET_CHUNKSIZE)")
+      ->transform(kSize)
+      ->capture_default_str();
+  command
+      .add_option("--group", options.group,
+                  "senders behind each rank of sendrecv: they share a comm and are received in groups")
+      ->check(CLI::Range(1, netdriver::kMaxGroup))
+      ->capture_default_str();
+  command.add_flag("-v,--verbose", options.verbose, "show what the plugin logs");
+  command.add_option("--timeout", options.timeoutSeconds, "end the run after so many seconds")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  command
+      .add_option("--stall-timeout", options.stallSeconds, "a collective may stand still for so many seconds")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+}
+
+// "all_reduce, all_gather, ...", each once.
+std::string operationNames() {
+  std::string names;
+  std::string last;
+  for (const perf::Operation& operation : perf::operations()) {
+    if (last == operation.name) continue;
+    names += (names.empty() ? "" : ", ") + std::string(operation.name);
+    last = operation.name;
+  }
+  return names;
+}
+
+// What the launcher passes; not for users.
+void declarePlaceOptions(CLI::App& command, perf::Options& options) {
+  command.add_option("--rank", options.rank)->group("");
+  command.add_option("--size", options.size)->group("");
+  command.add_option("--rendezvous", options.rendezvous)->group("");
+  command.add_option("--listen-fd", options.listenFd)->group("");
+  command.add_option("--progress-fd", options.progressFd)->group("");
+}
+
+void declarePerf(CLI::App& command, perf::Options& options) {
+  command.add_option("operation", options.operation, operationNames());
+  command.add_option("--algo", options.algorithm, "ring or tree, for all_reduce (default: ring)");
+  declareNcclTestsOptions(command, options);
+  declareRunOptions(command, options);
+  declareResultOptions(command, options);
+  declareCompareOptions(command, options);
+  declareClusterOptions(command, options);
+  declarePlaceOptions(command, options);
+}
+
+void declareInfo(CLI::App& command, info::Options& options) {
+  CLI::Option* config =
+      command.add_flag("--config", options.config, "only the settings: effective values and meaning");
+  CLI::Option* markdown =
+      command.add_flag("--markdown", options.markdown, "the settings as docs/environment.md");
+  CLI::Option* json = command.add_flag("--json", options.json, "the same for programs");
+  markdown->needs(config)->excludes(json);
+  CLI::Option* tuner =
+      command.add_flag("--tuner", options.tuner, "what the tuner would advise NCCL, why, and who says so");
+  tuner->excludes(config);
+  command.add_option("--machine", options.machine, "ask for this EC2 instance type instead (p5.48xlarge)")
+      ->needs(tuner);
+  command.add_option("--nodes", options.nodes, "of the communicator")->needs(tuner)->capture_default_str();
+  command.add_option("--ranks", options.ranks, "of the communicator (default: 8 a node)")->needs(tuner);
+}
+
+int runCommandLine(int argc, char** argv) {
   CLI::App app("weft: an NCCL network plugin, and the tools to see, prove and diagnose it");
   app.set_version_flag("--version", WEFT_VERSION);
   app.require_subcommand(1);
-  int exitCode = 0;
-  weft::info::addInfo(app, &exitCode);
-  weft::perf::addPerf(app, &exitCode);
+
+  CLI::App* infoCommand =
+      app.add_subcommand("info", "what weft finds here, would tell NCCL, and its settings");
+  info::Options infoOptions;
+  declareInfo(*infoCommand, infoOptions);
+  CLI::App* perfCommand =
+      app.add_subcommand("perf", "Run verified collectives over a network plugin and measure them");
+  perf::Options perfOptions;
+  declarePerf(*perfCommand, perfOptions);
+
   CLI11_PARSE(app, argc, argv);
-  return exitCode;
+  return infoCommand->parsed() ? info::run(infoOptions) : perf::run(perfOptions);
+}
+
+}  // namespace
+
+}  // namespace weft
+
+int main(int argc, char** argv) {
+  return weft::runCommandLine(argc, argv);
 }

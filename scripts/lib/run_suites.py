@@ -6,8 +6,10 @@ Each suite is one `meson test` with a log of its own, so that a run can be resum
 what it hit.
 """
 import argparse
+import contextlib
 import dataclasses
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -18,6 +20,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import head_start
 import later
 import report
 import testlog
@@ -30,6 +33,8 @@ TOGETHER = {'abi', 'unit', 'fuzz', 'protocol', 'fault', 'tools'}
 # Several processes, sockets and time limits: on a machine that is busy with something else a check may fail once for that. In the
 # first tier such a program is run a second time, by itself; the second tier forgives nothing.
 UNSTEADY = {'tools', 'efa', 'efa-trixie', 'system', 'verbs', 'soak', 'perf'}
+# These measure how fast something is; during all others the next build is compiled on processors they leave idle.
+MEASURING = {'efa', 'efa-trixie', 'perf'}
 COMMON = ['-Dtests=enabled', '-Dtools=enabled', '-Dofi=enabled', '-Dverbs=enabled']
 # Suites that need devices no machine has by chance: they run inside the guest of scripts/rdma-vm.
 IN_GUEST = {'verbs'}
@@ -168,8 +173,7 @@ class Run:
         self.where = f'{build.name}/build'
         print(f'\n== {self.where}', flush=True)
         begin = time.time()
-        script = 'set -e; source "$1/scripts/lib/build.sh"; weftConfigure "$1" "${@:2}"; weftNinja "$2"'
-        status = self.deadline.run(['bash', '-c', script, 'build', TOP, build.folder, *COMMON, *build.options])
+        status = self.deadline.run(build_command(build, 'weftNinja "$2"'))
         row = testlog.Row(self.where, seconds=time.time() - begin)
         if status != 0:
             row.failed = 1
@@ -275,7 +279,8 @@ class Run:
             groups.setdefault(key, {})[suite] = tests
         return list(groups.values())
 
-    def run_build(self, build):
+    def run_build(self, build, following):
+        """`following` is the build after this one, or None."""
         if not self.compile(build):
             return
         memory = Memory(build, self.key, self.options.fresh) if self.options.all else None
@@ -289,16 +294,32 @@ class Run:
                 self.rows.append(row)
             else:
                 left[suite] = tests
-        for group in self.groups(build, left):
-            for suite, row in self.run_suites(build, group).items():
-                if memory and row.failed == 0:
-                    memory.keep(suite, row)
+        with self.head_start(following) as next_build:
+            for group in self.groups(build, left):
+                if MEASURING.isdisjoint(group):
+                    next_build.go()
+                else:
+                    next_build.halt()
+                for suite, row in self.run_suites(build, group).items():
+                    if memory and row.failed == 0:
+                        memory.keep(suite, row)
+
+    @contextlib.contextmanager
+    def head_start(self, build):
+        """Of the second tier there is none: its suites have the machine for themselves."""
+        wanted = build and not self.options.all
+        command = build_command(build, f'exec ninja -C "$2" -k 0 -j {self.cores}') if wanted else []
+        ahead = head_start.HeadStart(command, end=stop)
+        try:
+            yield ahead
+        finally:
+            ahead.halt()
 
     def everything(self):
         try:
-            for build in BUILDS:
-                if build.name not in self.options.without:
-                    self.run_build(build)
+            builds = [build for build in BUILDS if build.name not in self.options.without]
+            for build, following in itertools.zip_longest(builds, builds[1:]):
+                self.run_build(build, following)
         except DeadlinePassed:
             row = testlog.Row('deadline', failed=1)
             row.notes.append(f'{self.deadline.minutes} minutes passed while {self.where} was running')
@@ -307,6 +328,12 @@ class Run:
             row = testlog.Row('interrupted', failed=1)
             row.notes.append(f'while {self.where} was running')
             self.rows.append(row)
+
+
+def build_command(build, ninja):
+    """Configures the build's folder and goes on with `ninja`, shell code in which $2 is the folder."""
+    script = f'set -e; source "$1/scripts/lib/build.sh"; weftConfigure "$1" "${{@:2}}"; {ninja}'
+    return ['bash', '-c', script, 'build', TOP, build.folder, *COMMON, *build.options]
 
 
 def release_name():

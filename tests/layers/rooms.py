@@ -21,9 +21,10 @@ FABRIC = re.compile(r'^rdma/')
 VERBS = re.compile(r'^infiniband/')
 CUDA = re.compile(r'^(cuda|nvml|nvtx|driver_types)')
 NCCL = re.compile(r'^nccl')
-TOOL_LIBRARIES = re.compile(r'^(CLI|fmt|nlohmann)/')
+TOOL_LIBRARIES = re.compile(r'^(CLI|fmt)/')
+JSON = re.compile(r'^nlohmann/')
 CATCH = re.compile(r'^catch2/')
-SPECIAL = [FABRIC, VERBS, CUDA, NCCL, TOOL_LIBRARIES, CATCH]
+SPECIAL = [FABRIC, VERBS, CUDA, NCCL, TOOL_LIBRARIES, JSON, CATCH]
 
 # The C++ streams and what drags locales in live badly inside other people's processes.
 STREAMS = re.compile(r'^(iostream|fstream|sstream|ostream|istream|iomanip|locale|regex|random|strstream|syncstream)$')
@@ -63,6 +64,7 @@ ROOMS = [
     Room('providers/verbs/', PROVIDER_MAY, (VERBS,)),
     Room('plugin/', BASE + ('src/core/', 'src/coll/', 'src/control/handle.h', 'src/topo/machine.h', 'src/tuner/', 'providers/registry', 'include/nccl/')),
     Room('tools/', ('include/', 'src/', 'providers/'), (FABRIC, VERBS, CUDA, TOOL_LIBRARIES), library=False),
+    Room('tools/json/', (), (JSON,), library=False),
     Room('tests/', EVERYTHING, (FABRIC, VERBS, CUDA, TOOL_LIBRARIES), library=False),
     Room('tests/support/', EVERYTHING, (FABRIC, VERBS, CUDA, TOOL_LIBRARIES, CATCH), library=False),
 ]

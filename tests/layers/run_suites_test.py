@@ -12,6 +12,7 @@ import unittest
 
 LIB = pathlib.Path(__file__).resolve().parents[2] / 'scripts' / 'lib'
 sys.path.insert(0, str(LIB))
+import head_start
 import later
 import report
 import run_suites
@@ -172,6 +173,54 @@ class LaterTest(unittest.TestCase):
         self.assertEqual((ran.returncode, row.passed, row.failed), (1, 1, 2))
         self.assertIn('bad FAIL (status 3)', ' '.join(row.notes))
         self.assertIn('slow TIMEOUT', ' '.join(row.notes))
+
+
+class HeadStartTest(unittest.TestCase):
+    """The next build begins while tests run, gives way to them, and stops where it would disturb them."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.said = pathlib.Path(folder.name) / 'said'
+
+    def head_start(self, then):
+        ahead = head_start.HeadStart(['sh', '-c', f'nice >>{self.said}; {then}'], run_suites.stop)
+        self.addCleanup(ahead.halt)
+        return ahead
+
+    def wait_for_lines(self, count):
+        end = time.time() + 60
+        while not self.said.exists() or len(self.said.read_text().splitlines()) < count:
+            self.assertLess(time.time(), end)
+            time.sleep(0.01)
+        return self.said.read_text()
+
+    def test_it_gives_way(self):
+        self.head_start('sleep 60').go()
+        self.assertEqual(self.wait_for_lines(1), '19\n')
+
+    def test_halted_it_is_gone_and_goes_on_when_told(self):
+        ahead = self.head_start('sleep 60')
+        ahead.go()
+        process = ahead.process
+        self.wait_for_lines(1)
+        ahead.halt()
+        self.assertNotEqual(process.returncode, None)
+        ahead.go()
+        self.wait_for_lines(2)
+
+    def test_what_came_to_its_end_is_not_started_again(self):
+        ahead = self.head_start('exit 1')
+        ahead.go()
+        ahead.process.wait(60)
+        ahead.go()
+        ahead.halt()
+        self.assertEqual(len(self.said.read_text().splitlines()), 1)
+
+    def test_nothing_to_start_is_fine(self):
+        ahead = head_start.HeadStart([], run_suites.stop)
+        ahead.go()
+        ahead.halt()
 
 
 class DeadlineTest(unittest.TestCase):

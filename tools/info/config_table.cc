@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 namespace weft::info {
 
@@ -87,18 +86,18 @@ std::string configMarkdown() {
   return page;
 }
 
-nlohmann::ordered_json configJson(const Config& config) {
-  auto rows = nlohmann::ordered_json::array();
+Json configJson(const Config& config) {
+  Json rows = Json::array();
   for (const ConfigField& field : configFields()) {
     const std::string value = valueText(config, field);
-    nlohmann::ordered_json row = {{"name", field.env},
-                                  {"value", value},
-                                  {"default", defaultText(field)},
-                                  {"changed", value != defaultText(field)},
-                                  {"allowed", allowedText(field)},
-                                  {"doc", field.doc}};
-    if (field.alias) row["alias"] = field.alias;
-    rows.push_back(std::move(row));
+    Json row = {{"name", field.env},
+                {"value", value},
+                {"default", defaultText(field)},
+                {"changed", value != defaultText(field)},
+                {"allowed", allowedText(field)},
+                {"doc", field.doc}};
+    if (field.alias) row.set("alias", field.alias);
+    rows.append(std::move(row));
   }
   return rows;
 }

@@ -4,9 +4,8 @@
 
 #include <string>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "src/base/config.h"
+#include "tools/json/json.h"
 
 // The table of settings as text for people, as a page of the documentation, and as JSON. Pure functions of
 // their arguments; only the page leaves out effective values, so that it is the same everywhere.
@@ -14,6 +13,6 @@ namespace weft::info {
 
 std::string configText(const Config& config);
 std::string configMarkdown();
-nlohmann::ordered_json configJson(const Config& config);
+Json configJson(const Config& config);
 
 }  // namespace weft::info

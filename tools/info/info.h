@@ -2,13 +2,24 @@
 // Copyright The weft authors
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
 
-// `weft info`: what weft finds on this machine and would tell NCCL, and its settings. addInfo declares the
-// subcommand; when it is the one that was asked for, its callback runs it and sets *exitCode (0: there is
-// something for NCCL to use, or only settings were asked for). One thread.
+// `weft info`: what weft finds on this machine and would tell NCCL, and its settings. One thread.
 namespace weft::info {
 
-void addInfo(CLI::App& app, int* exitCode);
+struct Options {
+  bool config = false;    // only the settings
+  bool markdown = false;  // those as a page
+  bool json = false;
+  bool tuner = false;
+  std::string machine;  // empty: this one
+  uint64_t nodes = 4;
+  uint64_t ranks = 0;  // 0: eight a node
+};
+
+// The program's exit status. 0: there is something for NCCL to use, or only settings or advice were asked
+// for.
+int run(const Options& options);
 
 }  // namespace weft::info

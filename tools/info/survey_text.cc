@@ -3,21 +3,20 @@
 #include "tools/info/survey_text.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 namespace weft::info {
 
 namespace {
 
 // What NCCL is told about one device, name and value; both forms of the output come from here.
-nlohmann::ordered_json propertiesJson(const core::Properties& device) {
-  nlohmann::ordered_json pointers = {"host"};
+Json propertiesJson(const core::Properties& device) {
+  std::vector<std::string> pointers = {"host"};
   if (device.cudaMemory) pointers.push_back("cuda");
   if (device.dmabufMemory) pointers.push_back("dmabuf");
   return {{"name", device.name},
           {"pciPath", device.pciPath},
           {"guid", fmt::format("{:#x}", device.guid)},
-          {"pointers", std::move(pointers)},
+          {"pointers", pointers},
           {"regIsGlobal", device.regIsGlobal},
           {"forceFlush", device.forceFlush},
           {"speedMbps", device.speedMbps},
@@ -37,7 +36,7 @@ nlohmann::ordered_json propertiesJson(const core::Properties& device) {
           {"grouping", device.grouping}};
 }
 
-nlohmann::ordered_json deviceJson(const DeviceInfo& device) {
+Json deviceJson(const DeviceInfo& device) {
   static constexpr const char* kDelivery[] = {"accepted", "selectable", "always"};
   return {{"name", device.name},
           {"address", device.address},
@@ -50,12 +49,12 @@ nlohmann::ordered_json deviceJson(const DeviceInfo& device) {
           {"maxWriteBytes", device.maxWriteBytes}};
 }
 
-nlohmann::ordered_json providerJson(const ProviderSurvey& provider) {
-  auto devices = nlohmann::ordered_json::array();
-  for (const DeviceInfo& device : provider.devices) devices.push_back(deviceJson(device));
-  auto refusals = nlohmann::ordered_json::array();
+Json providerJson(const ProviderSurvey& provider) {
+  Json devices = Json::array();
+  for (const DeviceInfo& device : provider.devices) devices.append(deviceJson(device));
+  Json refusals = Json::array();
   for (const Refusal& refusal : provider.refusals)
-    refusals.push_back({{"what", refusal.what}, {"why", refusal.why}});
+    refusals.append({{"what", refusal.what}, {"why", refusal.why}});
   return {{"provider", provider.spec},
           {"version", provider.version},
           {"devices", std::move(devices)},
@@ -64,12 +63,11 @@ nlohmann::ordered_json providerJson(const ProviderSurvey& provider) {
 }
 
 // "name: value" lines, indented; strings without quotes.
-std::string fieldLines(const nlohmann::ordered_json& fields, std::string_view indent) {
+std::string fieldLines(const Json& fields, std::string_view indent) {
   std::string text;
-  for (const auto& [name, value] : fields.items()) {
-    const std::string shown = value.is_string() ? value.get<std::string>() : value.dump();
-    text += fmt::format("{}{:<20} {}\n", indent, name, shown.empty() ? "(none)" : shown);
-  }
+  fields.forEachMember([&](const std::string& name, const std::string& value) {
+    text += fmt::format("{}{:<20} {}\n", indent, name, value.empty() ? "(none)" : value);
+  });
   return text;
 }
 
@@ -109,12 +107,12 @@ std::string surveyText(const Survey& survey) {
   return fmt::format("{}\n{}", text, takenText(survey));
 }
 
-nlohmann::ordered_json surveyJson(const Survey& survey) {
+Json surveyJson(const Survey& survey) {
   const Versions& versions = survey.versions;
-  auto providers = nlohmann::ordered_json::array();
-  for (const ProviderSurvey& provider : survey.providers) providers.push_back(providerJson(provider));
-  auto devices = nlohmann::ordered_json::array();
-  for (const core::Properties& device : survey.properties) devices.push_back(propertiesJson(device));
+  Json providers = Json::array();
+  for (const ProviderSurvey& provider : survey.providers) providers.append(providerJson(provider));
+  Json devices = Json::array();
+  for (const core::Properties& device : survey.properties) devices.append(propertiesJson(device));
   return {{"versions",
            {{"weft", versions.weft},
             {"libfabric", versions.fabric},

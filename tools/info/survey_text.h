@@ -4,14 +4,13 @@
 
 #include <string>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "tools/info/survey.h"
+#include "tools/json/json.h"
 
 // A survey for people and for programs. Pure functions of their argument.
 namespace weft::info {
 
 std::string surveyText(const Survey& survey);
-nlohmann::ordered_json surveyJson(const Survey& survey);
+Json surveyJson(const Survey& survey);
 
 }  // namespace weft::info

@@ -3,7 +3,6 @@
 #include "tools/info/tuner_view.h"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 namespace weft::info {
 
@@ -12,7 +11,6 @@ namespace {
 using tuner::Algorithm;
 using tuner::Collective;
 using tuner::Protocol;
-using Json = nlohmann::ordered_json;
 
 constexpr size_t kSmallest = 1 << 10;
 constexpr size_t kLargest = size_t{8} << 30;
@@ -99,6 +97,13 @@ std::string choicesText(const std::vector<Choice>& choices) {
   return text;
 }
 
+Json numberJson(const Named& named) {
+  return {{"what", named.what},
+          {"value", named.number->value},
+          {"unit", named.unit},
+          {"source", named.number->source}};
+}
+
 Json choiceJson(const Choice& choice) {
   return {{"collective", nameOf(choice.collective)}, {"bytes", choice.bytes},
           {"algorithm", nameOf(choice.algorithm)},   {"protocol", nameOf(choice.protocol)},
@@ -127,17 +132,15 @@ Json tunerJson(const TunerQuestion& question, const tuner::Policy& policy) {
                    {"aside", policy.aside},
                    {"ll128PricedOut", policy.priceOutLl128},
                    {"reasons", policy.reasons},
-                   {"platform", nullptr},
-                   {"numbers", Json::array()},
-                   {"choices", Json::array()}};
-  if (!policy.platform) return document;
-  document["platform"] = policy.platform->name;
-  for (const Named& named : numbersOf(*policy.platform))
-    document["numbers"].push_back({{"what", named.what},
-                                   {"value", named.number->value},
-                                   {"unit", named.unit},
-                                   {"source", named.number->source}});
-  for (const Choice& choice : choicesOf(question, policy)) document["choices"].push_back(choiceJson(choice));
+                   {"platform", policy.platform ? Json(policy.platform->name) : Json()}};
+  Json numbers = Json::array();
+  Json choices = Json::array();
+  if (policy.platform) {
+    for (const Named& named : numbersOf(*policy.platform)) numbers.append(numberJson(named));
+    for (const Choice& choice : choicesOf(question, policy)) choices.append(choiceJson(choice));
+  }
+  document.set("numbers", std::move(numbers));
+  document.set("choices", std::move(choices));
   return document;
 }
 

@@ -4,9 +4,8 @@
 
 #include <string>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "src/tuner/tuner.h"
+#include "tools/json/json.h"
 
 // What the tuner would advise NCCL, and why: for people and for programs. Pure functions of their arguments.
 namespace weft::info {
@@ -17,6 +16,6 @@ struct TunerQuestion {
 };
 
 std::string tunerText(const TunerQuestion& question, const tuner::Policy& policy);
-nlohmann::ordered_json tunerJson(const TunerQuestion& question, const tuner::Policy& policy);
+Json tunerJson(const TunerQuestion& question, const tuner::Policy& policy);
 
 }  // namespace weft::info

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "tools/json/json.h"
 #include "tools/perf/cluster_check.h"
 
 namespace weft::perf {
@@ -38,23 +38,22 @@ std::string matrixText(const char* title, const CostMatrix& matrix) {
   return text;
 }
 
-nlohmann::json matrixOf(const CostMatrix& matrix) {
-  nlohmann::json rows = nlohmann::json::array();
+Json matrixOf(const CostMatrix& matrix) {
+  Json rows = Json::array();
   for (int from = 0; from < matrix.size(); ++from) {
-    nlohmann::json row = nlohmann::json::array();
-    for (int to = 0; to < matrix.size(); ++to)
-      row.push_back(from == to ? nlohmann::json(nullptr) : nlohmann::json(matrix.at(from, to)));
-    rows.push_back(std::move(row));
+    Json row = Json::array();
+    for (int to = 0; to < matrix.size(); ++to) row.append(from == to ? Json() : Json(matrix.at(from, to)));
+    rows.append(std::move(row));
   }
   return rows;
 }
 
-void addFindings(const std::vector<Finding>& findings, const char* what, nlohmann::json* to) {
+void addFindings(const std::vector<Finding>& findings, const char* what, Json* to) {
   for (const Finding& finding : findings) {
-    nlohmann::json json = {
+    Json json = {
         {"kind", findingName(finding.kind)}, {"in", what}, {"rank", finding.rank}, {"times", finding.times}};
-    if (finding.kind == FindingKind::badPath) json["receiver"] = finding.receiver;
-    to->push_back(std::move(json));
+    if (finding.kind == FindingKind::badPath) json.set("receiver", finding.receiver);
+    to->append(std::move(json));
   }
 }
 
@@ -76,17 +75,17 @@ std::string clusterText(const ClusterResults& results) {
 }
 
 std::string clusterDocument(const ClusterResults& results) {
-  nlohmann::json document = {{"plugin", results.plugin},
-                             {"ranks", results.names},
-                             {"hosts", results.hosts},
-                             {"slow_limit", results.options->slowLimit},
-                             {"latency_us", matrixOf(results.latency)},
-                             {"bandwidth_gbps", matrixOf(results.bandwidth)}};
-  nlohmann::json findings = nlohmann::json::array();
+  Json document = {{"plugin", results.plugin},
+                   {"ranks", results.names},
+                   {"hosts", results.hosts},
+                   {"slow_limit", results.options->slowLimit},
+                   {"latency_us", matrixOf(results.latency)},
+                   {"bandwidth_gbps", matrixOf(results.bandwidth)}};
+  Json findings = Json::array();
   addFindings(results.slowLatency, "latency", &findings);
   addFindings(results.slowBandwidth, "bandwidth", &findings);
-  document["findings"] = std::move(findings);
-  return document.dump(2) + "\n";
+  document.set("findings", std::move(findings));
+  return document.text() + "\n";
 }
 
 }  // namespace weft::perf

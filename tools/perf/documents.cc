@@ -3,8 +3,8 @@
 #include <array>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "tools/json/json.h"
 #include "tools/perf/results.h"
 
 namespace weft::perf {
@@ -22,70 +22,70 @@ double inMicroseconds(uint64_t nanoseconds) {
   return static_cast<double>(nanoseconds) / 1e3;
 }
 
-nlohmann::json latencyOf(const Histogram& latency) {
-  nlohmann::json json = {{"count", latency.count()},
-                         {"min_us", inMicroseconds(latency.min())},
-                         {"max_us", inMicroseconds(latency.max())}};
-  for (const Percentile& p : kPercentiles) json[p.name] = inMicroseconds(latency.quantile(p.share));
+Json latencyOf(const Histogram& latency) {
+  Json json = {{"count", latency.count()},
+               {"min_us", inMicroseconds(latency.min())},
+               {"max_us", inMicroseconds(latency.max())}};
+  for (const Percentile& p : kPercentiles) json.set(p.name, inMicroseconds(latency.quantile(p.share)));
   // By octaves: enough for a shape, and few enough to read.
-  nlohmann::json octaves = nlohmann::json::array();
+  Json octaves = Json::array();
   for (uint64_t low = 1; low <= latency.max() && low != 0; low <<= 1)
     if (const uint64_t count = latency.countBetween(low, low << 1); count > 0)
-      octaves.push_back(
+      octaves.append(
           {{"from_us", inMicroseconds(low)}, {"below_us", inMicroseconds(low << 1)}, {"count", count}});
-  json["histogram"] = octaves;
+  json.set("histogram", std::move(octaves));
   return json;
 }
 
-nlohmann::json sampleOf(const Results& results, const Row& row, const Sample& sample) {
-  nlohmann::json json = {{"time_us", sample.microseconds},
-                         {"algbw_gbps", results.algorithmGBps(row, sample)},
-                         {"busbw_gbps", results.busGBps(row, sample)},
-                         {"messages", sample.messages},
-                         {"cpu_us_per_message", sample.cpuPerMessage()},
-                         {"latency", latencyOf(sample.latency)}};
+Json sampleOf(const Results& results, const Row& row, const Sample& sample) {
+  Json json = {{"time_us", sample.microseconds},
+               {"algbw_gbps", results.algorithmGBps(row, sample)},
+               {"busbw_gbps", results.busGBps(row, sample)},
+               {"messages", sample.messages},
+               {"cpu_us_per_message", sample.cpuPerMessage()},
+               {"latency", latencyOf(sample.latency)}};
   const bool verified = results.options->check != 0;
-  json["wrong"] = verified ? nlohmann::json(sample.wrong) : nlohmann::json(nullptr);
+  json.set("wrong", verified ? Json(sample.wrong) : Json());
   return json;
 }
 
-nlohmann::json ratioOf(const Ratio& ratio) {
+Json ratioOf(const Ratio& ratio) {
   return {{"median", ratio.median}, {"low", ratio.low}, {"high", ratio.high}, {"differs", ratio.differs()}};
 }
 
-nlohmann::json halfOf(const Results& results, const Row& row, const Half& half) {
-  nlohmann::json json = sampleOf(results, row, half.sample);
+Json halfOf(const Results& results, const Row& row, const Half& half) {
+  Json json = sampleOf(results, row, half.sample);
   if (half.other) {
-    json["other"] = sampleOf(results, row, *half.other);
-    json["ratio"] = ratioOf(half.ratio);
+    json.set("other", sampleOf(results, row, *half.other));
+    json.set("ratio", ratioOf(half.ratio));
   }
   return json;
 }
 
-nlohmann::json conditionsOf(const Results& results) {
+Json conditionsOf(const Results& results) {
   const Conditions& c = results.conditions;
   const Options& options = *results.options;
-  nlohmann::json json = {{"operation", results.operation->name},
-                         {"algorithm", results.operation->algorithm},
-                         {"processes", results.size},
-                         {"host", c.host},
-                         {"processor", c.processor},
-                         {"processors", c.processors},
-                         {"plugin", c.plugin},
-                         {"table", c.table},
-                         {"device", c.device},
-                         {"device_mbps", c.speedMbps},
-                         {"build", c.build},
-                         {"check", options.check},
-                         {"iterations", options.iterations},
-                         {"warmup", options.warmup},
-                         {"channels", options.channels},
-                         {"communicators", options.communicators},
-                         {"threads", options.threads},
-                         {"group", options.group},
-                         {"buffer_bytes", options.bufferBytes},
-                         {"warnings", c.warnings}};
-  if (!c.other.empty()) json["other_plugin"] = c.other;
+  Json json = {{"operation", results.operation->name},
+               {"algorithm", results.operation->algorithm},
+               {"processes", results.size},
+               {"host", c.host},
+               {"processor", c.processor},
+               {"processors", c.processors},
+               {"plugin", c.plugin},
+               {"table", c.table},
+               {"device", c.device},
+               {"device_mbps", c.speedMbps},
+               {"build", c.build},
+               {"check", options.check},
+               {"iterations", options.iterations},
+               {"warmup", options.warmup},
+               {"channels", options.channels},
+               {"communicators", options.communicators},
+               {"threads", options.threads},
+               {"group", options.group},
+               {"buffer_bytes", options.bufferBytes},
+               {"warnings", c.warnings}};
+  if (!c.other.empty()) json.set("other_plugin", c.other);
   return json;
 }
 
@@ -110,19 +110,17 @@ std::string csvHalf(const Results& results, const Row& row, const char* place, c
 }  // namespace
 
 std::string jsonDocument(const Results& results) {
-  nlohmann::json document;
-  document["conditions"] = conditionsOf(results);
-  document["results"] = nlohmann::json::array();
+  Json rows = Json::array();
   for (const Row& row : results.rows) {
-    nlohmann::json json = {{"bytes", row.bytes}, {"count", row.count}, {"type", row.type},
-                           {"redop", row.redop}, {"root", row.root},   {"out_of_place", nullptr},
-                           {"in_place", nullptr}};
-    for (const auto& [place, half] : halvesOf(row)) json[place] = halfOf(results, row, *half);
-    document["results"].push_back(std::move(json));
+    Json json = {{"bytes", row.bytes}, {"count", row.count},     {"type", row.type},  {"redop", row.redop},
+                 {"root", row.root},   {"out_of_place", Json()}, {"in_place", Json()}};
+    for (const auto& [place, half] : halvesOf(row)) json.set(place, halfOf(results, row, *half));
+    rows.append(std::move(json));
   }
-  document["summary"] = {{"wrong", results.wrong()}, {"average_busbw_gbps", results.averageBusGBps()}};
-  if (results.ratio) document["summary"]["ratio"] = ratioOf(*results.ratio);
-  return document.dump(2) + "\n";
+  Json summary = {{"wrong", results.wrong()}, {"average_busbw_gbps", results.averageBusGBps()}};
+  if (results.ratio) summary.set("ratio", ratioOf(*results.ratio));
+  const Json document = {{"conditions", conditionsOf(results)}, {"results", rows}, {"summary", summary}};
+  return document.text() + "\n";
 }
 
 std::string csvDocument(const Results& results) {

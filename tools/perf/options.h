@@ -9,10 +9,6 @@
 
 // What `weft perf` was asked to do: nccl-tests' options where they exist, plain values otherwise. Sizes in
 // bytes. Filled once by the command line, read only afterwards.
-namespace CLI {
-class App;
-}
-
 namespace weft::perf {
 
 struct Options {
@@ -68,9 +64,6 @@ struct Options {
   int listenFd = -1;
   int progressFd = -1;  // the launcher's terminal
 };
-
-// Declares every option on the subcommand; values appear in `options` after parsing.
-void declareOptions(CLI::App& command, Options& options);
 
 // Contradictions that single options cannot show.
 Status validate(const Options& options);

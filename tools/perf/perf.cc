@@ -8,7 +8,6 @@
 #include <memory>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "tools/netdriver/launcher.h"
@@ -74,6 +73,8 @@ int runRank(const Options& options, const netdriver::Place& place) {
   return kFailed;
 }
 
+}  // namespace
+
 int run(const Options& options) {
   if (const Status valid = validate(options); !valid) return report(valid.error());
   if (const auto types = parseTypes(options.type); !types) return report(types.error());
@@ -83,17 +84,6 @@ int run(const Options& options) {
   if (options.processes > 0 && options.rendezvous.empty()) return launch(options);
   if (place->size == 0) place->size = 1;
   return options.checksCluster() ? checkCluster(options, *place) : runRank(options, *place);
-}
-
-}  // namespace
-
-void addPerf(CLI::App& app, int* exitCode) {
-  CLI::App* command =
-      app.add_subcommand("perf", "Run verified collectives over a network plugin and measure them");
-  // The callback outlives this function, so it owns what the options are parsed into.
-  const auto options = std::make_shared<Options>();
-  declareOptions(*command, *options);
-  command->callback([options, exitCode] { *exitCode = run(*options); });
 }
 
 }  // namespace weft::perf

@@ -2,14 +2,11 @@
 // Copyright The weft authors
 #pragma once
 
-// `weft perf`: collectives over a network plugin, measured and verified. addPerf declares the subcommand;
-// when it is the one that was asked for, its callback runs it and sets *exitCode. One thread.
-namespace CLI {
-class App;
-}
+#include "tools/perf/options.h"
 
+// `weft perf`: collectives over a network plugin, measured and verified. One thread.
 namespace weft::perf {
 
-void addPerf(CLI::App& app, int* exitCode);
+int run(const Options& options);  // the program's exit status
 
 }  // namespace weft::perf
