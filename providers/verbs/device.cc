@@ -25,8 +25,10 @@ Status VerbsDevice::start() {
   if (!raw) return verbsError("opening a protection domain", port_.info.name, errno ? errno : ENOMEM);
   pd_ = Handle<ibv_pd>(raw, library_->deallocPd);
   TRY(watcher_.start(*library_, context_.get(), [this](const ibv_async_event& event) { happened(event); }));
+  TRY(auto now, port_.readAddress(context_.get()));  // what changed until the events came here
   WEFT_LOG(info, "verbs %s: %s; path MTU %d, timeout 2^%d, %d retries", port_.info.name.c_str(),
-           port_.gids.why.c_str(), port_.info.mtu, port_.settings.timeout, port_.settings.retryCount);
+           now.gids.why.c_str(), 128 << now.mtu, port_.settings.timeout, port_.settings.retryCount);
+  announce(std::move(now));
   return {};
 }
 
@@ -48,26 +50,78 @@ void VerbsDevice::forget(const Mailbox* mailbox) {
   std::erase_if(listeners_, [&](const Listener& listener) { return listener.mailbox.get() == mailbox; });
 }
 
+void VerbsDevice::announce(PortAddress address) {
+  auto shared = std::make_shared<const PortAddress>(std::move(address));
+  const std::lock_guard lock(mutex_);
+  address_ = std::move(shared);
+}
+
+std::shared_ptr<const PortAddress> VerbsDevice::address() const {
+  const std::lock_guard lock(mutex_);
+  return address_;
+}
+
+void VerbsDevice::tell(const Letter& letter, const ibv_cq* cq, const ibv_srq* srq) {
+  const std::lock_guard lock(mutex_);
+  for (const Listener& listener : listeners_) {
+    if (cq && cq != listener.cq) continue;
+    if (srq && srq != listener.srq) continue;
+    listener.mailbox->post(letter);
+  }
+}
+
+namespace {
+
+bool isOfPort(ibv_event_type type) {
+  return type == IBV_EVENT_PORT_ERR || type == IBV_EVENT_PORT_ACTIVE || type == IBV_EVENT_LID_CHANGE ||
+         type == IBV_EVENT_GID_CHANGE || type == IBV_EVENT_CLIENT_REREGISTER;
+}
+
+bool isOfPair(ibv_event_type type) {
+  return type == IBV_EVENT_QP_FATAL || type == IBV_EVENT_QP_REQ_ERR || type == IBV_EVENT_QP_ACCESS_ERR;
+}
+
+}  // namespace
+
 // On the Watcher's thread. What is not an error of ours or of this port is of no interest.
 void VerbsDevice::happened(const ibv_async_event& event) {
   const auto type = event.event_type;
-  const bool ofPort = type == IBV_EVENT_PORT_ERR;
-  if (ofPort && event.element.port_num != port_.info.port) return;
-  const bool ofPair =
-      type == IBV_EVENT_QP_FATAL || type == IBV_EVENT_QP_REQ_ERR || type == IBV_EVENT_QP_ACCESS_ERR;
-  const bool ofQueue = type == IBV_EVENT_CQ_ERR || type == IBV_EVENT_SRQ_ERR;
-  if (!ofPort && !ofPair && !ofQueue && type != IBV_EVENT_DEVICE_FATAL) return;
+  if (isOfPort(type) && event.element.port_num != port_.info.port) return;
   Letter letter;
-  letter.about = ofPair ? Letter::About::lane : Letter::About::queue;
-  letter.queuePair = ofPair ? event.element.qp->qp_num : 0;
-  letter.error = ofPort ? ENETDOWN : EIO;
+  letter.about = Letter::About::queue;
+  letter.error = EIO;
   letter.why = eventWords(type, port_.card, port_.info.port);
-  const std::lock_guard lock(mutex_);
-  for (const Listener& listener : listeners_) {
-    if (type == IBV_EVENT_CQ_ERR && event.element.cq != listener.cq) continue;
-    if (type == IBV_EVENT_SRQ_ERR && event.element.srq != listener.srq) continue;
-    listener.mailbox->post(letter);
+  if (isOfPair(type)) {
+    letter.about = Letter::About::lane;
+    letter.queuePair = event.element.qp->qp_num;
+    tell(letter);
+  } else if (type == IBV_EVENT_PORT_ERR) {
+    letter.error = ENETDOWN;
+    tell(letter);
+  } else if (isOfPort(type)) {
+    readAddress();
+  } else if (type == IBV_EVENT_CQ_ERR) {
+    tell(letter, event.element.cq);
+  } else if (type == IBV_EVENT_SRQ_ERR) {
+    tell(letter, nullptr, event.element.srq);
+  } else if (type == IBV_EVENT_DEVICE_FATAL) {
+    tell(letter);
   }
+}
+
+// Peers reach lanes made so far by what they were told: where that is gone, nothing comes any more, and the
+// card's retries would take seconds to say so. Lanes made from now on announce what is there.
+void VerbsDevice::readAddress() {
+  const auto before = address();
+  auto now = port_.readAddress(context_.get());
+  const std::string gone = now ? whatIsGone(*before, *now) : now.error().detail();
+  if (now) announce(now.take());
+  if (gone.empty()) return;
+  Letter letter;
+  letter.about = Letter::About::queue;
+  letter.error = EADDRNOTAVAIL;
+  letter.why = format("port %d of %s: %s", port_.info.port, port_.card.c_str(), gone.c_str());
+  tell(letter);
 }
 
 }  // namespace weft::verbs

@@ -25,6 +25,7 @@ class VerbsDevice : public Device {
   // For this provider's own Queues.
   const std::shared_ptr<const Library>& library() const { return library_; }
   const Port& port() const { return port_; }
+  std::shared_ptr<const PortAddress> address() const;  // what its queue pairs are to announce now
   ibv_context* context() const { return context_.get(); }
   ibv_pd* pd() const { return pd_.get(); }
   Dialer& dialer() { return dialer_; }
@@ -40,18 +41,24 @@ class VerbsDevice : public Device {
   void forget(const Mailbox* mailbox);
 
   VerbsDevice(std::shared_ptr<const Library> library, const Port& port)
-      : library_(std::move(library)), port_(port) {}
+      : library_(std::move(library)),
+        port_(port),
+        address_(std::make_shared<const PortAddress>(port.address)) {}
 
  private:
   Status start();
   void happened(const ibv_async_event& event);
+  void readAddress();
+  void announce(PortAddress address);
+  void tell(const Letter& letter, const ibv_cq* cq = nullptr, const ibv_srq* srq = nullptr);
 
   // Teardown is in reverse order.
   const std::shared_ptr<const Library> library_;
   const Port port_;
   Handle<ibv_context> context_{nullptr, nullptr};
   Handle<ibv_pd> pd_{nullptr, nullptr};
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<const PortAddress> address_;
   std::vector<Listener> listeners_;
   Dialer dialer_;
   Watcher watcher_;

@@ -72,7 +72,7 @@ int speedOf(const ibv_port_attr& port) {
 
 // One port being looked at.
 struct Candidate {
-  const Library& library;
+  const std::shared_ptr<const Library>& library;
   const Config& config;
   std::shared_ptr<const CardList> owner;
   ibv_device* handle;
@@ -106,13 +106,13 @@ std::string unusable(const Candidate& seen) {
 // locked memory shows only when memory is locked: then the next provider can still be taken.
 Status tryOut(const Candidate& seen) {
   errno = 0;
-  const Handle<ibv_pd> domain(seen.library.allocPd(seen.context), seen.library.deallocPd);
+  const Handle<ibv_pd> domain(seen.library->allocPd(seen.context), seen.library->deallocPd);
   if (!domain) return verbsError("opening a protection domain", seen.card, errno ? errno : ENOMEM);
   const std::unique_ptr<void, void (*)(void*)> memory(
       ::mmap(nullptr, kTryBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
       [](void* start) { ::munmap(start, kTryBytes); });
   if (memory.get() == MAP_FAILED) return {};
-  TRY(VerbsMemory::create(seen.library, domain.get(), {.address = memory.get(), .length = kTryBytes}));
+  TRY(VerbsMemory::create(*seen.library, domain.get(), {.address = memory.get(), .length = kTryBytes}));
   return {};
 }
 
@@ -121,8 +121,8 @@ void describe(const Candidate& seen, Port* port) {
   DeviceInfo& info = port->info;
   info.name = seen.name();
   info.provider = "verbs";
-  info.address = gidText(port->gids.entries.front().gid);
-  if (!port->ethernet) info.address = format("LID %u, %s", seen.port.lid, info.address.c_str());
+  info.address = gidText(port->address.gids.entries.front().gid);
+  if (!port->ethernet) info.address = format("LID %u, %s", port->address.lid, info.address.c_str());
   info.pciPath = facts.pciPath;
   info.guid = facts.guid ? facts.guid : topo::madeUpGuid(hostName(), seen.card);
   info.port = seen.number;
@@ -132,7 +132,7 @@ void describe(const Candidate& seen, Port* port) {
   info.virtualFunction = facts.virtualFunction;
   info.offload = !isSoftware(seen);
   info.numaNode = facts.numaNode;
-  info.mtu = 128 << seen.port.active_mtu;
+  info.mtu = 128 << port->address.mtu;
   info.delivery = Delivery::always;
   // A connected queue pair writes in order, and a card puts an aligned line into one PCIe packet: NCCL's own
   // transport takes both for granted, with relaxed ordering too.
@@ -150,20 +150,40 @@ bool isOurs(const std::string& netdev) {
   return !all;
 }
 
-// Where the library can say it, the entries that hold something; else none, which means all.
-std::vector<int> gidIndexes(const Candidate& seen) {
-  std::vector<int> indexes;
-  if (!seen.library.queryGidTable) return indexes;
-  std::vector<ibv_gid_entry> entries(static_cast<size_t>(std::max(seen.port.gid_tbl_len, 1)) *
-                                     seen.device.phys_port_cnt);
-  const ssize_t count =
-      seen.library.queryGidTable(seen.context, entries.data(), entries.size(), 0, sizeof(ibv_gid_entry));
-  for (ssize_t i = 0; i < count; i++) {
-    const ibv_gid_entry& entry = entries[static_cast<size_t>(i)];
-    if (entry.port_num == seen.number) indexes.push_back(static_cast<int>(entry.gid_index));
+// Reads what a port is reached by, as often as it is asked; outlives the Candidate.
+struct AddressReader {
+  std::shared_ptr<const Library> library;
+  std::string card;
+  uint8_t number;
+  uint8_t ports;  // of the card
+  GidWish wish;
+
+  // Where the library can say it, the entries that hold something; else none, which means all.
+  std::vector<int> gidIndexes(ibv_context* context, const ibv_port_attr& port) const {
+    std::vector<int> indexes;
+    if (!library->queryGidTable) return indexes;
+    std::vector<ibv_gid_entry> entries(static_cast<size_t>(std::max(port.gid_tbl_len, 1)) * ports);
+    const ssize_t count =
+        library->queryGidTable(context, entries.data(), entries.size(), 0, sizeof(ibv_gid_entry));
+    for (ssize_t i = 0; i < count; i++) {
+      const ibv_gid_entry& entry = entries[static_cast<size_t>(i)];
+      if (entry.port_num == number) indexes.push_back(static_cast<int>(entry.gid_index));
+    }
+    return indexes;
   }
-  return indexes;
-}
+
+  Result<PortAddress> operator()(ibv_context* context) const {
+    ibv_port_attr port{};
+    if (const int code = queryPort(context, number, &port))
+      return verbsError("asking the port", format("%s:%d", card.c_str(), number), code);
+    PortAddress address;
+    address.table = readGidTable(card, number, gidIndexes(context, port));
+    TRY(address.gids, chooseGids(address.table, wish));
+    address.mtu = port.active_mtu;
+    address.lid = port.lid;
+    return address;
+  }
+};
 
 Result<Port> makePort(const Candidate& seen) {
   Port port;
@@ -172,10 +192,12 @@ Result<Port> makePort(const Candidate& seen) {
   port.owner = seen.owner;
   port.ethernet = seen.ethernet();
   port.settings = settingsFrom(seen.config, isSoftware(seen));
-  const auto table = readGidTable(seen.card, seen.number, gidIndexes(seen));
-  TRY(port.gids, chooseGids(table, {port.ethernet, port.settings.gidIndex, isOurs}));
-  port.mtu = seen.port.active_mtu;
-  port.lid = seen.port.lid;
+  port.readAddress = AddressReader{seen.library,
+                                   seen.card,
+                                   seen.number,
+                                   seen.device.phys_port_cnt,
+                                   {port.ethernet, port.settings.gidIndex, isOurs}};
+  TRY(port.address, port.readAddress(seen.context));
   port.maxCompletions = seen.device.max_cqe;
   port.maxReceives = seen.device.max_srq_wr;
   port.maxWorks = std::min(seen.device.max_qp_wr, isSoftware(seen) ? kSoftRoceWorks : INT_MAX);
@@ -211,10 +233,10 @@ void lookAt(Candidate seen, Catalogue* catalogue) {
   };
   constexpr const char* kLeftOut = "the device filter leaves it out (WEFT_HCA, NCCL_IB_HCA)";
   if (!mayBeWanted(filter, seen.card)) return refuse(seen.card, kLeftOut);
-  auto context = openCard(seen.library, seen.handle);
+  auto context = openCard(*seen.library, seen.handle);
   if (!context) return refuse(seen.card, context.error().message(), true);
   seen.context = context->get();
-  if (const int code = seen.library.queryDevice(seen.context, &seen.device))
+  if (const int code = seen.library->queryDevice(seen.context, &seen.device))
     return refuse(seen.card, verbsError("asking the card", seen.card, code).message(), true);
   for (int number = 1; number <= seen.device.phys_port_cnt; number++) {
     seen.number = static_cast<uint8_t>(number);
@@ -255,6 +277,20 @@ Result<std::shared_ptr<const CardList>> CardList::read(std::shared_ptr<const Lib
 
 // A node in /dev that may not be opened is noticed here: libibverbs would take it for one that udev has yet
 // to make, and wait 5 seconds for it, for each card (rdma-core's util/open_cdev.c).
+std::string whatIsGone(const PortAddress& before, const PortAddress& now) {
+  if (before.lid != now.lid)
+    return format("its LID changed from %u to %u, as the subnet manager decides", before.lid, now.lid);
+  for (const GidEntry& told : before.gids.entries) {
+    const auto same = [&](const GidEntry& entry) {
+      return entry.index == told.index && entry.gid == told.gid;
+    };
+    if (std::none_of(now.table.begin(), now.table.end(), same))
+      return format("its address %s (GID %d) is gone; look at the addresses of its interface",
+                    gidText(told.gid).c_str(), told.index);
+  }
+  return {};
+}
+
 Result<Handle<ibv_context>> openCard(const Library& library, ibv_device* card) {
   const std::string node = std::string("/dev/infiniband/") + card->dev_name;
   if (const Fd mine(::open(node.c_str(), O_RDWR | O_CLOEXEC)); !mine && (errno == EACCES || errno == EPERM))
@@ -269,7 +305,7 @@ Result<Catalogue> discoverPorts(const std::shared_ptr<const Library>& library, c
   Catalogue catalogue;
   TRY(const auto list, CardList::read(library));
   for (ibv_device* card : list->cards())
-    lookAt({*library, config, list, card, library->getDeviceName(card), nullptr, {}, {}, 1}, &catalogue);
+    lookAt({library, config, list, card, library->getDeviceName(card), nullptr, {}, {}, 1}, &catalogue);
   if (list->cards().empty()) {
     catalogue.refusals.push_back(
         {"verbs",

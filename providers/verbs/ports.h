@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -30,6 +31,18 @@ class CardList {
   const int count_;
 };
 
+// What a port is reached by. A subnet manager or an administrator may change it while the port is in use, so
+// each queue pair announces what holds when it is made.
+struct PortAddress {
+  GidChoice gids;
+  std::vector<GidEntry> table;  // what `gids` was chosen from
+  ibv_mtu mtu = IBV_MTU_1024;
+  uint16_t lid = 0;  // InfiniBand's; 0: none
+};
+
+// What peers were told by `before` and does not hold any more, in words; empty while everything does.
+std::string whatIsGone(const PortAddress& before, const PortAddress& now);
+
 // One usable port.
 struct Port {
   DeviceInfo info;
@@ -37,13 +50,12 @@ struct Port {
   ibv_device* device = nullptr;
   std::shared_ptr<const CardList> owner;  // of `device`
   Settings settings;
-  GidChoice gids;
-  ibv_mtu mtu = IBV_MTU_1024;
   bool ethernet = true;
-  uint16_t lid = 0;
-  int maxCompletions = 0;  // entries of a completion queue
-  int maxReceives = 0;     // of a shared receive queue
-  int maxWorks = 0;        // of a queue pair
+  PortAddress address;                                           // when it was found
+  std::function<Result<PortAddress>(ibv_context*)> readAddress;  // as it is now; from any thread
+  int maxCompletions = 0;                                        // entries of a completion queue
+  int maxReceives = 0;                                           // of a shared receive queue
+  int maxWorks = 0;                                              // of a queue pair
   uint8_t readsServed = 1;
   uint8_t readsAsked = 1;
 };

@@ -33,8 +33,9 @@ uint8_t indexOf(const std::vector<GidEntry>& entries, const Gid& gid) {
 }  // namespace
 
 Result<std::shared_ptr<QueuePair>> QueuePair::create(std::shared_ptr<const QueueObjects> objects,
+                                                     std::shared_ptr<const PortAddress> reachedBy,
                                                      uint32_t works) {
-  auto pair = std::make_shared<QueuePair>(std::move(objects));
+  auto pair = std::make_shared<QueuePair>(std::move(objects), std::move(reachedBy));
   TRY(pair->open(works));
   TRY(pair->initialise());
   pair->offerExtensions();
@@ -60,11 +61,11 @@ Status QueuePair::open(uint32_t works) {
   inlineBytes_ = std::min(attributes.cap.max_inline_data, kInlineBytes);
 
   address_.ethernet = port.ethernet;
-  address_.mtu = static_cast<uint8_t>(port.mtu);
+  address_.mtu = static_cast<uint8_t>(reachedBy_->mtu);
   address_.readsServed = port.readsServed;
-  address_.lid = port.lid;
+  address_.lid = reachedBy_->lid;
   address_.pairs = {{raw->qp_num, static_cast<uint32_t>(randomU64()) & 0xffffff}};
-  for (const GidEntry& entry : port.gids.entries)
+  for (const GidEntry& entry : reachedBy_->gids.entries)
     address_.gids[port.ethernet && entry.family() != GidFamily::ipv4 ? 1 : 0] = entry.gid;
   return {};
 }
@@ -130,7 +131,7 @@ void QueuePair::route(const LaneAddress& peer, size_t gid, ibv_ah_attr* out) con
   out->is_global = address_.ethernet || peer.lid == 0 || !sameSubnet(mine, theirs);
   if (!out->is_global) return;
   std::copy(theirs.begin(), theirs.end(), out->grh.dgid.raw);
-  out->grh.sgid_index = indexOf(objects_->port.gids.entries, mine);
+  out->grh.sgid_index = indexOf(reachedBy_->gids.entries, mine);
   out->grh.hop_limit = kHopLimit;
   out->grh.traffic_class = static_cast<uint8_t>(objects_->trafficClass);
 }

@@ -25,6 +25,7 @@ class QueuePair {
  public:
   // `works` is how many may be outstanding. It comes out in INIT, so the peer can be told its number.
   static Result<std::shared_ptr<QueuePair>> create(std::shared_ptr<const QueueObjects> objects,
+                                                   std::shared_ptr<const PortAddress> reachedBy,
                                                    uint32_t works);
 
   // To RTR and RTS. May block for seconds while the kernel resolves the peer's address.
@@ -37,7 +38,8 @@ class QueuePair {
   uint32_t inlineBytes() const { return inlineBytes_; }
   ibv_qp* get() const { return qp_.get(); }
 
-  QueuePair(std::shared_ptr<const QueueObjects> objects) : objects_(std::move(objects)) {}
+  QueuePair(std::shared_ptr<const QueueObjects> objects, std::shared_ptr<const PortAddress> reachedBy)
+      : objects_(std::move(objects)), reachedBy_(std::move(reachedBy)) {}
 
  private:
   Status open(uint32_t works);
@@ -50,6 +52,7 @@ class QueuePair {
   Status modify(ibv_qp_attr* attributes, int mask, const std::string& what);
 
   const std::shared_ptr<const QueueObjects> objects_;
+  const std::shared_ptr<const PortAddress> reachedBy_;
   Handle<ibv_qp> qp_{nullptr, nullptr};
   LaneAddress address_;
   uint32_t inlineBytes_ = 0;

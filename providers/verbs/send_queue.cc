@@ -37,7 +37,7 @@ SendQueue::SendQueue(VerbsQueue& queue, VerbsEndpoint& lane, uint32_t depth)
 Result<std::unique_ptr<SendQueue>> SendQueue::create(VerbsQueue& queue, VerbsEndpoint& lane, uint32_t depth) {
   auto made = std::make_unique<SendQueue>(queue, lane, depth);
   made->ring_.resize(std::bit_ceil(size_t{depth} + 1));
-  TRY(made->pair_, QueuePair::create(queue.objects(), depth + 1));
+  TRY(made->pair_, QueuePair::create(queue.objects(), queue.device().address(), depth + 1));
   queue.add(made->pairNumber(), made.get());
   return made;
 }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <iterator>
 #include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "providers/verbs/device.h"
 #include "src/base/fd.h"
@@ -31,7 +32,9 @@ struct FakeVerbs::Card {
   ibv_device device{};
   verbs_context table{};
   ibv_pd domain{};
-  Fd events{::eventfd(0, EFD_CLOEXEC)};
+  Reached reached;
+  std::deque<ibv_async_event> happened;
+  Fd events{::eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE)};
 };
 
 struct FakeVerbs::CompletionQueue {
@@ -98,6 +101,7 @@ FakeVerbs::FakeVerbs() : library_(std::make_shared<verbs::Library>()) {
   for (size_t i = 0; i < kCards; i++) {
     auto card = std::make_unique<Card>();
     card->number = static_cast<int>(i);
+    card->reached = {"::ffff:192.0.2." + std::to_string(i + 1), static_cast<uint16_t>(i + 1)};
     ibv_context& context = card->table.context;
     context.device = &card->device;
     context.ops.post_send = post;
@@ -144,14 +148,22 @@ void FakeVerbs::bindCards(verbs::Library* library) {
   };
   library->allocPd = [](ibv_context* context) { return &theOne->cardOf(context->device).domain; };
   library->deallocPd = [](ibv_pd*) { return 0; };
-  library->getAsyncEvent = [](ibv_context*, ibv_async_event*) { return -1; };
+  library->getAsyncEvent = [](ibv_context* context, ibv_async_event* out) {
+    Card& card = theOne->cardOf(context->device);
+    uint64_t one = 0;
+    const std::lock_guard lock(theOne->mutex_);
+    if (card.happened.empty() || ::read(card.events.get(), &one, sizeof one) < 0) return -1;
+    *out = card.happened.front();
+    card.happened.pop_front();
+    return 0;
+  };
   library->ackAsyncEvent = [](ibv_async_event*) {};
 }
 
 int FakeVerbs::askPort(ibv_context*, uint8_t, ibv_port_attr* out, size_t bytes) {
   std::memset(out, 0, bytes);
   out->state = theOne->portState;
-  out->link_layer = IBV_LINK_LAYER_ETHERNET;
+  out->link_layer = theOne->infiniband ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET;
   out->active_mtu = IBV_MTU_4096;
   out->pkey_tbl_len = 1;
   out->gid_tbl_len = 1;
@@ -266,13 +278,42 @@ verbs::Port FakeVerbs::portOf(size_t card, const Config& config) {
   port.info.mtu = 128 << mtus[card];
   port.info.delivery = Delivery::always;
   port.settings = verbs::settingsFrom(config, false);
-  verbs::GidEntry entry{0, {}, "RoCE v2", "eth0"};
-  verbs::parseGid("::ffff:192.0.2." + std::to_string(card + 1), &entry.gid);
-  port.gids = {{entry}, "the only one"};
-  port.mtu = mtus[card];
+  port.ethernet = !infiniband;
+  port.readAddress = [this, card](ibv_context*) { return addressOf(static_cast<int>(card)); };
+  port.address = *addressOf(static_cast<int>(card));
   port.maxCompletions = port.maxReceives = 1 << 16;
   port.maxWorks = 1024;
   return port;
+}
+
+Result<verbs::PortAddress> FakeVerbs::addressOf(int number) {
+  const std::lock_guard lock(mutex_);
+  const Reached& by = cards_[static_cast<size_t>(number)]->reached;
+  if (by.gid.empty()) return Error(Code::unavailable, "choosing a GID", "the port has none");
+  verbs::GidEntry entry{0, {}, infiniband ? "" : "RoCE v2", infiniband ? "" : "eth0"};
+  verbs::parseGid(by.gid, &entry.gid);
+  verbs::PortAddress address;
+  address.table = {entry};
+  address.gids = {{entry}, "the only one"};
+  address.mtu = mtus[number];
+  address.lid = infiniband ? by.lid : uint16_t{0};
+  return address;
+}
+
+void FakeVerbs::setReached(int card, const Reached& by) {
+  const std::lock_guard lock(mutex_);
+  cards_[static_cast<size_t>(card)]->reached = by;
+}
+
+void FakeVerbs::happens(int number, ibv_event_type type) {
+  ibv_async_event event{};
+  event.event_type = type;
+  event.element.port_num = 1;
+  Card& card = *cards_[static_cast<size_t>(number)];
+  const std::lock_guard lock(mutex_);
+  card.happened.push_back(event);
+  const uint64_t one = 1;
+  (void)!::write(card.events.get(), &one, sizeof one);
 }
 
 FakeVerbs::Pair* FakeVerbs::pairOf(ibv_qp* qp) {

@@ -42,8 +42,9 @@ class FakeVerbs {
   int registerFails = 0;  // of registering memory
   ibv_port_state portState = IBV_PORT_ACTIVE;
   ibv_mtu mtus[4] = {IBV_MTU_4096, IBV_MTU_4096, IBV_MTU_4096, IBV_MTU_4096};
-  bool eceThere = true;  // the library has its two functions
-  Ece ece[4];            // what each card offers
+  bool infiniband = false;  // else RoCE
+  bool eceThere = true;     // the library has its two functions
+  Ece ece[4];               // what each card offers
 
   std::vector<uint32_t> pairsOf(int card);  // alive, in the order of making
   Asked asked(uint32_t pair);
@@ -53,6 +54,14 @@ class FakeVerbs {
   void hold(bool on);            // false: what was held happens
   void release(uint32_t pair);   // of this one alone, what was held so far
   void failNext(uint32_t pair);  // its next work ends as if the peer were gone
+
+  // What a card's port is reached by; with a later change of it comes an event, as its kind.
+  struct Reached {
+    std::string gid;  // empty: by none
+    uint16_t lid = 0;
+  };
+  void setReached(int card, const Reached& by);
+  void happens(int card, ibv_event_type type);  // at its port
 
  private:
   struct Card;
@@ -67,6 +76,7 @@ class FakeVerbs {
   static int askPort(ibv_context* context, uint8_t port, ibv_port_attr* out, size_t bytes);
   static Pair* pairOf(ibv_qp* qp);
   Card& cardOf(const ibv_device* device);
+  Result<verbs::PortAddress> addressOf(int card);
   verbs::Port portOf(size_t card, const Config& config);
   void bindCards(verbs::Library* library);
   void bindMemory(verbs::Library* library);

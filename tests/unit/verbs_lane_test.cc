@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include <cerrno>
 
+#include "providers/verbs/address.h"
 #include "tests/support/catch.h"
 #include "tests/support/fake_verbs.h"
 #include "tests/support/seam_end.h"
@@ -41,6 +42,15 @@ constexpr size_t kLarge = 8192;
 
 bool contains(const std::string& text, const std::string& what) {
   return text.find(what) != std::string::npos;
+}
+
+// What a new lane of that end would tell its peer.
+verbs::LaneAddress announcedBy(SeamEnd& end) {
+  const auto lane = end.queue->openEndpoint();
+  REQUIRE(lane);
+  const auto address = verbs::decodeLaneAddress((*lane)->address());
+  REQUIRE(address);
+  return *address;
 }
 
 std::vector<Refusal> refusalsOf(FakeVerbs& fake, const Config& config = {}) {
@@ -182,6 +192,70 @@ TEST_CASE("two ends of different MTU use the smaller one") {
   const Lane lane(fake);
   CHECK(fake.connectedWith(fake.pairsOf(0)[0]).path_mtu == IBV_MTU_1024);
   CHECK(fake.connectedWith(fake.pairsOf(1)[0]).path_mtu == IBV_MTU_1024);
+}
+
+TEST_CASE("InfiniBand is routed by LID, with a global header only between subnets") {
+  FakeVerbs fake;
+  fake.infiniband = true;
+  std::string theirs = "fe80::2:c903:2";
+  uint16_t lid = 0x22;
+  bool global = false;
+  SECTION("one subnet") {}
+  SECTION("two subnets") {
+    theirs = "fec0::1:2:c903:2";
+    global = true;
+  }
+  SECTION("a peer without a LID") {
+    lid = 0;
+    global = true;
+  }
+  fake.setReached(0, {"fe80::2:c903:1", 0x11});
+  fake.setReached(1, {theirs, lid});
+  const Lane lane(fake);
+  const ibv_ah_attr& to = fake.connectedWith(fake.pairsOf(0)[0]).ah_attr;
+  CHECK(to.dlid == lid);
+  CHECK(to.is_global == global);
+  verbs::Gid expected{};
+  if (global) verbs::parseGid(theirs, &expected);
+  CHECK(std::equal(expected.begin(), expected.end(), to.grh.dgid.raw));
+  CHECK(fake.connectedWith(fake.pairsOf(1)[0]).ah_attr.dlid == 0x11);
+}
+
+TEST_CASE("a lane breaks when what its peer knows it by is gone, and the next one announces what is there") {
+  FakeVerbs fake;
+  fake.infiniband = GENERATE(true, false);
+  CAPTURE(fake.infiniband);
+  const FakeVerbs::Reached first{"fe80::2:c903:1", 0x11};
+  FakeVerbs::Reached second{"fe80::2:c903:1", 0x33};
+  if (!fake.infiniband) second = {"fe80::2:c903:9", 0};
+  fake.setReached(0, first);
+  fake.setReached(1, {"fe80::2:c903:2", 0x22});
+  Lane lane(fake);
+  fake.happens(0, fake.infiniband ? IBV_EVENT_CLIENT_REREGISTER : IBV_EVENT_GID_CHANGE);  // nothing changed
+  fake.setReached(0, second);
+  fake.happens(0, fake.infiniband ? IBV_EVENT_LID_CHANGE : IBV_EVENT_GID_CHANGE);
+  REQUIRE(pumpUntil({&lane.a, &lane.b}, [&] { return lane.a.count(broken, false) == 1; }));
+  REQUIRE(lane.a.words.size() == 1);
+  CHECK(contains(lane.a.words[0],
+                 fake.infiniband ? "its LID changed from 17 to 51" : "its address fe80::2:c903:1"));
+  CHECK(lane.b.count(broken, false) == 0);
+
+  const verbs::LaneAddress announced = announcedBy(lane.a);
+  CHECK(announced.lid == second.lid);
+  CHECK(verbs::gidText(announced.gids[fake.infiniband ? 0 : 1]) == second.gid);
+}
+
+TEST_CASE("a port that lost its last address breaks its lanes, and works again when it has one") {
+  FakeVerbs fake;
+  Lane lane(fake);
+  fake.setReached(0, {});
+  fake.happens(0, IBV_EVENT_GID_CHANGE);
+  REQUIRE(pumpUntil({&lane.a, &lane.b}, [&] { return lane.a.count(broken, false) == 1; }));
+  CHECK(contains(lane.a.words[0], "the port has none"));
+  fake.setReached(0, {"::ffff:192.0.2.77", 0});
+  fake.happens(0, IBV_EVENT_PORT_ACTIVE);
+  const auto back = [&]() -> bool { return verbs::gidText(announcedBy(lane.a).gids[0]) == "192.0.2.77"; };
+  CHECK(pumpUntil({&lane.a}, back));
 }
 
 TEST_CASE("a card that may not be opened is refused as failed, with what to do") {

@@ -180,6 +180,24 @@ TEST_CASE("an interface that goes away fails what is in flight") {
   CHECK(contains(a.words.front(), "rxe0:1"));
 }
 
+TEST_CASE("an address that is taken away breaks the lanes that used it, and the next ones use what is left") {
+  const auto transport = make();
+  SeamEnd a(*transport, 4096), b(*transport, 4096);
+  joinEnds(a, b);
+  run("ip addr del 10.99.0.1/24 dev rail0");
+  const bool over =
+      pumpUntil({&a, &b}, [&] { return a.count(broken, false) == 1 && b.count(broken, false) == 1; });
+  SeamEnd c(*transport, 4096), d(*transport, 4096);
+  joinEnds(c, d);
+  CHECK(c.post(c.work(Opcode::writeNotify, 0, 0, 100)));
+  const bool works = pumpUntil({&c, &d}, [&] { return d.count(notified) == 1; });
+  run("ip addr add 10.99.0.1/24 dev rail0");
+  REQUIRE(over);
+  CHECK(contains(a.words.front(), "port 1 of rxe0: its address 10.99.0.1"));
+  CHECK(a.first(broken)->error == EADDRNOTAVAIL);
+  CHECK(works);
+}
+
 TEST_CASE("a peer that is gone is told by the card's retries") {
   Config config;
   config.ibTimeout = 14;    // 67 ms
