@@ -4,6 +4,7 @@
 
 #include "nccl/net.h"
 #include "plugin/calls.h"
+#include "plugin/data.h"
 #include "plugin/properties.h"
 
 // The shapes of NCCL's calls. Each signature that occurs in a table of version 6 to 12 is an overload or a
@@ -101,12 +102,12 @@ ncclResult_t regMr(void* comm, void* data, Size size, int type, void** mhandle) 
 
 template <class Size>
 ncclResult_t isend(void* comm, void* data, Size size, int tag, void* mhandle, void** request) {
-  return postSend(comm, {data, static_cast<size_t>(size), tag, mhandle, nullptr}, request);
+  return postSend(comm, data, static_cast<size_t>(size), tag, mhandle, nullptr, request);
 }
 
 template <class Size>
 ncclResult_t isend(void* comm, void* data, Size size, int tag, void* mhandle, void* phandle, void** request) {
-  return postSend(comm, {data, static_cast<size_t>(size), tag, mhandle, phandle}, request);
+  return postSend(comm, data, static_cast<size_t>(size), tag, mhandle, phandle, request);
 }
 
 template <class Size>
@@ -116,12 +117,17 @@ size_t sizeOf(const void* sizes, int index) {
 
 template <class Size>
 ncclResult_t irecv(void* comm, int n, void** data, Size* sizes, int* tags, void** mhandles, void** request) {
+  if (n == 1 && data && sizes && tags && mhandles && request) [[likely]]
+    return postOne(comm, *data, static_cast<size_t>(*sizes), *tags, *mhandles, nullptr, request);
   return postReceive(comm, {n, data, sizes, &sizeOf<Size>, tags, mhandles, nullptr}, request);
 }
 
 template <class Size>
 ncclResult_t irecv(void* comm, int n, void** data, Size* sizes, int* tags, void** mhandles, void** phandles,
                    void** request) {
+  if (n == 1 && data && sizes && tags && mhandles && request) [[likely]]
+    return postOne(comm, *data, static_cast<size_t>(*sizes), *tags, *mhandles, phandles ? *phandles : nullptr,
+                   request);
   return postReceive(comm, {n, data, sizes, &sizeOf<Size>, tags, mhandles, phandles}, request);
 }
 

@@ -31,16 +31,7 @@ ncclResult_t regMrDmaBuf(void* comm, void* data, size_t size, int type, uint64_t
                          void** mhandle);
 ncclResult_t deregMr(void* comm, void* mhandle);
 
-// data.cc
-struct SendCall {
-  void* data;
-  size_t bytes;
-  int tag;
-  void* mhandle;
-  void* phandle;
-};
-ncclResult_t postSend(void* sendComm, const SendCall& call, void** request);
-
+// data.cc, data.h
 // The arguments of a group; sizes are read through `sizeOf` because the tables differ in their type.
 struct ReceiveCall {
   int count;

@@ -1,45 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include "plugin/data.h"
+
 #include <array>
 #include <span>
 
-#include "plugin/calls.h"
-#include "plugin/guard.h"
-
 namespace weft::plugin {
 
-namespace {
-
-// NCCL puts this into the request's place where the GPU itself sees the data arrive.
-bool completionOptional(void* const* request) {
-  return *request == reinterpret_cast<void*>(NCCL_NET_OPTIONAL_RECV_COMPLETION);
-}
-
-[[gnu::cold]] ncclResult_t refuse(const char* call, const char* why) {
+ncclResult_t refuse(const char* call, const char* why) {
   return report(call, Error(Code::invalidArgument, "checking arguments", why), LogLevel::error);
 }
 
-// The comm's sticky error; it was logged when it happened.
-[[gnu::cold]] ncclResult_t broken(HeldComm& held) {
+ncclResult_t broken(HeldComm& held) {
   return resultOf(held.comm().error().code());
 }
+
+namespace {
 
 [[gnu::cold]] ncclResult_t failedTest(const core::Request* request) {
   if (!core::isLive(request)) return refuse("test", "the request is null or done already");
   return resultOf(core::errorOf(request).code());
 }
 
-// What the core said, as NCCL hears it.
-inline ncclResult_t answer(HeldComm& held, const core::Posted& posted, void** request) {
-  *request = posted.request;
-  if (!posted.ok) [[unlikely]]
-    return broken(held);
-  return ncclSuccess;
-}
-
-inline const char* checkMessage(const void* data, size_t bytes, const void* mhandle) {
-  if (bytes > core::kMaxMessageBytes) return "the size is negative or over 1 GiB";
-  if (bytes > 0 && (!data || !mhandle)) return "the buffer or its registration is null";
+inline const char* checkMessage(const core::ReceiveSpec& spec) {
+  if (spec.bytes > core::kMaxMessageBytes) return "the size is negative or over 1 GiB";
+  if (spec.bytes > 0 && (!spec.data || !spec.memory)) return "the buffer or its registration is null";
   return nullptr;
 }
 
@@ -56,7 +41,7 @@ inline const char* readGroup(const ReceiveCall& call, Group& out) {
     spec.tag = call.tags ? call.tags[i] : 0;
     spec.memory = static_cast<core::MemoryHandle*>(call.mhandles[i]);
     spec.profilerHandle = call.phandles ? call.phandles[i] : nullptr;
-    if (const char* wrong = checkMessage(spec.data, spec.bytes, spec.memory)) return wrong;
+    if (const char* wrong = checkMessage(spec)) return wrong;
   }
   return nullptr;
 }
@@ -67,31 +52,18 @@ std::span<const core::ReceiveSpec> used(const Group& group, int count) {
 
 }  // namespace
 
-ncclResult_t postSend(void* sendComm, const SendCall& call, void** request) {
-  return guardData("isend", [&]() -> ncclResult_t {
-    if (!request) return refuse("isend", "no place for the request");
-    *request = nullptr;
-    HeldComm* held = commOf(sendComm, Kind::send);
-    if (!held) return refuse("isend", "the comm is null or not for sending");
-    if (const char* wrong = checkMessage(call.data, call.bytes, call.mhandle)) return refuse("isend", wrong);
-    auto* memory = static_cast<core::MemoryHandle*>(call.mhandle);
-    return answer(*held, held->send().isend(call.data, call.bytes, call.tag, memory, call.phandle), request);
-  });
-}
-
 ncclResult_t postReceive(void* recvComm, const ReceiveCall& call, void** request) {
-  return guardData(
-      "irecv", [&]() __attribute__((always_inline))->ncclResult_t {
-        if (!request) return refuse("irecv", "no place for the request");
-        const bool earlyDone = call.count == 1 && completionOptional(request);
-        *request = nullptr;
-        HeldComm* held = commOf(recvComm, Kind::receive);
-        if (!held) return refuse("irecv", "the comm is null or not for receiving");
-        if (!call.tags) return refuse("irecv", "the array of tags is null");
-        Group group;
-        if (const char* wrong = readGroup(call, group)) return refuse("irecv", wrong);
-        return answer(*held, held->receive().irecv(used(group, call.count), earlyDone), request);
-      });
+  return guardData("irecv", [&]() -> ncclResult_t {
+    if (!request) return refuse("irecv", "no place for the request");
+    const bool earlyDone = call.count == 1 && completionOptional(request);
+    *request = nullptr;
+    HeldComm* held = commOf(recvComm, Kind::receive);
+    if (!held) return refuse("irecv", "the comm is null or not for receiving");
+    if (!call.tags) return refuse("irecv", "the array of tags is null");
+    Group group;
+    if (const char* wrong = readGroup(call, group)) return refuse("irecv", wrong);
+    return answer(*held, held->receive().irecv(used(group, call.count), earlyDone), request);
+  });
 }
 
 // A null request from here means that there is nothing to wait for, so a lack of slots is an error.
@@ -107,17 +79,29 @@ ncclResult_t postFlush(void* recvComm, const ReceiveCall& call, void** request) 
   });
 }
 
+namespace {
+
+[[gnu::noinline]] ncclResult_t testObject(core::Request* request, int* done, int* sizes) {
+  return guardData(
+      "test", [&]() __attribute__((always_inline))->ncclResult_t {
+        if (!done) return refuse("test", "no place for the answer");
+        *done = 0;
+        const core::Tested tested = core::testObject(request, sizes);
+        *done = tested.done;
+        if (!tested.ok) [[unlikely]]
+          return failedTest(request);
+        return ncclSuccess;
+      });
+}
+
+}  // namespace
+
+// What left eagerly is answered here.
 ncclResult_t test(void* request, int* done, int* sizes) {
-  return guardData("test", [&]() -> ncclResult_t {
-    if (!done) return refuse("test", "no place for the answer");
-    *done = 0;
-    auto* asked = static_cast<core::Request*>(request);
-    const core::Tested tested = core::test(asked, sizes);
-    if (!tested.ok) [[unlikely]]
-      return failedTest(asked);
-    *done = tested.done;
-    return ncclSuccess;
-  });
+  auto* asked = static_cast<core::Request*>(request);
+  if (!core::isDoneSend(asked) || !done || inForkedChild()) return testObject(asked, done, sizes);
+  *done = core::test(asked, sizes).done;
+  return ncclSuccess;
 }
 
 }  // namespace weft::plugin

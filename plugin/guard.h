@@ -40,7 +40,7 @@ ncclResult_t guard(const char* call, Body&& body, LogLevel level = LogLevel::err
 
 // Data path: `body` returns an ncclResult_t. A comm's sticky error was logged when it happened.
 template <class Body>
-ncclResult_t guardData(const char* call, Body&& body) noexcept {
+[[gnu::always_inline]] inline ncclResult_t guardData(const char* call, Body&& body) noexcept {
   if (inForkedChild()) [[unlikely]]
     return kForkedChild;
   try {

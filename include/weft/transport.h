@@ -118,8 +118,14 @@ class Endpoint {
   virtual size_t post(std::span<const Work> works) = 0;
 
   // Starts fencing: no further post; `retired` says that nothing this end posted can land any more; not ok:
-  // once the peer's end retired too, or with EBUSY never. Outstanding works complete before it, most not ok.
+  // once the peer's end retired too, or with EBUSY never: the peer does not answer, and what would cut this
+  // lane off would cut others too. Then the buffers stay registered until those are gone. Outstanding works
+  // complete before it, most not ok.
   virtual void retire() = 0;
+
+  // After `retired` with EBUSY: cuts this lane off together with all that share its card in this Queue. Those
+  // break, and `retired` comes once more. False: it cannot.
+  virtual bool cut() { return false; }
 };
 
 struct QueueDepths {

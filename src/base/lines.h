@@ -18,6 +18,10 @@ namespace weft {
 inline void copyLines(std::byte* to, const std::byte* from, size_t bytes) {
   constexpr size_t kLine = 128;
   constexpr size_t kFlag = sizeof(uint64_t);
+  if (reinterpret_cast<uintptr_t>(to) % kLine + bytes < kLine) {  // the end of no line
+    std::memcpy(to, from, bytes);
+    return;
+  }
   const size_t head = std::min(bytes, (kLine - reinterpret_cast<uintptr_t>(to) % kLine) % kLine);
   std::memcpy(to, from, head);
   size_t done = head;

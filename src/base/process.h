@@ -35,7 +35,7 @@ class ForkGuard {
 Result<std::thread> startThread(const char* name, std::function<void()> body);
 
 // First byte of the wiped page: 1 where it was armed, 0 in a forked child; null while the guard is not armed.
-extern std::atomic<const std::atomic<unsigned char>*> forkGuardPage;
+[[gnu::visibility("hidden")]] extern std::atomic<const std::atomic<unsigned char>*> forkGuardPage;
 
 inline bool inForkedChild() {
   const auto* armed = forkGuardPage.load(std::memory_order_acquire);

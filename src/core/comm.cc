@@ -24,14 +24,35 @@ Error StickyError::get() const {
   return error_ ? *error_ : Error(Code::internal, "reading a comm's error", "there is none");
 }
 
+inline Tested CommBase::testOwn(Request* request, int* sizes) {
+  EngineEntry in(engine(), EngineEntry::tryOnce);
+  if (!in) return {};
+  if (request->remaining != 0) {
+    if (!request->earlyDone && !failed()) engine().progress();
+    // What was complete before the comm failed stays complete.
+    if (request->remaining != 0 && failed()) [[unlikely]]
+      request->toldFailed = true;
+    if (request->remaining != 0 && !request->earlyDone && !request->toldFailed) return {};
+  }
+  if (request->toldFailed) [[unlikely]]
+    return {false, false};
+  if (request->kind == RequestKind::send) {
+    send_->finishRequest(request, sizes);
+  } else if (request->kind == RequestKind::receive) {
+    recv_->finishRequest(request, sizes);
+  }
+  engine().giveRequest(request);
+  return {true, true};
+}
+
 bool isLive(const Request* request) {
   return request && request->comm;
 }
 
-Tested test(Request* request, int* sizes) {
+Tested testObject(Request* request, int* sizes) {
   if (!isLive(request)) [[unlikely]]
     return {false, false};
-  return request->comm->testRequest(request, sizes);
+  return request->comm->testOwn(request, sizes);
 }
 
 Error errorOf(const Request* request) {
@@ -83,27 +104,6 @@ void CommBase::failBothSides(Error error) {
 
 // Data calls:
 
-Tested CommBase::testRequest(Request* request, int* sizes) {
-  EngineEntry in(engine(), EngineEntry::tryOnce);
-  if (!in) return {};
-  if (request->remaining != 0) {
-    if (!request->earlyDone && !failed()) engine().progress();
-    // What was complete before the comm failed stays complete.
-    if (request->remaining != 0 && failed()) [[unlikely]]
-      request->toldFailed = true;
-    if (request->remaining != 0 && !request->earlyDone && !request->toldFailed) return {};
-  }
-  if (request->toldFailed) [[unlikely]]
-    return {false, false};
-  if (request->kind == RequestKind::send) {
-    send_->finishRequest(request, sizes);
-  } else if (request->kind == RequestKind::receive) {
-    recv_->finishRequest(request, sizes);
-  }
-  engine().giveRequest(request);
-  return {true, true};
-}
-
 MessageEvent CommBase::eventOf(const Request& request, size_t part, size_t bytes) const {
   return {send_ != nullptr, options_.device, request.tags[part], bytes, request.sequence[part]};
 }
@@ -122,9 +122,8 @@ void CommBase::endProfiled(Request* request, size_t part, size_t bytes) {
 
 Result<MemoryHandle*> CommBase::addHandle(const MemoryDesc& desc) {
   if (failed()) return stickyError();
-  auto handle = std::make_unique<MemoryHandle>();
-  TRY(handle->region, engine().regions().get(desc));  // outside the engine: pinning can take long
-  handle->owner = this;
+  TRY(auto region, engine().regions().get(desc));  // outside the engine: pinning can take long
+  auto handle = std::make_unique<MemoryHandle>(std::move(region), this);
   EngineEntry in(engine(), EngineEntry::wait);
   if (asRecv()) handle->announcement = peering().announce(handle->region);
   std::lock_guard lock(handlesMutex_);
@@ -184,7 +183,8 @@ void CommBase::fence() {
         "a comm to " + peering().peer()->name() + " was closed with data in flight; its lanes were cut"));
     peering().fence();
   }
-  const TimePoint deadline = Clock::system().now() + engine().config().closeTimeout;
+  // The lanes have deadlines of their own, and say how it ended.
+  const TimePoint deadline = Clock::system().now() + engine().config().closeTimeout * 5 / 4;
   while (Clock::system().now() < deadline) {
     {
       EngineEntry in(engine(), EngineEntry::wait);

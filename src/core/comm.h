@@ -65,7 +65,8 @@ class CommBase {
   virtual void onPeerGone() {}                     // instead of failing, where the peer is not needed
   virtual void onMessage(MessageType type, ByteReader* body) = 0;  // addressed to this comm
 
-  Tested testRequest(Request* request, int* sizes);
+  Tested testRequest(Request* request, int* sizes) { return core::test(request, sizes); }
+  Tested testOwn(Request* request, int* sizes);  // an object, and one of this comm's
   Result<MemoryHandle*> addHandle(const MemoryDesc& desc);
   Status removeHandle(MemoryHandle* handle);
 
@@ -76,7 +77,7 @@ class CommBase {
     if (bytes == 0) return nullptr;
     if (!handle) return "a buffer without a memory handle; register it on this comm first";
     if (handle->owner != owner) return "a memory handle of another comm; register the buffer on this one";
-    if (!handle->region->covers(data, bytes))
+    if (!handle->covers(data, bytes))
       return "a buffer outside the range its memory handle was registered for";
     return nullptr;
   }

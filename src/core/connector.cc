@@ -16,10 +16,16 @@ Connector::Connector(Session& session, const Context* context, int device)
 Status Connector::start(const ContextRef& context, const control::Handle& handle) {
   listener_ = handle.listener;
   if (!handle.addresses.empty()) target_ = handle.addresses.front().text();
-  TRY(engine_, session_.engineFor(context, device_));
   ConnectRequest request;
-  request.engine = engine_->id();
-  request.rails = static_cast<uint16_t>(engine_->railCount());
+  if (auto engine = session_.engineFor(context, device_)) {
+    engine_ = engine.take();
+    request.engine = engine_->id();
+    request.rails = static_cast<uint16_t>(engine_->railCount());
+  } else {
+    refusal_ = std::make_unique<Error>(engine.takeError());
+    request.refusal = refusal_->message();
+    deadline_ = std::min(deadline_, session_.net().clock().now() + session_.net().config().closeTimeout);
+  }
   call_ = session_.hub().call(handle, request.encode());
   return {};
 }
@@ -35,8 +41,16 @@ Error Connector::late() const {
                       comm_ ? "its lanes did not come up" : "it has not accepted"));
 }
 
+// The other end would wait for us until its deadline. A short one is ours: it may not be accepting yet.
+Result<std::unique_ptr<SendComm>> Connector::tellRefusal() const {
+  const bool told = call_->state() != control::Call::State::pending;
+  if (told || session_.net().clock().now() > deadline_) return *refusal_;
+  return std::unique_ptr<SendComm>();
+}
+
 Result<std::unique_ptr<SendComm>> Connector::step(const std::shared_ptr<Session>& session,
                                                   const ContextRef& context) {
+  if (refusal_) return tellRefusal();
   if (!comm_) {
     const auto state = call_->state();
     if (state == control::Call::State::failed) return call_->error();
@@ -60,19 +74,27 @@ Result<std::unique_ptr<SendComm>> Connector::step(const std::shared_ptr<Session>
 }
 
 Status Connector::onReply() {
-  TRY(ConnectReply reply, ConnectReply::decode(call_->replyBody()));
+  TRY(const ConnectReply reply, ConnectReply::decode(call_->replyBody()));
   EngineEntry in(*engine_, EngineEntry::wait);
+  Status opened = open(reply);
+  if (!opened)
+    tellEngine(*call_->peer(), {reply.half.engine, engine_->id()}, MessageType::failed,
+               FailedMessage{reply.comm, opened.error().message()});
+  return opened;
+}
+
+Status Connector::open(const ConnectReply& reply) {
   TRY(Peering * peering, engine_->peering(call_->peer(), reply.half.engine, reply.half.rails));
   TRY(peering->adopt(reply.half));
   CommOptions options{nullptr, nullptr, engine_, peering, device_};
   TRY(comm_, SendCommImpl::create(std::move(options), reply.comm));
-  OpenMessage open;
-  open.comm = reply.comm;
-  open.sender = comm_->number();
-  open.half = peering->half();
-  open.ringMemory = engine_->noticeOf(*comm_->ring().region(), 0);
-  open.ringOffset = comm_->ring().offset();
-  peering->tell(MessageType::open, open);
+  OpenMessage message;
+  message.comm = reply.comm;
+  message.sender = comm_->number();
+  message.half = peering->half();
+  message.ringMemory = engine_->noticeOf(*comm_->ring().region(), 0);
+  message.ringOffset = comm_->ring().offset();
+  peering->tell(MessageType::open, message);
   return {};
 }
 
@@ -103,7 +125,8 @@ Result<std::unique_ptr<RecvComm>> ListenCommImpl::step() {
 }
 
 Status ListenCommImpl::onRequest(const control::Request& request) {
-  TRY(ConnectRequest wanted, ConnectRequest::decode(request.body));
+  TRY(const ConnectRequest wanted, ConnectRequest::decode(request.body));
+  if (!wanted.refusal.empty()) return Error(Code::remote, request.peer->name() + " reports", wanted.refusal);
   TRY(engine_, session_->engineFor(context_, device_));
   deadline_ = session_->net().clock().now() + session_->net().config().connectTimeout;
   EngineEntry in(*engine_, EngineEntry::wait);

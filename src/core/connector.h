@@ -8,7 +8,8 @@
 
 // Making a connection, as seen from either end. NCCL calls connect and accept again and again until they
 // return a comm; each call takes the next step that can be taken and never waits. Every state ends by the one
-// deadline.
+// deadline. An end that cannot go on tells the other why: the connector in its request or by `failed`, the
+// acceptor by refusing or by `failed`.
 //
 //   connector                          acceptor
 //   calling   -- request, proven -->   listening
@@ -31,7 +32,9 @@ class Connector {
   bool belongsTo(const Context* context, int device, uint32_t listener) const;
 
  private:
+  Result<std::unique_ptr<SendComm>> tellRefusal() const;
   Status onReply();
+  Status open(const ConnectReply& reply);
   Error late() const;
 
   Session& session_;        // owns us
@@ -42,6 +45,7 @@ class Connector {
   TimePoint deadline_;
   TimePoint giveUpAt_;
   std::shared_ptr<Engine> engine_;
+  std::unique_ptr<Error> refusal_;  // of this side: it is told, and then returned
   std::unique_ptr<control::Call> call_;
   std::unique_ptr<SendCommImpl> comm_;
 };

@@ -109,28 +109,36 @@ void Engine::readClock() {
 // Entering:
 
 void Engine::enterWaiting() {
-  asked_.fetch_add(kCallWaits, std::memory_order_relaxed);
-  while (inside_.exchange(1, std::memory_order_acquire) != 0) sched_yield();
-  asked_.fetch_sub(kCallWaits, std::memory_order_relaxed);
+  uint32_t seen = door_.fetch_add(kCallWaits, std::memory_order_relaxed) + kCallWaits;
+  while ((seen & kInside) != 0 ||
+         !door_.compare_exchange_weak(seen, seen + kInside - kCallWaits, std::memory_order_acquire,
+                                      std::memory_order_relaxed)) {
+    if ((seen & kInside) == 0) continue;
+    sched_yield();
+    seen = door_.load(std::memory_order_relaxed);
+  }
   called_.store(true, std::memory_order_relaxed);
   if (hasMail()) drainMail();
 }
 
 // A service call goes first.
-bool Engine::tryEnterAsked() {
-  if (asked_.load(std::memory_order_relaxed) >= kCallWaits) return false;
-  if (inside_.exchange(1, std::memory_order_acquire) != 0) return false;
+bool Engine::tryEnterAsked(uint32_t seen) {
+  if (seen != kMailWaits ||
+      !door_.compare_exchange_strong(seen, kMailWaits | kInside, std::memory_order_acquire))
+    return false;
   called_.store(true, std::memory_order_relaxed);
-  if (hasMail()) drainMail();
+  drainMail();
   return true;
 }
 
-// Mail that came while we were inside would wait for the next call otherwise: look once more after leaving.
-void Engine::leaveWithMail() {
-  while (hasMail()) {
-    if (inside_.exchange(1, std::memory_order_acquire) != 0) return;
+// Unless somebody is inside, who will look when leaving: mail that came meanwhile would wait for the next
+// call otherwise.
+void Engine::handleMail() {
+  uint32_t seen = door_.load(std::memory_order_seq_cst);
+  while ((seen & (kInside | kMailWaits)) == kMailWaits) {
+    if (!door_.compare_exchange_weak(seen, seen | kInside, std::memory_order_seq_cst)) continue;
     drainMail();
-    inside_.store(0, std::memory_order_seq_cst);
+    seen = --door_;
   }
 }
 
@@ -138,11 +146,9 @@ void Engine::deliver(Mail mail) {
   {
     std::lock_guard lock(mailMutex_);
     mail_.push_back(std::move(mail));
-    asked_.fetch_or(kMailWaits, std::memory_order_seq_cst);
+    door_.fetch_or(kMailWaits, std::memory_order_seq_cst);
   }
-  if (inside_.exchange(1, std::memory_order_seq_cst) != 0) return;
-  drainMail();
-  leave();
+  handleMail();
 }
 
 void Engine::drainMail() {
@@ -151,7 +157,7 @@ void Engine::drainMail() {
   {
     std::lock_guard lock(mailMutex_);
     batch.swap(mail_);
-    asked_.fetch_and(~kMailWaits, std::memory_order_seq_cst);
+    door_.fetch_and(~kMailWaits, std::memory_order_seq_cst);
   }
   for (Mail& mail : batch) handle(mail);
   if (!lineWriters_.empty()) linesDueAt(pass_);  // one may have waited for what the mail said

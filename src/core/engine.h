@@ -37,7 +37,7 @@ inline uint64_t workContext(WorkKind kind, uint32_t large, uint32_t small, uint3
 
 // Counted, never acted upon: what a healthy fabric does not show.
 struct EngineCounters {
-  uint64_t segmentsIn = 0, eagerIn = 0, eagerOut = 0, linesOut = 0, lineWrites = 0, sendsOut = 0;
+  uint64_t segmentsIn = 0, eagerIn = 0, eagerOut = 0, linesOut = 0, lineWrites = 0;
   uint64_t staleNotes = 0;      // a slot or generation that is not waiting
   uint64_t duplicateNotes = 0;  // a segment that had arrived
   uint64_t foreignNotes = 0;    // nothing of ours decodes from it
@@ -83,17 +83,17 @@ class Engine {
 
   // Entering:
   bool tryEnter() {  // data path and control thread
-    if (asked_.load(std::memory_order_relaxed) != 0) [[unlikely]]
-      return tryEnterAsked();
-    if (inside_.exchange(1, std::memory_order_acquire) != 0) return false;
+    uint32_t seen = 0;
+    if (!door_.compare_exchange_strong(seen, kInside, std::memory_order_acquire, std::memory_order_relaxed))
+        [[unlikely]]
+      return tryEnterAsked(seen);
     called_.store(true, std::memory_order_relaxed);
     return true;
   }
   void enterWaiting();  // service calls
   void leave() {
-    inside_.store(0, std::memory_order_seq_cst);
-    if (hasMail()) [[unlikely]]
-      leaveWithMail();
+    if (--door_ != 0) [[unlikely]]
+      handleMail();
   }
   // Whether somebody has entered since the last question. Only the control thread asks.
   bool takeCalled() {
@@ -208,14 +208,15 @@ class Engine {
  private:
   Status openQueues();
   void shareOut(const std::vector<uint8_t>& working);  // rails without a queue get one that stands in
-  // Somebody wants in, in one word that the data path can look at: mail waits to be handled, and so many
-  // service calls wait for their turn.
-  static constexpr uint32_t kMailWaits = 1;
-  static constexpr uint32_t kCallWaits = 2;
+  // One word says whether somebody is inside, whether mail waits to be handled, and how many service calls
+  // wait for their turn: while it is zero, entering is one step, and so is leaving.
+  static constexpr uint32_t kInside = 1;
+  static constexpr uint32_t kMailWaits = 2;
+  static constexpr uint32_t kCallWaits = 4;
 
-  bool hasMail() const { return (asked_.load(std::memory_order_seq_cst) & kMailWaits) != 0; }
-  [[gnu::noinline]] bool tryEnterAsked();
-  void leaveWithMail();
+  bool hasMail() const { return (door_.load(std::memory_order_seq_cst) & kMailWaits) != 0; }
+  [[gnu::noinline]] bool tryEnterAsked(uint32_t seen);
+  [[gnu::noinline]] void handleMail();
   void flushQueued();
   void writeLines();
   void readClock();
@@ -234,16 +235,17 @@ class Engine {
   void dispatch(size_t rail, const Completion& completion);
   void onSent(const Completion& completion);
   [[gnu::cold]] void onFailed(size_t rail, const Completion& completion);
-  void asideFinished(const Completion& completion);
+  Peering* asideFinished(const Completion& completion);
+  [[gnu::noinline]] void landed(const Completion& completion);
   [[gnu::noinline]] void flushFinished(const Completion& completion);
   void onNotified(const Completion& completion);
   void onEager(uint32_t slot, const Completion& completion);
   [[gnu::cold]] void onLaneEvent(size_t rail, const Completion& completion);
+  bool cutOff(Peering& owner, Lane& lane, const std::string& why);
   Lane* findLane(const Endpoint* endpoint, Peering** owner);
   void finishSegment(const Completion& completion);
 
-  std::atomic<uint32_t> inside_{0};
-  std::atomic<uint32_t> asked_{0};
+  std::atomic<uint32_t> door_{0};
   std::atomic<bool> called_{false};
   EngineOptions options_;
   uint32_t id_;
@@ -270,9 +272,7 @@ class Engine {
   TimePoint commsWatchedAt_{};
   uint64_t pass_ = 0;
   bool wantsAfterPoll_ = false;
-  uint32_t openSlots_ = 0;
   EngineCounters counters_;
-
   std::mutex mailMutex_;
   std::vector<Mail> mail_;
 };

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
 #include "src/base/log.h"
+#include "src/core/arrival.h"
 #include "src/core/engine.h"
 #include "src/core/recv_comm.h"
 #include "src/core/send_comm.h"
@@ -43,15 +45,6 @@ void Engine::flushQueued() {
   }
 }
 
-inline void Engine::dispatch(size_t rail, const Completion& completion) {
-  if (completion.kind == CompletionKind::notified) return onNotified(completion);
-  if (completion.kind != CompletionKind::sent) [[unlikely]]
-    return onLaneEvent(rail, completion);
-  if (!completion.ok) [[unlikely]]
-    onFailed(rail, completion);
-  onSent(completion);
-}
-
 Lane* Engine::findLane(const Endpoint* endpoint, Peering** owner) {
   *owner = nullptr;
   for (auto& lane : flushLanes_) {
@@ -78,13 +71,23 @@ void Engine::onLaneEvent(size_t rail, const Completion& completion) {
   } else if (completion.kind == CompletionKind::connected) {
     owner->laneConnected(*lane, completion.ok, why);
   } else if (completion.kind == CompletionKind::retired) {
-    if (completion.error == EBUSY && owner->failover())
-      owner->fail(
-          Error(Code::remote, "leaving a rail", owner->where(*lane) + " could not be closed: " + why));
-    owner->laneRetired(*lane);
+    if (completion.error != EBUSY || !cutOff(*owner, *lane, why)) owner->laneRetired(*lane);
   } else {
     owner->laneFailed(*lane, why.empty() ? "the lane broke" : why);
   }
+}
+
+// The lane cannot be fenced without those of other peers on its card. Where all of them have another rail
+// that is what happens, as this peering cannot go on before; else it is this peering that ends.
+bool Engine::cutOff(Peering& owner, Lane& lane, const std::string& why) {
+  if (!owner.failover()) return false;
+  const auto survives = [&](const auto& peering) {
+    return !peering || peering->comms == 0 || peering->failure() || peering->upWithout(lane.rail());
+  };
+  const bool all = std::all_of(peerings_.begin(), peerings_.end(), survives);
+  if (!owner.failure() && all && lane.endpoint().cut()) return true;
+  owner.fail(Error(Code::remote, "leaving a rail", owner.where(lane) + " could not be closed: " + why));
+  return false;
 }
 
 void Engine::onFailed(size_t rail, const Completion& completion) {
@@ -97,22 +100,28 @@ void Engine::onFailed(size_t rail, const Completion& completion) {
 inline void Engine::onSent(const Completion& completion) {
   const auto kind = static_cast<WorkKind>(completion.context >> 60);
   if (kind == WorkKind::segment) return finishSegment(completion);
-  if (kind == WorkKind::aside || kind == WorkKind::eagerAgain || kind == WorkKind::credit)
-    return asideFinished(completion);
+  if (kind == WorkKind::aside) return (void)asideFinished(completion);
+  if (kind == WorkKind::eagerAgain || kind == WorkKind::credit) return landed(completion);
   if (kind == WorkKind::flush) flushFinished(completion);
 }
 
-inline void Engine::asideFinished(const Completion& completion) {
+inline Peering* Engine::asideFinished(const Completion& completion) {
   const auto large = static_cast<uint32_t>(completion.context);
   Peering* peering = peeringByNumber(static_cast<uint32_t>(completion.context >> 32) & 0xffffff);
   const size_t lane = completion.context >> 56 & 15;
-  if (!peering || lane >= peering->laneCount()) return;
-  peering->lane(lane).finished(large & kAsideBytes, now());
-  const auto kind = static_cast<WorkKind>(completion.context >> 60);
-  if (kind == WorkKind::eagerAgain && completion.ok) [[unlikely]]
-    peering->eagerLanded(large >> kAsideBits);
-  if (kind == WorkKind::credit && completion.ok) [[unlikely]]
-    peering->creditLanded();
+  Lane* by = peering ? peering->laneAt(lane) : nullptr;
+  if (!by) [[unlikely]]
+    return nullptr;
+  by->finished(large & kAsideBytes, now());
+  return peering;
+}
+
+// An aside of which the peering wants to hear.
+void Engine::landed(const Completion& completion) {
+  Peering* peering = asideFinished(completion);
+  if (!peering || !completion.ok) return;
+  if (static_cast<WorkKind>(completion.context >> 60) == WorkKind::credit) return peering->creditLanded();
+  peering->eagerLanded(static_cast<uint32_t>(completion.context) >> kAsideBits);
 }
 
 void Engine::flushFinished(const Completion& completion) {
@@ -141,27 +150,7 @@ inline void Engine::finishSegment(const Completion& completion) {
   if (--request.remaining == 0) request.comm->asSend()->onSent(&request);
 }
 
-inline void Engine::onNotified(const Completion& completion) {
-  const ReceivedNote note(completion.imm);
-  if (!note.possible()) [[unlikely]] {
-    counters_.foreignNotes++;
-    return;
-  }
-  if (note.kind() == NoteKind::eager) return onEager(note.slot(), completion);
-  counters_.segmentsIn++;
-  ReceiveSlot* slot = slots_.contains(note.slot()) ? &slots_[note.slot()] : nullptr;
-  if (!slot || slot->state != SlotState::told || slot->generation != note.generation()) [[unlikely]] {
-    counters_.staleNotes++;
-    return;
-  }
-  if (!slot->comm->peering().mayNotify(completion.source)) [[unlikely]] {
-    counters_.foreignNotes++;
-    return;
-  }
-  slot->comm->onSegment(*slot, note, completion.length);
-}
-
-inline void Engine::onEager(uint32_t number, const Completion& completion) {
+[[gnu::always_inline]] inline void Engine::onEager(uint32_t number, const Completion& completion) {
   const uint64_t length = completion.length;
   counters_.eagerIn++;
   Peering* peering = peeringByNumber(number / kEagerSlotsPerPeering);
@@ -169,7 +158,7 @@ inline void Engine::onEager(uint32_t number, const Completion& completion) {
   const bool theirs = peering && peering->mayNotify(completion.source);
   const std::byte* at = theirs ? peering->eagerArrived(slot) : nullptr;
   EagerHeader header;
-  if (!at || !readWhole(at, &header) || length < sizeof header || header.size != length - sizeof header)
+  if (!at || !readHeader(at, &header) || length < sizeof header || header.size != length - sizeof header)
       [[unlikely]] {
     counters_.foreignNotes++;
     return;
@@ -188,9 +177,39 @@ inline void Engine::onEager(uint32_t number, const Completion& completion) {
   receiver->onEager(slot, header, at + sizeof header);
 }
 
+[[gnu::always_inline]] inline void Engine::onNotified(const Completion& completion) {
+  const ReceivedNote note(completion.imm);
+  if (note.kind() == NoteKind::eager && note.whole()) return onEager(note.slot(), completion);
+  if (note.kind() == NoteKind::eager || !note.possible()) [[unlikely]] {
+    counters_.foreignNotes++;
+    return;
+  }
+  counters_.segmentsIn++;
+  ReceiveSlot* slot = slots_.contains(note.slot()) ? &slots_[note.slot()] : nullptr;
+  if (!slot || slot->state != SlotState::told || slot->generation != note.generation()) [[unlikely]] {
+    counters_.staleNotes++;
+    return;
+  }
+  if (!slot->comm->peering().mayNotify(completion.source)) [[unlikely]] {
+    counters_.foreignNotes++;
+    return;
+  }
+  slot->comm->onSegment(*slot, note, completion.length);
+}
+
+[[gnu::always_inline]] inline void Engine::dispatch(size_t rail, const Completion& completion) {
+  if (completion.kind == CompletionKind::notified) return onNotified(completion);
+  if (completion.kind != CompletionKind::sent) [[unlikely]]
+    return onLaneEvent(rail, completion);
+  if (!completion.ok) [[unlikely]]
+    onFailed(rail, completion);
+  onSent(completion);
+}
+
 void Engine::dispatchAll(size_t rail, size_t n, int mostBatches) {
   for (;;) {
-    for (size_t i = 0; i < n; i++) dispatch(rail, completions_[i]);
+    for (const Completion *next = completions_.data(), *end = next + n; next != end; next++)
+      dispatch(rail, *next);
     if (n < completions_.size() || --mostBatches == 0) return;
     n = queues_[rail]->poll(completions_);
   }
@@ -206,7 +225,8 @@ void Engine::progress() {
   constexpr int kMostBatches = 8;  // then other comms' callers get their turn
   pass_++;
   nowIsFresh_ = false;
-  for (size_t rail = 0; rail < queues_.size(); rail++) pollRail(rail, kMostBatches);
+  const size_t rails = queues_.size();
+  for (size_t rail = 0; rail < rails; rail++) pollRail(rail, kMostBatches);
   if (wantsAfterPoll_) [[unlikely]]
     afterPoll();
   flush();

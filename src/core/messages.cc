@@ -135,7 +135,7 @@ PeeringInfo PeeringInfo::decode(ByteReader* in) {
 
 Bytes ConnectRequest::encode() const {
   ByteWriter out;
-  out.put(engine).put(rails);
+  out.put(engine).put(rails).text(refusal);
   return out.take();
 }
 
@@ -144,7 +144,8 @@ Result<ConnectRequest> ConnectRequest::decode(std::span<const std::byte> bytes) 
   ConnectRequest request;
   request.engine = in.get<uint32_t>();
   request.rails = in.get<uint16_t>();
-  return checked(in, request, "a connect request");
+  request.refusal = in.text();
+  return checked(in, std::move(request), "a connect request");
 }
 
 Bytes ConnectReply::encode() const {

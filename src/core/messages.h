@@ -83,6 +83,7 @@ struct PeeringInfo {
 struct ConnectRequest {
   uint32_t engine = 0;
   uint16_t rails = 0;
+  std::string refusal;  // not empty: this side cannot connect, for this reason, and has no engine
 
   Bytes encode() const;
   static Result<ConnectRequest> decode(std::span<const std::byte> bytes);

@@ -142,10 +142,28 @@ class Comm {
   virtual Error error() const = 0;
 };
 
+// A send that left eagerly is done when it is posted. So its request is no object but its size, marked by the
+// lowest two bits, and may be tested by anybody at any time. It is never 1, which NCCL has a use for
+// (NCCL_NET_OPTIONAL_RECV_COMPLETION).
+inline Request* doneSend(size_t bytes) {
+  return reinterpret_cast<Request*>(bytes << 2 | 3);
+}
+inline bool isDoneSend(const Request* request) {
+  return (reinterpret_cast<uintptr_t>(request) & 3) == 3;
+}
+inline int bytesOfDoneSend(const Request* request) {
+  return static_cast<int>(reinterpret_cast<uintptr_t>(request) >> 2);
+}
+
 // Of whichever comm made the request. NCCL tests a request without naming its comm.
-bool isLive(const Request* request);        // not null and not done yet
-Tested test(Request* request, int* sizes);  // as Comm::test
-Error errorOf(const Request* request);      // the sticky error of its comm, when test said !ok
+bool isLive(const Request* request);                // not null and not done yet
+Tested testObject(Request* request, int* sizes);    // as test, of any other request
+inline Tested test(Request* request, int* sizes) {  // as Comm::test
+  if (!isDoneSend(request)) return testObject(request, sizes);
+  if (sizes) *sizes = bytesOfDoneSend(request);
+  return {true, true};
+}
+Error errorOf(const Request* request);  // the sticky error of its comm, when test said !ok
 
 class SendComm : public Comm {
  public:
@@ -167,6 +185,9 @@ class RecvComm : public Comm {
   // `earlyDone`: test may say done before the data is here (LL/LL128 look at the data themselves); one
   // receive only.
   virtual Posted irecv(std::span<const ReceiveSpec> receives, bool earlyDone) = 0;
+  // A group of one, which most are.
+  virtual Posted irecvOne(void* data, size_t bytes, int tag, MemoryHandle* memory, void* profilerHandle,
+                          bool earlyDone) = 0;
   // Null request with ok: nothing to wait for.
   virtual Posted iflush(std::span<const ReceiveSpec> received) = 0;
 };

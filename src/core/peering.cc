@@ -51,6 +51,7 @@ Status Peering::takeMemory() {
   localSlotBytes_ = slotBytesFor(config.eagerMaxBytes);
   const auto wanted = localSlotBytes_ ? static_cast<uint32_t>(config.eagerSlots) : 0;
   localSlots_ = engine_.takeEagerBudget(std::min(wanted, kEagerSlotsPerPeering));
+  if (localSlots_ > 0) ownEagerRoom_ = localSlotBytes_ - sizeof(EagerHeader) + 1;
   const size_t bytes = size_t{localSlots_} * localSlotBytes_ + kCreditBytes;
   TRY(landing_, engine_.arena().take(bytes));
   TRY(staging_, engine_.arena().take(size_t{kEagerSlotsPerPeering} * localSlotBytes_ + kCreditBytes));
@@ -95,6 +96,7 @@ Status Peering::openLanes(uint16_t remoteRails) {
                                             engine_.railInfo(rail).name, std::move(endpoint), count > 1));
   }
   wantsDelivered_ = count > 1 && engine_.railInfo(0).delivery == Delivery::selectable;
+  if (count == 1) onlyLane_ = lanes_.front().get();
   lanesPending_ = count;
   if (count > 1) failover_ = std::make_unique<Failover>(engine_, *this);
   return {};
@@ -122,6 +124,12 @@ PeeringInfo Peering::half() const {
 
 Status Peering::adopt(const PeeringInfo& half) {
   if (adopted_) return {};
+  Status taken = take(half);
+  if (!taken) fail(taken.error());
+  return taken;
+}
+
+Status Peering::take(const PeeringInfo& half) {
   if (half.rails == 0 || half.laneAddresses.size() != lanes_.size() ||
       half.memory.railBlobs.size() != half.rails) {
     return Error(
@@ -140,11 +148,28 @@ Status Peering::adopt(const PeeringInfo& half) {
   constexpr uint32_t kHeader = sizeof(EagerHeader);
   const uint32_t room = half.eagerSlotBytes > kHeader ? half.eagerSlotBytes - kHeader : 0;
   const auto ours = static_cast<uint32_t>(engine_.config().eagerMaxBytes);
-  eagerMaxBytes_ = half.eagerSlots == 0 ? 0 : std::min(room, ours);
+  const uint32_t most = half.eagerSlots == 0 ? 0 : std::min(room, ours);
+  eagerRoom_ = most == 0 ? 0 : size_t{most} + 1;
   remote_.eagerSlots = std::min(half.eagerSlots, kEagerSlotsPerPeering);
   slotMask_ = remote_.eagerSlots >= 64 ? ~uint64_t{0} : (uint64_t{1} << remote_.eagerSlots) - 1;
+  prepareEager();
   adopted_ = true;
   return {};
+}
+
+void Peering::prepareEager() {
+  Note note;
+  note.kind = NoteKind::eager;
+  note.slot = remote_.eagerFirstSlot;
+  eagerImm_ = note.encode();
+  for (const auto& lane : lanes_) {
+    EagerRoute& route = eagerRoutes_.emplace_back();
+    route.work.op = Opcode::writeNotify;
+    route.work.delivered = wantsDelivered_;
+    route.work.memory = staging_.region()->rail(lane->rail());
+    route.work.remote = remotePool_[lane->number()];
+    route.context = workContext(WorkKind::aside, 0, number_, lane->number());
+  }
 }
 
 Status Peering::connectLane(Lane& lane, std::span<const std::byte> address) {
@@ -221,6 +246,11 @@ bool Peering::fenced() const {
                      [](const auto& lane) { return lane->state() >= LaneState::retired; });
 }
 
+bool Peering::upWithout(size_t rail) const {
+  return std::any_of(lanes_.begin(), lanes_.end(),
+                     [&](const auto& lane) { return lane->up() && lane->rail() != rail; });
+}
+
 Lane* Peering::laneOf(const Endpoint* endpoint) {
   for (auto& lane : lanes_) {
     if (&lane->endpoint() == endpoint) return lane.get();
@@ -264,11 +294,6 @@ void Peering::learnCredits() {
   if (static_cast<int32_t>(line.sequence - creditsRead_) <= 0) return;  // an older line that came late
   creditsRead_ = line.sequence;
   slotsFreed_ = line.freed;
-}
-
-void Peering::giveBackEagerSlot(int slot) {
-  slotsUsed_ ^= uint64_t{1} << slot;
-  slotUses_[static_cast<size_t>(slot)]--;
 }
 
 // Its staging is as it was: it rests until the credit is back.

@@ -32,6 +32,14 @@ struct Announcement {
   bool acknowledged = false;  // the peer can be sent lines that name it
 };
 
+template <class Body>
+void tellEngine(control::Peer& peer, const EngineHeader& header, MessageType type, const Body& body) {
+  ByteWriter out;
+  header.encode(&out);
+  encodeBody(&out, body);
+  peer.send(static_cast<uint16_t>(type), out.take());
+}
+
 class Peering {
  public:
   static constexpr size_t kMaxLanes = 16;
@@ -47,13 +55,14 @@ class Peering {
 
   // Life:
   PeeringInfo half() const;
-  Status adopt(
-      const PeeringInfo& half);  // the peer's half: imports its memory, starts the lanes; again is harmless
+  // The peer's half: imports its memory, starts the lanes; again is harmless. Fails the peering if it fails.
+  Status adopt(const PeeringInfo& half);
   // Our end of a lane gets the peer's address; the peer is told where its writes depend on that.
   Status connectLane(Lane& lane, std::span<const std::byte> address);
   void onLaneConnected(const LaneMessage& message);  // the peer's end has ours
   bool ready() const { return adopted_ && lanesUp_ > 0 && lanesPending_ == 0; }
   const Error* failure() const { return failure_.get(); }
+  bool halted() const { return halted_; }  // it failed, or the peer's engine is gone
   // The first one wins; every comm on it gets it, and so do their other ends unless the peer itself is what
   // failed.
   void fail(Error error, bool tellPeer = true);
@@ -67,6 +76,7 @@ class Peering {
   [[gnu::cold]] void failIfLeaving();  // the peer's engine is gone: what a lane lost, nobody will account for
   Failover* failover() const { return failover_.get(); }  // null with one lane
   size_t lanesUp() const { return lanesUp_; }
+  bool upWithout(size_t rail) const;          // some lane is, on another rail of ours
   void fence();                               // starts retiring every lane
   bool fenced() const;                        // nothing of this side's can land any more
   std::string where(const Lane& lane) const;  // "rail eth0 to node7 pid 4711"
@@ -78,6 +88,11 @@ class Peering {
   // Lanes:
   size_t laneCount() const { return lanes_.size(); }
   Lane& lane(size_t i) { return *lanes_[i]; }
+  Lane* laneAt(size_t i) const {  // null: there are not so many
+    if (i == 0) [[likely]]
+      return lanes_.front().get();
+    return i < lanes_.size() ? lanes_[i].get() : nullptr;
+  }
   Lane* laneOf(const Endpoint* endpoint);
   // Whether what came in through `from` can be of this peer: another one may know our numbers as well. Null:
   // the fabric does not say who wrote.
@@ -85,10 +100,11 @@ class Peering {
     return !from || &lanes_.front()->endpoint() == from || laneOf(from) != nullptr;
   }
   Lane& quickestLane(uint64_t bytes) {
-    if (lanes_.size() == 1) [[likely]]
-      return *lanes_.front();
+    if (onlyLane_) [[likely]]
+      return *onlyLane_;
     return quickestOfSeveral(bytes);
   }
+  Lane* onlyLane() const { return onlyLane_; }  // null with several
   size_t plan(uint64_t bytes, std::array<Segment, kMaxSegments>* out);
   bool wantsDelivered() const { return wantsDelivered_; }
   // Work that no message waits for: a line, or credits. Quiet where there is one lane; with several, a lane
@@ -102,10 +118,14 @@ class Peering {
   uint64_t landingOffset() const { return remote_.creditOffset; }
 
   // Eager, sending side:
-  uint32_t eagerMaxBytes() const { return eagerMaxBytes_; }  // 0: the peer takes none
-  int takeEagerSlot() {                                      // -1: no credit
+  bool sendsEagerly(size_t bytes) const { return bytes < eagerRoom_; }
+  bool hasEagerSlot() {
+    if (freeEagerSlots() == 0) learnCredits();
+    return freeEagerSlots() != 0;
+  }
+  int takeEagerSlot() {  // -1: no credit
     uint64_t free = freeEagerSlots();
-    if (free == 0) {
+    if (free == 0) [[unlikely]] {
       learnCredits();
       if ((free = freeEagerSlots()) == 0) return -1;
     }
@@ -114,7 +134,6 @@ class Peering {
     slotUses_[static_cast<size_t>(slot)]++;
     return slot;
   }
-  void giveBackEagerSlot(int slot);  // taken and not used after all
   uint32_t eagerUse(int slot) const { return slotUses_[static_cast<size_t>(slot)] - 1; }  // of a taken one
   std::byte* eagerStaging(int slot) const {
     return staging_.data() + static_cast<size_t>(slot) * localSlotBytes_;
@@ -126,8 +145,7 @@ class Peering {
   void eachUnreturned(const Lane& lane, Visit visit);  // slots that left by this fenced lane, without credit
 
   // Eager, receiving side:
-  bool takesEager() const { return localSlots_ > 0; }
-  uint32_t ownEagerMax() const { return localSlotBytes_ - static_cast<uint32_t>(sizeof(EagerHeader)); }
+  bool mayArriveEagerly(size_t bytes) const { return bytes < ownEagerRoom_; }
   const std::byte* eagerArrived(
       uint32_t slot) const {  // where slot i of our pool lies; nullptr: no such slot
     return slot < localSlots_ ? landing_.data() + size_t{slot} * localSlotBytes_ : nullptr;
@@ -163,10 +181,7 @@ class Peering {
   // Talk:
   template <class Body>
   void tell(MessageType type, const Body& body) {
-    ByteWriter out;
-    EngineHeader{remoteEngine_, localEngine_}.encode(&out);
-    encodeBody(&out, body);
-    peer_->send(static_cast<uint16_t>(type), out.take());
+    tellEngine(*peer_, {remoteEngine_, localEngine_}, type, body);
   }
 
   int comms = 0;  // on this peering
@@ -175,9 +190,11 @@ class Peering {
 
  private:
   Status openLanes(uint16_t remoteRails);
+  void prepareEager();
   [[gnu::noinline]] const Imported* findImported(uint32_t memoryId);
   void postEager(int slot, size_t bytes, WorkKind kind);  // posting.h
   Status takeMemory();
+  Status take(const PeeringInfo& half);
   void tellTraffic() const;
   std::byte* creditLanding() const;
   std::byte* creditStaging() const;
@@ -195,6 +212,7 @@ class Peering {
   mem::Block landing_;  // the peer writes here: our eager pool, then its credit line for us
   mem::Block staging_;  // we write from here: eager slot i goes to slot i there; then our credit line
   std::vector<std::unique_ptr<Lane>> lanes_;
+  Lane* onlyLane_ = nullptr;  // where there are no others
   std::unique_ptr<Failover> failover_;
   size_t lanesUp_ = 0;
   size_t lanesPending_ = 0;  // connecting for the first time
@@ -207,14 +225,23 @@ class Peering {
   std::unique_ptr<Error> failure_;
   uint32_t turn_ = 0;  // round robin among equal lanes
 
+  // An eager write of one lane, filled in as far as it is the same for all of them.
+  struct EagerRoute {
+    Work work;
+    uint64_t context = 0;
+  };
+
   PeeringInfo remote_;
   Imported remotePool_{};
-  uint32_t eagerMaxBytes_ = 0;
-  uint32_t localSlots_ = 0;  // of our pool
+  std::vector<EagerRoute> eagerRoutes_;  // one a lane
+  uint32_t eagerImm_ = 0;                // of the first slot; others follow kNoteSlotStep apart
+  size_t eagerRoom_ = 0;                 // sending: what is smaller may leave eagerly; 0: the peer takes none
+  uint32_t localSlots_ = 0;              // of our pool
   uint32_t localSlotBytes_ = 0;
-  uint64_t slotMask_ = 0;                                   // sending: the slots there are
-  uint64_t slotsUsed_ = 0;                                  // sending: bit flips at each use
-  uint64_t slotsFreed_ = 0;                                 // sending: as the peer last told
+  size_t ownEagerRoom_ = 0;  // what is smaller may come eagerly; 0: nothing does
+  uint64_t slotMask_ = 0;    // sending: the slots there are
+  uint64_t slotsUsed_ = 0;   // sending: bit flips at each use
+  uint64_t slotsFreed_ = 0;  // sending: as the peer last told
   std::array<uint32_t, kEagerSlotsPerPeering> slotUses_{};  // sending: how often each was taken
   std::array<uint8_t, kEagerSlotsPerPeering> slotLanes_{};  // sending: what each left by last
   uint64_t writtenAgain_ = 0;                               // sending: and not known to have landed

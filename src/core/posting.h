@@ -26,23 +26,18 @@ inline void Peering::aside(Work* work, const Lane& lane) const {
 inline void Peering::postEager(int slot, size_t bytes, WorkKind kind) {
   Lane& lane = quickestLane(bytes);
   slotLanes_[static_cast<size_t>(slot)] = lane.number();
-  if (kind == WorkKind::eagerAgain) [[unlikely]]
-    lane.carriesAgain(bytes);
-  Work work;
-  work.op = Opcode::writeNotify;
-  work.delivered = wantsDelivered_;
-  Note note;
-  note.kind = NoteKind::eager;
-  note.slot = remote_.eagerFirstSlot + static_cast<uint32_t>(slot);
-  work.imm = note.encode();
-  work.local = eagerStaging(slot);
-  work.length = bytes;
-  work.memory = staging_.region()->rail(lane.rail());
-  work.remote = remotePool_[lane.number()];
-  work.remoteOffset = remote_.eagerOffset + static_cast<uint64_t>(slot) * remote_.eagerSlotBytes;
+  EagerRoute& route = eagerRoutes_[lane.number()];
+  route.work.imm = eagerImm_ + static_cast<uint32_t>(slot) * kNoteSlotStep;
+  route.work.local = eagerStaging(slot);
+  route.work.length = bytes;
+  route.work.remoteOffset = remote_.eagerOffset + static_cast<uint64_t>(slot) * remote_.eagerSlotBytes;
   const auto large = static_cast<uint32_t>(bytes) | static_cast<uint32_t>(slot) << kAsideBits;
-  work.context = workContext(kind, large, number_, lane.number());
-  submit(lane, work);
+  route.work.context = route.context | large;
+  if (kind == WorkKind::eagerAgain) [[unlikely]] {
+    lane.carriesAgain(bytes);
+    route.work.context = workContext(kind, large, number_, lane.number());
+  }
+  submit(lane, route.work);
 }
 
 inline void Peering::sendEager(int slot, size_t bytes) {

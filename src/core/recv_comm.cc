@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "src/base/lines.h"
 #include "src/base/log.h"
 #include "src/base/reserve.h"
+#include "src/core/arrival.h"
 #include "src/core/posting.h"
 
 namespace weft::core {
@@ -15,8 +15,6 @@ namespace weft::core {
 namespace {
 
 constexpr uint32_t kMostOpen = kMaxRequests * kMaxRecvs;
-
-constexpr uint32_t kEagerGap = 64;  // poll passes: tens of microseconds for who polls without a pause
 
 // A sender with so much to write does not miss a line that comes a little later, together with others. It
 // covers a round trip of 4 us at 50 GB/s.
@@ -85,39 +83,20 @@ Result<MemoryHandle*> RecvCommImpl::registerMemory(const MemoryDesc& desc) {
 inline const char* RecvCommImpl::fault(std::span<const ReceiveSpec> receives) const {
   if (receives.empty() || receives.size() > kMaxRecvs) return "a group of receives must have 1 to 8 members";
   for (const ReceiveSpec& spec : receives) {
-    if (spec.bytes > kMaxMessageBytes) return "a receive above 1 GiB; split it";
-    if (const char* why = memoryFault(spec.memory, this, spec.data, spec.bytes)) return why;
+    if (const char* why = fault(spec)) return why;
   }
   return nullptr;
 }
 
-// One that was filled before its line was written is mostly the oldest of them.
-inline void RecvCommImpl::closeSlot(ReceiveSlot* slot, TagState& tag) {
-  (slot->previous ? slot->previous->next : tag.first) = slot->next;
-  (slot->next ? slot->next->previous : tag.last) = slot->previous;
-  openCount_--;
-  if (slot->state == SlotState::told) {
-    toldCount_--;
-    toldBytes_ -= slot->capacity;
-    engine().returnBudget(static_cast<uint32_t>(peering().laneCount()));
-  } else {
-    urgent_ -= slot->holdUntilPass == 0;
-    if (!unwritten_.empty() && unwritten_.front() == slot->code()) unwritten_.pop();
-  }
-  if (slot->memory) slot->memory->inUse--;
-  engine().giveSlot(slot);
+inline const char* RecvCommImpl::fault(const ReceiveSpec& spec) const {
+  if (spec.bytes > kMaxMessageBytes) return "a receive above 1 GiB; split it";
+  return memoryFault(spec.memory, this, spec.data, spec.bytes);
 }
 
 void RecvCommImpl::closeAllSlots() {
   tags_.each([&](uint32_t, TagState& tag) {
     while (tag.first) closeSlot(tag.first, tag);
   });
-}
-
-inline ReceiveSlot* RecvCommImpl::findOpen(const TagState& tag, uint32_t k) {
-  ReceiveSlot* slot = tag.first;
-  while (slot && slot->k != k) slot = slot->next;
-  return slot;
 }
 
 // Clear to send, when:
@@ -144,25 +123,26 @@ inline uint64_t RecvCommImpl::heldUntil(const ReceiveSlot& slot) const {
   return polledFor && senderHasEnough() ? std::min(slot.holdUntilPass, engine().pass() + 1) : 0;
 }
 
-inline void RecvCommImpl::lookAtLinesFrom(uint64_t pass) {
+void RecvCommImpl::lookAtLinesFrom(uint64_t pass) {
+  if (!linesQueued_) engine().queueLines(this);
+  linesQueued_ = true;
   linesDue_ = std::min(linesDue_, pass);
   engine().linesDueAt(pass);
 }
 
+// Mostly they are looked at soon enough already.
 inline void RecvCommImpl::queueLine(ReceiveSlot* slot) {
-  slot->mayComeEagerly = peering().takesEager() && slot->capacity <= peering().ownEagerMax();
+  slot->mayComeEagerly = peering().mayArriveEagerly(slot->capacity);
   slot->holdUntilPass = holdUntil(slot->mayComeEagerly);
   urgent_ += slot->holdUntilPass == 0;
   unwritten_.push(slot->code());
-  if (!linesQueued_) engine().queueLines(this);
-  linesQueued_ = true;
-  lookAtLinesFrom(heldUntil(*slot));
+  if (const uint64_t pass = heldUntil(*slot); pass < linesDue_) lookAtLinesFrom(pass);
 }
 
 // irecv:
 
 inline void RecvCommImpl::openSlot(TagState& tag, Request* request, size_t part, const ReceiveSpec& spec) {
-  if (peerClosed_ || peering().failure()) [[unlikely]]
+  if (peerClosed_ || peering().halted()) [[unlikely]]
     return failPosting(false);
   ReceiveSlot* slot = engine().takeSlot();  // keeps its generation
   if (!slot) [[unlikely]]
@@ -190,37 +170,65 @@ inline void RecvCommImpl::openSlot(TagState& tag, Request* request, size_t part,
 
 inline void RecvCommImpl::post(Request* request, size_t part, const ReceiveSpec& spec) {
   TagState& tag = tags_.at(static_cast<uint32_t>(spec.tag));
-  request->tags[part] = spec.tag;
   request->sizes[part] = 0;
-  request->sequence[part] = tag.k;
-  beginEvent(request, part, spec.profilerHandle, spec.bytes);
+  if (spec.profilerHandle) [[unlikely]]
+    beginProfiled(request, part, spec, tag.k);
   if (tag.waiting == kNone || !takeWaiting(tag, request, part, spec)) openSlot(tag, request, part, spec);
   tag.k = engine().sequences().next(tag.k);
 }
 
-Posted RecvCommImpl::irecv(std::span<const ReceiveSpec> receives, bool earlyDone) {
-  EngineEntry in(engine(), EngineEntry::tryOnce);
-  if (failed()) [[unlikely]]
-    return {false, nullptr};
-  if (!in) return {};
-  if (const char* why = fault(receives)) [[unlikely]] {
-    refuse(why);
-    return {false, nullptr};
-  }
-  if (openCount_ + receives.size() > kMostOpen) [[unlikely]] {
+void RecvCommImpl::beginProfiled(Request* request, size_t part, ReceiveSpec spec, uint32_t k) {
+  request->tags[part] = spec.tag;
+  request->sequence[part] = k;
+  beginEvent(request, part, spec.profilerHandle, spec.bytes);
+}
+
+inline Request* RecvCommImpl::begin(size_t count) {
+  if (openCount_ + count > kMostOpen) [[unlikely]] {
     engine().progress();
-    return {!failed(), nullptr};
+    return nullptr;
   }
   Request* request = engine().takeRequest(RequestKind::receive, this);
-  if (!request) [[unlikely]]
-    return {};
-  request->count = request->remaining = static_cast<uint8_t>(receives.size());
-  request->earlyDone = earlyDone && receives.size() == 1;
-  for (size_t i = 0; i < receives.size(); i++) post(request, i, receives[i]);
+  if (request) [[likely]]
+    request->count = request->remaining = static_cast<uint8_t>(count);
+  return request;
+}
+
+inline Posted RecvCommImpl::posted(Request* request) {
   if (failed()) [[unlikely]]
     return {false, nullptr};
   if (urgent_ > 0) engine().flush();  // lines that are held back leave after a later poll pass
   return {true, request};
+}
+
+Posted RecvCommImpl::irecvOne(void* data, size_t bytes, int tag, MemoryHandle* memory, void* profilerHandle,
+                              bool earlyDone) {
+  const ReceiveSpec spec{data, bytes, tag, memory, profilerHandle};
+  if (const char* why = fault(spec)) [[unlikely]]
+    return refuse(why);
+  EngineEntry in(engine(), EngineEntry::tryOnce);
+  if (!in || failed()) [[unlikely]]
+    return {!failed(), nullptr};
+  Request* request = begin(1);
+  if (!request) [[unlikely]]
+    return {!failed(), nullptr};
+  request->earlyDone = earlyDone;
+  post(request, 0, spec);
+  return posted(request);
+}
+
+Posted RecvCommImpl::irecv(std::span<const ReceiveSpec> receives, bool earlyDone) {
+  if (const char* why = fault(receives)) [[unlikely]]
+    return refuse(why);
+  EngineEntry in(engine(), EngineEntry::tryOnce);
+  if (!in || failed()) [[unlikely]]
+    return {!failed(), nullptr};
+  Request* request = begin(receives.size());
+  if (!request) [[unlikely]]
+    return {!failed(), nullptr};
+  request->earlyDone = earlyDone && receives.size() == 1;
+  for (size_t i = 0; i < receives.size(); i++) post(request, i, receives[i]);
+  return posted(request);
 }
 
 // Clear to send:
@@ -316,20 +324,6 @@ void RecvCommImpl::post(LineRun* run, bool more) {
 
 // Arrivals:
 
-inline void RecvCommImpl::completePart(Request* request, size_t part, uint64_t bytes) {
-  if (!request) [[unlikely]]
-    return;  // said done early and handed back
-  request->sizes[part] = static_cast<int>(bytes);
-  request->remaining--;
-  endEvent(request, part, bytes);
-}
-
-inline void RecvCommImpl::messageArrived() {
-  arrived_++;
-  if (finishAsked_) [[unlikely]]
-    answerFinish();
-}
-
 void RecvCommImpl::onSegment(ReceiveSlot& slot, ReceivedNote note, uint64_t length) {
   const auto bit = static_cast<uint16_t>(1u << note.segment());
   const bool first = note.kind() == NoteKind::segment && !((slot.arrived | slot.asked) & bit);
@@ -364,33 +358,6 @@ bool RecvCommImpl::awaited(const ReceiveSlot& slot, uint16_t bit, NoteKind kind)
   return kind == (slot.askedOdd & bit ? NoteKind::againOdd : NoteKind::againEven);
 }
 
-inline bool RecvCommImpl::fill(void* to, uint64_t room, const EagerHeader& header, const std::byte* payload) {
-  if (header.size > room) [[unlikely]] {
-    tooLarge(header.tag, header.k, header.size, room);
-    return false;
-  }
-  if (header.size > 0) copyLines(static_cast<std::byte*>(to), payload, header.size);
-  return true;
-}
-
-void RecvCommImpl::onEager(uint32_t eagerSlot, const EagerHeader& header, const std::byte* payload) {
-  lines_.readUpTo(header.ctsRead);
-  readAsked_ = false;
-  TagState& tag = tags_.at(header.tag);
-  ReceiveSlot* slot = findOpen(tag, header.k);
-  if (!slot) return keepWaiting(eagerSlot, header);
-  eagerUntilPass_ = engine().pass() + kEagerGap;
-  if (!fill(slot->data, slot->capacity, header, payload)) [[unlikely]]
-    return;
-  if (slot->state == SlotState::told) lines_.overtaken(slot->position, slot->ctsSequence, slot->lane);
-  Request* request = slot->request;
-  const size_t part = slot->part;
-  closeSlot(slot, tag);
-  peering().freeEagerSlot(eagerSlot);
-  completePart(request, part, header.size);
-  messageArrived();
-}
-
 // A message that was here before, in another use of a slot, is a sender's mistake: counted and dropped. On a
 // comm that failed it may be one whose receive was cancelled. The slot serves other comms: it is returned.
 void RecvCommImpl::keepWaiting(uint32_t eagerSlot, const EagerHeader& header) {
@@ -415,7 +382,7 @@ void RecvCommImpl::keepWaiting(uint32_t eagerSlot, const EagerHeader& header) {
   messageArrived();
 }
 
-bool RecvCommImpl::takeWaiting(TagState& tag, Request* request, size_t part, const ReceiveSpec& spec) {
+bool RecvCommImpl::takeWaiting(TagState& tag, Request* request, size_t part, ReceiveSpec spec) {
   uint16_t* link = &tag.waiting;
   while (*link != kNone && waiting_[*link].k != tag.k) link = &waiting_[*link].next;
   if (*link == kNone) return false;

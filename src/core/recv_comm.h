@@ -23,6 +23,8 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   Tested test(Request* request, int* sizes) override { return testRequest(request, sizes); }
   Error error() const override { return stickyError(); }
   Posted irecv(std::span<const ReceiveSpec> receives, bool earlyDone) override;
+  Posted irecvOne(void* data, size_t bytes, int tag, MemoryHandle* memory, void* profilerHandle,
+                  bool earlyDone) override;
   Posted iflush(std::span<const ReceiveSpec> received) override;
 
   // CommBase:
@@ -41,7 +43,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
       finishEarly(request);
   }
   void onSegment(ReceiveSlot& slot, ReceivedNote note, uint64_t length);
-  void onEager(uint32_t eagerSlot, const EagerHeader& header, const std::byte* payload);
+  void onEager(uint32_t eagerSlot, const EagerHeader& header, const std::byte* payload);  // arrival.h
   bool writeLines();                               // false: none left to write
   uint64_t linesDue() const { return linesDue_; }  // the poll pass from which that is worth a look again
   void tellLines(uint8_t lane);                    // those that left by a lane that is fenced
@@ -69,13 +71,17 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   };
 
   const char* fault(std::span<const ReceiveSpec> receives) const;
-  [[gnu::cold]] void refuse(const char* why);
+  const char* fault(const ReceiveSpec& spec) const;
+  [[gnu::cold]] Posted refuse(const char* why);
+  Request* begin(size_t count);
+  Posted posted(Request* request);
+  [[gnu::cold]] void beginProfiled(Request* request, size_t part, ReceiveSpec spec, uint32_t k);
   void post(Request* request, size_t part, const ReceiveSpec& spec);
-  [[gnu::noinline]] bool takeWaiting(TagState& tag, Request* request, size_t part, const ReceiveSpec& spec);
+  [[gnu::noinline]] bool takeWaiting(TagState& tag, Request* request, size_t part, ReceiveSpec spec);
   void openSlot(TagState& tag, Request* request, size_t part, const ReceiveSpec& spec);
   [[gnu::cold]] void failPosting(bool noSlot);
   void queueLine(ReceiveSlot* slot);
-  void lookAtLinesFrom(uint64_t pass);
+  [[gnu::noinline]] void lookAtLinesFrom(uint64_t pass);
   void closeSlot(ReceiveSlot* slot, TagState& tag);
   void closeAllSlots();
   template <class Visit>

@@ -10,8 +10,10 @@ namespace weft::core {
 
 // What fails it:
 
-void RecvCommImpl::refuse(const char* why) {
+Posted RecvCommImpl::refuse(const char* why) {
+  EngineEntry in(engine(), EngineEntry::wait);
   fail(Error(Code::invalidArgument, "posting a receive", "from " + peering().peer()->name() + ": " + why));
+  return {false, nullptr};
 }
 
 void RecvCommImpl::failPosting(bool noSlot) {
@@ -43,7 +45,7 @@ void RecvCommImpl::onMessage(MessageType type, ByteReader* body) {
   CommMessage plain;
   OpenMessage open;
   if (type == MessageType::open && decodeBody(body, &open)) {
-    if (Status status = onOpen(open); !status) fail(status.error());
+    if (Status status = onOpen(open); !status && !failed()) failBothSides(status.takeError());
     return;
   }
   if (type == MessageType::probed && decodeBody(body, &probe)) return answerProbed(probe);

@@ -21,10 +21,26 @@ struct Announcement;
 // What regMr returns: a region, on behalf of one comm.
 class MemoryHandle {
  public:
+  MemoryHandle() = default;
+  MemoryHandle(mem::RegionRef of, CommBase* by)
+      : region(std::move(of)),
+        owner(by),
+        begin(reinterpret_cast<uintptr_t>(region->begin())),
+        length(region->length()),
+        host(region->kind() == MemoryKind::host) {}
+
+  bool covers(const void* data, size_t bytes) const {
+    const uintptr_t offset = reinterpret_cast<uintptr_t>(data) - begin;
+    return offset <= length && bytes <= length - offset;
+  }
+
   mem::RegionRef region;
   CommBase* owner = nullptr;
-  Announcement* announcement = nullptr;  // receiving side: how far the peer knows it
+  uintptr_t begin = 0;  // the region's: every data call looks at these
+  size_t length = 0;
+  bool host = true;
   uint32_t inUse = 0;                    // requests and slots that touch it
+  Announcement* announcement = nullptr;  // receiving side: how far the peer knows it
 };
 
 enum class RequestKind : uint8_t { none, send, receive, flush };

@@ -51,17 +51,20 @@ SendCommImpl::~SendCommImpl() {
 
 // isend:
 
+// Of the arguments alone: nothing that another thread may change meanwhile.
 inline const char* SendCommImpl::fault(const Send& send) const {
   if (send.bytes > kMaxMessageBytes) return "a message above 1 GiB; split it";
-  if (canceled_) return "a message after the receiver withdrew its memory";
-  if (peerClosed_) return "a message after the receiver closed the connection";
   return memoryFault(send.memory, this, send.data, send.bytes);
 }
 
-void SendCommImpl::refuse(const char* why) {
-  const bool remote = canceled_ || peerClosed_;
-  fail(Error(remote ? Code::remote : Code::invalidArgument, "sending",
-             "to " + peering().peer()->name() + ": " + why));
+Posted SendCommImpl::refuse(const char* why) {
+  EngineEntry in(engine(), EngineEntry::wait);
+  return failSending(Code::invalidArgument, why);
+}
+
+Posted SendCommImpl::failSending(Code code, const char* why) {
+  fail(Error(code, "sending", "to " + peering().peer()->name() + ": " + why));
+  return {false, nullptr};
 }
 
 // Follows the chain as far as it has arrived. A line that does not fit yet (torn, late, an older one) ends
@@ -100,6 +103,8 @@ void SendCommImpl::forgetLine(uint16_t position) {
 }
 
 inline Request* SendCommImpl::begin(const Send& send, uint32_t k) {
+  if (inFlight_ >= kMostInFlight) [[unlikely]]
+    return nullptr;
   Request* request = engine().takeRequest(RequestKind::send, this);
   if (!request) [[unlikely]]
     return nullptr;
@@ -110,7 +115,6 @@ inline Request* SendCommImpl::begin(const Send& send, uint32_t k) {
   beginEvent(request, 0, send.profilerHandle, send.bytes);
   inFlight_++;
   messages_++;
-  engine().counters().sendsOut++;
   return request;
 }
 
@@ -142,7 +146,7 @@ inline void SendCommImpl::postSegment(Request* request, size_t i, uint64_t offse
 }
 
 // The receiver cleared less than is sent, or memory that it never announced.
-void SendCommImpl::failAgainst(const Send& send, const CtsLine& line) {
+void SendCommImpl::failAgainst(Send send, const CtsLine& line) {
   const std::string& peer = peering().peer()->name();
   if (send.bytes > line.size) {
     failBothSides(
@@ -175,7 +179,7 @@ inline Request* SendCommImpl::sendByLine(const Send& send, TagState& tag, const 
     send.memory->inUse++;
   }
   const Peering::Imported& there = target ? *target : kNowhere;
-  if (peering().laneCount() == 1) {
+  if (peering().onlyLane()) {
     postWhole(request, there);
   } else {
     postSegments(request, there);
@@ -186,7 +190,7 @@ inline Request* SendCommImpl::sendByLine(const Send& send, TagState& tag, const 
 inline void SendCommImpl::postWhole(Request* request, const Peering::Imported& target) {
   request->remaining = request->segmentCount = 1;
   request->segments[0] = {0, 0, false, static_cast<uint32_t>(request->bytes)};
-  postSegment(request, 0, 0, peering().lane(0), target);
+  postSegment(request, 0, 0, *peering().onlyLane(), target);
 }
 
 void SendCommImpl::postSegments(Request* request, const Peering::Imported& target) {
@@ -199,15 +203,7 @@ void SendCommImpl::postSegments(Request* request, const Peering::Imported& targe
   }
 }
 
-// Done at once: the bytes are in our staging, which is not reused before the peer returned the credit.
-inline Request* SendCommImpl::sendEager(const Send& send, TagState& tag) {
-  const int slot = peering().takeEagerSlot();
-  if (slot < 0) return nullptr;
-  Request* request = begin(send, tag.k);
-  if (!request) [[unlikely]] {
-    peering().giveBackEagerSlot(slot);
-    return nullptr;
-  }
+inline void SendCommImpl::writeEager(int slot, const Send& send, TagState& tag) {
   EagerHeader header;
   header.comm = remoteNumber_;
   header.tag = send.tag;
@@ -215,13 +211,31 @@ inline Request* SendCommImpl::sendEager(const Send& send, TagState& tag) {
   header.size = static_cast<uint32_t>(send.bytes);
   header.ctsRead = sequence_;
   header.use = peering().eagerUse(slot);
-  seal(&header);
   std::byte* staging = peering().eagerStaging(slot);
-  std::memcpy(staging, &header, sizeof header);
+  writeHeader(staging, header);
   if (send.bytes > 0) std::memcpy(staging + sizeof header, send.data, send.bytes);
   peering().sendEager(slot, sizeof header + send.bytes);
   tag.k = engine().sequences().next(tag.k);
   engine().counters().eagerOut++;
+}
+
+// Done at once: the bytes are in our staging, which is not reused before the peer returned the credit.
+inline Request* SendCommImpl::sendEager(const Send& send, TagState& tag) {
+  if (send.profilerHandle) [[unlikely]]
+    return sendProfiled(send, tag);
+  const int slot = peering().takeEagerSlot();
+  if (slot < 0) [[unlikely]]
+    return nullptr;
+  writeEager(slot, send, tag);
+  messages_++;
+  return doneSend(send.bytes);
+}
+
+// With an object that keeps the profiler's event until the test.
+Request* SendCommImpl::sendProfiled(Send send, TagState& tag) {
+  if (!peering().hasEagerSlot()) return nullptr;
+  Request* request = begin(send, tag.k);
+  if (request) writeEager(peering().takeEagerSlot(), send, tag);
   return request;
 }
 
@@ -236,30 +250,32 @@ inline Request* SendCommImpl::attempt(const Send& send) {
     std::memcpy(&line, lineAt(tag.first), sizeof line);
     if (line.k == tag.k) return sendByLine(send, tag, line);
   }
-  if (send.bytes > peering().eagerMaxBytes() || peering().eagerMaxBytes() == 0) return nullptr;
-  const bool host = send.bytes == 0 || send.memory->region->kind() == MemoryKind::host;
-  return host ? sendEager(send, tag) : nullptr;
+  const bool host = send.bytes == 0 || send.memory->host;
+  return host && peering().sendsEagerly(send.bytes) ? sendEager(send, tag) : nullptr;
 }
 
 Posted SendCommImpl::isend(const void* data, size_t bytes, int tag, MemoryHandle* memory,
                            void* profilerHandle) {
-  EngineEntry in(engine(), EngineEntry::tryOnce);
-  if (failed()) [[unlikely]]
-    return {false, nullptr};
-  if (!in) return {};
   const Send send{data, bytes, static_cast<uint32_t>(tag), memory, profilerHandle};
-  if (const char* why = fault(send)) [[unlikely]] {
-    refuse(why);
-    return {false, nullptr};
-  }
-  // A line or a credit may be waiting in the fabric, so there is a second attempt after a poll.
-  for (bool polled = false;; polled = true) {
-    if (inFlight_ < kMostInFlight) {
-      if (Request* request = attempt(send)) return {true, request};
-    }
-    if (failed() || polled) return {!failed(), nullptr};
-    engine().progress();
-  }
+  if (const char* why = fault(send)) [[unlikely]]
+    return refuse(why);
+  EngineEntry in(engine(), EngineEntry::tryOnce);
+  if (!in || failed()) [[unlikely]]
+    return {!failed(), nullptr};
+  if (canceled_ || peerClosed_) [[unlikely]]
+    return failSending(Code::remote, canceled_ ? "a message after the receiver withdrew its memory"
+                                               : "a message after the receiver closed the connection");
+  if (Request* request = attempt(send)) [[likely]]
+    return {true, request};
+  return attemptAgain(send);
+}
+
+// A line or a credit may be waiting in the fabric, so there is a second attempt after a poll.
+Posted SendCommImpl::attemptAgain(Send send) {
+  if (failed()) return {false, nullptr};
+  engine().progress();
+  Request* request = attempt(send);
+  return {request || !failed(), request};
 }
 
 // A receiver that closes has everything it let us write (it cancels what it still waits for before), so what

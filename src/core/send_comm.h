@@ -62,8 +62,10 @@ class SendCommImpl final : public CommBase, public SendComm {
   };
 
   const char* fault(const Send& send) const;
-  [[gnu::cold]] void refuse(const char* why);
-  Request* attempt(const Send& send);
+  [[gnu::cold]] Posted refuse(const char* why);
+  [[gnu::cold]] Posted failSending(Code code, const char* why);
+  [[gnu::always_inline]] Request* attempt(const Send& send);
+  [[gnu::noinline]] Posted attemptAgain(Send send);
   void readLines() {
     if (lineIsNew()) readNewLines();
   }
@@ -75,14 +77,16 @@ class SendCommImpl final : public CommBase, public SendComm {
     return words[0] == number_ && words[1] == sequence_;
   }
   void forgetLine(uint16_t position);
-  [[gnu::cold]] void failAgainst(const Send& send, const CtsLine& line);
+  [[gnu::cold]] void failAgainst(Send send, const CtsLine& line);
   Request* sendByLine(const Send& send, TagState& tag, const CtsLine& line);
   void postWhole(Request* request, const Peering::Imported& target);
   [[gnu::noinline]] void postSegments(Request* request, const Peering::Imported& target);
   void postSegment(Request* request, size_t i, uint64_t offset, Lane& lane, const Peering::Imported& target);
   void writeAgain(Request* request, size_t i, uint64_t offset);
   void takeLines(const LinesMessage& message);
-  Request* sendEager(const Send& send, TagState& tag);
+  [[gnu::always_inline]] Request* sendEager(const Send& send, TagState& tag);
+  [[gnu::cold]] Request* sendProfiled(Send send, TagState& tag);
+  [[gnu::always_inline]] void writeEager(int slot, const Send& send, TagState& tag);
   Request* begin(const Send& send, uint32_t k);
   void answerProbe(const ProbeMessage& probe);
   bool inFlight(uint32_t tag, uint32_t k);

@@ -19,9 +19,9 @@ class TagTable {
   TagTable& operator=(const TagTable&) = delete;
 
   State& at(uint32_t tag) {
-    if (!last_ || last_->tag != tag) [[unlikely]]
-      last_ = &entryOf(tag);
-    return last_->state;
+    if (lastTag_ != tag) [[unlikely]]
+      remember(tag);
+    return *last_;
   }
 
   template <class Visit>
@@ -37,6 +37,11 @@ class TagTable {
     bool used = false;
     State state{};
   };
+
+  [[gnu::noinline]] void remember(uint32_t tag) {
+    last_ = &entryOf(tag).state;
+    lastTag_ = tag;
+  }
 
   Entry& entryOf(uint32_t tag) {
     size_t i = find(tag);
@@ -65,7 +70,8 @@ class TagTable {
 
   std::vector<Entry> entries_ = std::vector<Entry>(4);
   size_t used_ = 0;
-  Entry* last_ = nullptr;  // what was looked up last; at() sets it after any growth
+  uint64_t lastTag_ = UINT64_MAX;  // what was looked up last, nothing yet; set anew after any growth
+  State* last_ = nullptr;
 };
 
 }  // namespace weft::core

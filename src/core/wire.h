@@ -23,6 +23,8 @@ constexpr uint32_t kMaxSlots = uint32_t{1} << kSlotBits;
 constexpr uint32_t kMaxSegments = 16;
 constexpr uint32_t kGenerations = 16;  // of a slot, to tell late notifications from fresh ones
 
+constexpr uint32_t kNoteSlotStep = 1u << 12;  // from one slot to the next
+
 // kind 2 bits | slot 18 | segment 4 | segments - 1 4 | generation 4, read where they are needed.
 class ReceivedNote {
  public:
@@ -33,6 +35,9 @@ class ReceivedNote {
   uint32_t segments() const { return (imm_ >> 4 & 15) + 1; }
   uint32_t generation() const { return imm_ & 15; }
   bool possible() const { return segment() < segments(); }  // else nobody of ours wrote it
+  bool whole() const {
+    return (imm_ & (kNoteSlotStep - 1)) == 0;
+  }  // one segment, generation 0: as eager ones
 
  private:
   uint32_t imm_;
@@ -129,14 +134,41 @@ void seal(Record* record) {
 // Copies out of memory that a NIC may be writing, and says whether the copy is whole: volatile keeps the
 // compiler from reading twice, the fence keeps later reads (of an eager payload) behind the check.
 template <class Record>
-bool readWhole(const void* from, Record* out) {
+bool readWords(const void* from, uint64_t (&words)[sizeof(Record) / 8]) {
   constexpr size_t kWords = sizeof(Record) / 8;
   const auto* source = static_cast<const volatile uint64_t*>(from);
-  uint64_t words[kWords];
   for (size_t i = 0; i < kWords; i++) words[i] = source[i];
   std::atomic_thread_fence(std::memory_order_acquire);
-  std::memcpy(out, words, sizeof words);
   return words[kWords - 1] == checksumOf<Record>(words);
+}
+
+template <class Record>
+bool readWhole(const void* from, Record* out) {
+  uint64_t words[sizeof(Record) / 8];
+  const bool whole = readWords<Record>(from, words);
+  std::memcpy(out, words, sizeof words);
+  return whole;
+}
+
+// An eager header passes through registers, with every message: as words, not by way of memory.
+inline bool readHeader(const void* from, EagerHeader* out) {
+  uint64_t words[sizeof(EagerHeader) / 8];
+  const bool whole = readWords<EagerHeader>(from, words);
+  out->comm = static_cast<uint32_t>(words[0]);
+  out->tag = static_cast<uint32_t>(words[0] >> 32);
+  out->k = static_cast<uint32_t>(words[1]);
+  out->size = static_cast<uint32_t>(words[1] >> 32);
+  out->ctsRead = static_cast<uint32_t>(words[2]);
+  out->use = static_cast<uint32_t>(words[2] >> 32);
+  return whole;
+}
+
+inline void writeHeader(void* to, const EagerHeader& header) {
+  uint64_t words[sizeof(EagerHeader) / 8] = {header.comm | uint64_t{header.tag} << 32,
+                                             header.k | uint64_t{header.size} << 32,
+                                             header.ctsRead | uint64_t{header.use} << 32};
+  words[3] = checksumOf<EagerHeader>(words);
+  std::memcpy(to, words, sizeof words);
 }
 
 }  // namespace weft::core

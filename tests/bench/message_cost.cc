@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kTag = 7;
 constexpr uint64_t kWarmUp = 200;
-constexpr Milliseconds kConnectTimeout{20000};
+constexpr Milliseconds kConnectTimeout{120000};
 
 template <class T>
 T must(Result<T> result) {

@@ -106,7 +106,7 @@ std::vector<fuzz::Input> fuzz::seeds() {
   OpenMessage opening;
   opening.half = half;
   opening.ringMemory = half.memory;
-  return {choose(request, ConnectRequest{3, 2}.encode()),
+  return {choose(request, ConnectRequest{3, 2, "no memory"}.encode()),
           choose(reply, ConnectReply{5, half}.encode()),
           seedOf(open, opening),
           seedOf(plain, CommMessage{1, 2}),

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include "plugin/calls.h"
+#include "plugin/guard.h"
+#include "plugin/objects.h"
+
+// The data path's calls, inline in the shapes of abi.h. What a message may be, and which memory belongs to
+// which comm, is checked by the core, once. What is rare - groups of receives, flushes, errors - is in
+// data.cc.
+namespace weft::plugin {
+
+[[gnu::cold]] ncclResult_t refuse(const char* call, const char* why);
+
+// The comm's sticky error; it was logged when it happened.
+[[gnu::cold]] ncclResult_t broken(HeldComm& held);
+
+// NCCL puts this into the request's place where the GPU itself sees the data arrive.
+inline bool completionOptional(void* const* request) {
+  return *request == reinterpret_cast<void*>(NCCL_NET_OPTIONAL_RECV_COMPLETION);
+}
+
+// What the core said, as NCCL hears it.
+inline ncclResult_t answer(HeldComm& held, const core::Posted& posted, void** request) {
+  *request = posted.request;
+  if (!posted.ok) [[unlikely]]
+    return broken(held);
+  return ncclSuccess;
+}
+
+inline ncclResult_t postSend(void* sendComm, void* data, size_t bytes, int tag, void* mhandle, void* phandle,
+                             void** request) {
+  return guardData(
+      "isend", [&]() __attribute__((always_inline))->ncclResult_t {
+        if (!request) return refuse("isend", "no place for the request");
+        *request = nullptr;
+        HeldComm* held = commOf(sendComm, Kind::send);
+        if (!held) return refuse("isend", "the comm is null or not for sending");
+        auto* memory = static_cast<core::MemoryHandle*>(mhandle);
+        return answer(*held, held->send().isend(data, bytes, tag, memory, phandle), request);
+      });
+}
+
+// One receive, whose arrays are there; anything else goes by postReceive.
+inline ncclResult_t postOne(void* recvComm, void* data, size_t bytes, int tag, void* mhandle, void* phandle,
+                            void** request) {
+  return guardData(
+      "irecv", [&]() __attribute__((always_inline))->ncclResult_t {
+        const bool earlyDone = completionOptional(request);
+        *request = nullptr;
+        HeldComm* held = commOf(recvComm, Kind::receive);
+        if (!held) return refuse("irecv", "the comm is null or not for receiving");
+        auto* memory = static_cast<core::MemoryHandle*>(mhandle);
+        return answer(*held, held->receive().irecvOne(data, bytes, tag, memory, phandle, earlyDone), request);
+      });
+}
+
+}  // namespace weft::plugin

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include "src/base/lines.h"
+#include "src/core/recv_comm.h"
+
+// What every arrival goes through, inline in the engine's poll pass. Only inside the engine.
+namespace weft::core {
+
+constexpr uint32_t kEagerGap = 64;  // poll passes: tens of microseconds for who polls without a pause
+
+// One that was filled before its line was written is mostly the oldest of them.
+inline void RecvCommImpl::closeSlot(ReceiveSlot* slot, TagState& tag) {
+  (slot->previous ? slot->previous->next : tag.first) = slot->next;
+  (slot->next ? slot->next->previous : tag.last) = slot->previous;
+  openCount_--;
+  if (slot->state == SlotState::told) {
+    toldCount_--;
+    toldBytes_ -= slot->capacity;
+    engine().returnBudget(static_cast<uint32_t>(peering().laneCount()));
+  } else {
+    urgent_ -= slot->holdUntilPass == 0;
+    if (!unwritten_.empty() && unwritten_.front() == slot->code()) unwritten_.pop();
+  }
+  if (slot->memory) slot->memory->inUse--;
+  engine().giveSlot(slot);
+}
+
+inline ReceiveSlot* RecvCommImpl::findOpen(const TagState& tag, uint32_t k) {
+  ReceiveSlot* slot = tag.first;
+  while (slot && slot->k != k) slot = slot->next;
+  return slot;
+}
+
+inline void RecvCommImpl::completePart(Request* request, size_t part, uint64_t bytes) {
+  if (!request) [[unlikely]]
+    return;  // said done early and handed back
+  request->sizes[part] = static_cast<int>(bytes);
+  request->remaining--;
+  endEvent(request, part, bytes);
+}
+
+inline void RecvCommImpl::messageArrived() {
+  arrived_++;
+  if (finishAsked_) [[unlikely]]
+    answerFinish();
+}
+
+inline bool RecvCommImpl::fill(void* to, uint64_t room, const EagerHeader& header, const std::byte* payload) {
+  if (header.size > room) [[unlikely]] {
+    tooLarge(header.tag, header.k, header.size, room);
+    return false;
+  }
+  if (header.size > 0) [[likely]]
+    copyLines(static_cast<std::byte*>(to), payload, header.size);
+  return true;
+}
+
+[[gnu::always_inline]] inline void RecvCommImpl::onEager(uint32_t eagerSlot, const EagerHeader& header,
+                                                         const std::byte* payload) {
+  lines_.readUpTo(header.ctsRead);
+  readAsked_ = false;
+  TagState& tag = tags_.at(header.tag);
+  ReceiveSlot* slot = findOpen(tag, header.k);
+  if (!slot) return keepWaiting(eagerSlot, header);
+  eagerUntilPass_ = engine().pass() + kEagerGap;
+  if (!fill(slot->data, slot->capacity, header, payload)) [[unlikely]]
+    return;
+  if (slot->state == SlotState::told) lines_.overtaken(slot->position, slot->ctsSequence, slot->lane);
+  Request* request = slot->request;
+  const size_t part = slot->part;
+  closeSlot(slot, tag);
+  peering().freeEagerSlot(eagerSlot);
+  completePart(request, part, header.size);
+  messageArrived();
+}
+
+}  // namespace weft::core
