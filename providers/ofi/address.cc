@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include "providers/ofi/address.h"
 
+#include <algorithm>
 #include <arpa/inet.h>
 #include <array>
 #include <cstring>
@@ -11,8 +12,8 @@ namespace weft::ofi {
 
 namespace {
 
-constexpr uint8_t kAddressVersion = 1;
-constexpr size_t kMaxNameBytes = 224;  // the seam allows 256 bytes in all
+constexpr uint8_t kAddressVersion = 2;
+constexpr size_t kMostNameBytes = 224;  // of all together; the seam allows 256 for the whole address
 
 std::string ipText(int family, const void* address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
@@ -27,7 +28,9 @@ bool holds(size_t length, size_t wanted) {
 
 Bytes encode(const LaneAddress& address) {
   ByteWriter out;
-  out.put(kAddressVersion).blob(address.name).put(address.doorstepBase).put(address.doorstepKey);
+  out.put(kAddressVersion).put(static_cast<uint8_t>(address.names.size()));
+  for (const Bytes& name : address.names) out.blob(name);
+  out.put(address.doorstepBase).put(address.doorstepKey);
   return out.take();
 }
 
@@ -35,12 +38,18 @@ Result<LaneAddress> decodeLaneAddress(std::span<const std::byte> bytes) {
   ByteReader in(bytes);
   LaneAddress address;
   const auto version = in.get<uint8_t>();
-  const auto name = in.blob();
-  address.name.assign(name.begin(), name.end());
+  const size_t count = in.get<uint8_t>();
+  size_t nameBytes = 0;
+  bool good = version == kAddressVersion && count >= 1 && count <= LaneAddress::kMostNames;
+  for (size_t i = 0; good && i < count; i++) {
+    const auto name = in.blob();
+    address.names.emplace_back(name.begin(), name.end());
+    nameBytes += name.size();
+    good = !name.empty() && nameBytes <= kMostNameBytes;
+  }
   address.doorstepBase = in.get<uint64_t>();
   address.doorstepKey = in.get<uint64_t>();
-  if (in.done() && version == kAddressVersion && !name.empty() && name.size() <= kMaxNameBytes)
-    return address;
+  if (good && in.done()) return address;
   return Error(Code::invalidArgument, "connecting a lane",
                "the peer's lane address is damaged or from another version of weft");
 }
@@ -61,6 +70,11 @@ std::string addressText(uint32_t format, const void* address, size_t length) {
   if (format != FI_ADDR_STR) return {};
   const auto* text = static_cast<const char*>(address);
   return std::string(text, ::strnlen(text, length));
+}
+
+size_t placeBytes(uint32_t format, size_t length) {
+  constexpr size_t kGidAndQueuePair = 16 + 2;
+  return format == FI_ADDR_EFA ? std::min(length, kGidAndQueuePair) : length;
 }
 
 int addressRank(uint32_t format, const void* address, size_t length) {

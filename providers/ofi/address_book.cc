@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "providers/ofi/address.h"
+#include "src/base/reserve.h"
+
 namespace weft::ofi {
 
 namespace {
@@ -16,10 +19,11 @@ constexpr size_t kMostPeers = size_t{1} << 20;  // beyond it an address is no in
 
 }  // namespace
 
-Result<std::unique_ptr<AddressBook>> AddressBook::open(const Domain& domain, size_t kept) {
-  std::unique_ptr<AddressBook> book = std::make_unique<AddressBook>(AddressBook());
+Result<std::unique_ptr<AddressBook>> AddressBook::open(const Domain& domain, uint32_t format, size_t kept) {
+  auto book = std::make_unique<AddressBook>();
   book->library_ = &domain.library();
   book->kept_ = kept;
+  book->format_ = format;
   fi_av_attr attributes{};
   attributes.type = FI_AV_TABLE;
   fid_av* raw = nullptr;
@@ -33,7 +37,7 @@ Result<std::unique_ptr<AddressBook>> AddressBook::open(const Domain& domain, siz
 int AddressBook::add(const Bytes& name, fi_addr_t* address) {
   int count = fi_av_insert(av_.get(), name.data(), 1, address, 0, nullptr);
   if (count != 1 && !unused_.empty()) {
-    forgetUnused(0);
+    while (forgetUnused(0) > 0) continue;  // each may have been the successor of others
     count = fi_av_insert(av_.get(), name.data(), 1, address, 0, nullptr);
   }
   return count;
@@ -55,6 +59,7 @@ Result<fi_addr_t> AddressBook::insert(const Bytes& name, OfiEndpoint* lane, cons
     Peer added;
     const int count = add(name, &added.address);
     if (count != 1) return refused(count, who);
+    added.age = ++lastAge_;
     found = peers_.emplace(key, std::move(added)).first;
   } else if (found->second.lanes.empty()) {
     unused_.erase(std::find(unused_.begin(), unused_.end(), key));
@@ -75,15 +80,48 @@ void AddressBook::remove(const Bytes& name, OfiEndpoint* lane) {
   reindex(peer);
   if (!peer.lanes.empty()) return;
   unused_.push_back(found->first);
-  forgetUnused(kept_);
+  (void)forgetUnused(kept_);
 }
 
-void AddressBook::forgetUnused(size_t left) {
-  for (; unused_.size() > left; unused_.pop_front()) {
-    const auto found = peers_.find(unused_.front());
-    (void)fi_av_remove(av_.get(), &found->second.address, 1, 0);
-    peers_.erase(found);
+std::string_view AddressBook::placeOf(std::string_view name) const {
+  return name.substr(0, placeBytes(format_, name.size()));
+}
+
+// Whether a newer one has its place.
+bool AddressBook::hasSuccessor(const std::string& name) const {
+  const std::string_view place = placeOf(name);
+  const uint64_t age = peers_.at(name).age;
+  for (auto peer = peers_.lower_bound(std::string(place)); peer != peers_.end(); ++peer) {
+    if (placeOf(peer->first) != place) return false;
+    if (peer->second.age > age) return true;
   }
+  return false;
+}
+
+size_t AddressBook::forgetUnused(size_t left) {
+  const size_t before = unused_.size();
+  for (auto name = unused_.begin(); name != unused_.end() && unused_.size() > left;) {
+    if (hasSuccessor(*name)) {
+      ++name;
+      continue;
+    }
+    forget(peers_.at(*name).address);
+    peers_.erase(*name);
+    name = unused_.erase(name);
+  }
+  return before - unused_.size();
+}
+
+void AddressBook::forget(fi_addr_t address) {
+  (void)fi_av_remove(av_.get(), &address, 1, 0);
+}
+
+// Closing the address vector would forget them in the order in which they came.
+AddressBook::~AddressBook() {
+  const MustNotFail closing;
+  std::map<uint64_t, fi_addr_t> byAge;
+  for (const auto& [name, peer] : peers_) byAge[peer.age] = peer.address;
+  for (auto newest = byAge.rbegin(); newest != byAge.rend(); ++newest) forget(newest->second);
 }
 
 void AddressBook::reindex(const Peer& peer) {

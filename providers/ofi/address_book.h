@@ -5,6 +5,7 @@
 #include <deque>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "providers/ofi/domain.h"
@@ -13,7 +14,12 @@
 // A Queue's address vector: each peer address once, however many lanes use it, and the way back from
 // libfabric's number of a sender to our lane. An address whose last lane is gone may be kept for a while: the
 // peer's end of that lane is fenced a moment later, by a write that a card takes only from whom it knows.
-// Owned and used by the Queue's thread.
+//
+// An EFA peer that closed its endpoint may open another one with the same queue pair number. libfabric (1.17
+// and 2.1) knows senders by that number, and forgets the newer of the two when it is told to forget the older
+// one: it drops what the newer one sends, and crashes when that is to be forgotten as well. So an address is
+// kept as long as a newer one has its place, and the newest is forgotten first. Owned and used by the Queue's
+// thread.
 namespace weft::ofi {
 
 class OfiEndpoint;
@@ -22,7 +28,10 @@ class AddressBook {
  public:
   static constexpr size_t kKept = 64;  // addresses; the oldest one goes first
 
-  static Result<std::unique_ptr<AddressBook>> open(const Domain& domain, size_t kept);
+  AddressBook() = default;
+  ~AddressBook();
+  // `format` of the addresses: FI_ADDR_EFA, ...
+  static Result<std::unique_ptr<AddressBook>> open(const Domain& domain, uint32_t format, size_t kept);
 
   fid_av* get() const { return av_.get(); }
 
@@ -38,16 +47,21 @@ class AddressBook {
  private:
   struct Peer {
     fi_addr_t address = FI_ADDR_UNSPEC;
+    uint64_t age = 0;  // counts up; the newer, the higher
     std::vector<OfiEndpoint*> lanes;
   };
-  AddressBook() = default;
   int add(const Bytes& name, fi_addr_t* address);
   Error refused(int count, const std::string& who) const;
   void reindex(const Peer& peer);
-  void forgetUnused(size_t left);
+  std::string_view placeOf(std::string_view name) const;
+  bool hasSuccessor(const std::string& name) const;
+  size_t forgetUnused(size_t left);  // how many it forgot
+  void forget(fi_addr_t address);
 
   const Library* library_ = nullptr;
   size_t kept_ = 0;
+  uint32_t format_ = 0;
+  uint64_t lastAge_ = 0;
   FidPtr<fid_av> av_;
   std::map<std::string, Peer> peers_;  // by the bytes of their address
   std::deque<std::string> unused_;     // of those, without a lane; oldest first

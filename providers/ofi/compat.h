@@ -14,6 +14,8 @@
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
 
+#include "providers/ofi/freed_early.h"
+
 namespace weft::ofi {
 
 // The oldest API version we speak. Newer libraries keep this version's behaviour when it is asked for.
@@ -32,6 +34,10 @@ struct CloseFid {
   template <class T>
   void operator()(T* object) const {
     fi_close(&object->fid);
+  }
+  void operator()(fid_ep* endpoint) const {
+    const RoomForFreed room;
+    fi_close(&endpoint->fid);
   }
 };
 template <class T>

@@ -7,7 +7,9 @@
 #include <cstring>
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/tcp.h>
 #include <memory>
+#include <netinet/in.h>
 #include <string>
 #include <string_view>
 #include <sys/socket.h>
@@ -22,6 +24,7 @@ namespace weft::ofi {
 namespace {
 
 constexpr timeval kReadLimit{0, 20'000};
+constexpr uint8_t kEstablished = 1;  // of netinet/tcp.h, which does not go together with linux/tcp.h
 
 struct CloseDirectory {
   void operator()(DIR* directory) const { ::closedir(directory); }
@@ -54,17 +57,27 @@ bool libfabricMakesThese(int fd) {
 
 using NameCall = int(int, sockaddr*, socklen_t*);
 
-bool named(NameCall* ask, int fd, std::span<const std::byte> name) {
+bool named(NameCall* ask, int fd, std::span<const Bytes> names) {
   sockaddr_storage address{};
   socklen_t length = sizeof address;
-  return ask(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0 && length == name.size() &&
-         std::memcmp(&address, name.data(), length) == 0;
+  return ask(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0 &&
+         std::any_of(names.begin(), names.end(), [&](const Bytes& name) {
+           return length == name.size() && std::memcmp(&address, name.data(), length) == 0;
+         });
 }
 
 bool listens(int fd) {
   int listening = 0;
   socklen_t length = sizeof listening;
   return ::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &length) == 0 && listening != 0;
+}
+
+// Data: libfabric's first message is what tells it whose connection this is.
+bool saidNothing(int fd) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  return ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_state == kEstablished &&
+         info.tcpi_bytes_received == 0;
 }
 
 }  // namespace
@@ -78,18 +91,31 @@ ClosedOnExec::~ClosedOnExec() {
   }
 }
 
-void closeConnectionsOnExec(std::span<const std::byte> own, std::span<const std::byte> peer) {
+void closeConnectionsOnExec(std::span<const Bytes> own, std::span<const Bytes> peers) {
   for (const int fd : openDescriptors()) {
-    if (named(::getsockname, fd, own) || named(::getpeername, fd, peer)) closeOnExec(fd);
+    if (named(::getsockname, fd, own) || named(::getpeername, fd, peers)) closeOnExec(fd);
   }
 }
 
-bool protectListener(std::span<const std::byte> name) {
+size_t protectListeners(std::span<const Bytes> names) {
+  size_t found = 0;
   for (const int fd : openDescriptors()) {
-    if (listens(fd) && named(::getsockname, fd, name))
-      return ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &kReadLimit, sizeof kReadLimit) == 0;
+    if (!listens(fd) || !named(::getsockname, fd, names)) continue;
+    found += ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &kReadLimit, sizeof kReadLimit) == 0;
   }
-  return false;
+  return found;
+}
+
+size_t turnSilentAway(std::span<const Bytes> names) {
+  size_t found = 0;
+  for (const int fd : openDescriptors()) {
+    if (!named(::getsockname, fd, names)) continue;
+    const bool listener = listens(fd);
+    if (!listener && !saidNothing(fd)) continue;
+    (void)::shutdown(fd, SHUT_RDWR);
+    found += !listener;
+  }
+  return found;
 }
 
 }  // namespace weft::ofi

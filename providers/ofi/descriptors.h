@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "src/base/bytes.h"
+
 // Manners for the descriptors that libfabric opens in somebody else's process: it makes them without
 // FD_CLOEXEC, so a program started from a training job would inherit our connections. Control path; any
 // thread. Addresses are sockaddrs as fi_getname gives them.
@@ -24,16 +26,23 @@ class ClosedOnExec {
   std::vector<int> before_;  // ascending
 };
 
-// The sockets of connections between `own` and `peer`, accepted or dialled: made in the middle of a poll, so
-// they are found by their addresses. Closed on exec from here on.
-void closeConnectionsOnExec(std::span<const std::byte> own, std::span<const std::byte> peer);
+// The sockets of connections between one of `own` and one of `peers`, accepted or dialled: made in the middle
+// of a poll, so they are found by their addresses. Closed on exec from here on.
+void closeConnectionsOnExec(std::span<const Bytes> own, std::span<const Bytes> peers);
 
-// Finds this process's socket that listens on `name` and bounds how long a read from a connection it accepts
-// may block. False when there is no such socket.
+// Finds this process's sockets that listen on `names` and bounds how long a read from a connection they
+// accept may block. The number of sockets found.
 //
 // libfabric's net and tcp read a new connection's first message with a blocking recv in the middle of our
 // poll: a stranger who sends three bytes and waits would hold the engine for ever. Accepted sockets inherit
 // the listener's receive timeout, and libfabric drops those that run into it.
-bool protectListener(std::span<const std::byte> name);
+size_t protectListeners(std::span<const Bytes> names);
+
+// Stops this process's listeners on `names`, and ends the connections they accepted that have not said a
+// word; how many of those there were.
+//
+// libfabric 1.17 forgets such a connection when the endpoint it came to is closed, but goes on watching it,
+// and crashes when it speaks or ends. Before a close they have to end, and be polled once.
+size_t turnSilentAway(std::span<const Bytes> names);
 
 }  // namespace weft::ofi

@@ -82,9 +82,7 @@ Status OfiDevice::start() {
 Result<std::unique_ptr<Memory>> OfiDevice::registerMemory(const MemoryDesc& desc) {
   if (!lost_.load(std::memory_order_relaxed)) {
     auto memory = OfiMemory::create(registry_, desc);
-    const bool died = !memory && domain_ && desc.kind == MemoryKind::host &&  // other kinds are not for it
-                      memory.error().code() == Code::unavailable;
-    if (!died) return memory;
+    if (memory || !domain_ || !domain_->cardGone()) return memory;
   }
   return std::unique_ptr<Memory>(std::make_unique<OfiMemory>(registry_, Registry::Entry{}));
 }

@@ -25,7 +25,7 @@ Error fabricError(const Library& library, const char* operation, const std::stri
 
 Result<std::unique_ptr<Domain>> Domain::open(std::shared_ptr<const Library> library, fi_info& info,
                                              bool gated) {
-  std::unique_ptr<Domain> domain = std::make_unique<Domain>(Domain());
+  auto domain = std::make_unique<Domain>();
   domain->library_ = std::move(library);
   if (gated) domain->gate_ = std::make_unique<Gate>();
   domain->name_ = info.domain_attr->name ? info.domain_attr->name : info.fabric_attr->prov_name;
@@ -44,6 +44,7 @@ Result<Domain::Registered> Domain::registerMemory(uint64_t id, uint64_t wantedKe
   fid_mr* raw = nullptr;
   const int code =
       fi_mr_reg(domain_.get(), desc.address, desc.length, kAccess, 0, wantedKey, 0, &raw, nullptr);
+  if (code == -FI_EIO) cardGone_.store(true, std::memory_order_relaxed);
   if (code != 0)
     return fabricError(*library_, "registering memory",
                        format("%zu bytes with %s", desc.length, name_.c_str()), code);

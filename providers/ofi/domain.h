@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -13,11 +14,12 @@
 
 // One libfabric domain with its fabric, and the memory registered in it. Owned by a Queue (software
 // providers; then everything that touches it goes through its gate) or by the Device (hardware, without a
-// gate). Its memory is touched only by a Registry, under that one's lock.
+// gate). Its memory is touched only by a Registry, under that one's lock; cardGone() is for any thread.
 namespace weft::ofi {
 
 class Domain {
  public:
+  Domain() = default;
   // `info` must outlive the Domain.
   static Result<std::unique_ptr<Domain>> open(std::shared_ptr<const Library> library, fi_info& info,
                                               bool gated);
@@ -28,6 +30,7 @@ class Domain {
   };
   // `id` names the registration here; `wantedKey` is what peers will use, unless the provider chooses.
   Result<Registered> registerMemory(uint64_t id, uint64_t wantedKey, const MemoryDesc& desc);
+  bool cardGone() const { return cardGone_.load(std::memory_order_relaxed); }  // it did not answer that call
   void deregister(uint64_t id);
   void deregisterAll();
 
@@ -38,9 +41,8 @@ class Domain {
   const Library& library() const { return *library_; }
 
  private:
-  Domain() = default;
-
   std::string name_;  // for errors
+  std::atomic<bool> cardGone_{false};
   std::unique_ptr<Gate> gate_;
   std::shared_ptr<const Library> library_;
   FidPtr<fid_fabric> fabric_;

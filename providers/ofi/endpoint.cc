@@ -11,8 +11,17 @@
 
 namespace weft::ofi {
 
-OfiEndpoint::OfiEndpoint(OfiQueue& queue)
-    : queue_(queue), fabric_(queue.sharedEndpoint()), known_(!queue.device().traits().targetMustKnow) {}
+namespace {
+
+// A piece this large is worth a turn; smaller ones, notifications and lines among them, all go over the first
+// stream and wait for nothing but each other.
+constexpr uint64_t kWorthATurn = 32 << 10;
+
+constexpr Milliseconds kPatience{100};  // with an end that is to dial
+
+}  // namespace
+
+OfiEndpoint::OfiEndpoint(OfiQueue& queue) : queue_(queue), known_(!queue.device().traits().targetMustKnow) {}
 
 Result<std::unique_ptr<Endpoint>> OfiEndpoint::create(OfiQueue& queue) {
   auto endpoint = std::make_unique<OfiEndpoint>(queue);
@@ -22,26 +31,40 @@ Result<std::unique_ptr<Endpoint>> OfiEndpoint::create(OfiQueue& queue) {
 
 Status OfiEndpoint::start() {
   const Entered entered(queue_.gate());
-  if (!fabric_) {
-    const ClosedOnExec opened;
-    TRY(own_, queue_.openFabricEndpoint());
-    fabric_ = own_.get();
+  TRY(openStreams());
+  for (const Stream& stream : streams()) {
+    TRY(auto name, fabricName(stream.endpoint));
+    mine_.names.push_back(std::move(name));
   }
-  LaneAddress mine;
-  TRY(mine.name, fabricName());
-  ownName_ = mine.name;
-  if (own_ && queue_.device().traits().networkCards) (void)protectListener(mine.name);
+  if (software() && queue_.device().traits().networkCards) (void)protectListeners(mine_.names);
   const RemoteMemory doorstep = queue_.device().doorstep().remote();
-  mine.doorstepBase = doorstep.base;
-  mine.doorstepKey = doorstep.key;
-  address_ = encode(mine);
+  mine_.doorstepBase = doorstep.base;
+  mine_.doorstepKey = doorstep.key;
+  address_ = encode(mine_);
   return {};
 }
 
-Result<Bytes> OfiEndpoint::fabricName() const {
+size_t OfiEndpoint::streamsWanted() const {
+  if (!queue_.device().traits().severalStreams) return 1;
+  return std::min<size_t>(queue_.device().config().tcpStreams, LaneAddress::kMostNames);
+}
+
+Status OfiEndpoint::openStreams() {
+  streams_[0].endpoint = queue_.sharedEndpoint();
+  if (!software()) return {};
+  const ClosedOnExec opened;
+  count_ = streamsWanted();
+  for (Stream& stream : streams()) {
+    TRY(stream.own, queue_.openFabricEndpoint());
+    stream.endpoint = stream.own.get();
+  }
+  return {};
+}
+
+Result<Bytes> OfiEndpoint::fabricName(fid_ep* endpoint) const {
   Bytes name(256);
   size_t length = name.size();
-  const int code = fi_getname(&fabric_->fid, name.data(), &length);
+  const int code = fi_getname(&endpoint->fid, name.data(), &length);
   if (code != 0 || length == 0 || length > 224)
     return fabricError(*queue_.device().library(), "asking for an endpoint's address",
                        queue_.device().info().name, code ? code : -FI_EINVAL);
@@ -52,23 +75,35 @@ Result<Bytes> OfiEndpoint::fabricName() const {
 OfiEndpoint::~OfiEndpoint() {
   const MustNotFail closing;
   const Entered entered(queue_.gate());
-  queue_.forget(this, std::move(own_));  // closes it, or keeps it until that is safe
-  if (inBook_) queue_.book().remove(peer_.name, this);
+  if (streams_[0].own) queue_.turnStrangersAway(mine_.names);
+  queue_.forget(this, std::move(streams_[0].own));  // closes it, or keeps it until that is safe
+  for (size_t i = 0; i < streams_.size(); i++) {
+    streams_[i].own.reset();
+    if (streams_[i].inBook) queue_.book().remove(peer_.names[i], this);
+  }
 }
 
+// Of two ends the one with fewer streams decides; what the other has more is not used.
 Status OfiEndpoint::connect(std::span<const std::byte> peerAddress) {
   if (state_ != State::idle)
     return Error(Code::internal, "connecting a lane", "the lane was connected before");
   TRY(peer_, decodeLaneAddress(peerAddress));
-  peerText_ = addressText(queue_.device().fabricInfo().addr_format, peer_.name.data(), peer_.name.size());
+  const Bytes& name = peer_.names.front();
+  peerText_ = addressText(queue_.device().fabricInfo().addr_format, name.data(), name.size());
+  count_ = std::min(count_, peer_.names.size());
   {
     const Entered entered(queue_.gate());
-    TRY(peerAddress_,
-        queue_.book().insert(peer_.name, this, peerText_ + " over " + queue_.device().info().name));
+    for (size_t i = 0; i < count_; i++) {
+      TRY(streams_[i].to,
+          queue_.book().insert(peer_.names[i], this, peerText_ + " over " + queue_.device().info().name));
+      streams_[i].inBook = true;
+      streams_[i].mayDial = !queue_.device().traits().oneDials || mine_.names[i] <= peer_.names[i];
+    }
   }
-  inBook_ = true;
   state_ = State::connecting;
-  deadline_ = Clock::system().now() + queue_.device().config().connectTimeout;
+  const TimePoint now = Clock::system().now();
+  deadline_ = now + queue_.device().config().connectTimeout;
+  dialAnyway_ = now + kPatience;
   queue_.tend(this);
   return {};
 }
@@ -90,29 +125,39 @@ bool isPlain(const Work& work) {
 
 }  // namespace
 
+inline Stream& OfiEndpoint::streamFor(const Work& work) {
+  if (count_ == 1 || work.length < kWorthATurn) [[likely]]
+    return streams_[0];
+  turn_ = turn_ + 1 < count_ ? turn_ + 1 : 0;
+  return streams_[turn_];
+}
+
 // The calls that take their arguments in registers.
 inline ssize_t OfiEndpoint::issuePlain(const Work& work, Operation* operation) {
+  const Stream& stream = *operation->stream;
   void* descriptor = descriptorOf(work);
   const uint64_t to = work.remote.base + work.remoteOffset;
   if (work.op == Opcode::write)
-    return fi_write(fabric_, work.local, work.length, descriptor, peerAddress_, to, work.remote.key,
+    return fi_write(stream.endpoint, work.local, work.length, descriptor, stream.to, to, work.remote.key,
                     operation);
   uint64_t data = work.imm;
   if (queue_.lengthInData()) data |= static_cast<uint64_t>(work.length) << 32;
-  return fi_writedata(fabric_, work.local, work.length, descriptor, data, peerAddress_, to, work.remote.key,
-                      operation);
+  return fi_writedata(stream.endpoint, work.local, work.length, descriptor, data, stream.to, to,
+                      work.remote.key, operation);
 }
 
 inline bool OfiEndpoint::submit(const Work& work, uint64_t flags) {
   Operation* operation = queue_.operations().take();
+  Stream& stream = streamFor(work);
   operation->lane = this;
+  operation->stream = &stream;
   operation->context = work.context;
   operation->purpose = work.quiet ? Purpose::quiet : Purpose::work;
   const ssize_t code =
       flags == 0 && isPlain(work) ? issuePlain(work, operation) : issueSpecial(work, operation, flags);
   if (code != 0) [[unlikely]]
     return refused(work, operation, code);
-  outstanding_++;
+  stream.outstanding++;
   return true;
 }
 
@@ -125,7 +170,7 @@ size_t OfiEndpoint::post(std::span<const Work> works) {
 
 // Only hardware has a doorbell to save; on sockets the hint could leave a write waiting for its successor.
 size_t OfiEndpoint::postBurst(std::span<const Work> works) {
-  const uint64_t hint = own_ ? 0 : FI_MORE;
+  const uint64_t hint = software() ? 0 : FI_MORE;
   const size_t count = std::min(works.size(), queue_.room());
   size_t taken = 0;
   while (taken < count && submit(works[taken], taken + 1 < count ? hint : 0)) taken++;
@@ -134,22 +179,26 @@ size_t OfiEndpoint::postBurst(std::span<const Work> works) {
 
 // Whether the Work counts as taken all the same.
 bool OfiEndpoint::refused(const Work& work, Operation* operation, ssize_t code) {
+  Stream* stream = operation->stream;
   queue_.operations().give(operation);
   if (code != -FI_EAGAIN) {
     rejected(work, code);
     return true;
   }
-  if (outstanding_ == 0 && queue_.device().traits().connections) broke("the connection was lost");
+  if (stream->outstanding > 0 || !queue_.device().traits().connections) return false;
+  stream->fenced = true;
+  died("the connection was lost");
   return false;
 }
 
 // A write of no bytes still has to arrive somewhere: at the doorstep, so that it needs no memory of the
 // caller.
 ssize_t OfiEndpoint::issueSpecial(const Work& work, Operation* operation, uint64_t flags) {
+  const Stream& stream = *operation->stream;
   void* descriptor = descriptorOf(work);
   RmaMessage message({work.local, work.length},
                      {work.remote.base + work.remoteOffset, work.length, work.remote.key}, descriptor);
-  if (work.op == Opcode::read) return fi_readmsg(fabric_, message.to(peerAddress_, operation), flags);
+  if (work.op == Opcode::read) return fi_readmsg(stream.endpoint, message.to(stream.to, operation), flags);
   if (work.delivered) flags |= deliveredFlag();
   uint64_t data = 0;
   if (work.op == Opcode::writeNotify) {
@@ -158,18 +207,18 @@ ssize_t OfiEndpoint::issueSpecial(const Work& work, Operation* operation, uint64
     if (queue_.lengthInData()) data |= static_cast<uint64_t>(work.length) << 32;
   }
   if (work.length > 0) [[likely]]
-    return fi_writemsg(fabric_, message.to(peerAddress_, operation, data), flags);
+    return fi_writemsg(stream.endpoint, message.to(stream.to, operation, data), flags);
   RmaMessage empty(doorstepSource(), doorstepTarget(), queue_.device().doorstep().descriptor());
-  return fi_writemsg(fabric_, empty.to(peerAddress_, operation, data), flags);
+  return fi_writemsg(stream.endpoint, empty.to(stream.to, operation, data), flags);
 }
 
 // shm 1.17 never completes a write of no bytes and takes nothing behind it, so software providers send one.
 iovec OfiEndpoint::doorstepSource() const {
-  return {queue_.device().doorstepSource(), own_ ? size_t{1} : 0};
+  return {queue_.device().doorstepSource(), software() ? size_t{1} : 0};
 }
 
 fi_rma_iov OfiEndpoint::doorstepTarget() const {
-  return {peer_.doorstepBase, own_ ? size_t{1} : 0, peer_.doorstepKey};
+  return {peer_.doorstepBase, software() ? size_t{1} : 0, peer_.doorstepKey};
 }
 
 // FI_DELIVERY_COMPLETE was seen to wait for the target's poll with net, tcp;ofi_rxm and shm; without it their
@@ -186,26 +235,25 @@ void OfiEndpoint::rejected(const Work& work, int64_t code) {
   queue_.report(completion, named("posting to", queue_.device().library()->errorText(code)));
 }
 
-bool OfiEndpoint::finished(Purpose purpose, uint64_t context, int error, std::string_view why,
-                           Completion* out) {
-  outstanding_--;
+bool OfiEndpoint::finished(const Operation& operation, int error, std::string_view why, Completion* out) {
+  operation.stream->outstanding--;
   if (error != 0) [[unlikely]] {
-    lost_ = true;
+    if (state_ != State::closing) operation.stream->fenced = true;
     if (state_ == State::ready) state_ = State::dead;
   }
-  if (purpose == Purpose::doorstep) {
-    doorstepFinished(error, std::string(why));
+  if (operation.purpose == Purpose::doorstep) {
+    doorstepFinished(operation.stream, error, std::string(why));
     return false;
   }
-  if (purpose == Purpose::quiet && error == 0) return false;
+  if (operation.purpose == Purpose::quiet && error == 0) return false;
   if (error == 0) [[likely]] {
     *out = Completion{};
-    out->context = context;
+    out->context = operation.context;
     out->source = this;
     return true;
   }
   *out = about(CompletionKind::sent, error);
-  out->context = context;
+  out->context = operation.context;
   queue_.explainNow(*out, named("writing to or reading from", std::string(why)));
   return true;
 }
@@ -226,11 +274,15 @@ std::string OfiEndpoint::named(const char* what, const std::string& why) const {
 }
 
 void OfiEndpoint::broke(const std::string& why) {
-  lost_ = true;
-  if (state_ == State::connecting) return connectFailed(FI_EIO, why);
+  for (Stream& stream : streams()) stream.fenced = true;
+  died(why);
+}
+
+void OfiEndpoint::died(const std::string& why) {
+  if (state_ == State::connecting || state_ == State::idle) return connectFailed(FI_EIO, why);
   if (state_ == State::ready)
     queue_.report(about(CompletionKind::broken, FI_ECONNRESET), named("lane to", why));
-  if (state_ == State::ready || state_ == State::idle) state_ = State::dead;
+  if (state_ == State::ready) state_ = State::dead;
 }
 
 }  // namespace weft::ofi

@@ -2,18 +2,21 @@
 // Copyright The weft authors
 #pragma once
 
+#include <array>
 #include <string>
 #include <string_view>
 
 #include "providers/ofi/address.h"
 #include "providers/ofi/queue.h"
+#include "providers/ofi/stream.h"
 #include "src/base/clock.h"
 #include "weft/transport.h"
 
 // One lane. libfabric's RDM endpoints connect when something is posted and reconnect when something broke,
 // both without a word; a lane is stricter. It is connected once a write to the peer's doorstep was
 // acknowledged, dead at the first failure, and retired after one more acknowledged write behind everything
-// else, or after its sockets were closed. Used by the Queue's thread.
+// else, or after its sockets were closed. With several streams all that holds of each of them. Used by the
+// Queue's thread.
 namespace weft::ofi {
 
 class OfiEndpoint : public Endpoint {
@@ -27,20 +30,25 @@ class OfiEndpoint : public Endpoint {
   size_t post(std::span<const Work> works) override;
   void peerConnected() override { known_ = true; }
   void retire() override;
+  bool cut() override;
+
+  // Whether somebody counts on it: not dead, not about to be closed, and not to ourselves.
+  bool wanted() const { return state_ <= State::ready && peer_.names != mine_.names; }
 
   // From the Queue. finished: an operation of this lane ended; true when `out` holds something to hand out.
-  bool finished(Purpose purpose, uint64_t context, int error, std::string_view why, Completion* out);
+  bool finished(const Operation& operation, int error, std::string_view why, Completion* out);
   // The same for a Work that went well; `out` is to be handed out unless it was a quiet one.
   void succeeded(const Operation& operation, Completion* out) {
-    outstanding_--;
+    operation.stream->outstanding--;
     out->kind = CompletionKind::sent;
     out->ok = true;
     out->context = operation.context;
     out->source = this;
   }
+  void rung(fi_addr_t by);  // a doorstep write of one of the peer's streams is here
   // Moves a connecting or retiring lane on; false when there is nothing more to do.
   bool tend(TimePoint now, bool drained);
-  void broke(const std::string& why);         // died with no operation to blame
+  void broke(const std::string& why);         // all of it, with no operation to blame
   void endpointGone(const std::string& why);  // the Queue closed the shared endpoint: fenced, and broken
 
   explicit OfiEndpoint(OfiQueue& queue);
@@ -49,22 +57,33 @@ class OfiEndpoint : public Endpoint {
   enum class State : uint8_t { idle, connecting, ready, dead, retiring, closing, retired };
 
   Status start();
-  Result<Bytes> fabricName() const;
+  Status openStreams();
+  size_t streamsWanted() const;
+  Result<Bytes> fabricName(fid_ep* endpoint) const;
+  std::span<Stream> streams() { return std::span(streams_).first(count_); }
+  Stream& streamFor(const Work& work);
   [[gnu::noinline]] size_t postBurst(std::span<const Work> works);
   bool submit(const Work& work, uint64_t flags);
   ssize_t issuePlain(const Work& work, Operation* operation);
   [[gnu::noinline]] ssize_t issueSpecial(const Work& work, Operation* operation, uint64_t flags);
   [[gnu::noinline]] bool refused(const Work& work, Operation* operation, ssize_t code);
+  bool software() const { return queue_.device().traits().software; }
   iovec doorstepSource() const;
   fi_rma_iov doorstepTarget() const;
   uint64_t deliveredFlag() const;
   void rejected(const Work& work, int64_t code);
-  int64_t ring();  // posts the doorstep write; 0, -FI_EAGAIN or another error
+  int64_t ring(Stream* stream);  // posts its doorstep write; 0, -FI_EAGAIN or another error
   bool tendConnecting(TimePoint now);
   bool tendRetiring(TimePoint now);
   bool tendClosing(bool drained);
+  bool stayBusy();
+  void died(const std::string& why);
+  bool landed(Stream* stream);
   bool everythingLanded();
-  void doorstepFinished(int error, const std::string& why);
+  bool fenced() const;
+  size_t outstanding() const;
+  void doorstepFinished(Stream* stream, int error, const std::string& why);
+  void connected();
   void connectFailed(int error, const std::string& why);
   void closeFabric();
   void failOutstanding();
@@ -73,21 +92,17 @@ class OfiEndpoint : public Endpoint {
   std::string named(const char* what, const std::string& why) const;
 
   OfiQueue& queue_;
-  FidPtr<fid_ep> own_;  // software providers
-  fid_ep* fabric_ = nullptr;
-  Bytes address_;
-  Bytes ownName_;  // the fabric's part of it
+  std::array<Stream, LaneAddress::kMostNames> streams_;
+  size_t count_ = 1;  // streams in use
+  size_t turn_ = 0;   // the one that carried a large write last
+  LaneAddress mine_;
+  Bytes address_;  // mine_, encoded
   LaneAddress peer_;
   std::string peerText_;
-  fi_addr_t peerAddress_ = FI_ADDR_UNSPEC;
   State state_ = State::idle;
-  bool inBook_ = false;
-  bool known_;            // the peer's card would answer us
-  bool ringing_ = false;  // a doorstep write is in flight
-  bool lost_ = false;     // the provider said that the connection is no more, or it never stood
-  bool fenced_ = false;   // nothing of ours is on its way any more
-  size_t outstanding_ = 0;
+  bool known_;  // the peer's card would answer us
   TimePoint deadline_{};
+  TimePoint dialAnyway_{};  // the peer's word may have come before we knew its address
 };
 
 }  // namespace weft::ofi

@@ -2,12 +2,18 @@
 // Copyright The weft authors
 
 // OfiEndpoint's slow half: connecting, fencing and closing. Nothing here runs while a lane carries data.
+#include <algorithm>
+
 #include "providers/ofi/descriptors.h"
 #include "providers/ofi/endpoint.h"
 #include "providers/ofi/rma_message.h"
 #include "src/base/log.h"
 
 namespace weft::ofi {
+
+namespace {
+constexpr const char* kCut = "a lane on the same card had to be cut";
+}
 
 bool OfiEndpoint::tend(TimePoint now, bool drained) {
   switch (state_) {
@@ -22,20 +28,23 @@ bool OfiEndpoint::tend(TimePoint now, bool drained) {
   }
 }
 
-int64_t OfiEndpoint::ring() {
+int64_t OfiEndpoint::ring(Stream* stream) {
   Operation* operation = queue_.operations().take();
   if (!operation) return -FI_EAGAIN;
   operation->lane = this;
+  operation->stream = stream;
   operation->context = 0;
   operation->purpose = Purpose::doorstep;
   RmaMessage message(doorstepSource(), doorstepTarget(), queue_.device().doorstep().descriptor());
-  const ssize_t code = fi_writemsg(fabric_, message.to(peerAddress_, operation), deliveredFlag());
+  const bool tells = queue_.device().traits().oneDials;
+  const ssize_t code = fi_writemsg(stream->endpoint, message.to(stream->to, operation, tells ? kRing : 0),
+                                   deliveredFlag() | (tells ? FI_REMOTE_CQ_DATA : 0));
   if (code != 0) {
     queue_.operations().give(operation);
     return code;
   }
-  ringing_ = true;
-  outstanding_++;
+  stream->ringing = true;
+  stream->outstanding++;
   return 0;
 }
 
@@ -46,23 +55,27 @@ bool OfiEndpoint::tendConnecting(TimePoint now) {
     connectFailed(FI_ETIMEDOUT, "no answer within WEFT_CONNECT_TIMEOUT");
     return false;
   }
-  if (ringing_ || !known_) return true;
-  const int64_t code = ring();
-  if (code == 0 || code == -FI_EAGAIN) return true;
-  connectFailed(static_cast<int>(-code), queue_.device().library()->errorText(code));
-  return false;
+  for (Stream& stream : streams()) {
+    if (stream.stands || stream.ringing || !known_) continue;
+    if (!stream.mayDial && now < dialAnyway_) continue;
+    const int64_t code = ring(&stream);
+    if (code == 0 || code == -FI_EAGAIN) continue;
+    connectFailed(static_cast<int>(-code), queue_.device().library()->errorText(code));
+    return false;
+  }
+  return true;
 }
 
 void OfiEndpoint::connectFailed(int error, const std::string& why) {
   state_ = State::dead;
-  lost_ = true;
+  for (Stream& stream : streams()) stream.fenced = true;  // it never carried anything
   queue_.report(about(CompletionKind::connected, error), named("connecting to", why));
 }
 
 namespace {
 
-// Both ends dial at once, and net drops one of the two connections, sometimes under the first write. The lane
-// rings again; a peer that is really gone is the deadline's business, and the control link's.
+// Where both ends dial at once one of the two connections is dropped, sometimes under the first write. The
+// lane rings again; a peer that is really gone is the deadline's business, and the control link's.
 bool worthRingingAgain(int error) {
   return error == FI_ENOTCONN || error == FI_ECANCELED || error == FI_ECONNREFUSED ||
          error == FI_ECONNRESET || error == FI_ECONNABORTED;
@@ -70,23 +83,36 @@ bool worthRingingAgain(int error) {
 
 }  // namespace
 
-void OfiEndpoint::doorstepFinished(int error, const std::string& why) {
-  ringing_ = false;
+void OfiEndpoint::doorstepFinished(Stream* stream, int error, const std::string& why) {
+  stream->ringing = false;
   if (state_ == State::retiring) {
-    fenced_ = true;  // acknowledged, or the connection ended
+    stream->fenced = true;  // acknowledged, or the connection ended
   } else if (state_ == State::connecting && error != 0) {
     if (!worthRingingAgain(error)) connectFailed(error, why);
   } else if (state_ == State::connecting) {
-    state_ = State::ready;
-    if (own_) closeConnectionsOnExec(ownName_, peer_.name);
-    queue_.report(about(CompletionKind::connected));
+    stream->stands = true;
+    stream->fenced = false;  // an attempt before this one may have been lost
+    const auto stands = [](const Stream& each) { return each.stands; };
+    if (std::all_of(streams().begin(), streams().end(), stands)) connected();
   }
+}
+
+void OfiEndpoint::rung(fi_addr_t by) {
+  for (Stream& stream : streams())
+    if (stream.to == by) stream.mayDial = true;
+}
+
+void OfiEndpoint::connected() {
+  state_ = State::ready;
+  if (software()) closeConnectionsOnExec(mine_.names, peer_.names);
+  queue_.report(about(CompletionKind::connected));
 }
 
 void OfiEndpoint::retire() {
   if (state_ == State::retiring || state_ == State::closing || state_ == State::retired) return;
   if (state_ == State::connecting) connectFailed(FI_ECANCELED, "the lane was retired while it connected");
-  fenced_ = state_ == State::idle || lost_ || queue_.device().traits().delivery == Delivery::always;
+  const bool nothing = state_ == State::idle || queue_.device().traits().delivery == Delivery::always;
+  for (Stream& stream : streams()) stream.fenced |= nothing;
   state_ = State::retiring;
   deadline_ = Clock::system().now() + queue_.device().config().closeTimeout;
   queue_.tend(this);
@@ -95,51 +121,86 @@ void OfiEndpoint::retire() {
 // Closing a socket does not take back what is already in it, so a healthy lane is fenced by one more write
 // behind everything else: when it is acknowledged, all before it has landed. A peer that does not poll cannot
 // acknowledge; then the lane is cut at the deadline, and `retired` says that it is not ok. Lanes that share
-// an endpoint are cut together.
+// an endpoint can only be cut together: while others are wanted there, that is for the protocol to say.
 bool OfiEndpoint::tendRetiring(TimePoint now) {
-  if (!everythingLanded() && now < deadline_) return true;
-  if (!everythingLanded() && !own_ && queue_.sharedEndpoint()) {
-    queue_.cutEndpoint("a lane on the same card had to be cut");
-  } else if (outstanding_ > 0 && !queue_.device().traits().closesCleanly) {
-    fenced_ = false;
-    failOutstanding();
-    reportRetired(FI_EBUSY);
-    return false;
+  const bool landed = everythingLanded();
+  if (!landed && now < deadline_) return true;
+  if (!landed && !software() && queue_.sharedEndpoint()) {
+    if (queue_.wantedLanes() > 0) {
+      queue_.holdMemory();
+      return stayBusy();
+    }
+    queue_.cutEndpoint(kCut);
+  } else if (outstanding() > 0 && !queue_.device().traits().closesCleanly) {
+    return stayBusy();
   }
   closeFabric();
   state_ = State::closing;
   return true;
 }
 
-bool OfiEndpoint::everythingLanded() {
-  if (!fenced_ && !ringing_) {
-    const int64_t code = ring();
-    const bool gone = code == -FI_EAGAIN && outstanding_ == 0 && queue_.device().traits().connections;
-    fenced_ = gone || (code != 0 && code != -FI_EAGAIN);
+bool OfiEndpoint::stayBusy() {
+  failOutstanding();
+  reportRetired(FI_EBUSY);
+  return false;
+}
+
+bool OfiEndpoint::cut() {
+  if (state_ != State::retired || !queue_.sharedEndpoint()) return false;
+  queue_.cutEndpoint(kCut);
+  state_ = State::closing;
+  queue_.tend(this);
+  return true;
+}
+
+bool OfiEndpoint::landed(Stream* stream) {
+  if (!stream->fenced && !stream->ringing) {
+    const int64_t code = ring(stream);
+    const bool gone = code == -FI_EAGAIN && stream->outstanding == 0 && queue_.device().traits().connections;
+    stream->fenced = gone || (code != 0 && code != -FI_EAGAIN);
   }
-  return fenced_ && outstanding_ == 0;
+  return stream->fenced && stream->outstanding == 0;
+}
+
+bool OfiEndpoint::everythingLanded() {
+  size_t count = 0;  // all are asked, so that their doorbells are on their way together
+  for (Stream& stream : streams()) count += landed(&stream);
+  return count == count_;
+}
+
+bool OfiEndpoint::fenced() const {
+  const auto own = std::span(streams_).first(count_);
+  return std::all_of(own.begin(), own.end(), [](const Stream& stream) { return stream.fenced; });
+}
+
+size_t OfiEndpoint::outstanding() const {
+  size_t sum = 0;
+  for (const Stream& stream : streams_) sum += stream.outstanding;
+  return sum;
 }
 
 void OfiEndpoint::endpointGone(const std::string& why) {
   broke(why);  // first: the reason of all that follows
   failOutstanding();
-  fabric_ = nullptr;
-  inBook_ = ringing_ = false;
-  fenced_ = true;
+  streams_[0] = {};
+  streams_[0].fenced = true;
 }
 
 // A closed endpoint's operations are all in the completion queue, as cancelled; when that was read to its end
 // and some are still missing, they will not come.
 bool OfiEndpoint::tendClosing(bool drained) {
-  if (outstanding_ > 0 && !drained) return true;
+  if (outstanding() > 0 && !drained) return true;
   failOutstanding();
-  reportRetired(fenced_ ? 0 : FI_ETIMEDOUT);
+  reportRetired(fenced() ? 0 : FI_ETIMEDOUT);
   return false;
 }
 
 void OfiEndpoint::closeFabric() {
-  own_.reset();
-  fabric_ = nullptr;
+  if (streams_[0].own) queue_.turnStrangersAway(mine_.names);
+  for (Stream& stream : streams_) {
+    stream.own.reset();
+    stream.endpoint = nullptr;
+  }
 }
 
 // Reports what libfabric will not report any more. The operations stay out of the pool, in case it does.
@@ -150,7 +211,7 @@ void OfiEndpoint::failOutstanding() {
     completion.context = operation.context;
     queue_.report(completion, named("writing to or reading from", "the lane was retired"));
   });
-  outstanding_ = 0;
+  for (Stream& stream : streams_) stream.outstanding = 0;
 }
 
 void OfiEndpoint::reportRetired(int error) {

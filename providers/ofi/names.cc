@@ -29,14 +29,14 @@ Traits tcp(const std::string& name) {
   Traits traits;
   traits.name = traits.provider = name;
   traits.software = traits.connections = traits.closesCleanly = true;
-  traits.reportsSource = traits.networkCards = true;
+  traits.severalStreams = traits.oneDials = traits.reportsSource = traits.networkCards = true;
   traits.latencyUs = 10;
   return traits;
 }
 
 Traits tcpOverRxm() {
   Traits traits = tcp("tcp;ofi_rxm");
-  traits.closesCleanly = traits.reportsSource = false;
+  traits.severalStreams = traits.oneDials = traits.closesCleanly = traits.reportsSource = false;
   traits.latencyUs = 40;
   return traits;
 }

@@ -25,6 +25,14 @@ struct Traits {
   // provider would open another one silently, with no word about what got lost.
   bool connections = false;
 
+  // When both ends dial at once it drops one of the two connections, and 1.17 was seen to crash: an accepted
+  // connection that has not said yet who it is outlives the endpoint it belongs to, and is polled then. So
+  // one end dials, and the other waits for its word (stream.h).
+  bool oneDials = false;
+
+  // A lane may be several of them side by side, as WEFT_TCP_STREAMS says.
+  bool severalStreams = false;
+
   // fi_close of an endpoint with operations in flight reports them as cancelled. tcp;ofi_rxm 1.17 frees what
   // the next fi_cq_read still follows and crashes instead.
   bool closesCleanly = false;

@@ -13,6 +13,7 @@
 namespace weft::ofi {
 
 class OfiEndpoint;
+struct Stream;
 
 enum class Purpose : uint8_t {
   work,      // a Work that wants its completion
@@ -24,6 +25,7 @@ enum class Purpose : uint8_t {
 struct Operation {
   fi_context2 fabric{};         // first: the provider's own where it asks for FI_CONTEXT or FI_CONTEXT2
   OfiEndpoint* lane = nullptr;  // null while it is free, and when its lane was destroyed before it finished
+  Stream* stream = nullptr;     // of that lane
   uint64_t context = 0;
   Purpose purpose = Purpose::work;
 };

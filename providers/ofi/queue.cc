@@ -70,6 +70,7 @@ OfiQueue::~OfiQueue() {
     cq_.reset();
     book_.reset();
   }
+  releaseMemory();
   if (ownDomain_) device_.registry().detach(ownDomain_.get());
 }
 
@@ -181,13 +182,6 @@ size_t OfiQueue::takeEvents(std::span<Completion> out) {
   return count;
 }
 
-size_t OfiQueue::translateAll(size_t read, std::span<Completion> out) {
-  size_t count = 0;
-  for (size_t i = 0; i < read; i++)
-    count += translate(entries_[i], knowsSource_ ? sources_[i] : FI_ADDR_NOTAVAIL, &out[count]);
-  return count;
-}
-
 size_t OfiQueue::readNothing(ssize_t code, std::span<Completion> out) {
   if (code == -FI_EAGAIN) {
     drained_ = true;
@@ -200,10 +194,21 @@ size_t OfiQueue::readNothing(ssize_t code, std::span<Completion> out) {
   return 0;
 }
 
-bool OfiQueue::translate(const fi_cq_data_entry& entry, fi_addr_t source, Completion* out) {
+inline void OfiQueue::fillNotified(const fi_cq_data_entry& entry, Completion* out) const {
+  out->kind = CompletionKind::notified;
+  out->ok = true;
+  out->imm = static_cast<uint32_t>(entry.data);
+  out->length = lengthInData_ ? entry.data >> 32 : entry.len;
+}
+
+inline bool OfiQueue::translate(size_t i, Completion* out) {
+  const fi_cq_data_entry& entry = entries_[i];
   if (entry.flags & FI_REMOTE_CQ_DATA) {
-    fillNotified(entry, source, out);
-    if (!receives_.empty())
+    if (entry.data == kRing) [[unlikely]]
+      return rung(sources_[i]);
+    fillNotified(entry, out);
+    out->source = knowsSource_ && book_ ? book_->laneFrom(sources_[i]) : nullptr;
+    if (!receives_.empty() && sharedEndpoint_)  // it may have been cut since
       (void)fi_recv(sharedEndpoint_.get(), nullptr, 0, nullptr, FI_ADDR_UNSPEC, entry.op_context);
     return true;
   }
@@ -216,23 +221,26 @@ bool OfiQueue::translate(const fi_cq_data_entry& entry, fi_addr_t source, Comple
   return wanted;
 }
 
-void OfiQueue::fillNotified(const fi_cq_data_entry& entry, fi_addr_t source, Completion* out) const {
-  out->kind = CompletionKind::notified;
-  out->ok = true;
-  out->imm = static_cast<uint32_t>(entry.data);
-  out->length = lengthInData_ ? entry.data >> 32 : entry.len;
-  out->source = knowsSource_ ? book_->laneFrom(source) : nullptr;
+bool OfiQueue::rung(fi_addr_t by) {
+  if (OfiEndpoint* lane = book_ ? book_->laneFrom(by) : nullptr) lane->rung(by);
+  return false;  // nothing to hand out
+}
+
+size_t OfiQueue::translateAll(size_t read, std::span<Completion> out) {
+  Completion* next = out.data();
+  for (size_t i = 0; i < read; i++) next += translate(i, next);
+  return static_cast<size_t>(next - out.data());
 }
 
 bool OfiQueue::finish(Operation* operation, int error, std::string_view why, Completion* out) {
   if (!operation || operation->purpose == Purpose::receive) return false;
-  OfiEndpoint* lane = operation->lane;
-  const Purpose purpose = operation->purpose;
-  const uint64_t context = operation->context;
+  const bool wanted = operation->lane && operation->lane->finished(*operation, error, why, out);
+  if (!operation->lane && --orphans_ == 0) {
+    parked_.clear();
+    releaseMemory();
+  }
   operations_.give(operation);
-  if (lane) return lane->finished(purpose, context, error, why, out);
-  if (--orphans_ == 0) parked_.clear();
-  return false;
+  return wanted;
 }
 
 size_t OfiQueue::readErrors(std::span<Completion> out) {
@@ -284,7 +292,8 @@ void OfiQueue::readEvents() {
 
 // Only the addresses of software providers belong to one lane, and may come again for another.
 Status OfiQueue::openBook() {
-  TRY(book_, AddressBook::open(*domain_, device_.traits().software ? 0 : AddressBook::kKept));
+  TRY(book_, AddressBook::open(*domain_, device_.fabricInfo().addr_format,
+                               device_.traits().software ? 0 : AddressBook::kKept));
   return {};
 }
 
@@ -295,6 +304,22 @@ void OfiQueue::cutEndpoint(const std::string& why) {
   sharedEndpoint_.reset();
   for (OfiEndpoint* lane : lanes_) lane->endpointGone(why);
   book_.reset();
+  releaseMemory();
+}
+
+size_t OfiQueue::wantedLanes() const {
+  return static_cast<size_t>(
+      std::count_if(lanes_.begin(), lanes_.end(), [](const OfiEndpoint* lane) { return lane->wanted(); }));
+}
+
+void OfiQueue::holdMemory() {
+  if (!holdsMemory_) device_.registry().hold();
+  holdsMemory_ = true;
+}
+
+void OfiQueue::releaseMemory() {
+  if (holdsMemory_) device_.registry().release();
+  holdsMemory_ = false;
 }
 
 // Completions of the old endpoint are read to their end first, so that its operations are free to be used
@@ -334,6 +359,17 @@ void OfiQueue::forget(OfiEndpoint* lane, FidPtr<fid_ep> endpoint) {
   events_.erase(std::remove_if(events_.begin(), events_.end(), ofLane), events_.end());
   abandon(lane, [](const Operation&) {});
   if (endpoint && orphans_ > 0 && !device_.traits().closesCleanly) parked_.push_back(std::move(endpoint));
+}
+
+// Reading no entries is how to make a provider look at its sockets, of which it takes so many at a time.
+void OfiQueue::turnStrangersAway(std::span<const Bytes> names) {
+  constexpr int kMostTimes = 100;
+  if (!device_.traits().oneDials) return;
+  for (int i = 0; i < kMostTimes; i++) {
+    const size_t silent = turnSilentAway(names);
+    (void)fi_cq_read(cq_.get(), nullptr, 0);
+    if (silent == 0) return;
+  }
 }
 
 void OfiQueue::report(const Completion& completion, std::string why) {

@@ -42,10 +42,13 @@ class OfiQueue : public Queue {
   bool lengthInData() const { return lengthInData_; }  // a notification's length travels in its upper half
   Result<FidPtr<fid_ep>> openFabricEndpoint();
   void cutEndpoint(const std::string& why);  // the shared one: fences all lanes on it, which break
+  size_t wantedLanes() const;
+  void holdMemory();  // what works of a lane that could not be fenced use stays registered
   void report(const Completion& completion, std::string why = {});  // comes out of a later poll
   void explainNow(const Completion& completion, std::string why);   // of the poll that runs
   void tend(OfiEndpoint* lane);                                     // from the next poll on
   void forget(OfiEndpoint* lane, FidPtr<fid_ep> endpoint);          // the lane is being destroyed
+  void turnStrangersAway(std::span<const Bytes> names);  // before endpoints of these names are closed
 
   // Lets go of a lane's operations in flight, after showing each to `visit`; whatever of them still completes
   // is swallowed.
@@ -84,14 +87,16 @@ class OfiQueue : public Queue {
   [[gnu::noinline]] size_t readNothing(ssize_t code, std::span<Completion> out);
   size_t readErrors(std::span<Completion> out);
   bool readError(Completion* out);
-  bool translate(const fi_cq_data_entry& entry, fi_addr_t source, Completion* out);
+  bool translate(size_t i, Completion* out);  // entry i of the poll that runs
   bool finish(Operation* operation, int error, std::string_view why, Completion* out);
-  void fillNotified(const fi_cq_data_entry& entry, fi_addr_t source, Completion* out) const;
+  bool rung(fi_addr_t by);
+  void fillNotified(const fi_cq_data_entry& entry, Completion* out) const;
   void tendLanes();
   void queueFailed(int64_t code);
   void readEvents();
   Status renewEndpoint();
   void reclaimOperations();
+  void releaseMemory();
 
   OfiDevice& device_;
   QueueDepths depths_;
@@ -100,6 +105,7 @@ class OfiQueue : public Queue {
   bool attention_ = false;  // there is more to a poll than reading: events, words, lanes to tend
   bool drained_ = false;    // the last read found nothing more
   bool failed_ = false;
+  bool holdsMemory_ = false;
   bool endpointCut_ = false;  // the shared endpoint is closed until a lane wants another
   uint32_t emptyReads_ = 0;
 

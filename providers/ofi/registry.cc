@@ -39,8 +39,22 @@ Result<Registry::Entry> Registry::add(const MemoryDesc& desc) {
 
 void Registry::remove(uint64_t id) {
   const std::lock_guard lock(mutex_);
-  for (Domain* domain : domains_) domain->deregister(id);
   live_.erase(id);
+  if (holders_ > 0) return held_.push_back(id);
+  for (Domain* domain : domains_) domain->deregister(id);
+}
+
+void Registry::hold() {
+  const std::lock_guard lock(mutex_);
+  holders_++;
+}
+
+void Registry::release() {
+  const std::lock_guard lock(mutex_);
+  if (--holders_ > 0) return;
+  for (const uint64_t id : held_)
+    for (Domain* domain : domains_) domain->deregister(id);
+  held_.clear();
 }
 
 Status Registry::attach(Domain* domain) {

@@ -27,6 +27,11 @@ class Registry {
   Result<Entry> add(const MemoryDesc& desc);
   void remove(uint64_t id);
 
+  // From hold() to as many release(), what is removed stays registered: the provider has works in flight that
+  // may come back to it.
+  void hold();
+  void release();
+
   Status attach(Domain* domain);
   void detach(Domain* domain);
 
@@ -35,6 +40,8 @@ class Registry {
   const uint64_t firstKey_;
   std::mutex mutex_;
   uint64_t lastId_ = 0;
+  size_t holders_ = 0;
+  std::vector<uint64_t> held_;
   std::unordered_map<uint64_t, MemoryDesc> live_;
   std::vector<Domain*> domains_;
 };

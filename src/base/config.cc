@@ -66,6 +66,10 @@ constexpr ConfigField kFields[] = {
      "a network that picks paths by flow (ECMP) spreads them; of two ends the smaller number counts, more "
      "than 16 counts as 16.",
      "NCCL_IB_QPS_PER_CONNECTION", 1, 128},
+    {"WEFT_TCP_STREAMS", &Config::tcpStreams,
+     "libfabric's tcp and net: connections between two processes on each rail, which carry pieces of 32 KiB "
+     "and more in turn; of two ends the smaller number counts, more than 6 counts as 6.",
+     nullptr, 1, 64},
     {"WEFT_DEBUG", &Config::logLevel,
      "Log level where NCCL's logger is not there (tools): NONE, ERROR, WARN, INFO or TRACE.", nullptr},
     {"WEFT_EAGER_MAX", &Config::eagerMaxBytes,

@@ -33,6 +33,7 @@ struct Config {
   int ibPkeyIndex = 0;
   bool ibEce = true;
   int qpsPerConnection = 1;
+  int tcpStreams = 4;
   std::string logLevel = "WARN";
   int eagerMaxBytes = 8192;
   int eagerSlots = 64;

@@ -17,14 +17,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto address = ofi::decodeLaneAddress(body);
   if (!address) return 0;
   const auto again = ofi::decodeLaneAddress(ofi::encode(*address));
-  fuzz::demand(again && again->name == address->name && again->doorstepKey == address->doorstepKey,
+  fuzz::demand(again && again->names == address->names && again->doorstepKey == address->doorstepKey,
                "a lane's address stays the same");
   return 0;
 }
 
 std::vector<fuzz::Input> fuzz::seeds() {
   ofi::LaneAddress address;
-  address.name = Bytes(16, std::byte{2});
+  address.names = {Bytes(16, std::byte{2}), Bytes(16, std::byte{3})};
   address.doorstepBase = 4096;
   address.doorstepKey = 7;
   return {choose(0, ofi::encode(address)), choose(1, Bytes(24, std::byte{1})),

@@ -3,7 +3,7 @@
 """usage: check_dead_nic.py LIBRARY_FOLDER PROGRAM PLUGIN [NICS...]
 
 One NIC of several dies on one host while messages are under way in both directions, with packets out of order and lost. A
-run counts only if the NIC had work that was flushed, and carried far less than the others, which went on. One that died
+run counts only if the NIC had work that was flushed, and carried far less than the others on average, which went on. One that died
 between two messages shows nothing, and is done again.
 """
 import os
@@ -35,7 +35,9 @@ def one_run(library, program, plugin, nics):
     names = sorted(result.nics)
     assert len(names) == nics, names
     dead, others = result.nics[names[DEAD]], [result.nics[name] for name in names if name != names[DEAD]]
-    assert 2 * dead['bytes received'] < min(nic['bytes received'] for nic in others), 'the others did not go on without it'
+    # Taken together: which of them carries how much is a matter of how fast each seems to be.
+    carried = [nic['bytes received'] for nic in others]
+    assert 2 * dead['bytes received'] < sum(carried) / len(carried), 'the others did not go on without it'
     for counter in ('held', 'lost', 'out of order'):
         assert result.total(counter) > 0, f'no packet was {counter}: this run shows nothing'
     return dead['flushed'] > 0

@@ -10,14 +10,19 @@ constexpr uint64_t kCommId = 0x5157;
 
 }  // namespace
 
-End::End(Run& run, Net& net, const netdriver::Place& place, netdriver::ChildProcess* peer)
+End::End(Run& run, Net& net, const netdriver::Place& place, netdriver::ChildProcess* peer,
+         std::optional<int> merged)
     : run_(run), net_(net), peer_(peer) {
   bootstrap_ = run.need(netdriver::Bootstrap::create(place, run.settings().timeout));
   context_.emplace(run.need(Context::create(net, kCommId)));
   int devices = 0;
   run.success(net.devices(&devices), Call::devices);
   run.require(devices > 0, "the plugin offers no device");
-  if (run.settings().merge) device_ = run.need(netdriver::mergeDevices(net));
+  if (merged) {
+    device_ = *merged;
+  } else if (run.settings().merge) {
+    device_ = run.need(netdriver::mergeDevices(net));
+  }
   run.success(net.getProperties(device(), &properties_), Call::getProperties);
   run.usesCards(properties_.virtualMembers);
 }

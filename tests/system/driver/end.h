@@ -21,7 +21,9 @@ using netdriver::Registration;
 
 class End {
  public:
-  End(Run& run, Net& net, const netdriver::Place& place, netdriver::ChildProcess* peer);
+  // `merged`: the device to use, where this process has merged its devices already.
+  End(Run& run, Net& net, const netdriver::Place& place, netdriver::ChildProcess* peer,
+      std::optional<int> merged = {});
 
   int side() const { return bootstrap_->rank(); }
   bool receives() const { return side() == 0; }

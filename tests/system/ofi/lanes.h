@@ -4,10 +4,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
+#include <netinet/in.h>
 #include <string>
+#include <sys/socket.h>
 #include <vector>
 
+#include "providers/ofi/address.h"
 #include "providers/ofi/transport.h"
+#include "src/base/fd.h"
 #include "tests/support/catch.h"
 
 // Helpers for tests that run over real libfabric: a Queue with memory and one lane, and a loop that polls
@@ -24,8 +29,9 @@ inline Config ofiConfig() {
 }
 
 struct OfiSide {
-  explicit OfiSide(const std::string& provider, size_t bytes = 1 << 20) : buffer(bytes) {
-    transport = REQUIRED(ofi::makeTransport(provider, ofiConfig()));
+  explicit OfiSide(const std::string& provider, size_t bytes = 1 << 20, const Config& config = ofiConfig())
+      : buffer(bytes) {
+    transport = REQUIRED(ofi::makeTransport(provider, config));
     const auto infos = REQUIRED(transport->discover());
     REQUIRE_FALSE(infos.empty());
     device = REQUIRED(transport->open(infos.front()));
@@ -113,6 +119,21 @@ inline bool connectBoth(OfiSide& a, OfiSide& b) {
   return pollUntil({&a, &b}, [&] {
     return a.count(CompletionKind::connected) == 1 && b.count(CompletionKind::connected) == 1;
   });
+}
+
+// Sockets of somebody who has no business there, connected to the ports of the side's lane in turn.
+inline std::vector<Fd> connectStrangers(const OfiSide& side, size_t count) {
+  const auto address = OfiSide::REQUIRED(ofi::decodeLaneAddress(side.lane->address()));
+  std::vector<Fd> strangers;
+  for (size_t i = 0; i < count; i++) {
+    const Bytes& name = address.names[i % address.names.size()];
+    sockaddr_in port{};
+    REQUIRE(name.size() == sizeof port);
+    std::memcpy(&port, name.data(), sizeof port);
+    strangers.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    REQUIRE(::connect(strangers.back().get(), reinterpret_cast<const sockaddr*>(&port), sizeof port) == 0);
+  }
+  return strangers;
 }
 
 // The software providers that this machine's libfabric has: "net" in 1.x is "tcp" in 2.x.

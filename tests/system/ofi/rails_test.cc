@@ -19,20 +19,20 @@ using fault::FaultKind;
 
 namespace {
 
-constexpr int kRails = 2;
+constexpr size_t kRails = 2;
 
 // One device of another transport as several.
 class Split : public Transport {
  public:
-  explicit Split(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
+  Split(std::unique_ptr<Transport> inner, size_t rails) : inner_(std::move(inner)), rails_(rails) {}
   std::string name() const override { return inner_->name(); }
   std::string version() const override { return inner_->version(); }
   Result<std::vector<DeviceInfo>> discover() override {
     TRY(const auto found, inner_->discover());
     if (found.empty()) return found;
     device_ = found.front();
-    std::vector<DeviceInfo> rails(kRails, device_);
-    for (int i = 0; i < kRails; i++) rails[static_cast<size_t>(i)].name += "-" + std::to_string(i);
+    std::vector<DeviceInfo> rails(rails_, device_);
+    for (size_t i = 0; i < rails_; i++) rails[i].name += "-" + std::to_string(i);
     return rails;
   }
   std::vector<Refusal> refusals() const override { return inner_->refusals(); }
@@ -40,6 +40,7 @@ class Split : public Transport {
 
  private:
   std::unique_ptr<Transport> inner_;
+  const size_t rails_;
   DeviceInfo device_;
 };
 
@@ -62,9 +63,9 @@ class RealTime {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
-StormOptions overSockets() {
+StormOptions overSockets(size_t rails = kRails) {
   StormOptions storm;
-  storm.name = "two rails over " WEFT_OWN_TCP;
+  storm.name = std::to_string(rails) + " rails over " WEFT_OWN_TCP;
   storm.tick = RealTime();
   Config& config = storm.world.config;
   config.socketIfname = "=lo";
@@ -76,9 +77,9 @@ StormOptions overSockets() {
   for (int i = 0; i < 2; i++) {
     auto sockets = ofi::makeTransport(WEFT_OWN_TCP, config);
     if (!sockets) FAIL(sockets.error().message());
-    auto wrapped = fault::makeTransport(std::make_unique<Split>(sockets.take()));
+    auto wrapped = fault::makeTransport(std::make_unique<Split>(sockets.take(), rails));
     storm.controls[i] = wrapped->control();
-    storm.world.rails[i] = kRails;
+    storm.world.rails[i] = static_cast<int>(rails);
     storm.world.transports[i] = std::move(wrapped);
   }
   return storm;
@@ -89,24 +90,20 @@ size_t kills() {
   return kSanitized ? 12 : 500;
 }
 
-// One message after the other from side 0 to side 1, each striped over both rails; how long the longest took
-// once a rail had been killed.
+// One message after the other from side 0 to side 1, each striped over the rails there are.
 class Stream {
  public:
-  Stream()
-      : storm_(overSockets()),
+  explicit Stream(StormOptions storm = overSockets())
+      : storm_(std::move(storm)),
         world_(storm_.world),
         link_(world_.connect(0)),
         out_(*link_.send, kBytes),
         in_(*link_.recv, kBytes) {}
 
+  // How long the longest took once a rail had been killed.
   Nanoseconds longestAfter(FaultKind kind) {
     for (int i = 0; i < 20; i++) (void)one();
-    fault::FaultRule rule;
-    rule.kind = kind;
-    rule.op = fault::FaultOp::writeNotify;
-    rule.rail = 1;
-    const auto state = storm_.controls[0]->add(rule);
+    const auto state = killLastRail(kind);
     const uint64_t again = counters().segmentsAgain;
     Nanoseconds longest{0};
     for (int i = 0; i < 20; i++) longest = std::max(longest, one());
@@ -120,8 +117,31 @@ class Stream {
     return longest;
   }
 
+  // For good: nothing tries it again within this test.
+  void loseRail() {
+    for (int i = 0; i < 20; i++) (void)one();
+    (void)killLastRail(FaultKind::kill);
+    for (int i = 0; i < 20; i++) (void)one();
+    REQUIRE(lanesUp() == kRails - 1);
+  }
+
+  double bytesPerSecond() {
+    constexpr int kMessages = 50;
+    Nanoseconds took{0};
+    for (int i = 0; i < kMessages; i++) took += one();
+    return static_cast<double>(kMessages * kBytes) / std::chrono::duration<double>(took).count();
+  }
+
  private:
   static constexpr size_t kBytes = 256 << 10;
+
+  std::shared_ptr<fault::RuleState> killLastRail(FaultKind kind) {
+    fault::FaultRule rule;
+    rule.kind = kind;
+    rule.op = fault::FaultOp::writeNotify;
+    rule.rail = 1;
+    return storm_.controls[0]->add(rule);
+  }
 
   const EngineCounters& counters() { return world_.side(0).engine->counters(); }
   size_t lanesUp() { return std::min(link_.send->peering().lanesUp(), link_.recv->peering().lanesUp()); }
@@ -198,5 +218,27 @@ TEST_CASE("traffic stands still no longer than it takes to notice, and a tenth o
   std::printf("%-12s stood still for %lld ms\n", fault::faultName(kind),
               static_cast<long long>(std::chrono::duration_cast<Milliseconds>(best).count()));
   CHECK(best <= bound + Milliseconds(100));
+  setLogSink(nullptr);
+}
+
+// Not a test: what it prints depends on the machine. Run by its tag; docs/performance.md has what it said.
+TEST_CASE("throughput after a rail was lost", "[.][bench]") {
+  setLogSink(silent);
+  StormOptions lossy = overSockets();
+  lossy.world.config.railRetry = std::chrono::hours(1);
+  Stream two, left(std::move(lossy)), alone(overSockets(1));
+  left.loseRail();
+  Stream* const streams[] = {&two, &left, &alone};
+  std::vector<double> rates[3];
+  for (int round = 0; round < 40; round++)  // in turn, as the machine may be doing something else meanwhile
+    for (size_t i = 0; i < 3; i++) rates[i].push_back(streams[i]->bytesPerSecond());
+  for (auto& each : rates) std::sort(each.begin(), each.end());
+  const auto show = [&](const char* name, const std::vector<double>& each) {
+    std::printf("%-24s median %5.2f GB/s, quartiles %5.2f and %5.2f, %4.2f of one rail alone\n", name,
+                each[20] / 1e9, each[10] / 1e9, each[30] / 1e9, each[20] / rates[2][20]);
+  };
+  show("two rails", rates[0]);
+  show("one of two rails left", rates[1]);
+  show("one rail alone", rates[2]);
   setLogSink(nullptr);
 }

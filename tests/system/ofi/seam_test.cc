@@ -138,16 +138,9 @@ TEST_CASE("strangers who say too little at a lane's port do not hold it up") {
   CAPTURE(provider);
   OfiSide a(provider), b(provider);
   REQUIRE(connectBoth(a, b));
-  const auto address = OfiSide::REQUIRED(ofi::decodeLaneAddress(b.lane->address()));
-  sockaddr_in port{};
-  REQUIRE(address.name.size() == sizeof port);
-  std::memcpy(&port, address.name.data(), sizeof port);
-  std::vector<Fd> strangers;
-  for (size_t i = 0; i < 20; i++) {
-    strangers.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    REQUIRE(::connect(strangers.back().get(), reinterpret_cast<const sockaddr*>(&port), sizeof port) == 0);
-    REQUIRE(::send(strangers.back().get(), "GET / HT", i % 9, MSG_NOSIGNAL) == static_cast<ssize_t>(i % 9));
-  }
+  const std::vector<Fd> strangers = connectStrangers(b, 20);
+  for (size_t i = 0; i < strangers.size(); i++)
+    REQUIRE(::send(strangers[i].get(), "GET / HT", i % 9, MSG_NOSIGNAL) == static_cast<ssize_t>(i % 9));
   Work work = a.work(Opcode::writeNotify, 0, 100, 1);
   for (size_t i = 1; i <= 100; i++) {
     REQUIRE(pollUntil({&a, &b}, [&] { return a.post(work); }));
