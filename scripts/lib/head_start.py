@@ -5,10 +5,23 @@
 Most suites wait more than they compute. What is compiled meanwhile is only a beginning: whoever wants the build runs the same
 command again, which goes on from there and says what is wrong, if anything is.
 """
+import pathlib
 import subprocess
 
 # The scheduler gives such a process what hardly anyone else wants, and takes it back at once.
-GIVING_WAY = ['nice', '-n', '19']
+NICENESS = 19
+
+
+def give_way(session):
+    """Makes the session that this process leads yield to all others.
+
+    Where the kernel schedules by session (man 7 sched, "The autogroup feature"), the niceness of a process counts only among
+    those of its own session: each session has one more, of its own.
+    """
+    try:
+        pathlib.Path(f'/proc/{session}/autogroup').write_text(str(NICENESS))
+    except OSError:
+        pass  # a kernel without it, or a session that is over already
 
 
 class HeadStart:
@@ -23,8 +36,9 @@ class HeadStart:
     def go(self):
         """Starts it, unless it runs or came to its own end."""
         if self.command and self.process is None:
-            self.process = subprocess.Popen([*GIVING_WAY, *self.command], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                            stderr=subprocess.DEVNULL, start_new_session=True)
+            self.process = subprocess.Popen(['nice', '-n', str(NICENESS), *self.command], stdin=subprocess.DEVNULL,
+                                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+            give_way(self.process.pid)
 
     def halt(self):
         """It does not run when this returns; go() takes it up again."""

@@ -199,6 +199,13 @@ class HeadStartTest(unittest.TestCase):
         self.head_start('sleep 60').go()
         self.assertEqual(self.wait_for_lines(1), '19\n')
 
+    def test_its_session_gives_way(self):
+        ahead = self.head_start('sleep 60')
+        ahead.go()
+        where = pathlib.Path(f'/proc/{ahead.process.pid}/autogroup')
+        if where.exists():  # not every kernel knows such groups
+            self.assertTrue(where.read_text().endswith(' nice 19\n'), where.read_text())
+
     def test_halted_it_is_gone_and_goes_on_when_told(self):
         ahead = self.head_start('sleep 60')
         ahead.go()
