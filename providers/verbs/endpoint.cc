@@ -16,6 +16,9 @@ namespace {
 // What fits one packet of the largest MTU is not worth a path of its own.
 constexpr size_t kSmallBytes = 4096;
 
+// Of the first queue pair; then each has room for the three requests of a write that goes apart.
+constexpr uint32_t kLeastApartDepth = 8;
+
 }  // namespace
 
 VerbsEndpoint::VerbsEndpoint(VerbsQueue& queue) : queue_(queue) {}
@@ -39,6 +42,7 @@ Status VerbsEndpoint::start() {
       own_.pairs.push_back(address.first());
     sendQueues_.push_back(std::move(made));
   }
+  own_.takesApart = queue_.settings().apart && depth >= kLeastApartDepth;
   address_ = encode(own_);
   return {};
 }
@@ -58,15 +62,12 @@ size_t VerbsEndpoint::post(std::span<const Work> works) {
   while (taken < works.size() && state_ == State::ready) {
     SendQueue* to = choose(works[taken]);
     if (!to) break;
-    const size_t run =
-        std::min({together(works.subspan(taken)), to->room(), queue_.room(), SendQueue::kBurst});
-    if (run == 0) break;
     int refusal = 0;
-    const size_t accepted = to->post(works.subspan(taken, run), &refusal);
+    const size_t accepted = to->post(works.subspan(taken, together(works.subspan(taken))), &refusal);
     taken += accepted;
     if (refusal != 0) [[unlikely]]
       rejected(works[taken++], refusal);
-    else if (accepted < run)
+    else if (accepted == 0)
       break;
   }
   return taken;
@@ -77,7 +78,7 @@ SendQueue* VerbsEndpoint::choose(const Work& work) {
   if (sendQueues_.size() == 1 || work.length <= kSmallBytes) return sendQueues_.front().get();
   for (size_t tried = 0; tried < sendQueues_.size(); tried++) {
     turn_ = turn_ + 1 < sendQueues_.size() ? turn_ + 1 : 0;
-    if (sendQueues_[turn_]->room() > 0) return sendQueues_[turn_].get();
+    if (sendQueues_[turn_]->roomFor(work)) return sendQueues_[turn_].get();
   }
   return nullptr;
 }

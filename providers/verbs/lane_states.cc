@@ -29,7 +29,8 @@ Status VerbsEndpoint::connect(std::span<const std::byte> peerAddress) {
   sendQueues_.resize(std::min(sendQueues_.size(), peer.pairs.size()));
   deadline_ = Clock::system().now() + queue_.settings().connectTimeout;
   for (size_t i = 0; i < sendQueues_.size(); i++) {
-    const SendQueue& one = *sendQueues_[i];
+    SendQueue& one = *sendQueues_[i];
+    if (own_.takesApart && peer.takesApart) one.goApart(queue_.settings().apartAbove);
     TRY(queue_.device().dialer().dial({one.pair(), peer.only(i), queue_.mailbox(), one.number(), deadline_}));
   }
   dialling_ = sendQueues_.size();

@@ -191,7 +191,7 @@ Result<Port> makePort(const Candidate& seen) {
   port.device = seen.handle;
   port.owner = seen.owner;
   port.ethernet = seen.ethernet();
-  port.settings = settingsFrom(seen.config, isSoftware(seen));
+  port.settings = settingsFrom(seen.config, isSoftware(seen), port.ethernet);
   port.readAddress = AddressReader{seen.library,
                                    seen.card,
                                    seen.number,

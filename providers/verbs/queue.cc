@@ -53,10 +53,11 @@ VerbsQueue::~VerbsQueue() {
 
 Status VerbsQueue::openReceiveQueue() {
   const auto most = static_cast<uint32_t>(std::max(device_.port().maxReceives, 1));
-  const uint32_t limit = most > 2 * Receives::kBatch ? most - 2 * Receives::kBatch : most;
+  const uint32_t limit =
+      (most > 2 * Receives::kBatch ? most - 2 * Receives::kBatch : most) / perNotification();
   depths_.notifications = std::min(depths_.notifications, limit);
   // A batch more than may arrive, since consumed ones come back a batch at a time.
-  const uint32_t count = depths_.notifications + Receives::kBatch;
+  const uint32_t count = depths_.notifications * perNotification() + Receives::kBatch;
   ibv_srq_init_attr attributes{};
   attributes.attr.max_wr = std::min(count + Receives::kBatch, most);
   attributes.attr.max_sge = 1;
@@ -68,8 +69,8 @@ Status VerbsQueue::openReceiveQueue() {
 
 Status VerbsQueue::openCompletionQueue() {
   for (;;) {
-    const uint32_t entries =
-        depths_.sends + depths_.notifications + kOwnEntries * static_cast<uint32_t>(settings().queuePairs);
+    const uint32_t entries = depths_.sends + depths_.notifications * perNotification() +
+                             kOwnEntries * static_cast<uint32_t>(settings().queuePairs);
     const bool fits = entries <= static_cast<uint32_t>(device_.port().maxCompletions);
     ibv_cq* raw =
         fits ? device_.library()->createCq(device_.context(), static_cast<int>(entries), nullptr, nullptr, 0)
@@ -160,10 +161,12 @@ bool VerbsQueue::arrived(const ibv_wc& entry, Completion* out) {
   receives_.consumed();
   SendQueue* sender = senders_.find(entry.qp_num);
   if (entry.status != IBV_WC_SUCCESS || !sender) return false;
+  const auto length = sender->lengthOf(entry);
+  if (!length) return false;
   *out = Completion{};
   out->kind = CompletionKind::notified;
   out->imm = ntohl(entry.imm_data);
-  out->length = entry.byte_len;
+  out->length = *length;
   out->source = &sender->lane();
   return true;
 }

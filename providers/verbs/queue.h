@@ -37,11 +37,11 @@ class VerbsQueue : public Queue {
   const Settings& settings() const { return device_.port().settings; }
   const std::shared_ptr<QueueObjects>& objects() const { return objects_; }
   const std::shared_ptr<Mailbox>& mailbox() const { return mailbox_; }
-  size_t room() const { return room_; }  // works that may still be posted
+  size_t room() const { return room_; }  // requests that may still be posted
   bool roomy() const { return room_ > depths_.sends / 2; }
-  void take(size_t works) { room_ -= works; }
-  void give(size_t works) { room_ += works; }
-  uint32_t laneDepth() const;  // works that a lane's first queue pair may have outstanding
+  void take(size_t requests) { room_ -= requests; }
+  void give(size_t requests) { room_ += requests; }
+  uint32_t laneDepth() const;  // requests that a lane's first queue pair may have outstanding
   uint64_t newNumber() { return nextNumber_++; }
   void add(uint32_t queuePair, SendQueue* sender) { senders_.insert(queuePair, sender); }
   void forget(SendQueue* sender);                                   // it is being destroyed
@@ -63,6 +63,7 @@ class VerbsQueue : public Queue {
   static constexpr uint32_t kOwnEntries = 256;
 
   Status start();
+  uint32_t perNotification() const { return settings().apart ? 2 : 1; }  // receives it may consume
   Status openCompletionQueue();
   Status openReceiveQueue();
   size_t takeEvents(std::span<Completion> out);

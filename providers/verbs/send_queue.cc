@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <bit>
 #include <cerrno>
+#include <utility>
 
 #include "providers/verbs/endpoint.h"
 #include "providers/verbs/memory.h"
@@ -48,27 +49,93 @@ SendQueue::~SendQueue() {
     if (slot(unfolded_).purpose != Purpose::marker) queue_.give(1);
 }
 
-size_t SendQueue::post(std::span<const Work> works, int* refusal) {
-  std::array<ibv_send_wr, kBurst> requests;
-  std::array<ibv_sge, kBurst> pieces;
-  for (size_t i = 0; i < works.size(); i++) {
-    const bool last = i + 1 == works.size();
-    fill(works[i], &requests[i], &pieces[i]);
-    requests[i].wr_id = number_ << 32 | (posted_ + static_cast<uint32_t>(i));
-    requests[i].next = last ? nullptr : &requests[i + 1];
-    if (wantsEntry(works[i], last)) requests[i].send_flags |= IBV_SEND_SIGNALED;
+void SendQueue::goApart(uint32_t above) {
+  apart_ = true;
+  apartAbove_ = above;
+}
+
+bool SendQueue::isApart(const Work& work) const {
+  return apart_ && work.op == Opcode::writeNotify && (work.length > apartAbove_ || work.length == 0);
+}
+
+std::optional<uint64_t> SendQueue::lengthOf(const ibv_wc& entry) {
+  if (!apart_ || entry.byte_len > 0) return entry.byte_len;
+  if (announced_) return *std::exchange(announced_, std::nullopt);
+  announced_ = ntohl(entry.imm_data);
+  return std::nullopt;
+}
+
+// Requests, here and in the Queue.
+size_t SendQueue::room() const {
+  return std::min(depth_ - std::min<size_t>(outstanding(), depth_), queue_.room());
+}
+
+size_t SendQueue::fitting(std::span<const Work> works) const {
+  const size_t most = std::min(kBurst, room());
+  if (!apart_) return std::min(works.size(), most);
+  size_t count = 0;
+  for (size_t used = 0; count < works.size(); count++) {
+    used += requestsOf(works[count]);
+    if (used > most) break;
   }
+  return count;
+}
+
+size_t SendQueue::post(std::span<const Work> works, int* refusal) {
+  *refusal = 0;
+  works = works.first(fitting(works));
+  if (works.empty()) return 0;
+  Burst burst;
+  for (const Work& work : works) {
+    if (isApart(work)) [[unlikely]]
+      addApart(work, &burst);
+    else
+      add(work, work.quiet ? Purpose::quiet : Purpose::work, &burst);
+    if (wantsEntry(work, &work == &works.back()))
+      burst.requests[burst.count - 1].send_flags |= IBV_SEND_SIGNALED;
+  }
+  burst.requests[burst.count - 1].next = nullptr;
   ibv_send_wr* refused = nullptr;
-  const int code = ibv_post_send(pair_->get(), requests.data(), &refused);
-  const size_t accepted =
-      code == 0 || !refused ? works.size() : static_cast<size_t>(refused - requests.data());
-  for (const Work& work : works.first(accepted))
-    slot(posted_++) = {work.context, work.quiet ? Purpose::quiet : Purpose::work};
-  queue_.take(accepted);
+  const int code = ibv_post_send(pair_->get(), burst.requests.data(), &refused);
+  if (code == 0 || !refused) [[likely]] {
+    posted_ += static_cast<uint32_t>(burst.count);
+    queue_.take(burst.count);
+    return works.size();
+  }
   // Perhaps it was the one to ask for an entry that was refused; then the next burst asks.
-  loudUnsignalled_ |= accepted < works.size();
-  *refusal = accepted == works.size() || code == ENOMEM || code == EAGAIN ? 0 : code;
-  return accepted;
+  loudUnsignalled_ = true;
+  if (code != ENOMEM && code != EAGAIN) *refusal = code;
+  return keep(static_cast<size_t>(refused - burst.requests.data()));
+}
+
+// Of a burst the card took only so many requests; returns how many works those complete.
+size_t SendQueue::keep(size_t requests) {
+  size_t works = 0;
+  for (size_t i = 0; i < requests; i++) works += slot(posted_++).purpose != Purpose::part;
+  queue_.take(requests);
+  return works;
+}
+
+void SendQueue::add(const Work& work, Purpose purpose, Burst* burst) {
+  const size_t i = burst->count++;
+  const uint32_t sequence = posted_ + static_cast<uint32_t>(i);
+  ibv_send_wr& request = burst->requests[i];
+  fill(work, &request, &burst->pieces[i]);
+  request.wr_id = number_ << 32 | sequence;
+  request.next = &request + 1;
+  slot(sequence) = {work.context, purpose};
+}
+
+void SendQueue::addApart(const Work& work, Burst* burst) {
+  Work data = work;
+  data.op = Opcode::write;
+  add(data, Purpose::part, burst);
+  Work empty = work;
+  empty.length = 0;
+  empty.imm = static_cast<uint32_t>(work.length);
+  add(empty, Purpose::part, burst);
+  empty.imm = work.imm;
+  add(empty, work.quiet ? Purpose::quiet : Purpose::work, burst);
 }
 
 void SendQueue::fill(const Work& work, ibv_send_wr* request, ibv_sge* piece) const {
@@ -122,7 +189,7 @@ bool SendQueue::unfold(Completion* out) {
       continue;
     }
     queue_.give(1);
-    if (ok && work.purpose == Purpose::quiet) continue;
+    if (work.purpose == Purpose::part || (ok && work.purpose == Purpose::quiet)) continue;
     *out = lane_.about(CompletionKind::sent, ok ? 0 : statusErrno(verdict_));
     out->context = work.context;
     if (!ok) queue_.explainNow(*out, lane_.failureWords());
@@ -150,6 +217,7 @@ void SendQueue::condemnOutstanding() {
     const Posted& work = slot(unfolded_);
     if (work.purpose == Purpose::marker) continue;
     queue_.give(1);
+    if (work.purpose == Purpose::part) continue;
     Completion completion = lane_.about(CompletionKind::sent, ECANCELED);
     completion.context = work.context;
     queue_.report(completion, lane_.failureWords());

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,6 +21,10 @@ namespace weft::verbs {
 class VerbsEndpoint;
 class VerbsQueue;
 
+// Adaptive routing: switches may take any path for packets of a plain write, but cards keep a write with an
+// immediate on one. So where both ends want it, a large notified write goes apart, as three requests: the
+// data, an empty write whose immediate is their length, an empty write with the immediate proper. They take
+// effect in this order. For the target there is no other empty notification: one of nothing goes apart too.
 class SendQueue {
  public:
   static constexpr size_t kBurst = 32;
@@ -35,11 +40,17 @@ class SendQueue {
   const std::shared_ptr<QueuePair>& pair() const { return pair_; }
   uint32_t pairNumber() const { return pair_->address().first().queuePair; }
 
-  // Hands on the first n works with one ring of the doorbell and returns n. At most kBurst, and no more than
-  // there is room for here and in the Queue. `refusal`: why the driver will never take works[n], or 0.
+  // Hands on the first n works with one ring of the doorbell and returns n: as many as there is room for
+  // here, in the Queue and in a burst. `refusal`: why the driver will never take works[n], or 0.
   size_t post(std::span<const Work> works, int* refusal);
-  size_t room() const { return depth_ - std::min<size_t>(outstanding(), depth_); }
-  size_t outstanding() const { return posted_ - unfolded_; }
+  bool roomFor(const Work& work) const { return requestsOf(work) <= room(); }
+  size_t outstanding() const { return posted_ - unfolded_; }  // requests
+
+  // Before it connects: both ends take notifications apart from their data.
+  void goApart(uint32_t above);
+
+  // From the Queue, of a notification: bytes its write carried; nothing where it only says so of the next.
+  std::optional<uint64_t> lengthOf(const ibv_wc& entry);
 
   // From the Queue, of a send: true when unfold() has something to hand out, perhaps.
   bool finished(const ibv_wc& entry);
@@ -53,12 +64,31 @@ class SendQueue {
   SendQueue(VerbsQueue& queue, VerbsEndpoint& lane, uint32_t depth);
 
  private:
-  enum class Purpose : uint8_t { work, quiet, marker };
+  enum class Purpose : uint8_t {
+    work,
+    quiet,
+    part,  // of a work that is further back
+    marker,
+  };
   struct Posted {
     uint64_t context = 0;
     Purpose purpose = Purpose::work;
   };
 
+  // What one ring of the doorbell hands on.
+  struct Burst {
+    std::array<ibv_send_wr, kBurst> requests;
+    std::array<ibv_sge, kBurst> pieces;
+    size_t count = 0;
+  };
+
+  size_t room() const;
+  bool isApart(const Work& work) const;
+  size_t requestsOf(const Work& work) const { return isApart(work) ? 3 : 1; }
+  size_t fitting(std::span<const Work> works) const;
+  void add(const Work& work, Purpose purpose, Burst* burst);
+  void addApart(const Work& work, Burst* burst);
+  size_t keep(size_t requests);
   void fill(const Work& work, ibv_send_wr* request, ibv_sge* piece) const;
   bool wantsEntry(const Work& work, bool last);
   Posted& slot(uint32_t sequence) { return ring_[sequence & (ring_.size() - 1)]; }
@@ -68,8 +98,11 @@ class SendQueue {
   const uint64_t number_;
   std::shared_ptr<QueuePair> pair_;
   bool markerOut_ = false;
+  bool apart_ = false;
+  uint32_t apartAbove_ = 0;
+  std::optional<uint32_t> announced_;  // the length of what the next notification is about
 
-  // Works between unfolded_ and posted_ are outstanding; those before judged_ have their verdict.
+  // Requests between unfolded_ and posted_ are outstanding; those before judged_ have their verdict.
   std::vector<Posted> ring_;
   const uint32_t depth_;
   uint32_t posted_ = 0;

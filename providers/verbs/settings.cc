@@ -8,7 +8,7 @@
 
 namespace weft::verbs {
 
-Settings settingsFrom(const Config& config, bool software) {
+Settings settingsFrom(const Config& config, bool software, bool ethernet) {
   Settings settings;
   settings.gidIndex = config.ibGidIndex;
   settings.trafficClass = config.ibTrafficClass;
@@ -18,6 +18,8 @@ Settings settingsFrom(const Config& config, bool software) {
   settings.pkeyIndex = static_cast<uint16_t>(config.ibPkeyIndex);
   settings.ece = config.ibEce;
   settings.queuePairs = std::clamp(config.qpsPerConnection, 1, static_cast<int>(LaneAddress::kMostPairs));
+  settings.apart = config.ibAdaptiveRouting < 0 ? !ethernet : config.ibAdaptiveRouting != 0;
+  settings.apartAbove = static_cast<uint32_t>(config.ibAdaptiveMinBytes);
   settings.connectTimeout = config.connectTimeout;
   settings.closeTimeout = config.closeTimeout;
   return settings;

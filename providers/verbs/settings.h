@@ -18,11 +18,13 @@ struct Settings {
   uint16_t pkeyIndex = 0;
   bool ece = true;
   int queuePairs = 1;  // of a lane
+  bool apart = false;  // large writes and their notifications, for adaptive routing
+  uint32_t apartAbove = 8192;
   Milliseconds connectTimeout{20000};
   Milliseconds closeTimeout{2000};
 };
 
 // SoftRoCE takes 7 retries for "for ever", so on such a port (`software`) there are 6 at most.
-Settings settingsFrom(const Config& config, bool software);
+Settings settingsFrom(const Config& config, bool software, bool ethernet);
 
 }  // namespace weft::verbs

@@ -61,6 +61,12 @@ constexpr ConfigField kFields[] = {
     {"WEFT_IB_ECE", &Config::ibEce,
      "verbs: 0: do not let two cards that offer the same extensions of a connection (ECE) agree on them.",
      "NCCL_IB_ECE_ENABLE"},
+    {"WEFT_IB_ADAPTIVE_ROUTING", &Config::ibAdaptiveRouting,
+     "verbs: 1: a large write and its notification go apart, since switches that route adaptively may take "
+     "any path for the write alone; both ends must have it. Below 0: on for InfiniBand, off for RoCE.",
+     "NCCL_IB_ADAPTIVE_ROUTING", -2, 1},
+    {"WEFT_IB_AR_THRESHOLD", &Config::ibAdaptiveMinBytes,
+     "verbs: writes above so many bytes are large in that sense.", "NCCL_IB_AR_THRESHOLD", 0, 1 << 30},
     {"WEFT_QPS_PER_CONNECTION", &Config::qpsPerConnection,
      "verbs: queue pairs of each rail of a connection, which carry its messages above 4 KiB in turn, so that "
      "a network that picks paths by flow (ECMP) spreads them; of two ends the smaller number counts, more "

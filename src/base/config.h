@@ -32,6 +32,8 @@ struct Config {
   int ibRetryCount = 6;
   int ibPkeyIndex = 0;
   bool ibEce = true;
+  int ibAdaptiveRouting = -2;
+  int ibAdaptiveMinBytes = 8192;
   int qpsPerConnection = 1;
   int tcpStreams = 4;
   std::string logLevel = "WARN";

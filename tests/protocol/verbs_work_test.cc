@@ -15,8 +15,7 @@ constexpr size_t kBytes = 256 << 10;
 constexpr uint64_t kMessages = 300;
 constexpr uint64_t kLaneWorks = 126;
 
-WorldOptions over(FakeVerbs& fake, std::vector<int> left, std::vector<int> right) {
-  WorldOptions options;
+WorldOptions over(FakeVerbs& fake, std::vector<int> left, std::vector<int> right, WorldOptions options = {}) {
   options.rails[0] = static_cast<int>(left.size());
   options.rails[1] = static_cast<int>(right.size());
   options.transports[0] = fake.transport(std::move(left), options.config);
@@ -89,6 +88,22 @@ TEST_CASE(
   CHECK(lines.inlined == kMessages);
   CHECK(lines.signalled >= 1);
   CHECK(lines.signalled <= kMessages / (kLaneWorks / 2));
+}
+
+TEST_CASE("where data and notification go apart a message is still one call and one signalled work") {
+  FakeVerbs fake;
+  WorldOptions options;
+  options.config.ibAdaptiveRouting = 1;
+  World world(over(fake, {0}, {1}, std::move(options)));
+  const Connection link = world.connect(0);
+  fake.resetCounts();
+  sendAll(world, link);
+  const auto data = askedOf(fake, 0);
+  CHECK(data.posts == kMessages);
+  CHECK(data.requests == 3 * kMessages);
+  CHECK(data.signalled == kMessages);
+  CHECK(data.bytes == kMessages * kBytes);
+  CHECK(askedOf(fake, 1).requests == kMessages);
 }
 
 TEST_CASE("over two rails of verbs a message is one call and one signalled work on each") {

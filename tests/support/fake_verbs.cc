@@ -277,8 +277,8 @@ verbs::Port FakeVerbs::portOf(size_t card, const Config& config) {
   port.info.provider = "verbs";
   port.info.mtu = 128 << mtus[card];
   port.info.delivery = Delivery::always;
-  port.settings = verbs::settingsFrom(config, false);
   port.ethernet = !infiniband;
+  port.settings = verbs::settingsFrom(config, false, port.ethernet);
   port.readAddress = [this, card](ibv_context*) { return addressOf(static_cast<int>(card)); };
   port.address = *addressOf(static_cast<int>(card));
   port.maxCompletions = port.maxReceives = 1 << 16;

@@ -21,6 +21,25 @@ Config withPairs(int count) {
   return config;
 }
 
+Config adaptive() {
+  Config config;
+  config.ibAdaptiveRouting = 1;
+  return config;
+}
+
+Work notify(SeamEnd& end, size_t where, size_t length, uint32_t imm) {
+  Work work = end.work(Opcode::writeNotify, where, where, length);
+  work.imm = imm;
+  return work;
+}
+
+std::vector<Completion> of(const SeamEnd& end, CompletionKind kind) {
+  std::vector<Completion> found;
+  for (const Completion& one : end.seen)
+    if (one.kind == kind) found.push_back(one);
+  return found;
+}
+
 // A lane between two cards, connected.
 struct Lane {
   explicit Lane(FakeVerbs& fake, const Config& mine = {}, const Config& peers = {})
@@ -152,6 +171,84 @@ TEST_CASE("a lane is destroyed with works in flight on all its queue pairs, and 
   fake.hold(false);
   pump({&lane.a, &lane.b}, 10);
   CHECK(lane.a.count(sent) == 0);
+}
+
+TEST_CASE("with adaptive routing a large write and its notification go apart, others do not") {
+  FakeVerbs fake;
+  Lane lane(fake, adaptive(), adaptive());
+  const uint32_t pair = fake.pairsOf(0)[0];
+  fake.resetCounts();
+  const std::vector<Work> works = {notify(lane.a, 0, kLarge, 11), notify(lane.a, kLarge, 2 * kLarge, 22),
+                                   lane.a.work(Opcode::write, 3 * kLarge, 3 * kLarge, 2 * kLarge, 3),
+                                   notify(lane.a, 0, 0, 33)};
+  CHECK(lane.a.lane->post(works) == works.size());
+  REQUIRE(lane.allSent(works.size()));
+  REQUIRE(pumpUntil({&lane.b}, [&] { return lane.b.count(notified) == 3; }));
+  const auto asked = fake.asked(pair);
+  CHECK(asked.posts == 1);
+  CHECK(asked.signalled == 1);
+  CHECK(asked.requests == 1 + 3 + 1 + 3);  // one of nothing goes apart too
+  CHECK(asked.notifications == 1 + 2 + 2);
+  CHECK(asked.bytes == 5 * kLarge);
+  const std::vector<Completion> arrived = of(lane.b, notified);
+  CHECK(arrived[0].length == kLarge);
+  CHECK(arrived[0].imm == 11);
+  CHECK(arrived[1].length == 2 * kLarge);
+  CHECK(arrived[1].imm == 22);
+  CHECK(arrived[2].length == 0);
+  CHECK(arrived[2].imm == 33);
+  CHECK(lane.b.holds(0, lane.a, 0, 5 * kLarge));
+}
+
+TEST_CASE("notifications go apart only where both ends want it") {
+  FakeVerbs fake;
+  fake.infiniband = GENERATE(false, true);
+  Config off;
+  off.ibAdaptiveRouting = 0;
+  const bool mine = GENERATE(false, true);
+  Lane lane(fake, mine ? adaptive() : off, mine ? off : adaptive());
+  fake.resetCounts();
+  REQUIRE(lane.a.post(notify(lane.a, 0, 2 * kLarge, 11)));
+  REQUIRE(lane.a.post(notify(lane.a, 0, 0, 22)));
+  REQUIRE(lane.allSent(2));
+  REQUIRE(pumpUntil({&lane.b}, [&] { return lane.b.count(notified) == 2; }));
+  CHECK(fake.asked(fake.pairsOf(0)[0]).requests == 2);
+  CHECK(of(lane.b, notified)[0].length == 2 * kLarge);
+  CHECK(of(lane.b, notified)[1].imm == 22);
+}
+
+TEST_CASE("works that go apart fill a lane sooner, and each has one verdict") {
+  FakeVerbs fake;
+  Config config = adaptive();
+  config.qpsPerConnection = GENERATE(1, 3);
+  config.closeTimeout = Milliseconds(1);
+  Lane lane(fake, config, config);
+  fake.hold(true);
+  const std::vector<Work> works(500, notify(lane.a, 0, 2 * kLarge, 11));
+  const size_t taken = lane.a.lane->post(works);
+  const size_t all = config.qpsPerConnection == 1 ? 126 / 3 : 126 / 3 + 2 * (62 / 3);
+  CHECK(taken == all);
+  CHECK(lane.a.lane->post(works) == 0);
+  SECTION("all land") {
+    fake.hold(false);
+    REQUIRE(lane.allSent(taken));
+    CHECK(lane.a.count(sent, true) == taken);
+    CHECK(pumpUntil({&lane.b}, [&] { return lane.b.count(notified) == taken; }));
+    CHECK(lane.a.lane->post(works) == taken);  // what ended makes room
+  }
+  SECTION("the lane is cut") {
+    lane.a.lane->retire();
+    REQUIRE(pumpUntil({&lane.a}, [&] { return lane.a.count(retired) == 1; }));
+    CHECK(lane.a.count(sent, false) == taken);
+  }
+  SECTION("the data of one do not land") {
+    const uint32_t pair = fake.pairsOf(0)[0];
+    fake.failNext(pair);
+    fake.release(pair);
+    REQUIRE(pumpUntil({&lane.a}, [&] { return lane.a.count(sent, false) == 126 / 3; }));
+    CHECK(contains(lane.a.words.front(), "did not acknowledge within all retries"));
+    CHECK(lane.b.count(notified) == 0);
+  }
 }
 
 TEST_CASE("cards that offer the same extensions both set them, others connect without") {

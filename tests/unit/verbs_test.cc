@@ -157,6 +157,7 @@ TEST_CASE("a lane's address survives the wire, and damage is noticed") {
   REQUIRE(back);
   CHECK(back->pairs == address.pairs);
   CHECK(back->only(1).pairs == std::vector<PairAddress>{{0xabcdf0, 1}});
+  CHECK(back->takesApart == address.takesApart);
   CHECK(back->lid == address.lid);
   CHECK(back->eceVendor == address.eceVendor);
   CHECK(back->eceOptions == address.eceOptions);
@@ -165,7 +166,8 @@ TEST_CASE("a lane's address survives the wire, and damage is noticed") {
   CHECK(back->gids == address.gids);
   for (size_t size = 0; size < bytes.size(); size++)
     CHECK_FALSE(decodeLaneAddress(std::span(bytes).first(size)));
-  for (const size_t at : {0u, 1u, 2u, 46u, 50u}) {  // version, kind, MTU, count, a queue pair's upper byte
+  // Version, kind, MTU, whether notifications may come apart, count, a queue pair's upper byte.
+  for (const size_t at : {0u, 1u, 2u, 4u, 47u, 51u}) {
     Bytes damaged = bytes;
     damaged[at] = std::byte{0x77};
     CHECK_FALSE(decodeLaneAddress(damaged));
@@ -189,10 +191,17 @@ TEST_CASE("two ends use the address family that both have") {
 TEST_CASE("settings fit what a card takes") {
   Config config;
   config.ibRetryCount = 15;
-  CHECK(settingsFrom(config, false).retryCount == 7);
-  CHECK(settingsFrom(config, true).retryCount == 6);  // 7 is for ever there
+  CHECK(settingsFrom(config, false, true).retryCount == 7);
+  CHECK(settingsFrom(config, true, true).retryCount == 6);  // 7 is for ever there
+  CHECK_FALSE(settingsFrom(config, false, true).apart);     // RoCE
+  CHECK(settingsFrom(config, false, false).apart);          // InfiniBand
+  for (const int wish : {0, 1}) {
+    config.ibAdaptiveRouting = wish;
+    for (const bool ethernet : {false, true})
+      CHECK(settingsFrom(config, false, ethernet).apart == (wish == 1));
+  }
   config.ibServiceLevel = -1;
-  CHECK(settingsFrom(config, false).serviceLevel == 0);
+  CHECK(settingsFrom(config, false, true).serviceLevel == 0);
 }
 
 TEST_CASE("a failed completion says what it means and what to check") {

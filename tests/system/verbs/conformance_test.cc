@@ -15,7 +15,9 @@ SeamUnderTest seam() {
   SeamUnderTest seam;
   seam.label = "verbs";
   seam.make = [] {
-    Config config;
+    auto fromUser = readConfigFromEnvironment();
+    REQUIRE(fromUser);
+    Config config = fromUser.take();
     config.closeTimeout *= patience();
     auto transport = verbs::makeTransport(config);
     REQUIRE(transport);
