@@ -45,6 +45,12 @@ def bench_end(options):
     return program
 
 
+def software_efa(build, cards):
+    """The environment in which libfabric finds so many cards of the software EFA device, and shares no memory beside them."""
+    return {'LD_LIBRARY_PATH': str(build.resolve() / 'tests' / 'softefa'), 'FI_EFA_ENABLE_SHM_TRANSFER': '0', 'SOFTEFA_NICS': str(cards),
+            'SOFTEFA_FABRIC': f'bench-{os.getpid()}', 'WEFT_PROVIDER': 'ofi:efa', 'WEFT_MERGE_NICS': 'off', **os.environ}
+
+
 def own_plugin(options):
     return options.build.resolve() / 'plugin' / 'libnccl-net-weft.so'
 
@@ -87,11 +93,13 @@ class Way:
 
 
 def open_ways(program, wanted, channels):
-    """The ways that can be opened; of the others it says so, as a provider need not have everything."""
+    """The ways that can be opened and carry a message; of the others it says so, as a provider need not have everything."""
     ways = []
     for name, what in wanted:
         try:
-            ways.append(Way(program, name, str(what), channels))
+            way = Way(program, name, str(what), channels)
+            way.numbers(f'latency 8 {LEAST}')
+            ways.append(way)
         except RuntimeError as error:
             print(f'# left out: {error}')
     return ways

@@ -74,10 +74,6 @@ void RawEnd::openDomain() {
   check(library_->openFabric(info_->fabric_attr, &fabric_), "fi_fabric");
   domain_ = open<fid_domain>("fi_domain",
                              [&](auto** out) { return fi_domain(fabric_.get(), info_.get(), out, nullptr); });
-  fi_av_attr table{};
-  table.type = FI_AV_TABLE;
-  addresses_ =
-      open<fid_av>("fi_av_open", [&](auto** out) { return fi_av_open(domain_.get(), &table, out, nullptr); });
   fi_cq_attr attributes{};
   attributes.size = 4096;
   attributes.format = FI_CQ_FORMAT_DATA;
@@ -94,9 +90,13 @@ void RawEnd::openDomain() {
 }
 
 void RawEnd::openChannel(Channel* channel) {
+  fi_av_attr table{};
+  table.type = FI_AV_TABLE;
+  channel->addresses =
+      open<fid_av>("fi_av_open", [&](auto** out) { return fi_av_open(domain_.get(), &table, out, nullptr); });
   channel->endpoint = open<fid_ep>(
       "fi_endpoint", [&](auto** out) { return fi_endpoint(domain_.get(), info_.get(), out, nullptr); });
-  check(fi_ep_bind(channel->endpoint.get(), &addresses_->fid, 0), "fi_ep_bind");
+  check(fi_ep_bind(channel->endpoint.get(), &channel->addresses->fid, 0), "fi_ep_bind");
   check(fi_ep_bind(channel->endpoint.get(), &queue_->fid, FI_TRANSMIT | FI_RECV), "fi_ep_bind");
   check(fi_enable(channel->endpoint.get()), "fi_enable");
 }
@@ -118,7 +118,7 @@ void RawEnd::meet(const Companion& companion) {
   std::memcpy(&theirs_, greeting.data(), sizeof theirs_);
   for (const auto& channel : channels_) {
     const Bytes name = companion.get();
-    if (fi_av_insert(addresses_.get(), name.data(), 1, &channel->peer, 0, nullptr) != 1)
+    if (fi_av_insert(channel->addresses.get(), name.data(), 1, &channel->peer, 0, nullptr) != 1)
       die("fi_av_insert took no address");
   }
 }

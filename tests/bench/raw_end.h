@@ -39,6 +39,7 @@ class RawEnd final : public End {
     bool receive = false;
   };
   struct Channel {
+    ofi::FidPtr<fid_av> addresses;  // its own: EFA has one endpoint for each table
     ofi::FidPtr<fid_ep> endpoint;
     fi_addr_t peer = FI_ADDR_UNSPEC;
     std::array<Context, kMostInFlight> sends, receives;
@@ -64,7 +65,6 @@ class RawEnd final : public End {
   netdriver::HostBuffer source_, sink_;
   ofi::FidPtr<fid_fabric> fabric_;
   ofi::FidPtr<fid_domain> domain_;
-  ofi::FidPtr<fid_av> addresses_;
   ofi::FidPtr<fid_cq> queue_;
   ofi::FidPtr<fid_mr> sourceMemory_, sinkMemory_;
   Greeting theirs_;
