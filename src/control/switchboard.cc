@@ -66,16 +66,17 @@ void Switchboard::handle(const EventLoop::Events& events) {
 }
 
 // Whoever waits for an answer spins; on a machine with a processor for each spinner the control thread would
-// get one only milliseconds later. Taking the mail also takes away what wakes the thread, so what is left to
-// it has to wake it again.
+// get one only milliseconds later. So its ticks are done here, too: to wake it for each would set it against
+// the spinners. Taking the mail also takes away what wakes the thread, so what it has to do earlier than it
+// knows has to wake it again.
 void Switchboard::help() {
   if (inForkedChild()) return;
   const std::unique_lock turn(turnMutex_, std::try_to_lock);
   if (!turn || stopping_ || closing_) return;
   const MustNotFail nobodyToTell;
   handle(loop_->wait(0));
-  const bool wanted = stopping_ || tickWanted_.load(std::memory_order_acquire);
-  if (wanted || loop_->nextTimer() < sleepsUntil_) parts_.mailbox->signal();
+  tick();
+  if (stopping_ || std::min(nextTick_, loop_->nextTimer()) < sleepsUntil_) parts_.mailbox->signal();
 }
 
 void Switchboard::clearGraves() {

@@ -59,6 +59,7 @@ Result<std::unique_ptr<SendComm>> Connector::step(const std::shared_ptr<Session>
       return std::unique_ptr<SendComm>();
     }
     TRY(onReply());
+    session_.hub().help();
   }
   {
     EngineEntry in(*engine_, EngineEntry::tryOnce);
@@ -109,6 +110,7 @@ Result<std::unique_ptr<RecvComm>> ListenCommImpl::step() {
       session_->hub().refuse(*request, status.error());
       return status.takeError();
     }
+    session_->hub().help();
   }
   EngineEntry in(*engine_, EngineEntry::tryOnce);
   if (in) engine_->progress();
