@@ -31,6 +31,20 @@ class Helpers {
   std::vector<std::thread> threads_;
 };
 
+// Remembers whether its maker's thread was asked to tick.
+class TickOfMine : public Recorder {
+ public:
+  Milliseconds onTick(TimePoint now) override {
+    if (std::this_thread::get_id() == me_) mine_ = true;
+    return Recorder::onTick(now);
+  }
+  bool mine() const { return mine_; }
+
+ private:
+  const std::thread::id me_ = std::this_thread::get_id();
+  std::atomic<bool> mine_{false};
+};
+
 }  // namespace
 
 TEST_CASE("who calls help does the control thread's work himself") {
@@ -41,6 +55,20 @@ TEST_CASE("who calls help does the control thread's work himself") {
     a.hub->post([&] { byMe = byMe || std::this_thread::get_id() == me; });
     a.hub->help();
     return byMe.load();
+  }));
+}
+
+TEST_CASE("who calls help ticks himself where that is due") {
+  const auto heard = std::make_shared<TickOfMine>();
+  HubOptions options;
+  options.config.socketIfname = "=lo";
+  options.handler = heard;
+  auto hub = Hub::create(std::move(options));
+  REQUIRE(hub);
+  REQUIRE(eventually([&] {
+    (*hub)->wake();
+    (*hub)->help();
+    return heard->mine();
   }));
 }
 
