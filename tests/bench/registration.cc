@@ -4,17 +4,19 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "tools/netdriver/comm.h"
 #include "tools/netdriver/library.h"
 
-// usage: registration PLUGIN.so ENTRIES
+// usage: registration PLUGIN.so ENTRIES [WHAT]
 //
 // What registering memory costs while ENTRIES other ranges are registered, on a send and on a receive comm of
 // one process: regMr of a range that is known and deregMr while others still have it; both for a range that
-// nobody has. Prints nanoseconds a call, the median and the least of some batches. For
+// nobody has. Prints nanoseconds a call, the median and the least of some batches; with WHAT, the first words
+// of one of these lines, only how often that was called, all within countedCalls(). For
 // tests/bench/registration.
 using namespace weft;
 using namespace weft::netdriver;
@@ -26,6 +28,7 @@ using Time = std::chrono::steady_clock;
 constexpr size_t kRangeBytes = 4096;
 constexpr size_t kBatch = 64;
 constexpr size_t kBatches = 200;
+constexpr size_t kCountedBatches = 20;  // counts do not scatter
 constexpr size_t kMostEntries = 100'000;
 constexpr std::chrono::seconds kConnectTimeout{20};
 
@@ -61,21 +64,38 @@ Pair connect(Net& net, const Context& near, const Context& far) {
   return {Comm(net, Side::send, sending), Comm(net, Side::recv, receiving)};
 }
 
+using Calls = std::function<void()>;
+
+// By this name callgrind is told what to count.
+[[gnu::noinline]] void countedCalls(const Calls& calls) {
+  calls();
+}
+
 // Nanoseconds a call of a batch.
 class Timing {
  public:
-  template <class Calls>
-  void measure(Calls calls) {
+  Timing(std::string what, const std::string& counted)
+      : what_(std::move(what)), counted_(what_ == counted), silent_(!counted.empty()) {}
+  void measure(const Calls& calls) {
     const auto start = Time::now();
-    calls();
+    if (counted_) {
+      countedCalls(calls);
+    } else {
+      calls();
+    }
     batches_.push_back(std::chrono::duration<double, std::nano>(Time::now() - start).count() / kBatch);
   }
-  void print(const char* what) {
+  void print() {
+    if (counted_) std::printf("%zu\n", batches_.size() * kBatch);
+    if (silent_) return;
     std::sort(batches_.begin(), batches_.end());
-    std::printf("%s %.1f %.1f\n", what, batches_[batches_.size() / 2], batches_.front());
+    std::printf("%s %.1f %.1f\n", what_.c_str(), batches_[batches_.size() / 2], batches_.front());
   }
 
  private:
+  std::string what_;
+  bool counted_;
+  bool silent_;
   std::vector<double> batches_;
 };
 
@@ -90,10 +110,11 @@ void remove(const Comm& comm, void* handle) {
 }
 
 // `ranges`: kBatch ranges side by side, each at `step` from the one before; 0: the same one.
-void measure(const Comm& comm, std::byte* ranges, size_t step, const char* name) {
-  Timing registering, deregistering;
+void measure(const Comm& comm, std::byte* ranges, size_t step, const std::string& name,
+             const std::string& counted) {
+  Timing registering("regMr " + name, counted), deregistering("deregMr " + name, counted);
   std::vector<void*> handles(kBatch);
-  for (size_t batch = 0; batch < kBatches; batch++) {
+  for (size_t batch = 0; batch < (counted.empty() ? kBatches : kCountedBatches); batch++) {
     registering.measure([&] {
       for (size_t i = 0; i < kBatch; i++) handles[i] = add(comm, ranges + i * step);
     });
@@ -101,25 +122,28 @@ void measure(const Comm& comm, std::byte* ranges, size_t step, const char* name)
       for (void* handle : handles) remove(comm, handle);
     });
   }
-  registering.print((std::string("regMr ") + name).c_str());
-  deregistering.print((std::string("deregMr ") + name).c_str());
+  registering.print();
+  deregistering.print();
 }
 
-void measureBoth(const Comm& comm, std::byte* ranges, std::byte* known, const std::string& side) {
+void measureBoth(const Comm& comm, std::byte* ranges, std::byte* known, const std::string& side,
+                 const std::string& counted) {
   void* kept = add(comm, known);
-  measure(comm, known, 0, ("known " + side).c_str());
+  measure(comm, known, 0, "known " + side, counted);
   remove(comm, kept);
-  measure(comm, ranges, 2 * kRangeBytes, ("new " + side).c_str());
+  measure(comm, ranges, 2 * kRangeBytes, "new " + side, counted);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const size_t entries = argc == 3 ? std::strtoull(argv[2], nullptr, 10) : 0;
-  if (argc != 3 || entries < 1 || entries > kMostEntries) {
-    std::fprintf(stderr, "usage: registration PLUGIN.so ENTRIES\n");
+  const bool complete = argc == 3 || argc == 4;
+  const size_t entries = complete ? std::strtoull(argv[2], nullptr, 10) : 0;
+  if (!complete || entries < 1 || entries > kMostEntries) {
+    std::fprintf(stderr, "usage: registration PLUGIN.so ENTRIES [WHAT]\n");
     return 2;
   }
+  const std::string counted = argc == 4 ? argv[3] : "";
   const auto library = must(Library::open(argv[1]));
   Net& net = library->net();
   const Context near = must(Context::create(net, 1)), far = must(Context::create(net, 2));
@@ -130,8 +154,8 @@ int main(int argc, char** argv) {
   for (size_t i = 0; i < entries; i++) others.push_back(add(pair.send, memory.data() + i * 2 * kRangeBytes));
   std::byte* ranges = memory.data() + entries * 2 * kRangeBytes;
   std::byte* known = ranges + kBatch * 2 * kRangeBytes;
-  measureBoth(pair.send, ranges, known, "send");
-  measureBoth(pair.recv, ranges, known, "receive");
+  measureBoth(pair.send, ranges, known, "send", counted);
+  measureBoth(pair.recv, ranges, known, "receive", counted);
   for (void* handle : others) remove(pair.send, handle);
   return 0;
 }
