@@ -30,7 +30,7 @@ constexpr size_t kBatch = 64;
 constexpr size_t kBatches = 200;
 constexpr size_t kCountedBatches = 20;  // counts do not scatter
 constexpr size_t kMostEntries = 100'000;
-constexpr std::chrono::seconds kConnectTimeout{20};
+constexpr std::chrono::seconds kConnectTimeout{100};
 
 [[noreturn]] void die(const std::string& why) {
   std::fprintf(stderr, "registration: %s\n", why.c_str());
@@ -59,7 +59,7 @@ Pair connect(Net& net, const Context& near, const Context& far) {
   while (sending == nullptr || receiving == nullptr) {
     if (sending == nullptr) must(net.connect(near.raw(), 0, listener.handle.data(), &sending), Call::connect);
     if (receiving == nullptr) must(net.accept(listener.comm.raw(), &receiving), Call::accept);
-    if (Time::now() > limit) die("not connected in 20 s");
+    if (Time::now() > limit) die("not connected in 100 s");
   }
   return {Comm(net, Side::send, sending), Comm(net, Side::recv, receiving)};
 }
