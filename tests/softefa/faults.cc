@@ -38,7 +38,10 @@ bool parsePlan(const std::string& text, int& value, uint64_t& nth) {
 }  // namespace
 
 bool Faults::setSwitch(Rules& rules, const std::string& name, const std::string& value) {
-  bool* const target = name == "dead" ? &rules.dead : name == "scatter" ? &rules.scatter : nullptr;
+  bool* const target = name == "dead"      ? &rules.dead
+                       : name == "dying"   ? &rules.dying
+                       : name == "scatter" ? &rules.scatter
+                                           : nullptr;
   if (!target || (value != "0" && value != "1")) return false;
   *target = value == "1";
   return true;

@@ -31,6 +31,12 @@ class Faults {
   bool holdsPackets() const;  // false: every release is at once
 
   bool dead() const { return rules_.dead; }
+  // It was given work: true when it dies of that.
+  bool diesNow() {
+    if (!rules_.dying) return false;
+    rules_.dying = false;
+    return rules_.dead = true;
+  }
   bool scatter() const { return rules_.scatter; }
   bool muted(const Gid& gid) const;
 
@@ -49,7 +55,7 @@ class Faults {
     uint64_t reorderPercent = 0, lossPercent = 0;
     std::chrono::microseconds reorderTime{300}, retransmit{2000}, delay{0};
     uint64_t bytesPerMicrosecond = 0;  // 0: unlimited
-    bool dead = false, scatter = false;
+    bool dead = false, dying = false, scatter = false;
     std::set<std::string> muted;
     Plan status;
     std::map<std::string, Plan> failures;

@@ -166,6 +166,7 @@ int Nic::post(QueuePair& qp, const std::vector<WorkRequest>& work) {
   if (qp.life->sends + work.size() > qp.maxSends) return ENOMEM;
   qp.life->sends += static_cast<uint32_t>(work.size());
   for (const WorkRequest& one : work) requester_.post(qp, one);
+  if (engine_.faults.diesNow()) applyDeath();
   progress(Clock::now());
   inbox_->wake();  // the thread watches over what is outstanding
   return 0;

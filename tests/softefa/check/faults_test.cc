@@ -156,6 +156,21 @@ TEST_CASE("dead: the NIC's work is flushed, its port is down, and others give it
   CHECK(pair.b.take().vendor == 13);
 }
 
+TEST_CASE("dying: the NIC dies with the next request, which is flushed") {
+  Pair pair(with(""), 100);
+  REQUIRE(pair.a.write(1, pair.to, pair.here->piece(0, 8), *pair.there) == 0);
+  CHECK(pair.a.take().vendor == 0);
+  pair.a.setFaults("dying=1");
+  ibv_port_attr port{};
+  REQUIRE(ibv_query_port(pair.a.context, 1, &port) == 0);
+  CHECK(port.state == IBV_PORT_ACTIVE);
+  REQUIRE(pair.a.write(2, pair.to, pair.here->piece(0, 8), *pair.there) == 0);
+  CHECK(pair.a.take().vendor == 1);
+  CHECK(pair.a.counter("workFlushed") == 1);
+  REQUIRE(ibv_query_port(pair.a.context, 1, &port) == 0);
+  CHECK(port.state == IBV_PORT_DOWN);
+}
+
 TEST_CASE("mute: a host's packets wait, and are given up when it lasts") {
   Options patient = with("mute=b");
   patient.extra = "SOFTEFA_UNRESPONSIVE=20s";
