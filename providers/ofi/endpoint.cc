@@ -46,7 +46,7 @@ Status OfiEndpoint::start() {
 
 size_t OfiEndpoint::streamsWanted() const {
   if (!queue_.device().traits().severalStreams) return 1;
-  return std::min<size_t>(queue_.device().config().tcpStreams, LaneAddress::kMostNames);
+  return std::min(static_cast<size_t>(queue_.device().config().tcpStreams), LaneAddress::kMostNames);
 }
 
 Status OfiEndpoint::openStreams() {

@@ -25,7 +25,7 @@ struct Ece {
 
 // ibv_query_port of the header falls back to a symbol. Every library since 2018 fills the table.
 inline int queryPort(ibv_context* context, uint8_t port, ibv_port_attr* out) {
-  const verbs_context* table = verbs_get_ctx_op(context, query_port);
+  const verbs_context* table = __extension__ verbs_get_ctx_op(context, query_port);  // a macro of GNU C
   return table ? table->query_port(context, port, out, sizeof *out) : EOPNOTSUPP;
 }
 
