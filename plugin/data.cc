@@ -17,7 +17,7 @@ ncclResult_t broken(HeldComm& held) {
 
 namespace {
 
-[[gnu::cold]] ncclResult_t failedTest(const core::Request* request) {
+[[gnu::cold, gnu::noinline]] ncclResult_t failedTest(const core::Request* request) {
   if (!core::isLive(request)) return refuse("test", "the request is null or done already");
   return resultOf(core::errorOf(request).code());
 }
@@ -81,25 +81,28 @@ ncclResult_t postFlush(void* recvComm, const ReceiveCall& call, void** request) 
 
 namespace {
 
-[[gnu::noinline]] ncclResult_t testObject(core::Request* request, int* done, int* sizes) {
-  return guardData(
-      "test", [&]() __attribute__((always_inline))->ncclResult_t {
-        if (!done) return refuse("test", "no place for the answer");
-        *done = 0;
-        const core::Tested tested = core::testObject(request, sizes);
-        *done = tested.done;
-        if (!tested.ok) [[unlikely]]
-          return failedTest(request);
-        return ncclSuccess;
-      });
+// Not in a forked child, and `done` is there.
+[[gnu::noinline]] ncclResult_t testObject(core::Request* request, int* done, int* sizes) noexcept {
+  try {
+    *done = 0;
+    const core::Tested tested = core::testObject(request, sizes);
+    *done = tested.done;
+    return tested.ok ? ncclSuccess : failedTest(request);
+  } catch (...) {
+    return reportException("test");
+  }
 }
 
 }  // namespace
 
 // What left eagerly is answered here.
 ncclResult_t test(void* request, int* done, int* sizes) {
+  if (inForkedChild()) [[unlikely]]
+    return kForkedChild;
+  if (!done) [[unlikely]]
+    return refuse("test", "no place for the answer");
   auto* asked = static_cast<core::Request*>(request);
-  if (!core::isDoneSend(asked) || !done || inForkedChild()) return testObject(asked, done, sizes);
+  if (!core::isDoneSend(asked)) return testObject(asked, done, sizes);
   *done = core::test(asked, sizes).done;
   return ncclSuccess;
 }

@@ -11,10 +11,11 @@
 // data.cc.
 namespace weft::plugin {
 
-[[gnu::cold]] ncclResult_t refuse(const char* call, const char* why);
+// Neither is ever inlined: words and errors would take registers from those who have none to say.
+[[gnu::cold, gnu::noinline]] ncclResult_t refuse(const char* call, const char* why);
 
 // The comm's sticky error; it was logged when it happened.
-[[gnu::cold]] ncclResult_t broken(HeldComm& held);
+[[gnu::cold, gnu::noinline]] ncclResult_t broken(HeldComm& held);
 
 // NCCL puts this into the request's place where the GPU itself sees the data arrive.
 inline bool completionOptional(void* const* request) {
@@ -51,8 +52,8 @@ inline ncclResult_t postOne(void* recvComm, void* data, size_t bytes, int tag, v
         *request = nullptr;
         HeldComm* held = commOf(recvComm, Kind::receive);
         if (!held) return refuse("irecv", "the comm is null or not for receiving");
-        auto* memory = static_cast<core::MemoryHandle*>(mhandle);
-        return answer(*held, held->receive().irecvOne(data, bytes, tag, memory, phandle, earlyDone), request);
+        const core::ReceiveSpec spec{data, bytes, tag, static_cast<core::MemoryHandle*>(mhandle), phandle};
+        return answer(*held, held->receive().irecvOne(spec, earlyDone), request);
       });
 }
 

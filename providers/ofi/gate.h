@@ -48,17 +48,23 @@ class Entered {
 // The data path's stay, if it got in.
 class TriedToEnter {
  public:
-  explicit TriedToEnter(Gate* gate) : gate_(gate), inside_(!gate || gate->tryEnter()) {}
+  explicit TriedToEnter(Gate* gate) : gate_(gate) {
+    if (!gate || gate->tryEnter()) [[likely]]
+      return;
+    inside_ = false;
+    gate_ = nullptr;
+  }
   ~TriedToEnter() {
-    if (inside_ && gate_) gate_->leave();
+    if (gate_) [[likely]]
+      gate_->leave();
   }
   TriedToEnter(const TriedToEnter&) = delete;
   TriedToEnter& operator=(const TriedToEnter&) = delete;
   explicit operator bool() const { return inside_; }
 
  private:
-  Gate* gate_;
-  bool inside_;
+  Gate* gate_;  // to leave
+  bool inside_ = true;
 };
 
 }  // namespace weft::ofi

@@ -143,22 +143,27 @@ Result<std::unique_ptr<Endpoint>> OfiQueue::openEndpoint() {
   return endpoint;
 }
 
-inline size_t OfiQueue::readCompletions(std::span<Completion> out) {
-  const size_t room = std::min(out.size(), kBatch);
-  const ssize_t got = knowsSource_ ? fi_cq_readfrom(cq_.get(), entries_.data(), room, sources_.data())
-                                   : fi_cq_read(cq_.get(), entries_.data(), room);
-  if (got == -FI_EAGAIN && !eq_ && !attention_) [[likely]]
-    return 0;
-  return got < 0 ? readNothing(got, out) : translateAll(static_cast<size_t>(got), out);
+inline ssize_t OfiQueue::read(size_t room) {
+  room = std::min(room, kBatch);
+  return knowsSource_ ? fi_cq_readfrom(cq_.get(), entries_.data(), room, sources_.data())
+                      : fi_cq_read(cq_.get(), entries_.data(), room);
 }
 
+size_t OfiQueue::readCompletions(std::span<Completion> out) {
+  const ssize_t got = read(out.size());
+  return got < 0 ? readNothing(got, out) : translateAll(static_cast<size_t>(got), out.data());
+}
+
+// Mostly there is nothing.
 size_t OfiQueue::poll(std::span<Completion> out) {
   const TriedToEnter inside(gate());
   if (!inside) [[unlikely]]
     return 0;
   if (attention_) [[unlikely]]
     return pollWithCare(out);
-  return readCompletions(out);
+  const ssize_t got = read(out.size());
+  if (got > 0) return translateAll(static_cast<size_t>(got), out.data());
+  return got == -FI_EAGAIN && !eq_ ? 0 : readNothing(got, out);
 }
 
 // What is rare: words of the last poll to forget, events to hand out, lanes that connect or retire.
@@ -201,17 +206,18 @@ inline void OfiQueue::fillNotified(const fi_cq_data_entry& entry, Completion* ou
   out->length = lengthInData_ ? entry.data >> 32 : entry.len;
 }
 
-inline bool OfiQueue::translate(size_t i, Completion* out) {
-  const fi_cq_data_entry& entry = entries_[i];
-  if (entry.flags & FI_REMOTE_CQ_DATA) {
-    if (entry.data == kRing) [[unlikely]]
-      return rung(sources_[i]);
-    fillNotified(entry, out);
-    out->source = knowsSource_ && book_ ? book_->laneFrom(sources_[i]) : nullptr;
-    if (!receives_.empty() && sharedEndpoint_)  // it may have been cut since
-      (void)fi_recv(sharedEndpoint_.get(), nullptr, 0, nullptr, FI_ADDR_UNSPEC, entry.op_context);
-    return true;
-  }
+inline bool OfiQueue::notified(const fi_cq_data_entry& entry, fi_addr_t source, Completion* out) {
+  if (entry.data == kRing) [[unlikely]]
+    return rung(source);
+  fillNotified(entry, out);
+  out->source = knowsSource_ && book_ ? book_->laneFrom(source) : nullptr;
+  if (!receives_.empty() && sharedEndpoint_)  // it may have been cut since
+    (void)fi_recv(sharedEndpoint_.get(), nullptr, 0, nullptr, FI_ADDR_UNSPEC, entry.op_context);
+  return true;
+}
+
+inline bool OfiQueue::translate(const fi_cq_data_entry& entry, fi_addr_t source, Completion* out) {
+  if (entry.flags & FI_REMOTE_CQ_DATA) return notified(entry, source, out);
   auto* operation = static_cast<Operation*>(entry.op_context);
   if (!operation || !operation->lane || operation->purpose > Purpose::quiet) [[unlikely]]
     return finish(operation, 0, {}, out);
@@ -226,10 +232,12 @@ bool OfiQueue::rung(fi_addr_t by) {
   return false;  // nothing to hand out
 }
 
-size_t OfiQueue::translateAll(size_t read, std::span<Completion> out) {
-  Completion* next = out.data();
-  for (size_t i = 0; i < read; i++) next += translate(i, next);
-  return static_cast<size_t>(next - out.data());
+size_t OfiQueue::translateAll(size_t read, Completion* out) {
+  Completion* next = out;
+  for (size_t i = 0; i < read; i++) {
+    if (translate(entries_[i], sources_[i], next)) next++;
+  }
+  return static_cast<size_t>(next - out);
 }
 
 bool OfiQueue::finish(Operation* operation, int error, std::string_view why, Completion* out) {

@@ -82,12 +82,14 @@ class OfiQueue : public Queue {
   Status postReceives();
   [[gnu::noinline]] size_t pollWithCare(std::span<Completion> out);
   size_t takeEvents(std::span<Completion> out);
+  ssize_t read(size_t room);
   size_t readCompletions(std::span<Completion> out);
-  [[gnu::noinline]] size_t translateAll(size_t read, std::span<Completion> out);
+  [[gnu::noinline]] size_t translateAll(size_t read, Completion* out);
   [[gnu::noinline]] size_t readNothing(ssize_t code, std::span<Completion> out);
   size_t readErrors(std::span<Completion> out);
   bool readError(Completion* out);
-  bool translate(size_t i, Completion* out);  // entry i of the poll that runs
+  bool translate(const fi_cq_data_entry& entry, fi_addr_t source, Completion* out);
+  bool notified(const fi_cq_data_entry& entry, fi_addr_t source, Completion* out);
   bool finish(Operation* operation, int error, std::string_view why, Completion* out);
   bool rung(fi_addr_t by);
   void fillNotified(const fi_cq_data_entry& entry, Completion* out) const;

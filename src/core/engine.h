@@ -11,6 +11,7 @@
 
 #include "src/base/pool.h"
 #include "src/core/comm_table.h"
+#include "src/core/engine_options.h"
 #include "src/core/peering.h"
 #include "src/core/request.h"
 #include "src/core/sequence.h"
@@ -34,32 +35,6 @@ inline uint64_t workContext(WorkKind kind, uint32_t large, uint32_t small, uint3
   return uint64_t{static_cast<uint8_t>(kind)} << 60 | uint64_t{lane & 15} << 56 |
          uint64_t{small & 0xffffff} << 32 | large;
 }
-
-// Counted, never acted upon: what a healthy fabric does not show.
-struct EngineCounters {
-  uint64_t segmentsIn = 0, eagerIn = 0, eagerOut = 0, linesOut = 0, lineWrites = 0;
-  uint64_t staleNotes = 0;      // a slot or generation that is not waiting
-  uint64_t duplicateNotes = 0;  // a segment that had arrived
-  uint64_t foreignNotes = 0;    // nothing of ours decodes from it
-  uint64_t crossedLines = 0;    // clear-to-send lines an eager message overtook
-  uint64_t lanesLeft = 0, lanesRevived = 0;
-  uint64_t segmentsAgain = 0, bytesAgain = 0, eagerAgain = 0, linesAgain = 0;  // after a lane was left
-};
-
-struct RailUse {
-  std::shared_ptr<Device> device;
-  std::unique_ptr<Queue> queue;
-};
-
-struct EngineOptions {
-  const Config* config = nullptr;  // outlives the engine
-  const Clock* clock = nullptr;    // likewise
-  std::shared_ptr<mem::RegionCache> regions;
-  std::vector<std::shared_ptr<Device>> devices;  // one a rail
-  std::string deviceName;
-  int trafficClass = -1;
-  QueueDepths depths{4096, 8192, -1};
-};
 
 class Engine {
  public:
@@ -114,9 +89,18 @@ class Engine {
   void deliver(Mail mail);  // handled by whoever enters or leaves next; at once if nobody is inside
 
   // Everything below only inside:
-  void progress();  // one poll pass: completions, clear-to-send lines, credits, bursts
-  void flush() {    // hands queued bursts to the fabric
-    if (linesDue_ <= pass_ || !flushQueue_.empty()) flushQueued();
+  // One poll pass: completions, clear-to-send lines, credits, bursts. Most of them find nothing, so that
+  // costs a call a rail.
+  void progress() {
+    constexpr int kMostBatches = 8;  // then other comms' callers get their turn
+    pass_++;
+    nowIsFresh_ = false;
+    for (size_t rail = 0, rails = queues_.size(); rail < rails; rail++) pollRail(rail, kMostBatches);
+    if (due_ <= pass_) [[unlikely]]
+      finishPass();
+  }
+  void flush() {  // hands queued bursts to the fabric
+    if (due_ <= pass_) flushQueued();
   }
   // When this pass began, or something in it first asked: a pass that finds nothing reads no clock.
   TimePoint now() {
@@ -153,15 +137,20 @@ class Engine {
     comms_.each(visit);
   }
   void failComms(const Peering& peering, const Error& error, bool tellPeer);
-  void wantAfterPoll() {
+  void wantAfterPoll() {  // peerings have something to do once the queues were polled
     wantsAfterPoll_ = true;
-  }                         // peerings have something to do once the queues were polled
-  void drain(size_t rail);  // polls until nothing more comes
+    due_ = 0;
+  }
+  void drain(size_t rail);                                               // polls until nothing more comes
   void queueLines(RecvCommImpl* comm) { lineWriters_.push_back(comm); }  // has clear-to-send lines to write
-  void linesDueAt(uint64_t pass) {
+  void linesDueAt(uint64_t pass) {                                       // one of those, from that pass on
     linesDue_ = std::min(linesDue_, pass);
-  }                                                                      // one of those, from that pass on
-  void queueFlush(Peering* peering) { flushQueue_.push_back(peering); }  // has works to hand to the fabric
+    due_ = std::min(due_, pass);
+  }
+  void queueFlush(Peering* peering) {  // has works to hand to the fabric
+    flushQueue_.push_back(peering);
+    due_ = 0;
+  }
   void dropFlush(Peering* peering) { std::erase(flushQueue_, peering); }
 
   Request* takeRequest(RequestKind kind, CommBase* comm) {  // nullptr: none left
@@ -217,10 +206,14 @@ class Engine {
   bool hasMail() const { return (door_.load(std::memory_order_seq_cst) & kMailWaits) != 0; }
   [[gnu::noinline]] bool tryEnterAsked(uint32_t seen);
   [[gnu::noinline]] void handleMail();
-  void flushQueued();
+  [[gnu::noinline]] void finishPass();
+  [[gnu::noinline]] void flushQueued();
   void writeLines();
   void readClock();
-  void pollRail(size_t rail, int mostBatches);
+  void pollRail(size_t rail, int mostBatches) {
+    const size_t n = queues_[rail]->poll(completions_);
+    if (n > 0) dispatchAll(rail, n, mostBatches);
+  }
   [[gnu::noinline]] void dispatchAll(size_t rail, size_t n, int mostBatches);
   [[gnu::cold]] void afterPoll();
   void watchOnlyLane(Peering& peering);
@@ -263,6 +256,7 @@ class Engine {
   CommTable comms_;
   std::vector<RecvCommImpl*> lineWriters_;
   uint64_t linesDue_ = UINT64_MAX;  // the pass from which one of them wants to be looked at
+  uint64_t due_ = UINT64_MAX;       // and from which anything is due beside polling
   std::array<Completion, 32>
       completions_;  // of the poll that runs; a member, as filling it afresh costs more than a poll
   int64_t budget_ = 0;

@@ -33,7 +33,14 @@ inline void Engine::writeLines() {
   }
 }
 
+void Engine::finishPass() {
+  if (wantsAfterPoll_) [[unlikely]]
+    afterPoll();
+  flush();
+}
+
 void Engine::flushQueued() {
+  due_ = 0;  // until everything was looked at: what comes meanwhile is looked at here
   if (linesDue_ <= pass_) writeLines();
   for (size_t i = 0; i < flushQueue_.size();) {
     if (flushQueue_[i]->flush(now())) {
@@ -43,6 +50,7 @@ void Engine::flushQueued() {
       flushQueue_.pop_back();
     }
   }
+  due_ = flushQueue_.empty() && !wantsAfterPoll_ ? linesDue_ : 0;
 }
 
 Lane* Engine::findLane(const Endpoint* endpoint, Peering** owner) {
@@ -213,23 +221,6 @@ void Engine::dispatchAll(size_t rail, size_t n, int mostBatches) {
     if (n < completions_.size() || --mostBatches == 0) return;
     n = queues_[rail]->poll(completions_);
   }
-}
-
-// Most polls find nothing, so that costs one call.
-inline void Engine::pollRail(size_t rail, int mostBatches) {
-  const size_t n = queues_[rail]->poll(completions_);
-  if (n > 0) dispatchAll(rail, n, mostBatches);
-}
-
-void Engine::progress() {
-  constexpr int kMostBatches = 8;  // then other comms' callers get their turn
-  pass_++;
-  nowIsFresh_ = false;
-  const size_t rails = queues_.size();
-  for (size_t rail = 0; rail < rails; rail++) pollRail(rail, kMostBatches);
-  if (wantsAfterPoll_) [[unlikely]]
-    afterPoll();
-  flush();
 }
 
 void Engine::drain(size_t rail) {

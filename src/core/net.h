@@ -186,8 +186,7 @@ class RecvComm : public Comm {
   // receive only.
   virtual Posted irecv(std::span<const ReceiveSpec> receives, bool earlyDone) = 0;
   // A group of one, which most are.
-  virtual Posted irecvOne(void* data, size_t bytes, int tag, MemoryHandle* memory, void* profilerHandle,
-                          bool earlyDone) = 0;
+  virtual Posted irecvOne(const ReceiveSpec& spec, bool earlyDone) = 0;
   // Null request with ok: nothing to wait for.
   virtual Posted iflush(std::span<const ReceiveSpec> received) = 0;
 };

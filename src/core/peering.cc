@@ -95,6 +95,7 @@ Status Peering::openLanes(uint16_t remoteRails) {
     lanes_.push_back(std::make_unique<Lane>(static_cast<uint8_t>(i), static_cast<uint8_t>(rail),
                                             engine_.railInfo(rail).name, std::move(endpoint), count > 1));
   }
+  if (count > 1) splitFrom_ = 2 * static_cast<uint64_t>(engine_.config().stripeMinBytes);
   wantsDelivered_ = count > 1 && engine_.railInfo(0).delivery == Delivery::selectable;
   if (count == 1) onlyLane_ = lanes_.front().get();
   lanesPending_ = count;
@@ -258,23 +259,34 @@ Lane* Peering::laneOf(const Endpoint* endpoint) {
   return nullptr;
 }
 
-Lane& Peering::quickestOfSeveral(uint64_t bytes) {
-  std::array<Segment, kMaxSegments> whole;
-  LaneLoad loads[kMaxLanes];
-  for (size_t i = 0; i < lanes_.size(); i++) loads[i] = lanes_[i]->load();
-  const size_t n = planSegments(std::span(loads, lanes_.size()), bytes, UINT64_MAX / 2, turn_++, whole);
-  return *lanes_[n == 0 ? 0 : whole[0].lane];
+// What a lane of unknown rate is taken for. Each plan asks once, by which rates age.
+float Peering::fastestRate() {
+  float fastest = 0;
+  for (const auto& lane : lanes_) fastest = std::max(fastest, lane->rateForPlan());
+  return fastest > 0 ? fastest : 1;
 }
 
-size_t Peering::plan(uint64_t bytes, std::array<Segment, kMaxSegments>* out) {
-  if (lanes_.size() == 1) {
-    (*out)[0] = {0, 0, bytes};
-    return 1;
-  }
+uint32_t Peering::nextTurn() {
+  const uint32_t turn = turn_;
+  turn_ = turn + 1 < lanes_.size() ? turn + 1 : 0;
+  return turn;
+}
+
+int Peering::quickestNumber(uint64_t bytes) {
+  const float unknown = fastestRate();
+  return core::quickestLane(
+      lanes_.size(), [this](size_t i) { return lanes_[i]->load(); }, bytes, unknown, nextTurn());
+}
+
+Lane& Peering::quickestOfSeveral(uint64_t bytes) {
+  return *lanes_[static_cast<size_t>(std::max(0, quickestNumber(bytes)))];
+}
+
+size_t Peering::split(uint64_t bytes, std::array<Segment, kMaxSegments>* out) {
+  (void)fastestRate();
   LaneLoad loads[kMaxLanes];
   for (size_t i = 0; i < lanes_.size(); i++) loads[i] = lanes_[i]->load();
-  const auto gate = static_cast<uint64_t>(engine_.config().stripeMinBytes);
-  return planSegments(std::span(loads, lanes_.size()), bytes, gate, turn_++, *out);
+  return planSegments(std::span(loads, lanes_.size()), bytes, splitFrom_ / 2, nextTurn(), *out);
 }
 
 bool Peering::flush(TimePoint now) {

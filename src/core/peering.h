@@ -104,8 +104,8 @@ class Peering {
       return *onlyLane_;
     return quickestOfSeveral(bytes);
   }
-  Lane* onlyLane() const { return onlyLane_; }  // null with several
-  size_t plan(uint64_t bytes, std::array<Segment, kMaxSegments>* out);
+  bool mayBeSplit(uint64_t bytes) const { return bytes >= splitFrom_; }  // else it goes by one lane
+  size_t split(uint64_t bytes, std::array<Segment, kMaxSegments>* out);
   bool wantsDelivered() const { return wantsDelivered_; }
   // Work that no message waits for: a line, or credits. Quiet where there is one lane; with several, a lane
   // must not lose it in silence.
@@ -200,6 +200,9 @@ class Peering {
   std::byte* creditStaging() const;
   void learnCredits();
   uint64_t freeEagerSlots() const { return ~((slotsUsed_ ^ slotsFreed_) | writtenAgain_) & slotMask_; }
+  float fastestRate();
+  uint32_t nextTurn();
+  int quickestNumber(uint64_t bytes);  // -1: none is up
   [[gnu::noinline]] Lane& quickestOfSeveral(uint64_t bytes);
 
   Engine& engine_;
@@ -223,7 +226,8 @@ class Peering {
   bool wantsDelivered_ = false;
   bool awaitsFlush_ = false;  // is in the engine's list
   std::unique_ptr<Error> failure_;
-  uint32_t turn_ = 0;  // round robin among equal lanes
+  uint32_t turn_ = 0;                // the lane that comes first among equal ones
+  uint64_t splitFrom_ = UINT64_MAX;  // bytes
 
   // An eager write of one lane, filled in as far as it is the same for all of them.
   struct EagerRoute {

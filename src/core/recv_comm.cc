@@ -130,13 +130,22 @@ void RecvCommImpl::lookAtLinesFrom(uint64_t pass) {
   engine().linesDueAt(pass);
 }
 
-// Mostly they are looked at soon enough already.
+// What is urgent leaves at the end of the call; for the rest they are mostly looked at soon enough already.
 inline void RecvCommImpl::queueLine(ReceiveSlot* slot) {
   slot->mayComeEagerly = peering().mayArriveEagerly(slot->capacity);
   slot->holdUntilPass = holdUntil(slot->mayComeEagerly);
-  urgent_ += slot->holdUntilPass == 0;
   unwritten_.push(slot->code());
-  if (const uint64_t pass = heldUntil(*slot); pass < linesDue_) lookAtLinesFrom(pass);
+  if (slot->holdUntilPass == 0) {
+    urgent_++;
+  } else if (const uint64_t pass = heldUntil(*slot); pass < linesDue_) {
+    lookAtLinesFrom(pass);
+  }
+}
+
+// What cannot leave yet is looked at with each pass.
+void RecvCommImpl::writeUrgent() {
+  writeDueLines();
+  if (!unwritten_.empty()) lookAtLinesFrom(linesDue_);
 }
 
 // irecv:
@@ -197,13 +206,11 @@ inline Request* RecvCommImpl::begin(size_t count) {
 inline Posted RecvCommImpl::posted(Request* request) {
   if (failed()) [[unlikely]]
     return {false, nullptr};
-  if (urgent_ > 0) engine().flush();  // lines that are held back leave after a later poll pass
+  if (urgent_ > 0) writeUrgent();  // lines that are held back leave after a later poll pass
   return {true, request};
 }
 
-Posted RecvCommImpl::irecvOne(void* data, size_t bytes, int tag, MemoryHandle* memory, void* profilerHandle,
-                              bool earlyDone) {
-  const ReceiveSpec spec{data, bytes, tag, memory, profilerHandle};
+Posted RecvCommImpl::irecvOne(const ReceiveSpec& spec, bool earlyDone) {
   if (const char* why = fault(spec)) [[unlikely]]
     return refuse(why);
   EngineEntry in(engine(), EngineEntry::tryOnce);
@@ -282,7 +289,7 @@ inline void RecvCommImpl::writeLine(ReceiveSlot& slot, LineRun* run) {
 
 // In posting order, so that a tag's lines stay in order in the chain: a line that must wait holds up those
 // behind it.
-bool RecvCommImpl::writeLines() {
+void RecvCommImpl::writeDueLines() {
   linesDue_ = engine().pass() + 1;
   LineRun run;
   while (!unwritten_.empty() && !failed() && opened_) {
@@ -302,6 +309,11 @@ bool RecvCommImpl::writeLines() {
     unwritten_.pop();
   }
   post(&run, false);
+  if (unwritten_.empty()) linesDue_ = UINT64_MAX;
+}
+
+bool RecvCommImpl::writeLines() {
+  writeDueLines();
   linesQueued_ = !unwritten_.empty() && !failed();
   if (!linesQueued_) linesDue_ = UINT64_MAX;
   return linesQueued_;

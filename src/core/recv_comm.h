@@ -23,8 +23,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   Tested test(Request* request, int* sizes) override { return testRequest(request, sizes); }
   Error error() const override { return stickyError(); }
   Posted irecv(std::span<const ReceiveSpec> receives, bool earlyDone) override;
-  Posted irecvOne(void* data, size_t bytes, int tag, MemoryHandle* memory, void* profilerHandle,
-                  bool earlyDone) override;
+  Posted irecvOne(const ReceiveSpec& spec, bool earlyDone) override;
   Posted iflush(std::span<const ReceiveSpec> received) override;
 
   // CommBase:
@@ -81,6 +80,8 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   void openSlot(TagState& tag, Request* request, size_t part, const ReceiveSpec& spec);
   [[gnu::cold]] void failPosting(bool noSlot);
   void queueLine(ReceiveSlot* slot);
+  [[gnu::noinline]] void writeUrgent();
+  void writeDueLines();
   [[gnu::noinline]] void lookAtLinesFrom(uint64_t pass);
   void closeSlot(ReceiveSlot* slot, TagState& tag);
   void closeAllSlots();

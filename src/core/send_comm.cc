@@ -179,23 +179,23 @@ inline Request* SendCommImpl::sendByLine(const Send& send, TagState& tag, const 
     send.memory->inUse++;
   }
   const Peering::Imported& there = target ? *target : kNowhere;
-  if (peering().onlyLane()) {
-    postWhole(request, there);
-  } else {
+  if (peering().mayBeSplit(send.bytes)) {
     postSegments(request, there);
+  } else {
+    postWhole(request, peering().quickestLane(send.bytes), there);
   }
   return request;
 }
 
-inline void SendCommImpl::postWhole(Request* request, const Peering::Imported& target) {
+inline void SendCommImpl::postWhole(Request* request, Lane& lane, const Peering::Imported& target) {
   request->remaining = request->segmentCount = 1;
-  request->segments[0] = {0, 0, false, static_cast<uint32_t>(request->bytes)};
-  postSegment(request, 0, 0, *peering().onlyLane(), target);
+  request->segments[0] = {lane.number(), 0, false, static_cast<uint32_t>(request->bytes)};
+  postSegment(request, 0, 0, lane, target);
 }
 
 void SendCommImpl::postSegments(Request* request, const Peering::Imported& target) {
   std::array<Segment, kMaxSegments> plan;
-  const size_t count = peering().plan(request->bytes, &plan);
+  const size_t count = peering().split(request->bytes, &plan);
   request->remaining = request->segmentCount = static_cast<uint8_t>(count);
   for (size_t i = 0; i < count; i++) {
     request->segments[i] = {plan[i].lane, 0, false, static_cast<uint32_t>(plan[i].length)};

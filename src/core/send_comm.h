@@ -79,7 +79,7 @@ class SendCommImpl final : public CommBase, public SendComm {
   void forgetLine(uint16_t position);
   [[gnu::cold]] void failAgainst(Send send, const CtsLine& line);
   Request* sendByLine(const Send& send, TagState& tag, const CtsLine& line);
-  void postWhole(Request* request, const Peering::Imported& target);
+  void postWhole(Request* request, Lane& lane, const Peering::Imported& target);
   [[gnu::noinline]] void postSegments(Request* request, const Peering::Imported& target);
   void postSegment(Request* request, size_t i, uint64_t offset, Lane& lane, const Peering::Imported& target);
   void writeAgain(Request* request, size_t i, uint64_t offset);

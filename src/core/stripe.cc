@@ -10,23 +10,6 @@ namespace {
 
 constexpr size_t kMaxLanes = 16;
 
-float finishUs(const LaneLoad& lane, uint64_t size) {
-  return static_cast<float>(lane.outstandingBytes + size) / lane.bytesPerUs;
-}
-
-// The lane that would finish the whole message first; ties go to the first one at or after `turn`.
-int quickestLane(std::span<const LaneLoad> lanes, uint64_t size, uint32_t turn) {
-  int best = -1;
-  for (size_t i = 0; i < lanes.size(); i++) {
-    const size_t candidate = (i + turn) % lanes.size();
-    if (!lanes[candidate].up) continue;
-    const bool better =
-        best < 0 || finishUs(lanes[candidate], size) < finishUs(lanes[static_cast<size_t>(best)], size);
-    if (better) best = static_cast<int>(candidate);
-  }
-  return best;
-}
-
 // Shares with which every lane in `use` is predicted to finish at the same moment: rate x T - outstanding.
 struct Shares {
   double bytes[kMaxLanes] = {};
@@ -82,7 +65,10 @@ size_t planSegments(std::span<LaneLoad> lanes, uint64_t size, uint64_t gate, uin
   if (use == 0) return 0;
   assumeRates(lanes);
   if (size < 2 * gate || (use & (use - 1)) == 0) {
-    out[0] = {static_cast<uint8_t>(quickestLane(lanes, size, turn)), 0, size};
+    const auto loadOf = [&](size_t i) { return lanes[i]; };
+    out[0].lane = static_cast<uint8_t>(quickestLane(lanes.size(), loadOf, size, 1, turn % lanes.size()));
+    out[0].offset = 0;
+    out[0].length = size;
     return 1;
   }
   // Lanes whose fair share is below the gate are left out, the slowest first, until all that remain are worth

@@ -91,7 +91,7 @@ TEST_CASE("a lane that has one work at a time is measured, and what it was is fo
     CHECK(measured.load().bytesPerUs == 4);
     clock.advance(std::chrono::seconds(1));  // idle
   }
-  for (int i = 0; i < 2000; i++) (void)measured.load();
+  for (int i = 0; i < 2000; i++) (void)measured.rateForPlan();
   CHECK(measured.load().bytesPerUs == 0);
 }
 
@@ -99,6 +99,20 @@ TEST_CASE("lanes that are down carry nothing") {
   LaneLoad down = lane(100);
   down.up = false;
   CHECK(shares({down, lane(1)}, kMessage) == std::vector<uint64_t>{0, kMessage});
+}
+
+TEST_CASE("the lane that is done first is taken, of equal ones the first at or after the turn") {
+  const auto quickest = [](const std::vector<LaneLoad>& lanes, size_t turn, float unknown = 1) {
+    return quickestLane(
+        lanes.size(), [&](size_t i) { return lanes[i]; }, 1000, unknown, turn);
+  };
+  CHECK(quickest({lane(1), lane(1), lane(1)}, 0) == 0);
+  CHECK(quickest({lane(1), lane(1), lane(1)}, 2) == 2);
+  CHECK(quickest({lane(1, 5000), lane(1), lane(1, 5000)}, 2) == 1);
+  CHECK(quickest({lane(1), lane(10, 5000)}, 0) == 1);         // behind more, and quicker all the same
+  CHECK(quickest({lane(5), lane(0)}, 0, 10) == 1);            // of unknown rate
+  CHECK(quickest({{false, 0, 5}, {true, 9000, 1}}, 0) == 1);  // the other one is down
+  CHECK(quickest({{false, 0, 5}, {false, 0, 1}}, 1) == -1);
 }
 
 }  // namespace
