@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
