@@ -11,8 +11,9 @@
 namespace weft::loop {
 
 #if defined(__SANITIZE_THREAD__)
-[[gnu::noinline, gnu::no_sanitize("thread")]] inline void copyUnseen(std::byte* to, const std::byte* from,
-                                                                     size_t n) {
+[[gnu::noinline]] __attribute__((no_sanitize("thread"))) inline void copyUnseen(std::byte* to,
+                                                                                const std::byte* from,
+                                                                                size_t n) {
   volatile std::byte* out = to;
   const volatile std::byte* in = from;
   for (size_t i = 0; i < n; i++) out[i] = in[i];

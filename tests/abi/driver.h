@@ -23,19 +23,19 @@ namespace weft::abi {
 template <class Net>
 constexpr int kVersion = 0;
 template <>
-constexpr int kVersion<ncclNet_v6_t> = 6;
+inline constexpr int kVersion<ncclNet_v6_t> = 6;
 template <>
-constexpr int kVersion<ncclNet_v7_t> = 7;
+inline constexpr int kVersion<ncclNet_v7_t> = 7;
 template <>
-constexpr int kVersion<ncclNet_v8_t> = 8;
+inline constexpr int kVersion<ncclNet_v8_t> = 8;
 template <>
-constexpr int kVersion<ncclNet_v9_t> = 9;
+inline constexpr int kVersion<ncclNet_v9_t> = 9;
 template <>
-constexpr int kVersion<ncclNet_v10_t> = 10;
+inline constexpr int kVersion<ncclNet_v10_t> = 10;
 template <>
-constexpr int kVersion<ncclNet_v11_t> = 11;
+inline constexpr int kVersion<ncclNet_v11_t> = 11;
 template <>
-constexpr int kVersion<ncclNet_v12_t> = 12;
+inline constexpr int kVersion<ncclNet_v12_t> = 12;
 
 template <class Net>
 constexpr bool kHasContext = kVersion<Net> >= 11;

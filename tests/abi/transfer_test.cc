@@ -14,7 +14,8 @@ namespace {
 void* const kOptionalCompletion = reinterpret_cast<void*>(NCCL_NET_OPTIONAL_RECV_COMPLETION);
 
 // Looks at a buffer that is being written, as a GPU does; a thread sanitizer is not to be told.
-[[gnu::noinline, gnu::no_sanitize("thread")]] unsigned char peek(const volatile unsigned char* byte) {
+[[gnu::noinline]] __attribute__((no_sanitize("thread"))) unsigned char peek(
+    const volatile unsigned char* byte) {
   return *byte;
 }
 

@@ -79,12 +79,13 @@ void nullArguments(Run& run, End& end) {
 // The receives of the case below: two slots, and each request until it is done.
 // Read and clear as a GPU does: another thread writes the data, in no order with this one but what the data
 // itself says, which ThreadSanitizer would call a race.
-[[gnu::noinline, gnu::no_sanitize("thread")]] void peek(std::span<const std::byte> from, std::byte* to) {
+[[gnu::noinline]] __attribute__((no_sanitize("thread"))) void peek(std::span<const std::byte> from,
+                                                                   std::byte* to) {
   const volatile std::byte* data = from.data();
   for (size_t i = 0; i < from.size(); ++i) to[i] = data[i];
 }
 
-[[gnu::noinline, gnu::no_sanitize("thread")]] void clear(std::span<std::byte> range) {
+[[gnu::noinline]] __attribute__((no_sanitize("thread"))) void clear(std::span<std::byte> range) {
   volatile std::byte* data = range.data();
   for (size_t i = 0; i < range.size(); ++i) data[i] = std::byte{0};
 }

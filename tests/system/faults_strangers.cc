@@ -52,7 +52,7 @@ class Stranger {
 
   void attack(uint16_t port) {
     scan(port);
-    for (const size_t bytes : {1, 3, 16, 100, 4096, 65536}) garbage(port, bytes);
+    for (const size_t bytes : {1u, 3u, 16u, 100u, 4096u, 65536u}) garbage(port, bytes);
     speakOtherProtocols(port);
     announceMuch(port);
     for (int i = 0; i < 100; ++i) stay(port);

@@ -260,7 +260,8 @@ TEST_CASE("registrations run out where the NIC has few, or memory must not be lo
   Options options;
   std::vector<std::byte> memory(8192);
   const auto reg = [&](const Node& node, size_t bytes) {
-    return ibv_reg_mr(node.pd, memory.data(), bytes, IBV_ACCESS_LOCAL_WRITE);
+    const int access = IBV_ACCESS_LOCAL_WRITE;
+    return ibv_reg_mr(node.pd, memory.data(), bytes, access);
   };
   SECTION("by number") {
     options.extra = "SOFTEFA_MAX_MR=4";

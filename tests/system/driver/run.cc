@@ -25,11 +25,11 @@ void Run::success(ncclResult_t result, Call call, Where where) {
 }
 
 void Run::fail(const std::string& text, const Where& where) {
-  const std::string path = where.file_name();
+  const std::string path = where.file;
   std::lock_guard lock(mutex_);
   ++failures_;
-  std::printf("FAILED %s (side %d) at %s:%u: %s\n", name_.c_str(), settings_.rank,
-              path.substr(path.rfind('/') + 1).c_str(), where.line(), text.c_str());
+  std::printf("FAILED %s (side %d) at %s:%d: %s\n", name_.c_str(), settings_.rank,
+              path.substr(path.rfind('/') + 1).c_str(), where.line, text.c_str());
   std::fflush(stdout);  // in step with what other processes print
 }
 

@@ -5,7 +5,6 @@
 #include <chrono>
 #include <map>
 #include <mutex>
-#include <source_location>
 #include <string>
 #include <vector>
 
@@ -39,8 +38,14 @@ struct Settings {
   uint16_t rendezvousPort = 0;
 };
 
-// A file and line, and what stands there.
-using Where = std::source_location;
+// A line of a source file. As std::source_location, which clang 14 does not have with every standard library.
+struct Where {
+  const char* file;
+  int line;
+  static constexpr Where current(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return {file, line};
+  }
+};
 
 class Run {
  public:
