@@ -104,8 +104,11 @@ size_t SendQueue::post(std::span<const Work> works, int* refusal) {
   }
   // Perhaps it was the one to ask for an entry that was refused; then the next burst asks.
   loudUnsignalled_ = true;
-  if (code != ENOMEM && code != EAGAIN) *refusal = code;
-  return keep(static_cast<size_t>(refused - burst.requests.data()));
+  const size_t taken = keep(static_cast<size_t>(refused - burst.requests.data()));
+  // Half a work cannot be taken back, and the target would take the other half for the next one's.
+  const bool half = refused != burst.requests.data() && slot(posted_ - 1).purpose == Purpose::part;
+  if (half || (code != ENOMEM && code != EAGAIN)) *refusal = code;
+  return taken;
 }
 
 // Of a burst the card took only so many requests; returns how many works those complete.

@@ -332,11 +332,18 @@ void FakeVerbs::toError(Pair& pair) {
   pair.held.clear();
 }
 
-int FakeVerbs::post(ibv_qp* qp, ibv_send_wr* first, ibv_send_wr**) {
+int FakeVerbs::post(ibv_qp* qp, ibv_send_wr* first, ibv_send_wr** bad) {
   const std::lock_guard lock(theOne->mutex_);
   Pair& pair = *pairOf(qp);
   pair.asked.posts++;
-  for (const ibv_send_wr* request = first; request; request = request->next) theOne->take(pair, *request);
+  int left = theOne->takesOnly.exchange(-1);
+  for (ibv_send_wr* request = first; request; request = request->next) {
+    if (left-- == 0) {
+      *bad = request;
+      return ENOMEM;
+    }
+    theOne->take(pair, *request);
+  }
   return 0;
 }
 

@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <map>
 #include <memory>
@@ -51,9 +52,10 @@ class FakeVerbs {
   ibv_qp_attr connectedWith(uint32_t pair);  // what it was moved to RTR with
   Ece eceSet(uint32_t pair);                 // zero: none
   void resetCounts();
-  void hold(bool on);            // false: what was held happens
-  void release(uint32_t pair);   // of this one alone, what was held so far
-  void failNext(uint32_t pair);  // its next work ends as if the peer were gone
+  void hold(bool on);               // false: what was held happens
+  void release(uint32_t pair);      // of this one alone, what was held so far
+  std::atomic<int> takesOnly = -1;  // so many requests of the next post; the rest is refused for want of room
+  void failNext(uint32_t pair);     // its next work ends as if the peer were gone
 
   // What a card's port is reached by; with a later change of it comes an event, as its kind.
   struct Reached {

@@ -251,6 +251,24 @@ TEST_CASE("works that go apart fill a lane sooner, and each has one verdict") {
   }
 }
 
+TEST_CASE("a card that takes half of a work that goes apart ends its lane; whole ones stay") {
+  FakeVerbs fake;
+  Lane lane(fake, adaptive(), adaptive());
+  const std::vector<Work> works(2, notify(lane.a, 0, 2 * kLarge, 11));
+  fake.takesOnly = 3;
+  CHECK(lane.a.lane->post(works) == 2);  // the second one with another ring of the doorbell
+  REQUIRE(lane.allSent(2));
+  CHECK(lane.a.count(sent, true) == 2);
+  fake.takesOnly = 4;
+  CHECK(lane.a.lane->post(works) == 2);  // the second counts as taken, and as failed
+  CHECK_FALSE(lane.a.post(works[0]));
+  lane.a.lane->retire();
+  REQUIRE(pumpUntil({&lane.a}, [&] { return lane.a.count(retired) == 1; }));
+  CHECK(lane.a.count(sent) == 4);
+  CHECK(lane.a.count(sent, false) >= 1);
+  CHECK(lane.b.count(notified) <= 3);
+}
+
 TEST_CASE("cards that offer the same extensions both set them, others connect without") {
   FakeVerbs fake;
   Config config = withPairs(2);
