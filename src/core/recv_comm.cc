@@ -16,10 +16,6 @@ namespace {
 
 constexpr uint32_t kMostOpen = kMaxRequests * kMaxRecvs;
 
-// A sender with so much to write does not miss a line that comes a little later, together with others. It
-// covers a round trip of 4 us at 50 GB/s.
-constexpr uint64_t kAheadBytes = 256 << 10;
-constexpr uint32_t kBatchPasses = 32;
 constexpr uint16_t kMostInRun = 8;
 
 }  // namespace
@@ -102,25 +98,26 @@ void RecvCommImpl::closeAllSlots() {
 // Clear to send, when:
 
 // Lines for receives that an eager message could fill wait one poll pass: it may already be on its way.
-// Others wait for company while the sender has enough to do without them.
-inline uint64_t RecvCommImpl::holdUntil(bool mayComeEagerly) const {
-  if (mayComeEagerly) return engine().pass() + 1;
-  return senderHasEnough() ? engine().pass() + kBatchPasses : 0;
-}
-
-// As many receives as wait here, and what a round trip takes to use up.
-inline bool RecvCommImpl::senderHasEnough() const {
-  return toldBytes_ >= kAheadBytes && toldCount_ * 2 >= openCount_;
+// Others wait for company while the sender has enough to do without them. A request that is said done early
+// may not be polled for, so its line does not wait for other messages.
+inline uint64_t RecvCommImpl::holdUntil(const ReceiveSlot& slot, const TagState& tag) const {
+  if (slot.mayComeEagerly) return engine().pass() + 1;
+  return senderHasEnough(tag) && !slot.request->earlyDone ? kForCompany : 0;
 }
 
 // The poll pass from which its line leaves, 0 for at once. While messages keep coming eagerly, so will the
-// next ones, and their lines would be writes for nothing. A request that is said done early may not be polled
-// for, so its line does not wait for many passes. One that waits for company is looked at on every pass.
+// next ones, and their lines would be writes for nothing. Lines keep their order, so one that waits for
+// company only does while all that wait here do the same.
 inline uint64_t RecvCommImpl::heldUntil(const ReceiveSlot& slot) const {
+  if (slot.holdUntilPass == kForCompany)
+    return companyDue_ || openCount_ - toldCount_ != company_ ? 0 : kForCompany;
   const bool polledFor = slot.request && !slot.request->earlyDone;
-  if (slot.mayComeEagerly)
-    return polledFor ? std::max(slot.holdUntilPass, eagerUntilPass_) : slot.holdUntilPass;
-  return polledFor && senderHasEnough() ? std::min(slot.holdUntilPass, engine().pass() + 1) : 0;
+  return polledFor ? std::max(slot.holdUntilPass, eagerUntilPass_) : slot.holdUntilPass;
+}
+
+void RecvCommImpl::companyIsDue() {
+  companyDue_ = true;
+  lookAtLinesFrom(engine().pass());
 }
 
 void RecvCommImpl::lookAtLinesFrom(uint64_t pass) {
@@ -131,12 +128,14 @@ void RecvCommImpl::lookAtLinesFrom(uint64_t pass) {
 }
 
 // What is urgent leaves at the end of the call; for the rest they are mostly looked at soon enough already.
-inline void RecvCommImpl::queueLine(ReceiveSlot* slot) {
+inline void RecvCommImpl::queueLine(ReceiveSlot* slot, const TagState& tag) {
   slot->mayComeEagerly = peering().mayArriveEagerly(slot->capacity);
-  slot->holdUntilPass = holdUntil(slot->mayComeEagerly);
+  slot->holdUntilPass = holdUntil(*slot, tag);
   unwritten_.push(slot->code());
   if (slot->holdUntilPass == 0) {
     urgent_++;
+  } else if (slot->holdUntilPass == kForCompany) {
+    company_++;
   } else if (const uint64_t pass = heldUntil(*slot); pass < linesDue_) {
     lookAtLinesFrom(pass);
   }
@@ -174,7 +173,7 @@ inline void RecvCommImpl::openSlot(TagState& tag, Request* request, size_t part,
   slot->previous = tag.last;
   (tag.last ? tag.last->next : tag.first) = slot;
   tag.last = slot;
-  queueLine(slot);
+  queueLine(slot, tag);
 }
 
 inline void RecvCommImpl::post(Request* request, size_t part, const ReceiveSpec& spec) {
@@ -275,7 +274,8 @@ inline void RecvCommImpl::writeLine(ReceiveSlot& slot, LineRun* run) {
     run->lane = &peering().quickestLane(sizeof line);
   }
   run->count++;
-  if (slot.holdUntilPass == 0) urgent_--;
+  urgent_ -= slot.holdUntilPass == 0;
+  company_ -= slot.holdUntilPass == kForCompany;
   slot.state = SlotState::told;
   slot.position = place.position;
   slot.lane = run->lane->number();
@@ -283,7 +283,7 @@ inline void RecvCommImpl::writeLine(ReceiveSlot& slot, LineRun* run) {
   slot.toldAt = engine().lately();
   slot.sentAt = TimePoint{};
   toldCount_++;
-  toldBytes_ += slot.capacity;
+  tags_.at(slot.tag).toldBytes += slot.capacity;
   engine().counters().linesOut++;
 }
 
@@ -310,6 +310,7 @@ void RecvCommImpl::writeDueLines() {
   }
   post(&run, false);
   if (unwritten_.empty()) linesDue_ = UINT64_MAX;
+  if (company_ == 0) companyDue_ = false;
 }
 
 bool RecvCommImpl::writeLines() {

@@ -61,6 +61,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
     uint16_t waiting = kNone;      // eager messages that came early
     ReceiveSlot* first = nullptr;  // posted and not filled, oldest first
     ReceiveSlot* last = nullptr;
+    uint64_t toldBytes = 0;  // room of those that the sender may write
   };
 
   struct LineRun {  // lines that lie side by side and leave in one write
@@ -79,7 +80,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   [[gnu::noinline]] bool takeWaiting(TagState& tag, Request* request, size_t part, ReceiveSpec spec);
   void openSlot(TagState& tag, Request* request, size_t part, const ReceiveSpec& spec);
   [[gnu::cold]] void failPosting(bool noSlot);
-  void queueLine(ReceiveSlot* slot);
+  void queueLine(ReceiveSlot* slot, const TagState& tag);
   [[gnu::noinline]] void writeUrgent();
   void writeDueLines();
   [[gnu::noinline]] void lookAtLinesFrom(uint64_t pass);
@@ -94,9 +95,10 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   void messageArrived();
   [[gnu::cold]] void overrun(const ReceiveSlot& slot, ReceivedNote note, uint64_t length);
   static bool awaited(const ReceiveSlot& slot, uint16_t bit, NoteKind kind);
-  uint64_t holdUntil(bool mayComeEagerly) const;
-  bool senderHasEnough() const;
+  uint64_t holdUntil(const ReceiveSlot& slot, const TagState& tag) const;
+  bool senderHasEnough(const TagState& tag) const;
   uint64_t heldUntil(const ReceiveSlot& slot) const;
+  [[gnu::noinline]] void companyIsDue();
   bool mayTell(const ReceiveSlot& slot);
   [[gnu::cold]] void askForPositions();
   void writeLine(ReceiveSlot& slot, LineRun* run);
@@ -121,10 +123,11 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   GrowingRing<uint32_t> unwritten_;  // slot and generation of lines to write, in posting order
   uint32_t openCount_ = 0;           // slots posted and not filled
   uint32_t toldCount_ = 0;           // of them, those the sender may write
-  uint64_t toldBytes_ = 0;           // and their room
   bool linesQueued_ = false;         // the engine knows that there are some
   uint64_t linesDue_ = UINT64_MAX;
   uint32_t urgent_ = 0;          // unwritten lines that need not be held back
+  uint32_t company_ = 0;         // and those that wait for company
+  bool companyDue_ = false;      // some tag's sender has not enough to do any more
   uint64_t eagerUntilPass_ = 0;  // the next messages are expected to come eagerly until then
   uint64_t arrived_ = 0;         // messages in all
   bool finishAsked_ = false;

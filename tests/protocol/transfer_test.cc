@@ -204,22 +204,61 @@ TEST_CASE("while the sender has enough to do, lines leave together") {
   CHECK(counters.lineWrites * 2 < kMessages);
 }
 
-TEST_CASE("a line that waits for company leaves though none comes and nothing else moves") {
+TEST_CASE("a line waits for company until its tag's sender runs short") {
   World world({});
   Connection link = world.connect(0);
-  constexpr size_t kBytes = 300'000;
+  constexpr size_t kBytes = 100'000;
   Buffer from(*link.send, kBytes), to(*link.recv, kBytes);
-  REQUIRE(receive(*link.recv, to, 0, kBytes, 1).request);  // ahead of the sender, which does not want it
-  const Posted wanted = receive(*link.recv, to, 0, kBytes, 2);
-  REQUIRE(wanted.request);
-  Posted sent;
-  for (int i = 0; i < 100 && !sent.request; i++) {
-    REQUIRE(link.recv->test(wanted.request, nullptr).ok);
-    world.pump();
-    sent = link.send->isend(from.data(), kBytes, 2, from.handle(), nullptr);
+  const EngineCounters& counters = world.side(1).engine->counters();
+  struct Posted {
+    Request* request;
+    int tag;
+    size_t bytes;
+  };
+  std::deque<Posted> receives;
+  const auto post = [&](int tag, size_t bytes, bool earlyDone) {
+    const ReceiveSpec spec{to.data(), bytes, tag, to.handle(), nullptr};
+    receives.push_back({link.recv->irecv(std::span(&spec, 1), earlyDone).request, tag, bytes});
+    REQUIRE(receives.back().request);
+  };
+  const auto message = [&] {
+    const Posted next = receives.front();
+    receives.pop_front();
+    Request* sent = link.send->isend(from.data(), next.bytes, next.tag, from.handle(), nullptr).request;
+    REQUIRE(sent);
+    REQUIRE(finished(world, *link.send, sent));
+    REQUIRE(finished(world, *link.recv, next.request));
+  };
+  for (int i = 0; i < 3; i++) post(1, kBytes, false);
+  world.pump(3);
+  REQUIRE(counters.linesOut == 3);
+
+  // Event: three more, with 300,000 bytes ahead of them. Expect: however long it takes, nothing is written.
+  for (int i = 0; i < 3; i++) post(1, kBytes, false);
+  world.pump(1000);
+  CHECK(counters.linesOut == 3);
+
+  SECTION("a message leaves 200,000 bytes: they go in one write") {
+    const uint64_t writes = counters.lineWrites;
+    message();
+    CHECK(counters.linesOut == 6);
+    CHECK(counters.lineWrites == writes + 1);
   }
-  REQUIRE(sent.request);
-  CHECK(finished(world, *link.recv, wanted.request));
+  SECTION("another tag's line leaves at once, and they go along") {
+    post(2, kBytes, false);
+    CHECK(counters.linesOut == 7);
+  }
+  SECTION("so does one whose request may not be tested again") {
+    post(1, kBytes, true);
+    CHECK(counters.linesOut == 7);
+  }
+  SECTION("one that an eager message could fill waits for that message alone") {
+    post(2, 8, false);
+    world.pump(3);
+    CHECK(counters.linesOut == 7);
+  }
+  while (!receives.empty()) message();
+  world.pump(3);  // what was said done early
 }
 
 TEST_CASE("256 receives may be posted, more are put off without an error") {
