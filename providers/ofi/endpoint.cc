@@ -79,7 +79,7 @@ OfiEndpoint::~OfiEndpoint() {
   queue_.forget(this, std::move(streams_[0].own));  // closes it, or keeps it until that is safe
   for (size_t i = 0; i < streams_.size(); i++) {
     streams_[i].own.reset();
-    if (streams_[i].inBook) queue_.book().remove(peer_.names[i], this);
+    if (streams_[i].inBook && !queue_.endpointClosing()) queue_.book().remove(peer_.names[i], this);
   }
 }
 

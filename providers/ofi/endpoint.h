@@ -48,8 +48,9 @@ class OfiEndpoint : public Endpoint {
   void rung(fi_addr_t by);  // a doorstep write of one of the peer's streams is here
   // Moves a connecting or retiring lane on; false when there is nothing more to do.
   bool tend(TimePoint now, bool drained);
-  void broke(const std::string& why);         // all of it, with no operation to blame
-  void endpointGone(const std::string& why);  // the Queue closed the shared endpoint: fenced, and broken
+  void broke(const std::string& why);          // all of it, with no operation to blame
+  void endpointGoing(const std::string& why);  // the Queue closes the shared endpoint: broken
+  void endpointGone(const std::string& why);   // it is closed: fenced
 
   explicit OfiEndpoint(OfiQueue& queue);
 
@@ -100,7 +101,8 @@ class OfiEndpoint : public Endpoint {
   LaneAddress peer_;
   std::string peerText_;
   State state_ = State::idle;
-  bool known_;  // the peer's card would answer us
+  bool known_;             // the peer's card would answer us
+  bool onItsWay_ = false;  // what it carried may still land, though it was given up
   TimePoint deadline_{};
   TimePoint dialAnyway_{};  // the peer's word may have come before we knew its address
 };

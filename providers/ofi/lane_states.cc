@@ -123,6 +123,7 @@ void OfiEndpoint::retire() {
 // acknowledge; then the lane is cut at the deadline, and `retired` says that it is not ok. Lanes that share
 // an endpoint can only be cut together: while others are wanted there, that is for the protocol to say.
 bool OfiEndpoint::tendRetiring(TimePoint now) {
+  if (queue_.endpointClosing()) return true;
   const bool landed = everythingLanded();
   if (!landed && now < deadline_) return true;
   if (!landed && !software() && queue_.sharedEndpoint()) {
@@ -131,23 +132,25 @@ bool OfiEndpoint::tendRetiring(TimePoint now) {
       return stayBusy();
     }
     queue_.cutEndpoint(kCut);
-  } else if (outstanding() > 0 && !queue_.device().traits().closesCleanly) {
-    return stayBusy();
+    return true;
   }
+  if (outstanding() > 0 && !queue_.device().traits().closesCleanly) return stayBusy();
   closeFabric();
   state_ = State::closing;
   return true;
 }
 
 bool OfiEndpoint::stayBusy() {
+  onItsWay_ = true;
   failOutstanding();
   reportRetired(FI_EBUSY);
   return false;
 }
 
+// Another lane that could not be fenced either may have asked for it before.
 bool OfiEndpoint::cut() {
-  if (state_ != State::retired || !queue_.sharedEndpoint()) return false;
-  queue_.cutEndpoint(kCut);
+  if (state_ != State::retired || software()) return false;
+  if (onItsWay_ && !queue_.endpointClosing()) queue_.cutEndpoint(kCut);
   state_ = State::closing;
   queue_.tend(this);
   return true;
@@ -179,16 +182,23 @@ size_t OfiEndpoint::outstanding() const {
   return sum;
 }
 
+void OfiEndpoint::endpointGoing(const std::string& why) {
+  died(why);
+  streams_[0].endpoint = nullptr;
+}
+
 void OfiEndpoint::endpointGone(const std::string& why) {
   broke(why);  // first: the reason of all that follows
   failOutstanding();
   streams_[0] = {};
   streams_[0].fenced = true;
+  onItsWay_ = false;
 }
 
 // A closed endpoint's operations are all in the completion queue, as cancelled; when that was read to its end
 // and some are still missing, they will not come.
 bool OfiEndpoint::tendClosing(bool drained) {
+  if (queue_.endpointClosing()) return true;
   if (outstanding() > 0 && !drained) return true;
   failOutstanding();
   reportRetired(fenced() ? 0 : FI_ETIMEDOUT);

@@ -63,6 +63,7 @@ Status OfiQueue::start() {
 }
 
 OfiQueue::~OfiQueue() {
+  closer_.finish();
   {
     const Entered entered(gate());
     parked_.clear();
@@ -170,8 +171,9 @@ size_t OfiQueue::poll(std::span<Completion> out) {
 size_t OfiQueue::pollWithCare(std::span<Completion> out) {
   explanations_.clear();
   drained_ = false;
+  if (endpointClosing_ && closer_.closed()) endpointClosed();
   size_t count = takeEvents(out);
-  if (count < out.size() && !failed_) count += readCompletions(out.subspan(count));
+  if (count < out.size() && !failed_ && !endpointClosing_) count += readCompletions(out.subspan(count));
   if (!restless_.empty()) tendLanes();
   attention_ = failed_ || endpointCut_ || !explanations_.empty() || !events_.empty() || !restless_.empty();
   return count;
@@ -305,12 +307,19 @@ Status OfiQueue::openBook() {
   return {};
 }
 
-// Closing the endpoint takes its queue pair: nothing that was posted to it, on any lane, is on its way any
-// more. The addresses go with it, as the provider keeps what it knows of peers there.
 void OfiQueue::cutEndpoint(const std::string& why) {
-  endpointCut_ = attention_ = true;
-  sharedEndpoint_.reset();
-  for (OfiEndpoint* lane : lanes_) lane->endpointGone(why);
+  endpointCut_ = endpointClosing_ = attention_ = true;
+  cutWhy_ = why;
+  for (OfiEndpoint* lane : lanes_) lane->endpointGoing(why);
+  closer_.close(std::move(sharedEndpoint_));
+}
+
+// Closing the endpoint took its queue pair: nothing that was posted to it, on any lane, is on its way any
+// more. The addresses go with it, as the provider keeps what it knows of peers there.
+void OfiQueue::endpointClosed() {
+  closer_.finish();
+  endpointClosing_ = false;
+  for (OfiEndpoint* lane : lanes_) lane->endpointGone(cutWhy_);
   book_.reset();
   releaseMemory();
 }
@@ -334,7 +343,7 @@ void OfiQueue::releaseMemory() {
 // again.
 Status OfiQueue::renewEndpoint() {
   TRY(device_.usable());
-  if (orphans_ > 0)
+  if (endpointClosing_ || orphans_ > 0)
     return Error(Code::unavailable, "opening an endpoint",
                  device_.info().name + ": the last one is still ending");
   TRY(openBook());

@@ -11,6 +11,7 @@
 
 #include "providers/ofi/address_book.h"
 #include "providers/ofi/device.h"
+#include "providers/ofi/endpoint_closer.h"
 #include "providers/ofi/operation.h"
 #include "src/base/clock.h"
 #include "weft/transport.h"
@@ -41,7 +42,9 @@ class OfiQueue : public Queue {
   fid_ep* sharedEndpoint() const { return sharedEndpoint_.get(); }  // null for software providers
   bool lengthInData() const { return lengthInData_; }  // a notification's length travels in its upper half
   Result<FidPtr<fid_ep>> openFabricEndpoint();
-  void cutEndpoint(const std::string& why);  // the shared one: fences all lanes on it, which break
+  // The shared one: all lanes on it break, and are fenced when it is closed, which takes its time.
+  void cutEndpoint(const std::string& why);
+  bool endpointClosing() const { return endpointClosing_; }
   size_t wantedLanes() const;
   void holdMemory();  // what works of a lane that could not be fenced use stays registered
   void report(const Completion& completion, std::string why = {});  // comes out of a later poll
@@ -96,6 +99,7 @@ class OfiQueue : public Queue {
   void tendLanes();
   void queueFailed(int64_t code);
   void readEvents();
+  void endpointClosed();
   Status renewEndpoint();
   void reclaimOperations();
   void releaseMemory();
@@ -108,7 +112,8 @@ class OfiQueue : public Queue {
   bool drained_ = false;    // the last read found nothing more
   bool failed_ = false;
   bool holdsMemory_ = false;
-  bool endpointCut_ = false;  // the shared endpoint is closed until a lane wants another
+  bool endpointCut_ = false;      // the shared endpoint is closed until a lane wants another
+  bool endpointClosing_ = false;  // or is about to be: until then nothing of libfabric is touched here
   uint32_t emptyReads_ = 0;
 
   // Teardown is in reverse order: endpoints, completion queue, addresses, memory and domain.
@@ -123,6 +128,8 @@ class OfiQueue : public Queue {
   FidPtr<fid_cq> cq_;
   FidPtr<fid_eq> eq_;  // where the provider wants one
   FidPtr<fid_ep> sharedEndpoint_;
+  EndpointCloser closer_;  // of that one, when it is cut
+  std::string cutWhy_;
 
   std::vector<FidPtr<fid_ep>> parked_;  // cannot be closed while operations of theirs are in flight
   size_t orphans_ = 0;                  // operations in flight whose lane is gone

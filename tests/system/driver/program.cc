@@ -66,6 +66,8 @@ bool parseOption(const std::string& name, const std::string& value, Settings* s)
     s->breakCommand = value;
   else if (name == "--other")
     s->otherProcess.push_back(value);
+  else if (name == "--third")
+    s->thirdProcess.push_back(value);
   else if (name == "--few-abi")
     s->fewAbis = versions(value);
   else
@@ -132,7 +134,9 @@ class Program {
  private:
   bool wanted(const Case& c, int abi) const {
     const auto& only = settings_.only;
-    return abi >= c.minAbi && (only.empty() || std::find(only.begin(), only.end(), c.name) != only.end());
+    if (abi < c.minAbi) return false;
+    if (only.empty()) return !c.breaks || !settings_.breakCommand.empty();
+    return std::find(only.begin(), only.end(), c.name) != only.end();
   }
 
   // The tables differ in a few lines above functions they share, so full counts are for the first one asked

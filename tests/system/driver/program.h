@@ -22,6 +22,7 @@
 //   --merge           each side merges all its devices into one
 //   --break COMMAND   what a case runs on side 0 to break something in the middle
 //   --other NAME=VALUE in the environment of the process that is the other side; may be given several times
+//   --third NAME=VALUE in that of a third process, where a case has one, instead of --other
 //   --verbose         show what the plugin logs
 namespace weft::system {
 
@@ -33,6 +34,7 @@ struct Case {
   bool processesOnly = false;
   bool threadsOnly = false;
   bool peerMayDie = false;  // the other process does not have to end well
+  bool breaks = false;      // runs --break, and only where that is given
   int minAbi = 0;
   // "NAME=VALUE", set before the plugin is loaded.
   const char* environment = nullptr;

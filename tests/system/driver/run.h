@@ -31,6 +31,7 @@ struct Settings {
   bool merge = false;                     // all devices of a side are one
   std::string breakCommand;               // for cases that break something in the middle
   std::vector<std::string> otherProcess;  // "NAME=VALUE" each, in its environment
+  std::vector<std::string> thirdProcess;  // likewise, for cases that have one; empty: as the other one
   Milliseconds timeout{60000};            // for every single wait
 
   // Set in a process that another one started to be the other side.
