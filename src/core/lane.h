@@ -103,9 +103,8 @@ class Lane {
   uint64_t outstandingBytes() const { return outstandingBytes_; }
   // A rate that was not measured for so many messages is forgotten: what made the lane slow once may be gone,
   // and a lane that is given nothing would not show it.
-  float rateForPlan() {
+  void countPlan() {
     if (++plansSinceMeasured_ >= kPlansRemembered) bytesPerUs_ = 0;
-    return bytesPerUs_;
   }
   LaneLoad load() const { return {up(), outstandingBytes_, bytesPerUs_}; }
 

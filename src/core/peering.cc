@@ -259,10 +259,15 @@ Lane* Peering::laneOf(const Endpoint* endpoint) {
   return nullptr;
 }
 
-// What a lane of unknown rate is taken for. Each plan asks once, by which rates age.
-float Peering::fastestRate() {
+// By which rates that were not measured for long are forgotten.
+void Peering::countPlan() {
+  for (const auto& lane : lanes_) lane->countPlan();
+}
+
+// What a lane of unknown rate is taken for.
+float Peering::fastestRate() const {
   float fastest = 0;
-  for (const auto& lane : lanes_) fastest = std::max(fastest, lane->rateForPlan());
+  for (const auto& lane : lanes_) fastest = std::max(fastest, lane->load().bytesPerUs);
   return fastest > 0 ? fastest : 1;
 }
 
@@ -272,18 +277,16 @@ uint32_t Peering::nextTurn() {
   return turn;
 }
 
-int Peering::quickestNumber(uint64_t bytes) {
-  const float unknown = fastestRate();
-  return core::quickestLane(
-      lanes_.size(), [this](size_t i) { return lanes_[i]->load(); }, bytes, unknown, nextTurn());
-}
-
+// Where none is up, any: it drops what it is given.
 Lane& Peering::quickestOfSeveral(uint64_t bytes) {
-  return *lanes_[static_cast<size_t>(std::max(0, quickestNumber(bytes)))];
+  countPlan();
+  const auto loadOf = [this](size_t i) { return lanes_[i]->load(); };
+  const int quickest = core::quickestLane(lanes_.size(), loadOf, bytes, fastestRate(), nextTurn());
+  return *lanes_[static_cast<size_t>(std::max(0, quickest))];
 }
 
 size_t Peering::split(uint64_t bytes, std::array<Segment, kMaxSegments>* out) {
-  (void)fastestRate();
+  countPlan();
   LaneLoad loads[kMaxLanes];
   for (size_t i = 0; i < lanes_.size(); i++) loads[i] = lanes_[i]->load();
   return planSegments(std::span(loads, lanes_.size()), bytes, splitFrom_ / 2, nextTurn(), *out);

@@ -200,9 +200,9 @@ class Peering {
   std::byte* creditStaging() const;
   void learnCredits();
   uint64_t freeEagerSlots() const { return ~((slotsUsed_ ^ slotsFreed_) | writtenAgain_) & slotMask_; }
-  float fastestRate();
+  void countPlan();
+  float fastestRate() const;
   uint32_t nextTurn();
-  int quickestNumber(uint64_t bytes);  // -1: none is up
   [[gnu::noinline]] Lane& quickestOfSeveral(uint64_t bytes);
 
   Engine& engine_;
