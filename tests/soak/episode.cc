@@ -6,6 +6,8 @@
 #include <csignal>
 #include <thread>
 
+#include "tools/netdriver/log_sink.h"
+
 namespace weft::soak {
 
 using netdriver::Call;
@@ -27,6 +29,15 @@ struct Offer {
 
 bool fails(ncclResult_t result) {
   return result != ncclSuccess && result != ncclInProgress;
+}
+
+// The newest ones: this process may have been warned of episodes before, which were disturbed.
+std::string latestWarnings() {
+  constexpr size_t kMost = 6;
+  const auto all = netdriver::LogSink::instance().takeWarnings();
+  std::string text;
+  for (size_t i = all.size() > kMost ? all.size() - kMost : 0; i < all.size(); i++) text += "\n  " + all[i];
+  return text.empty() ? " nothing" : text;
 }
 
 }  // namespace
@@ -152,7 +163,11 @@ void Episode::judge(const Outcome& here, const Outcome& there) {
   const bool aborting = mine(Incident::abortHub) || mine(Incident::abortPeer);
   const bool clean = here.connected && there.connected && here.failed + there.failed == 0;
   if (!script_.harsh && !aborting)
-    run_.expect(clean, "a connection failed that nobody disturbed, seed " + std::to_string(script_.seed));
+    run_.expect(clean, "a connection failed that nobody disturbed, seed " + std::to_string(script_.seed) +
+                           "; connected " + (here.connected ? "here" : "not here") +
+                           (there.connected ? " and there" : " and not there") + ", failed " +
+                           std::to_string(here.failed) + " here, " + std::to_string(there.failed) +
+                           " there; the plugin's last warnings:" + (clean ? "" : latestWarnings()));
   run_.count("episodes");
   run_.count(clean ? "episodes without an error" : "episodes with an error");
 }
