@@ -138,6 +138,7 @@ struct QueueDepths {
 class Queue {
  public:
   virtual ~Queue() = default;
+  // Fills `out` from its front and returns how many; without room it hands out nothing and loses nothing.
   virtual size_t poll(std::span<Completion> out) = 0;
   virtual Result<std::unique_ptr<Endpoint>> openEndpoint() = 0;
 

@@ -19,7 +19,8 @@ class EndpointCloser {
   EndpointCloser& operator=(const EndpointCloser&) = delete;
   ~EndpointCloser() { finish(); }
 
-  // Only when none is being closed. Where the process may not have another thread it closes before it returns.
+  // Only when none is being closed. Where the process may not have another thread it closes before it
+  // returns.
   void close(FidPtr<fid_ep> endpoint);
   bool closed() const { return closed_.load(std::memory_order_acquire); }
   void finish();  // waits until it is

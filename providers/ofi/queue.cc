@@ -163,7 +163,7 @@ size_t OfiQueue::poll(std::span<Completion> out) {
   if (attention_) [[unlikely]]
     return pollWithCare(out);
   const ssize_t got = read(out.size());
-  if (got > 0) return translateAll(static_cast<size_t>(got), out.data());
+  if (got >= 0) return translateAll(static_cast<size_t>(got), out.data());  // 0: `out` has no room
   return got == -FI_EAGAIN && !eq_ ? 0 : readNothing(got, out);
 }
 

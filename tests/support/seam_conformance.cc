@@ -119,6 +119,7 @@ void checkNotifications(const SeamUnderTest& seam) {
       Work work = pair.a.work(Opcode::writeNotify, offset, offset * 3, size);
       work.imm = imm += 0x01020305u;
       REQUIRE(pair.a.post(work));
+      for (int i = 0; i < 3; i++) CHECK(pair.b.queue->poll({}) == 0);
       REQUIRE(pumpUntil({&pair.a, &pair.b}, [&] { return pair.b.count(notified) == 1; }));
       const Completion& told = *pair.b.first(notified);
       CHECK(told.imm == imm);
