@@ -221,6 +221,7 @@ class Engine {
   void handle(Mail& mail);
   void handlePeerDeath(const Mail& mail);
   void handleEngineGone(const Mail& mail);
+  void answerAsked(const Mail& mail);
   void handleForPeering(Peering& peering, const Mail& mail);
   void handleForComm(const Mail& mail);
   Peering* findPeering(const control::Peer* peer, uint32_t remoteEngine);

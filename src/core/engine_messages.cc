@@ -23,14 +23,25 @@ void Engine::handle(Mail& mail) {
     case MessageType::laneRetired:
     case MessageType::missing:
     case MessageType::laneAddress:
-    case MessageType::askPolled:
     case MessageType::tellPolled:
     case MessageType::laneConnected:
       if (Peering* peering = findPeering(mail.peer.get(), mail.fromEngine)) handleForPeering(*peering, mail);
       return;
+    case MessageType::askPolled:
+      return answerAsked(mail);
     default:
       return handleForComm(mail);
   }
+}
+
+// Where there are several lanes, after a poll.
+void Engine::answerAsked(const Mail& mail) {
+  Peering* peering = findPeering(mail.peer.get(), mail.fromEngine);
+  if (peering && peering->failover()) return handleForPeering(*peering, mail);
+  ByteReader body(mail.body);
+  CommMessage question;
+  if (!decodeBody(&body, &question)) return;
+  tellEngine(*mail.peer, {mail.fromEngine, id_}, MessageType::tellPolled, question);
 }
 
 void Engine::handlePeerDeath(const Mail& mail) {
@@ -51,6 +62,7 @@ void Engine::handleEngineGone(const Mail& mail) {
   comms_.each([&](CommBase& comm) {
     if (&comm.peering() == peering) comm.onPeerClosed();
   });
+  peering->endDoubt();
   peering->failIfLeaving();
   cleanUpPeerings();
 }
@@ -69,6 +81,9 @@ void Engine::handleForPeering(Peering& peering, const Mail& mail) {
     peering.forget(plain.comm);
   } else if (mail.type == MessageType::laneConnected && decodeBody(&body, &lane)) {
     peering.onLaneConnected(lane);
+  } else if (mail.type == MessageType::tellPolled && decodeBody(&body, &plain)) {
+    peering.peerAnswered(plain.number);
+    if (peering.failover()) peering.failover()->peerPolled(plain.number);
   } else if (mail.type >= MessageType::laneRetire) {
     if (!peering.failover() || !peering.failover()->onMessage(mail.type, &body)) counters_.foreignNotes++;
   } else {
@@ -103,6 +118,7 @@ void Engine::watch() {
   for (size_t i = 0; i < peerings_.size(); i++) {
     Peering* peering = peerings_[i].get();
     if (!peering || peering->failure()) continue;
+    peering->watchDoubt(now_);
     if (peering->failover()) {
       peering->failover()->watch(now_);
     } else {

@@ -70,9 +70,20 @@ void Failover::begin(Lane& lane, const std::string& why, bool tellPeer) {
   record.cause = why;
   record.leftAt = now;
   engine_.counters().lanesLeft++;
-  WEFT_LOG(warn, "%s is left to the other rails: %s", peering_.where(lane).c_str(), why.c_str());
-  if (tellPeer)
+  record.unsaid = true;
+  if (tellPeer) {
     peering_.tell(MessageType::laneRetire, LaneMessage{lane.number(), lane.incarnation(), why, {}});
+  } else {
+    sayLeft(lane);
+  }
+}
+
+// When the peer has answered, or does not: lanes of one that is closing break before its goodbye is here,
+// which is nothing to warn of.
+void Failover::sayLeft(const Lane& lane) {
+  Record& record = recordOf(lane);
+  if (!std::exchange(record.unsaid, false)) return;
+  WEFT_LOG(warn, "%s is left to the other rails: %s", peering_.where(lane).c_str(), record.cause.c_str());
 }
 
 void Failover::lengthenPause(Record& record) const {
@@ -146,6 +157,7 @@ bool Failover::onLaneRetired(RetiredMessage& message) {
   if (record.peerRetired || record.theirs.size() > kMostListed) return false;
   if (lane->state() == LaneState::up || lane->state() == LaneState::connecting)
     peering_.laneFailed(*lane, peering_.peer()->name() + " left it", false);
+  sayLeft(*lane);
   record.theirs.insert(record.theirs.end(), message.suspects.begin(), message.suspects.end());
   record.peerRetired = !message.more;
   if (record.peerRetired) engine_.wantAfterPoll();
@@ -345,6 +357,7 @@ void Failover::watchEnding(Lane& lane, TimePoint now) {
       peering_.laneFailed(lane, "no connection within WEFT_CONNECT_TIMEOUT");
     return;
   }
+  if (!peering_.remoteGone() && now - record.leftAt >= kDoubt) sayLeft(lane);
   if (!peering_.peer()->answers()) record.leftAt = now;
   const Config& config = engine_.config();
   if (now - record.leftAt < config.laneTimeout + config.closeTimeout) return;
@@ -372,13 +385,13 @@ bool Failover::onMessage(MessageType type, ByteReader* body) {
       polledAsked_.push_back(plain.number);
       engine_.wantAfterPoll();
       return true;
-    case MessageType::tellPolled:
-      if (!decodeBody(body, &plain)) return false;
-      polledThere_ = std::min(TimePoint(Nanoseconds(static_cast<int64_t>(plain.number))), engine_.now());
-      return true;
     default:
       return false;
   }
+}
+
+void Failover::peerPolled(uint64_t asked) {
+  polledThere_ = std::min(TimePoint(Nanoseconds(static_cast<int64_t>(asked))), engine_.now());
 }
 
 }  // namespace weft::core

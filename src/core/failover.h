@@ -19,6 +19,9 @@ namespace weft::core {
 class Engine;
 class Peering;
 
+// How long a lane's end is taken for that of its peer, whose goodbye comes by another way.
+constexpr Milliseconds kDoubt{500};
+
 class Failover {
  public:
   Failover(Engine& engine, Peering& peering);
@@ -30,6 +33,7 @@ class Failover {
   bool onMessage(MessageType type, ByteReader* body);  // false: it does not decode, or cannot be
   void afterPoll();                                    // the queues were just polled
   void watch(TimePoint now);                           // silence, deadlines, rails to try again
+  void peerPolled(uint64_t asked);                     // after it was asked at this time
   bool recovering() const;                             // some lane has not been accounted for
   std::string causes() const;                          // of every lane that is not up, for an error
 
@@ -54,6 +58,7 @@ class Failover {
     bool nextGivenUp = false;  // and left it already
     bool peerRetired = false;  // and its list is whole
     bool settled = false;      // we answered it
+    bool unsaid = false;       // nobody was warned yet
     std::vector<Own> own;
     size_t answered = 0;  // of them
     std::vector<Suspect> theirs;
@@ -70,6 +75,7 @@ class Failover {
   bool revive(Lane& lane);
   void connect(Lane& lane);
   void skipNext(Lane& lane);
+  void sayLeft(const Lane& lane);
   bool onLaneRetire(const LaneMessage& message);
   bool onLaneRetired(RetiredMessage& message);
   bool onMissing(const MissingMessage& message);

@@ -190,6 +190,7 @@ void Peering::onLaneConnected(const LaneMessage& message) {
 void Peering::fail(Error error, bool tellPeer) {
   if (failure_) return;
   failure_ = std::make_unique<Error>(std::move(error));
+  doubt_.reset();
   halted_ = true;
   engine_.failComms(*this, *failure_, tellPeer);
 }
@@ -220,10 +221,35 @@ void Peering::laneFailed(Lane& lane, const std::string& why, bool tellPeer) {
   }
   lane.startRetiring();
   if (failure_) return;
-  if (!failover_ || remoteGone_) return fail(Error(Code::remote, "sending", where(lane) + ": " + why));
+  if (!failover_ || remoteGone_)
+    return lastLaneFailed(Error(Code::remote, "sending", where(lane) + ": " + why));
   failover_->begin(lane, why, tellPeer);
   if (lanesUp_ > 0 || lanesPending_ > 0) return;
-  fail(Error(Code::remote, "sending", "no rail to " + peer_->name() + " is left; " + failover_->causes()));
+  lastLaneFailed(
+      Error(Code::remote, "sending", "no rail to " + peer_->name() + " is left; " + failover_->causes()));
+}
+
+// A peer that closes says so before it takes its lanes away, but by the control link, which is the slower
+// one. So it is asked: when it answers, it has not closed.
+void Peering::lastLaneFailed(Error error) {
+  if (remoteGone_ || !peer_->alive()) return fail(std::move(error));
+  if (doubt_) return;
+  doubt_ = std::make_unique<Error>(std::move(error));
+  doubtedAt_ = engine_.now();
+  halted_ = true;
+  tell(MessageType::askPolled, CommMessage{0, static_cast<uint64_t>(doubtedAt_.time_since_epoch().count())});
+}
+
+void Peering::peerAnswered(uint64_t question) {
+  if (static_cast<uint64_t>(doubtedAt_.time_since_epoch().count()) <= question) endDoubt();
+}
+
+void Peering::watchDoubt(TimePoint now) {
+  if (doubt_ && now - doubtedAt_ >= kDoubt) endDoubt();
+}
+
+void Peering::endDoubt() {
+  if (const auto doubt = std::move(doubt_)) fail(std::move(*doubt), !remoteGone_);
 }
 
 void Peering::laneRetired(Lane& lane) {

@@ -62,11 +62,17 @@ class Peering {
   void onLaneConnected(const LaneMessage& message);  // the peer's end has ours
   bool ready() const { return adopted_ && lanesUp_ > 0 && lanesPending_ == 0; }
   const Error* failure() const { return failure_.get(); }
-  bool halted() const { return halted_; }  // it failed, or the peer's engine is gone
+  bool halted() const { return halted_; }  // it failed, is in doubt, or the peer's engine is gone
+  // Its last lane is lost, and the peer has not said yet whether it closed or is still there. A moment only:
+  // calls say "later" meanwhile.
+  bool inDoubt() const { return doubt_ != nullptr; }
+  void peerAnswered(uint64_t question);  // its engine is there
+  void watchDoubt(TimePoint now);
   // The first one wins; every comm on it gets it, and so do their other ends unless the peer itself is what
   // failed.
   void fail(Error error, bool tellPeer = true);
   void peerEngineGone() { remoteGone_ = halted_ = true; }
+  void endDoubt();  // fails it for what it was in doubt about
   bool remoteGone() const { return remoteGone_; }
 
   void laneConnected(Lane& lane, bool ok, const std::string& why);
@@ -189,6 +195,7 @@ class Peering {
   Peering(Engine& engine, uint32_t number, control::PeerRef peer, uint32_t remoteEngine);
 
  private:
+  void lastLaneFailed(Error error);
   Status openLanes(uint16_t remoteRails);
   void prepareEager();
   [[gnu::noinline]] const Imported* findImported(uint32_t memoryId);
@@ -226,6 +233,8 @@ class Peering {
   bool wantsDelivered_ = false;
   bool awaitsFlush_ = false;  // is in the engine's list
   std::unique_ptr<Error> failure_;
+  std::unique_ptr<Error> doubt_;
+  TimePoint doubtedAt_{};
   uint32_t turn_ = 0;                // the lane that comes first among equal ones
   uint64_t splitFrom_ = UINT64_MAX;  // bytes
 

@@ -192,7 +192,7 @@ void RecvCommImpl::beginProfiled(Request* request, size_t part, ReceiveSpec spec
 }
 
 inline Request* RecvCommImpl::begin(size_t count) {
-  if (openCount_ + count > kMostOpen) [[unlikely]] {
+  if (openCount_ + count > kMostOpen || peering().inDoubt()) [[unlikely]] {
     engine().progress();
     return nullptr;
   }

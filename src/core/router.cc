@@ -32,7 +32,11 @@ void Router::onMessage(const control::PeerRef& peer, uint16_t type, std::span<co
     if (const auto found = engines_.find(header.to); found != engines_.end())
       engine = found->second.engine.lock();
   }
-  if (!engine) return;  // closed meanwhile
+  if (!engine) {  // closed meanwhile, which who asks may not have heard
+    if (static_cast<MessageType>(type) == MessageType::askPolled)
+      tellEngine(*peer, {header.from, header.to}, MessageType::engineGone, CommMessage{});
+    return;
+  }
   Engine::Mail mail;
   mail.peer = peer;
   mail.type = static_cast<MessageType>(type);

@@ -265,6 +265,8 @@ Posted SendCommImpl::isend(const void* data, size_t bytes, int tag, MemoryHandle
   if (canceled_ || peerClosed_) [[unlikely]]
     return failSending(Code::remote, canceled_ ? "a message after the receiver withdrew its memory"
                                                : "a message after the receiver closed the connection");
+  if (peering().inDoubt()) [[unlikely]]
+    return {true, nullptr};
   if (Request* request = attempt(send)) [[likely]]
     return {true, request};
   return attemptAgain(send);
