@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <chrono>
 #include <cstdlib>
+#include <thread>
 
 #include "tests/unit/control_process.h"
 #include "tests/unit/control_support.h"
@@ -28,7 +30,8 @@ class FarHost {
           run("ip link set " + far_ + " netns " + space_) &&
           run("ip addr add 198.51.100.1/24 dev " + near_) && run("ip link set " + near_ + " up") &&
           run("ip -n " + space_ + " addr add 198.51.100.2/24 dev " + far_) &&
-          run("ip -n " + space_ + " link set " + far_ + " up") && run("ip -n " + space_ + " link set lo up");
+          run("ip -n " + space_ + " link set " + far_ + " up") &&
+          run("ip -n " + space_ + " link set lo up") && comesUp();
   }
   ~FarHost() {
     run("ip link del " + near_);
@@ -53,6 +56,15 @@ class FarHost {
   }
 
  private:
+  // The kernel notices that there is somebody at the other end when it has time to.
+  bool comesUp() const {
+    for (int ms = 0; ms < 5000; ms += 10) {
+      if (run("ip link show " + near_ + " | grep -q 'state UP'")) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+  }
+
   std::string space_, near_, far_;
   bool up_ = false;
 };
