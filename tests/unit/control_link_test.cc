@@ -89,7 +89,7 @@ TEST_CASE("a peer that is gone while its link is broken is found dead at once") 
   const auto start = Clk::now();
   cutLinks(portOf(*listener));
   b->hub.reset();
-  REQUIRE(eventually([&near = near] { return !near->alive(); }));
+  REQUIRE(eventually([&link = near] { return !link->alive(); }));
   CHECK(Clk::now() - start < milliseconds(1000));
   REQUIRE(eventually([&] { return a.heard->deaths().size() == 1; }));
   near->send(16, bytesOf("dropped"));
@@ -104,7 +104,7 @@ TEST_CASE("a goodbye comes after everything that was sent before it") {
   const auto start = Clk::now();
   b->hub.reset();
   CHECK(Clk::now() - start < milliseconds(1000));
-  REQUIRE(eventually([&near = near] { return !near->alive(); }));
+  REQUIRE(eventually([&link = near] { return !link->alive(); }));
   CHECK(complete(*a.heard, 300));
   CHECK(near->reason().message().find("peer closed") != std::string::npos);
 }
