@@ -60,7 +60,10 @@ def with_torchrun_variables(weft):
 
 
 def with_open_mpi(weft):
-    """The same by mpirun, which enters the other host where it would use ssh. A batch system's allocation is not this test's."""
+    """The same by mpirun, which enters the other host where it would use ssh. A batch system's allocation is not this test's.
+
+    Both hosts have this one's name, of which Open MPI 5 believes the processors and not the places asked for.
+    """
     with tempfile.TemporaryDirectory() as folder:
         enter = os.path.join(folder, 'enter')
         with open(enter, 'w', encoding='utf-8') as file:
@@ -71,8 +74,8 @@ def with_open_mpi(weft):
         environment = {name: value for name, value in os.environ.items() if not name.startswith(('SLURM_', 'OMPI_', 'PMI'))}
         root = {'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}
         command = ['ip', 'netns', 'exec', 'host0', 'mpirun', '--mca', 'plm_rsh_agent', enter, '--mca', 'oob_tcp_if_include',
-                   'cable0,cable1', '--host', hosts, '-n', str(HOSTS * RANKS_EACH), '-x', 'MASTER_ADDR=10.77.0.1',
-                   '-x', 'MASTER_PORT=29601', *perf(weft)]
+                   'cable0,cable1', '--host', hosts, '--map-by', f'ppr:{RANKS_EACH}:node:OVERSUBSCRIBE',
+                   '-n', str(HOSTS * RANKS_EACH), '-x', 'MASTER_ADDR=10.77.0.1', '-x', 'MASTER_PORT=29601', *perf(weft)]
         done = subprocess.run(command, env={**environment, **root}, stdout=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)
         return [done.returncode], done.stdout
 
