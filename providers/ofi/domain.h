@@ -26,7 +26,7 @@ class Domain {
 
   struct Registered {
     uint64_t key = 0;
-    void* descriptor = nullptr;
+    void* descriptor = nullptr;  // for works; null for a Domain that is not the only one of its Device
   };
   // `id` names the registration here; `wantedKey` is what peers will use, unless the provider chooses.
   Result<Registered> registerMemory(uint64_t id, uint64_t wantedKey, const MemoryDesc& desc);
