@@ -116,13 +116,8 @@ void AddressBook::forget(fi_addr_t address) {
   (void)fi_av_remove(av_.get(), &address, 1, 0);
 }
 
-// Closing the address vector would forget them in the order in which they came.
-AddressBook::~AddressBook() {
-  const MustNotFail closing;
-  std::map<uint64_t, fi_addr_t> byAge;
-  for (const auto& [name, peer] : peers_) byAge[peer.age] = peer.address;
-  for (auto newest = byAge.rbegin(); newest != byAge.rend(); ++newest) forget(newest->second);
-}
+// Closing the address vector forgets those first that have no successor, known to us or not.
+AddressBook::~AddressBook() = default;
 
 void AddressBook::reindex(const Peer& peer) {
   if (peer.address >= kMostPeers) return;

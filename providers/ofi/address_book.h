@@ -18,8 +18,9 @@
 // An EFA peer that closed its endpoint may open another one with the same queue pair number. libfabric (1.17
 // and 2.1) knows senders by that number, and forgets the newer of the two when it is told to forget the older
 // one: it drops what the newer one sends, and crashes when that is to be forgotten as well. So an address is
-// kept as long as a newer one has its place, and the newest is forgotten first. Owned and used by the Queue's
-// thread.
+// kept as long as a newer one has its place. 1.17 also adds senders of its own accord, who are newer than any
+// we know: forgetting ours one by one at the end was seen to crash there, so the address vector is closed as
+// it is. Owned and used by the Queue's thread.
 namespace weft::ofi {
 
 class OfiEndpoint;
