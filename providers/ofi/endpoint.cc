@@ -19,9 +19,15 @@ constexpr uint64_t kWorthATurn = 32 << 10;
 
 constexpr Milliseconds kPatience{100};  // with an end that is to dial
 
+// So many writes at most are injected in a row. The next one is an operation: libfabric would keep any number
+// of copies for a connection that is full, and where one is in flight a full one is told from a lost one.
+constexpr uint32_t kInjectedInARow = 15;
+
 }  // namespace
 
-OfiEndpoint::OfiEndpoint(OfiQueue& queue) : queue_(queue), known_(!queue.device().traits().targetMustKnow) {}
+OfiEndpoint::OfiEndpoint(OfiQueue& queue) : queue_(queue), known_(!queue.device().traits().targetMustKnow) {
+  if (queue.device().traits().injects) injectRoom_ = queue.device().fabricInfo().tx_attr->inject_size;
+}
 
 Result<std::unique_ptr<Endpoint>> OfiEndpoint::create(OfiQueue& queue) {
   auto endpoint = std::make_unique<OfiEndpoint>(queue);
@@ -132,6 +138,11 @@ inline Stream& OfiEndpoint::streamFor(const Work& work) {
   return streams_[turn_];
 }
 
+// What a notification carries.
+inline uint64_t OfiEndpoint::noticeOf(const Work& work) const {
+  return queue_.lengthInData() ? work.imm | static_cast<uint64_t>(work.length) << 32 : work.imm;
+}
+
 // The calls that take their arguments in registers.
 inline ssize_t OfiEndpoint::issuePlain(const Work& work, Operation* operation) {
   const Stream& stream = *operation->stream;
@@ -140,9 +151,7 @@ inline ssize_t OfiEndpoint::issuePlain(const Work& work, Operation* operation) {
   if (work.op == Opcode::write)
     return fi_write(stream.endpoint, work.local, work.length, descriptor, stream.to, to, work.remote.key,
                     operation);
-  uint64_t data = work.imm;
-  if (queue_.lengthInData()) data |= static_cast<uint64_t>(work.length) << 32;
-  return fi_writedata(stream.endpoint, work.local, work.length, descriptor, data, stream.to, to,
+  return fi_writedata(stream.endpoint, work.local, work.length, descriptor, noticeOf(work), stream.to, to,
                       work.remote.key, operation);
 }
 
@@ -155,17 +164,39 @@ inline bool OfiEndpoint::submit(const Work& work, uint64_t flags) {
   operation->purpose = work.quiet ? Purpose::quiet : Purpose::work;
   const ssize_t code =
       flags == 0 && isPlain(work) ? issuePlain(work, operation) : issueSpecial(work, operation, flags);
-  if (code != 0) [[unlikely]]
-    return refused(work, operation, code);
+  if (code != 0) [[unlikely]] {
+    queue_.operations().give(operation);
+    return refused(work, stream, code);
+  }
   stream.outstanding++;
   return true;
+}
+
+// Small ones all go over the first stream.
+inline bool OfiEndpoint::mayInject(const Work& work) {
+  if (!work.quiet || work.length > injectRoom_ || !isPlain(work)) return false;
+  if (injected_++ < kInjectedInARow) [[likely]]
+    return true;
+  injected_ = 0;
+  return false;
+}
+
+inline bool OfiEndpoint::inject(const Work& work) {
+  Stream& stream = streams_[0];
+  const uint64_t to = work.remote.base + work.remoteOffset;
+  const ssize_t code =
+      work.op == Opcode::write
+          ? fi_inject_write(stream.endpoint, work.local, work.length, stream.to, to, work.remote.key)
+          : fi_inject_writedata(stream.endpoint, work.local, work.length, noticeOf(work), stream.to, to,
+                                work.remote.key);
+  return code == 0 || refused(work, stream, code);
 }
 
 size_t OfiEndpoint::post(std::span<const Work> works) {
   const TriedToEnter inside(queue_.gate());
   if (!inside || state_ != State::ready) return 0;
   if (works.size() != 1) return postBurst(works);
-  return queue_.room() > 0 && submit(works[0], 0);
+  return mayInject(works[0]) ? inject(works[0]) : postOne(works[0]);
 }
 
 // Only hardware has a doorbell to save; on sockets the hint could leave a write waiting for its successor.
@@ -178,15 +209,13 @@ size_t OfiEndpoint::postBurst(std::span<const Work> works) {
 }
 
 // Whether the Work counts as taken all the same.
-bool OfiEndpoint::refused(const Work& work, Operation* operation, ssize_t code) {
-  Stream* stream = operation->stream;
-  queue_.operations().give(operation);
+bool OfiEndpoint::refused(const Work& work, Stream& stream, ssize_t code) {
   if (code != -FI_EAGAIN) {
     rejected(work, code);
     return true;
   }
-  if (stream->outstanding > 0 || !queue_.device().traits().connections) return false;
-  stream->fenced = true;
+  if (stream.outstanding > 0 || !queue_.device().traits().connections) return false;
+  stream.fenced = true;
   died("the connection was lost");
   return false;
 }
@@ -203,8 +232,7 @@ ssize_t OfiEndpoint::issueSpecial(const Work& work, Operation* operation, uint64
   uint64_t data = 0;
   if (work.op == Opcode::writeNotify) {
     flags |= FI_REMOTE_CQ_DATA;
-    data = work.imm;
-    if (queue_.lengthInData()) data |= static_cast<uint64_t>(work.length) << 32;
+    data = noticeOf(work);
   }
   if (work.length > 0) [[likely]]
     return fi_writemsg(stream.endpoint, message.to(stream.to, operation, data), flags);

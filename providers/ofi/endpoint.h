@@ -65,9 +65,13 @@ class OfiEndpoint : public Endpoint {
   Stream& streamFor(const Work& work);
   [[gnu::noinline]] size_t postBurst(std::span<const Work> works);
   bool submit(const Work& work, uint64_t flags);
+  [[gnu::noinline]] size_t postOne(const Work& work) { return queue_.room() > 0 && submit(work, 0); }
+  bool mayInject(const Work& work);
+  bool inject(const Work& work);
   ssize_t issuePlain(const Work& work, Operation* operation);
   [[gnu::noinline]] ssize_t issueSpecial(const Work& work, Operation* operation, uint64_t flags);
-  [[gnu::noinline]] bool refused(const Work& work, Operation* operation, ssize_t code);
+  [[gnu::noinline]] bool refused(const Work& work, Stream& stream, ssize_t code);
+  uint64_t noticeOf(const Work& work) const;
   bool software() const { return queue_.device().traits().software; }
   iovec doorstepSource() const;
   fi_rma_iov doorstepTarget() const;
@@ -94,8 +98,10 @@ class OfiEndpoint : public Endpoint {
 
   OfiQueue& queue_;
   std::array<Stream, LaneAddress::kMostNames> streams_;
-  size_t count_ = 1;  // streams in use
-  size_t turn_ = 0;   // the one that carried a large write last
+  size_t count_ = 1;       // streams in use
+  size_t turn_ = 0;        // the one that carried a large write last
+  size_t injectRoom_ = 0;  // quiet writes of so many bytes may be injected
+  uint32_t injected_ = 0;
   LaneAddress mine_;
   Bytes address_;  // mine_, encoded
   LaneAddress peer_;

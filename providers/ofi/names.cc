@@ -30,6 +30,7 @@ Traits tcp(const std::string& name) {
   traits.name = traits.provider = name;
   traits.software = traits.connections = traits.closesCleanly = true;
   traits.severalStreams = traits.oneDials = traits.reportsSource = traits.networkCards = true;
+  traits.injects = true;
   traits.latencyUs = 10;
   return traits;
 }
@@ -37,6 +38,7 @@ Traits tcp(const std::string& name) {
 Traits tcpOverRxm() {
   Traits traits = tcp("tcp;ofi_rxm");
   traits.severalStreams = traits.oneDials = traits.closesCleanly = traits.reportsSource = false;
+  traits.injects = false;
   traits.latencyUs = 40;
   return traits;
 }

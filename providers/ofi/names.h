@@ -33,6 +33,10 @@ struct Traits {
   // A lane may be several of them side by side, as WEFT_TCP_STREAMS says.
   bool severalStreams = false;
 
+  // A small write that wants no completion may be left to it altogether: it copies the bytes and says nothing
+  // more, unless a connection is lost, which takes the lane along.
+  bool injects = false;
+
   // fi_close of an endpoint with operations in flight reports them as cancelled. tcp;ofi_rxm 1.17 frees what
   // the next fi_cq_read still follows and crashes instead.
   bool closesCleanly = false;

@@ -142,8 +142,9 @@ class Comm {
   virtual Error error() const = 0;
 };
 
-// A send that left eagerly is done when it is posted. So its request is no object but its size, marked by the
-// lowest two bits, and may be tested by anybody at any time. It is never 1, which NCCL has a use for
+// What a request points to is marked by its lowest two bits. None: an object of the engine's. 2: a receive
+// that is no part of a group. 3: nothing; a send that left eagerly is done when it is posted, so its request
+// is but its size, and may be tested by anybody at any time. It is never 1, which NCCL has a use for
 // (NCCL_NET_OPTIONAL_RECV_COMPLETION).
 inline Request* doneSend(size_t bytes) {
   return reinterpret_cast<Request*>(bytes << 2 | 3);

@@ -199,6 +199,50 @@ TEST_CASE("quiet works are silent and others keep their order of contexts") {
     if (completion.kind == CompletionKind::sent) CHECK(completion.context % 3 == 0);
 }
 
+// Some providers are left alone with small quiet writes, and then say the same of a connection that is full
+// and of one that is lost.
+TEST_CASE("small quiet works into a full connection wait, and all of them arrive") {
+  const std::string provider = anyProvider();
+  if (provider.empty()) return;
+  CAPTURE(provider);
+  OfiSide a(provider), b(provider);
+  REQUIRE(connectBoth(a, b));
+  constexpr uint32_t kWorks = 200'000;
+  uint32_t posted = 0, refused = 0;
+  const auto postMore = [&] {
+    Work work = a.work(Opcode::writeNotify, 0, 40, 0);
+    work.imm = posted;
+    work.quiet = true;
+    if (!a.post(work)) return false;
+    posted++;
+    return true;
+  };
+  uint32_t arrived = 0;
+  uint64_t sum = 0;
+  const auto take = [&] {
+    b.poll();
+    for (const Completion& completion : b.seen) {
+      if (completion.kind != CompletionKind::notified) continue;
+      sum += completion.imm;
+      arrived++;
+    }
+    b.seen.clear();
+  };
+  while (posted < kWorks) {
+    uint32_t inRow = 0;
+    while (posted < kWorks && inRow < 20'000 && postMore()) inRow++;
+    refused += inRow < 20'000 && posted < kWorks;
+    a.poll();
+    take();
+  }
+  CHECK(pollUntil({&a}, [&] { return take(), arrived == posted; }));
+  CHECK(sum == uint64_t{kWorks} * (kWorks - 1) / 2);
+  CHECK(refused > 0);
+  CHECK(a.count(CompletionKind::sent) + a.count(CompletionKind::broken, false) == 0);
+  REQUIRE(a.post(a.work(Opcode::write, 0, 64, 1)));
+  CHECK(pollUntil({&a, &b}, [&] { return a.count(CompletionKind::sent) == 1; }));
+}
+
 TEST_CASE("retiring a lane with works in flight accounts for all of them") {
   const std::string provider = anyProvider();
   if (provider.empty()) return;
