@@ -155,7 +155,7 @@ size_t OfiQueue::readCompletions(std::span<Completion> out) {
   return got < 0 ? readNothing(got, out) : translateAll(static_cast<size_t>(got), out.data());
 }
 
-// Mostly there is nothing.
+// Mostly there is nothing, or one.
 size_t OfiQueue::poll(std::span<Completion> out) {
   const TriedToEnter inside(gate());
   if (!inside) [[unlikely]]
@@ -163,6 +163,7 @@ size_t OfiQueue::poll(std::span<Completion> out) {
   if (attention_) [[unlikely]]
     return pollWithCare(out);
   const ssize_t got = read(out.size());
+  if (got == 1) return translate(entries_[0], sources_[0], out.data()) ? 1 : 0;
   if (got >= 0) return translateAll(static_cast<size_t>(got), out.data());  // 0: `out` has no room
   return got == -FI_EAGAIN && !eq_ ? 0 : readNothing(got, out);
 }

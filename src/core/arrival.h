@@ -21,8 +21,9 @@ inline bool RecvCommImpl::senderHasEnough(const TagState& tag) const {
   return tag.toldBytes >= kAheadBytes && toldCount_ * 2 >= openCount_;
 }
 
-// One that was filled before its line was written is mostly the oldest of them.
-inline void RecvCommImpl::closeSlot(ReceiveSlot* slot, TagState& tag) {
+// No message will fill it any more. One that was filled before its line was written is mostly the oldest of
+// them.
+inline void RecvCommImpl::unlink(ReceiveSlot* slot, TagState& tag) {
   (slot->previous ? slot->previous->next : tag.first) = slot->next;
   (slot->next ? slot->next->previous : tag.last) = slot->previous;
   openCount_--;
@@ -37,7 +38,6 @@ inline void RecvCommImpl::closeSlot(ReceiveSlot* slot, TagState& tag) {
     if (!unwritten_.empty() && unwritten_.front() == slot->code()) unwritten_.pop();
   }
   if (slot->memory) slot->memory->inUse--;
-  engine().giveSlot(slot);
 }
 
 inline ReceiveSlot* RecvCommImpl::findOpen(const TagState& tag, uint32_t k) {
@@ -52,6 +52,17 @@ inline void RecvCommImpl::completePart(Request* request, size_t part, uint64_t b
   request->sizes[part] = static_cast<int>(bytes);
   request->remaining--;
   endEvent(request, part, bytes);
+}
+
+// Its message is here, and it is in no list any more.
+inline void RecvCommImpl::fulfil(ReceiveSlot* slot, uint64_t bytes) {
+  if (slot->isRequest) [[likely]] {
+    slot->received = bytes;
+    slot->state = SlotState::filled;
+    return;
+  }
+  completePart(slot->request, slot->part, bytes);
+  engine().giveSlot(slot);
 }
 
 inline void RecvCommImpl::messageArrived() {
@@ -76,16 +87,14 @@ inline bool RecvCommImpl::fill(void* to, uint64_t room, const EagerHeader& heade
   readAsked_ = false;
   TagState& tag = tags_.at(header.tag);
   ReceiveSlot* slot = findOpen(tag, header.k);
-  if (!slot) return keepWaiting(eagerSlot, header);
+  if (!slot) return keepWaiting(eagerSlot, header.tag, header.k, header.size);
   eagerUntilPass_ = engine().pass() + kEagerGap;
   if (!fill(slot->data, slot->capacity, header, payload)) [[unlikely]]
     return;
   if (slot->state == SlotState::told) lines_.overtaken(slot->position, slot->ctsSequence, slot->lane);
-  Request* request = slot->request;
-  const size_t part = slot->part;
-  closeSlot(slot, tag);
+  unlink(slot, tag);
   peering().freeEagerSlot(eagerSlot);
-  completePart(request, part, header.size);
+  fulfil(slot, header.size);
   messageArrived();
 }
 

@@ -24,7 +24,7 @@ Error StickyError::get() const {
   return error_ ? *error_ : Error(Code::internal, "reading a comm's error", "there is none");
 }
 
-inline Tested CommBase::testOwn(Request* request, int* sizes) {
+Tested CommBase::testOwn(Request* request, int* sizes) {
   EngineEntry in(engine(), EngineEntry::tryOnce);
   if (!in) return {};
   if (request->remaining != 0) {
@@ -46,16 +46,19 @@ inline Tested CommBase::testOwn(Request* request, int* sizes) {
 }
 
 bool isLive(const Request* request) {
+  if (isSlot(request)) return slotOf(request)->comm && slotOf(request)->isRequest;
   return request && request->comm;
 }
 
 Tested testObject(Request* request, int* sizes) {
+  if (isSlot(request)) return RecvCommImpl::testSlot(slotOf(request), sizes);
   if (!isLive(request)) [[unlikely]]
     return {false, false};
   return request->comm->testOwn(request, sizes);
 }
 
 Error errorOf(const Request* request) {
+  if (isSlot(request)) return slotOf(request)->comm->stickyError();
   return request->comm->stickyError();
 }
 

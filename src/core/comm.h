@@ -66,7 +66,7 @@ class CommBase {
   virtual void onMessage(MessageType type, ByteReader* body) = 0;  // addressed to this comm
 
   Tested testRequest(Request* request, int* sizes) { return core::test(request, sizes); }
-  Tested testOwn(Request* request, int* sizes);  // an object, and one of this comm's
+  [[gnu::noinline]] Tested testOwn(Request* request, int* sizes);  // an object, and one of this comm's
   Result<MemoryHandle*> addHandle(const MemoryDesc& desc);
   Status removeHandle(MemoryHandle* handle);
 

@@ -27,11 +27,10 @@ class CommTable {
     return entries_[place].turn << kPlaceBits | place;
   }
 
-  CommBase* find(uint32_t number) const {
-    const uint32_t place = number & kPlaceMask;
-    if (place >= entries_.size()) return nullptr;
-    const Entry& entry = entries_[place];
-    return entry.turn == number >> kPlaceBits ? entry.comm : nullptr;
+  CommBase* find(uint32_t number) {  // mostly the same again
+    if (number != lastNumber_) [[unlikely]]
+      remember(number);
+    return last_;
   }
 
   void remove(uint32_t number) {
@@ -39,6 +38,8 @@ class CommTable {
     Entry& entry = entries_[number & kPlaceMask];
     entry.comm = nullptr;
     entry.turn = (entry.turn + 1) & kTurnMask;
+    lastNumber_ = 0;
+    last_ = nullptr;
     free_.insert(free_.begin(), number & kPlaceMask);  // the place that rested longest is taken next
   }
 
@@ -58,8 +59,18 @@ class CommTable {
     CommBase* comm = nullptr;
     uint32_t turn = 0;
   };
+
+  [[gnu::noinline]] void remember(uint32_t number) {
+    const uint32_t place = number & kPlaceMask;
+    const bool known = place < entries_.size() && entries_[place].turn == number >> kPlaceBits;
+    last_ = known ? entries_[place].comm : nullptr;
+    lastNumber_ = known ? number : 0;
+  }
+
   std::vector<Entry> entries_ = std::vector<Entry>(1);  // place 0 stays empty
   std::vector<uint32_t> free_;
+  uint32_t lastNumber_ = 0;  // looked up last, 0 where nobody has it
+  CommBase* last_ = nullptr;
 };
 
 }  // namespace weft::core

@@ -71,6 +71,7 @@ Status Engine::openQueues() {
     WEFT_LOG(warn, "%s goes on with %zu of its %zu rails: %s", deviceName().c_str(), working.size(),
              rails_.size(), refused->message().c_str());
   shareOut(working);
+  if (queues_.size() == 1) onlyQueue_ = queues_.front();
   budget_ = notifications;
   eagerBudget_ = notifications / 2;
   return {};
@@ -227,6 +228,8 @@ void Engine::removeComm(uint32_t number) {
     request.memory = nullptr;
     giveRequest(&request);
   });
+  for (uint32_t i = 0; i < slots_.size(); i++)
+    if (slots_[i].comm && slots_[i].comm == comm) giveSlot(&slots_[i]);
 }
 
 void Engine::failComms(const Peering& peering, const Error& error, bool tellPeer) {
@@ -250,8 +253,7 @@ bool Engine::busy() const {
   return std::any_of(peerings_.begin(), peerings_.end(), [](const auto& peering) {
     if (!peering) return false;
     for (size_t i = 0; i < peering->laneCount(); i++) {
-      if (peering->lane(i).stalledSince() != TimePoint{} || peering->lane(i).state() == LaneState::connecting)
-        return true;
+      if (peering->lane(i).waiting() || peering->lane(i).state() == LaneState::connecting) return true;
     }
     return peering->failover() && !peering->failure() && peering->failover()->recovering();
   });

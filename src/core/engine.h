@@ -15,6 +15,7 @@
 #include "src/core/peering.h"
 #include "src/core/request.h"
 #include "src/core/sequence.h"
+#include "src/core/work_context.h"
 #include "src/mem/arena.h"
 
 // The unit of progress: one Queue per rail, and every comm that one thread made in one Context on one device.
@@ -22,19 +23,6 @@
 // now" otherwise), so no thread ever waits for another there. Service calls (register, close, connect) wait
 // their turn, which is microseconds.
 namespace weft::core {
-
-enum class WorkKind : uint8_t { segment = 1, aside, eagerAgain, credit, quiet, flush };
-
-// An aside is no message of its own: only its bytes are counted, and for an eager message that is written
-// again the slot above them.
-constexpr int kAsideBits = 26;
-constexpr uint32_t kAsideBytes = (1u << kAsideBits) - 1;
-
-// What comes back in a completion: kind 4 bits | lane 4 | small 24 | large 32.
-inline uint64_t workContext(WorkKind kind, uint32_t large, uint32_t small, uint32_t lane) {
-  return uint64_t{static_cast<uint8_t>(kind)} << 60 | uint64_t{lane & 15} << 56 |
-         uint64_t{small & 0xffffff} << 32 | large;
-}
 
 class Engine {
  public:
@@ -90,14 +78,20 @@ class Engine {
 
   // Everything below only inside:
   // One poll pass: completions, clear-to-send lines, credits, bursts. Most of them find nothing, so that
-  // costs a call a rail.
+  // costs a call a rail; one that finds something mostly found what its caller waits for, so the rails behind
+  // it come first in the next pass.
   void progress() {
     constexpr int kMostBatches = 8;  // then other comms' callers get their turn
     pass_++;
     nowIsFresh_ = false;
-    for (size_t rail = 0, rails = queues_.size(); rail < rails; rail++) pollRail(rail, kMostBatches);
+    bool polledAll = true;
+    if (onlyQueue_) [[likely]] {
+      pollRail(0, *onlyQueue_, kMostBatches);
+    } else {
+      polledAll = pollSeveral(kMostBatches);
+    }
     if (due_ <= pass_) [[unlikely]]
-      finishPass();
+      finishPass(polledAll);
   }
   void flush() {  // hands queued bursts to the fabric
     if (due_ <= pass_) flushQueued();
@@ -173,6 +167,7 @@ class Engine {
   ReceiveSlot* takeSlot() { return slots_.take(); }  // nullptr: none left
   void giveSlot(ReceiveSlot* slot) {
     slot->state = SlotState::free;
+    slot->comm = nullptr;
     slot->generation = (slot->generation + 1) % kGenerations;
     slots_.give(slot);
   }
@@ -206,12 +201,13 @@ class Engine {
   bool hasMail() const { return (door_.load(std::memory_order_seq_cst) & kMailWaits) != 0; }
   [[gnu::noinline]] bool tryEnterAsked(uint32_t seen);
   [[gnu::noinline]] void handleMail();
-  [[gnu::noinline]] void finishPass();
+  [[gnu::noinline]] void finishPass(bool polledAll);
   [[gnu::noinline]] void flushQueued();
   void writeLines();
   void readClock();
-  void pollRail(size_t rail, int mostBatches) {
-    const size_t n = queues_[rail]->poll(completions_);
+  [[gnu::noinline]] bool pollSeveral(int mostBatches);  // false: not all of them
+  void pollRail(size_t rail, Queue& queue, int mostBatches) {
+    const size_t n = queue.poll(completions_);
     if (n > 0) dispatchAll(rail, n, mostBatches);
   }
   [[gnu::noinline]] void dispatchAll(size_t rail, size_t n, int mostBatches);
@@ -247,6 +243,8 @@ class Engine {
   mem::Arena arena_;  // before the rails: blocks are registered with their devices
   std::vector<RailUse> rails_;
   std::vector<Queue*> queues_;  // of rails_
+  Queue* onlyQueue_ = nullptr;  // where there are no others
+  size_t railTurn_ = 0;         // the one to poll next
   std::vector<uint8_t> railInUse_;
   std::vector<std::unique_ptr<Lane>> flushLanes_;
   mem::Block flushScratch_;

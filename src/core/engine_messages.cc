@@ -137,7 +137,7 @@ void Engine::watch() {
 // a dead one. With several lanes Failover::watch has rules of its own.
 void Engine::watchOnlyLane(Peering& peering) {
   Lane& lane = peering.lane(0);
-  const TimePoint since = peering.peer()->answers() ? lane.stalledSince() : TimePoint{};
+  const TimePoint since = peering.peer()->answers() ? lane.stalledSince(now_) : TimePoint{};
   if (since == TimePoint{} || !lane.up()) return lane.restartStallClock(now_);
   if (now_ - since < options_.config->laneTimeout + slowest(lane.outstandingBytes())) return;
   peering.laneFailed(

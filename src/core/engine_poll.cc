@@ -33,8 +33,8 @@ inline void Engine::writeLines() {
   }
 }
 
-void Engine::finishPass() {
-  if (wantsAfterPoll_) [[unlikely]]
+void Engine::finishPass(bool polledAll) {
+  if (wantsAfterPoll_ && polledAll) [[unlikely]]
     afterPoll();
   flush();
 }
@@ -120,7 +120,7 @@ inline Peering* Engine::asideFinished(const Completion& completion) {
   Lane* by = peering ? peering->laneAt(lane) : nullptr;
   if (!by) [[unlikely]]
     return nullptr;
-  by->finished(large & kAsideBytes, now());
+  by->finished(large & kAsideBytes, *this);
   return peering;
 }
 
@@ -134,7 +134,7 @@ void Engine::landed(const Completion& completion) {
 
 void Engine::flushFinished(const Completion& completion) {
   Request& request = requests_[static_cast<uint32_t>(completion.context)];
-  flushLanes_[completion.context >> 56 & 15]->finished(1, now());
+  flushLanes_[completion.context >> 56 & 15]->finished(1, *this);
   const auto generation = static_cast<uint16_t>(completion.context >> 32 & 0xffff);
   if (request.kind == RequestKind::flush && request.generation == generation && request.remaining > 0)
     request.remaining--;
@@ -151,7 +151,7 @@ inline void Engine::finishSegment(const Completion& completion) {
   SegmentInFlight& sent = request.segments[segment];
   if (sent.attempt != (completion.context >> 52 & 15) || sent.done) [[unlikely]]
     return;
-  request.comm->peering().lane(sent.lane).finished(sent.bytes, now());
+  request.comm->peering().lane(sent.lane).finished(sent.bytes, *this);
   if (!completion.ok || request.remaining == 0) [[unlikely]]
     return;
   sent.done = true;
@@ -223,9 +223,24 @@ void Engine::dispatchAll(size_t rail, size_t n, int mostBatches) {
   }
 }
 
+// From where the last pass ended.
+bool Engine::pollSeveral(int mostBatches) {
+  Queue* const* queues = queues_.data();
+  const size_t rails = queues_.size();
+  for (size_t left = rails; left > 0; left--) {
+    const size_t rail = railTurn_;
+    railTurn_ = rail + 1 < rails ? rail + 1 : 0;
+    const size_t n = queues[rail]->poll(completions_);
+    if (n == 0) continue;
+    dispatchAll(rail, n, mostBatches);
+    if (!wantsAfterPoll_) return left == 1;
+  }
+  return true;
+}
+
 void Engine::drain(size_t rail) {
   constexpr int kMostBatches = 1 << 16;  // a queue has an end
-  pollRail(rail, kMostBatches);
+  pollRail(rail, *queues_[rail], kMostBatches);
 }
 
 }  // namespace weft::core

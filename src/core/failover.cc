@@ -328,7 +328,7 @@ void Failover::watch(TimePoint now) {
 }
 
 void Failover::watchSilence(Lane& lane, TimePoint now) {
-  const TimePoint since = peering_.peer()->answers() ? lane.stalledSince() : TimePoint{};
+  const TimePoint since = peering_.peer()->answers() ? lane.stalledSince(now) : TimePoint{};
   if (since == TimePoint{}) return lane.restartStallClock(now);
   const Config& config = engine_.config();
   const bool last = peering_.lanesUp() == 1;

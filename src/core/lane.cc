@@ -25,13 +25,15 @@ void Lane::measure(uint64_t bytes, TimePoint now) {
   const float us = std::chrono::duration<float, std::micro>(now - windowStart_).count();
   const float rate = std::max(1.0f, static_cast<float>(windowBytes_) / us);
   bytesPerUs_ = bytesPerUs_ > 0 ? bytesPerUs_ + kWeight * (rate - bytesPerUs_) : rate;
-  plansSinceMeasured_ = 0;
+  roundsSinceMeasured_ = 0;
   windowStart_ = now;
   windowBytes_ = 0;
 }
 
-TimePoint Lane::stalledSince() const {
-  return queued_.empty() && outstandingWorks_ == 0 ? TimePoint{} : lastSign_;
+TimePoint Lane::stalledSince(TimePoint now) {
+  if (signSinceWatch_) lastSign_ = now;
+  signSinceWatch_ = false;
+  return waiting() ? lastSign_ : TimePoint{};
 }
 
 void Lane::replace(std::unique_ptr<Endpoint> endpoint, TimePoint now) {

@@ -62,17 +62,14 @@ class Lane {
   // Hands one work to the fabric, at once unless others wait already or `more` follow that should go with it
   // as one burst. False: it is queued, and flush must be called. A lane that is not up drops it: its peering
   // has failed.
-  // `clock.now()` is asked only when the lane was idle.
+  // `clock.now()` is asked only when the lane was idle, and measured.
   template <class Clock>
   bool submit(const Work& work, bool more, Clock& clock) {
     if (!up()) [[unlikely]]
       return true;
     if (!work.quiet) {
       // That a fabric takes works is no sign of life: a dead one may go on taking them.
-      if (outstandingWorks_++ == 0) {
-        lastSign_ = windowStart_ = clock.now();
-        windowBytes_ = 0;
-      }
+      if (outstandingWorks_++ == 0) beginWindow(clock);
       outstandingBytes_ += work.length;
     }
     if (!more && queued_.empty() && endpoint_->post({&work, 1}) == 1) [[likely]]
@@ -84,34 +81,52 @@ class Lane {
   bool hasQueued() const { return !queued_.empty(); }
 
   // A completion of `bytes` came back.
-  void finished(uint64_t bytes, TimePoint now) {
+  template <class Clock>
+  void finished(uint64_t bytes, Clock& clock) {
     if (outstandingWorks_ > 0) outstandingWorks_--;
     outstandingBytes_ -= std::min(outstandingBytes_, bytes);
-    lastSign_ = now;
-    if (!measured_) return;
+    if (!measured_) {
+      signSinceWatch_ = true;
+      return;
+    }
+    lastSign_ = clock.now();
     totals_.works++;
     totals_.bytes += bytes;
-    measure(bytes, now);
+    measure(bytes, lastSign_);
   }
   void carriesAgain(uint64_t bytes) { totals_.worksAgain++, totals_.bytesAgain += bytes; }
   const LaneTotals& totals() const { return totals_; }
 
+  bool waiting() const { return !queued_.empty() || outstandingWorks_ > 0; }  // for something to finish
   // Since when work has been waiting without any sign of life from the lane; default TimePoint: nothing is
-  // waiting.
-  TimePoint stalledSince() const;
+  // waiting. A lane that is not measured reads no clock for its signs: they count as of the next such call.
+  TimePoint stalledSince(TimePoint now);
   void restartStallClock(TimePoint now) { lastSign_ = now; }
   uint64_t outstandingBytes() const { return outstandingBytes_; }
-  // A rate that was not measured for so many messages is forgotten: what made the lane slow once may be gone,
-  // and a lane that is given nothing would not show it.
-  void countPlan() {
-    if (++plansSinceMeasured_ >= kPlansRemembered) bytesPerUs_ = 0;
+  // A rate that was not measured for so many rounds of all lanes is forgotten: what made the lane slow once
+  // may be gone, and a lane that is given nothing would not show it.
+  void countRound() {
+    if (++roundsSinceMeasured_ >= kRoundsRemembered) bytesPerUs_ = 0;
+  }
+  // No more works are outstanding, and it is not known to be slower than that, in bytes per microsecond.
+  bool isFree(uint32_t works, float rate) const {
+    return up() && outstandingWorks_ <= works && (bytesPerUs_ >= rate || bytesPerUs_ == 0);
   }
   LaneLoad load() const { return {up(), outstandingBytes_, bytesPerUs_}; }
 
   void startRetiring();
 
  private:
-  static constexpr uint32_t kPlansRemembered = 1024;
+  static constexpr uint32_t kRoundsRemembered = 256;
+  template <class Clock>
+  void beginWindow(Clock& clock) {
+    if (!measured_) {
+      signSinceWatch_ = true;
+      return;
+    }
+    lastSign_ = windowStart_ = clock.now();
+    windowBytes_ = 0;
+  }
   void measure(uint64_t bytes, TimePoint now);
 
   std::unique_ptr<Endpoint> endpoint_;
@@ -125,11 +140,12 @@ class Lane {
                           // stopped being idle
   LaneTotals totals_;
   float bytesPerUs_ = 0;  // 0: not known
-  uint32_t plansSinceMeasured_ = 0;
+  uint32_t roundsSinceMeasured_ = 0;
   uint32_t incarnation_ = 1;
   uint8_t number_;
   uint8_t rail_;
   bool measured_;
+  bool signSinceWatch_ = false;
   LaneState state_ = LaneState::connecting;
 };
 

@@ -159,18 +159,28 @@ Status Peering::take(const PeeringInfo& half) {
 }
 
 void Peering::prepareEager() {
+  for (const auto& lane : lanes_) {
+    for (int slot = 0; slot < static_cast<int>(kEagerSlotsPerPeering); slot++)
+      eagerWrites_.push_back(eagerWrite(*lane, slot));
+  }
+}
+
+Work Peering::eagerWrite(const Lane& lane, int slot) const {
   Note note;
   note.kind = NoteKind::eager;
-  note.slot = remote_.eagerFirstSlot;
-  eagerImm_ = note.encode();
-  for (const auto& lane : lanes_) {
-    EagerRoute& route = eagerRoutes_.emplace_back();
-    route.work.op = Opcode::writeNotify;
-    route.work.delivered = wantsDelivered_;
-    route.work.memory = staging_.region()->rail(lane->rail());
-    route.work.remote = remotePool_[lane->number()];
-    route.context = workContext(WorkKind::aside, 0, number_, lane->number());
-  }
+  note.slot = remote_.eagerFirstSlot + static_cast<uint32_t>(slot);
+  Work work;
+  work.op = Opcode::writeNotify;
+  work.delivered = wantsDelivered_;
+  work.quiet = !failover_ && slot % kVouchingSlots != 0;
+  work.imm = note.encode();
+  work.local = eagerStaging(slot);
+  work.memory = staging_.region()->rail(lane.rail());
+  work.remote = remotePool_[lane.number()];
+  work.remoteOffset = remote_.eagerOffset + static_cast<uint64_t>(slot) * remote_.eagerSlotBytes;
+  work.context =
+      workContext(WorkKind::aside, static_cast<uint32_t>(slot) << kAsideBits, number_, lane.number());
+  return work;
 }
 
 Status Peering::connectLane(Lane& lane, std::span<const std::byte> address) {
@@ -285,34 +295,40 @@ Lane* Peering::laneOf(const Endpoint* endpoint) {
   return nullptr;
 }
 
-// By which rates that were not measured for long are forgotten.
-void Peering::countPlan() {
-  for (const auto& lane : lanes_) lane->countPlan();
-}
-
-// What a lane of unknown rate is taken for.
-float Peering::fastestRate() const {
-  float fastest = 0;
-  for (const auto& lane : lanes_) fastest = std::max(fastest, lane->load().bytesPerUs);
-  return fastest > 0 ? fastest : 1;
-}
-
 uint32_t Peering::nextTurn() {
   const uint32_t turn = turn_;
-  turn_ = turn + 1 < lanes_.size() ? turn + 1 : 0;
+  if (++turn_ == lanes_.size()) endRound();
   return turn;
 }
 
-// Where none is up, any: it drops what it is given.
+void Peering::endRound() {
+  turn_ = 0;
+  fastest_ = 0;
+  for (const auto& lane : lanes_) {
+    lane->countRound();
+    fastest_ = std::max(fastest_, lane->load().bytesPerUs);
+  }
+}
+
+// Mostly the lane whose turn it is has nothing to do, and is as good as any. For little even one is that is
+// slow, or has a little more to do: what takes its time then is the way, not the bytes.
 Lane& Peering::quickestOfSeveral(uint64_t bytes) {
-  countPlan();
+  constexpr uint64_t kLittle = 4 << 10;
+  constexpr uint32_t kFewWorks = 8;  // and no more: of a lane that is stuck nobody knows yet
+  const uint32_t turn = nextTurn();
+  Lane& next = *lanes_[turn];
+  const bool good = bytes <= kLittle ? next.isFree(kFewWorks, fastest_ / 4) : next.isFree(0, fastest_ * 0.9f);
+  return good ? next : quickestByLoad(bytes, turn);
+}
+
+// A lane of unknown rate is taken for the fastest. Where none is up, any: it drops what it is given.
+Lane& Peering::quickestByLoad(uint64_t bytes, uint32_t turn) {
   const auto loadOf = [this](size_t i) { return lanes_[i]->load(); };
-  const int quickest = core::quickestLane(lanes_.size(), loadOf, bytes, fastestRate(), nextTurn());
+  const int quickest = core::quickestLane(lanes_.size(), loadOf, bytes, fastest_ > 0 ? fastest_ : 1, turn);
   return *lanes_[static_cast<size_t>(std::max(0, quickest))];
 }
 
 size_t Peering::split(uint64_t bytes, std::array<Segment, kMaxSegments>* out) {
-  countPlan();
   LaneLoad loads[kMaxLanes];
   for (size_t i = 0; i < lanes_.size(); i++) loads[i] = lanes_[i]->load();
   return planSegments(std::span(loads, lanes_.size()), bytes, splitFrom_ / 2, nextTurn(), *out);
@@ -346,7 +362,15 @@ void Peering::sendEagerAgain(int slot) {
   writtenAgain_ |= uint64_t{1} << slot;
   engine_.counters().eagerAgain++;
   engine_.counters().bytesAgain += header.size;
-  postEager(slot, sizeof header + header.size, WorkKind::eagerAgain);
+  const size_t bytes = sizeof header + header.size;
+  Lane& lane = quickestLane(bytes);
+  slotLanes_[static_cast<size_t>(slot)] = lane.number();
+  lane.carriesAgain(bytes);
+  Work work = eagerWrite(lane, slot);
+  work.length = bytes;
+  const auto large = static_cast<uint32_t>(bytes) | static_cast<uint32_t>(slot) << kAsideBits;
+  work.context = workContext(WorkKind::eagerAgain, large, number_, lane.number());
+  submit(lane, work);
 }
 
 // One line at a time: of two that are under way the older one may land last, and hide what the newer one

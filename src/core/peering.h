@@ -199,7 +199,7 @@ class Peering {
   Status openLanes(uint16_t remoteRails);
   void prepareEager();
   [[gnu::noinline]] const Imported* findImported(uint32_t memoryId);
-  void postEager(int slot, size_t bytes, WorkKind kind);  // posting.h
+  Work eagerWrite(const Lane& lane, int slot) const;
   Status takeMemory();
   Status take(const PeeringInfo& half);
   void tellTraffic() const;
@@ -207,10 +207,10 @@ class Peering {
   std::byte* creditStaging() const;
   void learnCredits();
   uint64_t freeEagerSlots() const { return ~((slotsUsed_ ^ slotsFreed_) | writtenAgain_) & slotMask_; }
-  void countPlan();
-  float fastestRate() const;
   uint32_t nextTurn();
+  void endRound();
   [[gnu::noinline]] Lane& quickestOfSeveral(uint64_t bytes);
+  [[gnu::noinline]] Lane& quickestByLoad(uint64_t bytes, uint32_t turn);
 
   Engine& engine_;
   uint32_t number_;
@@ -236,20 +236,18 @@ class Peering {
   std::unique_ptr<Error> doubt_;
   TimePoint doubtedAt_{};
   uint32_t turn_ = 0;                // the lane that comes first among equal ones
+  float fastest_ = 0;                // rate of any lane, at the end of the last round; 0: not known
   uint64_t splitFrom_ = UINT64_MAX;  // bytes
 
-  // An eager write of one lane, filled in as far as it is the same for all of them.
-  struct EagerRoute {
-    Work work;
-    uint64_t context = 0;
-  };
+  // Nobody waits for the completion of an eager write where there is one lane; what leaves from every eighth
+  // slot has one all the same, so that a lane gone silent is seen.
+  static constexpr int kVouchingSlots = 8;
 
   PeeringInfo remote_;
   Imported remotePool_{};
-  std::vector<EagerRoute> eagerRoutes_;  // one a lane
-  uint32_t eagerImm_ = 0;                // of the first slot; others follow kNoteSlotStep apart
-  size_t eagerRoom_ = 0;                 // sending: what is smaller may leave eagerly; 0: the peer takes none
-  uint32_t localSlots_ = 0;              // of our pool
+  std::vector<Work> eagerWrites_;  // of each lane from each slot, but for the length
+  size_t eagerRoom_ = 0;           // sending: what is smaller may leave eagerly; 0: the peer takes none
+  uint32_t localSlots_ = 0;        // of our pool
   uint32_t localSlotBytes_ = 0;
   size_t ownEagerRoom_ = 0;  // what is smaller may come eagerly; 0: nothing does
   uint64_t slotMask_ = 0;    // sending: the slots there are

@@ -23,25 +23,13 @@ inline void Peering::aside(Work* work, const Lane& lane) const {
   work->context = workContext(kind, static_cast<uint32_t>(work->length), number_, lane.number());
 }
 
-inline void Peering::postEager(int slot, size_t bytes, WorkKind kind) {
+inline void Peering::sendEager(int slot, size_t bytes) {
   Lane& lane = quickestLane(bytes);
   slotLanes_[static_cast<size_t>(slot)] = lane.number();
-  EagerRoute& route = eagerRoutes_[lane.number()];
-  route.work.imm = eagerImm_ + static_cast<uint32_t>(slot) * kNoteSlotStep;
-  route.work.local = eagerStaging(slot);
-  route.work.length = bytes;
-  route.work.remoteOffset = remote_.eagerOffset + static_cast<uint64_t>(slot) * remote_.eagerSlotBytes;
-  const auto large = static_cast<uint32_t>(bytes) | static_cast<uint32_t>(slot) << kAsideBits;
-  route.work.context = route.context | large;
-  if (kind == WorkKind::eagerAgain) [[unlikely]] {
-    lane.carriesAgain(bytes);
-    route.work.context = workContext(kind, large, number_, lane.number());
-  }
-  submit(lane, route.work);
-}
-
-inline void Peering::sendEager(int slot, size_t bytes) {
-  postEager(slot, bytes, WorkKind::aside);
+  Work& work = eagerWrites_[size_t{lane.number()} * kEagerSlotsPerPeering + static_cast<size_t>(slot)];
+  work.length = bytes;
+  work.context = (work.context & ~uint64_t{kAsideBytes}) | bytes;
+  submit(lane, work);
 }
 
 }  // namespace weft::core

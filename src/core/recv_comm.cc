@@ -57,10 +57,17 @@ Status RecvCommImpl::onOpen(const OpenMessage& open) {
   TRY(peering().adopt(open.half));
   if (open.ringMemory.railBlobs.empty())
     return Error(Code::remote, "connecting", "the sender's ring has no keys");
+  std::vector<Work> writes;
   for (size_t i = 0; i < peering().laneCount(); i++) {
     const Bytes& blob = open.ringMemory.railBlobs[i % open.ringMemory.railBlobs.size()];
-    TRY(ringTarget_[i], peering().lane(i).endpoint().import(blob));
+    Lane& lane = peering().lane(i);
+    Work work;
+    TRY(work.remote, lane.endpoint().import(blob));
+    work.memory = staging_.region()->rail(lane.rail());
+    peering().aside(&work, lane);
+    writes.push_back(work);
   }
+  lineWrites_ = std::move(writes);
   ringOffset_ = open.ringOffset;
   opened_ = true;
   return {};
@@ -91,7 +98,14 @@ inline const char* RecvCommImpl::fault(const ReceiveSpec& spec) const {
 
 void RecvCommImpl::closeAllSlots() {
   tags_.each([&](uint32_t, TagState& tag) {
-    while (tag.first) closeSlot(tag.first, tag);
+    while (ReceiveSlot* slot = tag.first) {
+      unlink(slot, tag);
+      if (slot->isRequest) {
+        slot->state = SlotState::ended;
+      } else {
+        engine().giveSlot(slot);
+      }
+    }
   });
 }
 
@@ -102,7 +116,7 @@ void RecvCommImpl::closeAllSlots() {
 // may not be polled for, so its line does not wait for other messages.
 inline uint64_t RecvCommImpl::holdUntil(const ReceiveSlot& slot, const TagState& tag) const {
   if (slot.mayComeEagerly) return engine().pass() + 1;
-  return senderHasEnough(tag) && !slot.request->earlyDone ? kForCompany : 0;
+  return senderHasEnough(tag) && !slot.earlyDone ? kForCompany : 0;
 }
 
 // The poll pass from which its line leaves, 0 for at once. While messages keep coming eagerly, so will the
@@ -111,8 +125,7 @@ inline uint64_t RecvCommImpl::holdUntil(const ReceiveSlot& slot, const TagState&
 inline uint64_t RecvCommImpl::heldUntil(const ReceiveSlot& slot) const {
   if (slot.holdUntilPass == kForCompany)
     return companyDue_ || openCount_ - toldCount_ != company_ ? 0 : kForCompany;
-  const bool polledFor = slot.request && !slot.request->earlyDone;
-  return polledFor ? std::max(slot.holdUntilPass, eagerUntilPass_) : slot.holdUntilPass;
+  return !slot.earlyDone ? std::max(slot.holdUntilPass, eagerUntilPass_) : slot.holdUntilPass;
 }
 
 void RecvCommImpl::companyIsDue() {
@@ -149,24 +162,11 @@ void RecvCommImpl::writeUrgent() {
 
 // irecv:
 
-inline void RecvCommImpl::openSlot(TagState& tag, Request* request, size_t part, const ReceiveSpec& spec) {
-  if (peerClosed_ || peering().halted()) [[unlikely]]
+inline void RecvCommImpl::open(TagState& tag, ReceiveSlot* slot) {
+  if (peerClosed_ || peering().halted()) [[unlikely]] {
+    engine().giveSlot(slot);
     return failPosting(false);
-  ReceiveSlot* slot = engine().takeSlot();  // keeps its generation
-  if (!slot) [[unlikely]]
-    return failPosting(true);
-  slot->arrived = slot->asked = slot->askedOdd = 0;
-  slot->segments = 0;
-  slot->state = SlotState::queued;
-  slot->tag = static_cast<uint32_t>(spec.tag);
-  slot->k = tag.k;
-  slot->part = static_cast<uint8_t>(part);
-  slot->received = 0;
-  slot->capacity = spec.bytes;
-  slot->data = spec.data;
-  slot->comm = this;
-  slot->request = request;
-  slot->memory = spec.bytes > 0 ? spec.memory : nullptr;
+  }
   if (slot->memory) slot->memory->inUse++;
   openCount_++;
   slot->next = nullptr;
@@ -176,13 +176,35 @@ inline void RecvCommImpl::openSlot(TagState& tag, Request* request, size_t part,
   queueLine(slot, tag);
 }
 
-inline void RecvCommImpl::post(Request* request, size_t part, const ReceiveSpec& spec) {
+// Null: none is left, and the comm has failed.
+inline ReceiveSlot* RecvCommImpl::post(const ReceiveSpec& spec, Request* request, size_t part,
+                                       bool earlyDone) {
+  ReceiveSlot* slot = engine().takeSlot();  // keeps its generation
+  if (!slot) [[unlikely]] {
+    failPosting(true);
+    return nullptr;
+  }
   TagState& tag = tags_.at(static_cast<uint32_t>(spec.tag));
-  request->sizes[part] = 0;
-  if (spec.profilerHandle) [[unlikely]]
+  slot->arrived = slot->asked = slot->askedOdd = 0;
+  slot->segments = 0;
+  slot->state = SlotState::queued;
+  slot->tag = static_cast<uint32_t>(spec.tag);
+  slot->k = tag.k;
+  slot->part = static_cast<uint8_t>(part);
+  slot->isRequest = !request;
+  slot->earlyDone = earlyDone;
+  slot->toldFailed = false;
+  slot->received = 0;
+  slot->capacity = spec.bytes;
+  slot->data = spec.data;
+  slot->comm = this;
+  slot->request = request;
+  slot->memory = spec.bytes > 0 ? spec.memory : nullptr;
+  if (request && spec.profilerHandle) [[unlikely]]
     beginProfiled(request, part, spec, tag.k);
-  if (tag.waiting == kNone || !takeWaiting(tag, request, part, spec)) openSlot(tag, request, part, spec);
+  if (tag.waiting == kNone || !takeWaiting(tag, slot)) open(tag, slot);
   tag.k = engine().sequences().next(tag.k);
+  return slot;
 }
 
 void RecvCommImpl::beginProfiled(Request* request, size_t part, ReceiveSpec spec, uint32_t k) {
@@ -191,15 +213,13 @@ void RecvCommImpl::beginProfiled(Request* request, size_t part, ReceiveSpec spec
   beginEvent(request, part, spec.profilerHandle, spec.bytes);
 }
 
-inline Request* RecvCommImpl::begin(size_t count) {
-  if (openCount_ + count > kMostOpen || peering().inDoubt()) [[unlikely]] {
-    engine().progress();
-    return nullptr;
-  }
-  Request* request = engine().takeRequest(RequestKind::receive, this);
-  if (request) [[likely]]
-    request->count = request->remaining = static_cast<uint8_t>(count);
-  return request;
+inline bool RecvCommImpl::mayPost(size_t count) {
+  if (failed()) [[unlikely]]
+    return false;
+  if (openCount_ + count <= kMostOpen && !peering().inDoubt()) [[likely]]
+    return true;
+  engine().progress();
+  return false;
 }
 
 inline Posted RecvCommImpl::posted(Request* request) {
@@ -209,32 +229,63 @@ inline Posted RecvCommImpl::posted(Request* request) {
   return {true, request};
 }
 
+// Its slot is its request, but for the profiler, whose events need one.
 Posted RecvCommImpl::irecvOne(const ReceiveSpec& spec, bool earlyDone) {
+  if (spec.profilerHandle) [[unlikely]]
+    return irecvGroup({&spec, 1}, earlyDone);
   if (const char* why = fault(spec)) [[unlikely]]
     return refuse(why);
   EngineEntry in(engine(), EngineEntry::tryOnce);
-  if (!in || failed()) [[unlikely]]
+  if (!in || !mayPost(1)) [[unlikely]]
     return {!failed(), nullptr};
-  Request* request = begin(1);
-  if (!request) [[unlikely]]
-    return {!failed(), nullptr};
-  request->earlyDone = earlyDone;
-  post(request, 0, spec);
-  return posted(request);
+  return posted(requestOf(post(spec, nullptr, 0, earlyDone)));
 }
 
 Posted RecvCommImpl::irecv(std::span<const ReceiveSpec> receives, bool earlyDone) {
+  return receives.size() == 1 ? irecvOne(receives[0], earlyDone) : irecvGroup(receives, false);
+}
+
+Posted RecvCommImpl::irecvGroup(std::span<const ReceiveSpec> receives, bool earlyDone) {
   if (const char* why = fault(receives)) [[unlikely]]
     return refuse(why);
   EngineEntry in(engine(), EngineEntry::tryOnce);
-  if (!in || failed()) [[unlikely]]
+  if (!in || !mayPost(receives.size())) [[unlikely]]
     return {!failed(), nullptr};
-  Request* request = begin(receives.size());
+  Request* request = engine().takeRequest(RequestKind::receive, this);
   if (!request) [[unlikely]]
     return {!failed(), nullptr};
-  request->earlyDone = earlyDone && receives.size() == 1;
-  for (size_t i = 0; i < receives.size(); i++) post(request, i, receives[i]);
+  request->count = request->remaining = static_cast<uint8_t>(receives.size());
+  request->earlyDone = earlyDone;
+  request->sizes.fill(0);
+  for (size_t i = 0; i < receives.size(); i++) (void)post(receives[i], request, i, earlyDone);
   return posted(request);
+}
+
+// test:
+
+Tested RecvCommImpl::testSlot(ReceiveSlot* slot, int* sizes) {
+  RecvCommImpl* comm = slot->comm;
+  if (!comm) [[unlikely]]
+    return {false, false};
+  Engine& engine = comm->engine();
+  EngineEntry in(engine, EngineEntry::tryOnce);
+  if (!in) return {};
+  if (slot->state != SlotState::filled && !slot->earlyDone && !comm->failed()) engine.progress();
+  if (slot->state != SlotState::filled || slot->toldFailed) return comm->testUnfilled(slot, sizes);
+  if (sizes) sizes[0] = static_cast<int>(slot->received);
+  engine.giveSlot(slot);
+  return {true, true};
+}
+
+// What failed once stays so, whatever still arrives. One that is said done early goes back to NCCL while its
+// slot stays until the data is here.
+Tested RecvCommImpl::testUnfilled(ReceiveSlot* slot, int* sizes) {
+  if (failed()) slot->toldFailed = true;
+  if (slot->toldFailed || !slot->isRequest) return {false, false};
+  if (!slot->earlyDone) return {};
+  slot->isRequest = false;
+  if (sizes) sizes[0] = 0;
+  return {true, true};
 }
 
 // Clear to send:
@@ -323,13 +374,11 @@ bool RecvCommImpl::writeLines() {
 void RecvCommImpl::post(LineRun* run, bool more) {
   if (run->count == 0) return;
   const size_t offset = size_t{run->first} * sizeof(CtsLine);
-  Work work;
+  Work& work = lineWrites_[run->lane->number()];
   work.local = staging_.data() + offset;
   work.length = run->count * sizeof(CtsLine);
-  work.memory = staging_.region()->rail(run->lane->rail());
-  work.remote = ringTarget_[run->lane->number()];
   work.remoteOffset = ringOffset_ + offset;
-  peering().aside(&work, *run->lane);
+  work.context = (work.context & ~uint64_t{kAsideBytes}) | work.length;
   peering().submit(*run->lane, work, more);
   engine().counters().lineWrites++;
   run->count = 0;
@@ -356,11 +405,8 @@ void RecvCommImpl::onSegment(ReceiveSlot& slot, ReceivedNote note, uint64_t leng
     eagerUntilPass_ = 0;
     lookAtLinesFrom(engine().pass());
   }
-  Request* request = slot.request;
-  const size_t part = slot.part;
-  const uint64_t bytes = slot.received;
-  closeSlot(&slot, tags_.at(slot.tag));
-  completePart(request, part, bytes);
+  unlink(&slot, tags_.at(slot.tag));
+  fulfil(&slot, slot.received);
   messageArrived();
 }
 
@@ -371,58 +417,7 @@ bool RecvCommImpl::awaited(const ReceiveSlot& slot, uint16_t bit, NoteKind kind)
   return kind == (slot.askedOdd & bit ? NoteKind::againOdd : NoteKind::againEven);
 }
 
-// A message that was here before, in another use of a slot, is a sender's mistake: counted and dropped. On a
-// comm that failed it may be one whose receive was cancelled. The slot serves other comms: it is returned.
-void RecvCommImpl::keepWaiting(uint32_t eagerSlot, const EagerHeader& header) {
-  TagState& tag = tags_.at(header.tag);
-  if (failed()) return peering().freeEagerSlot(eagerSlot);
-  uint16_t same = tag.waiting;
-  while (same != kNone && waiting_[same].k != header.k) same = waiting_[same].next;
-  if (same != kNone || engine().sequences().before(header.k, tag.k)) {
-    engine().counters().duplicateNotes++;
-    return peering().freeEagerSlot(eagerSlot);
-  }
-  uint16_t index;
-  if (waitingFree_.empty()) {
-    index = static_cast<uint16_t>(waiting_.size());
-    waiting_.emplace_back();
-  } else {
-    index = waitingFree_.back();
-    waitingFree_.pop_back();
-  }
-  waiting_[index] = {eagerSlot, header.k, header.size, tag.waiting};
-  tag.waiting = index;
-  messageArrived();
-}
-
-bool RecvCommImpl::takeWaiting(TagState& tag, Request* request, size_t part, ReceiveSpec spec) {
-  uint16_t* link = &tag.waiting;
-  while (*link != kNone && waiting_[*link].k != tag.k) link = &waiting_[*link].next;
-  if (*link == kNone) return false;
-  const uint16_t index = *link;
-  const Waiting found = waiting_[index];
-  *link = found.next;
-  waitingFree_.push_back(index);
-  EagerHeader header;
-  header.tag = static_cast<uint32_t>(spec.tag);
-  header.k = found.k;
-  header.size = found.size;
-  const std::byte* payload = peering().eagerArrived(found.eagerSlot) + sizeof(EagerHeader);
-  const bool fits = fill(spec.data, spec.bytes, header, payload);
-  peering().freeEagerSlot(found.eagerSlot);
-  if (fits) completePart(request, part, found.size);
-  return true;
-}
-
-void RecvCommImpl::dropWaiting() {
-  tags_.each([&](uint32_t, TagState& tag) {
-    for (uint16_t i = tag.waiting; i != kNone; i = waiting_[i].next)
-      peering().freeEagerSlot(waiting_[i].eagerSlot);
-    tag.waiting = kNone;
-  });
-}
-
-// An early-done request goes back to NCCL while its slot stays until the data is here.
+// The same with an object, for the profiler.
 void RecvCommImpl::finishEarly(Request* request) {
   eachOpen([&](ReceiveSlot& slot) {
     if (slot.request == request) slot.request = nullptr;

@@ -41,6 +41,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
     if (request->remaining != 0) [[unlikely]]
       finishEarly(request);
   }
+  static Tested testSlot(ReceiveSlot* slot, int* sizes);  // that is its own request
   void onSegment(ReceiveSlot& slot, ReceivedNote note, uint64_t length);
   void onEager(uint32_t eagerSlot, const EagerHeader& header, const std::byte* payload);  // arrival.h
   bool writeLines();                               // false: none left to write
@@ -73,23 +74,26 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   const char* fault(std::span<const ReceiveSpec> receives) const;
   const char* fault(const ReceiveSpec& spec) const;
   [[gnu::cold]] Posted refuse(const char* why);
-  Request* begin(size_t count);
+  [[gnu::noinline]] Posted irecvGroup(std::span<const ReceiveSpec> receives, bool earlyDone);
+  bool mayPost(size_t count);
   Posted posted(Request* request);
   [[gnu::cold]] void beginProfiled(Request* request, size_t part, ReceiveSpec spec, uint32_t k);
-  void post(Request* request, size_t part, const ReceiveSpec& spec);
-  [[gnu::noinline]] bool takeWaiting(TagState& tag, Request* request, size_t part, ReceiveSpec spec);
-  void openSlot(TagState& tag, Request* request, size_t part, const ReceiveSpec& spec);
+  ReceiveSlot* post(const ReceiveSpec& spec, Request* request, size_t part, bool earlyDone);
+  [[gnu::noinline]] bool takeWaiting(TagState& tag, ReceiveSlot* slot);
+  void open(TagState& tag, ReceiveSlot* slot);
   [[gnu::cold]] void failPosting(bool noSlot);
   void queueLine(ReceiveSlot* slot, const TagState& tag);
   [[gnu::noinline]] void writeUrgent();
   void writeDueLines();
   [[gnu::noinline]] void lookAtLinesFrom(uint64_t pass);
-  void closeSlot(ReceiveSlot* slot, TagState& tag);
+  void unlink(ReceiveSlot* slot, TagState& tag);
+  void fulfil(ReceiveSlot* slot, uint64_t bytes);
+  Tested testUnfilled(ReceiveSlot* slot, int* sizes);
   void closeAllSlots();
   template <class Visit>
   void eachOpen(Visit visit);
   static ReceiveSlot* findOpen(const TagState& tag, uint32_t k);
-  [[gnu::noinline]] void keepWaiting(uint32_t eagerSlot, const EagerHeader& header);
+  [[gnu::noinline]] void keepWaiting(uint32_t eagerSlot, uint32_t tag, uint32_t k, uint32_t size);
   bool fill(void* to, uint64_t room, const EagerHeader& header, const std::byte* payload);
   void completePart(Request* request, size_t part, uint64_t bytes);
   void messageArrived();
@@ -112,8 +116,8 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   void stopUsing(MemoryHandle* handle) override;
 
   LineRing lines_;
-  mem::Block staging_;  // lines are written from here, position by position
-  Peering::Imported ringTarget_{};
+  mem::Block staging_;            // lines are written from here, position by position
+  std::vector<Work> lineWrites_;  // of each lane, but for which lines
   uint64_t ringOffset_ = 0;
   bool opened_ = false;
 

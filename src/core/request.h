@@ -85,11 +85,13 @@ enum class SlotState : uint8_t {
   free,
   queued,  // posted; its clear-to-send line is not written yet
   told,    // the sender may write
+  filled,  // its message is here, and whoever tests it has not heard
+  ended,   // its comm has failed and let go of it; whoever tests it has not heard
 };
 
 constexpr uint8_t kNoLane = UINT8_MAX;
 
-// One posted receive that no message has filled yet.
+// One posted receive. Where it is no part of a group, and nobody profiles it, it is what NCCL waits for, too.
 struct ReceiveSlot {
   uint16_t arrived = 0;   // bit per segment
   uint16_t asked = 0;     // bit per segment: it was asked for again, and only the answer counts
@@ -105,6 +107,9 @@ struct ReceiveSlot {
   uint8_t lane = 0;       // its line left by; kNoLane: by the control link
   uint8_t part = 0;       // which receive of its request
   bool mayComeEagerly = false;
+  bool isRequest = false;           // whoever posted it tests it
+  bool earlyDone = false;           // test may say done before the data
+  bool toldFailed = false;          // as a request's
   ReceiveSlot* previous = nullptr;  // slots of the same tag, oldest first
   ReceiveSlot* next = nullptr;
   uint64_t holdUntilPass = 0;  // poll pass from which the line leaves in any case; 0: at once; or for company
@@ -113,11 +118,21 @@ struct ReceiveSlot {
   void* data = nullptr;
 
   uint32_t code() const { return index | generation << kSlotBits; }  // as lines and segments name it
-  RecvCommImpl* comm = nullptr;
-  Request* request = nullptr;  // null once an early-done request was handed back
+  RecvCommImpl* comm = nullptr;                                      // null while it is free
+  Request* request = nullptr;  // it is part of, if any; null once an early-done one was handed back
   MemoryHandle* memory = nullptr;
   TimePoint toldAt{};  // about: by Engine::lately
   TimePoint sentAt{};  // when the sender first said it had sent this; default: never
 };
+
+inline Request* requestOf(ReceiveSlot* slot) {
+  return reinterpret_cast<Request*>(reinterpret_cast<uintptr_t>(slot) | 2);
+}
+inline bool isSlot(const Request* request) {
+  return (reinterpret_cast<uintptr_t>(request) & 3) == 2;
+}
+inline ReceiveSlot* slotOf(const Request* request) {
+  return reinterpret_cast<ReceiveSlot*>(reinterpret_cast<uintptr_t>(request) - 2);
+}
 
 }  // namespace weft::core

@@ -13,7 +13,8 @@ namespace weft::core {
 namespace {
 
 constexpr uint32_t kMostInFlight = kMaxRequests * kMaxRecvs;
-constexpr uint8_t kMostAttempts = 14;  // of a segment: 4 bits carry them
+constexpr uint8_t kMostAttempts = 14;       // of a segment: 4 bits carry them
+constexpr uint64_t kEagerBetweenPolls = 4;  // of which each may end with the first rail
 
 const Peering::Imported kNowhere{};
 
@@ -227,7 +228,8 @@ inline Request* SendCommImpl::sendEager(const Send& send, TagState& tag) {
   if (slot < 0) [[unlikely]]
     return nullptr;
   writeEager(slot, send, tag);
-  messages_++;
+  // Nobody has to poll for it, but with several lanes a completion says how much each has to do.
+  if (++messages_ % kEagerBetweenPolls == 0 && peering().failover()) engine().progress();
   return doneSend(send.bytes);
 }
 

@@ -168,7 +168,7 @@ inline void writeHeader(void* to, const EagerHeader& header) {
                                              header.k | uint64_t{header.size} << 32,
                                              header.ctsRead | uint64_t{header.use} << 32};
   words[3] = checksumOf<EagerHeader>(words);
-  std::memcpy(to, words, sizeof words);
+  for (size_t i = 0; i < 4; i++) std::memcpy(static_cast<std::byte*>(to) + 8 * i, &words[i], 8);
 }
 
 }  // namespace weft::core

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/core/arrival.h"
+#include "src/core/recv_comm.h"
+
+// Eager messages that come before their receive is posted: they wait in their slots of the pool.
+namespace weft::core {
+
+// A message that was here before, in another use of a slot, is a sender's mistake: counted and dropped. On a
+// comm that failed it may be one whose receive was cancelled. The slot serves other comms: it is returned.
+void RecvCommImpl::keepWaiting(uint32_t eagerSlot, uint32_t tagNumber, uint32_t k, uint32_t size) {
+  TagState& tag = tags_.at(tagNumber);
+  if (failed()) return peering().freeEagerSlot(eagerSlot);
+  uint16_t same = tag.waiting;
+  while (same != kNone && waiting_[same].k != k) same = waiting_[same].next;
+  if (same != kNone || engine().sequences().before(k, tag.k)) {
+    engine().counters().duplicateNotes++;
+    return peering().freeEagerSlot(eagerSlot);
+  }
+  uint16_t index;
+  if (waitingFree_.empty()) {
+    index = static_cast<uint16_t>(waiting_.size());
+    waiting_.emplace_back();
+  } else {
+    index = waitingFree_.back();
+    waitingFree_.pop_back();
+  }
+  waiting_[index] = {eagerSlot, k, size, tag.waiting};
+  tag.waiting = index;
+  messageArrived();
+}
+
+// The slot's message came before it.
+bool RecvCommImpl::takeWaiting(TagState& tag, ReceiveSlot* slot) {
+  uint16_t* link = &tag.waiting;
+  while (*link != kNone && waiting_[*link].k != tag.k) link = &waiting_[*link].next;
+  if (*link == kNone) return false;
+  const uint16_t index = *link;
+  const Waiting found = waiting_[index];
+  *link = found.next;
+  waitingFree_.push_back(index);
+  EagerHeader header;
+  header.tag = slot->tag;
+  header.k = found.k;
+  header.size = found.size;
+  const std::byte* payload = peering().eagerArrived(found.eagerSlot) + sizeof(EagerHeader);
+  const bool fits = fill(slot->data, slot->capacity, header, payload);
+  peering().freeEagerSlot(found.eagerSlot);
+  if (fits) {
+    fulfil(slot, found.size);
+  } else {
+    engine().giveSlot(slot);
+  }
+  return true;
+}
+
+void RecvCommImpl::dropWaiting() {
+  tags_.each([&](uint32_t, TagState& tag) {
+    for (uint16_t i = tag.waiting; i != kNone; i = waiting_[i].next)
+      peering().freeEagerSlot(waiting_[i].eagerSlot);
+    tag.waiting = kNone;
+  });
+}
+
+}  // namespace weft::core
