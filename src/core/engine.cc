@@ -245,7 +245,7 @@ void Engine::failComms(const Peering& peering, const Error& error, bool tellPeer
   });
 }
 
-bool Engine::busy() const {
+bool Engine::tickBusy() {
   if (requests_.taken() > 0 || wantsAfterPoll_) return true;
   bool commBusy = false;
   comms_.each([&](const CommBase& comm) { commBusy = commBusy || comm.busy(); });
@@ -253,7 +253,8 @@ bool Engine::busy() const {
   return std::any_of(peerings_.begin(), peerings_.end(), [](const auto& peering) {
     if (!peering) return false;
     for (size_t i = 0; i < peering->laneCount(); i++) {
-      if (peering->lane(i).waiting() || peering->lane(i).state() == LaneState::connecting) return true;
+      Lane& lane = peering->lane(i);
+      if (lane.waiting() || lane.state() == LaneState::connecting || lane.tickLingering()) return true;
     }
     return peering->failover() && !peering->failure() && peering->failover()->recovering();
   });

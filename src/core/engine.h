@@ -103,8 +103,8 @@ class Engine {
   }
   TimePoint lately() const { return now_; }  // when somebody last asked: at least at every watch()
   uint64_t pass() const { return pass_; }
-  bool busy() const;  // something is outstanding here
-  void watch();       // looks for what waits too long; called now and then
+  bool tickBusy();  // something is outstanding here; asked by the control thread, once a tick
+  void watch();     // looks for what waits too long; called now and then
 
   Result<Peering*> peering(const control::PeerRef& peer, uint32_t remoteEngine, uint16_t remoteRails);
   Peering* peeringByNumber(uint32_t number) {

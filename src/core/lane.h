@@ -71,6 +71,8 @@ class Lane {
       // That a fabric takes works is no sign of life: a dead one may go on taking them.
       if (outstandingWorks_++ == 0) beginWindow(clock);
       outstandingBytes_ += work.length;
+    } else {
+      lingers_ = kLingerTicks;
     }
     if (!more && queued_.empty() && endpoint_->post({&work, 1}) == 1) [[likely]]
       return true;
@@ -98,6 +100,9 @@ class Lane {
   const LaneTotals& totals() const { return totals_; }
 
   bool waiting() const { return !queued_.empty() || outstandingWorks_ > 0; }  // for something to finish
+  // Nobody hears of it when a quiet work is gone, but a fabric may need polls until it is: so the control
+  // thread asks this with each tick on which nothing else kept it busy, and is told to come back a while.
+  bool tickLingering() { return lingers_ > 0 && lingers_-- > 0; }
   // Since when work has been waiting without any sign of life from the lane; default TimePoint: nothing is
   // waiting. A lane that is not measured reads no clock for its signs: they count as of the next such call.
   TimePoint stalledSince(TimePoint now);
@@ -118,6 +123,7 @@ class Lane {
 
  private:
   static constexpr uint32_t kRoundsRemembered = 256;
+  static constexpr uint8_t kLingerTicks = 128;  // of 2 ms
   template <class Clock>
   void beginWindow(Clock& clock) {
     if (!measured_) {
@@ -146,6 +152,7 @@ class Lane {
   uint8_t rail_;
   bool measured_;
   bool signSinceWatch_ = false;
+  uint8_t lingers_ = 0;
   LaneState state_ = LaneState::connecting;
 };
 

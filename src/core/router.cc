@@ -79,7 +79,7 @@ bool Router::nudge(Known& known, Engine& engine, TimePoint now) {
   if (engine.tryEnter()) {
     engine.progress();
     if (watching) engine.watch();
-    busy = busy || engine.busy();
+    busy = busy || engine.tickBusy();
     engine.leave();
     (void)engine.takeCalled();  // that was this thread
   }
