@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 
 STATISTICS = re.compile(r'^(?:\[rank \d+\] )?softefa: (\w+): (sent \d+.*)$', re.M)
 COUNTER = re.compile(r'([a-z ]+?) (\d+)(?:, |$)')
@@ -19,6 +20,11 @@ class Result:
 
     def total(self, counter):
         return sum(counters[counter] for counters in self.nics.values())
+
+    def must_have_had(self, *counters):
+        """A run without the faults that it is about proves nothing."""
+        for counter in counters:
+            assert self.total(counter) > 0, f'no packet was {counter}: this run shows nothing'
 
     def nics_used(self):
         return sorted(name for name, counters in self.nics.items() if counters['received'] > 0)
@@ -43,6 +49,7 @@ class VirtualHosts:
 
     def __init__(self, library, nics, faults='', **more):
         self.fabric = f'weft-{os.getpid()}'
+        self.folder = tempfile.mkdtemp()
         # glibc overwrites what is freed, for users of freed memory to be found: providers/ofi/freed_early.h.
         self.environment = {**os.environ, 'LD_LIBRARY_PATH': library, 'WEFT_PROVIDER': os.environ.get('WEFT_TEST_PROVIDER', 'ofi:efa'), 'SOFTEFA_FABRIC': self.fabric,
                             'SOFTEFA_HOST': 'a', 'SOFTEFA_NICS': str(nics), 'SOFTEFA_FAULTS': faults, 'SOFTEFA_STRICT': 'all',
@@ -54,6 +61,15 @@ class VirtualHosts:
 
     def __exit__(self, *_):
         shutil.rmtree(f'/dev/shm/softefa-{os.getuid()}/{self.fabric}', ignore_errors=True)
+        shutil.rmtree(self.folder)
+
+    def changing_faults(self, host, first, then):
+        """For a host's SOFTEFA_CONTROL: a file with its first faults, and the command that puts others in their place."""
+        path = os.path.join(self.folder, host)
+        for name, faults in ((path, first), (path + '.then', then)):
+            with open(name, 'w', encoding='ascii') as file:
+                file.write(faults)
+        return path, f'mv {path}.then {path}'
 
     @staticmethod
     def other(host, **more):
