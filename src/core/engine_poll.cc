@@ -16,7 +16,7 @@ namespace weft::core {
 void Engine::afterPoll() {
   wantsAfterPoll_ = false;
   for (size_t i = 0; i < peerings_.size(); i++) {
-    if (peerings_[i] && peerings_[i]->failover()) peerings_[i]->failover()->afterPoll();
+    if (peerings_[i]) peerings_[i]->afterPoll();
   }
 }
 

@@ -143,8 +143,11 @@ Status Peering::take(const PeeringInfo& half) {
   remote_ = half;
   for (size_t i = 0; i < lanes_.size(); i++) {
     TRY(remotePool_[i], lanes_[i]->endpoint().import(half.memory.railBlobs[i % half.rails]));
-    // One that broke before it was used is the business of fail-over.
-    if (lanes_[i]->state() == LaneState::connecting) TRY(connectLane(*lanes_[i], half.laneAddresses[i]));
+  }
+  if (lanes_.size() > 1) {
+    engine_.wantAfterPoll();
+  } else {
+    TRY(connectNextLane());
   }
   constexpr uint32_t kHeader = sizeof(EagerHeader);
   const uint32_t room = half.eagerSlotBytes > kHeader ? half.eagerSlotBytes - kHeader : 0;
@@ -156,6 +159,23 @@ Status Peering::take(const PeeringInfo& half) {
   prepareEager();
   adopted_ = true;
   return {};
+}
+
+// One a pass: a card's first peer may cost it 30 ms of page faults (libfabric 1.17 on EFA), and this is
+// inside one of NCCL's calls. A lane that broke before it was used is the business of fail-over.
+Status Peering::connectNextLane() {
+  const size_t next = lanesConnected_++;
+  if (lanesConnected_ < lanes_.size()) engine_.wantAfterPoll();
+  Lane& lane = *lanes_[next];
+  if (lane.state() != LaneState::connecting || lane.incarnation() > 1) return {};
+  return connectLane(lane, remote_.laneAddresses[next]);
+}
+
+void Peering::afterPoll() {
+  if (adopted_ && !failure_ && !remoteGone_ && lanesConnected_ < lanes_.size()) {
+    if (Status connected = connectNextLane(); !connected) fail(connected.takeError());
+  }
+  if (failover_) failover_->afterPoll();
 }
 
 void Peering::prepareEager() {

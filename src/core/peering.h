@@ -57,6 +57,7 @@ class Peering {
   PeeringInfo half() const;
   // The peer's half: imports its memory, starts the lanes; again is harmless. Fails the peering if it fails.
   Status adopt(const PeeringInfo& half);
+  void afterPoll();  // the queues were just polled: the next lane, and what fail-over waits for
   // Our end of a lane gets the peer's address; the peer is told where its writes depend on that.
   Status connectLane(Lane& lane, std::span<const std::byte> address);
   void onLaneConnected(const LaneMessage& message);  // the peer's end has ours
@@ -202,6 +203,7 @@ class Peering {
   Work eagerWrite(const Lane& lane, int slot) const;
   Status takeMemory();
   Status take(const PeeringInfo& half);
+  Status connectNextLane();
   void tellTraffic() const;
   std::byte* creditLanding() const;
   std::byte* creditStaging() const;
@@ -225,7 +227,8 @@ class Peering {
   Lane* onlyLane_ = nullptr;  // where there are no others
   std::unique_ptr<Failover> failover_;
   size_t lanesUp_ = 0;
-  size_t lanesPending_ = 0;  // connecting for the first time
+  size_t lanesPending_ = 0;    // connecting for the first time
+  size_t lanesConnected_ = 0;  // of them have been told the peer's address
   bool adopted_ = false;
   bool remoteGone_ = false;
   bool unresponsive_ = false;

@@ -21,7 +21,9 @@ TEST_CASE("a message of a sender who calls nothing more leaves, though its fabri
   Router router(configOfTests());
   router.add(world.side(0).engine);
   Buffer from(*link.send, kBytes), to(*link.recv, kBytes);
-  const auto send = [&] { REQUIRE(link.send->isend(from.data(), kBytes, 1, from.handle(), nullptr).request); };
+  const auto send = [&] {
+    REQUIRE(link.send->isend(from.data(), kBytes, 1, from.handle(), nullptr).request);
+  };
   const auto received = [&] {
     const ReceiveSpec spec{to.data(), kBytes, 1, to.handle(), nullptr};
     const Posted posted = link.recv->irecv(std::span(&spec, 1), false);
