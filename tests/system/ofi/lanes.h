@@ -104,7 +104,7 @@ struct OfiSide {
 
 template <class Done>
 bool pollUntil(std::vector<OfiSide*> sides, Done done,
-               std::chrono::milliseconds limit = std::chrono::seconds(5)) {
+               std::chrono::milliseconds limit = std::chrono::seconds(15)) {
   const auto end = std::chrono::steady_clock::now() + limit;
   while (!done()) {
     if (std::chrono::steady_clock::now() > end) return false;
