@@ -30,6 +30,22 @@ bool finished(World& world, CommBase& comm, Request* request, int* sizes = nullp
 
 }  // namespace
 
+TEST_CASE("a poll pass connects one rail, as a card's first peer may cost it long") {
+  const auto passes = [](int rails) {
+    WorldOptions options;
+    for (int side = 0; side < 2; side++) {
+      loop::LoopOptions fabric;
+      fabric.rails = options.rails[side] = rails;
+      options.transports[side] = loop::makeTransport(fabric);
+    }
+    World world(std::move(options));
+    const Connection link = world.connect(0);
+    CHECK(link.send->peering().lanesUp() == static_cast<size_t>(rails));
+    return world.side(0).engine->pass();
+  };
+  CHECK(passes(8) == passes(4) + 4);
+}
+
 TEST_CASE("an eager message that comes before its receive waits for it") {
   World world({});
   Connection link = world.connect(0);
