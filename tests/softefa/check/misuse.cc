@@ -39,8 +39,12 @@ void cqOverrun() {
   small.cqDepth = 4;
   Scene scene(small);
   scene.b.meet(scene.a);
-  for (uint64_t i = 0; i < 5; ++i) scene.a.write(i, scene.to, scene.here->piece(0, 8), *scene.there, i * 8);
-  while (scene.b.counter("packetsSent") < 5) scene.b.next(std::chrono::milliseconds(1));  // five answers
+  // Enough of them that it overruns though the last answers, counted before they leave, may come after the
+  // poll that takes one.
+  constexpr uint64_t kWrites = 8;
+  for (uint64_t i = 0; i < kWrites; ++i)
+    scene.a.write(i, scene.to, scene.here->piece(0, 8), *scene.there, i * 8);
+  while (scene.b.counter("packetsSent") < kWrites) scene.b.next(std::chrono::milliseconds(1));
   scene.a.next(std::chrono::milliseconds(100));
 }
 
