@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "providers/ofi/address.h"
-#include "src/base/reserve.h"
 
 namespace weft::ofi {
 

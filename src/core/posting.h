@@ -28,7 +28,7 @@ inline void Peering::sendEager(int slot, size_t bytes) {
   slotLanes_[static_cast<size_t>(slot)] = lane.number();
   Work& work = eagerWrites_[size_t{lane.number()} * kEagerSlotsPerPeering + static_cast<size_t>(slot)];
   work.length = bytes;
-  work.context = (work.context & ~uint64_t{kAsideBytes}) | bytes;
+  work.context = withBytes(work.context, bytes);
   submit(lane, work);
 }
 

@@ -378,7 +378,7 @@ void RecvCommImpl::post(LineRun* run, bool more) {
   work.local = staging_.data() + offset;
   work.length = run->count * sizeof(CtsLine);
   work.remoteOffset = ringOffset_ + offset;
-  work.context = (work.context & ~uint64_t{kAsideBytes}) | work.length;
+  work.context = withBytes(work.context, work.length);
   peering().submit(*run->lane, work, more);
   engine().counters().lineWrites++;
   run->count = 0;

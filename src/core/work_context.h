@@ -21,4 +21,9 @@ inline uint64_t workContext(WorkKind kind, uint32_t large, uint32_t small, uint3
          uint64_t{small & 0xffffff} << 32 | large;
 }
 
+// An aside's that was made beforehand, for so many bytes.
+inline uint64_t withBytes(uint64_t context, uint64_t bytes) {
+  return (context & ~uint64_t{kAsideBytes}) | bytes;
+}
+
 }  // namespace weft::core
