@@ -16,6 +16,18 @@ weftBuildSource() {
   sed -n 's/.*"directories": *{"source": *"\([^"]*\)".*/\1/p' "$1/meson-info/meson-info.json"
 }
 
+# weftAlone TOP BUILD: until this process and what it starts have ended, others wait here before they touch BUILD.
+weftAlone() {
+  local file=$1/.cache/${2##*/}.lock
+  mkdir -p "$1/.cache"
+  exec {weftLock}> "$file"
+  flock --nonblock "$weftLock" && return
+  echo "build: another run is building $2; waiting for it"
+  flock --timeout 3600 "$weftLock" && return
+  echo "error: another run has been building $2 for an hour; end it; its lock is $file" >&2
+  return 1
+}
+
 # weftConfigure TOP BUILD [meson options...]: sets BUILD up, or again when it belongs to another place.
 weftConfigure() {
   local top=$1 build=$2

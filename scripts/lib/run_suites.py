@@ -332,7 +332,7 @@ class Run:
 
 def build_command(build, ninja):
     """Configures the build's folder and goes on with `ninja`, shell code in which $2 is the folder."""
-    script = f'set -e; source "$1/scripts/lib/build.sh"; weftConfigure "$1" "${{@:2}}"; {ninja}'
+    script = f'set -e; source "$1/scripts/lib/build.sh"; weftAlone "$1" "$2"; weftConfigure "$1" "${{@:2}}"; {ninja}'
     return ['bash', '-c', script, 'build', TOP, build.folder, *COMMON, *build.options]
 
 
