@@ -17,7 +17,7 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-constexpr auto kPolledLately = microseconds(200);
+constexpr auto kPolledLately = microseconds(500);
 constexpr auto kExpiryPeriod = microseconds(200);
 constexpr auto kControlPeriod = milliseconds(10);
 constexpr auto kLongestSleep = milliseconds(200);
@@ -299,29 +299,33 @@ Clock::time_point Nic::nextWork(Clock::time_point now) {
   return when;
 }
 
+// While the application polls it does the work; this thread, at work beside it, would take its processor, or
+// the lock that it needs to post.
 void Nic::run() {
   while (!stopping_) {
-    const uint32_t bell = inbox_->bell();
-    Clock::time_point until;
-    {
-      const std::lock_guard lock(mutex_);
-      const auto now = Clock::now();
-      if (progress(now)) continue;
-      until = nextWork(now);
+    if (polledLately()) {
+      std::this_thread::sleep_for(kPolledLately);
+    } else {
+      workOrWait();
     }
-    waitForWork(bell, until);
   }
 }
 
-void Nic::waitForWork(uint32_t bell, Clock::time_point until) {
-  const auto now = Clock::now();
+bool Nic::polledLately() const {
   const Clock::time_point polled{Clock::duration(lastPoll_.load(std::memory_order_relaxed))};
-  if (now - polled < kPolledLately) {
-    std::this_thread::sleep_for(
-        kPolledLately);  // the application does the work; waking would only disturb it
-    return;
+  return Clock::now() - polled < kPolledLately;
+}
+
+void Nic::workOrWait() {
+  const uint32_t bell = inbox_->bell();
+  Clock::duration patience;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto now = Clock::now();
+    if (progress(now)) return;
+    patience = nextWork(now) - now;
   }
-  inbox_->sleep(bell, std::chrono::duration_cast<microseconds>(until - now));
+  inbox_->sleep(bell, std::chrono::duration_cast<microseconds>(patience));
 }
 
 }  // namespace softefa

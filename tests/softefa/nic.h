@@ -73,7 +73,8 @@ class Nic {
   };
 
   void run();
-  void waitForWork(uint32_t bell, Clock::time_point until);
+  bool polledLately() const;
+  void workOrWait();
   bool progress(Clock::time_point now);
   bool drain(Clock::time_point now);
   void arrive(const PacketHeader& header, const std::byte* payload, Clock::time_point now);
