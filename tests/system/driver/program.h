@@ -45,8 +45,8 @@ int runProgram(int argc, char** argv, std::span<const Case> cases);
 // Opens the plugin of the settings and measures every call of it from the start.
 std::unique_ptr<netdriver::Library> openPlugin(Run& run, int abi);
 
-// No call that NCCL's proxy threads make takes longer than this for each card of the device, in CPU time: the
-// rare ones open cards. A sanitizer makes those many times slower.
+// No call that NCCL's proxy threads make takes longer than this for each card of the device, in CPU time
+// but for fresh pages: the rare ones open cards. A sanitizer makes those many times slower.
 constexpr Milliseconds kCallLimit{test::kSanitized ? 1000 : 100};
 // Fails the run for every call that took longer.
 void checkCallTimes(Run& run, Net& net);
