@@ -99,6 +99,9 @@ void RawEnd::openChannel(Channel* channel) {
   check(fi_ep_bind(channel->endpoint.get(), &channel->addresses->fid, 0), "fi_ep_bind");
   check(fi_ep_bind(channel->endpoint.get(), &queue_->fid, FI_TRANSMIT | FI_RECV), "fi_ep_bind");
   check(fi_enable(channel->endpoint.get()), "fi_enable");
+  // efa-direct gives the endpoint no table of tagged calls, and libfabric's header follows the pointer
+  // unseen.
+  if (style_ == RawStyle::tagged && !channel->endpoint->tagged) die("the provider has no tagged messages");
 }
 
 void RawEnd::meet(const Companion& companion) {
