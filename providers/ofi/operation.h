@@ -20,6 +20,7 @@ enum class Purpose : uint8_t {
   quiet,     // a Work that only wants to hear of failure
   doorstep,  // ours: proves that a connection stands, or that everything before it has landed
   receive,   // ours: what a notification consumes with providers that want it so
+  none,      // it is free: whatever the provider still says of it is about a Work that has ended
 };
 
 struct Operation {
@@ -27,7 +28,7 @@ struct Operation {
   OfiEndpoint* lane = nullptr;  // null while it is free, and when its lane was destroyed before it finished
   Stream* stream = nullptr;     // of that lane
   uint64_t context = 0;
-  Purpose purpose = Purpose::work;
+  Purpose purpose = Purpose::none;
 };
 
 class OperationPool {
@@ -40,12 +41,16 @@ class OperationPool {
   Operation* take() { return available_ > 0 ? free_[--available_] : nullptr; }  // null: all are in flight
   void give(Operation* operation) {
     operation->lane = nullptr;
+    operation->purpose = Purpose::none;
     free_[available_++] = operation;
   }
 
   // All of them are free: none will complete any more.
   void reset() {
-    for (Operation& operation : operations_) operation.lane = nullptr;
+    for (Operation& operation : operations_) {
+      operation.lane = nullptr;
+      operation.purpose = Purpose::none;
+    }
     for (size_t i = 0; i < free_.size(); i++) free_[i] = &operations_[i];
     available_ = free_.size();
   }

@@ -243,8 +243,9 @@ size_t OfiQueue::translateAll(size_t read, Completion* out) {
   return static_cast<size_t>(next - out);
 }
 
+// EFA 1.17 was seen to report an operation that had been taken back already, after its endpoint was closed.
 bool OfiQueue::finish(Operation* operation, int error, std::string_view why, Completion* out) {
-  if (!operation || operation->purpose == Purpose::receive) return false;
+  if (!operation || operation->purpose >= Purpose::receive) return false;
   const bool wanted = operation->lane && operation->lane->finished(*operation, error, why, out);
   if (!operation->lane && --orphans_ == 0) {
     parked_.clear();

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "providers/ofi/address.h"
+#include "providers/ofi/operation.h"
 #include "src/base/fd.h"
 #include "tests/support/catch.h"
 #include "tests/system/ofi/lanes.h"
@@ -40,6 +41,27 @@ TEST_CASE("discovery shows cards with sane facts") {
     CHECK(infos[i].guid != 0);
     for (size_t j = 0; j < i; j++) CHECK(infos[i].name != infos[j].name);
   }
+}
+
+// By that a completion is known which the provider reports a second time, or after all were taken back.
+TEST_CASE("an operation that is free says so") {
+  ofi::OperationPool pool(2);
+  const auto taken = [&] {
+    ofi::Operation* operation = pool.take();
+    REQUIRE(operation != nullptr);
+    CHECK(operation->purpose == ofi::Purpose::none);
+    operation->purpose = ofi::Purpose::work;
+    return operation;
+  };
+  ofi::Operation* given = taken();
+  ofi::Operation* kept = taken();
+  CHECK(pool.take() == nullptr);
+  pool.give(given);
+  CHECK(given->purpose == ofi::Purpose::none);
+  CHECK(kept->purpose == ofi::Purpose::work);
+  pool.reset();
+  CHECK(kept->purpose == ofi::Purpose::none);
+  CHECK(pool.available() == 2);
 }
 
 TEST_CASE("a write with a notification arrives with its number and length") {
