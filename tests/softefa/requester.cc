@@ -53,12 +53,11 @@ Status Requester::check(const Message& message) {
   return work.length > most ? Status::badLocalLength : Status::ok;
 }
 
+// With each poll: while there is nothing to send it touches nothing.
 bool Requester::pump(Clock::time_point now) {
   bool sent = false;
-  std::deque<uint32_t> blocked;
-  while (!sending_.empty()) {
-    const uint32_t id = sending_.front();
-    sending_.pop_front();
+  size_t blocked = 0;
+  for (const uint32_t id : sending_) {
     const auto at = messages_.find(id);
     if (at == messages_.end() || at->second.phase != Phase::sending) continue;
     Step step = Step::more;
@@ -66,9 +65,9 @@ bool Requester::pump(Clock::time_point now) {
       step = sendPacket(id, at->second, now);
       if (step != Step::blocked) sent = true;
     }
-    if (step == Step::blocked) blocked.push_back(id);
+    if (step == Step::blocked) sending_[blocked++] = id;
   }
-  sending_ = std::move(blocked);
+  sending_.resize(blocked);
   return sent;
 }
 

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <span>
+#include <vector>
 
 #include "tests/softefa/engine.h"
 
@@ -64,7 +64,7 @@ class Requester {
   Engine& engine_;
   uint32_t nextId_ = 1;
   Messages messages_;
-  std::deque<uint32_t> sending_;
+  std::vector<uint32_t> sending_;
 };
 
 }  // namespace softefa

@@ -302,16 +302,16 @@ void Responder::answer(const PacketHeader& header, Status status) {
 
 bool Responder::pump() {
   bool sent = false;
-  std::deque<std::pair<Gid, PacketHeader>> blocked;
-  for (auto& [to, reply] : answers_) {
+  size_t blocked = 0;
+  for (const auto& [to, reply] : answers_) {
     if (engine_.links.put(to, reply.toQpn, reply, {}) == Links::Sent::full) {
-      blocked.emplace_back(to, reply);
+      answers_[blocked++] = {to, reply};
     } else {
       ++engine_.counters.packetsSent;
       sent = true;
     }
   }
-  answers_ = std::move(blocked);
+  answers_.resize(blocked);
   for (size_t left = reads_.size(); left > 0; --left) {
     ReadJob job = reads_.front();
     reads_.pop_front();

@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "tests/softefa/engine.h"
 
@@ -69,7 +70,7 @@ class Responder {
   Engine& engine_;
   std::map<Key, Assembly> assemblies_;
   std::deque<Footprint> footprints_;  // of the writes that began to land last, the oldest first
-  std::deque<std::pair<Gid, PacketHeader>> answers_;
+  std::vector<std::pair<Gid, PacketHeader>> answers_;
   std::deque<ReadJob> reads_;
 };
 
