@@ -33,9 +33,7 @@ struct Operation {
 
 class OperationPool {
  public:
-  explicit OperationPool(size_t count) : operations_(count), free_(count), available_(count) {
-    for (size_t i = 0; i < count; i++) free_[i] = &operations_[i];
-  }
+  explicit OperationPool(size_t count) : operations_(count), free_(count) { reset(); }
 
   size_t available() const { return available_; }
   Operation* take() { return available_ > 0 ? free_[--available_] : nullptr; }  // null: all are in flight
@@ -47,12 +45,8 @@ class OperationPool {
 
   // All of them are free: none will complete any more.
   void reset() {
-    for (Operation& operation : operations_) {
-      operation.lane = nullptr;
-      operation.purpose = Purpose::none;
-    }
-    for (size_t i = 0; i < free_.size(); i++) free_[i] = &operations_[i];
-    available_ = free_.size();
+    available_ = 0;
+    for (Operation& operation : operations_) give(&operation);
   }
 
   // Everything of one lane that is still in flight; not for the data path.
@@ -65,7 +59,7 @@ class OperationPool {
  private:
   std::vector<Operation> operations_;
   std::vector<Operation*> free_;  // the first available_ are
-  size_t available_;
+  size_t available_ = 0;
 };
 
 }  // namespace weft::ofi
