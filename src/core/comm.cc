@@ -129,7 +129,6 @@ Result<MemoryHandle*> CommBase::addHandle(const MemoryDesc& desc) {
   auto handle = std::make_unique<MemoryHandle>(std::move(region), this);
   EngineEntry in(engine(), EngineEntry::wait);
   if (asRecv()) handle->announcement = peering().announce(handle->region);
-  std::lock_guard lock(handlesMutex_);
   handles_.insert(handle.get());
   return handle.release();
 }
@@ -139,21 +138,29 @@ bool CommBase::inUse(const MemoryHandle* handle) {
   return handle->inUse != 0;
 }
 
+// Its fabrics give the memory back outside the engine, as they took it: unpinning can take long, too.
 Status CommBase::removeHandle(MemoryHandle* handle) {
   const MustNotFail closing;
+  std::unique_ptr<MemoryHandle> removed;
+  bool used = false;
   {
-    std::lock_guard lock(handlesMutex_);
-    if (!handles_.contains(handle)) {
+    EngineEntry in(engine(), EngineEntry::wait);
+    if (!handles_.contains(handle))
       return Error(Code::invalidArgument, "deregistering memory", "this handle is not one of this comm's");
-    }
+    used = handle->inUse != 0;
+    if (!used) removed = takeHandle(handle);
   }
-  if (inUse(handle)) stopUsing(handle);
+  if (!used) return {};
+  stopUsing(handle);
   EngineEntry in(engine(), EngineEntry::wait);
-  if (handle->announcement) peering().withdraw(handle->announcement);
-  std::lock_guard lock(handlesMutex_);
-  handles_.erase(handle);
-  std::unique_ptr<MemoryHandle> owned(handle);
+  removed = takeHandle(handle);
   return {};
+}
+
+std::unique_ptr<MemoryHandle> CommBase::takeHandle(MemoryHandle* handle) {
+  if (handle->announcement) peering().withdraw(handle->announcement);
+  handles_.erase(handle);
+  return std::unique_ptr<MemoryHandle>(handle);
 }
 
 // Closing:

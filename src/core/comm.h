@@ -87,6 +87,7 @@ class CommBase {
   bool waitFor(const std::function<bool()>& done);
   void fence();  // nothing posted on this peering lands after this
   bool inUse(const MemoryHandle* handle);
+  std::unique_ptr<MemoryHandle> takeHandle(MemoryHandle* handle);  // out of our hands, and the peer's
   virtual void stopUsing(
       MemoryHandle* handle) = 0;  // it is deregistered with work in flight: wait, cancel or fence
   // Few jobs are profiled: for the others this is one look at a null handle.
@@ -114,8 +115,7 @@ class CommBase {
   bool closing_ = false;
   bool attached_ = true;  // the engine knows us
   StickyError sticky_;
-  std::mutex handlesMutex_;
-  PointerSet<MemoryHandle> handles_;  // owned
+  PointerSet<MemoryHandle> handles_;  // owned; only inside the engine
 };
 
 }  // namespace weft::core

@@ -434,16 +434,15 @@ void Peering::creditsAfterFence(const Lane& lane) {
 // Memory:
 
 Announcement* Peering::announce(const mem::RegionRef& region) {
-  if (const auto known = announcedIds_.find(region.get()); known != announcedIds_.end()) {
-    Announcement* announcement = announced_[known->second].get();
-    announcement->users++;
-    return announcement;
+  if (const auto known = announcedOf_.find(region.get()); known != announcedOf_.end()) {
+    known->second->users++;
+    return known->second;
   }
   const uint32_t id = nextAnnouncement_++;
   auto fresh = std::make_unique<Announcement>(Announcement{id, region, 1, false});
   Announcement* announcement = fresh.get();
   announced_.emplace(id, std::move(fresh));
-  announcedIds_.emplace(region.get(), id);
+  announcedOf_.emplace(region.get(), announcement);
   tell(MessageType::announce, engine_.noticeOf(*region, id));
   return announcement;
 }
@@ -456,7 +455,7 @@ void Peering::withdraw(Announcement* announcement) {
   if (--announcement->users > 0) return;
   const uint32_t id = announcement->id;
   tell(MessageType::withdraw, CommMessage{id, 0});
-  announcedIds_.erase(announcement->region.get());
+  announcedOf_.erase(announcement->region.get());
   announced_.erase(id);
 }
 

@@ -270,7 +270,7 @@ class Peering {
   uint32_t nextAnnouncement_ = 1;
 
   std::unordered_map<uint32_t, std::unique_ptr<Announcement>> announced_;
-  std::unordered_map<const mem::Region*, uint32_t> announcedIds_;
+  std::unordered_map<const mem::Region*, Announcement*> announcedOf_;
   std::unordered_map<uint32_t, Imported> imported_;
   uint32_t lastImportedId_ = 0;  // what was looked up last: mostly the same again
   const Imported* lastImported_ = nullptr;
