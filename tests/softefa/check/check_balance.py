@@ -9,7 +9,7 @@ import os
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from virtual_hosts import VirtualHosts
+from virtual_hosts import PATIENT, VirtualHosts
 
 NICS = 4
 TIMEOUT = 200
@@ -18,7 +18,7 @@ TIMEOUT = 200
 def main():
     library, program, plugin, *cases = sys.argv[1:]
     for case in cases:
-        with VirtualHosts(library, NICS) as hosts:
+        with VirtualHosts(library, NICS, **PATIENT) as hosts:
             result = hosts.run([program, '--plugin', plugin, '--mode', 'processes', '--abi', '12', '--merge', '--case', case,
                                 *hosts.other('b', SOFTEFA_FAULTS='none')], TIMEOUT)
         print(f'== {case}\n{result.output}{result.counters}', flush=True)

@@ -14,7 +14,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from virtual_hosts import VirtualHosts
+from virtual_hosts import PATIENT, VirtualHosts
 
 TIMEOUT = 150
 
@@ -71,7 +71,7 @@ def run(library, program, plugin, name):
         if name == 'no-libefa':
             here['WEFT_LIBFABRIC'] = libfabric_without(folder, 'libefa.so.1')[0]
         with VirtualHosts(library, scenario.nics, WEFT_CONNECT_TIMEOUT='60000',
-                          **here) as hosts:
+                          **PATIENT, **here) as hosts:
             # The other process starts with this one's environment, so it undoes what is not for it.
             undo = {'SOFTEFA_GENERATION': 'inorder', 'SOFTEFA_MEMLOCK': str(1 << 40), 'SOFTEFA_MAX_MR': '65535',
                     'SOFTEFA_MAX_AH': '4096'}
