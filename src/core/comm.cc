@@ -142,15 +142,15 @@ bool CommBase::inUse(const MemoryHandle* handle) {
 Status CommBase::removeHandle(MemoryHandle* handle) {
   const MustNotFail closing;
   std::unique_ptr<MemoryHandle> removed;
-  bool used = false;
   {
     EngineEntry in(engine(), EngineEntry::wait);
     if (!handles_.contains(handle))
       return Error(Code::invalidArgument, "deregistering memory", "this handle is not one of this comm's");
-    used = handle->inUse != 0;
-    if (!used) removed = takeHandle(handle);
+    if (handle->inUse == 0) {
+      removed = takeHandle(handle);
+      return {};
+    }
   }
-  if (!used) return {};
   stopUsing(handle);
   EngineEntry in(engine(), EngineEntry::wait);
   removed = takeHandle(handle);
