@@ -65,7 +65,8 @@ class PointerSet {
   // A power of two of places; at most half are taken. The product's highest bits are those that spread what
   // an allocator gave out at even distances.
   size_t homeOf(const T* pointer) const {
-    return static_cast<size_t>((reinterpret_cast<uintptr_t>(pointer) * 0x9e3779b97f4a7c15u) >> shift_);
+    const uint64_t hash = reinterpret_cast<uintptr_t>(pointer) * 0x9e3779b97f4a7c15u;
+    return static_cast<size_t>(hash >> (std::countl_zero(places_.size()) + 1));
   }
   size_t next(size_t place) const { return (place + 1) & (places_.size() - 1); }
   size_t find(const T* pointer) const {
@@ -77,13 +78,11 @@ class PointerSet {
   void grow() {
     std::vector<T*> old(places_.empty() ? 8 : places_.size() * 2);
     old.swap(places_);
-    shift_ = 64 - std::countr_zero(places_.size());
     for (T* pointer : old)
       if (pointer != nullptr) places_[find(pointer)] = pointer;
   }
 
   std::vector<T*> places_;
-  int shift_ = 0;  // leaves as many bits as number the places
   size_t count_ = 0;
 };
 
