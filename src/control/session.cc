@@ -27,7 +27,7 @@ LifeTimes::LifeTimes(const Config& config)
 
 Session::Session(Owner& owner, SessionSeed seed)
     : owner_(owner), seed_(std::move(seed)), lookTimer_(owner.loop(), [this] { look(); }) {
-  kernelHeard_ = processHeard_ = lastLook_ = owner.loop().now();
+  kernelHeard_ = processHeard_ = lookDue_ = owner.loop().now();
   seed_.peer->connectSink(this);
 }
 
@@ -44,7 +44,7 @@ void Session::attach(Fd socket, const Info& info) {
   bytesAcked_ = 0;
   state_ = State::up;
   const TimePoint now = owner_.loop().now();
-  kernelHeard_ = lastLook_ = lastPing_ = now;
+  kernelHeard_ = lastPing_ = now;
   io_ = std::make_unique<LinkIo>(owner_.loop(), *this, std::move(socket));
   if (!io_->start()) return lose("out of descriptors");
   heard();
@@ -220,15 +220,14 @@ void Session::heard() {
   WEFT_LOG(info, "%s answers again", seed_.peer->name().c_str());
 }
 
-// A late look (this process itself was stopped or starved) says nothing about the peer: it starts afresh.
+// While a look is late, this process itself was stopped or starved, and could have heard nothing: that time
+// says nothing about the peer, and is not counted.
 void Session::look() {
   const TimePoint now = owner_.loop().now();
   const LifeTimes& times = owner_.lifeTimes();
-  if (now - lastLook_ > times.ping * 3) {
-    kernelHeard_ = std::max(kernelHeard_, now - times.ping);
-    processHeard_ = std::max(processHeard_, now - times.ping);
-  }
-  lastLook_ = now;
+  const auto late = now - lookDue_;
+  kernelHeard_ = std::min(kernelHeard_ + late, now);
+  processHeard_ = std::min(processHeard_ + late, now);
   lookAtKernel(now);
   if (state_ != State::dead) lookAtProcess(now);
   if (state_ == State::dead) return;
@@ -302,6 +301,7 @@ void Session::scheduleLook(TimePoint now) {
   sooner(processHeard_ + times.silent);
   sooner(processHeard_ + times.giveUp);
   if (!warned_) sooner(processHeard_ + times.warn);
+  lookDue_ = next;
   lookTimer_.at(next);
 }
 

@@ -121,7 +121,7 @@ class Session : public MessageSink, public Dial::Owner, public LinkIo::Owner {
   TimePoint kernelHeard_;
   TimePoint heardBeforeContact_;
   TimePoint processHeard_;
-  TimePoint lastLook_;
+  TimePoint lookDue_;
   TimePoint lastPing_;
   Timer lookTimer_;
 };

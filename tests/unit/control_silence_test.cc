@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <thread>
@@ -75,10 +76,21 @@ Config via(const std::string& interface) {
   return config;
 }
 
+// What a process sees that stands still for a while: all at once it is later.
+class StandingStill : public Clock {
+ public:
+  TimePoint now() const override { return Clock::now() + Nanoseconds(missed_.load()); }
+  void standStill(Nanoseconds time) { missed_ += time.count(); }
+
+ private:
+  std::atomic<int64_t> missed_{0};
+};
+
 struct NearSide {
-  explicit NearSide(const Config& config) {
+  explicit NearSide(const Config& config, const Clock& clock = Clock::system()) {
     HubOptions options;
     options.config = config;
+    options.clock = &clock;
     options.fingerprint = {{"plugin", "test", true}};
     options.handler = heard;
     auto made = Hub::create(std::move(options));
@@ -121,6 +133,27 @@ TEST_CASE("a host that falls silent is dead after the kernel's bound, a short si
     CHECK(eventually([&] { return a.heard->count() == 50; }));
     CHECK(peer->alive());
   }
+}
+
+// The link is lost after half of the kernel's bound; the other half passes while nobody here could hear.
+TEST_CASE("time in which this process stood still says nothing about a peer") {
+  const FarHost host;
+  REQUIRE(host.up());
+  ChildProcess child(host.inside({CONTROL_PEER, "wf"}));
+  StandingStill clock;
+  NearSide a(via(host.near()), clock);
+  auto call = a.hub->call(child.readHandle(), {});
+  REQUIRE(decided(*call));
+  REQUIRE(call->state() == Call::State::replied);
+  const PeerRef peer = call->peer();
+  const auto start = Clk::now();
+  host.goSilent(true);
+  peer->send(16, bytesOf("later"));
+  REQUIRE(eventually([&] { return Clk::now() - start > milliseconds(1800); }));
+  clock.standStill(milliseconds(1800));
+  host.comeBack();
+  CHECK(eventually([&] { return a.heard->count() == 1 || !peer->alive(); }));
+  CHECK(peer->alive());
 }
 
 TEST_CASE("a call to a silent host fails at its deadline") {
