@@ -140,14 +140,14 @@ void RecvCommImpl::lookAtLinesFrom(uint64_t pass) {
   engine().linesDueAt(pass);
 }
 
-// What is urgent leaves at the end of the call; for the rest they are mostly looked at soon enough already.
+// What is urgent leaves by the end of the call; for the rest they are mostly looked at soon enough already.
 inline void RecvCommImpl::queueLine(ReceiveSlot* slot, const TagState& tag) {
   slot->mayComeEagerly = peering().mayArriveEagerly(slot->capacity);
   slot->holdUntilPass = holdUntil(*slot, tag);
+  if (slot->holdUntilPass == 0) [[unlikely]]
+    return queueUrgent(slot);
   unwritten_.push(slot->code());
-  if (slot->holdUntilPass == 0) {
-    urgent_++;
-  } else if (slot->holdUntilPass == kForCompany) {
+  if (slot->holdUntilPass == kForCompany) {
     company_++;
   } else if (const uint64_t pass = heldUntil(*slot); pass < linesDue_) {
     lookAtLinesFrom(pass);
@@ -369,6 +369,16 @@ bool RecvCommImpl::writeLines() {
   linesQueued_ = !unwritten_.empty() && !failed();
   if (!linesQueued_) linesDue_ = UINT64_MAX;
   return linesQueued_;
+}
+
+// Where no line waits before it, and none of its group may go with it, it leaves at once.
+void RecvCommImpl::queueUrgent(ReceiveSlot* slot) {
+  urgent_++;
+  if (!slot->isRequest || !unwritten_.empty() || !opened_ || !mayTell(*slot))
+    return unwritten_.push(slot->code());
+  LineRun run;
+  writeLine(*slot, &run);
+  post(&run, false);
 }
 
 void RecvCommImpl::post(LineRun* run, bool more) {

@@ -83,6 +83,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   void open(TagState& tag, ReceiveSlot* slot);
   [[gnu::cold]] void failPosting(bool noSlot);
   void queueLine(ReceiveSlot* slot, const TagState& tag);
+  [[gnu::noinline]] void queueUrgent(ReceiveSlot* slot);
   [[gnu::noinline]] void writeUrgent();
   void writeDueLines();
   [[gnu::noinline]] void lookAtLinesFrom(uint64_t pass);
