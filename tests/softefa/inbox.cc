@@ -121,7 +121,12 @@ int lockedFile(const std::string& path) {
 }  // namespace
 
 Inbox::Inbox(InboxMemory* memory, int file, std::string path, uint32_t number, bool owned)
-    : memory_(memory), file_(file), path_(std::move(path)), number_(number), owned_(owned) {}
+    : memory_(memory),
+      file_(file),
+      path_(std::move(path)),
+      number_(number),
+      owned_(owned),
+      process_(static_cast<uint32_t>(::getpid())) {}
 
 Inbox::~Inbox() {
   ::munmap(memory_, sizeof(InboxMemory));
@@ -153,8 +158,7 @@ bool Inbox::put(const PacketHeader& header, std::span<const Piece> payload) {
     uint64_t state = slot.state.load();
     if (state == stateOf(position, kFree)) {
       const uint64_t full = stateOf(position, kFull);
-      if (!slot.state.compare_exchange_strong(state, stateOf(position, static_cast<uint32_t>(::getpid()))))
-        continue;
+      if (!slot.state.compare_exchange_strong(state, stateOf(position, process_))) continue;
       memory_->tail.compare_exchange_strong(position, position + 1);
       slot.header = header;
       fill(slot.payload, payload);

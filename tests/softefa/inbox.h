@@ -81,6 +81,7 @@ class Inbox {
   std::string path_;
   uint32_t number_;
   bool owned_;
+  uint32_t process_;                 // that has the mapping: asking the kernel with each packet is dear
   uint64_t stuckAt_ = ~uint64_t{0};  // position at which a producer seems to be stuck
   std::chrono::steady_clock::time_point stuckSince_{};
 };
