@@ -13,7 +13,7 @@ import sys
 import time
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
-UNDISTURBED = 0.97  # share of the time with a processor
+UNDISTURBED = 0.95  # share of the time with a processor
 ENOUGH = 5          # good slices, for a median to mean something
 LEAST = 32          # messages in a slice: four windows of eight are full once
 ANSWER_SECONDS = 90  # longer than bench-end gives itself for a command
@@ -170,8 +170,12 @@ def duration(way, command, count):
     return 2 * answer[0] * count if command.startswith('latency') else answer[0]
 
 
+def undisturbed(answer):
+    return answer[-1] >= UNDISTURBED
+
+
 class Samples:
-    """Of one command: the answers by way, good ones and how many were not."""
+    """Of one command: the answers by way, one each turn; good ones and how many were not."""
 
     def __init__(self, ways):
         self.good = {way.name: [] for way in ways}
@@ -179,7 +183,7 @@ class Samples:
 
     def add(self, name, answer):
         self.all[name].append(answer)
-        if answer[-1] >= UNDISTURBED:
+        if undisturbed(answer):
             self.good[name].append(answer)
 
     def fewest(self):
@@ -200,6 +204,12 @@ class Samples:
         if self.enough():
             return middle(values)
         return max(values) if measure.larger_is_better else min(values)
+
+    def ratios(self, measure, name, base):
+        """Of the turns in which both ways had good slices: milliseconds apart, so that a machine whose speed wanders
+        does so for both."""
+        pairs = [(ours, theirs) for ours, theirs in zip(self.all[name], self.all[base]) if undisturbed(ours) and undisturbed(theirs)]
+        return [measure.value(ours) / measure.value(theirs) for ours, theirs in pairs]
 
 
 def collect(ways, command, options):
