@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 
 #include "src/core/growing_ring.h"
@@ -32,8 +33,8 @@ class LineRing {
 
   // The next line's place; only when canWrite().
   Place take() {
-    const Place place{next_, free_[firstFree_], sequence_};
-    firstFree_ = after(firstFree_, 1);
+    const Place place{next_, firstFreeBehind(next_), sequence_};
+    free_[place.next / kBits] &= ~(uint64_t{1} << place.next % kBits);
     freeCount_--;
     next_ = place.next;
     sequence_ = space_.next(sequence_);
@@ -73,17 +74,29 @@ class LineRing {
     uint8_t lane = 0;
   };
 
-  void give(uint16_t position) { free_[after(firstFree_, freeCount_++)] = position; }
-  static uint16_t after(uint16_t i, uint16_t n) {
-    const auto at = static_cast<uint16_t>(i + n);
-    return at < kRingLines ? at : static_cast<uint16_t>(at - kRingLines);
+  static constexpr size_t kBits = 64;
+
+  void give(uint16_t position) {
+    free_[position / kBits] |= uint64_t{1} << position % kBits;
+    freeCount_++;
+  }
+
+  // Round the ring; only when there is one.
+  uint16_t firstFreeBehind(uint16_t position) const {
+    size_t word = position / kBits;
+    uint64_t bits = free_[word] & (~uint64_t{1} << position % kBits);
+    while (bits == 0) {
+      word = word + 1 < free_.size() ? word + 1 : 0;
+      bits = free_[word];
+    }
+    return static_cast<uint16_t>(word * kBits + static_cast<size_t>(std::countr_zero(bits)));
   }
 
   SequenceSpace space_;
-  // What rested longest is taken first: while messages come in order, lines that follow each other lie side
-  // by side, and several can leave in one write.
-  std::array<uint16_t, kRingLines> free_{};
-  uint16_t firstFree_ = 0;
+  // A bit for each position. Lines go round the ring in its order, whatever the order in which messages make
+  // positions free: so lines that follow each other lie side by side, and several can leave in one write.
+  std::array<uint64_t, kRingLines / kBits> free_{};
+  static_assert(kRingLines % kBits == 0);
   uint16_t freeCount_ = 0;
   uint16_t next_ = 0;  // promised to the next line by the one before it
   uint32_t sequence_ = 0;
