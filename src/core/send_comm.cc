@@ -241,6 +241,24 @@ Request* SendCommImpl::sendProfiled(Send send, TagState& tag) {
   return request;
 }
 
+inline bool SendCommImpl::mayLeaveEagerly(const Send& send) const {
+  return peering().sendsEagerly(send.bytes) && (send.bytes == 0 || send.memory->host);
+}
+
+// A line for a small receive is one that its receiver held back for a while, as it awaited an eager message.
+// If the message went by the line, the next ones would have to as well, each with a line of its own.
+inline bool SendCommImpl::prefersEager(const Send& send, const CtsLine& line) {
+  return peering().sendsEagerly(line.size) && mayLeaveEagerly(send) && !send.profilerHandle &&
+         peering().hasEagerSlot();
+}
+
+// The first one's message leaves eagerly.
+void SendCommImpl::dropLine(TagState& tag) {
+  engine().counters().crossedLines++;
+  forgetLine(tag.first);
+  tag.first = nextInTag_[tag.first];
+}
+
 // Null: not now, or the comm has failed.
 inline Request* SendCommImpl::attempt(const Send& send) {
   readLines();
@@ -250,10 +268,12 @@ inline Request* SendCommImpl::attempt(const Send& send) {
     // still on its way. It was whole when it was read; a receiver that rewrites it writes the same again.
     CtsLine line;
     std::memcpy(&line, lineAt(tag.first), sizeof line);
-    if (line.k == tag.k) return sendByLine(send, tag, line);
+    if (line.k == tag.k) {
+      if (!prefersEager(send, line)) return sendByLine(send, tag, line);
+      dropLine(tag);
+    }
   }
-  const bool host = send.bytes == 0 || send.memory->host;
-  return host && peering().sendsEagerly(send.bytes) ? sendEager(send, tag) : nullptr;
+  return mayLeaveEagerly(send) ? sendEager(send, tag) : nullptr;
 }
 
 Posted SendCommImpl::isend(const void* data, size_t bytes, int tag, MemoryHandle* memory,

@@ -78,6 +78,9 @@ class SendCommImpl final : public CommBase, public SendComm {
   }
   void forgetLine(uint16_t position);
   [[gnu::cold]] void failAgainst(Send send, const CtsLine& line);
+  bool mayLeaveEagerly(const Send& send) const;
+  bool prefersEager(const Send& send, const CtsLine& line);
+  [[gnu::noinline]] void dropLine(TagState& tag);
   Request* sendByLine(const Send& send, TagState& tag, const CtsLine& line);
   void postWhole(Request* request, Lane& lane, const Peering::Imported& target);
   [[gnu::noinline]] void postSegments(Request* request, const Peering::Imported& target);
