@@ -102,8 +102,9 @@ uint64_t Faults::draw(const PacketHeader& header, uint64_t purpose) const {
   uint64_t from = 0;
   std::memcpy(&from, header.from.bytes.data() + 8, sizeof from);
   uint64_t value = mix(seed_ ^ mix(purpose));
-  for (const uint64_t part : {from, uint64_t{header.fromQpn} << 32 | header.messageId, header.offset,
-                              static_cast<uint64_t>(header.kind) << 32 | header.attempt}) {
+  for (const uint64_t part :
+       {from, uint64_t{header.fromQpn} << 32 | header.messageId, uint64_t{header.offset},
+        static_cast<uint64_t>(header.kind) << 32 | header.attempt}) {
     value = mix(value ^ part);
   }
   return value;

@@ -19,7 +19,7 @@ inline constexpr uint32_t kSlots = 256;  // packets an inbox holds
 // The shared memory of an inbox. `state` of a slot is the lap of the ring it serves in the upper half, and in
 // the lower one kFree, kFull or the process that is filling it; so a producer that is killed while it fills a
 // slot can be told from one that is slow.
-struct InboxSlot {
+struct alignas(128) InboxSlot {
   std::atomic<uint64_t> state;
   PacketHeader header;
   std::byte payload[kMtu];

@@ -87,11 +87,11 @@ Requester::Step Requester::sendPacket(uint32_t id, Message& message, Clock::time
   header.attempt = message.attempt;
   header.toQpn = work.remoteQpn;
   header.qkey = work.remoteQkey;
-  header.hasImm = work.hasImm ? 1 : 0;
+  header.hasImm = work.hasImm;
   header.imm = work.imm;
   header.rkey = work.rkey;
   header.address = work.remoteAddress;
-  header.offset = message.offset;
+  header.offset = static_cast<uint32_t>(message.offset);
   header.total = work.length;
   std::array<Piece, kMaxReceiveSges> pieces;
   size_t count = 0;

@@ -266,7 +266,7 @@ bool Responder::sendReadData(ReadJob& job, bool& done) {
   header.messageId = request.messageId;
   header.attempt = request.attempt;
   header.toQpn = request.fromQpn;
-  header.offset = job.offset;
+  header.offset = static_cast<uint32_t>(job.offset);
   header.total = request.total;
   header.length = static_cast<uint32_t>(std::min<uint64_t>(kMtu, request.total - job.offset));
   Regions::Found found{Regions::Verdict::ok};
@@ -290,7 +290,7 @@ void Responder::answer(const PacketHeader& header, Status status) {
   if (header.kind == PacketKind::datagram) return;
   PacketHeader reply;
   reply.kind = PacketKind::answer;
-  reply.status = static_cast<uint32_t>(status);
+  reply.status = static_cast<uint16_t>(status);
   reply.messageId = header.messageId;
   reply.attempt = header.attempt;
   reply.from = engine_.identity.gid;
