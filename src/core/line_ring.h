@@ -77,8 +77,10 @@ class LineRing {
   static constexpr size_t kBits = 64;
 
   void give(uint16_t position) {
-    free_[position / kBits] |= uint64_t{1} << position % kBits;
-    freeCount_++;
+    uint64_t& word = free_[position / kBits];
+    const uint64_t bit = uint64_t{1} << position % kBits;
+    freeCount_ += (word & bit) == 0 ? 1U : 0U;
+    word |= bit;
   }
 
   // Round the ring; only when there is one.
@@ -97,7 +99,7 @@ class LineRing {
   // positions free: so lines that follow each other lie side by side, and several can leave in one write.
   std::array<uint64_t, kRingLines / kBits> free_{};
   static_assert(kRingLines % kBits == 0);
-  uint16_t freeCount_ = 0;
+  uint32_t freeCount_ = 0;
   uint16_t next_ = 0;  // promised to the next line by the one before it
   uint32_t sequence_ = 0;
   GrowingRing<Overtaken> overtaken_;
