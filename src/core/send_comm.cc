@@ -103,6 +103,12 @@ void SendCommImpl::forgetLine(uint16_t position) {
   std::memset(ring_.data() + size_t{position} * sizeof(CtsLine), 0, sizeof(uint32_t));
 }
 
+// The line that comes next of those read for a tag is done with, its message having left by it or eagerly.
+inline void SendCommImpl::usedFirstLine(TagState* tag) {
+  forgetLine(tag->first);
+  tag->first = nextInTag_[tag->first];
+}
+
 inline Request* SendCommImpl::begin(const Send& send, uint32_t k) {
   if (inFlight_ >= kMostInFlight) [[unlikely]]
     return nullptr;
@@ -170,8 +176,7 @@ inline Request* SendCommImpl::sendByLine(const Send& send, TagState& tag, const 
   Request* request = begin(send, line.k);
   if (!request) [[unlikely]]
     return nullptr;
-  forgetLine(tag.first);
-  tag.first = nextInTag_[tag.first];
+  usedFirstLine(&tag);
   tag.k = engine().sequences().next(tag.k);
   request->transfer = {send.data, line.offset, line.memory, line.slot};
   unfinished_++;
@@ -255,8 +260,7 @@ inline bool SendCommImpl::prefersEager(const Send& send, const CtsLine& line) {
 // The first one's message leaves eagerly.
 void SendCommImpl::dropLine(TagState& tag) {
   engine().counters().crossedLines++;
-  forgetLine(tag.first);
-  tag.first = nextInTag_[tag.first];
+  usedFirstLine(&tag);
 }
 
 // Null: not now, or the comm has failed.

@@ -77,6 +77,7 @@ class SendCommImpl final : public CommBase, public SendComm {
     return words[0] == number_ && words[1] == sequence_;
   }
   void forgetLine(uint16_t position);
+  void usedFirstLine(TagState* tag);
   [[gnu::cold]] void failAgainst(Send send, const CtsLine& line);
   bool mayLeaveEagerly(const Send& send) const;
   bool prefersEager(const Send& send, const CtsLine& line);
