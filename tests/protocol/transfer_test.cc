@@ -162,7 +162,7 @@ TEST_CASE("a line and an eager message may cross: the payload wins and the line 
   CHECK(world.side(1).engine->counters().linesOut > 0);
 }
 
-TEST_CASE("no line leaves while messages keep coming eagerly, but for those when they stop") {
+TEST_CASE("lines leave when messages stop coming eagerly, and not while they keep coming") {
   World world({});
   Connection link = world.connect(0);
   Buffer from(*link.send, 64), to(*link.recv, 64 * 32);
