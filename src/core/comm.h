@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "src/base/pointer_set.h"
-#include "src/core/engine.h"
+#include "src/core/engine_entry.h"
 
 // What send and receive comms share: their place in an engine and a peering, the sticky error, memory
 // handles, the conversation of closing. Created on connect and accept; data calls come from one thread at a
@@ -66,7 +66,7 @@ class CommBase {
   virtual void onMessage(MessageType type, ByteReader* body) = 0;  // addressed to this comm
 
   Tested testRequest(Request* request, int* sizes) { return core::test(request, sizes); }
-  [[gnu::noinline]] Tested testOwn(Request* request, int* sizes);  // an object, and one of this comm's
+  Tested testOwn(Request* request, int* sizes);  // an object, and one of this comm's; testing.h
   Result<MemoryHandle*> addHandle(const MemoryDesc& desc);
   Status removeHandle(MemoryHandle* handle);
 
@@ -101,6 +101,8 @@ class CommBase {
   }
 
   void detach();  // from the engine, at the end of closing
+  [[gnu::noinline]] Tested testUnfinished(Request* request, int* sizes);
+  [[gnu::noinline]] Tested finish(Request* request, int* sizes);
 
   [[gnu::cold]] void beginProfiled(Request* request, size_t part, void* profilerHandle, size_t bytes);
   [[gnu::cold]] void endProfiled(Request* request, size_t part, size_t bytes);

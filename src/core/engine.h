@@ -208,7 +208,14 @@ class Engine {
   [[gnu::noinline]] bool pollSeveral(int mostBatches);  // false: not all of them
   void pollRail(size_t rail, Queue& queue, int mostBatches) {
     const size_t n = queue.poll(completions_);
-    if (n > 0) dispatchAll(rail, n, mostBatches);
+    if (n == 1) return dispatch(rail, completions_[0]);
+    if (n > 1) dispatchAll(rail, n, mostBatches);
+  }
+  void dispatch(size_t rail, const Completion& completion) {
+    if (completion.kind == CompletionKind::notified) return onNotified(completion);
+    if (completion.kind == CompletionKind::sent && completion.ok) [[likely]]
+      return onSent(completion);
+    onRare(rail, completion);
   }
   [[gnu::noinline]] void dispatchAll(size_t rail, size_t n, int mostBatches);
   [[gnu::cold]] void afterPoll();
@@ -222,14 +229,14 @@ class Engine {
   void handleForComm(const Mail& mail);
   Peering* findPeering(const control::Peer* peer, uint32_t remoteEngine);
 
-  void dispatch(size_t rail, const Completion& completion);
-  void onSent(const Completion& completion);
+  [[gnu::noinline]] void onNotified(const Completion& completion);
+  [[gnu::noinline]] void onSent(const Completion& completion);
+  [[gnu::cold]] void onRare(size_t rail, const Completion& completion);
   [[gnu::cold]] void onFailed(size_t rail, const Completion& completion);
   Peering* asideFinished(const Completion& completion);
   [[gnu::noinline]] void landed(const Completion& completion);
   [[gnu::noinline]] void flushFinished(const Completion& completion);
-  void onNotified(const Completion& completion);
-  void onEager(uint32_t slot, const Completion& completion);
+  [[gnu::noinline]] void onEager(uint32_t number, const Completion& completion);
   [[gnu::cold]] void onLaneEvent(size_t rail, const Completion& completion);
   bool cutOff(Peering& owner, Lane& lane, const std::string& why);
   Lane* findLane(const Endpoint* endpoint, Peering** owner);
@@ -268,26 +275,6 @@ class Engine {
   EngineCounters counters_;
   std::mutex mailMutex_;
   std::vector<Mail> mail_;
-};
-
-// Enters for a scope.
-class EngineEntry {
- public:
-  enum Mode : uint8_t { tryOnce, wait };
-  EngineEntry(Engine& engine, Mode mode) : engine_(engine) {
-    if (mode == wait) engine.enterWaiting();
-    entered_ = mode == wait || engine.tryEnter();
-  }
-  ~EngineEntry() {
-    if (entered_) engine_.leave();
-  }
-  EngineEntry(const EngineEntry&) = delete;
-  EngineEntry& operator=(const EngineEntry&) = delete;
-  explicit operator bool() const { return entered_; }
-
- private:
-  Engine& engine_;
-  bool entered_;
 };
 
 }  // namespace weft::core

@@ -105,7 +105,7 @@ void Engine::onFailed(size_t rail, const Completion& completion) {
   if (lane && !owner) lane->setState(LaneState::dead);
 }
 
-inline void Engine::onSent(const Completion& completion) {
+void Engine::onSent(const Completion& completion) {
   const auto kind = static_cast<WorkKind>(completion.context >> 60);
   if (kind == WorkKind::segment) return finishSegment(completion);
   if (kind == WorkKind::aside) return (void)asideFinished(completion);
@@ -158,7 +158,7 @@ inline void Engine::finishSegment(const Completion& completion) {
   if (--request.remaining == 0) request.comm->asSend()->onSent(&request);
 }
 
-[[gnu::always_inline]] inline void Engine::onEager(uint32_t number, const Completion& completion) {
+void Engine::onEager(uint32_t number, const Completion& completion) {
   const uint64_t length = completion.length;
   counters_.eagerIn++;
   Peering* peering = peeringByNumber(number / kEagerSlotsPerPeering);
@@ -185,7 +185,7 @@ inline void Engine::finishSegment(const Completion& completion) {
   receiver->onEager(slot, header, at + sizeof header);
 }
 
-[[gnu::always_inline]] inline void Engine::onNotified(const Completion& completion) {
+void Engine::onNotified(const Completion& completion) {
   const ReceivedNote note(completion.imm);
   if (note.kind() == NoteKind::eager && note.whole()) return onEager(note.slot(), completion);
   if (note.kind() == NoteKind::eager || !note.possible()) [[unlikely]] {
@@ -205,12 +205,9 @@ inline void Engine::finishSegment(const Completion& completion) {
   slot->comm->onSegment(*slot, note, completion.length);
 }
 
-[[gnu::always_inline]] inline void Engine::dispatch(size_t rail, const Completion& completion) {
-  if (completion.kind == CompletionKind::notified) return onNotified(completion);
-  if (completion.kind != CompletionKind::sent) [[unlikely]]
-    return onLaneEvent(rail, completion);
-  if (!completion.ok) [[unlikely]]
-    onFailed(rail, completion);
+void Engine::onRare(size_t rail, const Completion& completion) {
+  if (completion.kind != CompletionKind::sent) return onLaneEvent(rail, completion);
+  onFailed(rail, completion);
   onSent(completion);
 }
 
@@ -232,7 +229,11 @@ bool Engine::pollSeveral(int mostBatches) {
     railTurn_ = rail + 1 < rails ? rail + 1 : 0;
     const size_t n = queues[rail]->poll(completions_);
     if (n == 0) continue;
-    dispatchAll(rail, n, mostBatches);
+    if (n == 1) {
+      dispatch(rail, completions_[0]);
+    } else {
+      dispatchAll(rail, n, mostBatches);
+    }
     if (!wantsAfterPoll_) return left == 1;
   }
   return true;
