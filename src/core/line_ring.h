@@ -31,10 +31,11 @@ class LineRing {
     uint32_t sequence;
   };
 
+  uint16_t nextPosition() const { return next_; }  // the next line's
+
   // The next line's place; only when canWrite().
   Place take() {
-    const Place place{next_, firstFreeBehind(next_), sequence_};
-    free_[place.next / kBits] &= ~(uint64_t{1} << place.next % kBits);
+    const Place place{next_, takeFreeBehind(next_), sequence_};
     freeCount_--;
     next_ = place.next;
     sequence_ = space_.next(sequence_);
@@ -84,13 +85,14 @@ class LineRing {
   }
 
   // Round the ring; only when there is one.
-  uint16_t firstFreeBehind(uint16_t position) const {
+  uint16_t takeFreeBehind(uint16_t position) {
     size_t word = position / kBits;
     uint64_t bits = free_[word] & (~uint64_t{1} << position % kBits);
-    while (bits == 0) {
-      word = word + 1 < free_.size() ? word + 1 : 0;
-      bits = free_[word];
-    }
+    while (bits == 0) [[unlikely]] {
+        word = word + 1 < free_.size() ? word + 1 : 0;
+        bits = free_[word];
+      }
+    free_[word] ^= bits & -bits;
     return static_cast<uint16_t>(word * kBits + static_cast<size_t>(std::countr_zero(bits)));
   }
 

@@ -95,6 +95,7 @@ Status Peering::openLanes(uint16_t remoteRails) {
     lanes_.push_back(std::make_unique<Lane>(static_cast<uint8_t>(i), static_cast<uint8_t>(rail),
                                             engine_.railInfo(rail).name, std::move(endpoint), count > 1));
   }
+  laneCount_ = static_cast<uint32_t>(count);
   if (count > 1) splitFrom_ = 2 * static_cast<uint64_t>(engine_.config().stripeMinBytes);
   wantsDelivered_ = count > 1 && engine_.railInfo(0).delivery == Delivery::selectable;
   if (count == 1) onlyLane_ = lanes_.front().get();

@@ -93,7 +93,7 @@ class Peering {
   bool unresponsive() const { return unresponsive_ || failure_ != nullptr || remoteGone_; }
 
   // Lanes:
-  size_t laneCount() const { return lanes_.size(); }
+  size_t laneCount() const { return laneCount_; }
   Lane& lane(size_t i) { return *lanes_[i]; }
   Lane* laneAt(size_t i) const {  // null: there are not so many
     if (i == 0) [[likely]]
@@ -224,6 +224,7 @@ class Peering {
   mem::Block landing_;  // the peer writes here: our eager pool, then its credit line for us
   mem::Block staging_;  // we write from here: eager slot i goes to slot i there; then our credit line
   std::vector<std::unique_ptr<Lane>> lanes_;
+  uint32_t laneCount_ = 0;    // of them, for who counts with every message
   Lane* onlyLane_ = nullptr;  // where there are no others
   std::unique_ptr<Failover> failover_;
   size_t lanesUp_ = 0;

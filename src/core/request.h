@@ -34,6 +34,8 @@ class MemoryHandle {
     return offset <= length && bytes <= length - offset;
   }
 
+  uint64_t offsetOf(const void* data) const { return reinterpret_cast<uintptr_t>(data) - begin; }
+
   mem::RegionRef region;
   CommBase* owner = nullptr;
   uintptr_t begin = 0;  // the region's: every data call looks at these
@@ -103,13 +105,13 @@ struct ReceiveSlot {
   uint32_t tag = 0;
   uint32_t k = 0;
   uint32_t ctsSequence = 0;
-  uint16_t position = 0;  // of its line in the ring
-  uint8_t lane = 0;       // its line left by; kNoLane: by the control link
-  uint8_t part = 0;       // which receive of its request
+  uint16_t position = 0;    // of its line in the ring
+  uint8_t lane = 0;         // its line left by; kNoLane: by the control link
+  uint8_t part = 0;         // which receive of its request
+  bool isRequest = false;   // whoever posted it tests it
+  bool toldFailed = false;  // as a request's
+  bool earlyDone = false;   // test may say done before the data
   bool mayComeEagerly = false;
-  bool isRequest = false;           // whoever posted it tests it
-  bool earlyDone = false;           // test may say done before the data
-  bool toldFailed = false;          // as a request's
   ReceiveSlot* previous = nullptr;  // slots of the same tag, oldest first
   ReceiveSlot* next = nullptr;
   uint64_t holdUntilPass = 0;  // poll pass from which the line leaves in any case; 0: at once; or for company

@@ -73,7 +73,7 @@ Posted SendCommImpl::failSending(Code code, const char* why) {
 void SendCommImpl::readNewLines() {
   CtsLine line;
   do {
-    if (!readWhole(lineAt(position_), &line) || line.comm != number_ || line.sequence != sequence_ ||
+    if (!readLine(lineAt(position_), &line) || line.comm != number_ || line.sequence != sequence_ ||
         line.next >= kRingLines)
       return;
     const uint16_t here = position_;
@@ -129,17 +129,12 @@ inline void SendCommImpl::postSegment(Request* request, size_t i, uint64_t offse
                                       const Peering::Imported& target) {
   const SegmentInFlight& segment = request->segments[i];
   const Transfer& transfer = request->transfer;
-  Note note;
-  if (segment.attempt > 0) [[unlikely]]
-    note.kind = segment.attempt % 2 ? NoteKind::againOdd : NoteKind::againEven;
-  note.slot = transfer.slot & (kMaxSlots - 1);
-  note.generation = transfer.slot >> kSlotBits;
-  note.segment = static_cast<uint32_t>(i);
-  note.segments = request->segmentCount;
   Work work;
   work.op = Opcode::writeNotify;
   work.delivered = peering().wantsDelivered();
-  work.imm = note.encode();
+  work.imm = segmentNote(transfer.slot, static_cast<uint32_t>(i), request->segmentCount);
+  if (segment.attempt > 0) [[unlikely]]
+    work.imm |= noteKindBits(segment.attempt % 2 ? NoteKind::againOdd : NoteKind::againEven);
   // The seam's pointer is not const because reads write through it; a write only reads.
   work.local = static_cast<std::byte*>(const_cast<void*>(transfer.data)) + offset;
   work.length = segment.bytes;
@@ -153,13 +148,13 @@ inline void SendCommImpl::postSegment(Request* request, size_t i, uint64_t offse
 }
 
 // The receiver cleared less than is sent, or memory that it never announced.
-void SendCommImpl::failAgainst(Send send, const CtsLine& line) {
+void SendCommImpl::failAgainst(uint32_t tag, size_t bytes, const CtsLine& line) {
   const std::string& peer = peering().peer()->name();
-  if (send.bytes > line.size) {
+  if (bytes > line.size) {
     failBothSides(
         Error(Code::invalidArgument, "matching a message",
-              format("tag %u, message %u: %zu bytes sent to %s, which posted a receive of %llu", send.tag,
-                     line.k, send.bytes, peer.c_str(), static_cast<unsigned long long>(line.size))));
+              format("tag %u, message %u: %zu bytes sent to %s, which posted a receive of %llu", tag, line.k,
+                     bytes, peer.c_str(), static_cast<unsigned long long>(line.size))));
   } else {
     failBothSides(
         Error(Code::remote, "matching a message",
@@ -170,7 +165,7 @@ void SendCommImpl::failAgainst(Send send, const CtsLine& line) {
 inline Request* SendCommImpl::sendByLine(const Send& send, TagState& tag, const CtsLine& line) {
   const Peering::Imported* target = peering().imported(line.memory);
   if (send.bytes > line.size || (!target && line.size > 0)) [[unlikely]] {
-    failAgainst(send, line);
+    failAgainst(send.tag, send.bytes, line);
     return nullptr;
   }
   Request* request = begin(send, line.k);
@@ -227,8 +222,6 @@ inline void SendCommImpl::writeEager(int slot, const Send& send, TagState& tag) 
 
 // Done at once: the bytes are in our staging, which is not reused before the peer returned the credit.
 inline Request* SendCommImpl::sendEager(const Send& send, TagState& tag) {
-  if (send.profilerHandle) [[unlikely]]
-    return sendProfiled(send, tag);
   const int slot = peering().takeEagerSlot();
   if (slot < 0) [[unlikely]]
     return nullptr;
@@ -239,7 +232,7 @@ inline Request* SendCommImpl::sendEager(const Send& send, TagState& tag) {
 }
 
 // With an object that keeps the profiler's event until the test.
-Request* SendCommImpl::sendProfiled(Send send, TagState& tag) {
+Request* SendCommImpl::sendProfiled(const Send& send, TagState& tag) {
   if (!peering().hasEagerSlot()) return nullptr;
   Request* request = begin(send, tag.k);
   if (request) writeEager(peering().takeEagerSlot(), send, tag);
@@ -263,47 +256,94 @@ void SendCommImpl::dropLine(TagState& tag) {
   usedFirstLine(&tag);
 }
 
-// Null: not now, or the comm has failed.
+// The line that waits for this message, or null. In the order of k; one that is missing at the front belongs
+// to a message that will leave eagerly, or is still on its way. It was whole when it was read, and a receiver
+// that rewrites it writes the same again; whatever else it writes there can only misplace what it is sent
+// itself.
+inline const CtsLine* SendCommImpl::lineFor(const TagState& tag) const {
+  if (tag.first == kNoLine) return nullptr;
+  const auto* line = reinterpret_cast<const CtsLine*>(lineAt(tag.first));
+  return line->k == tag.k ? line : nullptr;
+}
+
+// What may go either way. Null: not now, or the comm has failed.
 inline Request* SendCommImpl::attempt(const Send& send) {
   readLines();
   TagState& tag = tags_.at(send.tag);
-  if (tag.first != kNoLine) {
-    // In the order of k; one that is missing at the front belongs to a message that will leave eagerly, or is
-    // still on its way. It was whole when it was read; a receiver that rewrites it writes the same again.
-    CtsLine line;
-    std::memcpy(&line, lineAt(tag.first), sizeof line);
-    if (line.k == tag.k) {
-      if (!prefersEager(send, line)) return sendByLine(send, tag, line);
-      dropLine(tag);
-    }
+  if (const CtsLine* line = lineFor(tag)) {
+    if (!prefersEager(send, *line)) return sendByLine(send, tag, *line);
+    dropLine(tag);
   }
-  return mayLeaveEagerly(send) ? sendEager(send, tag) : nullptr;
+  if (!mayLeaveEagerly(send)) return nullptr;
+  return send.profilerHandle ? sendProfiled(send, tag) : sendEager(send, tag);
 }
 
+// What a call returns that may not start.
+Posted SendCommImpl::cannotStart(bool entered) {
+  if (failed() || !entered || !(canceled_ || peerClosed_)) return {!failed(), nullptr};
+  return failSending(Code::remote, canceled_ ? "a message after the receiver withdrew its memory"
+                                             : "a message after the receiver closed the connection");
+}
+
+// Which way a message goes follows from its size, mostly, and that is known before anything is entered. The
+// arguments go on one by one, as so many fit into registers.
 Posted SendCommImpl::isend(const void* data, size_t bytes, int tag, MemoryHandle* memory,
                            void* profilerHandle) {
   const Send send{data, bytes, static_cast<uint32_t>(tag), memory, profilerHandle};
   if (const char* why = fault(send)) [[unlikely]]
     return refuse(why);
-  EngineEntry in(engine(), EngineEntry::tryOnce);
-  if (!in || failed()) [[unlikely]]
-    return {!failed(), nullptr};
-  if (canceled_ || peerClosed_) [[unlikely]]
-    return failSending(Code::remote, canceled_ ? "a message after the receiver withdrew its memory"
-                                               : "a message after the receiver closed the connection");
-  if (peering().inDoubt()) [[unlikely]]
-    return {true, nullptr};
-  if (Request* request = attempt(send)) [[likely]]
-    return {true, request};
-  return attemptAgain(send);
+  if (!mayLeaveEagerly(send)) return sendLarge(data, bytes, send.tag, memory, profilerHandle);
+  return sendSmall(data, bytes, send.tag, memory, profilerHandle);
 }
 
-// A line or a credit may be waiting in the fabric, so there is a second attempt after a poll.
-Posted SendCommImpl::attemptAgain(Send send) {
-  if (failed()) return {false, nullptr};
-  engine().progress();
-  Request* request = attempt(send);
-  return {request || !failed(), request};
+Posted SendCommImpl::sendSmall(const void* data, size_t bytes, uint32_t tag, MemoryHandle* memory,
+                               void* profilerHandle) {
+  Engine& engine = this->engine();
+  if (!engine.tryEnter()) [[unlikely]]
+    return cannotStart(false);
+  const EngineStay inside(engine);
+  if (!mayStart()) [[unlikely]]
+    return cannotStart(true);
+  readLines();
+  TagState& state = tags_.at(tag);
+  if (state.first == kNoLine && !profilerHandle) [[likely]] {
+    if (Request* request = sendEager({data, bytes, tag, memory, nullptr}, state)) [[likely]]
+      return {true, request};
+  }
+  return sendEitherWay(data, bytes, tag, memory, profilerHandle);
+}
+
+// Its line, or a credit, may be waiting in the fabric, so there is a second attempt after a poll.
+Posted SendCommImpl::sendEitherWay(const void* data, size_t bytes, uint32_t tag, MemoryHandle* memory,
+                                   void* profilerHandle) {
+  const Send send{data, bytes, tag, memory, profilerHandle};
+  for (bool polled = false;; polled = true) {
+    if (Request* request = attempt(send)) return {true, request};
+    if (failed()) return {false, nullptr};
+    if (polled) return {true, nullptr};
+    engine().progress();
+  }
+}
+
+// Only by a line; as above.
+Posted SendCommImpl::sendLarge(const void* data, size_t bytes, uint32_t tag, MemoryHandle* memory,
+                               void* profilerHandle) {
+  Engine& engine = this->engine();
+  if (!engine.tryEnter()) [[unlikely]]
+    return cannotStart(false);
+  const EngineStay inside(engine);
+  if (!mayStart()) [[unlikely]]
+    return cannotStart(true);
+  for (bool polled = false;; polled = true) {
+    readLines();
+    TagState& state = tags_.at(tag);
+    if (const CtsLine* line = lineFor(state)) {
+      Request* request = sendByLine({data, bytes, tag, memory, profilerHandle}, state, *line);
+      return {request || !failed(), request};
+    }
+    if (polled || failed()) return {!failed(), nullptr};
+    engine.progress();
+  }
 }
 
 // A receiver that closes has everything it let us write (it cancels what it still waits for before), so what

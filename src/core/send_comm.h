@@ -64,8 +64,16 @@ class SendCommImpl final : public CommBase, public SendComm {
   const char* fault(const Send& send) const;
   [[gnu::cold]] Posted refuse(const char* why);
   [[gnu::cold]] Posted failSending(Code code, const char* why);
-  [[gnu::always_inline]] Request* attempt(const Send& send);
-  [[gnu::noinline]] Posted attemptAgain(Send send);
+  bool mayStart() const { return !(failed() || canceled_ || peerClosed_ || peering().inDoubt()); }
+  [[gnu::cold]] Posted cannotStart(bool entered);
+  const CtsLine* lineFor(const TagState& tag) const;
+  Request* attempt(const Send& send);
+  [[gnu::noinline]] Posted sendSmall(const void* data, size_t bytes, uint32_t tag, MemoryHandle* memory,
+                                     void* profilerHandle);
+  [[gnu::noinline]] Posted sendEitherWay(const void* data, size_t bytes, uint32_t tag, MemoryHandle* memory,
+                                         void* profilerHandle);
+  [[gnu::noinline]] Posted sendLarge(const void* data, size_t bytes, uint32_t tag, MemoryHandle* memory,
+                                     void* profilerHandle);
   void readLines() {
     if (lineIsNew()) readNewLines();
   }
@@ -78,18 +86,18 @@ class SendCommImpl final : public CommBase, public SendComm {
   }
   void forgetLine(uint16_t position);
   void usedFirstLine(TagState* tag);
-  [[gnu::cold]] void failAgainst(Send send, const CtsLine& line);
+  [[gnu::cold]] void failAgainst(uint32_t tag, size_t bytes, const CtsLine& line);
   bool mayLeaveEagerly(const Send& send) const;
   bool prefersEager(const Send& send, const CtsLine& line);
   [[gnu::noinline]] void dropLine(TagState& tag);
-  Request* sendByLine(const Send& send, TagState& tag, const CtsLine& line);
-  void postWhole(Request* request, Lane& lane, const Peering::Imported& target);
+  [[gnu::always_inline]] Request* sendByLine(const Send& send, TagState& tag, const CtsLine& line);
+  [[gnu::always_inline]] void postWhole(Request* request, Lane& lane, const Peering::Imported& target);
   [[gnu::noinline]] void postSegments(Request* request, const Peering::Imported& target);
   void postSegment(Request* request, size_t i, uint64_t offset, Lane& lane, const Peering::Imported& target);
   void writeAgain(Request* request, size_t i, uint64_t offset);
   void takeLines(const LinesMessage& message);
   [[gnu::always_inline]] Request* sendEager(const Send& send, TagState& tag);
-  [[gnu::cold]] Request* sendProfiled(Send send, TagState& tag);
+  [[gnu::cold]] Request* sendProfiled(const Send& send, TagState& tag);
   [[gnu::always_inline]] void writeEager(int slot, const Send& send, TagState& tag);
   Request* begin(const Send& send, uint32_t k);
   void answerProbe(const ProbeMessage& probe);

@@ -25,6 +25,10 @@ constexpr uint32_t kGenerations = 16;  // of a slot, to tell late notifications 
 
 constexpr uint32_t kNoteSlotStep = 1u << 12;  // from one slot to the next
 
+constexpr uint32_t noteKindBits(NoteKind kind) {
+  return static_cast<uint32_t>(kind) << 30;
+}
+
 // kind 2 bits | slot 18 | segment 4 | segments - 1 4 | generation 4, read where they are needed.
 class ReceivedNote {
  public:
@@ -51,7 +55,7 @@ struct Note {
   uint32_t generation = 0;
 
   uint32_t encode() const {
-    return static_cast<uint32_t>(kind) << 30 | (slot & (kMaxSlots - 1)) << 12 | (segment & 15) << 8 |
+    return noteKindBits(kind) | (slot & (kMaxSlots - 1)) << 12 | (segment & 15) << 8 |
            ((segments - 1) & 15) << 4 | (generation & 15);
   }
   // Nothing: a segment that cannot be.
@@ -61,6 +65,12 @@ struct Note {
     return Note{note.kind(), note.slot(), note.segment(), note.segments(), note.generation()};
   }
 };
+
+// The notification of a segment, first attempt, for a receive slot as lines name it.
+inline uint32_t segmentNote(uint32_t slotCode, uint32_t segment, uint32_t segments) {
+  return (slotCode & (kMaxSlots - 1)) << 12 | segment << 8 | (segments - 1) << 4 |
+         (slotCode >> kSlotBits & (kGenerations - 1));
+}
 
 // Clear to send: one 64-byte line per receive, in a ring of the sender's memory:
 
@@ -153,7 +163,23 @@ bool readWhole(const void* from, Record* out) {
   return whole;
 }
 
-// An eager header passes through registers, with every message: as words, not by way of memory.
+// Lines and eager headers pass through registers, as one of them comes with every message: as words, not by
+// way of memory.
+inline bool readLine(const void* from, CtsLine* out) {
+  uint64_t words[sizeof(CtsLine) / 8];
+  const bool whole = readWords<CtsLine>(from, words);
+  out->comm = static_cast<uint32_t>(words[0]);
+  out->sequence = static_cast<uint32_t>(words[0] >> 32);
+  out->tag = static_cast<uint32_t>(words[1]);
+  out->k = static_cast<uint32_t>(words[1] >> 32);
+  out->memory = static_cast<uint32_t>(words[2]);
+  out->slot = static_cast<uint32_t>(words[2] >> 32);
+  out->offset = words[3];
+  out->size = words[4];
+  out->next = static_cast<uint16_t>(words[5]);
+  return whole;
+}
+
 inline bool readHeader(const void* from, EagerHeader* out) {
   uint64_t words[sizeof(EagerHeader) / 8];
   const bool whole = readWords<EagerHeader>(from, words);
@@ -166,12 +192,30 @@ inline bool readHeader(const void* from, EagerHeader* out) {
   return whole;
 }
 
+// Adds the checksum. Volatile: the compiler would collect the words in a vector register, by way of memory.
+template <class Record>
+void writeWords(void* to, uint64_t (&words)[sizeof(Record) / 8]) {
+  constexpr size_t kWords = sizeof(Record) / 8;
+  words[kWords - 1] = checksumOf<Record>(words);
+  auto* target = static_cast<volatile uint64_t*>(to);
+  for (size_t i = 0; i < kWords; i++) target[i] = words[i];
+}
+
+inline void writeLine(void* to, const CtsLine& line) {
+  uint64_t words[sizeof(CtsLine) / 8] = {line.comm | uint64_t{line.sequence} << 32,
+                                         line.tag | uint64_t{line.k} << 32,
+                                         line.memory | uint64_t{line.slot} << 32,
+                                         line.offset,
+                                         line.size,
+                                         line.next};
+  writeWords<CtsLine>(to, words);
+}
+
 inline void writeHeader(void* to, const EagerHeader& header) {
   uint64_t words[sizeof(EagerHeader) / 8] = {header.comm | uint64_t{header.tag} << 32,
                                              header.k | uint64_t{header.size} << 32,
                                              header.ctsRead | uint64_t{header.use} << 32};
-  words[3] = checksumOf<EagerHeader>(words);
-  for (size_t i = 0; i < 4; i++) std::memcpy(static_cast<std::byte*>(to) + 8 * i, &words[i], 8);
+  writeWords<EagerHeader>(to, words);
 }
 
 }  // namespace weft::core
