@@ -5,6 +5,8 @@
 #include <array>
 #include <span>
 
+#include "src/core/testing.h"
+
 namespace weft::plugin {
 
 ncclResult_t refuse(const char* call, const char* why) {
@@ -13,6 +15,10 @@ ncclResult_t refuse(const char* call, const char* why) {
 
 ncclResult_t broken(HeldComm& held) {
   return resultOf(held.comm().error().code());
+}
+
+ncclResult_t postProfiled(HeldComm& held, core::ReceiveSpec spec, bool earlyDone, void** request) {
+  return answer(held, held.receive().irecv({&spec, 1}, earlyDone), request);
 }
 
 namespace {
@@ -81,11 +87,13 @@ ncclResult_t postFlush(void* recvComm, const ReceiveCall& call, void** request) 
 
 namespace {
 
-// Not in a forked child, and `done` is there.
-[[gnu::noinline]] ncclResult_t testObject(core::Request* request, int* done, int* sizes) noexcept {
+// Not in a forked child, and `done` is there. One function for each kind of request, so that neither saves
+// the registers of the other.
+template <core::Tested (*testKind)(core::Request*, int*)>
+[[gnu::noinline]] ncclResult_t testAs(core::Request* request, int* done, int* sizes) noexcept {
   try {
     *done = 0;
-    const core::Tested tested = core::testObject(request, sizes);
+    const core::Tested tested = testKind(request, sizes);
     *done = tested.done;
     return tested.ok ? ncclSuccess : failedTest(request);
   } catch (...) {
@@ -102,7 +110,8 @@ ncclResult_t test(void* request, int* done, int* sizes) {
   if (!done) [[unlikely]]
     return refuse("test", "no place for the answer");
   auto* asked = static_cast<core::Request*>(request);
-  if (!core::isDoneSend(asked)) return testObject(asked, done, sizes);
+  if (core::isSlot(asked)) return testAs<&core::testSlot>(asked, done, sizes);
+  if (!core::isDoneSend(asked)) return testAs<&core::testOwn>(asked, done, sizes);
   *done = core::test(asked, sizes).done;
   return ncclSuccess;
 }

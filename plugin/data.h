@@ -43,6 +43,9 @@ inline ncclResult_t postSend(void* sendComm, void* data, size_t bytes, int tag, 
       });
 }
 
+[[gnu::cold, gnu::noinline]] ncclResult_t postProfiled(HeldComm& held, core::ReceiveSpec spec, bool earlyDone,
+                                                       void** request);
+
 // One receive, whose arrays are there; anything else goes by postReceive.
 inline ncclResult_t postOne(void* recvComm, void* data, size_t bytes, int tag, void* mhandle, void* phandle,
                             void** request) {
@@ -52,8 +55,10 @@ inline ncclResult_t postOne(void* recvComm, void* data, size_t bytes, int tag, v
         *request = nullptr;
         HeldComm* held = commOf(recvComm, Kind::receive);
         if (!held) return refuse("irecv", "the comm is null or not for receiving");
-        const core::ReceiveSpec spec{data, bytes, tag, static_cast<core::MemoryHandle*>(mhandle), phandle};
-        return answer(*held, held->receive().irecvOne(spec, earlyDone), request);
+        auto* memory = static_cast<core::MemoryHandle*>(mhandle);
+        if (phandle) [[unlikely]]
+          return postProfiled(*held, {data, bytes, tag, memory, phandle}, earlyDone, request);
+        return answer(*held, held->receive().irecvOne(data, bytes, tag, memory, earlyDone), request);
       });
 }
 

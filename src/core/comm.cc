@@ -8,6 +8,7 @@
 #include "src/base/reserve.h"
 #include "src/core/recv_comm.h"
 #include "src/core/send_comm.h"
+#include "src/core/testing.h"
 
 namespace weft::core {
 
@@ -24,37 +25,28 @@ Error StickyError::get() const {
   return error_ ? *error_ : Error(Code::internal, "reading a comm's error", "there is none");
 }
 
-Tested CommBase::testOwn(Request* request, int* sizes) {
-  EngineEntry in(engine(), EngineEntry::tryOnce);
-  if (!in) return {};
-  if (request->remaining != 0) {
-    if (!request->earlyDone && !failed()) engine().progress();
-    // What was complete before the comm failed stays complete.
-    if (request->remaining != 0 && failed()) [[unlikely]]
-      request->toldFailed = true;
-    if (request->remaining != 0 && !request->earlyDone && !request->toldFailed) return {};
-  }
-  if (request->toldFailed) [[unlikely]]
-    return {false, false};
-  if (request->kind == RequestKind::send) {
-    send_->finishRequest(request, sizes);
-  } else if (request->kind == RequestKind::receive) {
-    recv_->finishRequest(request, sizes);
-  }
+// One that failed says so again whatever still arrives; one that is said done early goes back to NCCL.
+Tested CommBase::testUnfinished(Request* request, int* sizes) {
+  if (failed()) request->toldFailed = true;
+  if (request->toldFailed) return {false, false};
+  if (!request->earlyDone) return {};
+  return finish(request, sizes);
+}
+
+// Of a group, or a flush.
+Tested CommBase::finish(Request* request, int* sizes) {
+  if (request->kind == RequestKind::receive) recv_->finishRequest(request, sizes);
   engine().giveRequest(request);
   return {true, true};
+}
+
+Tested testObject(Request* request, int* sizes) {
+  return isSlot(request) ? testSlot(request, sizes) : testOwn(request, sizes);
 }
 
 bool isLive(const Request* request) {
   if (isSlot(request)) return slotOf(request)->comm && slotOf(request)->isRequest;
   return request && request->comm;
-}
-
-Tested testObject(Request* request, int* sizes) {
-  if (isSlot(request)) return RecvCommImpl::testSlot(slotOf(request), sizes);
-  if (!isLive(request)) [[unlikely]]
-    return {false, false};
-  return request->comm->testOwn(request, sizes);
 }
 
 Error errorOf(const Request* request) {

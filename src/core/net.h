@@ -157,13 +157,13 @@ inline int bytesOfDoneSend(const Request* request) {
 }
 
 // Of whichever comm made the request. NCCL tests a request without naming its comm.
-bool isLive(const Request* request);                // not null and not done yet
 Tested testObject(Request* request, int* sizes);    // as test, of any other request
 inline Tested test(Request* request, int* sizes) {  // as Comm::test
   if (!isDoneSend(request)) return testObject(request, sizes);
   if (sizes) *sizes = bytesOfDoneSend(request);
   return {true, true};
 }
+bool isLive(const Request* request);    // not null and not done yet
 Error errorOf(const Request* request);  // the sticky error of its comm, when test said !ok
 
 class SendComm : public Comm {
@@ -186,8 +186,8 @@ class RecvComm : public Comm {
   // `earlyDone`: test may say done before the data is here (LL/LL128 look at the data themselves); one
   // receive only.
   virtual Posted irecv(std::span<const ReceiveSpec> receives, bool earlyDone) = 0;
-  // A group of one, which most are.
-  virtual Posted irecvOne(const ReceiveSpec& spec, bool earlyDone) = 0;
+  // One that nobody profiles, which most are: its arguments fit into registers.
+  virtual Posted irecvOne(void* data, size_t bytes, int tag, MemoryHandle* memory, bool earlyDone) = 0;
   // Null request with ok: nothing to wait for.
   virtual Posted iflush(std::span<const ReceiveSpec> received) = 0;
 };

@@ -141,11 +141,11 @@ void RecvCommImpl::lookAtLinesFrom(uint64_t pass) {
 }
 
 // What is urgent leaves by the end of the call; for the rest they are mostly looked at soon enough already.
-inline void RecvCommImpl::queueLine(ReceiveSlot* slot, const TagState& tag) {
+inline void RecvCommImpl::queueLine(ReceiveSlot* slot, TagState& tag) {
   slot->mayComeEagerly = peering().mayArriveEagerly(slot->capacity);
   slot->holdUntilPass = holdUntil(*slot, tag);
   if (slot->holdUntilPass == 0) [[unlikely]]
-    return queueUrgent(slot);
+    return queueUrgent(slot, tag);
   unwritten_.push(slot->code());
   if (slot->holdUntilPass == kForCompany) {
     company_++;
@@ -192,8 +192,8 @@ inline ReceiveSlot* RecvCommImpl::post(const ReceiveSpec& spec, Request* request
   slot->k = tag.k;
   slot->part = static_cast<uint8_t>(part);
   slot->isRequest = !request;
-  slot->earlyDone = earlyDone;
   slot->toldFailed = false;
+  slot->earlyDone = earlyDone;
   slot->received = 0;
   slot->capacity = spec.bytes;
   slot->data = spec.data;
@@ -229,20 +229,26 @@ inline Posted RecvCommImpl::posted(Request* request) {
   return {true, request};
 }
 
-// Its slot is its request, but for the profiler, whose events need one.
-Posted RecvCommImpl::irecvOne(const ReceiveSpec& spec, bool earlyDone) {
-  if (spec.profilerHandle) [[unlikely]]
-    return irecvGroup({&spec, 1}, earlyDone);
+// Its slot is its request.
+Posted RecvCommImpl::irecvOne(void* data, size_t bytes, int tag, MemoryHandle* memory, bool earlyDone) {
+  const ReceiveSpec spec{data, bytes, tag, memory, nullptr};
   if (const char* why = fault(spec)) [[unlikely]]
     return refuse(why);
-  EngineEntry in(engine(), EngineEntry::tryOnce);
-  if (!in || !mayPost(1)) [[unlikely]]
+  Engine& engine = this->engine();
+  if (!engine.tryEnter()) [[unlikely]]
+    return {!failed(), nullptr};
+  const EngineStay inside(engine);
+  if (!mayPost(1)) [[unlikely]]
     return {!failed(), nullptr};
   return posted(requestOf(post(spec, nullptr, 0, earlyDone)));
 }
 
+// The profiler's events need a request of their own.
 Posted RecvCommImpl::irecv(std::span<const ReceiveSpec> receives, bool earlyDone) {
-  return receives.size() == 1 ? irecvOne(receives[0], earlyDone) : irecvGroup(receives, false);
+  if (receives.size() != 1) return irecvGroup(receives, false);
+  const ReceiveSpec& one = receives[0];
+  if (one.profilerHandle) return irecvGroup(receives, earlyDone);
+  return irecvOne(one.data, one.bytes, one.tag, one.memory, earlyDone);
 }
 
 Posted RecvCommImpl::irecvGroup(std::span<const ReceiveSpec> receives, bool earlyDone) {
@@ -262,20 +268,6 @@ Posted RecvCommImpl::irecvGroup(std::span<const ReceiveSpec> receives, bool earl
 }
 
 // test:
-
-Tested RecvCommImpl::testSlot(ReceiveSlot* slot, int* sizes) {
-  RecvCommImpl* comm = slot->comm;
-  if (!comm) [[unlikely]]
-    return {false, false};
-  Engine& engine = comm->engine();
-  EngineEntry in(engine, EngineEntry::tryOnce);
-  if (!in) return {};
-  if (slot->state != SlotState::filled && !slot->earlyDone && !comm->failed()) engine.progress();
-  if (slot->state != SlotState::filled || slot->toldFailed) return comm->testUnfilled(slot, sizes);
-  if (sizes) sizes[0] = static_cast<int>(slot->received);
-  engine.giveSlot(slot);
-  return {true, true};
-}
 
 // What failed once stays so, whatever still arrives. One that is said done early goes back to NCCL while its
 // slot stays until the data is here.
@@ -305,37 +297,43 @@ void RecvCommImpl::askForPositions() {
   readAsked_ = true;
 }
 
-inline void RecvCommImpl::writeLine(ReceiveSlot& slot, LineRun* run) {
+// Into the staging of its place in the ring, from where the caller sends it by that lane.
+inline uint16_t RecvCommImpl::writeLine(ReceiveSlot& slot, TagState& tag, const Lane& lane) {
   const LineRing::Place place = lines_.take();
   CtsLine line;
   line.comm = remoteNumber_;
   line.sequence = place.sequence;
   line.tag = slot.tag;
   line.k = slot.k;
-  line.memory = slot.memory ? slot.memory->announcement->id : 0;
   line.slot = slot.code();
-  line.offset = slot.memory ? slot.memory->region->offsetOf(slot.data) : 0;
+  if (slot.memory) [[likely]] {
+    line.memory = slot.memory->announcement->id;
+    line.offset = slot.memory->offsetOf(slot.data);
+  }
   line.size = slot.capacity;
   line.next = place.next;
-  seal(&line);
-  std::memcpy(staging_.data() + size_t{place.position} * sizeof line, &line, sizeof line);
-  if (run->count == kMostInRun || run->first + run->count != place.position) post(run, true);
-  if (run->count == 0) {
-    run->first = place.position;
-    run->lane = &peering().quickestLane(sizeof line);
-  }
-  run->count++;
-  urgent_ -= slot.holdUntilPass == 0;
-  company_ -= slot.holdUntilPass == kForCompany;
+  core::writeLine(staging_.data() + size_t{place.position} * sizeof line, line);
   slot.state = SlotState::told;
   slot.position = place.position;
-  slot.lane = run->lane->number();
+  slot.lane = lane.number();
   slot.ctsSequence = place.sequence;
   slot.toldAt = engine().lately();
   slot.sentAt = TimePoint{};
   toldCount_++;
-  tags_.at(slot.tag).toldBytes += slot.capacity;
+  tag.toldBytes += slot.capacity;
   engine().counters().linesOut++;
+  return place.position;
+}
+
+// Those that lie side by side leave in one write.
+inline void RecvCommImpl::addLine(ReceiveSlot& slot, LineRun* run) {
+  if (run->count == kMostInRun || (run->count > 0 && run->first + run->count != lines_.nextPosition()))
+    post(run, true);
+  if (run->count == 0) run->lane = &peering().quickestLane(sizeof(CtsLine));
+  const uint16_t position = writeLine(slot, tags_.at(slot.tag), *run->lane);
+  if (run->count++ == 0) run->first = position;
+  urgent_ -= slot.holdUntilPass == 0;
+  company_ -= slot.holdUntilPass == kForCompany;
 }
 
 // In posting order, so that a tag's lines stay in order in the chain: a line that must wait holds up those
@@ -355,7 +353,7 @@ void RecvCommImpl::writeDueLines() {
         break;
       }
       if (!mayTell(slot)) break;
-      writeLine(slot, &run);
+      addLine(slot, &run);
     }
     unwritten_.pop();
   }
@@ -372,26 +370,31 @@ bool RecvCommImpl::writeLines() {
 }
 
 // Where no line waits before it, and none of its group may go with it, it leaves at once.
-void RecvCommImpl::queueUrgent(ReceiveSlot* slot) {
-  urgent_++;
-  if (!slot->isRequest || !unwritten_.empty() || !opened_ || !mayTell(*slot))
+void RecvCommImpl::queueUrgent(ReceiveSlot* slot, TagState& tag) {
+  if (!slot->isRequest || !unwritten_.empty() || !opened_ || !mayTell(*slot)) {
+    urgent_++;
     return unwritten_.push(slot->code());
-  LineRun run;
-  writeLine(*slot, &run);
-  post(&run, false);
+  }
+  Lane& lane = peering().quickestLane(sizeof(CtsLine));
+  sendLines(lane, writeLine(*slot, tag, lane), 1, false);
 }
 
 void RecvCommImpl::post(LineRun* run, bool more) {
   if (run->count == 0) return;
-  const size_t offset = size_t{run->first} * sizeof(CtsLine);
-  Work& work = lineWrites_[run->lane->number()];
-  work.local = staging_.data() + offset;
-  work.length = run->count * sizeof(CtsLine);
-  work.remoteOffset = ringOffset_ + offset;
-  work.context = withBytes(work.context, work.length);
-  peering().submit(*run->lane, work, more);
-  engine().counters().lineWrites++;
+  sendLines(*run->lane, run->first, run->count, more);
   run->count = 0;
+}
+
+inline void RecvCommImpl::sendLines(Lane& lane, uint16_t first, uint16_t count, bool more) {
+  const size_t offset = size_t{first} * sizeof(CtsLine);
+  const size_t bytes = size_t{count} * sizeof(CtsLine);
+  Work& work = lineWrites_[lane.number()];
+  work.local = staging_.data() + offset;
+  work.length = bytes;
+  work.remoteOffset = ringOffset_ + offset;
+  work.context = withBytes(work.context, bytes);
+  engine().counters().lineWrites++;
+  peering().submit(lane, work, more);
 }
 
 // Arrivals:

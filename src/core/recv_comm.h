@@ -23,7 +23,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   Tested test(Request* request, int* sizes) override { return testRequest(request, sizes); }
   Error error() const override { return stickyError(); }
   Posted irecv(std::span<const ReceiveSpec> receives, bool earlyDone) override;
-  Posted irecvOne(const ReceiveSpec& spec, bool earlyDone) override;
+  Posted irecvOne(void* data, size_t bytes, int tag, MemoryHandle* memory, bool earlyDone) override;
   Posted iflush(std::span<const ReceiveSpec> received) override;
 
   // CommBase:
@@ -41,7 +41,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
     if (request->remaining != 0) [[unlikely]]
       finishEarly(request);
   }
-  static Tested testSlot(ReceiveSlot* slot, int* sizes);  // that is its own request
+  static Tested testSlot(ReceiveSlot* slot, int* sizes);  // that is its own request; testing.h
   void onSegment(ReceiveSlot& slot, ReceivedNote note, uint64_t length);
   void onEager(uint32_t eagerSlot, const EagerHeader& header, const std::byte* payload);  // arrival.h
   bool writeLines();                               // false: none left to write
@@ -82,14 +82,14 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   [[gnu::noinline]] bool takeWaiting(TagState& tag, ReceiveSlot* slot);
   void open(TagState& tag, ReceiveSlot* slot);
   [[gnu::cold]] void failPosting(bool noSlot);
-  void queueLine(ReceiveSlot* slot, const TagState& tag);
-  [[gnu::noinline]] void queueUrgent(ReceiveSlot* slot);
+  void queueLine(ReceiveSlot* slot, TagState& tag);
+  [[gnu::noinline]] void queueUrgent(ReceiveSlot* slot, TagState& tag);
   [[gnu::noinline]] void writeUrgent();
   void writeDueLines();
   [[gnu::noinline]] void lookAtLinesFrom(uint64_t pass);
   void unlink(ReceiveSlot* slot, TagState& tag);
   void fulfil(ReceiveSlot* slot, uint64_t bytes);
-  Tested testUnfilled(ReceiveSlot* slot, int* sizes);
+  [[gnu::noinline]] Tested testUnfilled(ReceiveSlot* slot, int* sizes);
   void closeAllSlots();
   template <class Visit>
   void eachOpen(Visit visit);
@@ -106,8 +106,10 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   [[gnu::noinline]] void companyIsDue();
   bool mayTell(const ReceiveSlot& slot);
   [[gnu::cold]] void askForPositions();
-  void writeLine(ReceiveSlot& slot, LineRun* run);
+  uint16_t writeLine(ReceiveSlot& slot, TagState& tag, const Lane& lane);  // its position in the ring
+  void addLine(ReceiveSlot& slot, LineRun* run);
   void post(LineRun* run, bool more);
+  void sendLines(Lane& lane, uint16_t first, uint16_t count, bool more);
   void tooLarge(uint32_t tag, uint32_t k, uint64_t sent, uint64_t room);
   void answerProbed(const ProbeMessage& answer);
   void answerFinish();
