@@ -93,7 +93,8 @@ class SendCommImpl final : public CommBase, public SendComm {
   [[gnu::always_inline]] Request* sendByLine(const Send& send, TagState& tag, const CtsLine& line);
   [[gnu::always_inline]] void postWhole(Request* request, Lane& lane, const Peering::Imported& target);
   [[gnu::noinline]] void postSegments(Request* request, const Peering::Imported& target);
-  void postSegment(Request* request, size_t i, uint64_t offset, Lane& lane, const Peering::Imported& target);
+  [[gnu::always_inline]] void postSegment(Request* request, size_t i, uint64_t offset, Lane& lane,
+                                          const Peering::Imported& target);
   void writeAgain(Request* request, size_t i, uint64_t offset);
   void takeLines(const LinesMessage& message);
   [[gnu::always_inline]] Request* sendEager(const Send& send, TagState& tag);
