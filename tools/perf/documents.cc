@@ -53,7 +53,7 @@ Json ratioOf(const Ratio& ratio) {
   return {{"median", ratio.median}, {"low", ratio.low}, {"high", ratio.high}, {"differs", ratio.differs()}};
 }
 
-Json halfOf(const Results& results, const Row& row, const Half& half) {
+Json halfOf(const Results& results, const Row& row, const RowHalf& half) {
   Json json = sampleOf(results, row, half.sample);
   if (half.other) {
     json.set("other", sampleOf(results, row, *half.other));
@@ -89,7 +89,7 @@ Json conditionsOf(const Results& results) {
   return json;
 }
 
-std::string csvHalf(const Results& results, const Row& row, const char* place, const Half& half) {
+std::string csvHalf(const Results& results, const Row& row, const char* place, const RowHalf& half) {
   const Sample& s = half.sample;
   std::string line =
       fmt::format("{},{},{},{},{},{},{},{},{},{},{},{:.3f},{:.6f},{:.6f},{}", results.operation->name,

@@ -88,7 +88,7 @@ void Report::endRow(Row row) {
   results_.rows.push_back(std::move(row));
 }
 
-void Report::printHalf(const Row& row, const std::optional<Half>& half) const {
+void Report::printHalf(const Row& row, const std::optional<RowHalf>& half) const {
   if (!half) {
     print("  {:>8}  {:>6}  {:>6}  {:>6}", "-", "-", "-", "-");
     return;

@@ -26,7 +26,7 @@ class Report {
  private:
   void printHeader() const;
   void printKey(const Row& row);
-  void printHalf(const Row& row, const std::optional<Half>& half) const;
+  void printHalf(const Row& row, const std::optional<RowHalf>& half) const;
   void printComparison(const Row& row) const;
   void printLatencies() const;
   void printHistogram(const Histogram& latency) const;

@@ -28,8 +28,8 @@ double Results::averageBusGBps() const {
   return samples > 0 ? sum / samples : 0;
 }
 
-std::vector<std::pair<const char*, const Half*>> halvesOf(const Row& row) {
-  std::vector<std::pair<const char*, const Half*>> halves;
+std::vector<std::pair<const char*, const RowHalf*>> halvesOf(const Row& row) {
+  std::vector<std::pair<const char*, const RowHalf*>> halves;
   if (row.outOfPlace) halves.emplace_back("out_of_place", &*row.outOfPlace);
   if (row.inPlace) halves.emplace_back("in_place", &*row.inPlace);
   return halves;

@@ -51,7 +51,7 @@ struct Ratio {
 };
 
 // One half of a row.
-struct Half {
+struct RowHalf {
   Sample sample;
   std::optional<Sample> other;  // with --compare
   Ratio ratio;
@@ -65,8 +65,8 @@ struct Row {
   const char* type = "";
   const char* redop = "";
   int root = -1;  // -1: has none
-  std::optional<Half> outOfPlace;
-  std::optional<Half> inPlace;
+  std::optional<RowHalf> outOfPlace;
+  std::optional<RowHalf> inPlace;
 };
 
 struct Results {
@@ -90,7 +90,7 @@ struct Results {
 };
 
 // The halves of a row that were measured, with their names in documents: "out_of_place" and "in_place".
-std::vector<std::pair<const char*, const Half*>> halvesOf(const Row& row);
+std::vector<std::pair<const char*, const RowHalf*>> halvesOf(const Row& row);
 
 std::string jsonDocument(const Results& results);
 std::string csvDocument(const Results& results);

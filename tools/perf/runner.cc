@@ -149,8 +149,8 @@ Status Runner::runCase(Case c, Row* row) {
   return {};
 }
 
-Result<Half> Runner::measure(const Case& c) {
-  Half half;
+Result<RowHalf> Runner::measure(const Case& c) {
+  RowHalf half;
   watch(c);
   TRY(measurement_->warmUp(*team_, c, options_.warmup));
   if (other_) TRY(measurement_->warmUp(*other_, c, options_.warmup));
@@ -158,13 +158,13 @@ Result<Half> Runner::measure(const Case& c) {
   return half;
 }
 
-Status Runner::measureOne(const Case& c, Half* half) {
+Status Runner::measureOne(const Case& c, RowHalf* half) {
   TRY(half->sample, measurement_->measure(*team_, c));
   return {};
 }
 
 // Who begins changes with every round, so that a machine which gets faster or slower favours nobody.
-Status Runner::measureBoth(const Case& c, Half* half) {
+Status Runner::measureBoth(const Case& c, RowHalf* half) {
   half->other.emplace();
   std::vector<double> ratios;
   for (int round = 1; round <= options_.rounds; ++round) {

@@ -31,9 +31,9 @@ class Runner {
   TeamSetup teamSetup(const std::string& plugin);
   Case makeCase(uint64_t bytes, const ElementType& type, RedOp op) const;
   Status runCase(Case c, Row* row);
-  Result<Half> measure(const Case& c);
-  Status measureOne(const Case& c, Half* half);
-  Status measureBoth(const Case& c, Half* half);
+  Result<RowHalf> measure(const Case& c);
+  Status measureOne(const Case& c, RowHalf* half);
+  Status measureBoth(const Case& c, RowHalf* half);
   void watch(const Case& c);
 
   Options options_;
