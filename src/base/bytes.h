@@ -65,6 +65,11 @@ class ByteReader {
     in_ = in_.subspan(n);
     return head;
   }
+  // Leaves `out` as it is where too little is left.
+  void fill(std::span<std::byte> out) {
+    const auto bytes = raw(out.size());
+    if (!bytes.empty()) std::memcpy(out.data(), bytes.data(), bytes.size());
+  }
   std::span<const std::byte> blob() { return raw(get<uint16_t>()); }
   std::string text() {
     const auto bytes = blob();

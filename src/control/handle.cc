@@ -33,12 +33,6 @@ size_t encodedSize(const SocketAddress& address) {
   return 1 + (address.family() == AF_INET ? sizeof(in_addr) : sizeof(in6_addr));
 }
 
-template <size_t N>
-void getArray(ByteReader& reader, std::array<std::byte, N>& out) {
-  const auto bytes = reader.raw(N);
-  if (bytes.size() == N) std::memcpy(out.data(), bytes.data(), N);
-}
-
 Status checkFrame(std::span<const std::byte, kHandleBytes> in) {
   ByteReader reader(in);
   const auto magic = reader.get<uint32_t>();
@@ -109,9 +103,9 @@ Result<Handle> Handle::decode(std::span<const std::byte, kHandleBytes> in) {
   reader.raw(sizeof kHandleMagic + sizeof kWireVersion);
   const auto port = reader.get<uint16_t>();
   Handle handle;
-  getArray(reader, handle.process);
+  reader.fill(handle.process);
   handle.listener = reader.get<uint32_t>();
-  getArray(reader, handle.secret);
+  reader.fill(handle.secret);
   while (reader.left() > 0) {
     auto address = getAddress(reader, port);
     if (!address) break;  // the zero padding

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
-// Alone in its file: <linux/tcp.h>, which knows bytes_acked, and <netinet/tcp.h> exclude each other.
-#include <linux/tcp.h>
+#include <linux/tcp.h>  // knows bytes_acked; excludes <netinet/tcp.h>, which does not
 #include <netinet/in.h>
 #include <sys/socket.h>
 

@@ -3,7 +3,8 @@
 #include "src/control/sockets.h"
 
 #include <cerrno>
-#include <netinet/tcp.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include "src/base/log.h"

@@ -17,12 +17,6 @@ constexpr size_t kMaxAddresses = 32;
 constexpr size_t kMaxFields = 256;
 constexpr size_t kMaxErrorText = 1024;
 
-template <size_t N>
-void getArray(ByteReader& reader, std::array<std::byte, N>& out) {
-  const auto bytes = reader.raw(N);
-  if (bytes.size() == N) std::memcpy(out.data(), bytes.data(), N);
-}
-
 std::string cutText(const std::string& text) {
   return text.substr(0, kMaxErrorText);
 }
@@ -76,11 +70,11 @@ std::optional<Hello> decodeHello(std::span<const std::byte> in) {
   if (hello.version != kWireVersion) return hello;
   hello.kind = reader.get<HelloKind>();
   reader.get<uint8_t>();
-  getArray(reader, hello.from);
-  getArray(reader, hello.to);
+  reader.fill(hello.from);
+  reader.fill(hello.to);
   hello.listener = reader.get<uint32_t>();
   hello.epoch = reader.get<uint64_t>();
-  getArray(reader, hello.nonce);
+  reader.fill(hello.nonce);
   const bool known = hello.kind == HelloKind::open || hello.kind == HelloKind::resume;
   return reader.done() && known ? std::optional(hello) : std::nullopt;
 }
@@ -99,8 +93,8 @@ std::optional<Challenge> decodeChallenge(std::span<const std::byte> in) {
   challenge.version = reader.get<uint16_t>();
   challenge.answer = reader.get<Answer>();
   reader.get<uint8_t>();
-  getArray(reader, challenge.nonce);
-  getArray(reader, challenge.proof);
+  reader.fill(challenge.nonce);
+  reader.fill(challenge.proof);
   if (challenge.version != kWireVersion) challenge.answer = Answer::otherVersion;
   const bool known = challenge.answer >= Answer::proof && challenge.answer <= Answer::unknownLink;
   return reader.done() && known ? std::optional(challenge) : std::nullopt;
@@ -177,7 +171,7 @@ std::optional<CallBody> decodeCall(std::span<const std::byte> in) {
   CallBody call;
   call.id = reader.get<uint64_t>();
   call.listener = reader.get<uint32_t>();
-  getArray(reader, call.proof);
+  reader.fill(call.proof);
   call.body = reader.raw(reader.left());
   return reader.failed() ? std::nullopt : std::optional(call);
 }
