@@ -15,7 +15,7 @@ namespace weft::verbs {
 
 namespace {
 
-constexpr const char* kOperation = "choosing a GID";
+constexpr const char* kChoosing = "choosing a GID";
 
 std::vector<int> indexesIn(const std::string& directory) {
   std::vector<int> indexes;
@@ -42,7 +42,7 @@ std::string describeAll(const std::vector<GidEntry>& table) {
 }
 
 Error noneFits(const std::vector<GidEntry>& table, const std::string& why) {
-  return Error(Code::unavailable, kOperation, why + "; its table has: " + describeAll(table));
+  return Error(Code::unavailable, kChoosing, why + "; its table has: " + describeAll(table));
 }
 
 Result<GidChoice> chosenByIndex(const std::vector<GidEntry>& table, int index) {

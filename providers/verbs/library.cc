@@ -10,7 +10,7 @@ namespace weft::verbs {
 
 namespace {
 
-constexpr const char* kOperation = "opening libibverbs";
+constexpr const char* kOpening = "opening libibverbs";
 
 // Old versions of some functions have other structures: the version that fits the header is named.
 struct Finder {
@@ -26,7 +26,7 @@ struct Finder {
     optional(name, "IBVERBS_1.1", out);
     if (*out) return {};
     return Error(
-        Code::unavailable, kOperation,
+        Code::unavailable, kOpening,
         path + " has no " + name + ": not rdma-core's; set WEFT_LIBIBVERBS to another libibverbs.so.1");
   }
 };
@@ -38,7 +38,7 @@ Result<std::shared_ptr<const Library>> Library::open(const std::string& path) {
   void* handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (!handle) {
     const char* reason = ::dlerror();
-    return Error(Code::unavailable, kOperation,
+    return Error(Code::unavailable, kOpening,
                  std::string(reason ? reason : name.c_str()) +
                      ". Install it (Debian: libibverbs1 and ibverbs-providers, RHEL: libibverbs) or set "
                      "WEFT_LIBIBVERBS to the path of libibverbs.so.1");

@@ -6,6 +6,7 @@
 #include "tests/support/catch.h"
 #include "tests/support/fake_verbs.h"
 #include "tests/support/seam_end.h"
+#include "tests/support/text.h"
 
 // Lanes and discovery of verbs over a stand-in for libibverbs: what is asked of a card, and how often.
 using namespace weft;
@@ -58,10 +59,6 @@ struct Lane {
 };
 
 constexpr size_t kLarge = 8192;
-
-bool contains(const std::string& text, const std::string& what) {
-  return text.find(what) != std::string::npos;
-}
 
 // What a new lane of that end would tell its peer.
 verbs::LaneAddress announcedBy(SeamEnd& end) {

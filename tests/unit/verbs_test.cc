@@ -11,10 +11,12 @@
 #include "providers/verbs/transport.h"
 #include "providers/verbs/words.h"
 #include "tests/support/catch.h"
+#include "tests/support/text.h"
 
 // What of verbs needs no card: addresses, choosing among them, settings and words.
 using namespace weft;
 using namespace weft::verbs;
+using test::contains;
 
 namespace {
 
@@ -36,10 +38,6 @@ GidChoice chosen(const std::vector<GidEntry>& table, const GidWish& wish = {}) {
   auto choice = chooseGids(table, wish);
   if (!choice) FAIL(choice.error().message());
   return choice.take();
-}
-
-bool contains(const std::string& text, const std::string& what) {
-  return text.find(what) != std::string::npos;
 }
 
 LaneAddress someAddress() {

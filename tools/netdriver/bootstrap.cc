@@ -18,7 +18,7 @@ namespace weft::netdriver {
 
 namespace {
 
-constexpr const char* kOperation = "rendezvous";
+constexpr const char* kRendezvous = "rendezvous";
 constexpr Milliseconds kDialPause{50};
 constexpr Milliseconds kHelloTimeout{2000};  // a client that connects and stays silent holds up the rest
 
@@ -32,7 +32,7 @@ struct Hello {
 };
 
 Error systemError(std::string detail) {
-  return {Code::system, kOperation, std::move(detail), errno};
+  return {Code::system, kRendezvous, std::move(detail), errno};
 }
 
 void setTimeouts(int fd, Milliseconds timeout) {
@@ -59,7 +59,7 @@ Status receiveAll(int fd, std::span<std::byte> bytes) {
     const ssize_t got = ::recv(fd, bytes.data(), bytes.size(), 0);
     if (got < 0 && errno == EINTR) continue;
     if (got == 0)
-      return Error(Code::remote, kOperation, "another rank closed its connection; it may have failed");
+      return Error(Code::remote, kRendezvous, "another rank closed its connection; it may have failed");
     if (got < 0) return systemError("no answer from another rank");
     bytes = bytes.subspan(static_cast<size_t>(got));
   }
@@ -128,7 +128,7 @@ Status Bootstrap::acceptAll(const Place& place, Milliseconds timeout) {
     const auto left = std::chrono::duration_cast<Milliseconds>(deadline - Clock::now());
     pollfd wait{listener.get(), POLLIN, 0};
     if (left.count() <= 0 || ::poll(&wait, 1, static_cast<int>(left.count())) == 0)
-      return Error(Code::timeout, kOperation, std::to_string(missing) + " ranks did not appear");
+      return Error(Code::timeout, kRendezvous, std::to_string(missing) + " ranks did not appear");
     Fd peer(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!peer) continue;
     setTimeouts(peer.get(), kHelloTimeout);
@@ -139,7 +139,7 @@ Status Bootstrap::acceptAll(const Place& place, Milliseconds timeout) {
     Fd& slot = peers_[static_cast<size_t>(hello.rank)];
     setTimeouts(peer.get(), timeout);
     if (slot)
-      return Error(Code::config, kOperation, "two processes claim rank " + std::to_string(hello.rank));
+      return Error(Code::config, kRendezvous, "two processes claim rank " + std::to_string(hello.rank));
     slot = std::move(peer);
     --missing;
   }
@@ -152,7 +152,7 @@ Status Bootstrap::dialRoot(const Place& place, Milliseconds timeout) {
   addrinfo* found = nullptr;
   if (const int rc = getaddrinfo(place.host.c_str(), std::to_string(place.port).c_str(), &hints, &found);
       rc != 0)
-    return Error(Code::config, kOperation, "address of rank 0, " + place.host + ": " + gai_strerror(rc));
+    return Error(Code::config, kRendezvous, "address of rank 0, " + place.host + ": " + gai_strerror(rc));
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, &freeaddrinfo);
   const auto deadline = Clock::now() + timeout;
   Fd fd = dialOnce(addresses.get());

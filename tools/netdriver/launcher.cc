@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kOperation = "run";
+constexpr const char* kRun = "run";
 constexpr int kPauseMs = 20;
 // After a first failure: long enough to see who else died, and so who died of what, before the rest is
 // stopped.
@@ -94,14 +94,14 @@ Status Launcher::watch() {
   while (true) {
     readErrors(kPauseMs);
     const bool allEnded = reap();
-    if (interrupted != 0) return Error(Code::system, kOperation, "interrupted");
+    if (interrupted != 0) return Error(Code::system, kRun, "interrupted");
     if (!failed_.empty() && gatherEnd == Clock::time_point::max()) gatherEnd = Clock::now() + kGather;
     if (!failed_.empty() && (allEnded || Clock::now() >= gatherEnd))
-      return Error(Code::remote, kOperation, describeFailure());
+      return Error(Code::remote, kRun, describeFailure());
     if (allEnded) return {};
     if (bounded && Clock::now() >= deadline)
       return Error(
-          Code::timeout, kOperation,
+          Code::timeout, kRun,
           "not finished after " + std::to_string(options_.timeout.count() / 1000) + " s (--timeout)");
   }
 }

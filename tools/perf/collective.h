@@ -13,6 +13,9 @@
 // One instance works for one channel of one rank, again and again. One thread.
 namespace weft::perf {
 
+// Slices of a message and shares of an instance begin at multiples of it.
+constexpr size_t kAlignBytes = 16;
+
 // Where an operation has a part for every rank, part r begins r * stride elements after the first.
 struct Work {
   const std::byte* input = nullptr;

@@ -9,8 +9,6 @@ namespace weft::perf {
 namespace {
 
 constexpr uint64_t kCommId = 0x77656674;
-constexpr size_t kAlignBytes = 16;
-
 }  // namespace
 
 Result<std::unique_ptr<Communicator>> Communicator::create(const CommunicatorSetup& setup) {

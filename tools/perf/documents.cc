@@ -18,10 +18,6 @@ struct Percentile {
 constexpr std::array kPercentiles = {Percentile{"p50_us", 0.5}, Percentile{"p90_us", 0.9},
                                      Percentile{"p99_us", 0.99}, Percentile{"p999_us", 0.999}};
 
-double inMicroseconds(uint64_t nanoseconds) {
-  return static_cast<double>(nanoseconds) / 1e3;
-}
-
 Json latencyOf(const Histogram& latency) {
   Json json = {{"count", latency.count()},
                {"min_us", inMicroseconds(latency.min())},

@@ -11,6 +11,10 @@
 // thread.
 namespace weft::perf {
 
+inline double inMicroseconds(uint64_t nanoseconds) {
+  return static_cast<double>(nanoseconds) / 1e3;
+}
+
 class Histogram {
  public:
   void record(uint64_t nanoseconds);

@@ -34,10 +34,6 @@ constexpr const char* kLatencyHeader =
     "max  "
     "cpu/message\n";
 
-double inMicroseconds(uint64_t nanoseconds) {
-  return static_cast<double>(nanoseconds) / 1e3;
-}
-
 }  // namespace
 
 Report::Report(const Options& options, const Operation& operation, int size)

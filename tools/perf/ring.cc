@@ -10,8 +10,6 @@ namespace weft::perf {
 
 namespace {
 
-constexpr size_t kAlignBytes = 16;
-
 class Ring final : public Collective {
  public:
   Ring(RingKind kind, int rank, int size) : kind_(kind), rank_(rank), size_(size) {}

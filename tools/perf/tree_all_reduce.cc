@@ -10,8 +10,6 @@ namespace weft::perf {
 
 namespace {
 
-constexpr size_t kAlignBytes = 16;
-
 struct Child {
   std::unique_ptr<netdriver::SendChannel> to;
   std::unique_ptr<netdriver::RecvChannel> from;

@@ -23,7 +23,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr size_t kMtu = 8928;
+constexpr size_t kLongest = 8928;
 
 void number(Memory& memory) {
   std::iota(memory.bytes.begin(), memory.bytes.end(), static_cast<unsigned char>(1));
@@ -268,11 +268,11 @@ TEST_CASE("10: what fits: one packet a send, 32 bytes inline, two pieces") {
   const Target to = a.meet(b);
   const auto data = a.memory(10000), in = b.memory(10000);
   REQUIRE(b.receive(1, in->piece(0, 10000)) == 0);
-  REQUIRE(a.send(1, to, data->piece(0, kMtu + 1)) == 0);
+  REQUIRE(a.send(1, to, data->piece(0, kLongest + 1)) == 0);
   CHECK(a.take().vendor == 6);
-  REQUIRE(a.send(2, to, data->piece(0, kMtu)) == 0);
+  REQUIRE(a.send(2, to, data->piece(0, kLongest)) == 0);
   CHECK(a.take().vendor == 0);
-  CHECK(b.take().byteLength == kMtu);
+  CHECK(b.take().byteLength == kLongest);
 
   REQUIRE(b.receive(2, in->piece(0, 64)) == 0);
   CHECK(a.sendInline(3, to, std::string(33, 'x')) == EINVAL);
