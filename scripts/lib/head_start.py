@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The weft authors
-"""Compiles the next build on processors that the suites of this one leave idle.
+"""Compiles the next builds on processors that the suites of this one leave idle.
 
 Most suites wait more than they compute. What is compiled meanwhile is only a beginning: whoever wants the build runs the same
 command again, which goes on from there and says what is wrong, if anything is.

@@ -9,10 +9,10 @@ import argparse
 import contextlib
 import dataclasses
 import hashlib
-import itertools
 import json
 import os
 import pathlib
+import shlex
 import shutil
 import signal
 import subprocess
@@ -33,7 +33,7 @@ TOGETHER = {'abi', 'unit', 'fuzz', 'protocol', 'fault', 'tools'}
 # Several processes, sockets and time limits: on a machine that is busy with something else a check may fail once for that. In the
 # first tier such a program is run a second time, by itself; the second tier forgives nothing.
 UNSTEADY = {'tools', 'efa', 'efa-trixie', 'system', 'verbs', 'soak', 'perf'}
-# These measure how fast something is; during all others the next build is compiled on processors they leave idle.
+# These measure how fast something is; during all others the next builds are compiled on processors they leave idle.
 MEASURING = {'efa', 'efa-trixie', 'perf'}
 COMMON = ['-Dtests=enabled', '-Dtools=enabled', '-Dofi=enabled', '-Dverbs=enabled']
 # Suites that need devices no machine has by chance: they run inside the guest of scripts/rdma-vm.
@@ -285,7 +285,7 @@ class Run:
         return list(groups.values())
 
     def run_build(self, build, following):
-        """`following` is the build after this one, or None."""
+        """`following` are the builds after this one."""
         if not self.compile(build):
             return
         memory = Memory(build, self.key, self.options.fresh) if self.options.all else None
@@ -299,22 +299,22 @@ class Run:
                 self.rows.append(row)
             else:
                 left[suite] = tests
-        with self.head_start(following) as next_build:
+        with self.head_start(following) as next_builds:
             for group in self.groups(build, left):
                 if MEASURING.isdisjoint(group):
-                    next_build.go()
+                    next_builds.go()
                 else:
-                    next_build.halt()
+                    next_builds.halt()
                 for suite, row in self.run_suites(build, group).items():
                     if memory and row.failed == 0:
                         memory.keep(suite, row)
 
     @contextlib.contextmanager
-    def head_start(self, build):
+    def head_start(self, builds):
         """Of the second tier there is none: its suites have the machine for themselves."""
-        wanted = build and not self.options.all
-        command = build_command(build, f'exec ninja -C "$2" -k 0 -j {self.cores}') if wanted else []
-        ahead = head_start.HeadStart(command, end=stop)
+        wanted = [] if self.options.all else builds
+        commands = [build_command(build, f'exec ninja -C "$2" -k 0 -j {self.cores}') for build in wanted]
+        ahead = head_start.HeadStart(in_turn(commands), end=stop)
         try:
             yield ahead
         finally:
@@ -323,8 +323,8 @@ class Run:
     def everything(self):
         try:
             builds = [build for build in BUILDS if build.name not in self.options.without]
-            for build, following in itertools.zip_longest(builds, builds[1:]):
-                self.run_build(build, following)
+            for index, build in enumerate(builds):
+                self.run_build(build, builds[index + 1:])
         except DeadlinePassed:
             row = testlog.Row('deadline', failed=1)
             row.notes.append(f'{self.deadline.minutes} minutes passed while {self.where} was running')
@@ -339,6 +339,11 @@ def build_command(build, ninja):
     """Configures the build's folder and goes on with `ninja`, shell code in which $2 is the folder."""
     script = f'set -e; source "$1/scripts/lib/build.sh"; weftAlone "$1" "$2"; weftConfigure "$1" "${{@:2}}"; {ninja}'
     return ['bash', '-c', script, 'build', TOP, build.folder, *COMMON, *build.options]
+
+
+def in_turn(commands):
+    """One command that runs these one after the other, whatever becomes of each; empty for none."""
+    return ['sh', '-c', '\n'.join(shlex.join(map(str, command)) for command in commands)] if commands else []
 
 
 def release_name():

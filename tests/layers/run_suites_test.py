@@ -224,8 +224,16 @@ class HeadStartTest(unittest.TestCase):
         ahead.halt()
         self.assertEqual(len(self.said.read_text().splitlines()), 1)
 
+    def test_builds_begin_in_turn(self):
+        commands = [['sh', '-c', f'echo "$0" >>{self.said}; exit 1', word] for word in ('asan', "the next's")]
+        ahead = head_start.HeadStart(run_suites.in_turn(commands), run_suites.stop)
+        self.addCleanup(ahead.halt)
+        ahead.go()
+        ahead.process.wait(60)
+        self.assertEqual(self.said.read_text(), "asan\nthe next's\n")
+
     def test_nothing_to_start_is_fine(self):
-        ahead = head_start.HeadStart([], run_suites.stop)
+        ahead = head_start.HeadStart(run_suites.in_turn([]), run_suites.stop)
         ahead.go()
         ahead.halt()
 
