@@ -171,9 +171,9 @@ inline Request* SendCommImpl::sendByLine(const Send& send, TagState& tag, const 
   Request* request = begin(send, line.k);
   if (!request) [[unlikely]]
     return nullptr;
+  request->transfer = {send.data, line.offset, line.memory, line.slot};
   usedFirstLine(&tag);
   tag.k = engine().sequences().next(tag.k);
-  request->transfer = {send.data, line.offset, line.memory, line.slot};
   unfinished_++;
   if (send.memory && send.bytes > 0) {
     request->memory = send.memory;
