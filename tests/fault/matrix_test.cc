@@ -12,6 +12,7 @@
 #include "src/base/random.h"
 #include "tests/support/catch.h"
 #include "tests/support/engine_pair.h"
+#include "tests/support/sanitizer.h"
 
 // Scenario x fault. Every cell ends: either all data is whole, or both ends fail with an error that names a
 // rail and the peer, in bounded time. A fault that kills one of several rails is survived. No byte outside a
@@ -305,7 +306,8 @@ class Cell {
 };
 
 int seedsPerCell() {
-  return environmentValue("WEFT_TEST_FULL") ? 40 : 2;
+  if (environmentValue("WEFT_TEST_FULL")) return 40;
+  return kSanitized ? 1 : 2;
 }
 
 void silent(LogLevel, const char*, int, const char*) {}  // errors are announced: they are what is tested
