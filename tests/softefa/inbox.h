@@ -32,7 +32,7 @@ struct InboxMemory {
   std::atomic<uint32_t> bell;
   alignas(64) std::atomic<uint64_t> tail;
   alignas(64) std::atomic<uint64_t> head;
-  alignas(64) InboxSlot slots[kSlots];
+  InboxSlot slots[kSlots];
 };
 
 // Where packets for one opened NIC arrive: a ring in shared memory with many producers, of any process, and
