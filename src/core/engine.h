@@ -208,8 +208,11 @@ class Engine {
   [[gnu::noinline]] bool pollSeveral(int mostBatches);  // false: not all of them
   void pollRail(size_t rail, Queue& queue, int mostBatches) {
     const size_t n = queue.poll(completions_);
+    if (n > 0) handOut(rail, n, mostBatches);
+  }
+  void handOut(size_t rail, size_t n, int mostBatches) {  // what a poll found; mostly one
     if (n == 1) return dispatch(rail, completions_[0]);
-    if (n > 1) dispatchAll(rail, n, mostBatches);
+    dispatchAll(rail, n, mostBatches);
   }
   void dispatch(size_t rail, const Completion& completion) {
     if (completion.kind == CompletionKind::notified) return onNotified(completion);

@@ -229,11 +229,7 @@ bool Engine::pollSeveral(int mostBatches) {
     railTurn_ = rail + 1 < rails ? rail + 1 : 0;
     const size_t n = queues[rail]->poll(completions_);
     if (n == 0) continue;
-    if (n == 1) {
-      dispatch(rail, completions_[0]);
-    } else {
-      dispatchAll(rail, n, mostBatches);
-    }
+    handOut(rail, n, mostBatches);
     if (!wantsAfterPoll_) return left == 1;
   }
   return true;
