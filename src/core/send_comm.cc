@@ -100,7 +100,7 @@ void SendCommImpl::readNewLines() {
 // A position may rest while the sequence numbers go once around; what it held must not pass for the line that
 // is awaited there then. Before the receiver can learn that we are done with it, so nothing new is there yet.
 void SendCommImpl::forgetLine(uint16_t position) {
-  std::memset(ring_.data() + size_t{position} * sizeof(CtsLine), 0, sizeof(uint32_t));
+  eraseLine(ring_.data() + size_t{position} * sizeof(CtsLine));
 }
 
 // The line that comes next of those read for a tag is done with, its message having left by it or eagerly.

@@ -78,12 +78,7 @@ class SendCommImpl final : public CommBase, public SendComm {
     if (lineIsNew()) readNewLines();
   }
   [[gnu::noinline]] void readNewLines();
-  // A look at two words, before the whole line is copied and summed up.
-  bool lineIsNew() const {
-    uint32_t words[2];
-    std::memcpy(words, lineAt(position_), sizeof words);
-    return words[0] == number_ && words[1] == sequence_;
-  }
+  bool lineIsNew() const { return lineBegins(lineAt(position_), number_, sequence_); }
   void forgetLine(uint16_t position);
   void usedFirstLine(TagState* tag);
   [[gnu::cold]] void failAgainst(uint32_t tag, size_t bytes, const CtsLine& line);
