@@ -148,30 +148,30 @@ inline void SendCommImpl::postSegment(Request* request, size_t i, uint64_t offse
 }
 
 // The receiver cleared less than is sent, or memory that it never announced.
-void SendCommImpl::failAgainst(uint32_t tag, size_t bytes, const CtsLine& line) {
+void SendCommImpl::failAgainst(uint32_t tag, size_t bytes, HeldLine line) {
   const std::string& peer = peering().peer()->name();
-  if (bytes > line.size) {
+  if (bytes > line.size()) {
     failBothSides(
         Error(Code::invalidArgument, "matching a message",
-              format("tag %u, message %u: %zu bytes sent to %s, which posted a receive of %llu", tag, line.k,
-                     bytes, peer.c_str(), static_cast<unsigned long long>(line.size))));
+              format("tag %u, message %u: %zu bytes sent to %s, which posted a receive of %llu", tag,
+                     line.k(), bytes, peer.c_str(), static_cast<unsigned long long>(line.size()))));
   } else {
     failBothSides(
         Error(Code::remote, "matching a message",
-              format("%s cleared memory %u to send, which it never announced", peer.c_str(), line.memory)));
+              format("%s cleared memory %u to send, which it never announced", peer.c_str(), line.memory())));
   }
 }
 
-inline Request* SendCommImpl::sendByLine(const Send& send, TagState& tag, const CtsLine& line) {
-  const Peering::Imported* target = peering().imported(line.memory);
-  if (send.bytes > line.size || (!target && line.size > 0)) [[unlikely]] {
+inline Request* SendCommImpl::sendByLine(const Send& send, TagState& tag, HeldLine line) {
+  const Peering::Imported* target = peering().imported(line.memory());
+  if (send.bytes > line.size() || (!target && line.size() > 0)) [[unlikely]] {
     failAgainst(send.tag, send.bytes, line);
     return nullptr;
   }
-  Request* request = begin(send, line.k);
+  Request* request = begin(send, line.k());
   if (!request) [[unlikely]]
     return nullptr;
-  request->transfer = {send.data, line.offset, line.memory, line.slot};
+  request->transfer = {send.data, line.offset(), line.memory(), line.slot()};
   usedFirstLine(&tag);
   tag.k = engine().sequences().next(tag.k);
   unfinished_++;
@@ -245,8 +245,8 @@ inline bool SendCommImpl::mayLeaveEagerly(const Send& send) const {
 
 // A line for a small receive is one that its receiver held back for a while, as it awaited an eager message.
 // If the message went by the line, the next ones would have to as well, each with a line of its own.
-inline bool SendCommImpl::prefersEager(const Send& send, const CtsLine& line) {
-  return peering().sendsEagerly(line.size) && mayLeaveEagerly(send) && !send.profilerHandle &&
+inline bool SendCommImpl::prefersEager(const Send& send, HeldLine line) {
+  return peering().sendsEagerly(line.size()) && mayLeaveEagerly(send) && !send.profilerHandle &&
          peering().hasEagerSlot();
 }
 
@@ -256,22 +256,20 @@ void SendCommImpl::dropLine(TagState& tag) {
   usedFirstLine(&tag);
 }
 
-// The line that waits for this message, or null. In the order of k; one that is missing at the front belongs
-// to a message that will leave eagerly, or is still on its way. It was whole when it was read, and a receiver
-// that rewrites it writes the same again; whatever else it writes there can only misplace what it is sent
-// itself.
-inline const CtsLine* SendCommImpl::lineFor(const TagState& tag) const {
-  if (tag.first == kNoLine) return nullptr;
-  const auto* line = reinterpret_cast<const CtsLine*>(lineAt(tag.first));
-  return line->k == tag.k ? line : nullptr;
+// The line that waits for this message, or none. In the order of k; one that is missing at the front belongs
+// to a message that will leave eagerly, or is still on its way.
+inline HeldLine SendCommImpl::lineFor(const TagState& tag) const {
+  if (tag.first == kNoLine) return HeldLine(nullptr);
+  const HeldLine line(lineAt(tag.first));
+  return line.k() == tag.k ? line : HeldLine(nullptr);
 }
 
 // What may go either way. Null: not now, or the comm has failed.
 inline Request* SendCommImpl::attempt(const Send& send) {
   readLines();
   TagState& tag = tags_.at(send.tag);
-  if (const CtsLine* line = lineFor(tag)) {
-    if (!prefersEager(send, *line)) return sendByLine(send, tag, *line);
+  if (const HeldLine line = lineFor(tag)) {
+    if (!prefersEager(send, line)) return sendByLine(send, tag, line);
     dropLine(tag);
   }
   if (!mayLeaveEagerly(send)) return nullptr;
@@ -337,8 +335,8 @@ Posted SendCommImpl::sendLarge(const void* data, size_t bytes, uint32_t tag, Mem
   for (bool polled = false;; polled = true) {
     readLines();
     TagState& state = tags_.at(tag);
-    if (const CtsLine* line = lineFor(state)) {
-      Request* request = sendByLine({data, bytes, tag, memory, profilerHandle}, state, *line);
+    if (const HeldLine line = lineFor(state)) {
+      Request* request = sendByLine({data, bytes, tag, memory, profilerHandle}, state, line);
       return {request || !failed(), request};
     }
     if (polled || failed()) return {!failed(), nullptr};

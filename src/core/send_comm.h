@@ -66,7 +66,7 @@ class SendCommImpl final : public CommBase, public SendComm {
   [[gnu::cold]] Posted failSending(Code code, const char* why);
   bool mayStart() const { return !(failed() || canceled_ || peerClosed_ || peering().inDoubt()); }
   [[gnu::cold]] Posted cannotStart(bool entered);
-  const CtsLine* lineFor(const TagState& tag) const;
+  HeldLine lineFor(const TagState& tag) const;
   Request* attempt(const Send& send);
   [[gnu::noinline]] Posted sendSmall(const void* data, size_t bytes, uint32_t tag, MemoryHandle* memory,
                                      void* profilerHandle);
@@ -81,11 +81,11 @@ class SendCommImpl final : public CommBase, public SendComm {
   bool lineIsNew() const { return lineBegins(lineAt(position_), number_, sequence_); }
   void forgetLine(uint16_t position);
   void usedFirstLine(TagState* tag);
-  [[gnu::cold]] void failAgainst(uint32_t tag, size_t bytes, const CtsLine& line);
+  [[gnu::cold]] void failAgainst(uint32_t tag, size_t bytes, HeldLine line);
   bool mayLeaveEagerly(const Send& send) const;
-  bool prefersEager(const Send& send, const CtsLine& line);
+  bool prefersEager(const Send& send, HeldLine line);
   [[gnu::noinline]] void dropLine(TagState& tag);
-  [[gnu::always_inline]] Request* sendByLine(const Send& send, TagState& tag, const CtsLine& line);
+  [[gnu::always_inline]] Request* sendByLine(const Send& send, TagState& tag, HeldLine line);
   [[gnu::always_inline]] void postWhole(Request* request, Lane& lane, const Peering::Imported& target);
   [[gnu::noinline]] void postSegments(Request* request, const Peering::Imported& target);
   [[gnu::always_inline]] void postSegment(Request* request, size_t i, uint64_t offset, Lane& lane,

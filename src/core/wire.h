@@ -194,6 +194,28 @@ __attribute__((no_sanitize("thread"))) inline void eraseLine(void* at) {
   std::memset(at, 0, sizeof CtsLine::comm);
 }
 
+// A line of the ring that was whole when it was read, taken from where it lies. A receiver that writes it
+// again writes the same; whatever else it writes there can only misplace what it is sent itself.
+class HeldLine {
+ public:
+  explicit HeldLine(const void* at) : line_(static_cast<const CtsLine*>(at)) {}
+  explicit operator bool() const { return line_ != nullptr; }
+
+  uint32_t k() const { return read(&CtsLine::k); }
+  uint32_t memory() const { return read(&CtsLine::memory); }
+  uint32_t slot() const { return read(&CtsLine::slot); }
+  uint64_t offset() const { return read(&CtsLine::offset); }
+  uint64_t size() const { return read(&CtsLine::size); }
+
+ private:
+  template <class Field>
+  __attribute__((no_sanitize("thread"))) Field read(Field CtsLine::*field) const {
+    return line_->*field;
+  }
+
+  const CtsLine* line_;
+};
+
 inline bool readHeader(const void* from, EagerHeader* out) {
   uint64_t words[sizeof(EagerHeader) / 8];
   const bool whole = readWords<EagerHeader>(from, words);
