@@ -6,7 +6,6 @@ Each suite is one `meson test` with a log of its own, so that a run can be resum
 what it hit.
 """
 import argparse
-import contextlib
 import dataclasses
 import hashlib
 import json
@@ -172,12 +171,16 @@ class Run:
         self.cores = len(os.sched_getaffinity(0))
         self.key = fingerprint()
         self.later = []  # tests that run with a later Debian's libraries
+        self.builds = [build for build in BUILDS if build.name not in options.without]
+        self.ahead = self.head_start(self.builds[1:])
 
     def compile(self, build):
         """True when built; else a failed row says so."""
         self.where = f'{build.name}/build'
         print(f'\n== {self.where}', flush=True)
         begin = time.time()
+        if self.ahead.under_way:
+            self.ahead.go()  # what it has begun of this build it brings to an end; until then the command below waits
         status = self.deadline.run(build_command(build, 'weftNinja "$2"'))
         row = testlog.Row(self.where, seconds=time.time() - begin)
         if status != 0:
@@ -284,8 +287,7 @@ class Run:
             groups.setdefault(key, {})[suite] = tests
         return list(groups.values())
 
-    def run_build(self, build, following):
-        """`following` are the builds after this one."""
+    def run_build(self, build):
         if not self.compile(build):
             return
         memory = Memory(build, self.key, self.options.fresh) if self.options.all else None
@@ -299,32 +301,25 @@ class Run:
                 self.rows.append(row)
             else:
                 left[suite] = tests
-        with self.head_start(following) as next_builds:
-            for group in self.groups(build, left):
-                if MEASURING.isdisjoint(group):
-                    next_builds.go()
-                else:
-                    next_builds.halt()
-                for suite, row in self.run_suites(build, group).items():
-                    if memory and row.failed == 0:
-                        memory.keep(suite, row)
+        for group in self.groups(build, left):
+            if MEASURING.isdisjoint(group):
+                self.ahead.go()
+            else:
+                self.ahead.halt()
+            for suite, row in self.run_suites(build, group).items():
+                if memory and row.failed == 0:
+                    memory.keep(suite, row)
 
-    @contextlib.contextmanager
     def head_start(self, builds):
         """Of the second tier there is none: its suites have the machine for themselves."""
         wanted = [] if self.options.all else builds
         commands = [build_command(build, f'exec ninja -C "$2" -k 0 -j {self.cores}') for build in wanted]
-        ahead = head_start.HeadStart(in_turn(commands), end=stop)
-        try:
-            yield ahead
-        finally:
-            ahead.halt()
+        return head_start.HeadStart(in_turn(commands), end=stop)
 
     def everything(self):
         try:
-            builds = [build for build in BUILDS if build.name not in self.options.without]
-            for index, build in enumerate(builds):
-                self.run_build(build, builds[index + 1:])
+            for build in self.builds:
+                self.run_build(build)
         except DeadlinePassed:
             row = testlog.Row('deadline', failed=1)
             row.notes.append(f'{self.deadline.minutes} minutes passed while {self.where} was running')
@@ -333,6 +328,8 @@ class Run:
             row = testlog.Row('interrupted', failed=1)
             row.notes.append(f'while {self.where} was running')
             self.rows.append(row)
+        finally:
+            self.ahead.end()
 
 
 def build_command(build, ninja):

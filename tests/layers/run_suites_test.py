@@ -185,7 +185,7 @@ class HeadStartTest(unittest.TestCase):
 
     def head_start(self, then):
         ahead = head_start.HeadStart(['sh', '-c', f'nice >>{self.said}; {then}'], run_suites.stop)
-        self.addCleanup(ahead.halt)
+        self.addCleanup(ahead.end)
         return ahead
 
     def wait_for_lines(self, count):
@@ -206,15 +206,29 @@ class HeadStartTest(unittest.TestCase):
         if where.exists():  # not every kernel knows such groups
             self.assertTrue(where.read_text().endswith(' nice 19\n'), where.read_text())
 
-    def test_halted_it_is_gone_and_goes_on_when_told(self):
-        ahead = self.head_start('sleep 60')
+    def test_halted_it_rests_and_goes_on_when_told(self):
+        own_group = 'import os; os.setpgid(0, 0); os.execvp("sh", ["sh", "-c", os.environ["LOOP"]])'  # as Ninja's commands have
+        ahead = self.head_start(f"export LOOP='while sleep 0.02; do echo >>{self.said}; done'; python3 -c '{own_group}' & wait")
         ahead.go()
+        self.wait_for_lines(3)
+        ahead.halt()
+        said = self.said.read_text()
+        time.sleep(0.3)
+        self.assertEqual(self.said.read_text(), said)
         process = ahead.process
+        ahead.go()
+        self.wait_for_lines(len(said.splitlines()) + 3)
+        self.assertIs(ahead.process, process)
+
+    def test_at_the_end_it_is_gone_though_it_was_halted(self):
+        ahead = self.head_start('sleep 60 & wait')
+        ahead.go()
         self.wait_for_lines(1)
         ahead.halt()
-        self.assertNotEqual(process.returncode, None)
-        ahead.go()
-        self.wait_for_lines(2)
+        begin = time.time()
+        ahead.end()
+        self.assertEqual((ahead.under_way, head_start.processes_of(ahead.process.pid)), (False, []))
+        self.assertLess(time.time() - begin, 15)
 
     def test_what_came_to_its_end_is_not_started_again(self):
         ahead = self.head_start('exit 1')
@@ -227,7 +241,7 @@ class HeadStartTest(unittest.TestCase):
     def test_builds_begin_in_turn(self):
         commands = [['sh', '-c', f'echo "$0" >>{self.said}; exit 1', word] for word in ('asan', "the next's")]
         ahead = head_start.HeadStart(run_suites.in_turn(commands), run_suites.stop)
-        self.addCleanup(ahead.halt)
+        self.addCleanup(ahead.end)
         ahead.go()
         ahead.process.wait(60)
         self.assertEqual(self.said.read_text(), "asan\nthe next's\n")
@@ -236,6 +250,7 @@ class HeadStartTest(unittest.TestCase):
         ahead = head_start.HeadStart(run_suites.in_turn([]), run_suites.stop)
         ahead.go()
         ahead.halt()
+        ahead.end()
 
 
 class DeadlineTest(unittest.TestCase):
