@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The weft authors
-"""usage: run_listed.py LIST LOG [TEST...]
+"""usage: run_listed.py [--num-processes N] LIST LOG [TEST...]
 
-Runs the tests of LIST, or those named, one after the other, where Meson cannot: inside a root of another Debian release, whose
+Runs the tests of LIST, or those named, N at a time (1), where Meson cannot: inside a root of another Debian release, whose
 Meson does not read this one's build folder. LIST is JSON, [{"name", "command", "environment", "directory", "timeout"}]; LOG
 gets what Meson's own log would have, one JSON object a line. Exit status 0 when all passed.
 """
+import argparse
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -30,16 +32,22 @@ def run(test):
 
 
 def main():
-    tests = json.loads(pathlib.Path(sys.argv[1]).read_text())
-    names = set(sys.argv[3:])
-    tests = [test for test in tests if not names or test['name'] in names]
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument('--num-processes', type=int, default=1)
+    parser.add_argument('list', type=pathlib.Path)
+    parser.add_argument('log', type=pathlib.Path)
+    parser.add_argument('names', nargs='*')
+    options = parser.parse_args()
+    tests = [test for test in json.loads(options.list.read_text()) if not options.names or test['name'] in options.names]
     bad = 0
-    with open(sys.argv[2], 'w', encoding='utf-8') as log:
-        for number, test in enumerate(tests, 1):
-            entry = run(test)
+    with (options.log.open('w', encoding='utf-8') as log,
+          concurrent.futures.ThreadPoolExecutor(options.num_processes) as workers):
+        under_way = [workers.submit(run, test) for test in tests]
+        for number, done in enumerate(concurrent.futures.as_completed(under_way), 1):
+            entry = done.result()
             log.write(json.dumps(entry) + '\n')
             log.flush()
-            print(f'{number:>2}/{len(tests)} {test["name"]:<40} {entry["result"]:<8} {entry["duration"]:7.2f}s', flush=True)
+            print(f'{number:>2}/{len(tests)} {entry["name"]:<40} {entry["result"]:<8} {entry["duration"]:7.2f}s', flush=True)
             if entry['result'] not in ('OK', 'SKIP'):
                 bad += 1
                 print(entry['stdout'] + entry['stderr'], flush=True)

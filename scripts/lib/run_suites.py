@@ -255,10 +255,10 @@ class Run:
         return self.options.all and suite in build.full
 
     def command(self, build, suites, name, full, processes=None):
-        if 'efa-trixie' in suites:
-            return self.later_command(build, name)
         patience = build.patience * (30 if full else 1)
         processes = processes or self.cores * (2 if TOGETHER.issuperset(suites) else 1)
+        if 'efa-trixie' in suites:
+            return self.later_command(build, name, processes)
         command = [*without_random_layout(build), 'meson', 'test', '-C', build.folder, '--no-rebuild', '--logbase', name,
                    '--num-processes', str(processes), '-t', str(patience), '--print-errorlogs']
         for suite in suites:
@@ -268,12 +268,12 @@ class Run:
         seconds = GUEST_SECONDS * (3 if full else 1)
         return [TOP / 'scripts' / 'rdma-vm', '--rails', '2', '--timeout', str(seconds), '--write', build.folder, '--', *command]
 
-    def later_command(self, build, name):
+    def later_command(self, build, name, processes):
         tests, log = (build.folder / 'meson-logs' / f'{name}{which}.json' for which in ('-list', ''))
         tests.write_text(json.dumps(self.later))
         brought = [word for path in later.libraries_of(build.folder / 'tools' / 'weft') for word in ('--bring', path)]
         return [TOP / 'scripts' / 'in-debian', '--with', LATER_PACKAGES, *brought, LATER[release_name()], '--',
-                'python3', TOP / 'scripts' / 'lib' / 'run_listed.py', tests, log]
+                'python3', TOP / 'scripts' / 'lib' / 'run_listed.py', '--num-processes', str(processes), tests, log]
 
     @staticmethod
     def environment(build, full):

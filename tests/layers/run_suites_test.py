@@ -167,8 +167,8 @@ class LaterTest(unittest.TestCase):
             commands = {'good': ['true'], 'bad': ['sh', '-c', 'echo why; exit 3'], 'slow': ['sleep', '60']}
             (folder / 'list').write_text(json.dumps([{'name': test, 'command': command, 'environment': {}, 'directory': name,
                                                       'timeout': 1} for test, command in commands.items()]))
-            ran = subprocess.run([sys.executable, LIB / 'run_listed.py', folder / 'list', folder / 'log'], capture_output=True,
-                                 check=False, timeout=60)
+            command = [sys.executable, LIB / 'run_listed.py', '--num-processes', '2', folder / 'list', folder / 'log']
+            ran = subprocess.run(command, capture_output=True, check=False, timeout=60)
             row = testlog.summarise('release/efa-trixie', folder / 'log', list(commands), ())
         self.assertEqual((ran.returncode, row.passed, row.failed), (1, 1, 2))
         self.assertIn('bad FAIL (status 3)', ' '.join(row.notes))
