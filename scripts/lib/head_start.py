@@ -86,3 +86,5 @@ class HeadStart:
         if self.under_way:
             signal_all(self.process.pid, signal.SIGCONT)  # who is halted does not hear that it shall end
             self.stop(self.process)
+        if self.process:
+            signal_all(self.process.pid, signal.SIGKILL)  # what the command left behind
