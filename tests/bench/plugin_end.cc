@@ -86,6 +86,8 @@ void PluginEnd::keep(void* comm, Side side) {
   channel->comm = Comm(net_, side, comm);
   const auto area = memory.span().subspan(areaOf(channels.size()), kAreaBytes);
   channel->memory = bench::must(Registration::create(channel->comm, area));
+  channel->receive.tags[0] = kTag;
+  channel->receive.mhandles[0] = channel->memory.mhandle();
   channels.push_back(std::move(channel));
   (sends ? out_ : in_).emplace_back();
 }
@@ -106,14 +108,11 @@ bool PluginEnd::send(size_t index, size_t bytes) {
 bool PluginEnd::postReceive(size_t index) {
   Channel& channel = *receives_[index];
   Counters& in = in_[index];
-  RecvArgs args;
-  args.data[0] = sink_.data() + areaOf(index) + placeOf(in.started, in.bytes);
-  args.sizes[0] = in.bytes;
-  args.tags[0] = kTag;
-  args.mhandles[0] = channel.memory.mhandle();
+  channel.receive.data[0] = sink_.data() + areaOf(index) + placeOf(in.started, in.bytes);
+  channel.receive.sizes[0] = in.bytes;
   void*& request = channel.requests[in.started % kMostInFlight];
   request = nullptr;
-  must(net_.irecv(channel.comm.raw(), args, &request), Call::irecv);
+  must(net_.irecv(channel.comm.raw(), channel.receive, &request), Call::irecv);
   if (request == nullptr) return false;
   in.started++;
   return true;

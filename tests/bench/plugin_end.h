@@ -30,6 +30,7 @@ class PluginEnd final : public End {
   struct Channel {
     netdriver::Comm comm;
     netdriver::Registration memory;
+    netdriver::RecvArgs receive;  // but for where and how much
     std::array<void*, kMostInFlight> requests{};
   };
   struct Opening {
