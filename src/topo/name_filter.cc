@@ -3,7 +3,8 @@
 #include "src/topo/name_filter.h"
 
 #include <algorithm>
-#include <charconv>
+
+#include "src/base/number.h"
 
 namespace weft::topo {
 
@@ -24,14 +25,20 @@ NameFilter::NameFilter(std::string_view text) {
   if (items_.empty()) exclude_ = false;
 }
 
-// "mlx5_0:1" has a port; whatever follows a colon and is not a number belongs to the name.
+// "mlx5_0:1" has a port, and NCCL's "mlx5_0:1:0:0" a rail and a plane after it, which it gives to its own
+// search for paths. A part may be empty. Where one is no number, all of it is a name.
 NameFilter::Item NameFilter::parseItem(std::string_view text) {
-  const size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos) return {std::string(text), 0};
+  const size_t colon = std::min(text.find(':'), text.size());
+  std::string_view rest = text.substr(colon);
   int port = 0;
-  const char* end = text.data() + text.size();
-  const auto parsed = std::from_chars(text.data() + colon + 1, end, port);
-  if (parsed.ec != std::errc() || parsed.ptr != end || port <= 0) return {std::string(text), 0};
+  for (int part = 0; !rest.empty(); part++) {
+    rest.remove_prefix(1);
+    const std::string_view digits = rest.substr(0, rest.find(':'));
+    rest.remove_prefix(digits.size());
+    const auto number = digits.empty() ? 0 : parseNumber<int>(digits);
+    if (!number || *number < 0) return {std::string(text), 0};
+    if (part == 0) port = *number;
+  }
   return {std::string(text.substr(0, colon)), port};
 }
 

@@ -8,7 +8,8 @@
 
 // Which interfaces or fabric devices the user wants, in the syntax NCCL users know: a comma list of name
 // prefixes, "^" in front to exclude them, "=" to want exact names ("^=" for both), and ":port" after a name
-// where a device has several ports. An empty filter takes everything. Immutable value; any thread.
+// where a device has several ports; what NCCL lets follow it, ":rail:plane", is read over. An empty filter
+// takes everything. Immutable value; any thread.
 namespace weft::topo {
 
 class NameFilter {

@@ -81,11 +81,24 @@ TEST_CASE("a port after the name must match") {
   CHECK(filter.accepts("mlx5_2", 2));
 }
 
+TEST_CASE("what NCCL lets follow the port is read over") {
+  const NameFilter filter("=mlx5_0:1:0,mlx5_1:2:1:0,mlx5_2:,mlx5_3::1");
+  CHECK(filter.accepts("mlx5_0", 1));
+  CHECK_FALSE(filter.accepts("mlx5_0", 2));
+  CHECK(filter.accepts("mlx5_1", 2));
+  CHECK_FALSE(filter.accepts("mlx5_1", 1));
+  CHECK(filter.accepts("mlx5_2", 2));
+  CHECK(filter.accepts("mlx5_3", 2));
+  CHECK_FALSE(NameFilter("^mlx5_0:1:0").accepts("mlx5_0", 1));
+}
+
 TEST_CASE("odd filters do not surprise") {
   CHECK(NameFilter("^").accepts("eth0"));
   CHECK(NameFilter(",,").accepts("eth0"));
   CHECK(NameFilter("eth0,").accepts("eth0"));
   CHECK_FALSE(NameFilter("eth0:x").accepts("eth0"));
+  CHECK_FALSE(NameFilter("eth0:-1").accepts("eth0"));
+  CHECK(NameFilter("eth0:x").accepts("eth0:x"));
 }
 
 TEST_CASE("facts of an Ethernet card") {
