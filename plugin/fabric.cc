@@ -17,7 +17,7 @@ void applyLogLevel(const Config& config) {
 }
 
 void warnUnknownVariables() {
-  for (const std::string& line : unknownEnvironmentVariables()) WEFT_LOG(warn, "%s", line.c_str());
+  for (const std::string& line : environmentWarnings()) WEFT_LOG(warn, "%s", line.c_str());
 }
 
 tuner::Policy policyFor(const Config& config, const Choice& choice) {

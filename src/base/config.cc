@@ -3,8 +3,12 @@
 #include "src/base/config.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
+#include <string_view>
+#include <strings.h>
 #include <unistd.h>
 
 #include "src/base/log.h"
@@ -124,12 +128,12 @@ constexpr ConfigField kFields[] = {
      "A peer whose kernel acknowledges nothing for this long is dead.", nullptr, 10, kHourMs},
 };
 
-Error badValue(const ConfigField& field, const char* name, const std::string& value) {
+Error badValue(const ConfigField& field, const std::string& value) {
   return Error(Code::config, "reading settings",
-               format("%s is \"%s\"; allowed: %s", name, value.c_str(), allowedText(field).c_str()));
+               format("%s is \"%s\"; allowed: %s", field.env, value.c_str(), allowedText(field).c_str()));
 }
 
-// Hexadecimal too, as NCCL reads its own numbers (NCCL_IB_TC=0x68).
+// Hexadecimal too, as traffic classes are written.
 bool parseNumber(const std::string& text, const ConfigField& field, int* out) {
   const bool hex = text.starts_with("0x");
   const auto value = weft::parseNumber<int>(hex ? text.substr(2) : text, hex ? 16 : 10);
@@ -158,6 +162,52 @@ bool assign(Config* config, const ConfigField& field, const std::string& text) {
   if (auto* member = std::get_if<Milliseconds Config::*>(&field.member))
     config->*(*member) = Milliseconds(number);
   return true;
+}
+
+// As NCCL reads its own numbers (strtoll with base 0): blanks before them, octal and hexadecimal, and
+// whatever follows. Nothing where it would take its default, or a zero that nobody wrote.
+std::optional<int64_t> numberAsNccl(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(" \t\n"), text.size()));
+  const bool negative = text.starts_with('-');
+  if (negative || text.starts_with('+')) text.remove_prefix(1);
+  int base = 10;
+  if (text.starts_with("0x") || text.starts_with("0X")) {
+    base = 16;
+    text.remove_prefix(2);
+  } else if (text.starts_with('0')) {
+    base = 8;
+  }
+  const size_t digits = std::min(text.find_first_not_of("0123456789abcdefABCDEF"), text.size());
+  int64_t value = 0;
+  const auto read = std::from_chars(text.data(), text.data() + digits, value, base);
+  if (read.ec != std::errc()) return std::nullopt;
+  return negative ? -value : value;
+}
+
+// NCCL's words for how far apart merged cards may be; it never fails on another one.
+bool isMergeLevel(const char* text) {
+  constexpr const char* kLevels[] = {"LOC", "PORT", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS"};
+  return std::any_of(std::begin(kLevels), std::end(kLevels),
+                     [&](const char* level) { return ::strcasecmp(text, level) == 0; });
+}
+
+// A variable of NCCL's, which speaks of its own network first: what does not fit here, our default stands
+// for, and no job ends for it. False then.
+bool assignAlias(Config* config, const ConfigField& field, const char* text) {
+  if (std::holds_alternative<std::string Config::*>(field.member)) {
+    if (field.member == ConfigMember(&Config::mergeNics) && !isMergeLevel(text)) return false;
+    return assign(config, field, text);
+  }
+  const auto number = numberAsNccl(text);
+  if (!number) return false;
+  const bool flag = std::holds_alternative<bool Config::*>(field.member);
+  return assign(config, field, flag ? (*number != 0 ? "1" : "0") : std::to_string(*number));
+}
+
+// An empty variable of NCCL's is none.
+const char* aliasValue(const Lookup& lookup, const ConfigField& field) {
+  const char* value = field.alias && !lookup(field.env) ? lookup(field.alias) : nullptr;
+  return value && *value ? value : nullptr;
 }
 
 // Levenshtein distance, for "did you mean".
@@ -192,13 +242,15 @@ std::span<const ConfigField> configFields() {
 Result<Config> readConfig(const Lookup& lookup) {
   Config config;
   for (const ConfigField& field : kFields) {
-    const char* name = field.env;
-    const char* value = lookup(name);
-    if (!value && field.alias) value = lookup(name = field.alias);
-    if (value && !assign(&config, field, value)) return badValue(field, name, value);
+    if (const char* value = lookup(field.env)) {
+      if (!assign(&config, field, value)) return badValue(field, value);
+    } else if (const char* alias = aliasValue(lookup, field)) {
+      (void)assignAlias(&config, field, alias);
+    }
   }
   // NCCL looks for those names among our devices, and gives up where it does not find one.
-  if (!lookup("WEFT_MERGE_NICS") && lookup("NCCL_NET_FORCE_MERGE")) config.mergeNics = "off";
+  const char* forced = lookup("NCCL_NET_FORCE_MERGE");
+  if (!lookup("WEFT_MERGE_NICS") && forced && *forced) config.mergeNics = "off";
   LogLevel level;
   if (!parseLogLevel(config.logLevel.c_str(), &level)) {
     return Error(Code::config, "reading settings",
@@ -224,10 +276,24 @@ std::vector<std::string> unknownVariables(std::span<const char* const> environme
   return lines;
 }
 
-std::vector<std::string> unknownEnvironmentVariables() {
+std::vector<std::string> unusedAliases(const Lookup& lookup) {
+  std::vector<std::string> lines;
+  Config scratch;
+  for (const ConfigField& field : kFields) {
+    const char* value = aliasValue(lookup, field);
+    if (!value || assignAlias(&scratch, field, value)) continue;
+    lines.push_back(format("%s is \"%s\", which weft has no use for; %s stays at \"%s\"", field.alias, value,
+                           field.env, valueText(Config(), field).c_str()));
+  }
+  return lines;
+}
+
+std::vector<std::string> environmentWarnings() {
   size_t count = 0;
   while (environ && environ[count]) count++;
-  return unknownVariables(std::span<const char* const>(environ, count));
+  std::vector<std::string> lines = unknownVariables(std::span<const char* const>(environ, count));
+  for (std::string& line : unusedAliases(environmentValue)) lines.push_back(std::move(line));
+  return lines;
 }
 
 std::string valueText(const Config& config, const ConfigField& field) {

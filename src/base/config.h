@@ -63,7 +63,7 @@ struct ConfigField {
   const char* env;
   ConfigMember member;
   const char* doc;    // one sentence: what it does, unit, why one would change it
-  const char* alias;  // a variable of NCCL that is honoured when ours is unset; nullptr when there is none
+  const char* alias;  // a variable of NCCL, read as NCCL reads it when ours is unset; nullptr: there is none
   int min = 0;        // numbers only
   int max = 1 << 30;
 };
@@ -73,14 +73,20 @@ std::span<const ConfigField> configFields();
 // Where values come from: the environment, or a test's map. Returns nullptr when unset.
 using Lookup = std::function<const char*(const char* name)>;
 
-// Reads every row. A bad value is an error naming variable, value and what is allowed.
+// Reads every row. A bad value of ours is an error naming variable, value and what is allowed; one of NCCL's
+// counts for nothing (unusedAliases).
 Result<Config> readConfig(const Lookup& lookup);
 Result<Config> readConfigFromEnvironment();
 
 // One line per WEFT_* variable in `environment` ("NAME=value" strings) that no row knows, with the nearest
 // name.
 std::vector<std::string> unknownVariables(std::span<const char* const> environment);
-std::vector<std::string> unknownEnvironmentVariables();
+
+// One line per variable of NCCL that would be honoured and has a value that does not fit.
+std::vector<std::string> unusedAliases(const Lookup& lookup);
+
+// Both, of this process.
+std::vector<std::string> environmentWarnings();
 
 // A member's value as text, and the allowed form in words ("0 or 1", "milliseconds, 1 to 3600000").
 std::string valueText(const Config& config, const ConfigField& field);

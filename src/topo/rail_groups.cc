@@ -41,7 +41,7 @@ Rule ruleFrom(const std::string& text) {
   rule.reach = Reach::card;
   if (word == "port") return rule;
   rule.reach = Reach::pciSwitch;
-  for (const char* further : {"", "auto", "pix", "pxb", "phb", "node", "sys"})
+  for (const char* further : {"", "auto", "pix", "pxb", "p2c", "pxn", "phb", "node", "sys"})
     if (word == further) return rule;
   rule.reach = Reach::none;
   for (const std::string& group : split(text, ';')) rule.named.push_back(split(group, ','));

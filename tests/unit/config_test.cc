@@ -59,13 +59,49 @@ TEST_CASE("cards that NCCL is told to merge by name are left apart for it") {
   CHECK(read({})->mergeNics == "auto");
   CHECK(read({{"NCCL_NET_MERGE_LEVEL", "LOC"}})->mergeNics == "LOC");
   CHECK(read({{"NCCL_NET_FORCE_MERGE", "mlx5_0:1,mlx5_1:1"}})->mergeNics == "off");
+  CHECK(read({{"NCCL_NET_FORCE_MERGE", ""}})->mergeNics == "auto");
   CHECK(read({{"NCCL_NET_FORCE_MERGE", "a,b"}, {"WEFT_MERGE_NICS", "port"}})->mergeNics == "port");
 }
 
-TEST_CASE("numbers may be hexadecimal, as NCCL takes them") {
-  CHECK(read({{"NCCL_IB_TC", "0x68"}})->ibTrafficClass == 104);
-  CHECK_FALSE(read({{"NCCL_IB_TC", "0x"}}));
-  CHECK_FALSE(read({{"NCCL_IB_TC", "0x100"}}));
+TEST_CASE("numbers may be hexadecimal") {
+  CHECK(read({{"WEFT_IB_TC", "0x68"}})->ibTrafficClass == 104);
+  CHECK_FALSE(read({{"WEFT_IB_TC", "0x"}}));
+  CHECK_FALSE(read({{"WEFT_IB_TC", "0x100"}}));
+}
+
+TEST_CASE("NCCL's variables are read as NCCL reads them") {
+  const auto trafficClass = [](const char* text) { return read({{"NCCL_IB_TC", text}})->ibTrafficClass; };
+  CHECK(trafficClass("104") == 104);
+  CHECK(trafficClass("0x68") == 104);
+  CHECK(trafficClass("0X68") == 104);
+  CHECK(trafficClass("0150") == 104);
+  CHECK(trafficClass("+104") == 104);
+  CHECK(trafficClass(" 104 # DSCP 26") == 104);
+  CHECK(trafficClass("-1") == -1);
+  CHECK(trafficClass("0") == 0);
+  CHECK_FALSE(read({{"NCCL_IB_ECE_ENABLE", "0"}})->ibEce);
+  CHECK(read({{"NCCL_IB_ECE_ENABLE", "2"}})->ibEce);
+}
+
+TEST_CASE("what does not fit in one of NCCL's variables leaves the default and is said") {
+  const auto unused = [](const char* name, const char* value) {
+    return unusedAliases([&](const char* asked) { return std::string(asked) == name ? value : nullptr; });
+  };
+  CHECK(read({{"NCCL_IB_TC", ""}})->ibTrafficClass == -1);
+  CHECK(unused("NCCL_IB_TC", "").empty());
+  CHECK(unused("NCCL_IB_TC", "104").empty());
+  for (const char* bad : {"high", "256", "0x", "99999999999999999999", "-2"}) {
+    INFO(bad);
+    CHECK(read({{"NCCL_IB_TC", bad}})->ibTrafficClass == -1);
+    CHECK(unused("NCCL_IB_TC", bad).size() == 1);
+  }
+  CHECK(read({{"NCCL_IB_AR_THRESHOLD", "-2"}})->ibAdaptiveMinBytes == 8192);
+  CHECK(read({{"NCCL_NET_MERGE_LEVEL", "NEAR"}})->mergeNics == "auto");
+  CHECK(
+      unused("NCCL_NET_MERGE_LEVEL", "NEAR") ==
+      std::vector<std::string>{
+          "NCCL_NET_MERGE_LEVEL is \"NEAR\", which weft has no use for; WEFT_MERGE_NICS stays at \"auto\""});
+  CHECK(unused("WEFT_IB_TC", "high").empty());
 }
 
 TEST_CASE("unknown variables are reported with the nearest name") {

@@ -51,7 +51,8 @@ constexpr const char* kPageHead =
 # Settings
 
 weft reads these environment variables once, when it is loaded. A value that does not fit is an error that names
-the variable and what is allowed; an unknown `WEFT_*` variable is reported with the nearest name.
+the variable and what is allowed; an unknown `WEFT_*` variable is reported with the nearest name. NCCL's variables
+are read as NCCL reads them, and one that does not fit is reported and counts for nothing.
 `weft info --config` shows the values in effect.
 
 | variable | default | allowed | what it does |

@@ -20,19 +20,19 @@ int fail(const Error& error) {
   return 1;
 }
 
-// Settings that no row of the table knows are the usual reason why a setting has no effect.
-void printUnknown() {
-  for (const std::string& line : unknownEnvironmentVariables()) fmt::print("warning: {}\n", line);
+// What has no effect: mostly a name that is misspelt.
+void printWarnings() {
+  for (const std::string& line : environmentWarnings()) fmt::print("warning: {}\n", line);
 }
 
 Json settingsJson(const Config& config) {
-  return {{"config", configJson(config)}, {"unknown", unknownEnvironmentVariables()}};
+  return {{"config", configJson(config)}, {"unknown", environmentWarnings()}};
 }
 
 void printSettings(const Options& options, const Config& config) {
   if (options.json) return fmt::print("{}\n", settingsJson(config).text());
   fmt::print("{}", configText(config));
-  printUnknown();
+  printWarnings();
 }
 
 int printSurvey(const Options& options, const Config& config) {
@@ -43,7 +43,7 @@ int printSurvey(const Options& options, const Config& config) {
     fmt::print("{}\n", document.text());
   } else {
     fmt::print("{}", surveyText(found));
-    printUnknown();
+    printWarnings();
   }
   return found.taken.empty() ? 1 : 0;
 }
