@@ -75,7 +75,8 @@ struct Estimate {
 };
 
 // Nothing where the shape has no network in it, where NCCL has no such algorithm for the collective, or where
-// the platform lacks a number. Never negative, and never less for more bytes, more nodes or more ranks.
+// the platform lacks a number. Never negative, and never less for more bytes, or for more nodes of as many
+// ranks each, or more ranks on as many nodes.
 std::optional<Estimate> estimate(const Platform& platform, const GpuLatencies& gpu, const Shape& shape,
                                  const Operation& operation);
 

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <charconv>
 #include <fcntl.h>
+#include <limits>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -121,6 +122,17 @@ uint64_t hashOf(const std::string& text) {
   return hash;
 }
 
+// Numbers with so many digits.
+std::string textOf(const MeasuredTable& table, int digits) {
+  return format(
+      "%.*s\n"
+      "# Written by weft perf --fit. One way between two processes; us are microseconds, gbps 1e9 bytes a "
+      "second.\n"
+      "provider %s\ndate %s\nhosts %d\nranks %d\nstep_us %.*g\ndevice_gbps %.*g\ndevices %d\n",
+      static_cast<int>(kTitle.size()), kTitle.data(), table.provider.c_str(), table.date.c_str(), table.hosts,
+      table.ranks, digits, table.stepUs, digits, table.deviceGBps, table.devices);
+}
+
 }  // namespace
 
 Result<MeasuredTable> parseTable(std::string_view text) {
@@ -151,20 +163,16 @@ Result<MeasuredTable> readTable(const std::string& path) {
 }
 
 std::string tableText(const MeasuredTable& table) {
-  return format(
-      "%.*s\n"
-      "# Written by weft perf --fit. One way between two processes; us are microseconds, gbps 1e9 bytes a "
-      "second.\n"
-      "provider %s\ndate %s\nhosts %d\nranks %d\nstep_us %.6g\ndevice_gbps %.6g\ndevices %d\n",
-      static_cast<int>(kTitle.size()), kTitle.data(), table.provider.c_str(), table.date.c_str(), table.hosts,
-      table.ranks, table.stepUs, table.deviceGBps, table.devices);
+  return textOf(table, 6);
 }
 
 Platform platformOf(const MeasuredTable& table, const std::string& source) {
   const std::string said = format("%s: measured %s, %d hosts, %d ranks", source.c_str(), table.date.c_str(),
                                   table.hosts, table.ranks);
+  // Two ranks that estimate alike have the same numbers to the last digit.
+  const std::string exact = textOf(table, std::numeric_limits<double>::max_digits10);
   Platform platform;
-  platform.name = format("table %016llx", static_cast<unsigned long long>(hashOf(tableText(table))));
+  platform.name = format("table %016llx", static_cast<unsigned long long>(hashOf(exact)));
   platform.hopUs.fill({table.stepUs, said});
   platform.nodeGBps = {table.deviceGBps * table.devices, said};
   return platform;

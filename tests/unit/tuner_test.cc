@@ -348,6 +348,9 @@ TEST_CASE("a measured table is read as it was written, and its numbers name it")
         file.config.tunerTable + ": measured 2025-01-31, 2 hosts, 16 ranks");
   CHECK(policy.identity() !=
         TableFile(tableText({"ofi:efa", "2025-01-31", 2, 16, 15.5, 12.5, 4})).policy().identity());
+  std::string nearly = tableText(kMeasured);
+  nearly.insert(nearly.find("15.25") + 5, "000001");
+  CHECK(policy.identity() != TableFile(nearly).policy().identity());
 }
 
 TEST_CASE("a bad table is one complaint, and costs stay NCCL's") {
