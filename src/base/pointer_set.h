@@ -18,8 +18,12 @@ class PointerSet {
   bool contains(const T* pointer) const { return count_ > 0 && places_[find(pointer)] == pointer; }
   size_t size() const { return count_; }
 
-  void insert(T* pointer) {
+  void makeRoom() {  // for one more, so that inserting it does not fail
     if (2 * (count_ + 1) > places_.size()) grow();
+  }
+
+  void insert(T* pointer) {
+    makeRoom();
     T*& place = places_[find(pointer)];
     if (place == nullptr) count_++;
     place = pointer;

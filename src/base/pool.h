@@ -33,8 +33,9 @@ class Pool {
  private:
   [[gnu::noinline]] bool grow() {
     if (size_ + kChunk > limit_) return false;
+    free_.resize(size_ +
+                 kChunk);  // first: where memory ends, a chunk that nobody counts would shift all numbers
     chunks_.push_back(std::make_unique<T[]>(kChunk));
-    free_.resize(size_ + kChunk);
     for (uint32_t i = kChunk; i-- > 0;) {
       T* item = &chunks_.back()[i];
       item->index = size_ + i;

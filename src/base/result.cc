@@ -8,11 +8,10 @@ namespace weft {
 
 namespace {
 
-// strerror is not thread-safe; both strerror_r flavours are served.
+// strerror is not thread-safe; this is glibc's strerror_r, which need not use the buffer.
 std::string errnoText(int errnum) {
   char buffer[128] = "";
-  const char* text = strerror_r(errnum, buffer, sizeof buffer);
-  return text ? text : buffer;
+  return strerror_r(errnum, buffer, sizeof buffer);
 }
 
 }  // namespace

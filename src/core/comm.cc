@@ -120,6 +120,7 @@ Result<MemoryHandle*> CommBase::addHandle(const MemoryDesc& desc) {
   TRY(auto region, engine().regions().get(desc));  // outside the engine: pinning can take long
   auto handle = std::make_unique<MemoryHandle>(std::move(region), this);
   EngineEntry in(engine(), EngineEntry::wait);
+  handles_.makeRoom();  // nothing fails once the peer was told
   if (asRecv()) handle->announcement = peering().announce(handle->region);
   handles_.insert(handle.get());
   return handle.release();

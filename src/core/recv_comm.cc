@@ -449,7 +449,7 @@ Posted RecvCommImpl::iflush(std::span<const ReceiveSpec> received) {
   }
   if (!last) return {};
   // A null request means "nothing to wait for" here, so not entering must not look like it.
-  if (!in) engine().enterWaiting();
+  in.insist();
   Request* request = engine().takeRequest(RequestKind::flush, this);
   if (!request) {
     fail(Error(Code::resources, "flushing",
@@ -459,7 +459,6 @@ Posted RecvCommImpl::iflush(std::span<const ReceiveSpec> received) {
     request = nullptr;
     fail(Error(Code::system, "flushing", "the loopback lane of " + engine().deviceName() + " is not up"));
   }
-  if (!in) engine().leave();
   return {request != nullptr, request};
 }
 
