@@ -35,7 +35,7 @@ inline void RecvCommImpl::unlink(ReceiveSlot* slot, TagState& tag) {
   } else {
     urgent_ -= slot->holdUntilPass == 0;
     company_ -= slot->holdUntilPass == kForCompany;
-    if (!unwritten_.empty() && unwritten_.front() == slot->code()) unwritten_.pop();
+    if (!unwritten_.empty() && unwritten_.front() == slot->queuedAs) unwritten_.pop();
   }
   if (slot->memory) slot->memory->inUse--;
 }

@@ -17,10 +17,11 @@ class GrowingRing {
 
   bool empty() const { return head_ == tail_; }
   size_t size() const { return tail_ - head_; }
+  bool full() const { return size() > mask_; }  // the next push makes it larger
   T& front() { return items_[head_ & mask_]; }
 
   void push(const T& item) {
-    if (size() > mask_) [[unlikely]]
+    if (full()) [[unlikely]]
       grow();
     items_[tail_++ & mask_] = item;
   }
@@ -31,6 +32,16 @@ class GrowingRing {
   template <class Visit>
   void each(Visit visit) {
     for (size_t i = head_; i != tail_; i++) visit(items_[i & mask_]);
+  }
+
+  // Drops the others; what is kept stays in order.
+  template <class Wanted>
+  void keepIf(Wanted wanted) {
+    size_t kept = head_;
+    for (size_t i = head_; i != tail_; i++) {
+      if (wanted(items_[i & mask_])) items_[kept++ & mask_] = items_[i & mask_];
+    }
+    tail_ = kept;
   }
 
   // As many items from the front as lie side by side.

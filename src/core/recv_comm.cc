@@ -140,13 +140,33 @@ void RecvCommImpl::lookAtLinesFrom(uint64_t pass) {
   engine().linesDueAt(pass);
 }
 
+inline void RecvCommImpl::enqueue(ReceiveSlot* slot) {
+  if (unwritten_.full()) [[unlikely]]
+    dropLeftBehind();
+  slot->queuedAs = ++queuedLines_ << kSlotBits | slot->index;
+  unwritten_.push(slot->queuedAs);
+}
+
+// The slot that still waits for this line. Null: it was filled meanwhile, and may serve another receive, of
+// this comm or another.
+inline ReceiveSlot* RecvCommImpl::queuedSlot(uint64_t entry) {
+  ReceiveSlot& slot = engine().slot(entry & (kMaxSlots - 1));
+  const bool waits = slot.state == SlotState::queued && slot.queuedAs == entry && slot.comm == this;
+  return waits ? &slot : nullptr;
+}
+
+// One that waits long holds up the entries behind it, which would become ever more.
+void RecvCommImpl::dropLeftBehind() {
+  unwritten_.keepIf([&](uint64_t entry) { return queuedSlot(entry) != nullptr; });
+}
+
 // What is urgent leaves by the end of the call; for the rest they are mostly looked at soon enough already.
 inline void RecvCommImpl::queueLine(ReceiveSlot* slot, TagState& tag) {
   slot->mayComeEagerly = peering().mayArriveEagerly(slot->capacity);
   slot->holdUntilPass = holdUntil(*slot, tag);
   if (slot->holdUntilPass == 0) [[unlikely]]
     return queueUrgent(slot, tag);
-  unwritten_.push(slot->code());
+  enqueue(slot);
   if (slot->holdUntilPass == kForCompany) {
     company_++;
   } else if (const uint64_t pass = heldUntil(*slot); pass < linesDue_) {
@@ -342,18 +362,16 @@ void RecvCommImpl::writeDueLines() {
   linesDue_ = engine().pass() + 1;
   LineRun run;
   while (!unwritten_.empty() && !failed() && opened_) {
-    ReceiveSlot& slot = engine().slot(unwritten_.front() & (kMaxSlots - 1));
-    // Filled meanwhile, and perhaps used again: then the code differs.
-    if (slot.state == SlotState::queued && slot.code() == unwritten_.front()) {
+    if (ReceiveSlot* slot = queuedSlot(unwritten_.front())) {
       // Once one leaves, those that only waited for company go with it.
-      const bool goesAlong = urgent_ > 0 || (run.count > 0 && !slot.mayComeEagerly);
-      const uint64_t until = goesAlong ? 0 : heldUntil(slot);
+      const bool goesAlong = urgent_ > 0 || (run.count > 0 && !slot->mayComeEagerly);
+      const uint64_t until = goesAlong ? 0 : heldUntil(*slot);
       if (until > engine().pass()) {
         linesDue_ = until;
         break;
       }
-      if (!mayTell(slot)) break;
-      addLine(slot, &run);
+      if (!mayTell(*slot)) break;
+      addLine(*slot, &run);
     }
     unwritten_.pop();
   }
@@ -373,7 +391,7 @@ bool RecvCommImpl::writeLines() {
 void RecvCommImpl::queueUrgent(ReceiveSlot* slot, TagState& tag) {
   if (!slot->isRequest || !unwritten_.empty() || !opened_ || !mayTell(*slot)) {
     urgent_++;
-    return unwritten_.push(slot->code());
+    return enqueue(slot);
   }
   Lane& lane = peering().quickestLane(sizeof(CtsLine));
   sendLines(lane, writeLine(*slot, tag, lane), 1, false);

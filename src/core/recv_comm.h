@@ -83,6 +83,9 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   void open(TagState& tag, ReceiveSlot* slot);
   [[gnu::cold]] void failPosting(bool noSlot);
   void queueLine(ReceiveSlot* slot, TagState& tag);
+  void enqueue(ReceiveSlot* slot);
+  ReceiveSlot* queuedSlot(uint64_t entry);
+  [[gnu::noinline]] void dropLeftBehind();
   [[gnu::noinline]] void queueUrgent(ReceiveSlot* slot, TagState& tag);
   [[gnu::noinline]] void writeUrgent();
   void writeDueLines();
@@ -127,10 +130,13 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   TagTable<TagState> tags_;
   std::vector<Waiting> waiting_;
   std::vector<uint16_t> waitingFree_;
-  GrowingRing<uint32_t> unwritten_;  // slot and generation of lines to write, in posting order
-  uint32_t openCount_ = 0;           // slots posted and not filled
-  uint32_t toldCount_ = 0;           // of them, those the sender may write
-  bool linesQueued_ = false;         // the engine knows that there are some
+  // Lines to write, in posting order: a number that never comes again, and the slot below it. A slot that was
+  // filled meanwhile leaves its entry behind.
+  GrowingRing<uint64_t> unwritten_;
+  uint64_t queuedLines_ = 0;  // in all
+  uint32_t openCount_ = 0;    // slots posted and not filled
+  uint32_t toldCount_ = 0;    // of them, those the sender may write
+  bool linesQueued_ = false;  // the engine knows that there are some
   uint64_t linesDue_ = UINT64_MAX;
   uint32_t urgent_ = 0;          // unwritten lines that need not be held back
   uint32_t company_ = 0;         // and those that wait for company

@@ -114,6 +114,7 @@ struct ReceiveSlot {
   bool mayComeEagerly = false;
   ReceiveSlot* previous = nullptr;  // slots of the same tag, oldest first
   ReceiveSlot* next = nullptr;
+  uint64_t queuedAs = 0;       // its entry in its comm's queue of lines, where it has one
   uint64_t holdUntilPass = 0;  // poll pass from which the line leaves in any case; 0: at once; or for company
   uint64_t received = 0;
   uint64_t capacity = 0;
