@@ -52,6 +52,7 @@ class Dial {
   Dial(EventLoop& loop, Owner& owner, DialPlan plan);
   ~Dial();
   void start();
+  void hangUp();                                               // for good: it calls its owner no more
   bool shaking() const { return state_ > State::connecting; }  // a connection stands, proofs are under way
   const std::string& trouble() const { return trouble_; }      // why the last addresses failed, for people
 
@@ -75,7 +76,6 @@ class Dial {
   bool refuse(const std::string& why);
   bool enter(State state, size_t bytes);
   void onDeadline();
-  void hangUp();
   std::string here() const;
 
   EventLoop& loop_;

@@ -63,7 +63,10 @@ class Switchboard : public Acceptor::Owner, public Session::Owner, public Openin
   void sessionMessage(Session& session, uint16_t type, std::span<const std::byte> body) override;
   void sessionDead(Session& session, const Error& reason) override;
   void bury(std::unique_ptr<LinkIo> io) override { buriedIo_.push_back(std::move(io)); }
-  void bury(std::unique_ptr<Dial> dial) override { buriedDials_.push_back(std::move(dial)); }
+  void bury(std::unique_ptr<Dial> dial) override {
+    dial->hangUp();  // an event of the same round may be about it
+    buriedDials_.push_back(std::move(dial));
+  }
   void openingLinked(Opening& opening, Linked linked) override;
   void openingRefused(Opening& opening, const Error& why) override;
   void openingGone(Opening& opening, const Error& why) override;
