@@ -45,7 +45,7 @@ struct Key {
 constexpr uint64_t kGiB = uint64_t{1} << 30;
 
 constexpr Key kKeys[] = {
-    {"rails", "0 to 16",
+    {"rails", "0 to 32",
      [](LoopOptions& o, const std::string& t) { return readNumber(t, kMaxRails, &o.rails); }},
     {"seed", "a number", [](LoopOptions& o, const std::string& t) { return readNumber(t, ~0ull, &o.seed); }},
     {"landing", "now or poll",

@@ -17,7 +17,7 @@
 // tests fill them by hand, WEFT_PROVIDER by text: "loop(landing=poll,delivery=accepted,seed=7)".
 namespace weft::loop {
 
-constexpr int kMaxRails = 16;
+constexpr int kMaxRails = 32;
 
 // What happened on one rail, counted over all Queues of the Transport. Any thread may read at any time.
 struct RailStats {

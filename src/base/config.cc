@@ -92,7 +92,7 @@ constexpr ConfigField kFields[] = {
      1 << 28},
     {"WEFT_MAX_RAILS", &Config::maxRails, "Most rails one connection uses.", nullptr, 1, 16},
     {"WEFT_LOOP_RAILS", &Config::loopRails, "Devices the in-process loop provider shows (tests).", nullptr, 1,
-     16},
+     32},
     {"WEFT_SEQUENCE_BITS", &Config::sequenceBits,
      "Width of message numbers; lower it only to test their wrap. Both ends must agree.", nullptr, 10, 32},
     {"WEFT_FLUSH", &Config::alwaysFlush,

@@ -53,7 +53,9 @@ Session::~Session() {
 Result<Session::DeviceUse> Session::openDevice(int device) {
   if (const auto known = devices_.find(device); known != devices_.end()) return known->second;
   DeviceUse use;
-  for (const int index : net_->railsOf(device)) {
+  std::vector<int> rails = net_->railsOf(device);
+  rails.resize(std::min(rails.size(), static_cast<size_t>(net_->config().maxRails)));  // as many as lanes use
+  for (const int index : rails) {
     std::shared_ptr<Device> rail = physical_[index].lock();
     if (!rail) {
       TRY(rail, net_->transport().open(net_->rail(index)));

@@ -99,6 +99,31 @@ TEMPLATE_TEST_CASE("a device that is not there has no properties", "", ALL_TABLE
   CHECK(driver.finalize() == ncclSuccess);
 }
 
+TEMPLATE_TEST_CASE("a device of more rails than a connection uses connects", "", ncclNet_v9_t,
+                   ncclNet_v12_t) {
+  setenv("WEFT_MERGE_NICS",
+         "loop0,loop1,loop2,loop3,loop4,loop5;loop6,loop7,loop8,loop9,loop10,loop11;"
+         "loop12,loop13,loop14,loop15,loop16,loop17;loop18,loop19,loop20,loop21,loop22,loop23",
+         1);
+  Driver<TestType> driver("loop", "24");
+  REQUIRE(driver.init() == ncclSuccess);
+  unsetenv("WEFT_MERGE_NICS");
+  decltype(Properties<TestType>::vProps) members{};
+  members.ndevs = 4;
+  for (int i = 0; i < 4; i++) members.devs[i] = i;
+  int device = -1;
+  REQUIRE(driver.net->makeVDevice(&device, &members) == ncclSuccess);
+  {
+    Connection<TestType> connection(driver);
+    connection.open(device);
+    std::fill(connection.source.begin(), connection.source.end(), 9);
+    void* receiving = connection.postReceive({connection.sink.size()}, {1}, {0});
+    connection.finish(connection.postSend(connection.source.size(), 1), receiving, nullptr);
+    CHECK(connection.sink == connection.source);
+  }
+  CHECK(driver.finalize() == ncclSuccess);
+}
+
 TEMPLATE_TEST_CASE("two devices become a virtual one", "", ncclNet_v9_t, ncclNet_v10_t, ncclNet_v11_t,
                    ncclNet_v12_t) {
   Driver<TestType> driver("loop", "2");
