@@ -14,7 +14,7 @@
 
 // What a listener publishes and a connector needs: who and where the process is, which listener, and its
 // secret. It travels in NCCL's 128-byte handle; the last 8 bytes are left to the connecting side as scratch
-// (see kScratch). Values; any thread. Layout: docs/wire.md, "Handle".
+// (see kScratchBytes). Values; any thread. Layout: docs/wire.md, "Handle".
 namespace weft::control {
 
 constexpr size_t kHandleBytes = 128;

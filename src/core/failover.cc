@@ -134,11 +134,12 @@ void Failover::listOwn(Lane& lane) {
     }
     if (mask == 0 || request.remaining == 0) return;
     record.own.push_back({request.index, request.generation, mask, -1});
-    list.push_back({request.comm->remoteNumber(), request.transfer.slot, mask});
+    list.push_back({request.comm->remoteNumber(), request.transfer.slot,
+                    static_cast<uint32_t>(request.tags[0]), request.sequence[0], mask});
   });
   peering_.eachUnreturned(lane, [&](int slot) {
     record.own.push_back({0, 0, 1, slot});
-    list.push_back({0, static_cast<uint32_t>(slot) | peering_.eagerUse(slot) << kSuspectUseShift, 1});
+    list.push_back({0, static_cast<uint32_t>(slot) | peering_.eagerUse(slot) << kSuspectUseShift, 0, 0, 1});
   });
   RetiredMessage message{lane.number(), lane.incarnation(), false, {}};
   inChunks(list, kMostSuspects, [&](size_t first, std::vector<Suspect> chunk) {
@@ -202,7 +203,8 @@ void Failover::answer(const Lane& lane) {
   record.theirs.clear();
 }
 
-// A receive that is gone has all it needed.
+// A receive that is gone has all it needed. Whoever has its slot by now may even have its generation, but is
+// another message.
 uint16_t Failover::missingOf(const Suspect& suspect) {
   if (suspect.comm == 0) {
     const uint32_t slot = suspect.slot & ((1u << kSuspectUseShift) - 1);
@@ -213,6 +215,7 @@ uint16_t Failover::missingOf(const Suspect& suspect) {
   ReceiveSlot& slot = engine_.slot(index);
   if (slot.state != SlotState::told || slot.generation != suspect.slot >> kSlotBits) return 0;
   if (slot.comm->number() != suspect.comm || &slot.comm->peering() != &peering_) return 0;
+  if (slot.tag != suspect.tag || slot.k != suspect.k) return 0;
   const auto missing = static_cast<uint16_t>(suspect.segments & ~slot.arrived);
   slot.asked |= missing;
   slot.askedOdd ^= missing;
@@ -227,16 +230,15 @@ bool Failover::onMissing(const MissingMessage& message) {
   if (message.incarnation != lane->incarnation() || lane->state() != LaneState::retired) return true;
   if (message.first != record.answered || message.segments.size() > record.own.size() - record.answered)
     return false;
-  for (const uint16_t segments : message.segments) resolve(record.own[record.answered++], segments);
+  for (const uint16_t segments : message.segments) resolve(*lane, record.own[record.answered++], segments);
   endIfAccounted(*lane);
   return true;
 }
 
-void Failover::resolve(const Own& own, uint16_t missing) {
-  if (own.eagerSlot >= 0) {
-    if (missing) peering_.sendEagerAgain(own.eagerSlot);
-    return;
-  }
+void Failover::resolve(const Lane& lane, const Own& own, uint16_t missing) {
+  if (own.eagerSlot >= 0)
+    return missing ? peering_.sendEagerAgain(own.eagerSlot) : peering_.eagerAccounted(own.eagerSlot, lane);
+
   Request& request = engine_.requestAt(own.request);
   if (request.kind != RequestKind::send || request.generation != own.generation) return;
   request.comm->asSend()->resolve(&request, own.segments, missing);

@@ -70,7 +70,7 @@ class Failover {
   void settle(Lane& lane);
   void answer(const Lane& lane);
   uint16_t missingOf(const Suspect& suspect);
-  void resolve(const Own& own, uint16_t missing);
+  void resolve(const Lane& lane, const Own& own, uint16_t missing);
   void endIfAccounted(Lane& lane);
   bool revive(Lane& lane);
   void connect(Lane& lane);

@@ -15,6 +15,8 @@
 // one owner of a rail's health as seen from this peering. Used only by who has entered the engine.
 namespace weft::core {
 
+constexpr uint8_t kNoLane = UINT8_MAX;  // in the place of a lane's number
+
 enum class LaneState : uint8_t {
   connecting,
   up,

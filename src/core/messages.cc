@@ -33,58 +33,6 @@ Result<T> checked(const ByteReader& in, T value, const char* what) {
 
 }  // namespace
 
-const char* messageName(MessageType type) {
-  switch (type) {
-    case MessageType::open:
-      return "open";
-    case MessageType::announce:
-      return "announce";
-    case MessageType::announced:
-      return "announced";
-    case MessageType::withdraw:
-      return "withdraw";
-    case MessageType::cancel:
-      return "cancel";
-    case MessageType::canceled:
-      return "canceled";
-    case MessageType::finish:
-      return "finish";
-    case MessageType::finished:
-      return "finished";
-    case MessageType::closed:
-      return "closed";
-    case MessageType::failed:
-      return "failed";
-    case MessageType::probe:
-      return "probe";
-    case MessageType::probed:
-      return "probed";
-    case MessageType::askRead:
-      return "ask-read";
-    case MessageType::tellRead:
-      return "tell-read";
-    case MessageType::engineGone:
-      return "engine-gone";
-    case MessageType::laneRetire:
-      return "lane-retire";
-    case MessageType::laneRetired:
-      return "lane-retired";
-    case MessageType::missing:
-      return "missing";
-    case MessageType::laneAddress:
-      return "lane-address";
-    case MessageType::lines:
-      return "lines";
-    case MessageType::askPolled:
-      return "ask-polled";
-    case MessageType::tellPolled:
-      return "tell-polled";
-    case MessageType::laneConnected:
-      return "lane-connected";
-  }
-  return "unknown";
-}
-
 MemoryNotice MemoryNotice::of(const mem::Region& region, uint32_t id) {
   MemoryNotice notice;
   notice.id = id;
@@ -110,8 +58,6 @@ MemoryNotice MemoryNotice::decode(ByteReader* in) {
 void PeeringInfo::encode(ByteWriter* out) const {
   out->put(engine).put(peering).put(rails).text(deviceName);
   encodeBlobs(out, laneAddresses);
-  for (size_t i = 0; i < laneAddresses.size(); i++)
-    out->put(i < laneIncarnations.size() ? laneIncarnations[i] : 0u);
   memory.encode(out);
   out->put(eagerOffset).put(eagerSlots).put(eagerSlotBytes).put(eagerFirstSlot).put(creditOffset);
 }
@@ -123,7 +69,6 @@ PeeringInfo PeeringInfo::decode(ByteReader* in) {
   info.rails = in->get<uint16_t>();
   info.deviceName = in->text();
   info.laneAddresses = decodeBlobs(in);
-  for (size_t i = 0; i < info.laneAddresses.size(); i++) info.laneIncarnations.push_back(in->get<uint32_t>());
   info.memory = MemoryNotice::decode(in);
   info.eagerOffset = in->get<uint64_t>();
   info.eagerSlots = in->get<uint32_t>();
@@ -226,7 +171,8 @@ bool decodeBody(ByteReader* in, LaneMessage* message) {
 void encodeBody(ByteWriter* out, const RetiredMessage& message) {
   out->put(message.lane).put(message.incarnation).put(uint8_t{message.more});
   out->put(static_cast<uint16_t>(message.suspects.size()));
-  for (const Suspect& one : message.suspects) out->put(one.comm).put(one.slot).put(one.segments);
+  for (const Suspect& one : message.suspects)
+    out->put(one.comm).put(one.slot).put(one.tag).put(one.k).put(one.segments);
 }
 
 bool decodeBody(ByteReader* in, RetiredMessage* message) {
@@ -236,8 +182,7 @@ bool decodeBody(ByteReader* in, RetiredMessage* message) {
   const auto count = in->get<uint16_t>();
   for (uint16_t i = 0; i < count && !in->failed(); i++) {
     Suspect& one = message->suspects.emplace_back();
-    one.comm = in->get<uint32_t>();
-    one.slot = in->get<uint32_t>();
+    for (uint32_t* field : {&one.comm, &one.slot, &one.tag, &one.k}) *field = in->get<uint32_t>();
     one.segments = in->get<uint16_t>();
   }
   return in->done();

@@ -11,8 +11,8 @@
 #include "weft/result.h"
 
 // What engines tell each other over the control link. Every message is an EngineHeader and one of these
-// bodies; decoders check every length and give `internal` errors that name the message. docs/wire.md,
-// "Between engines".
+// bodies; decoders check every length and say false, or give `remote` errors that name the message.
+// docs/wire.md, "Between engines".
 namespace weft::core {
 
 enum class MessageType : uint16_t {
@@ -41,8 +41,6 @@ enum class MessageType : uint16_t {
   laneConnected,    // my end of the lane has your address: where the fabric asks for that, you may write
 };
 
-const char* messageName(MessageType type);
-
 struct EngineHeader {
   uint32_t to = 0;    // engine of the receiving process
   uint32_t from = 0;  // engine of the sending process
@@ -68,7 +66,6 @@ struct PeeringInfo {
   uint16_t rails = 0;    // of this side's device
   std::string deviceName;
   std::vector<Bytes> laneAddresses;
-  std::vector<uint32_t> laneIncarnations;
   MemoryNotice memory;       // where the two below live
   uint64_t eagerOffset = 0;  // pool of eager slots
   uint32_t eagerSlots = 0;   // how many of them the other side may use; 0: no eager
@@ -142,10 +139,12 @@ struct LaneMessage {
 struct Suspect {
   uint32_t comm = 0;  // 0: eager
   uint32_t slot = 0;  // receive slot and its generation; or eager slot, and its use above kSuspectUseShift
+  uint32_t tag = 0;   // and the message, as a slot's generation comes again; both 0 for an eager slot
+  uint32_t k = 0;
   uint16_t segments = 0;  // a bit each
 };
 constexpr int kSuspectUseShift = 6;
-constexpr size_t kMostSuspects = 4000;  // in one message
+constexpr size_t kMostSuspects = 3000;  // in one message
 
 struct RetiredMessage {
   uint8_t lane = 0;

@@ -113,7 +113,6 @@ PeeringInfo Peering::half() const {
   for (const auto& lane : lanes_) {
     const auto address = lane->endpoint().address();
     info.laneAddresses.emplace_back(address.begin(), address.end());
-    info.laneIncarnations.push_back(lane->incarnation());
   }
   info.memory = engine_.noticeOf(*landing_.region(), 0);
   info.eagerOffset = landing_.offset();

@@ -147,6 +147,12 @@ class Peering {
   }
   void sendEager(int slot, size_t bytes);  // header and payload; posting.h
   void sendEagerAgain(int slot);           // it was lost with its lane
+  // What left from there by this fenced lane is there, whenever its credit comes: the lane's next incarnation
+  // has nothing to do with it.
+  void eagerAccounted(int slot, const Lane& lane) {
+    uint8_t& by = slotLanes_[static_cast<size_t>(slot)];
+    if (by == lane.number()) by = kNoLane;
+  }
   void eagerLanded(uint32_t slot) { writtenAgain_ &= ~(uint64_t{1} << slot); }  // what was sent again
   template <class Visit>
   void eachUnreturned(const Lane& lane, Visit visit);  // slots that left by this fenced lane, without credit

@@ -101,6 +101,7 @@ void RecvCommImpl::answerProbed(const ProbeMessage& answer) {
   if (!engine().hasSlot(answer.slot)) return;  // never ours
   ReceiveSlot& slot = engine().slot(answer.slot);
   if (slot.comm != this || slot.state != SlotState::told || slot.generation != answer.generation) return;
+  if (slot.tag != answer.tag || slot.k != answer.k) return;  // its generation came again
   if (answer.state == ProbeState::notPosted) {
     slot.sentAt = TimePoint{};
     return;

@@ -91,8 +91,6 @@ enum class SlotState : uint8_t {
   ended,   // its comm has failed and let go of it; whoever tests it has not heard
 };
 
-constexpr uint8_t kNoLane = UINT8_MAX;
-
 // One posted receive. Where it is no part of a group, and nobody profiles it, it is what NCCL waits for, too.
 struct ReceiveSlot {
   uint16_t arrived = 0;   // bit per segment

@@ -466,6 +466,9 @@ void SendCommImpl::stopUsing(MemoryHandle* handle) {
   if (waitFor([&] { return handle->inUse == 0 || failed(); }) && !inUse(handle)) return;
   fence();
   EngineEntry in(engine(), EngineEntry::wait);
+  engine().eachRequestOf(this, [&](Request& request) {  // one may still hear what became of it
+    if (request.memory == handle) request.memory = nullptr;
+  });
   handle->inUse = 0;
 }
 

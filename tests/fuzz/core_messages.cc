@@ -101,7 +101,6 @@ std::vector<fuzz::Input> fuzz::seeds() {
   half.rails = 2;
   half.deviceName = "eth0+eth1";
   half.laneAddresses = {Bytes(32, std::byte{1}), Bytes(32, std::byte{2})};
-  half.laneIncarnations = {1, 1};
   half.memory.railBlobs = {Bytes(16, std::byte{3}), Bytes(16, std::byte{4})};
   OpenMessage opening;
   opening.half = half;
@@ -114,7 +113,7 @@ std::vector<fuzz::Input> fuzz::seeds() {
           seedOf(probe, ProbeMessage{}),
           seedOf(notice, half.memory),
           seedOf(lane, LaneMessage{1, 2, "the rail broke", Bytes(32, std::byte{5})}),
-          seedOf(retired, RetiredMessage{1, 2, true, {{3, 4, 5}, {0, 70, 1}}}),
+          seedOf(retired, RetiredMessage{1, 2, true, {{3, 4, 5, 6, 7}, {0, 70, 0, 0, 1}}}),
           seedOf(missing, MissingMessage{1, 2, 0, {1, 0, 3}}),
           seedOf(lines, LinesMessage{1, {{2, CtsLine{}}}})};
 }

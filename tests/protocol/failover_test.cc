@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
-#include "providers/fault/control.h"
-#include "providers/fault/transport.h"
 #include "src/base/log.h"
 #include "src/base/random.h"
-#include "tests/support/catch.h"
-#include "tests/support/engine_pair.h"
+#include "tests/protocol/rails.h"
 
 // Rails die, one step at a time: an event, then what it must lead to.
 using namespace weft;
@@ -15,108 +12,6 @@ using fault::FaultKind;
 using fault::FaultOp;
 
 namespace {
-
-void silent(LogLevel, const char*, int, const char*) {
-}  // a rail that is left is reported; here it is planned
-
-class Rails {
- public:
-  explicit Rails(int rails, const fault::FaultRule* atOnce = nullptr, bool targetMustKnow = false)
-      : world_(options(rails, atOnce, targetMustKnow)) {
-    link_ = world_.connect(0);
-  }
-
-  World& world() { return world_; }
-  SendCommImpl& send() { return *link_.send; }
-  RecvCommImpl& recv() { return *link_.recv; }
-  const EngineCounters& counters(int side) { return world_.side(side).engine->counters(); }
-  Lane& lane(int side, size_t i) { return (side == 0 ? send().peering() : recv().peering()).lane(i); }
-  size_t lanesUp(int side) { return (side == 0 ? send().peering() : recv().peering()).lanesUp(); }
-
-  std::shared_ptr<fault::RuleState> addRule(int side, const fault::FaultRule& rule) {
-    return controls_[side]->add(rule);
-  }
-  std::shared_ptr<fault::RuleState> breakRail(int side, FaultKind kind, FaultOp op, int rail,
-                                              uint32_t polls = 0) {
-    fault::FaultRule rule;
-    rule.kind = kind;
-    rule.op = op;
-    rule.rail = rail;
-    if (polls > 0) rule.polls = polls;
-    return addRule(side, rule);
-  }
-  void heal() {
-    for (auto& control : controls_) control->clear();
-  }
-
-  // Passes with a millisecond each, as the control thread's ticks.
-  void live(int milliseconds) {
-    for (int i = 0; i < milliseconds; i++) {
-      world_.clock().advance(Milliseconds(1));
-      world_.watch(0), world_.watch(1);
-      world_.pump();
-    }
-  }
-
-  Request* receive(Buffer& to, size_t bytes, int tag = 1) {
-    const ReceiveSpec spec{to.data(), bytes, tag, to.handle(), nullptr};
-    const Posted posted = recv().irecv(std::span(&spec, 1), false);
-    REQUIRE(posted.request);
-    return posted.request;
-  }
-  Request* post(Buffer& from, size_t bytes, int tag = 1) {
-    for (int i = 0; i < 1000; i++) {
-      const Posted posted = send().isend(from.data(), bytes, tag, from.handle(), nullptr);
-      REQUIRE(posted.ok);
-      if (posted.request) return posted.request;
-      live(1);
-    }
-    FAIL("the message was never taken");
-    return nullptr;
-  }
-  bool finished(CommBase& comm, Request* request) {
-    for (int i = 0; i < 3000; i++) {
-      const Tested tested = comm.testRequest(request, nullptr);
-      REQUIRE(tested.ok);
-      if (tested.done) return true;
-      live(1);
-    }
-    return false;
-  }
-
- private:
-  WorldOptions options(int rails, const fault::FaultRule* atOnce, bool targetMustKnow) {
-    setLogSink(silent);
-    WorldOptions options;
-    options.config.laneTimeout = Milliseconds(400);
-    options.config.railTimeout = Milliseconds(80);
-    options.config.railRetry = Milliseconds(10);
-    for (int i = 0; i < 2; i++) {
-      loop::LoopOptions fabric;
-      fabric.rails = rails;
-      fabric.landing = loop::Landing::whenPolled;
-      fabric.delivery = Delivery::selectable;
-      fabric.targetMustKnow = targetMustKnow;
-      auto wrapped = fault::makeTransport(loop::makeTransport(fabric));
-      if (atOnce && i == 0) wrapped->control()->add(*atOnce);
-      controls_[i] = wrapped->control();
-      options.transports[i] = std::move(wrapped);
-      options.rails[i] = rails;
-    }
-    return options;
-  }
-
-  // To the last, as closing speaks too.
-  struct Silence {
-    Silence() { setLogSink(silent); }
-    ~Silence() { setLogSink(nullptr); }
-  };
-
-  Silence silence_;
-  std::shared_ptr<fault::FaultControl> controls_[2];
-  World world_;
-  Connection link_;
-};
 
 constexpr size_t kLarge = 400'000;  // striped over both rails
 
@@ -322,7 +217,7 @@ TEST_CASE("a silent rail is left within its bound, a silent peer is not blamed")
 TEST_CASE("one rail dies after the other, as long as one is left") {
   constexpr size_t kBytes = 150'000;
   const bool targetMustKnow = GENERATE(false, true);
-  Rails rails(3, nullptr, targetMustKnow);
+  Rails rails(3, {.targetMustKnow = targetMustKnow});
   uint64_t hits = 0;
   Buffer from(rails.send(), kBytes), to(rails.recv(), kBytes);
   for (int round = 0; round < 12; round++) {
@@ -348,7 +243,7 @@ TEST_CASE("a rail that cannot be connected is left out, and tried again") {
   fault::FaultRule refused;
   refused.kind = FaultKind::connectRefused;
   refused.rail = 1;
-  Rails rails(2, &refused);
+  Rails rails(2, {.atOnce = &refused});
   Buffer from(rails.send(), kLarge), to(rails.recv(), kLarge);
   fillPattern(from.data(), kLarge, 3);
   Request* receiving = rails.receive(to, kLarge);
@@ -364,7 +259,7 @@ TEST_CASE("an engine made when a card cannot be used goes on with the others") {
   fault::FaultRule refused;
   refused.kind = FaultKind::openQueue;
   refused.rail = 1;
-  Rails rails(3, &refused);
+  Rails rails(3, {.atOnce = &refused});
   // Expect: as many lanes as ever, the one of the lost card over another one, on this side alone.
   CHECK(rails.lanesUp(0) == 3);
   CHECK(rails.lanesUp(1) == 3);

@@ -214,7 +214,7 @@ TEST_CASE("another wire version is named on the side that dials") {
   challenge.version = 7;
   const Bytes answer = encodeChallenge(challenge);
   REQUIRE(send(accepted.get(), answer.data(), answer.size(), MSG_NOSIGNAL) > 0);
-  contains(failureOf(*call), "wire version 7, this process 1");
+  contains(failureOf(*call), "wire version 7, this process " + std::to_string(kWireVersion));
 }
 
 TEST_CASE("a dialler of another wire version is told ours") {

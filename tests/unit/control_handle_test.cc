@@ -5,6 +5,7 @@
 
 #include "src/base/random.h"
 #include "src/control/handle.h"
+#include "src/control/wire.h"
 #include "tests/support/catch.h"
 
 using namespace weft;
@@ -90,7 +91,8 @@ TEST_CASE("what is not a handle of ours is named") {
   CHECK(failure(raw).find("not a weft handle") != std::string::npos);
   raw = encoded(sample());
   raw[4] = std::byte{9};
-  CHECK(failure(raw).find("wire version 9, this process 1") != std::string::npos);
+  CHECK(failure(raw).find("wire version 9, this process " + std::to_string(kWireVersion)) !=
+        std::string::npos);
   raw = encoded(sample());
   raw[50] ^= std::byte{1};
   CHECK(failure(raw).find("damaged") != std::string::npos);
