@@ -264,25 +264,30 @@ bool Engine::tickBusy() {
 
 Status Engine::openFlushLanes() {
   if (!flushLanes_.empty()) return {};
-  TRY(flushScratch_, arena_.take(64 * rails_.size()));
+  TRY(mem::Block scratch, arena_.take(64 * rails_.size()));
+  std::vector<std::unique_ptr<Lane>> lanes;
   for (size_t rail = 0; rail < rails_.size(); rail++) {
     const uint8_t used = railInUse_[rail];
     TRY(auto endpoint, rails_[used].queue->openEndpoint());
     const auto address = endpoint->address();
     TRY(endpoint->connect(address));
     endpoint->peerConnected();
-    flushLanes_.push_back(std::make_unique<Lane>(static_cast<uint8_t>(rail), used, railInfo(used).name,
-                                                 std::move(endpoint), false));
+    lanes.push_back(std::make_unique<Lane>(static_cast<uint8_t>(rail), used, railInfo(used).name,
+                                           std::move(endpoint), false));
   }
+  flushScratch_ = std::move(scratch);
+  flushLanes_ = std::move(lanes);
   return {};
 }
 
-// One small read per rail from where data landed: when it is back, everything before it is visible.
+// One small read per rail from where data landed: when it is back, everything before it is visible. A lane
+// that connects reads as soon as it is up, as data may come by its rail already.
 bool Engine::postFlush(Request* request, MemoryHandle* memory, const void* address) {
   uint8_t posted = 0;
   for (size_t rail = 0; rail < flushLanes_.size(); rail++) {
     Lane& lane = *flushLanes_[rail];
-    if (!lane.up()) continue;  // its rail died: what came by it did so long ago
+    if (!lane.up() && lane.state() != LaneState::connecting)
+      continue;  // its rail died: what came by it did so long ago
     auto target = lane.endpoint().import(memory->region->rail(lane.rail())->blob());
     if (!target) return false;
     Work work;
@@ -293,11 +298,29 @@ bool Engine::postFlush(Request* request, MemoryHandle* memory, const void* addre
     work.remote = *target;
     work.remoteOffset = memory->region->offsetOf(address);
     work.context = workContext(WorkKind::flush, request->index, request->generation, lane.number());
-    if (!lane.submit(work, false, *this)) (void)lane.flush(now());
+    if (!lane.submitOrHold(work, *this)) due_ = 0;
     posted++;
   }
   request->remaining = posted;
   return posted > 0;
+}
+
+void Engine::watchFlushLane(Lane& lane) {
+  const TimePoint since = lane.stalledSince(now_);
+  if (since == TimePoint{}) return lane.restartStallClock(now_);
+  if (now_ - since < options_.config->laneTimeout) return;
+  lane.startRetiring();
+  failFlushes(lane, format("nothing came back for %lld ms",
+                           static_cast<long long>(options_.config->laneTimeout.count())));
+}
+
+// A flush that does not come back ends its comm: what was received may not be visible.
+void Engine::failFlushes(const Lane& lane, const std::string& why) {
+  eachRequest([&](Request& request) {
+    if (request.kind == RequestKind::flush && request.remaining > 0)
+      request.comm->fail(
+          Error(Code::system, "flushing", "the loopback lane of " + lane.railName() + ": " + why));
+  });
 }
 
 void Engine::reviveFlushLane(size_t rail) {

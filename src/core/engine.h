@@ -205,6 +205,9 @@ class Engine {
   [[gnu::noinline]] void flushQueued();
   void writeLines();
   void readClock();
+  bool flushOwnLanes();  // true: a fabric took not all of what they hold
+  void watchFlushLane(Lane& lane);
+  [[gnu::cold]] void failFlushes(const Lane& lane, const std::string& why);
   [[gnu::noinline]] bool pollSeveral(int mostBatches);  // false: not all of them
   void pollRail(size_t rail, Queue& queue, int mostBatches) {
     const size_t n = queue.poll(completions_);

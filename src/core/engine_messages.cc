@@ -125,6 +125,8 @@ void Engine::watch() {
       watchOnlyLane(*peering);
     }
   }
+  for (auto& lane : flushLanes_)
+    if (lane->up() || lane->state() == LaneState::connecting) watchFlushLane(*lane);
   if (now_ - commsWatchedAt_ < options_.config->laneTimeout / 8) return;
   commsWatchedAt_ = now_;
   comms_.each([&](CommBase& comm) {

@@ -39,6 +39,15 @@ void Engine::finishPass(bool polledAll) {
   flush();
 }
 
+bool Engine::flushOwnLanes() {
+  bool more = false;
+  for (auto& lane : flushLanes_) {
+    if (!lane->hasQueued()) continue;
+    more |= lane->state() == LaneState::connecting || (lane->up() && lane->flush(now()));
+  }
+  return more;
+}
+
 void Engine::flushQueued() {
   due_ = 0;  // until everything was looked at: what comes meanwhile is looked at here
   if (linesDue_ <= pass_) writeLines();
@@ -50,7 +59,8 @@ void Engine::flushQueued() {
       flushQueue_.pop_back();
     }
   }
-  due_ = flushQueue_.empty() && !wantsAfterPoll_ ? linesDue_ : 0;
+  const bool ownWait = flushOwnLanes();
+  due_ = flushQueue_.empty() && !ownWait && !wantsAfterPoll_ ? linesDue_ : 0;
 }
 
 Lane* Engine::findLane(const Endpoint* endpoint, Peering** owner) {
@@ -75,7 +85,9 @@ void Engine::onLaneEvent(size_t rail, const Completion& completion) {
   const std::string why = completion.ok ? "" : rails_[rail].queue->explain(completion);
   if (!owner) {
     const bool up = completion.kind == CompletionKind::connected && completion.ok;
+    const bool unread = !up && lane->hasQueued();  // held until it was up
     lane->setState(up ? LaneState::up : LaneState::dead);
+    if (unread) failFlushes(*lane, why);
   } else if (completion.kind == CompletionKind::connected) {
     owner->laneConnected(*lane, completion.ok, why);
   } else if (completion.kind == CompletionKind::retired) {

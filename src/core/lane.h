@@ -81,6 +81,15 @@ class Lane {
     queued_.push(work);
     return false;
   }
+  // The same where the lane may still be connecting: what it is given waits until it is up.
+  template <class Clock>
+  bool submitOrHold(const Work& work, Clock& clock) {
+    if (state_ != LaneState::connecting) return submit(work, false, clock);
+    if (outstandingWorks_++ == 0) beginWindow(clock);
+    outstandingBytes_ += work.length;
+    queued_.push(work);
+    return false;
+  }
   bool flush(TimePoint now);  // true: some is left for later
   bool hasQueued() const { return !queued_.empty(); }
 

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "tests/protocol/rails.h"
+
+// A flush reads back over each rail by which data may have come, and ends: done, or with an error.
+using namespace weft;
+using namespace weft::core;
+using namespace weft::test;
+using fault::FaultKind;
+using fault::FaultOp;
+
+namespace {
+
+constexpr size_t kBytes = 1000;
+
+// Registered by way of the comm, which opens the lanes for flushing.
+class Landing {
+ public:
+  explicit Landing(Rails& rails) : comm_(rails.recv()) {
+    MemoryDesc desc;
+    desc.address = bytes_.data();
+    desc.length = bytes_.size();
+    auto handle = comm_.registerMemory(desc);
+    REQUIRE(handle);
+    handle_ = *handle;
+  }
+  ~Landing() { CHECK(comm_.deregisterMemory(handle_)); }
+  std::byte* data() { return bytes_.data(); }
+  MemoryHandle* handle() const { return handle_; }
+
+ private:
+  RecvCommImpl& comm_;
+  std::vector<std::byte> bytes_ = std::vector<std::byte>(kBytes);
+  MemoryHandle* handle_ = nullptr;
+};
+
+Request* flush(Rails& rails, Landing& into) {
+  const ReceiveSpec spec{into.data(), kBytes, 1, into.handle(), nullptr};
+  const Posted posted = rails.recv().iflush(std::span(&spec, 1));
+  REQUIRE(posted.ok);
+  REQUIRE(posted.request);
+  return posted.request;
+}
+
+}  // namespace
+
+TEST_CASE("a flush right after the first registration waits until its lanes are connected") {
+  Rails rails(2, {.flush = true});
+  Landing to(rails);
+  Request* flushing = flush(rails, to);
+  CHECK_FALSE(rails.recv().testRequest(flushing, nullptr).done);
+  CHECK(rails.finished(rails.recv(), flushing));
+}
+
+TEST_CASE("a flush that the fabric does not take at once goes out later") {
+  Rails rails(2, {.flush = true});
+  Landing to(rails);
+  rails.live(10);
+  fault::FaultRule full;
+  full.kind = FaultKind::refuse;
+  full.op = FaultOp::read;
+  full.times = 5;
+  const auto refused = rails.addRule(1, full);
+  CHECK(rails.finished(rails.recv(), flush(rails, to)));
+  CHECK(refused->counts().hits > 0);
+}
+
+TEST_CASE("a flush of which nothing is heard ends its comm and names the card") {
+  Rails rails(2, {.flush = true});
+  Landing to(rails);
+  rails.live(10);
+  rails.breakRail(1, FaultKind::killSilent, FaultOp::read, 1);
+  (void)flush(rails, to);
+  rails.live(1000);
+  REQUIRE(rails.recv().failed());
+  CHECK(rails.recv().error().detail().find("the loopback lane of loop1: nothing came back") !=
+        std::string::npos);
+}
+
+TEST_CASE("where a lane for flushing could not be opened the next registration opens all of them") {
+  fault::FaultRule once;
+  once.kind = FaultKind::openEndpoint;
+  once.op = FaultOp::call;
+  once.rail = 1;
+  Rails rails(2, {.flush = true});
+  const auto refused = rails.addRule(1, once);
+  std::vector<std::byte> memory(kBytes);
+  MemoryDesc desc;
+  desc.address = memory.data();
+  desc.length = memory.size();
+  CHECK_FALSE(rails.recv().registerMemory(desc));
+  CHECK(refused->counts().hits == 1);
+  Landing to(rails);
+  // Expect: the rail that was missing is flushed too, and comes back after it died.
+  rails.live(10);
+  fault::FaultRule read;
+  read.kind = FaultKind::delay;
+  read.op = FaultOp::read;
+  read.rail = 1;
+  const auto seen = rails.addRule(1, read);
+  CHECK(rails.finished(rails.recv(), flush(rails, to)));
+  CHECK(seen->counts().hits == 1);
+}
