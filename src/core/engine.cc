@@ -189,6 +189,8 @@ Result<Peering*> Engine::peering(const control::PeerRef& peer, uint32_t remoteEn
     if (const Error* failure = known->failure()) return *failure;
     return known;
   }
+  // That it died is told once, to the peerings there are; it is marked dead before.
+  if (!peer->alive()) return peer->reason();
   cleanUpPeerings();
   const auto hole = std::find(peerings_.begin(), peerings_.end(), nullptr);
   const auto number = static_cast<uint32_t>(hole - peerings_.begin());

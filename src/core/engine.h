@@ -233,6 +233,7 @@ class Engine {
   void answerAsked(const Mail& mail);
   void handleForPeering(Peering& peering, const Mail& mail);
   void handleForComm(const Mail& mail);
+  void answerStray(const Mail& mail) const;
   Peering* findPeering(const control::Peer* peer, uint32_t remoteEngine);
 
   [[gnu::noinline]] void onNotified(const Completion& completion);

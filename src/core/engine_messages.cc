@@ -91,10 +91,19 @@ void Engine::handleForPeering(Peering& peering, const Mail& mail) {
   }
 }
 
+// Who opens a connection whose acceptor gave up meanwhile had not told us its number by then, so nothing said
+// "closed" to it.
+void Engine::answerStray(const Mail& mail) const {
+  ByteReader body(mail.body);
+  OpenMessage open;
+  if (mail.type == MessageType::open && decodeBody(&body, &open))
+    tellEngine(*mail.peer, {mail.fromEngine, id_}, MessageType::closed, CommMessage{open.sender, 0});
+}
+
 void Engine::handleForComm(const Mail& mail) {
   ByteReader peek(mail.body);
   CommBase* comm = comms_.find(peek.get<uint32_t>());
-  if (!comm) return;
+  if (!comm) return answerStray(mail);
   if (comm->peering().peer() != mail.peer || comm->peering().remoteEngine() != mail.fromEngine) {
     counters_.foreignNotes++;
     return;

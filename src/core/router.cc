@@ -32,8 +32,9 @@ void Router::onMessage(const control::PeerRef& peer, uint16_t type, std::span<co
     if (const auto found = engines_.find(header.to); found != engines_.end())
       engine = found->second.engine.lock();
   }
-  if (!engine) {  // closed meanwhile, which who asks may not have heard
-    if (static_cast<MessageType>(type) == MessageType::askPolled)
+  if (!engine) {  // closed meanwhile, which who asks or connects may not have heard
+    const auto asked = static_cast<MessageType>(type);
+    if (asked == MessageType::askPolled || asked == MessageType::open)
       tellEngine(*peer, {header.from, header.to}, MessageType::engineGone, CommMessage{});
     return;
   }
@@ -75,16 +76,16 @@ bool Router::nudge(Known& known, Engine& engine, TimePoint now) {
   const bool watching = now - known.watchedAt >= watchEvery;
   const bool called = engine.takeCalled();
   if (called && !watching) return true;
-  bool busy = called;
-  if (engine.tryEnter()) {
-    engine.progress();
-    if (watching) engine.watch();
-    busy = busy || engine.tickBusy();
-    engine.leave();
-    (void)engine.takeCalled();  // that was this thread
+  if (!engine.tryEnter()) return called || watching;  // a look that is due is taken with the next tick
+  engine.progress();
+  if (watching) {
+    engine.watch();
+    known.watchedAt = now;
   }
-  if (watching) known.watchedAt = now;
-  return busy;
+  const bool busy = engine.tickBusy();
+  engine.leave();
+  (void)engine.takeCalled();  // that was this thread
+  return called || busy;
 }
 
 }  // namespace weft::core

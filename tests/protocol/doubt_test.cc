@@ -115,7 +115,34 @@ TEST_CASE("who asks for an engine that is closed is told so") {
   const EngineHeader header = EngineHeader::decode(&answer);
   CHECK(header.to == 12);
   CHECK(header.from == 4711);
-  // Expect: nobody is told who did not ask.
+  // Expect: so is who opens a connection to it, and nobody is told who did not ask.
+  router.onMessage(world.side(0).other, static_cast<uint16_t>(MessageType::open), body);
+  REQUIRE(world.messages.size() == 2);
+  CHECK(world.messages.back().type == static_cast<uint16_t>(MessageType::engineGone));
   router.onMessage(world.side(0).other, static_cast<uint16_t>(MessageType::announce), body);
-  CHECK(world.messages.size() == 1);
+  CHECK(world.messages.size() == 2);
+}
+
+TEST_CASE("nothing is connected to a peer that is dead already") {
+  World world({});
+  world.side(0).other->living = false;
+  EngineEntry in(*world.side(0).engine, EngineEntry::wait);
+  const auto peering = world.side(0).engine->peering(world.side(0).other, 4711, 1);
+  REQUIRE_FALSE(peering);
+  CHECK(peering.error().detail() == "it died");
+}
+
+TEST_CASE("a watch that is due comes with the next tick where somebody else is inside") {
+  World world({});
+  Connection link = world.connect(0);
+  const Config config;
+  Router router{config};
+  router.add(world.side(0).engine);
+  const TimePoint start = world.clock().now() + config.laneTimeout;
+  for (int i = 0; i < 20; i++) (void)router.onTick(start);
+  const TimePoint due = start + config.railTimeout;
+  EngineEntry inside(*world.side(0).engine, EngineEntry::wait);
+  (void)router.onTick(due);  // hears that it was entered
+  // Expect: it comes back soon, and does not take the look for done.
+  for (int i = 1; i < 20; i++) CHECK(router.onTick(due + Milliseconds(2 * i)) == Milliseconds(2));
 }

@@ -24,13 +24,14 @@ class FakePeer final : public control::Peer {
       : world_(world), receiver_(receiver), name_(std::move(name)) {}
   const control::Incarnation& incarnation() const override { return incarnation_; }
   std::string name() const override { return name_; }
-  bool alive() const override { return true; }
-  Error reason() const override { return Error(Code::remote, "", ""); }
+  bool alive() const override { return living; }
+  Error reason() const override { return Error(Code::remote, "watching peers", "it died"); }
   bool answers() const override { return answering; }
   void send(uint16_t type, Bytes body) override;
   const control::Fingerprint& fingerprint() const override { return fingerprint_; }
 
   bool answering = true;
+  bool living = true;
 
  private:
   World& world_;
