@@ -90,7 +90,7 @@ inline bool RecvCommImpl::fill(void* to, uint64_t room, const EagerHeader& heade
   if (!slot) return keepWaiting(eagerSlot, header.tag, header.k, header.size);
   eagerUntilPass_ = engine().pass() + kEagerGap;
   if (!fill(slot->data, slot->capacity, header, payload)) [[unlikely]]
-    return;
+    return refuseWaiting(eagerSlot);
   if (slot->state == SlotState::told) lines_.overtaken(slot->position, slot->ctsSequence, slot->lane);
   unlink(slot, tag);
   peering().freeEagerSlot(eagerSlot);

@@ -175,6 +175,7 @@ class Engine {
   ReceiveSlot& slot(uint32_t index) { return slots_[index]; }
 
   uint32_t takeEagerBudget(uint32_t wanted);
+  void returnEagerBudget(uint32_t granted) { eagerBudget_ += granted, budget_ += granted; }
   bool takeBudget(uint32_t notifications) {
     if (budget_ < notifications) return false;
     budget_ -= notifications;

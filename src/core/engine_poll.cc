@@ -178,7 +178,8 @@ void Engine::onEager(uint32_t number, const Completion& completion) {
   const bool theirs = peering && peering->mayNotify(completion.source);
   const std::byte* at = theirs ? peering->eagerArrived(slot) : nullptr;
   EagerHeader header;
-  if (!at || !readHeader(at, &header) || length < sizeof header || header.size != length - sizeof header)
+  if (!at || !readHeader(at, &header) || length < sizeof header || header.size != length - sizeof header ||
+      !peering->mayArriveEagerly(header.size))  // on some fabrics the writer says how long its write was
       [[unlikely]] {
     counters_.foreignNotes++;
     return;

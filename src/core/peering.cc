@@ -34,7 +34,7 @@ Peering::Peering(Engine& engine, uint32_t number, control::PeerRef peer, uint32_
 Peering::~Peering() {
   tellTraffic();
   if (awaitsFlush_) engine_.dropFlush(this);
-  engine_.returnBudget(localSlots_);
+  engine_.returnEagerBudget(localSlots_);
 }
 
 Result<std::unique_ptr<Peering>> Peering::create(Engine& engine, uint32_t number, control::PeerRef peer,

@@ -163,9 +163,10 @@ class Peering {
       uint32_t slot) const {  // where slot i of our pool lies; nullptr: no such slot
     return slot < localSlots_ ? landing_.data() + size_t{slot} * localSlotBytes_ : nullptr;
   }
-  // False: not the use that comes next, whether the notification or the whole write comes again.
+  // False: not the use that comes next, whether the notification or the whole write comes again; or one of a
+  // slot that still holds the last one's message.
   bool holdEagerSlot(uint32_t slot, uint32_t use) {
-    if (use != usesHere_[slot]) return false;
+    if (use != usesHere_[slot] || ((use ^ freedHere_ >> slot) & 1) != 0) return false;
     usesHere_[slot]++;
     return true;
   }

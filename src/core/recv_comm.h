@@ -97,6 +97,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   template <class Visit>
   void eachOpen(Visit visit);
   static ReceiveSlot* findOpen(const TagState& tag, uint32_t k);
+  [[gnu::cold]] void refuseWaiting(uint32_t eagerSlot);
   [[gnu::noinline]] void keepWaiting(uint32_t eagerSlot, uint32_t tag, uint32_t k, uint32_t size);
   bool fill(void* to, uint64_t room, const EagerHeader& header, const std::byte* payload);
   void completePart(Request* request, size_t part, uint64_t bytes);

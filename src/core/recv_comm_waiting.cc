@@ -10,7 +10,7 @@ namespace weft::core {
 // comm that failed it may be one whose receive was cancelled. The slot serves other comms: it is returned.
 void RecvCommImpl::keepWaiting(uint32_t eagerSlot, uint32_t tagNumber, uint32_t k, uint32_t size) {
   TagState& tag = tags_.at(tagNumber);
-  if (failed()) return peering().freeEagerSlot(eagerSlot);
+  if (failed()) return refuseWaiting(eagerSlot);
   uint16_t same = tag.waiting;
   while (same != kNone && waiting_[same].k != k) same = waiting_[same].next;
   if (same != kNone || engine().sequences().before(k, tag.k)) {
@@ -27,6 +27,13 @@ void RecvCommImpl::keepWaiting(uint32_t eagerSlot, uint32_t tagNumber, uint32_t 
   }
   waiting_[index] = {eagerSlot, k, size, tag.waiting};
   tag.waiting = index;
+  messageArrived();
+}
+
+// It is here as far as its slot and the sender's count are concerned: both are shared with comms that go on,
+// and closing waits for the count.
+void RecvCommImpl::refuseWaiting(uint32_t eagerSlot) {
+  peering().freeEagerSlot(eagerSlot);
   messageArrived();
 }
 

@@ -146,3 +146,15 @@ TEST_CASE("a watch that is due comes with the next tick where somebody else is i
   // Expect: it comes back soon, and does not take the look for done.
   for (int i = 1; i < 20; i++) CHECK(router.onTick(due + Milliseconds(2 * i)) == Milliseconds(2));
 }
+
+TEST_CASE("peerings that come and go leave the room for eager messages as it was") {
+  World world({});
+  Engine& engine = *world.side(0).engine;
+  EngineEntry in(engine, EngineEntry::wait);
+  for (uint32_t remote = 1; remote <= 300; remote++) {
+    const auto peering = engine.peering(world.side(0).other, 1000 + remote, 1);
+    REQUIRE(peering);
+    CHECK((*peering)->half().eagerSlots == kEagerSlotsPerPeering);
+    (*peering)->peerEngineGone();
+  }
+}

@@ -149,6 +149,58 @@ TEST_CASE(
   stage.prove(stage.other);
 }
 
+TEST_CASE("an eager message that says it is larger than its slot is not believed") {
+  constexpr size_t kBytes = 20'000;  // the write is as long, over the slots behind it
+  Stage stage;
+  Buffer to(*stage.link.recv, kBytes);
+  Request* receiving = stage.receive(stage.link, to, kBytes, 3);
+  stage.world.pump(4);
+  EagerHeader header;
+  header.comm = stage.link.recv->number();
+  header.tag = 3;
+  header.size = kBytes;
+  writeHeader(stage.link.send->peering().eagerStaging(0), header);
+  Note note;
+  note.kind = NoteKind::eager;
+  stage.notify(note, sizeof header + kBytes);
+  stage.world.pump(4);
+  CHECK(stage.receiver().counters().foreignNotes == 1);
+  CHECK_FALSE(stage.link.recv->test(receiving, nullptr).done);
+  stage.prove(stage.other);
+}
+
+TEST_CASE("a slot that holds a message takes no other one") {
+  Stage stage;
+  Note note;
+  note.kind = NoteKind::eager;
+  EagerHeader header;
+  header.comm = stage.link.recv->number();
+  header.tag = 3;
+  header.size = 8;
+  for (header.use = 0; header.use < 200; header.use++, header.k++) {
+    writeHeader(stage.link.send->peering().eagerStaging(0), header);
+    stage.notify(note, sizeof header + 8);
+    stage.world.pump(2);
+  }
+  // Expect: the first waits for its receive, and the others are nothing.
+  CHECK(stage.receiver().counters().duplicateNotes == 199);
+}
+
+TEST_CASE("messages too large for their receives cost the peer's other connections no slots") {
+  Stage stage;
+  for (uint32_t i = 0; i < 2 * kEagerSlotsPerPeering; i++) {
+    Connection link = stage.world.connect(0);
+    Buffer from(*link.send, 100), to(*link.recv, 20);
+    (void)stage.receive(link, to, 20, 1);
+    (void)link.send->isend(from.data(), 100, 1, from.handle(), nullptr);
+    stage.world.pump(4);
+    CHECK(link.recv->failed());
+  }
+  const uint64_t before = stage.receiver().counters().eagerIn;
+  stage.prove(stage.other);
+  CHECK(stage.receiver().counters().eagerIn >= before + 2);
+}
+
 TEST_CASE("notifications that no one awaits are counted and dropped") {
   Stage stage;
   Buffer to(*stage.link.recv, 50'000);
@@ -307,6 +359,19 @@ TEST_CASE("messages about what is not there are dropped") {
   }
   CHECK_FALSE(stage.link.recv->failed());
   stage.prove(stage.link);
+  stage.prove(stage.other);
+}
+
+TEST_CASE("who opens a connection that was given up here is told that it is closed") {
+  Stage stage;
+  OpenMessage open;
+  open.comm = 4711;
+  open.sender = stage.link.send->number();
+  stage.tell(0, MessageType::open, open);
+  stage.world.deliverMessages();
+  Buffer from(*stage.link.send, 100);
+  const Posted posted = stage.link.send->isend(from.data(), 100, 1, from.handle(), nullptr);
+  CHECK_FALSE(posted.ok);
   stage.prove(stage.other);
 }
 
