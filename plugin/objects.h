@@ -5,11 +5,13 @@
 #include <memory>
 #include <utility>
 
+#include "plugin/self_reference.h"
 #include "src/core/net.h"
 
 // What NCCL holds a pointer to. The plugin's registry owns every one of them from the call that made it to
 // the call that closes it, so that a context can take its leftovers along. The kind is checked whenever NCCL
-// hands a pointer back. Immutable; any thread.
+// hands a pointer back. Until the last of them is gone, with all it holds, the library stays mapped.
+// Immutable; any thread.
 namespace weft::plugin {
 
 enum class Kind : uint64_t {
@@ -34,6 +36,8 @@ class Held {
   Held(Kind kind, const HeldContext* owner) : kind_(kind), owner_(owner) {}
 
  private:
+  const SelfReference
+      library_;  // the last of an object to go: what the derived classes hold may have threads
   const Kind kind_;
   const HeldContext* const owner_;
 };

@@ -19,8 +19,8 @@ namespace {
 constinit Plugin instance;
 static_assert(std::is_trivially_destructible_v<Plugin>);
 
-// Runs at dlclose and at exit. NCCL's tables before v11 have no finalize, so this is the only place where
-// what they used can go.
+// Runs at exit, and at dlclose when nothing is held (self_reference.h). NCCL's tables before v11 have no
+// finalize, so this is the only place where what they used can go.
 [[gnu::destructor]] void unloadLibrary() {
   instance.unload();
 }
@@ -125,6 +125,7 @@ Status Plugin::start(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler) 
 
 Result<void*> Plugin::openContext(int trafficClass, ncclDebugLogger_t logger,
                                   ncclProfilerCallback_t profiler) {
+  const SelfReference first;  // so that the context's asks the loader nothing with our lock held
   std::lock_guard lock(mutex_);
   useLogger(logger);
   Life& state = life();

@@ -59,7 +59,7 @@ class Plugin {
   // The object behind a pointer of NCCL, for closing. An error when there is none of that kind.
   Result<std::unique_ptr<Held>> release(void* pointer, Kind kind);
 
-  // At unload. Does nothing while anything is open, in a forked child, or when the lock is taken.
+  // At unload and at exit. Does nothing while anything is open, in a forked child, or when the lock is taken.
   void unload();
 
  private:

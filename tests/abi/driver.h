@@ -80,10 +80,7 @@ class Driver {
     setenv("WEFT_PROVIDER", provider, 1);
     setenv("WEFT_LOOP_RAILS", rails, 1);
     forgetLines();
-    library_ = openPlugin();
-    REQUIRE(library_ != nullptr);
-    net = tableOf<Net>(library_);
-    REQUIRE(net != nullptr);
+    load();
   }
 
   ~Driver() {
@@ -93,6 +90,13 @@ class Driver {
 
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
+
+  void load() {
+    library_ = openPlugin();
+    REQUIRE(library_ != nullptr);
+    net = tableOf<Net>(library_);
+    REQUIRE(net != nullptr);
+  }
 
   void unload() {
     if (library_) dlclose(library_);

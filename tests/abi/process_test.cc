@@ -26,6 +26,11 @@ Set added(const Set& before, const Set& after) {
   return out;
 }
 
+bool endsWell(pid_t child) {
+  int status = -1;
+  return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
 }  // namespace
 
 TEMPLATE_TEST_CASE("our threads bear our name, take no signal and rest when there is nothing to do", "",
@@ -96,18 +101,21 @@ TEMPLATE_TEST_CASE("a forked child is turned away and the parent goes on", "", A
     touched += driver.net->test(receiving, &done, nullptr) != ncclSystemError;
     touched += driver.net->closeSend(connection.send) != ncclSystemError;
     touched += driver.init() != ncclSystemError;
-    driver.unload();  // runs our unload hook, which must keep its hands off as well
     _exit(touched);
   }
-  int status = -1;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  CHECK(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 0);
+  CHECK(endsWell(child));
   int size = 0;
   connection.finish(connection.postSend(10, 1), receiving, &size);
   CHECK(size == 10);
   connection.close();
   CHECK(driver.finalize() == ncclSuccess);
+  const pid_t later = fork();
+  REQUIRE(later >= 0);
+  if (later == 0) {
+    driver.unload();  // with nothing open it runs our unload hook, which must keep its hands off as well
+    _exit(mapped());
+  }
+  CHECK(endsWell(later));
 }
 
 TEMPLATE_TEST_CASE("a hundred loads and unloads leave nothing behind", "", ncclNet_v8_t, ncclNet_v12_t) {
@@ -124,4 +132,26 @@ TEMPLATE_TEST_CASE("a hundred loads and unloads leave nothing behind", "", ncclN
     REQUIRE(settledAt(threadsBefore));
     REQUIRE(descriptors() == descriptorsBefore);
   }
+}
+
+// As NCCL does after an abort through a table without finalize, or a user who forgets the communicator.
+TEMPLATE_TEST_CASE("the library stays in memory as long as something is open", "", ncclNet_v8_t,
+                   ncclNet_v12_t) {
+  REQUIRE(!mapped());
+  const std::set<int> threadsBefore = threads();
+  Driver<TestType> driver;
+  REQUIRE(driver.init() == ncclSuccess);
+  Handle handle{};
+  void* listener = nullptr;
+  REQUIRE(driver.listen(0, &handle, &listener) == ncclSuccess);
+  driver.unload();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));  // twice as long as the control thread sleeps
+  CHECK(threads() != threadsBefore);
+  CHECK(mapped());
+  driver.load();
+  CHECK(driver.net->closeListen(listener) == ncclSuccess);
+  CHECK(driver.finalize() == ncclSuccess);
+  driver.unload();
+  CHECK(!mapped());
+  CHECK(settledAt(threadsBefore));
 }
