@@ -14,8 +14,8 @@ constexpr uintptr_t kPage = 4096;
 
 std::atomic<uint32_t> nextId{1};
 
-// Pages around the range are mapped as well, so rounding widens what later requests can find. A dma-buf is
-// exactly what its exporter says.
+// Pages around the range are mapped as well, so rounding lets what lies on the same ones be shared. A dma-buf
+// is exactly what its exporter says.
 MemoryDesc rounded(MemoryDesc desc) {
   if (desc.kind != MemoryKind::host) return desc;
   const auto address = reinterpret_cast<uintptr_t>(desc.address);
@@ -60,24 +60,12 @@ RegionRef RegionCache::find(const Key& key) {
   Recent& recent = recentOf(key);
   RegionRef found = recent.key == key ? recent.region.lock() : nullptr;
   if (!found) {
-    found = search(key);
+    const auto entry = entries_.find(key);
+    if (entry != entries_.end()) found = entry->second.lock();
     recent = {key, found};
   }
   (found ? counters_.hits : counters_.misses)++;
   return found;
-}
-
-// Looks at the few entries that start at or before the range; the nearest is nearly always the one.
-RegionRef RegionCache::search(const Key& key) {
-  constexpr int kLookBack = 8;
-  auto entry = entries_.upper_bound(Key{key.first, UINTPTR_MAX, MemoryKind::dmabuf, true});
-  for (int i = 0; i < kLookBack && entry != entries_.begin(); i++) {
-    --entry;
-    const Key& have = entry->first;
-    if (have.end < key.end || have.kind != key.kind || have.strictOrder != key.strictOrder) continue;
-    if (RegionRef region = entry->second.lock()) return region;
-  }
-  return nullptr;
 }
 
 // Two threads may have registered the same range at once: the first one in is kept, the other goes.

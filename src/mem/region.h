@@ -11,9 +11,12 @@
 
 #include "weft/transport.h"
 
-// Registered memory of one (possibly virtual) device: one range, registered on each of its rails, shared by
-// everyone who asks for it or a part of it. NCCL registers the same buffer once per connection and channel,
+// Registered memory of one (possibly virtual) device: one range of pages, registered on each of its rails,
+// shared by everyone who asks for just these. NCCL registers the same buffer once per connection and channel,
 // so finding one again must be nearly free.
+//
+// Who asks for a part gets a region of its own: only what somebody registered stays mapped, so a region whose
+// last user has but a part of it could name pages that were given away and mapped anew.
 namespace weft::mem {
 
 class Region {
@@ -53,7 +56,7 @@ class RegionCache {
  public:
   explicit RegionCache(std::vector<std::shared_ptr<Device>> rails) : rails_(std::move(rails)) {}
 
-  // A region that covers the range, found or registered. Errors name the range and the device that refused.
+  // The region of the range's pages, found or registered. Errors name the range and the device that refused.
   Result<RegionRef> get(const MemoryDesc& desc);
   CacheCounters counters() const;
 
@@ -76,7 +79,6 @@ class RegionCache {
 
   Recent& recentOf(const Key& key);
   RegionRef find(const Key& key);
-  RegionRef search(const Key& key);
   RegionRef keep(const Key& key, RegionRef fresh);
   Result<RegionRef> registerOnRails(const MemoryDesc& desc) const;
   void sweep();
