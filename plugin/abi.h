@@ -12,7 +12,7 @@
 // wrong or missing does not compile. A negative int size becomes larger than any limit and is refused there.
 namespace weft::plugin::abi {
 
-// --- init and hints
+// --- init
 
 inline ncclResult_t init(ncclDebugLogger_t logger) {
   return startShared(logger, nullptr);
@@ -26,18 +26,6 @@ template <class Config>
 ncclResult_t init(void** context, uint64_t /*commId*/, Config* config, ncclDebugLogger_t logger,
                   ncclProfilerCallback_t profiler) {
   return openContext(context, config ? config->trafficClass : NCCL_NET_TRAFFIC_CLASS_UNDEF, logger, profiler);
-}
-
-template <class Attr>
-ncclResult_t setNetAttr(void* context, Attr* attr) {
-  if (!attr) return ncclSuccess;
-  const auto mask = [](uint32_t bits) { return bits == ~uint32_t{0} ? int64_t{-1} : int64_t{bits}; };
-  const auto peers = [](const auto& side) {
-    return std::array<int, 4>{side.maxConcurrentPeers, side.minConcurrentPeers, side.maxFlowsPerPeer,
-                              side.minFlowsPerPeer};
-  };
-  return hintTraffic(context, {mask(attr->op), mask(attr->algo), mask(attr->proto), peers(attr->sendCommAttr),
-                               peers(attr->recvCommAttr)});
 }
 
 // --- devices
@@ -136,7 +124,8 @@ ncclResult_t iflush(void* comm, int n, void** data, Size* sizes, void** mhandles
   return postFlush(comm, {n, data, sizes, &sizeOf<Size>, nullptr, mhandles, nullptr}, request);
 }
 
-// --- a whole table; getDeviceMr and irecvConsumed stay null, they are for transports with GPU code
+// --- a whole table; getDeviceMr and irecvConsumed stay null, they are for transports with GPU code; so does
+// setNetAttr, whose hints NCCL would give with each operation, on the thread that moves the data, to nobody
 
 template <class Net>
 constexpr Net makeNet() {
@@ -160,7 +149,6 @@ constexpr Net makeNet() {
   net.closeListen = &closeListen;
   if constexpr (requires { net.makeVDevice; }) net.makeVDevice = &makeVDevice;
   if constexpr (requires { net.finalize; }) net.finalize = &closeContext;
-  if constexpr (requires { net.setNetAttr; }) net.setNetAttr = &setNetAttr;
   return net;
 }
 

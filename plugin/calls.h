@@ -15,7 +15,6 @@ ncclResult_t startShared(ncclDebugLogger_t logger, ncclProfilerCallback_t profil
 ncclResult_t openContext(void** context, int trafficClass, ncclDebugLogger_t logger,
                          ncclProfilerCallback_t profiler);
 ncclResult_t closeContext(void* context);
-ncclResult_t hintTraffic(void* context, const core::TrafficHints& hints);
 
 // connect.cc
 ncclResult_t listenOn(const ContextChoice& choice, int device, void* handle, void** listenComm);

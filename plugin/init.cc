@@ -29,15 +29,4 @@ ncclResult_t closeContext(void* context) {
   });
 }
 
-ncclResult_t hintTraffic(void* context, const core::TrafficHints& hints) {
-  return guard(
-      "setNetAttr",
-      [&]() -> Status {
-        TRY(const ContextFound found, Plugin::get().find({true, context}));
-        found.context->setHints(hints);
-        return {};
-      },
-      LogLevel::info);
-}
-
 }  // namespace weft::plugin

@@ -53,16 +53,6 @@ Context::~Context() {
   net_->releaseContext(this);
 }
 
-void Context::setHints(const TrafficHints& hints) {
-  std::lock_guard lock(mutex_);
-  hints_ = hints;
-}
-
-TrafficHints Context::hints() const {
-  std::lock_guard lock(mutex_);
-  return hints_;
-}
-
 void Context::hold(std::shared_ptr<Session> session) {
   std::lock_guard lock(mutex_);
   if (options_.holdsThreads) held_ = std::move(session);

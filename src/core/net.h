@@ -2,7 +2,6 @@
 // Copyright The weft authors
 #pragma once
 
-#include <array>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -68,13 +67,6 @@ class ProfilerSink {
   virtual void end(void* event, const MessageEvent& what) = 0;
 };
 
-// Traffic to expect (NCCL's setNetAttr): kept for diagnosis, never trusted. -1: unknown.
-struct TrafficHints {
-  int64_t operations = -1, algorithms = -1, protocols = -1;
-  std::array<int, 4> send{-1, -1, -1, -1};  // most and least concurrent peers, most and least flows a peer
-  std::array<int, 4> receive{-1, -1, -1, -1};
-};
-
 struct ContextOptions {
   int trafficClass = -1;
   std::shared_ptr<ProfilerSink> profiler;  // may be null
@@ -93,8 +85,6 @@ class Context {
  public:
   Context(std::shared_ptr<class Net> net, ContextOptions options);
   ~Context();
-  void setHints(const TrafficHints& hints);
-  TrafficHints hints() const;
   void hold(std::shared_ptr<Session> session);  // if it holds threads at all
   const ContextOptions& options() const { return options_; }
   Net& net() const { return *net_; }
@@ -103,8 +93,7 @@ class Context {
   std::shared_ptr<Net> net_;
   ContextOptions options_;
   std::shared_ptr<Session> held_;
-  mutable std::mutex mutex_;
-  TrafficHints hints_;
+  std::mutex mutex_;
 };
 using ContextRef = std::shared_ptr<Context>;
 

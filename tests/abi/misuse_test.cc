@@ -170,16 +170,6 @@ TEMPLATE_TEST_CASE("somebody else's context is refused", "", ncclNet_v11_t, nccl
   CHECK(driver.net->listen(context, 0, handle.data(), &out) == ncclInvalidArgument);
 }
 
-TEMPLATE_TEST_CASE("hints about the traffic are taken and never needed", "", ncclNet_v11_t, ncclNet_v12_t) {
-  Driver<TestType> driver;
-  REQUIRE(driver.init() == ncclSuccess);
-  ncclNetAttr_v11_t attr{{8, 1, 4, 1}, {8, 1, 4, 1}, 3, ~0u, ~0u};
-  CHECK(driver.net->setNetAttr(driver.context, &attr) == ncclSuccess);
-  CHECK(driver.net->setNetAttr(driver.context, nullptr) == ncclSuccess);
-  CHECK(driver.net->setNetAttr(&attr, &attr) == ncclInvalidArgument);
-  CHECK(driver.finalize() == ncclSuccess);
-}
-
 TEMPLATE_TEST_CASE("memory taken away under a posted receive is not written any more", "", ALL_TABLES) {
   Driver<TestType> driver;
   REQUIRE(driver.init() == ncclSuccess);
