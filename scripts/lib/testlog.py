@@ -13,9 +13,12 @@ import re
 ALL_PASSED = re.compile(r'All tests passed \(.* in (\d+) test cases?\)')
 CASES = re.compile(r'^test cases:\s+(\d+)(.*)$', re.MULTILINE)
 GOOD = {'OK', 'EXPECTEDFAIL'}
-# Whatever else the machine does, this does not happen: a sanitizer's report, bytes that are not those that were sent.
+# Whatever else the machine does, this does not happen: a sanitizer's report, bytes that are not those that were sent, a crash or a
+# hang of a program that the test started. Signal 9 is not among them, as tests kill processes and say so; nor is a driver's
+# "not after N ms", which a process that got no processor says as well.
 CONCLUSIVE = re.compile(r'Sanitizer|runtime error:|[1-9]\d* wrong|wrong (data|from byte)|is wrong|size \d+ of|has size|mismatch|untouched'
-                        r'|wrote (before|behind)', re.IGNORECASE)
+                        r'|wrote (before|behind)|signal (4|6|7|8|11)\b|(status|ended with) -(4|6|7|8|11)\b|terminate called'
+                        r'|TimeoutExpired|neither failed nor succeeded', re.IGNORECASE)
 
 
 @dataclasses.dataclass

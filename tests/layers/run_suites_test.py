@@ -125,6 +125,17 @@ class SecondRunTest(unittest.TestCase):
 
         self.assertTrue(testlog.doubtful(entry('a', 'FAIL', '0 wrong elements, too late', 1)))
 
+    def test_what_a_program_started_may_not_crash_or_hang_either(self):
+        for text in ('the other process: signal 11 (Segmentation fault)', 'rank 2 (pid 7) ended with signal 6 (Aborted)',
+                     'AssertionError: exit status -6', 'FAILED: --fit ended with -11: ', "terminate called after throwing 'x'",
+                     "subprocess.TimeoutExpired: Command 'weft' timed out", 'FAILED a: connect neither failed nor succeeded'):
+            first = entry('a', 'FAIL', text, 1)
+            self.assertEqual(self.summarise(first, entry('a')).failed, 1, text)
+
+        for text in ('rank 1 (pid 7) ended with signal 9 (Killed)', 'signal 15', 'exit status 6', 'status -9',
+                     'FAILED a: accept: not after 60000 ms'):
+            self.assertTrue(testlog.doubtful(entry('a', 'FAIL', text, 1)), text)
+
     def test_only_what_failed_is_run_again(self):
         self.logs[0].write_text('\n'.join(map(json.dumps, (entry('a'), entry('b', 'FAIL', status=1), entry('c', 'FAIL', status=1)))))
         self.assertEqual(testlog.doubtful_tests(self.logs[0], ['a', 'b']), ['b'])
