@@ -4,6 +4,7 @@
 """The test runner's own promises: what it counts, which skips it lets pass, and that its deadline holds."""
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -152,6 +153,34 @@ class GroupTest(unittest.TestCase):
 
     def test_a_group_has_one_tier(self):
         self.assertEqual(self.groups('--all'), [['house'], ['abi', 'unit'], ['fuzz'], ['system'], ['soak']])
+
+
+class NamesTest(unittest.TestCase):
+    """A name that fits nothing is told before anything is built; one that fits a suite of one build only is none."""
+
+    @staticmethod
+    def check(*arguments):
+        run_suites.check_names(run_suites.parse(['--started', str(time.time()), *arguments]))
+
+    def test_a_suite_of_one_build_may_be_named_and_left_out(self):
+        for names in (['house'], ['unit', 'verbs'], ['--without-verbs', '--without-house'], ['--without-efa-trixie'],
+                      ['--without-vm', '--without-trixie', '--without-tsan']):
+            self.check(*names)
+
+    def test_what_fits_nothing_is_a_mistake(self):
+        for name in ('unti', 'release', '--without-unti'):
+            with self.assertRaisesRegex(run_suites.UnknownName, name.removeprefix('--without-')):
+                self.check('unit', name)
+
+    def test_a_mistake_ends_the_run_before_it_begins(self):
+        ran = subprocess.run([sys.executable, LIB / 'run_suites.py', '--started', str(time.time()), 'unti'], capture_output=True,
+                             text=True, check=False, timeout=60)
+        self.assertEqual((ran.returncode, ran.stdout), (2, ''))
+        self.assertIn('no such suite: unti; there are: abi, ', ran.stderr)
+
+    def test_all_suites_are_known_by_name(self):
+        described = [path.read_text() for path in (LIB.parents[1] / 'tests').rglob('meson.build')]
+        self.assertEqual(set(re.findall(r"suite: '([^']+)'", '\n'.join(described))) - set(run_suites.ORDER), set())
 
 
 class LaterTest(unittest.TestCase):
