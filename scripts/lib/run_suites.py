@@ -279,10 +279,8 @@ class Run:
             groups.setdefault(key, {})[suite] = tests
         return list(groups.values())
 
-    def run_build(self, build):
-        if not self.compile(build):
-            return
-        memory = Memory(build, self.key, self.options.fresh) if self.options.all else None
+    def left_to_run(self, build, memory):
+        """{suite: tests}; of what need not or cannot run here the row says why."""
         left = {}
         for suite, tests in self.suites(build).items():
             if not self.wanted(suite):
@@ -291,8 +289,17 @@ class Run:
             if row:
                 row.notes.append('passed earlier on the same sources')
                 self.rows.append(row)
+            elif suite == 'efa-trixie' and os.geteuid() != 0:
+                self.rows.append(testlog.Row(f'{build.name}/{suite}', skipped=len(tests), notes=['needs root']))
             else:
                 left[suite] = tests
+        return left
+
+    def run_build(self, build):
+        if not self.compile(build):
+            return
+        memory = Memory(build, self.key, self.options.fresh) if self.options.all else None
+        left = self.left_to_run(build, memory)
         for group in self.groups(build, left):
             if MEASURING.isdisjoint(group):
                 self.ahead.go()

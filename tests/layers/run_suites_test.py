@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 LIB = pathlib.Path(__file__).resolve().parents[2] / 'scripts' / 'lib'
 sys.path.insert(0, str(LIB))
@@ -200,6 +201,17 @@ class LaterTest(unittest.TestCase):
         self.assertEqual([test['name'] for test in both], ['efa-weft-conformance-sizes', 'efa-weft-conformance-sizes-direct'])
         self.assertEqual([test['environment']['WEFT_TEST_PROVIDER'] for test in both], ['ofi:efa', 'ofi:efa-direct'])
         self.assertEqual(both[0]['environment']['A'], 'b')
+
+    def test_without_root_the_table_says_why_it_did_not_run(self):
+        run = run_suites.Run(run_suites.parse(['--started', str(time.time())]))
+        run.suites = lambda build: {'efa': ['a'], 'efa-trixie': ['a', 'b']}
+        with unittest.mock.patch('os.geteuid', return_value=0):
+            self.assertEqual(list(run.left_to_run(run_suites.BUILDS[0], None)), ['efa', 'efa-trixie'])
+        self.assertEqual(run.rows, [])
+        with unittest.mock.patch('os.geteuid', return_value=1000):
+            self.assertEqual(list(run.left_to_run(run_suites.BUILDS[0], None)), ['efa'])
+        row, = run.rows
+        self.assertEqual((row.name, row.failed, row.skipped, row.notes), ('release/efa-trixie', 0, 2, ['needs root']))
 
     def test_a_list_is_run_and_logged_as_meson_would(self):
         with tempfile.TemporaryDirectory() as name:
