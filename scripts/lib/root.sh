@@ -35,9 +35,9 @@ weftMakeRoot() {
 
 # weftInRoot ROOT BOUND [NAME=VALUE...] COMMAND...: runs COMMAND in the root, with /proc, /sys, /dev and, unless it is
 # empty, the folder BOUND at its own place, in mount and process namespaces that go with it. The environment is only
-# what is given.
+# what is given. Should the caller be ended, so is all of that: the first process of a namespace does not hear a request.
 weftInRoot() {
-  unshare --mount --pid --fork --kill-child bash -c '
+  setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child bash -c '
     set -e
     mount --bind "$1" "$1"
     mount -t proc proc "$1/proc"

@@ -41,6 +41,7 @@ GUEST_SECONDS = 1500
 # libfabric 2 has another path to EFA than 1.17: the same programs, with a later Debian's libraries.
 LATER = {'bookworm': 'trixie'}
 LATER_PACKAGES = 'python3,libfabric1,libfabric-bin,libstdc++6'
+REST_PATIENCE = 3  # seconds for what outlives the first process of a command that was told to end
 MOST_AGAIN = 6  # programs of some thirty: a busy moment meets all that run in it; more is no accident
 
 
@@ -114,16 +115,26 @@ class Deadline:
 
 
 def stop(process):
+    """Ends a process that leads a session, and what it started there."""
     # Meson's runner ends its tests, which have sessions of their own, when it is asked to; killed, it cannot.
     for how, patience in ((signal.SIGTERM, 20), (signal.SIGKILL, 5)):
         try:
             os.killpg(process.pid, how)
             process.wait(timeout=patience)
-            return
+            break
         except subprocess.TimeoutExpired:
             continue
         except ProcessLookupError:
-            return
+            break
+    kill_rest(process.pid)
+
+
+def kill_rest(session):
+    """Who does not hear that it shall end: the first process of a namespace, for one."""
+    end = time.monotonic() + REST_PATIENCE
+    while head_start.processes_of(session) and time.monotonic() < end:
+        time.sleep(0.02)
+    head_start.signal_all(session, signal.SIGKILL)
 
 
 def fingerprint():
@@ -391,7 +402,9 @@ def main(arguments):
     except UnknownName as mistake:
         print(f'error: {mistake}', file=sys.stderr)
         return 2
-    signal.signal(signal.SIGTERM, interrupted)  # whoever ends this run still gets the table
+    for number in (signal.SIGTERM, signal.SIGHUP):  # whoever ends this run still gets the table
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup
+            signal.signal(number, interrupted)
     run = Run(options)
     free = shutil.disk_usage(TOP).free >> 30
     print(f'cores: {run.cores}, free disk: {free} GiB, tier: {"all" if options.all else "first"}, '

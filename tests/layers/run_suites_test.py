@@ -3,8 +3,10 @@
 # Copyright The weft authors
 """The test runner's own promises: what it counts, which skips it lets pass, and that its deadline holds."""
 import json
+import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -23,6 +25,11 @@ import testlog
 
 def entry(name, result='OK', stdout='', status=0):
     return {'name': f'weft:unit / {name}', 'result': result, 'stdout': stdout, 'returncode': status}
+
+
+def deaf_talker(said):
+    """Shell code that writes a line every 20 ms, for a minute at most, and does not end when it is asked to."""
+    return f"trap '' TERM; for _ in $(seq 3000); do sleep 0.02; echo >>{said}; done"
 
 
 class CountingTest(unittest.TestCase):
@@ -321,9 +328,68 @@ class DeadlineTest(unittest.TestCase):
             run_suites.Deadline(begin, 0.01).run(['sh', '-c', 'sleep 60 & wait'])
         self.assertLess(time.time() - begin, 20)
 
+    def test_what_does_not_hear_that_it_shall_end_is_killed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            said = pathlib.Path(folder) / 'said'
+            with self.assertRaises(run_suites.DeadlinePassed):
+                run_suites.Deadline(time.time(), 0.01).run(['sh', '-c', 'sh -c "$1" & wait', 'sh', deaf_talker(said)])
+            before = said.read_text()
+            time.sleep(0.3)
+            self.assertEqual(said.read_text(), before)
+
     def test_nothing_starts_after_the_end(self):
         with self.assertRaises(run_suites.DeadlinePassed):
             run_suites.Deadline(time.time() - 120, 1).run(['true'])
+
+
+class InterruptedTest(unittest.TestCase):
+    """Whoever ends a run gets its table, and nothing goes on."""
+
+    RUN = """
+import sys
+import run_suites
+run_suites.fingerprint = lambda: ''
+run_suites.Run.run_build = lambda self, build: self.deadline.run(['sh', '-c', 'echo begun; read word; echo $word'])
+sys.exit(run_suites.main(sys.argv[1:]))
+"""
+
+    def end_by(self, number, **how):
+        """What the runner printed when it was sent a signal while something ran, which would say "went on" then."""
+        with subprocess.Popen([sys.executable, '-c', self.RUN, '--started', str(time.time()), '--without-asan', '--without-tsan'],
+                              text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              env={**os.environ, 'PYTHONPATH': str(LIB)}, **how) as run:
+            self.addCleanup(run.kill)
+            self.assertIn('begun\n', iter(run.stdout.readline, ''))
+            run.send_signal(number)
+            return run.communicate('went on\n', timeout=60)[0]
+
+    def test_it_is_told_to_end_or_its_terminal_goes(self):
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            self.assertIn('interrupted', self.end_by(number))
+
+    def test_it_was_told_to_stay_when_its_terminal_goes(self):
+        printed = self.end_by(signal.SIGHUP, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+        self.assertIn('went on', printed)
+        self.assertNotIn('interrupted', printed)
+
+
+@unittest.skipUnless(os.geteuid() == 0, 'roots are entered as root')
+class RootTest(unittest.TestCase):
+    """scripts/lib/root.sh: roots of other releases."""
+
+    def test_what_runs_in_a_root_ends_with_its_caller(self):
+        with tempfile.TemporaryDirectory() as folder:
+            said = pathlib.Path(folder) / 'said'
+            script = 'source "$1"; weftInRoot / "" sh -c "$2"'
+            with subprocess.Popen(['bash', '-c', script, 'bash', LIB / 'root.sh', deaf_talker(said)]) as caller:
+                while not said.exists():
+                    self.assertIsNone(caller.poll())
+                    time.sleep(0.02)
+                caller.terminate()
+            time.sleep(0.3)
+            before = said.read_text()
+            time.sleep(0.3)
+            self.assertEqual(said.read_text(), before)
 
 
 if __name__ == '__main__':
