@@ -4,7 +4,8 @@
 # shellcheck shell=bash
 #
 # Gets a Debian kernel with SoftRoCE for scripts/rdma-vm, and makes the initramfs that brings the guest up. Nothing
-# of this machine's package state changes: another suite is read with lists and caches of its own. Sourced.
+# of this machine's package state changes: another suite is read with lists and caches of its own. Sourced, after
+# packages.sh.
 
 # Where SoftRoCE works best: in namespaces, and with the fixes of years.
 weftGuestSuite=trixie-backports
@@ -18,9 +19,7 @@ weftGuestApt() {
   local folder=$1/apt-$2 suite=$2 tool=$3 mirror
   shift 3
   if [[ ! -s $folder/sources.list ]]; then
-    # shellcheck disable=SC2016 # apt's own variables
-    mirror=$(apt-get indextargets --format '$(ORIGIN) $(REPO_URI)' | awk '$1 == "Debian" && !/security/ { print $2; exit }')
-    [[ -n $mirror ]] || { echo "rdma-vm: no Debian mirror in this machine's package sources" >&2; return 1; }
+    mirror=$(weftMirror) || return 1
     mkdir -p "$folder/lists/partial" "$folder/cache/archives/partial"
     echo "deb $mirror $suite main" >"$folder/sources.list"
   fi

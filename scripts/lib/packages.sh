@@ -80,6 +80,24 @@ weftKnowsPackages() {
   done
 }
 
+weftFindMirror() {
+  # shellcheck disable=SC2016 # apt's own variables
+  apt-get indextargets --format '$(ORIGIN) $(REPO_URI)' | awk '$1 == "Debian" && $2 !~ /security/ && !found++ { print $2 }'
+}
+
+# The mirror this machine's own packages come from, which apt knows by its package lists: container images come without any.
+weftMirror() {
+  local mirror
+  mirror=$(weftFindMirror)
+  if [[ -z $mirror ]]; then
+    echo "packages: refreshing the package lists (apt-get update)" >&2
+    weftAsRoot apt-get update -q >&2 || true
+    mirror=$(weftFindMirror)
+  fi
+  [[ -n $mirror ]] || { echo "error: no Debian mirror in this machine's package sources" >&2; return 1; }
+  echo "$mirror"
+}
+
 weftCheckToolsWithoutDpkg() {
   local tool missing=()
   for tool in g++ meson ninja pkg-config python3; do

@@ -17,16 +17,10 @@ weftNeedRoot() {
   [[ $(id -u) -eq 0 ]] || { echo "error: a root of another release is made and entered as root" >&2; return 1; }
 }
 
-# The mirror this machine's own packages come from.
-weftMirror() {
-  apt-get indextargets --format '$(ORIGIN) $(REPO_URI)' | awk '$1 == "Debian" && $2 !~ /security/ { print $2; exit }'
-}
-
 # weftMakeRoot ROOT RELEASE PACKAGES: PACKAGES by commas. Nothing is left of a root that was not finished.
 weftMakeRoot() {
   local root=$1 release=$2 packages=$3 unfinished=$1.unfinished from
-  from=$(weftMirror)
-  [[ -n $from ]] || { echo "error: no Debian mirror in this machine's package sources" >&2; return 1; }
+  from=$(weftMirror) || return 1
   echo "== a root of $release in $root"
   rm -rf "$root" "$unfinished"
   mmdebstrap --quiet --variant=apt --include="$packages" "$release" "$unfinished" "$from"

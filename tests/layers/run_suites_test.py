@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -390,6 +391,47 @@ class RootTest(unittest.TestCase):
             before = said.read_text()
             time.sleep(0.3)
             self.assertEqual(said.read_text(), before)
+
+
+class ScriptsTest(unittest.TestCase):
+    """scripts/lib/*.sh, with programs of the test's own in the place of the system's."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def program(self, name, script):
+        path = self.folder / 'bin' / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f'#!/bin/sh\n{script}\n')
+        path.chmod(0o755)
+
+    def start(self, script):
+        """Bash in the folder, with set -e and all of the libraries."""
+        begin = f'set -euo pipefail; for file in packages build root guest_kernel; do source {shlex.quote(str(LIB))}/$file.sh; done\n'
+        return subprocess.Popen(['bash', '-c', begin + 'weftAsRoot() { "$@"; }\n' + script], cwd=self.folder, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                env={**os.environ, 'PATH': f'{self.folder}/bin:{os.environ["PATH"]}'})
+
+    def printed(self, script):
+        return self.start(script).communicate(timeout=60)[0]
+
+    def apt_with(self, sources):
+        self.program('apt-get', f"""case $1 in
+  update) touch lists ;;
+  indextargets) if [ -e lists ]; then printf '%s\\n' {sources}; fi ;;
+esac""")
+
+    def test_the_mirror_is_found_where_apt_has_no_lists_yet(self):
+        self.apt_with("'Debian http://security/debian-security' 'Debian http://here/debian' 'Debian http://there/debian'")
+        self.assertEqual(self.printed('weftMirror 2>/dev/null'), 'http://here/debian\n')
+        self.assertEqual(self.printed('rm lists; weftGuestApt kernels trixie true 2>/dev/null; cat kernels/apt-trixie/sources.list'),
+                         'deb http://here/debian trixie main\n')
+
+    def test_a_machine_without_a_mirror_says_so(self):
+        self.apt_with("'Other http://here/other'")
+        self.assertIn('no Debian mirror', self.printed('weftMirror || echo none'))
 
 
 if __name__ == '__main__':
