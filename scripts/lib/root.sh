@@ -22,9 +22,21 @@ weftMakeRoot() {
   local root=$1 release=$2 packages=$3 unfinished=$1.unfinished from
   from=$(weftMirror) || return 1
   echo "== a root of $release in $root"
-  rm -rf "$root" "$unfinished"
-  mmdebstrap --quiet --variant=apt --include="$packages" "$release" "$unfinished" "$from"
+  rm -rf "$unfinished"
+  # Left of || set -e ends nothing.
+  mmdebstrap --quiet --variant=apt --include="$packages" "$release" "$unfinished" "$from" || { rm -rf "$unfinished"; return 1; }
   mv "$unfinished" "$root"
+}
+
+# weftHaveRoot ROOT RELEASE PACKAGES: makes the root unless it is there. One caller at a time; others wait.
+weftHaveRoot() {
+  local folder=${1%/*}/.cache lock status=0
+  mkdir -p "$folder"
+  exec {lock}>"$folder/${1##*/}.lock"
+  flock --nonblock "$lock" || { echo "another run is making $1; waiting for it"; flock "$lock"; }
+  [[ -d $1 ]] || weftMakeRoot "$@" || status=1
+  exec {lock}>&-
+  return "$status"
 }
 
 # weftInRoot ROOT BOUND [NAME=VALUE...] COMMAND...: runs COMMAND in the root, with /proc, /sys, /dev and, unless it is

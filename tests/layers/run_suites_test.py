@@ -433,6 +433,22 @@ esac""")
         self.apt_with("'Other http://here/other'")
         self.assertIn('no Debian mirror', self.printed('weftMirror || echo none'))
 
+    def have_root(self):
+        return f'weftMirror() {{ echo there; }}; weftHaveRoot {self.folder}/root trixie a,b'
+
+    def test_nothing_is_left_of_a_root_that_was_not_finished(self):
+        self.program('mmdebstrap', 'mkdir -p "$5"; exit 1')
+        self.assertIn('no root', self.printed(f'{self.have_root()} || echo no root'))
+        self.assertEqual([path.name for path in self.folder.glob('root*')], [])
+
+    def test_two_callers_make_one_root(self):
+        self.program('mmdebstrap', 'echo >>made; sleep 0.5; mkdir "$5"')
+        both = [self.start(f'{self.have_root()} && echo there') for _ in range(2)]
+        for one in both:
+            self.assertTrue(one.communicate(timeout=60)[0].endswith('there\n'))
+        self.assertEqual((self.folder / 'made').read_text(), '\n')
+        self.assertTrue((self.folder / 'root').is_dir())
+
 
 if __name__ == '__main__':
     unittest.main()
