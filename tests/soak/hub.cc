@@ -17,7 +17,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kLongestRound{20};
-constexpr uint64_t kWarmRounds = 3;  // before the footprint counts: allocators settle
+constexpr uint64_t kFewestRounds = 6;  // a soak of seconds has shorter ones
+constexpr uint64_t kWarmRounds = 3;    // before the footprint counts: allocators settle
 constexpr Milliseconds kGoodbye{20'000};
 
 std::string commandLine(const std::vector<std::string>& arguments) {
@@ -29,12 +30,15 @@ std::string commandLine(const std::vector<std::string>& arguments) {
 }  // namespace
 
 void Hub::run() {
-  const auto end = begin_ + std::chrono::duration_cast<Clock::duration>(
-                                std::chrono::duration<double, std::ratio<60>>(options_.minutes));
+  const auto whole = std::chrono::duration_cast<Clock::duration>(
+      std::chrono::duration<double, std::ratio<60>>(options_.minutes));
+  const auto end = begin_ + whole;
+  const auto longestRound = std::min<Clock::duration>(kLongestRound, whole / kFewestRounds);
   Footprint settled;
   uint64_t madeBefore = 0;
-  for (uint64_t number = 0; Clock::now() < end && run_.failures() == 0; ++number) {
-    roundEnd_ = std::min(end, Clock::now() + kLongestRound);
+  // However long its rounds took, it does not end without a look at the footprint.
+  for (uint64_t number = 0; (Clock::now() < end || number < kWarmRounds) && run_.failures() == 0; ++number) {
+    roundEnd_ = std::min(end, Clock::now() + longestRound);
     round(number);
     if (number + 1 < kWarmRounds) {
       settled = footprint();
