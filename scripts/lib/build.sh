@@ -10,6 +10,16 @@ weftUsage() {
   sed -n '/^# usage:/,/^[^#]/{/^#/s/^# \{0,1\}//p}' "$1"
 }
 
+# weftTracked TOP PATTERN...: paths of what git tracks; that there is none means that git does not work here.
+weftTracked() {
+  local top=$1 listed
+  shift
+  listed=$(git -C "$top" ls-files "$@") || listed=''
+  [[ -n $listed ]] || { echo "error: git names no sources in $top" >&2; return 1; }
+  mapfile -t listed <<<"$listed"
+  printf '%s\n' "${listed[@]/#/$top/}"
+}
+
 # The checkout a build directory was configured for; empty when it is not one or is incomplete.
 weftBuildSource() {
   [[ -f $1/build.ninja && -f $1/meson-info/meson-info.json ]] || return 0

@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -448,6 +449,22 @@ esac""")
             self.assertTrue(one.communicate(timeout=60)[0].endswith('there\n'))
         self.assertEqual((self.folder / 'made').read_text(), '\n')
         self.assertTrue((self.folder / 'root').is_dir())
+
+    def checkout(self):
+        """A copy of the scripts, whose sources git does not know."""
+        shutil.copytree(LIB.parent, self.folder / 'scripts')
+        (self.folder / 'build-release').mkdir()
+        (self.folder / 'build-release' / 'compile_commands.json').touch()
+        return self.folder
+
+    def test_sources_that_cannot_be_listed_are_not_found_to_be_good(self):
+        for program in ('clang-format', 'clang-tidy'):
+            self.program(program, 'echo version 14.')
+        self.checkout()
+        for script in ('format --check', 'tidy'):
+            printed = self.printed(f'CLANG_FORMAT=clang-format scripts/{script} || echo bad')
+            self.assertIn('error: git names no sources', printed)
+            self.assertTrue(printed.endswith('bad\n'), printed)
 
 
 if __name__ == '__main__':
