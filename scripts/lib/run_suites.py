@@ -32,6 +32,8 @@ TOGETHER = {'abi', 'unit', 'fuzz', 'protocol', 'fault', 'tools'}
 # Several processes, sockets and time limits: on a machine that is busy with something else a check may fail once for that. In the
 # first tier such a program is run a second time, by itself; the second tier forgives nothing.
 UNSTEADY = {'tools', 'efa', 'efa-trixie', 'system', 'verbs', 'soak', 'perf'}
+# Of other suites, these: what they check is how soon something is noticed.
+UNSTEADY_PROGRAMS = {'unit-control-process', 'unit-control-silence'}
 # These measure how fast something is; during all others the next builds are compiled on processors they leave idle.
 MEASURING = {'efa', 'efa-trixie', 'perf'}
 COMMON = ['-Dtests=enabled', '-Dtools=enabled', '-Dofi=enabled', '-Dverbs=enabled']
@@ -246,8 +248,7 @@ class Run:
 
     def run_again(self, build, suites, log, second):
         """What failed in `log` in a way that may be the machine's, once more and one by one, into the log `second`."""
-        unsteady = [] if self.options.all else [test for suite in UNSTEADY & suites.keys() for test in suites[suite]]
-        tests = testlog.doubtful_tests(log, unsteady)
+        tests = [] if self.options.all else testlog.doubtful_tests(log, unsteady(suites))
         if not 0 < len(tests) <= MOST_AGAIN:
             return
         print(f'\n== {self.where}, by itself: {" ".join(tests)}', flush=True)
@@ -340,6 +341,11 @@ class Run:
             self.rows.append(row)
         finally:
             self.ahead.end()
+
+
+def unsteady(suites):
+    """Of `suites`, {name: tests}, the programs that may be run a second time."""
+    return [test for suite, tests in suites.items() for test in tests if suite in UNSTEADY or test in UNSTEADY_PROGRAMS]
 
 
 def build_command(build, ninja):

@@ -151,6 +151,10 @@ class SecondRunTest(unittest.TestCase):
         self.logs[0].write_text('\n'.join(map(json.dumps, (entry('a'), entry('b', 'FAIL', status=1), entry('c', 'FAIL', status=1)))))
         self.assertEqual(testlog.doubtful_tests(self.logs[0], ['a', 'b']), ['b'])
 
+    def test_programs_that_measure_how_soon_are_among_them(self):
+        suites = {'unit': ['unit-base', 'unit-control-process', 'unit-control-silence'], 'system': ['rails'], 'house': ['runner']}
+        self.assertEqual(run_suites.unsteady(suites), ['unit-control-process', 'unit-control-silence', 'rails'])
+
 
 class GroupTest(unittest.TestCase):
     def groups(self, *arguments):
