@@ -3,7 +3,7 @@
 """usage: check_perf_on_efa.py LIBRARY_FOLDER WEFT MAXBYTES
 
 `weft perf all_reduce -n 4` over 4 EFA cards as one device, packets out of order and lost: every element right. The four
-ranks are one host, so libfabric is told not to use shared memory between them.
+ranks are one host.
 """
 import os
 import sys
@@ -16,7 +16,7 @@ NICS = 4
 
 def main():
     library, weft, most = sys.argv[1:]
-    with VirtualHosts(library, NICS, 'reorder=50 loss=1', FI_EFA_ENABLE_SHM_TRANSFER='0') as hosts:
+    with VirtualHosts(library, NICS, 'reorder=50 loss=1') as hosts:
         result = hosts.run([weft, 'perf', 'all_reduce', '-n', '4', '--merge', '-b', '8', '-e', most, '-f', '16', '--iters', '3',
                             '-w', '1', '-c', '1'], 280)
     print(f'{result.output}{result.counters}')

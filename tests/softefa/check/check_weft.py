@@ -7,8 +7,8 @@ virtual hosts, half of the packets out of order, one in a hundred lost, every st
 NICS:CASE,CASE, the NICs of a host being one device for weft. In the second tier (WEFT_TEST_FULL=1) all cases run with 1, 2
 and 4 NICs instead, and with 4 also without faults.
 
---alone: the program is one process that connects to itself, over one NIC. libfabric is told not to use shared memory, and
-weft takes the fabric it likes best: version 2 refuses to write to the own endpoint on the plain one.
+--alone: the program is one process that connects to itself, over one NIC. weft takes the fabric it likes best: version 2
+refuses to write to the own endpoint on the plain one.
 
 A run counts only if the device saw what it was told to do: traffic on every NIC, packets held, and lost and overtaken where
 there were enough of them for it to be certain.
@@ -26,7 +26,7 @@ FIRST_TIER_TIMEOUT = 280
 SECOND_TIER_TIMEOUT = 600
 SECOND_TIER = ((1, FAULTS), (2, FAULTS), (4, FAULTS), (4, ''))
 SECOND_TIER_ALONE = ((1, FAULTS), (1, ''))
-ALONE = {'FI_EFA_ENABLE_SHM_TRANSFER': '0', 'WEFT_PROVIDER': os.environ.get('WEFT_TEST_PROVIDER', 'ofi')}
+ALONE = {'WEFT_PROVIDER': os.environ.get('WEFT_TEST_PROVIDER', 'ofi')}
 
 
 def one_run(library, program, plugin, nics, cases, faults, timeout, alone):
