@@ -17,6 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / 'support'))
 from ports import free_port
 
 PATIENCE = 100  # seconds for a program that takes one or two
+ENOUGH = 60  # seconds for faults to show
 FABRIC = f'libfabric-{os.getpid()}'
 
 
@@ -85,10 +86,20 @@ def check_pingpongs(library):
     for kind, sizes in (('rdm', '64'), ('rdm', '8192'), ('rdm', largest), ('dgram', '64'), ('dgram', '8192')):
         output = pingpong(library, kind, sizes, 20)
         assert count_of(output, 'received') >= 40, output  # one a message, each way
-    output = pingpong(library, 'rdm', largest, 20 if largest == '1048576' else 200, 'reorder=30 reorder_time=1ms loss=2')
     # One message is under way at a time, and the direct fabric sends one in one packet, which nothing can overtake.
-    for what in ('held', 'lost', 'out of order') if largest == '1048576' else ('held', 'lost'):
-        assert count_of(output, what) > 0, f'no packet was {what}:\n{output}'
+    if largest == '1048576':
+        check_faults(library, largest, 20, ('held', 'lost', 'out of order'))
+    else:
+        check_faults(library, largest, 200, ('held', 'lost'))
+
+
+def check_faults(library, sizes, count, wanted):
+    """On a busy machine those that are held may have gone before another packet comes, so it is tried again, and they are held longer."""
+    output, longest, end = '', 1, time.monotonic() + ENOUGH
+    while missing := [what for what in wanted if count_of(output, what) == 0]:
+        assert time.monotonic() < end, f'no packet was {" or ".join(missing)}:\n{output}'
+        output += pingpong(library, 'rdm', sizes, count, f'reorder=30 reorder_time={longest}ms loss=2')
+        longest = min(2 * longest, 50)
 
 
 def main():
