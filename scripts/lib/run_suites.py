@@ -70,17 +70,18 @@ TLS_BY_MALLOC = 'intercept_tls_get_addr=0'
 # library or program with several takes half as long. The release build shows that each source compiles by itself.
 AS_ONE_SOURCE = ['-Dunity=on', '-Dunity_size=1000']
 
+# Blanks and colons part a sanitizer's options, so paths are quoted.
 BUILDS = [
     Build('release', ['-Dbuildtype=release', '-Dwerror=true'], {}, 1,
           full=tuple(suite for suite in ORDER if suite != 'fuzz')),
     Build('asan', ['-Dbuildtype=debug', '-Ddebug=false', '-Db_sanitize=address,undefined', '-Db_lundef=false', *AS_ONE_SOURCE], {
-        'ASAN_OPTIONS': f'detect_stack_use_after_return=1:{TLS_BY_MALLOC}:suppressions={SUPPRESSIONS}/asan.txt',
-        'LSAN_OPTIONS': f'suppressions={SUPPRESSIONS}/lsan.txt:print_suppressions=0',
+        'ASAN_OPTIONS': f'detect_stack_use_after_return=1:{TLS_BY_MALLOC}:suppressions="{SUPPRESSIONS}/asan.txt"',
+        'LSAN_OPTIONS': f'suppressions="{SUPPRESSIONS}/lsan.txt":print_suppressions=0',
         'UBSAN_OPTIONS': 'halt_on_error=1:print_stacktrace=1',
     }, 4, full=('fuzz',)),
     Build('tsan', ['-Dbuildtype=debug', '-Ddebug=false', '-Doptimization=1', '-Db_sanitize=thread', '-Db_lundef=false',
                    *AS_ONE_SOURCE], {
-        'TSAN_OPTIONS': f'halt_on_error=1:second_deadlock_stack=1:{TLS_BY_MALLOC}:suppressions={SUPPRESSIONS}/tsan.txt',
+        'TSAN_OPTIONS': f'halt_on_error=1:second_deadlock_stack=1:{TLS_BY_MALLOC}:suppressions="{SUPPRESSIONS}/tsan.txt"',
     }, 6),
 ]
 

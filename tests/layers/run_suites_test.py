@@ -197,6 +197,14 @@ class NamesTest(unittest.TestCase):
         self.assertEqual(set(re.findall(r"suite: '([^']+)'", '\n'.join(described))) - set(run_suites.ORDER), set())
 
 
+class SanitizerTest(unittest.TestCase):
+    def test_a_path_with_a_blank_is_one_option(self):
+        options = [value for build in run_suites.BUILDS for value in build.env.values() if 'suppressions=/' in value.replace('"', '')]
+        self.assertEqual(len(options), 3)
+        for value in options:
+            self.assertRegex(value, r'(^|:)suppressions="[^"]+\.txt"(:|$)')
+
+
 class LaterTest(unittest.TestCase):
     """What runs once more with a later Debian's libraries."""
 

@@ -14,7 +14,7 @@ namespace {
 
 // What strict mode said before it ended softefa-misuse; empty when it did not.
 std::string lastWords(const std::string& misuse) {
-  const Outcome outcome = runProgram("", std::string("exec ") + SOFTEFA_MISUSE + " " + misuse);
+  const Outcome outcome = runProgram("", std::string("exec '") + SOFTEFA_MISUSE + "' " + misuse);
   INFO(outcome.output);
   const size_t begin = outcome.output.find("softefa: strict ");
   if (begin == std::string::npos) {

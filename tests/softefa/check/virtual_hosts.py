@@ -6,6 +6,7 @@ import dataclasses
 import glob
 import os
 import re
+import shlex
 import shutil
 import struct
 import subprocess
@@ -93,7 +94,7 @@ class VirtualHosts:
         for name, faults in ((path, first), (path + '.then', then)):
             with open(name, 'w', encoding='ascii') as file:
                 file.write(faults)
-        return path, f'mv {path}.then {path}'
+        return path, shlex.join(['mv', path + '.then', path])
 
     @staticmethod
     def other(host, **more):
