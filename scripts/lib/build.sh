@@ -23,7 +23,10 @@ weftTracked() {
 # The checkout a build directory was configured for; empty when it is not one or is incomplete.
 weftBuildSource() {
   [[ -f $1/build.ninja && -f $1/meson-info/meson-info.json ]] || return 0
-  sed -n 's/.*"directories": *{"source": *"\([^"]*\)".*/\1/p' "$1/meson-info/meson-info.json"
+  local info=$1/meson-info/meson-info.json
+  python3 -c 'import json, os, sys
+sys.stdout.buffer.write(os.fsencode(json.load(open(sys.argv[1]))["directories"]["source"]))' "$info" 2>/dev/null ||
+    sed -n 's/.*"directories": *{"source": *"\([^"]*\)".*/\1/p' "$info"
 }
 
 # weftAlone TOP BUILD: until this process and what it starts have ended, others wait here before they touch BUILD.

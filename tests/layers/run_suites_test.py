@@ -462,6 +462,17 @@ esac""")
         self.assertEqual((self.folder / 'made').read_text(), '\n')
         self.assertTrue((self.folder / 'root').is_dir())
 
+    def test_the_source_of_a_build_is_known_whatever_its_name(self):
+        for source in ('/a/weft', '/a place/weft', '/a/wéft "x"'):
+            build = self.folder / 'build'
+            (build / 'meson-info').mkdir(parents=True, exist_ok=True)
+            (build / 'build.ninja').touch()
+            (build / 'meson-info' / 'meson-info.json').write_text(json.dumps({'directories': {'source': source, 'build': 'b'}}))
+            self.assertEqual(self.printed('weftBuildSource build'), source)
+        self.program('python3', 'exit 127')
+        (build / 'meson-info' / 'meson-info.json').write_text(json.dumps({'directories': {'source': '/a/weft', 'build': 'b'}}))
+        self.assertEqual(self.printed('echo "$(weftBuildSource build)"'), '/a/weft\n')
+
     def checkout(self):
         """A copy of the scripts, whose sources git does not know."""
         shutil.copytree(LIB.parent, self.folder / 'scripts')
