@@ -176,6 +176,7 @@ bool Requester::scatter(const Message& message, uint64_t offset, const std::byte
 }
 
 void Requester::onAnswer(const PacketHeader& answer, Clock::time_point now) {
+  if (answer.sender != engine_.opening) return;
   const auto at = messages_.find(answer.messageId);
   if (at == messages_.end() || at->second.attempt != answer.attempt) return;
   Message& message = at->second;
@@ -192,6 +193,7 @@ void Requester::onAnswer(const PacketHeader& answer, Clock::time_point now) {
 }
 
 void Requester::onReadData(const PacketHeader& header, const std::byte* payload) {
+  if (header.sender != engine_.opening) return;
   const auto at = messages_.find(header.messageId);
   if (at == messages_.end() || at->second.work.operation != Operation::read) return;
   if (!scatter(at->second, header.offset, payload, header.length)) {

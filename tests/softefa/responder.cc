@@ -263,6 +263,7 @@ bool Responder::sendReadData(ReadJob& job, bool& done) {
     return true;
   }
   PacketHeader header = engine_.headerFrom(*qp, PacketKind::readResponse);
+  header.sender = request.sender;
   header.messageId = request.messageId;
   header.attempt = request.attempt;
   header.toQpn = request.fromQpn;
@@ -294,7 +295,7 @@ void Responder::answer(const PacketHeader& header, Status status) {
   reply.messageId = header.messageId;
   reply.attempt = header.attempt;
   reply.from = engine_.identity.gid;
-  reply.sender = engine_.opening;
+  reply.sender = header.sender;
   reply.fromQpn = header.toQpn;
   reply.toQpn = header.fromQpn;
   answers_.emplace_back(header.from, reply);

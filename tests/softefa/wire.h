@@ -34,7 +34,9 @@ struct PacketHeader {
   uint32_t attempt = 0;    // counts a message's attempts after "receiver not ready"
   uint32_t length = 0;     // bytes of this packet's payload
   Gid from;
-  uint64_t sender = 0;  // the opening of the NIC that sent it; a NIC's numbers are used again, this is not
+  // The opening of the NIC that sent the message; a NIC's numbers are used again, this is not. Answers and
+  // read data carry it back: what was for another opening is not for this one.
+  uint64_t sender = 0;
   uint32_t fromQpn = 0;
   uint32_t toQpn = 0;
   uint32_t qkey = 0;

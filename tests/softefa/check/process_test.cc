@@ -139,6 +139,35 @@ TEST_CASE("the place of a killed process is taken by the next") {
   CHECK(a.take().vendor == 0);
 }
 
+TEST_CASE("what is for an opening that is gone is nothing to the next one of that place") {
+  Options slow;
+  slow.faults = "delay=150ms";
+  Node b("b", slow);
+  const auto old = b.memory(8), fresh = b.memory(8);
+  old->bytes.assign(8, 1);
+  fresh->bytes.assign(8, 2);
+  const bool reads = GENERATE(false, true);
+  unsigned number = 0;
+  {
+    Node a("a");
+    b.meet(a);
+    const auto here = a.memory(8);
+    number = a.qp->qp_num;
+    REQUIRE((reads ? a.read(1, a.meet(b), here->piece(0, 8), *old)
+                   : a.write(1, a.meet(b), here->piece(0, 8), *old)) == 0);
+    const auto end = std::chrono::steady_clock::now() + 20s;
+    while (b.counter("packetsHeld") == 0 && std::chrono::steady_clock::now() < end) a.next(1ms);
+  }
+  Node a("a");
+  REQUIRE(a.qp->qp_num == number);
+  const auto here = a.memory(8);
+  const uint32_t wrongKey = fresh->mr->rkey + (1 << 8);
+  REQUIRE((reads ? a.read(1, a.meet(b), here->piece(0, 8), *fresh)
+                 : a.writeTo(1, a.meet(b), here->piece(0, 8), wrongKey, fresh->address())) == 0);
+  CHECK(a.take().vendor == (reads ? 0 : 7));
+  CHECK(here->bytes[0] == (reads ? 2 : 0));
+}
+
 TEST_CASE("a producer that is killed while it fills a slot does not block the others") {
   const std::string folder = "/dev/shm/softefa-" + std::to_string(::getuid()) + "/" + testFabric() + "/wedge";
   const auto inbox = softefa::Inbox::own(folder);
