@@ -12,7 +12,7 @@ namespace softefa {
 namespace {
 
 constexpr auto kForgetAfter = std::chrono::seconds(30);
-constexpr size_t kFootprints = 512;                            // more than a sender has under way
+constexpr size_t kFootprints = kMaxSends;                      // as many as a queue pair has under way
 constexpr uint64_t kLine = 64;                                 // what memory takes at once
 constexpr auto kScatterPause = std::chrono::microseconds(50);  // so that whoever looks can see it
 
@@ -213,21 +213,18 @@ Status Responder::landWrite(QueuePair& qp, const PacketHeader& header, const std
 // older one come down on those of the newer.
 void Responder::checkOverlap(const PacketHeader& header) {
   if ((engine_.settings.strict & kStrictOverlap) == 0) return;
-  const Footprint mine{header.sender, header.fromQpn, header.messageId, header.address, header.total};
+  Footprints& known = footprints_[{header.sender, header.fromQpn}];
+  known.lastPart = Clock::now();
+  known.writes.try_emplace(header.messageId, Footprint{header.address, header.total});
   const uint64_t begin = header.address + header.offset, end = begin + header.length;
-  bool known = false;
-  for (const Footprint& other : footprints_) {
-    if (other.sender != mine.sender || other.fromQpn != mine.fromQpn) continue;
-    known = known || other.messageId == mine.messageId;
-    const bool newer = static_cast<int32_t>(other.messageId - mine.messageId) > 0;
-    if (!newer || end <= other.address || other.address + other.length <= begin) continue;
+  for (auto newer = known.writes.upper_bound(header.messageId); newer != known.writes.end(); ++newer) {
+    const Footprint& other = newer->second;
+    if (end <= other.address || other.address + other.length <= begin) continue;
     engine_.violated(kStrictOverlap, "a packet of " + std::to_string(header.length) + " bytes from qp " +
                                          std::to_string(header.fromQpn) + " lands on a newer write of " +
                                          std::to_string(other.length) + " bytes");
   }
-  if (known) return;
-  footprints_.push_back(mine);
-  if (footprints_.size() > kFootprints) footprints_.pop_front();
+  if (known.writes.size() > kFootprints) known.writes.erase(known.writes.begin());
 }
 
 // Tells the application about a write that asked for it.
@@ -324,7 +321,9 @@ bool Responder::pump() {
 }
 
 void Responder::forgetOld(Clock::time_point now) {
-  std::erase_if(assemblies_, [&](const auto& entry) { return now - entry.second.lastPart > kForgetAfter; });
+  const auto old = [&](const auto& entry) { return now - entry.second.lastPart > kForgetAfter; };
+  std::erase_if(assemblies_, old);
+  std::erase_if(footprints_, old);
 }
 
 void Responder::forget(const QueuePair& qp) {

@@ -38,11 +38,13 @@ class Responder {
   };
   // Where a write goes, for the strict check of overlaps.
   struct Footprint {
-    uint64_t sender = 0;
-    uint32_t fromQpn = 0;
-    uint32_t messageId = 0;
     uint64_t address = 0;
     uint64_t length = 0;
+  };
+  // Those of one queue pair that began to land last, by message.
+  struct Footprints {
+    std::map<uint32_t, Footprint> writes;
+    Clock::time_point lastPart{};
   };
   using Key = std::pair<uint64_t, std::pair<uint32_t, uint32_t>>;  // opening, message, attempt
   struct ReadJob {
@@ -69,7 +71,7 @@ class Responder {
 
   Engine& engine_;
   std::map<Key, Assembly> assemblies_;
-  std::deque<Footprint> footprints_;  // of the writes that began to land last, the oldest first
+  std::map<std::pair<uint64_t, uint32_t>, Footprints> footprints_;  // by opening and queue pair
   std::vector<std::pair<Gid, PacketHeader>> answers_;
   std::deque<ReadJob> reads_;
 };

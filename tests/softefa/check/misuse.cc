@@ -101,6 +101,27 @@ void overlappingWrites() {
   for (int i = 0; i < 60; i++) scene.a.take();
 }
 
+// The older of two writes is late, and meanwhile somebody else writes more than a queue pair has under way.
+void overlapBesideOthers() {
+  Scene scene;
+  scene.b.meet(scene.a);
+  Node c("c", Scene::strict({}));
+  scene.b.meet(c);
+  scene.b.setFaults("delay=1s");
+  scene.a.write(1, scene.to, scene.here->piece(0, 10), *scene.there, 0);
+  while (scene.b.counter("packetsHeld") == 0) scene.a.next(std::chrono::milliseconds(1));
+  scene.b.setFaults("none");
+  scene.a.write(2, scene.to, scene.here->piece(0, 10), *scene.there, 9);
+  scene.a.take();
+  const auto theirs = c.memory(8);
+  const Target to = c.meet(scene.b);
+  for (uint64_t i = 0; i < 600; ++i) {
+    c.write(i, to, theirs->piece(0, 8), *scene.there, 100 + i * 4);
+    c.take();
+  }
+  scene.a.take();
+}
+
 // Side by side, and one after the other.
 void writesBesideEachOther() {
   Scene scene;
@@ -150,6 +171,7 @@ const std::map<std::string, std::function<void()>> kCases{{"cq", cqOverrun},
                                                           {"mr-write", writeAfterDeregistration},
                                                           {"mr-read", readAfterDeregistration},
                                                           {"overlap", overlappingWrites},
+                                                          {"overlap-beside", overlapBesideOthers},
                                                           {"beside", writesBesideEachOther},
                                                           {"ah-target", strangerAtTarget},
                                                           {"ah-destroyed", destroyedHandle},

@@ -51,6 +51,7 @@ TEST_CASE("strict mr: memory used after its registration ended") {
 
 TEST_CASE("strict overlap: two writes under way to the same bytes") {
   CHECK(says("overlap", "overlap", "lands on a newer write of 10 bytes"));
+  CHECK(says("overlap-beside", "overlap", "lands on a newer write of 10 bytes"));
   CHECK(lastWords("beside").empty());
 }
 
