@@ -25,7 +25,10 @@ constexpr uint32_t kInjectedInARow = 15;
 
 }  // namespace
 
-OfiEndpoint::OfiEndpoint(OfiQueue& queue) : queue_(queue), known_(!queue.device().traits().targetMustKnow) {
+OfiEndpoint::OfiEndpoint(OfiQueue& queue)
+    : queue_(queue),
+      wantsDescriptors_(!queue.device().traits().software),
+      known_(!queue.device().traits().targetMustKnow) {
   if (queue.device().traits().injects) injectRoom_ = queue.device().fabricInfo().tx_attr->inject_size;
 }
 
@@ -155,15 +158,16 @@ inline ssize_t OfiEndpoint::issuePlain(const Work& work, Operation* operation) {
                       work.remote.key, operation);
 }
 
-inline bool OfiEndpoint::submit(const Work& work, uint64_t flags) {
-  Operation* operation = queue_.operations().take();
+inline bool OfiEndpoint::submit(const Work& work) {
   Stream& stream = streamFor(work);
+  if (wantsDescriptors_ && work.length > 0 && !descriptorOf(work)) [[unlikely]]
+    return refused(work, stream, -FI_EINVAL);
+  Operation* operation = queue_.operations().take();
   operation->lane = this;
   operation->stream = &stream;
   operation->context = work.context;
   operation->purpose = work.quiet ? Purpose::quiet : Purpose::work;
-  const ssize_t code =
-      flags == 0 && isPlain(work) ? issuePlain(work, operation) : issueSpecial(work, operation, flags);
+  const ssize_t code = isPlain(work) ? issuePlain(work, operation) : issueSpecial(work, operation);
   if (code != 0) [[unlikely]] {
     queue_.operations().give(operation);
     return refused(work, stream, code);
@@ -199,12 +203,12 @@ size_t OfiEndpoint::post(std::span<const Work> works) {
   return mayInject(works[0]) ? inject(works[0]) : postOne(works[0]);
 }
 
-// Only hardware has a doorbell to save; on sockets the hint could leave a write waiting for its successor.
+// Each rings the doorbell: what EFA is told to keep for the next one (FI_MORE) it takes, and drops without a
+// word when the card has no room for that one.
 size_t OfiEndpoint::postBurst(std::span<const Work> works) {
-  const uint64_t hint = software() ? 0 : FI_MORE;
   const size_t count = std::min(works.size(), queue_.room());
   size_t taken = 0;
-  while (taken < count && submit(works[taken], taken + 1 < count ? hint : 0)) taken++;
+  while (taken < count && submit(works[taken])) taken++;
   return taken;
 }
 
@@ -222,13 +226,13 @@ bool OfiEndpoint::refused(const Work& work, Stream& stream, ssize_t code) {
 
 // A write of no bytes still has to arrive somewhere: at the doorstep, so that it needs no memory of the
 // caller.
-ssize_t OfiEndpoint::issueSpecial(const Work& work, Operation* operation, uint64_t flags) {
+ssize_t OfiEndpoint::issueSpecial(const Work& work, Operation* operation) {
   const Stream& stream = *operation->stream;
   void* descriptor = descriptorOf(work);
   RmaMessage message({work.local, work.length},
                      {work.remote.base + work.remoteOffset, work.length, work.remote.key}, descriptor);
-  if (work.op == Opcode::read) return fi_readmsg(stream.endpoint, message.to(stream.to, operation), flags);
-  if (work.delivered) flags |= deliveredFlag();
+  if (work.op == Opcode::read) return fi_readmsg(stream.endpoint, message.to(stream.to, operation), 0);
+  uint64_t flags = work.delivered ? deliveredFlag() : 0;
   uint64_t data = 0;
   if (work.op == Opcode::writeNotify) {
     flags |= FI_REMOTE_CQ_DATA;

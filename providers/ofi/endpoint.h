@@ -64,12 +64,12 @@ class OfiEndpoint : public Endpoint {
   std::span<Stream> streams() { return std::span(streams_).first(count_); }
   Stream& streamFor(const Work& work);
   [[gnu::noinline]] size_t postBurst(std::span<const Work> works);
-  bool submit(const Work& work, uint64_t flags);
-  [[gnu::noinline]] size_t postOne(const Work& work) { return queue_.room() > 0 && submit(work, 0); }
+  bool submit(const Work& work);
+  [[gnu::noinline]] size_t postOne(const Work& work) { return queue_.room() > 0 && submit(work); }
   bool mayInject(const Work& work);
   bool inject(const Work& work);
   ssize_t issuePlain(const Work& work, Operation* operation);
-  [[gnu::noinline]] ssize_t issueSpecial(const Work& work, Operation* operation, uint64_t flags);
+  [[gnu::noinline]] ssize_t issueSpecial(const Work& work, Operation* operation);
   [[gnu::noinline]] bool refused(const Work& work, Stream& stream, ssize_t code);
   uint64_t noticeOf(const Work& work) const;
   bool software() const { return queue_.device().traits().software; }
@@ -97,6 +97,7 @@ class OfiEndpoint : public Endpoint {
   std::string named(const char* what, const std::string& why) const;
 
   OfiQueue& queue_;
+  const bool wantsDescriptors_;  // hardware; memory registered with a card that is lost has none
   std::array<Stream, LaneAddress::kMostNames> streams_;
   size_t count_ = 1;       // streams in use
   size_t turn_ = 0;        // the one that carried a large write last

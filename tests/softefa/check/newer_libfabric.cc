@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
@@ -10,12 +11,15 @@
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_errno.h>
+#include <rdma/fi_rma.h>
 
 #include "tests/softefa/settings.h"
 
 // A libfabric in front of the installed one, which may be too old to have the fabric "efa-direct" and the
 // endpoint option for lines of 128 bytes in order: it calls EFA's reliable datagrams by that name, and takes
-// the option or not, as NEWER_LINES says (1, 0). NEWER_LINES=once takes it the first time only.
+// the option or not, as NEWER_LINES says (1, 0). NEWER_LINES=once takes it the first time only. Writes that
+// are to be kept for the next one (FI_MORE) it would lose when the card has no room for that one: it ends the
+// process.
 namespace {
 
 constexpr int kLinesInOrder = -(0xefa << 16) + 6;
@@ -44,14 +48,25 @@ void replace(Ops** table, Ops* copy) {
 }
 
 decltype(fi_ops_domain::endpoint) realEndpoint;
+decltype(fi_ops_rma::writemsg) realWrite;
 decltype(fi_ops_fabric::domain) realDomain;
+
+ssize_t writeMessage(fid_ep* endpoint, const fi_msg_rma* message, uint64_t flags) {
+  if ((flags & FI_MORE) == 0) return realWrite(endpoint, message, flags);
+  std::fprintf(stderr, "newer libfabric: a write was given with FI_MORE, and may be lost without a word\n");
+  std::abort();
+}
 
 int openEndpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint, void* context) {
   static fi_ops_ep ops;
+  static fi_ops_rma rma;
   const int code = realEndpoint(domain, info, endpoint, context);
   if (code != 0) return code;
   replace(&(*endpoint)->ops, &ops);
   ops.setopt = setOption;
+  if ((*endpoint)->rma != &rma) realWrite = (*endpoint)->rma->writemsg;
+  replace(&(*endpoint)->rma, &rma);
+  rma.writemsg = writeMessage;
   return 0;
 }
 
