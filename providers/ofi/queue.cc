@@ -34,7 +34,7 @@ OfiQueue::OfiQueue(OfiDevice& device, const QueueDepths& wanted)
       depths_{std::max(wanted.sends, 1u), std::max(wanted.notifications, 1u)},
       lengthInData_(carriesLength(device.fabricInfo())),
       knowsSource_(device.traits().reportsSource),
-      operations_(depths_.sends + kOwnOperations) {}
+      operations_(0) {}
 
 Result<std::unique_ptr<Queue>> OfiQueue::create(OfiDevice& device, const QueueDepths& wanted) {
   auto queue = std::make_unique<OfiQueue>(device, wanted);
@@ -86,12 +86,13 @@ Status OfiQueue::openCompletionQueue() {
     const int code = fi_cq_open(domain_->get(), &attributes, &raw, nullptr);
     if (code == 0) {
       cq_.reset(raw);
+      operations_ = OperationPool(depths_.sends + kOwnOperations);  // no more than it has room for
       return {};
     }
     if (depths_.notifications <= kLeastDepth)
       return fabricError(domain_->library(), "opening a completion queue", device_.info().name, code);
     depths_.notifications /= 2;
-    depths_.sends = std::max(depths_.sends / 2, kLeastDepth);
+    depths_.sends = std::min(depths_.sends, std::max(depths_.sends / 2, kLeastDepth));
   }
 }
 
@@ -136,6 +137,8 @@ Status OfiQueue::postReceives() {
 }
 
 Result<std::unique_ptr<Endpoint>> OfiQueue::openEndpoint() {
+  if (failed_)
+    return Error(Code::unavailable, "opening an endpoint", device_.info().name + ": " + failedWhy_);
   if (endpointCut_) {
     TRY(renewEndpoint());
   }
@@ -283,8 +286,8 @@ bool OfiQueue::readError(Completion* out) {
 // The completion queue itself failed (overrun, device gone): nothing of any lane can be believed any more.
 void OfiQueue::queueFailed(int64_t code) {
   failed_ = attention_ = true;
-  const std::string why = "the completion queue failed: " + domain_->library().errorText(code);
-  for (OfiEndpoint* lane : lanes_) lane->broke(why);
+  failedWhy_ = "the completion queue failed: " + domain_->library().errorText(code);
+  for (OfiEndpoint* lane : lanes_) lane->broke(failedWhy_);
 }
 
 // What went wrong that belongs to no operation. That receives were flushed means that the queue pair is no

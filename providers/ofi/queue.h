@@ -111,6 +111,7 @@ class OfiQueue : public Queue {
   bool attention_ = false;  // there is more to a poll than reading: events, words, lanes to tend
   bool drained_ = false;    // the last read found nothing more
   bool failed_ = false;
+  std::string failedWhy_;
   bool holdsMemory_ = false;
   bool endpointCut_ = false;      // the shared endpoint is closed until a lane wants another
   bool endpointClosing_ = false;  // or is about to be: until then nothing of libfabric is touched here
