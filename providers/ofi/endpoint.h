@@ -77,7 +77,7 @@ class OfiEndpoint : public Endpoint {
   fi_rma_iov doorstepTarget() const;
   uint64_t deliveredFlag() const;
   void rejected(const Work& work, int64_t code);
-  int64_t ring(Stream* stream);  // posts its doorstep write; 0, -FI_EAGAIN or another error
+  int64_t ring(Stream* stream);  // posts its doorstep write; 0, above 0 for later, or libfabric's error
   bool tendConnecting(TimePoint now);
   bool tendRetiring(TimePoint now);
   bool tendClosing(bool drained);

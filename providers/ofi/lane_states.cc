@@ -13,7 +13,8 @@ namespace weft::ofi {
 
 namespace {
 constexpr const char* kCut = "a lane on the same card had to be cut";
-}
+constexpr int64_t kNoneFree = 1;  // later: all operations are in flight, which says nothing of the stream
+}  // namespace
 
 bool OfiEndpoint::tend(TimePoint now, bool drained) {
   switch (state_) {
@@ -30,7 +31,7 @@ bool OfiEndpoint::tend(TimePoint now, bool drained) {
 
 int64_t OfiEndpoint::ring(Stream* stream) {
   Operation* operation = queue_.operations().take();
-  if (!operation) return -FI_EAGAIN;
+  if (!operation) return kNoneFree;
   operation->lane = this;
   operation->stream = stream;
   operation->context = 0;
@@ -59,7 +60,7 @@ bool OfiEndpoint::tendConnecting(TimePoint now) {
     if (stream.stands || stream.ringing || !known_) continue;
     if (!stream.mayDial && now < dialAnyway_) continue;
     const int64_t code = ring(&stream);
-    if (code == 0 || code == -FI_EAGAIN) continue;
+    if (code >= 0 || code == -FI_EAGAIN) continue;
     connectFailed(static_cast<int>(-code), queue_.device().library()->errorText(code));
     return false;
   }
@@ -160,7 +161,7 @@ bool OfiEndpoint::landed(Stream* stream) {
   if (!stream->fenced && !stream->ringing) {
     const int64_t code = ring(stream);
     const bool gone = code == -FI_EAGAIN && stream->outstanding == 0 && queue_.device().traits().connections;
-    stream->fenced = gone || (code != 0 && code != -FI_EAGAIN);
+    stream->fenced = gone || (code < 0 && code != -FI_EAGAIN);
   }
   return stream->fenced && stream->outstanding == 0;
 }

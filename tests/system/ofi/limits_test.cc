@@ -7,7 +7,8 @@
 #include "tests/support/catch.h"
 #include "tests/system/ofi/lanes.h"
 
-// What a Queue does where a completion queue is smaller than was asked for, or fails.
+// What a Queue does where a completion queue is smaller than was asked for, or fails, and where nothing is
+// left to post with.
 using namespace weft;
 using namespace weft::test;
 
@@ -65,4 +66,17 @@ TEST_CASE("a Queue whose completion queue failed opens no more lanes, and says w
   REQUIRE_FALSE(lane);
   CHECK(lane.error().code() == Code::unavailable);
   CHECK(lane.error().message().find("the completion queue failed") != std::string::npos);
+}
+
+TEST_CASE("a lane that has nothing to knock with is not fenced by that") {
+  OfiSide a(kOwnTcp), b(kOwnTcp);
+  REQUIRE(connectBoth(a, b));
+  ofi::OperationPool& pool = static_cast<ofi::OfiQueue&>(*a.queue).operations();
+  std::vector<ofi::Operation*> all;
+  while (ofi::Operation* one = pool.take()) all.push_back(one);
+  a.lane->retire();
+  CHECK_FALSE(pollUntil(
+      {&a}, [&] { return a.count(CompletionKind::retired) > 0; }, std::chrono::milliseconds(100)));
+  for (ofi::Operation* one : all) pool.give(one);
+  CHECK(pollUntil({&a, &b}, [&] { return a.count(CompletionKind::retired, true) == 1; }));
 }
