@@ -3,7 +3,6 @@
 #include "providers/ofi/library.h"
 
 #include <dlfcn.h>
-#include <vector>
 
 #include "providers/ofi/signal_guard.h"
 #include "src/base/log.h"
@@ -21,8 +20,8 @@ std::vector<std::string> candidates(const std::string& path) {
 
 // The loader's words begin with what it misses, which may be something that libfabric itself needs.
 std::string whatToInstall(const std::string& name, const std::string& reason) {
-  if (reason.empty() || reason.starts_with(name))
-    return "Install it (Debian: libfabric1, RHEL: libfabric, EFA: the EFA installer)";
+  if (reason.starts_with(name))
+    return "Install one (Debian: libfabric1, RHEL: libfabric, EFA: the EFA installer)";
   return name +
          " is there, but not what it needs: install that (Debian: libibverbs1 and ibverbs-providers have "
          "libibverbs.so.1 and libefa.so.1; EFA: the EFA installer has both)";
@@ -32,36 +31,46 @@ template <class Function>
 Status find(void* handle, const char* name, const std::string& path, Function* out) {
   *out = reinterpret_cast<Function>(::dlsym(handle, name));
   if (*out) return {};
-  return Error(Code::unavailable, kOperation,
-               path + " has no " + name + ": not a libfabric; set WEFT_LIBFABRIC to another libfabric.so.1");
+  return Error(Code::unavailable, kOperation, path + " has no " + name + ": not a libfabric");
 }
 
 }  // namespace
 
 Result<std::shared_ptr<const Library>> Library::open(const std::string& path) {
+  return openFirst(candidates(path));
+}
+
+// A distribution's may be too old, and the EFA installer's behind it be what the machine is used with.
+Result<std::shared_ptr<const Library>> Library::openFirst(const std::vector<std::string>& names) {
   const SignalGuard guard;
   std::string reasons, remedy;
-  for (const std::string& name : candidates(path)) {
-    void* handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (!handle) {
-      const char* reason = ::dlerror();
-      reasons += (reasons.empty() ? "" : "; ") + std::string(reason ? reason : name.c_str());
-      if (remedy.empty()) remedy = whatToInstall(name, reason ? reason : "");
-      continue;
-    }
-    const auto library = std::shared_ptr<Library>(std::make_unique<Library>(Library()));
-    TRY(library->bind(handle, name));
-    return std::shared_ptr<const Library>(library);
+  for (const std::string& name : names) {
+    auto library = openOne(name);
+    if (library) return library;
+    const std::string& reason = library.error().detail();
+    reasons += (reasons.empty() ? "" : "; ") + reason;
+    if (remedy.empty()) remedy = whatToInstall(name, reason);
   }
   return Error(Code::unavailable, kOperation,
                reasons + ". " + remedy + " or set WEFT_LIBFABRIC to the path of another libfabric.so.1");
+}
+
+Result<std::shared_ptr<const Library>> Library::openOne(const std::string& name) {
+  void* handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (!handle) {
+    const char* reason = ::dlerror();
+    return Error(Code::unavailable, kOperation, reason ? reason : name);
+  }
+  const auto library = std::shared_ptr<Library>(std::make_unique<Library>(Library()));
+  TRY(library->bind(handle, name));
+  return std::shared_ptr<const Library>(library);
 }
 
 Status Library::bind(void* handle, const std::string& path) {
   TRY(find(handle, "fi_version", path, &version_));
   if (version() < kApiVersion) {
     return Error(Code::unavailable, kOperation,
-                 path + " is " + versionText() + "; 1.17 or newer is needed, set WEFT_LIBFABRIC to one");
+                 path + " is " + versionText() + ", and 1.17 or newer is needed");
   }
   TRY(find(handle, "fi_getinfo", path, &getinfo_));
   TRY(find(handle, "fi_freeinfo", path, &freeinfo_));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "providers/ofi/compat.h"
 #include "weft/result.h"
@@ -23,6 +24,8 @@ class Library {
  public:
   // `path` is WEFT_LIBFABRIC; empty: the loader's path, then where the EFA installer puts it.
   static Result<std::shared_ptr<const Library>> open(const std::string& path);
+  // The first of these files that will do.
+  static Result<std::shared_ptr<const Library>> openFirst(const std::vector<std::string>& names);
 
   InfoPtr allocateInfo() const { return duplicate(nullptr); }
   InfoPtr duplicate(const fi_info* info) const { return {dupinfo_(info), FreeInfo{freeinfo_}}; }
@@ -37,6 +40,7 @@ class Library {
 
  private:
   Library() = default;
+  static Result<std::shared_ptr<const Library>> openOne(const std::string& name);
   Status bind(void* handle, const std::string& path);
 
   decltype(&fi_getinfo) getinfo_ = nullptr;

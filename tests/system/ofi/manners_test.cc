@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "providers/ofi/library.h"
 #include "tests/support/catch.h"
 #include "tests/system/ofi/lanes.h"
 
@@ -95,6 +96,14 @@ TEST_CASE("a library that is something else is named, with what it lacks") {
   const auto made = ofi::makeTransport("", config);
   REQUIRE_FALSE(made);
   CHECK(made.error().message().find("libm.so.6 has no fi_version") != std::string::npos);
+}
+
+TEST_CASE("a library that will not do hides none behind it") {
+  CHECK(ofi::Library::openFirst({"/nonexistent/libfabric.so.1", "libm.so.6", "libfabric.so.1"}));
+  const auto none = ofi::Library::openFirst({"libm.so.6", "/nonexistent/libfabric.so.1"});
+  REQUIRE_FALSE(none);
+  CHECK(none.error().message().find("libm.so.6 has no fi_version") != std::string::npos);
+  CHECK(none.error().message().find("/nonexistent/libfabric.so.1") != std::string::npos);
 }
 
 TEST_CASE("an unknown provider is refused, with a reason that is remembered") {
