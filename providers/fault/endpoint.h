@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "providers/fault/directory.h"
 #include "providers/fault/queue.h"
@@ -24,6 +25,8 @@ struct LaneFaults {
   bool retiring = false;   // the user asked
   bool innerRetiring = false;
   bool innerRetired = false;
+  int fenceError = 0;    // of that: nonzero where the inner lane could not be fenced
+  std::string fenceWhy;  // in the inner Queue's words
 };
 
 class FaultEndpoint : public Endpoint {
@@ -37,6 +40,7 @@ class FaultEndpoint : public Endpoint {
   Result<RemoteMemory> import(std::span<const std::byte> blob) override { return inner_->import(blob); }
   size_t post(std::span<const Work> works) override;
   void retire() override;
+  bool cut() override { return inner_->cut(); }
 
   // For its Queue.
   Endpoint* inner() { return inner_.get(); }

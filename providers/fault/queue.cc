@@ -130,7 +130,7 @@ void FaultQueue::translate(Completion completion) {
   completion.source = lane;
   if (completion.kind == CompletionKind::notified) return translateNotified(completion);
   if (!lane) return;
-  if (completion.kind == CompletionKind::retired) return translateRetired(*lane);
+  if (completion.kind == CompletionKind::retired) return translateRetired(*lane, inner);
   if (completion.kind == CompletionKind::broken && lane->faults().dead) return;
   complete(completion);
   if (!completion.ok) failures_.emplace_back(completion, inner);
@@ -149,10 +149,19 @@ void FaultQueue::translateNotified(const Completion& completion) {
   delayed_.push_back({completion, polls});
 }
 
-void FaultQueue::translateRetired(FaultEndpoint& lane) {
-  lane.faults().innerRetired = true;
+// It may have failed, and come once more when the lane was cut after that.
+void FaultQueue::translateRetired(FaultEndpoint& lane, const Completion& inner) {
+  LaneFaults& faults = lane.faults();
+  faults.innerRetired = true;
+  faults.fenceError = inner.ok ? 0 : inner.error;
+  faults.fenceWhy = inner.ok ? std::string() : inner_->explain(inner);
   tellAll(lane);
-  if (lane.faults().retiring) complete({.kind = CompletionKind::retired, .source = &lane});
+  if (faults.retiring) tellRetired(lane);
+}
+
+void FaultQueue::tellRetired(FaultEndpoint& lane) {
+  const int error = lane.faults().fenceError;
+  complete({.kind = CompletionKind::retired, .ok = error == 0, .error = error, .source = &lane});
 }
 
 // The inner Queue is through with a work; a pair waits for its other half.
@@ -237,7 +246,7 @@ void FaultQueue::fence(FaultEndpoint& lane) {
   for (const Delayed& delayed : delayed_)
     if (late(delayed)) complete(delayed.completion);
   std::erase_if(delayed_, late);
-  if (lane.faults().innerRetired) return complete({.kind = CompletionKind::retired, .source = &lane});
+  if (lane.faults().innerRetired) return tellRetired(lane);
   lane.retireInner();
 }
 
@@ -279,6 +288,9 @@ size_t FaultQueue::emit(std::span<Completion> out) {
 }
 
 std::string FaultQueue::explain(const Completion& completion) const {
+  for (FaultEndpoint* lane : lanes_)
+    if (lane == completion.source && completion.kind == CompletionKind::retired)
+      return lane->faults().fenceWhy;
   for (const auto& [told, inner] : failures_) {
     if (told.kind == completion.kind && told.source == completion.source &&
         told.context == completion.context)

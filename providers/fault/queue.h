@@ -69,7 +69,8 @@ class FaultQueue : public Queue {
   void release(uint32_t index);
   void translate(Completion completion);
   void translateNotified(const Completion& completion);
-  void translateRetired(FaultEndpoint& lane);
+  void translateRetired(FaultEndpoint& lane, const Completion& inner);
+  void tellRetired(FaultEndpoint& lane);
   void innerEnded(uint32_t index, const Completion& inner);
   void settle(uint32_t index, const Completion& inner);
   bool swallow(uint32_t index, Completion& completion);
