@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include "providers/verbs/dialer.h"
 
+#include <algorithm>
 #include <cerrno>
 
 #include "src/base/process.h"
@@ -11,7 +12,7 @@ namespace weft::verbs {
 
 namespace {
 
-constexpr Milliseconds kPause{100};  // between attempts at an address that did not resolve
+constexpr Milliseconds kPause{100};  // between attempts at one address that did not resolve
 
 // A neighbour that does not answer yet may do so in a moment: its interface may just be coming up.
 bool worthAnotherTry(const Error& error) {
@@ -43,29 +44,41 @@ Status Dialer::dial(Call call) {
 void Dialer::run() {
   const MustNotFail nobodyToTell;
   std::unique_lock lock(mutex_);
-  for (;;) {
-    changed_.wait(lock, [this] { return stopping_ || !calls_.empty(); });
-    if (stopping_) return;
-    Call call = std::move(calls_.front());
-    calls_.pop_front();
+  while (!stopping_) {
+    const TimePoint now = Clock::system().now();
+    const auto due =
+        std::find_if(calls_.begin(), calls_.end(), [&](const Call& call) { return call.notBefore <= now; });
+    if (due == calls_.end()) {
+      rest(lock, now);
+      continue;
+    }
+    Call call = std::move(*due);
+    calls_.erase(due);
     lock.unlock();
     attempt(std::move(call));
     lock.lock();
   }
 }
 
-// One that has to be tried again goes behind the others, so that a dead peer delays nobody for long.
+// Until a call is due, or another one comes.
+void Dialer::rest(std::unique_lock<std::mutex>& lock, TimePoint now) {
+  if (calls_.empty()) return changed_.wait(lock);
+  const auto sooner = [](const Call& a, const Call& b) { return a.notBefore < b.notBefore; };
+  const Call& next = *std::min_element(calls_.begin(), calls_.end(), sooner);
+  (void)changed_.wait_for(lock, next.notBefore - now);
+}
+
+// One that has to be tried again goes behind the others and rests, so that dead peers delay nobody for long
+// and cost no processor, however many they are.
 void Dialer::attempt(Call call) {
   Letter letter;
   letter.sender = call.sender;
   if (call.pair.use_count() > 1) {  // else its SendQueue is gone
     const Status connected = call.pair->connect(call.peer);
     if (!connected && worthAnotherTry(connected.error()) && Clock::system().now() < call.deadline) {
-      std::unique_lock lock(mutex_);
-      const bool alone = calls_.empty();
-      calls_.push_back(std::move(call));
-      if (alone) changed_.wait_for(lock, kPause, [this] { return stopping_; });
-      return;
+      call.notBefore = Clock::system().now() + kPause;
+      const std::lock_guard lock(mutex_);
+      return calls_.push_back(std::move(call));
     }
     if (!connected) {
       letter.error = connected.error().errnum() ? connected.error().errnum() : EPROTO;

@@ -24,6 +24,7 @@ class Dialer {
     std::shared_ptr<Mailbox> answerTo;  // gets the Letter
     uint64_t sender = 0;
     TimePoint deadline;
+    TimePoint notBefore{};  // of the next attempt
   };
 
   Dialer() = default;
@@ -35,6 +36,7 @@ class Dialer {
 
  private:
   void run();
+  void rest(std::unique_lock<std::mutex>& lock, TimePoint now);
   void attempt(Call call);
 
   std::mutex mutex_;

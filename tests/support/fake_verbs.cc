@@ -234,6 +234,10 @@ void FakeVerbs::bindPairs(verbs::Library* library) {
   };
   library->modifyQp = [](ibv_qp* qp, ibv_qp_attr* to, int mask) {
     const std::lock_guard lock(theOne->mutex_);
+    if ((mask & IBV_QP_AV) && theOne->noRoute) {
+      theOne->lookedFor++;
+      return ENETUNREACH;
+    }
     theOne->move(*pairOf(qp), *to, mask);
     return 0;
   };

@@ -56,6 +56,8 @@ class FakeVerbs {
   void release(uint32_t pair);      // of this one alone, what was held so far
   std::atomic<int> takesOnly = -1;  // so many requests of the next post; the rest is refused for want of room
   void failNext(uint32_t pair);     // its next work ends as if the peer were gone
+  std::atomic<bool> noRoute{false};  // the kernel finds no way to any peer, and says so at once
+  std::atomic<int> lookedFor{0};     // so often it was asked then
 
   // What a card's port is reached by; with a later change of it comes an event, as its kind.
   struct Reached {

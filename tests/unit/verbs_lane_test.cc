@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 #include <cerrno>
+#include <thread>
 
 #include "providers/verbs/address.h"
 #include "tests/support/catch.h"
@@ -114,6 +115,22 @@ TEST_CASE("of two ends the one with fewer queue pairs decides") {
   }
   for (uint64_t i = 0; i < 4; i++) REQUIRE(lane.a.post(lane.a.work(Opcode::write, 0, 0, kLarge, i)));
   CHECK(lane.allSent(4));
+}
+
+TEST_CASE("peers that cannot be reached are tried again after a pause each, and reached once they can be") {
+  FakeVerbs fake;
+  fake.noRoute = true;
+  const auto left = fake.transport({0}, withPairs(4)), right = fake.transport({1}, withPairs(4));
+  SeamEnd a(*left, 64), b(*right, 64);
+  const auto begin = std::chrono::steady_clock::now();
+  a.connectTo(b);
+  b.connectTo(a);
+  std::this_thread::sleep_for(std::chrono::milliseconds(250));
+  REQUIRE(pumpUntil({&a, &b}, [&] { return fake.lookedFor >= 8; }));
+  const int times = fake.lookedFor;
+  CHECK(times <= 8 * (1 + (std::chrono::steady_clock::now() - begin) / std::chrono::milliseconds(100)));
+  fake.noRoute = false;
+  CHECK(pumpUntil({&a, &b}, [&] { return a.count(connected, true) == 1 && b.count(connected, true) == 1; }));
 }
 
 TEST_CASE("a lane is fenced once all its queue pairs are") {
