@@ -46,8 +46,12 @@ Error noneFits(const std::vector<GidEntry>& table, const std::string& why) {
 }
 
 Result<GidChoice> chosenByIndex(const std::vector<GidEntry>& table, int index) {
-  for (const GidEntry& entry : table)
-    if (entry.index == index) return GidChoice{{entry}, describe(entry) + ": named by WEFT_IB_GID_INDEX"};
+  for (const GidEntry& entry : table) {
+    if (entry.index != index) continue;
+    if (entry.nameable()) return GidChoice{{entry}, describe(entry) + ": named by WEFT_IB_GID_INDEX"};
+    return noneFits(table,
+                    format("WEFT_IB_GID_INDEX is %d; 255 is the last one that libibverbs can name", index));
+  }
   return noneFits(table, format("WEFT_IB_GID_INDEX (or NCCL_IB_GID_INDEX) is %d, but that entry is empty: "
                                 "unset it, or name one that has an address",
                                 index));
@@ -56,7 +60,7 @@ Result<GidChoice> chosenByIndex(const std::vector<GidEntry>& table, int index) {
 const GidEntry* firstOf(const std::vector<GidEntry>& table, GidFamily family, const GidWish& wish) {
   const auto fits = [&](const GidEntry& entry) {
     const bool here = entry.netdev.empty() || !wish.reachable || wish.reachable(entry.netdev);
-    return entry.routable() && entry.family() == family && here;
+    return entry.routable() && entry.nameable() && entry.family() == family && here;
   };
   const auto found = std::find_if(table.begin(), table.end(), fits);
   return found == table.end() ? nullptr : &*found;
@@ -130,7 +134,8 @@ std::vector<GidEntry> readGidTable(const std::string& device, int port, std::vec
 Result<GidChoice> chooseGids(const std::vector<GidEntry>& table, const GidWish& wish) {
   if (wish.index >= 0) return chosenByIndex(table, wish.index);
   if (wish.ethernet) return chosenForRoce(table, wish);
-  if (table.empty()) return noneFits(table, "the port has no GID yet: is a subnet manager running?");
+  if (table.empty() || !table.front().nameable())
+    return noneFits(table, "the port has no GID yet: is a subnet manager running?");
   return GidChoice{{table.front()}, describe(table.front()) + ": the port's own"};
 }
 

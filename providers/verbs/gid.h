@@ -27,6 +27,7 @@ struct GidEntry {
 
   GidFamily family() const;
   bool routable() const { return type == "RoCE v2"; }
+  bool nameable() const { return index <= 255; }  // libibverbs has 8 bits for it
 };
 
 bool isZero(const Gid& gid);

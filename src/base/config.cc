@@ -49,7 +49,7 @@ constexpr ConfigField kFields[] = {
      "Path of the libibverbs.so.1 to open. Empty: where the loader finds it.", nullptr},
     {"WEFT_IB_GID_INDEX", &Config::ibGidIndex,
      "verbs: GID table index of every port; -1 chooses RoCE v2 with IPv4, then IPv6 (InfiniBand: 0).",
-     "NCCL_IB_GID_INDEX", -1, 65535},
+     "NCCL_IB_GID_INDEX", -1, 255},
     {"WEFT_IB_TC", &Config::ibTrafficClass,
      "verbs: traffic class (RoCE: DSCP times 4) of all traffic; -1: the communicator's, else 0.",
      "NCCL_IB_TC", -1, 255},

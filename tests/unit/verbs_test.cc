@@ -120,6 +120,19 @@ TEST_CASE("an index that is empty is refused, naming what there is") {
   CHECK(contains(none.error().detail(), "GID 3"));
 }
 
+TEST_CASE("an entry whose index libibverbs cannot name is passed over, and refused where it is chosen") {
+  std::vector<GidEntry> table = {entry(256, "::ffff:192.0.2.7"), entry(300, "2001:db8::7")};
+  const auto none = chooseGids(table, {});
+  REQUIRE_FALSE(none);
+  CHECK(contains(none.error().detail(), "GID 256"));
+  table.push_back(entry(255, "::ffff:192.0.2.8"));
+  CHECK(chosen(table).entries.front().index == 255);
+  CHECK(chosen(table).entries.size() == 1);
+  const auto named = chooseGids(table, {.index = 256});
+  REQUIRE_FALSE(named);
+  CHECK(contains(named.error().detail(), "255 is the last"));
+}
+
 TEST_CASE("an InfiniBand port uses its own GID") {
   const std::vector<GidEntry> table = {entry(0, "fe80::506b:4b03:c4:1a2e", "", "")};
   CHECK(chosen(table, {.ethernet = false}).entries.front().index == 0);
