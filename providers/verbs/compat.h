@@ -2,10 +2,10 @@
 // Copyright The weft authors
 #pragma once
 
-// The only door to rdma-core's headers, version 22 or newer. The library is opened at run time, so nothing
-// here may need a symbol of it. Posting and polling are inline functions of the header that go through the
-// context's own table and need none; several other "functions" are macros around such inlines that do, and
-// are avoided.
+// The only door to rdma-core's headers, version 32 or newer: struct ibv_gid_entry came with it. The library
+// is opened at run time and may be older, so nothing here may need a symbol of it. Posting and polling are
+// inline functions of the header that go through the context's own table and need none; several other
+// "functions" are macros around such inlines that do, and are avoided.
 #include <memory>
 
 #include <infiniband/verbs.h>
@@ -16,7 +16,7 @@ namespace weft::verbs {
 template <class T>
 using Handle = std::unique_ptr<T, int (*)(T*)>;
 
-// struct ibv_ece, which the header has since rdma-core 30.
+// struct ibv_ece, with names of ours.
 struct Ece {
   uint32_t vendor = 0;   // 0: none
   uint32_t options = 0;  // in the vendor's own layout

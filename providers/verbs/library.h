@@ -39,7 +39,7 @@ struct Library {
   ibv_qp* (*createQp)(ibv_pd* pd, ibv_qp_init_attr* attributes) = nullptr;
   int (*modifyQp)(ibv_qp* qp, ibv_qp_attr* attributes, int mask) = nullptr;
   int (*destroyQp)(ibv_qp* qp) = nullptr;
-  int (*queryEce)(ibv_qp* qp, Ece* out) = nullptr;  // null before rdma-core 30, and so is the next
+  int (*queryEce)(ibv_qp* qp, Ece* out) = nullptr;  // null before rdma-core 31, and so is the next
   int (*setEce)(ibv_qp* qp, Ece* wanted) = nullptr;
   int (*getAsyncEvent)(ibv_context* context, ibv_async_event* out) = nullptr;
   void (*ackAsyncEvent)(ibv_async_event* event) = nullptr;
