@@ -3,9 +3,11 @@
 #include "tests/softefa/faults.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "tests/softefa/settings.h"
+#include "tests/softefa/status.h"
 
 namespace softefa {
 
@@ -25,11 +27,15 @@ bool parsePercent(std::string text, uint64_t& value) {
   return parseNumber(text, value) && value <= 100;
 }
 
-// "VALUE@N": VALUE for the N-th from now on.
-bool parsePlan(const std::string& text, int& value, uint64_t& nth) {
+constexpr uint64_t kLastErrno = 4095;
+constexpr std::array<const char*, 8> kCalls{"alloc_pd",  "reg_mr",    "create_ah", "create_cq",
+                                            "create_qp", "modify_qp", "post_send", "post_recv"};
+
+// "VALUE@N": VALUE, 1 to `most`, for the N-th from now on.
+bool parsePlan(const std::string& text, uint64_t most, int& value, uint64_t& nth) {
   const size_t at = text.find('@');
   uint64_t number = 0;
-  if (!parseNumber(text.substr(0, at), number)) return false;
+  if (!parseNumber(text.substr(0, at), number) || number < 1 || number > most) return false;
   value = static_cast<int>(number);
   nth = 1;
   return at == std::string::npos || (parseNumber(text.substr(at + 1), nth) && nth > 0);
@@ -50,14 +56,16 @@ bool Faults::setSwitch(Rules& rules, const std::string& name, const std::string&
 bool Faults::setPlan(Rules& rules, const std::string& name, const std::string& value) {
   Plan plan;
   if (name == "status") {
-    if (!parsePlan(value, plan.value, plan.left)) return false;
+    if (!parsePlan(value, static_cast<uint64_t>(Status::unreachable), plan.value, plan.left)) return false;
     rules.status = plan;
     return true;
   }
   const size_t colon = value.find(':');
   if (name != "fail" || colon == std::string::npos) return false;
-  if (!parsePlan(value.substr(colon + 1), plan.value, plan.left)) return false;
-  rules.failures[value.substr(0, colon)] = plan;
+  const std::string call = value.substr(0, colon);
+  if (std::find(kCalls.begin(), kCalls.end(), call) == kCalls.end()) return false;
+  if (!parsePlan(value.substr(colon + 1), kLastErrno, plan.value, plan.left)) return false;
+  rules.failures[call] = plan;
   return true;
 }
 
@@ -68,14 +76,13 @@ bool Faults::set(Rules& rules, const std::string& name, const std::string& value
   if (name == "retransmit") return parseDuration(value, rules.retransmit);
   if (name == "delay") return parseDuration(value, rules.delay);
   if (name == "rate") return parseNumber(value, rules.bytesPerMicrosecond);
-  if (name == "mute") return rules.muted.insert(value).second || true;
+  if (name == "mute" && !value.empty()) return rules.muted.insert(value).second || true;
   if (name == "unmute") return rules.muted.erase(value) > 0 || true;
   return setSwitch(rules, name, value) || setPlan(rules, name, value);
 }
 
 bool Faults::apply(const std::string& assignments, std::string& wrong) {
   Rules rules = rules_;
-  const std::string own = "nic" + std::to_string(nic_) + ".";
   for (const auto& item : splitList(assignments)) {
     if (item == "none") {
       rules = Rules{};
@@ -84,8 +91,10 @@ bool Faults::apply(const std::string& assignments, std::string& wrong) {
     const size_t equals = item.find('=');
     std::string name = item.substr(0, equals);
     bool ours = true;
-    if (const size_t dot = name.find('.'); name.starts_with("nic") && dot != std::string::npos) {
-      ours = name.starts_with(own);
+    uint64_t nic = 0;
+    if (const size_t dot = name.find('.');
+        name.starts_with("nic") && dot != std::string::npos && parseNumber(name.substr(3, dot - 3), nic)) {
+      ours = nic == nic_;
       name = name.substr(dot + 1);
     }
     Rules others = rules;

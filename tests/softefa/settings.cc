@@ -9,6 +9,8 @@
 #include <functional>
 #include <utility>
 
+#include "tests/softefa/faults.h"
+
 namespace softefa {
 
 namespace {
@@ -96,6 +98,12 @@ bool readUnresponsive(const std::string& text, Settings& settings) {
   return true;
 }
 
+bool readFaults(const std::string& text, Settings& settings) {
+  settings.faults = text;
+  std::string wrong;
+  return Faults(1, 0).apply(text, wrong);
+}
+
 const std::vector<std::pair<const char*, Reader>>& readers() {
   static const std::vector<std::pair<const char*, Reader>> kReaders{
       {"SOFTEFA_DIR",
@@ -113,7 +121,7 @@ const std::vector<std::pair<const char*, Reader>>& readers() {
        [](const std::string& t, Settings& s) { return readUnsigned(t, 1, 65535, s.maxRegions); }},
       {"SOFTEFA_MEMLOCK", [](const std::string& t, Settings& s) { return parseNumber(t, s.lockedBytes); }},
       {"SOFTEFA_UNRESPONSIVE", readUnresponsive},
-      {"SOFTEFA_FAULTS", [](const std::string& t, Settings& s) { return (s.faults = t, true); }},
+      {"SOFTEFA_FAULTS", readFaults},
       {"SOFTEFA_CONTROL", [](const std::string& t, Settings& s) { return (s.control = t, true); }},
       {"SOFTEFA_SEED", [](const std::string& t, Settings& s) { return parseNumber(t, s.seed); }},
       {"SOFTEFA_STATISTICS",

@@ -42,7 +42,7 @@ struct Settings {
   unsigned maxRegions = (1 << 16) - 1;  // registrations a NIC has
   uint64_t lockedBytes = UINT64_MAX;    // that may be registered with a NIC, as RLIMIT_MEMLOCK has it
   std::chrono::milliseconds unresponsive{1000};  // a peer that is gone is given up after this time
-  std::string faults;                            // what faults.h reads
+  std::string faults;                            // what faults.h reads, and understood
   std::string control;                           // a file with faults, read again whenever it changes
   uint64_t seed = 1;
   bool statistics = false;  // counters go to stderr when a device is closed

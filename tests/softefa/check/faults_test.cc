@@ -319,10 +319,19 @@ TEST_CASE("faults come from a file too, whenever it changes") {
   std::remove(path.c_str());
 }
 
+TEST_CASE("faults that are not understood make no device") {
+  CHECK_NOTHROW(Node("a", with("nic1.dead=1, reorder=5%")));
+  for (const char* wrong : {"los=1%", "fail=post_sent:12@3", "status=20"}) {
+    INFO(wrong);
+    CHECK_THROWS(Node("a", with(wrong)));
+  }
+}
+
 TEST_CASE("assignments that are not understood change nothing") {
   Node a("a");
   for (const char* wrong :
-       {"reorder=101", "loss", "delay=5min", "dead=2", "status=x", "fail=reg_mr", "nic0.what=1"}) {
+       {"reorder=101", "loss", "delay=5min", "dead=2", "status=x", "status=0", "status=16", "fail=reg_mr",
+        "fail=reg_mr:0", "fail=regmr:12", "mute=", "nic0.what=1", "nicx.dead=1"}) {
     INFO(wrong);
     CHECK(softefa_set_faults(a.context, (std::string("status=13@1 ") + wrong).c_str()) == EINVAL);
   }
