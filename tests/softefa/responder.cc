@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 namespace softefa {
 
@@ -45,15 +46,15 @@ uint64_t capacityOf(const ReceiveWork& work) {
 void Responder::onPacket(const PacketHeader& header, const std::byte* payload, Clock::time_point now) {
   QueuePair* const qp = engine_.find(header.toQpn);
   const bool datagram = header.kind == PacketKind::datagram;
-  if (!qp || !qp->hears() || qp->qkey != header.qkey || qp->datagrams != datagram) {
+  const auto begun = assemblies_.find(keyOf(header));
+  const bool lost = begun != assemblies_.end() && begun->second.qp != qp;
+  if (lost || !qp || !qp->hears() || qp->qkey != header.qkey || qp->datagrams != datagram) {
     if (datagram) {
       ++engine_.counters.datagramsDropped;
       return;
     }
-    // A message that had begun to arrive is not refused but broken off.
-    const bool begun = assemblies_.erase({header.sender, {header.messageId, header.attempt}}) > 0;
-    answer(header, begun ? Status::remoteAbort : Status::badQueuePair);
-    return;
+    if (begun == assemblies_.end()) return answer(header, Status::badQueuePair);
+    return breakOff(begun, header);
   }
   switch (header.kind) {
     case PacketKind::send:
@@ -70,6 +71,16 @@ void Responder::onPacket(const PacketHeader& header, const std::byte* payload, C
     case PacketKind::answer:
       break;  // the requester's
   }
+}
+
+// A write that had begun to arrive is not refused but broken off, at once and for good: another queue pair
+// may have the number by now.
+void Responder::breakOff(Assemblies::iterator begun, const PacketHeader& header) {
+  Assembly& assembly = begun->second;
+  assembly.qp = nullptr;
+  assembly.received += header.length;
+  if (!std::exchange(assembly.failed, true)) answer(header, Status::remoteAbort);
+  if (assembly.received >= header.total) assemblies_.erase(begun);
 }
 
 void Responder::onSend(QueuePair& qp, const PacketHeader& header, const std::byte* payload) {
@@ -180,7 +191,7 @@ Regions::Found Responder::findRemote(const QueuePair& qp, const PacketHeader& he
 
 void Responder::onWrite(QueuePair& qp, const PacketHeader& header, const std::byte* payload,
                         Clock::time_point now) {
-  const Key key{header.sender, {header.messageId, header.attempt}};
+  const Key key = keyOf(header);
   Assembly& assembly = assemblies_[key];
   assembly.qp = &qp;
   assembly.received += header.length;
@@ -327,7 +338,8 @@ void Responder::forgetOld(Clock::time_point now) {
 }
 
 void Responder::forget(const QueuePair& qp) {
-  std::erase_if(assemblies_, [&](const auto& entry) { return entry.second.qp == &qp; });
+  for (auto& [key, assembly] : assemblies_)
+    if (assembly.qp == &qp) assembly.qp = nullptr;
 }
 
 }  // namespace softefa

@@ -31,7 +31,7 @@ class Responder {
  private:
   // A write of which some packets have come.
   struct Assembly {
-    const QueuePair* qp = nullptr;
+    const QueuePair* qp = nullptr;  // null: it is gone
     uint64_t received = 0;
     bool failed = false;
     Clock::time_point lastPart{};
@@ -47,11 +47,14 @@ class Responder {
     Clock::time_point lastPart{};
   };
   using Key = std::pair<uint64_t, std::pair<uint32_t, uint32_t>>;  // opening, message, attempt
+  using Assemblies = std::map<Key, Assembly>;
+  static Key keyOf(const PacketHeader& header) { return {header.sender, {header.messageId, header.attempt}}; }
   struct ReadJob {
     PacketHeader request;
     uint64_t offset = 0;
   };
 
+  void breakOff(Assemblies::iterator begun, const PacketHeader& header);
   void onSend(QueuePair& qp, const PacketHeader& header, const std::byte* payload);
   void onWrite(QueuePair& qp, const PacketHeader& header, const std::byte* payload, Clock::time_point now);
   void onReadRequest(QueuePair& qp, const PacketHeader& header);
@@ -70,7 +73,7 @@ class Responder {
   bool sendReadData(ReadJob& job, bool& done);
 
   Engine& engine_;
-  std::map<Key, Assembly> assemblies_;
+  Assemblies assemblies_;
   std::map<std::pair<uint64_t, uint32_t>, Footprints> footprints_;  // by opening and queue pair
   std::vector<std::pair<Gid, PacketHeader>> answers_;
   std::deque<ReadJob> reads_;
