@@ -215,6 +215,8 @@ bool Nic::drain(Clock::time_point now) {
   const InboxSlot* slot = nullptr;
   while (taken < kPacketsAtOnce && bytes < kBytesAtOnce && (slot = inbox_->front())) {
     bytes += slot->header.length;
+    ++engine_.counters.packetsReceived;
+    engine_.counters.bytesReceived += slot->header.length;
     arrive(slot->header, slot->payload, now);
     inbox_->pop();
     ++taken;
@@ -223,8 +225,6 @@ bool Nic::drain(Clock::time_point now) {
 }
 
 void Nic::arrive(const PacketHeader& header, const std::byte* payload, Clock::time_point now) {
-  ++engine_.counters.packetsReceived;
-  engine_.counters.bytesReceived += header.length;
   Faults& faults = engine_.faults;
   if (faults.dead()) return;
   if (faults.muted(header.from)) {

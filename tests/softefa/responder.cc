@@ -264,6 +264,7 @@ void Responder::onReadRequest(QueuePair& qp, const PacketHeader& header) {
 
 bool Responder::sendReadData(ReadJob& job, bool& done) {
   const PacketHeader& request = job.request;
+  if (engine_.faults.muted(request.from)) return false;
   QueuePair* const qp = engine_.find(request.toQpn);
   if (!qp || !qp->hears()) {
     done = true;
@@ -313,7 +314,7 @@ bool Responder::pump() {
   bool sent = false;
   size_t blocked = 0;
   for (const auto& [to, reply] : answers_) {
-    if (engine_.links.put(to, reply.toQpn, reply, {}) == Links::Sent::full) {
+    if (engine_.faults.muted(to) || engine_.links.put(to, reply.toQpn, reply, {}) == Links::Sent::full) {
       answers_[blocked++] = {to, reply};
     } else {
       ++engine_.counters.packetsSent;

@@ -199,6 +199,24 @@ TEST_CASE("mute: what the other side sends waits too") {
   CHECK(pair.b.take().vendor == 0);
 }
 
+TEST_CASE("mute: answers and read data wait too, and what waited is counted once") {
+  Pair pair(with(""), with("delay=500ms"), 100);
+  pair.here->bytes[0] = 7;
+  REQUIRE(pair.a.write(1, pair.to, pair.here->piece(0, 8), *pair.there) == 0);
+  REQUIRE(pair.a.read(2, pair.to, pair.here->piece(8, 8), *pair.there) == 0);
+  const auto end = Clock::now() + 20s;
+  while (pair.b.counter("packetsHeld") < 2 && Clock::now() < end) std::this_thread::yield();
+  pair.b.setFaults("none mute=a");  // both are here, and come to their end now
+  while (pair.b.counter("bytesWritten") == 0 && Clock::now() < end) std::this_thread::yield();
+  CHECK_FALSE(pair.a.next(50ms));
+  REQUIRE(pair.a.write(3, pair.to, pair.here->piece(0, 8), *pair.there) == 0);
+  while (pair.b.counter("packetsReceived") < 3 && Clock::now() < end) std::this_thread::yield();
+  CHECK(pair.b.counter("packetsSent") == 0);
+  pair.b.setFaults("none");
+  for (int i = 0; i < 3; i++) CHECK(pair.a.take().vendor == 0);
+  CHECK(pair.b.counter("packetsReceived") == 3);
+}
+
 TEST_CASE("scatter: a NIC that promises no order lands a packet from its end") {
   const auto lastBeforeFirst = [](const std::string& generation, unsigned tries) {
     Options options;
