@@ -143,8 +143,8 @@ void Responder::copyIn(std::byte* target, const std::byte* source, uint64_t leng
   for (uint64_t end = length; end > 0;) {
     const uint64_t begin = (end - 1) / kLine * kLine;
     std::memcpy(target + begin, source + begin, end - begin);
+    if (end == length && begin > 0) std::this_thread::sleep_for(kScatterPause);
     end = begin;
-    if (length - end == kLine) std::this_thread::sleep_for(kScatterPause);
   }
 }
 

@@ -47,15 +47,17 @@ Options with(const std::string& faults) {
 // One memory at two addresses: what the device writes at one is looked at through the other, so that no tool
 // takes the look for a race.
 struct SeenTwice {
+  static constexpr size_t kBytes = 12288;
+
   SeenTwice() : file(::memfd_create("softefa-test", MFD_CLOEXEC)) {
-    REQUIRE(::ftruncate(file, 4096) == 0);
-    forDevice = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    REQUIRE(::ftruncate(file, kBytes) == 0);
+    forDevice = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
     forTest = static_cast<volatile unsigned char*>(
-        ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
+        ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0));
   }
   ~SeenTwice() {
-    ::munmap(forDevice, 4096);
-    ::munmap(const_cast<unsigned char*>(forTest), 4096);
+    ::munmap(forDevice, kBytes);
+    ::munmap(const_cast<unsigned char*>(forTest), kBytes);
     ::close(file);
   }
   SeenTwice(const SeenTwice&) = delete;
@@ -218,24 +220,25 @@ TEST_CASE("mute: answers and read data wait too, and what waited is counted once
 }
 
 TEST_CASE("scatter: a NIC that promises no order lands a packet from its end") {
-  const auto lastBeforeFirst = [](const std::string& generation, unsigned tries) {
+  const size_t size = GENERATE(as<size_t>{}, 4096, 8928);
+  const auto lastBeforeFirst = [&](const std::string& generation, unsigned tries) {
     Options options;
     options.generation = generation;
     options.faults = "scatter=1";
-    Pair pair(options, 4096);
+    Pair pair(options, size);
     std::fill(pair.here->bytes.begin(), pair.here->bytes.end(), static_cast<unsigned char>(1));
     const SeenTwice twice;
     ibv_mr* const mr =
-        ibv_reg_mr_iova2(pair.b.pd, twice.forDevice, 4096, reinterpret_cast<uintptr_t>(twice.forDevice),
+        ibv_reg_mr_iova2(pair.b.pd, twice.forDevice, size, reinterpret_cast<uintptr_t>(twice.forDevice),
                          IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
     REQUIRE(mr);
-    const ibv_sge piece = pair.here->piece(0, 4096);
+    const ibv_sge piece = pair.here->piece(0, size);
     bool seen = false;
     for (unsigned i = 0; i < tries && !seen; ++i) {
       twice.forTest[0] = 0;
-      twice.forTest[4095] = 0;
+      twice.forTest[size - 1] = 0;
       REQUIRE(pair.a.writeTo(i, pair.to, piece, mr->rkey, reinterpret_cast<uintptr_t>(twice.forDevice)) == 0);
-      while (twice.forTest[4095] == 0) std::this_thread::yield();
+      while (twice.forTest[size - 1] == 0) std::this_thread::yield();
       seen = twice.forTest[0] == 0;
       CHECK(pair.a.take().vendor == 0);
     }
