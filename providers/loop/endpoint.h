@@ -26,7 +26,7 @@ class LoopEndpoint : public Endpoint {
   void retire() override;
 
   const Port& port() const { return *port_; }
-  // From the Queue, when a work of ours failed; `blame` is that work's error, the others get ECANCELED.
+  // From the Queue, when a work of ours failed: the others get ECANCELED.
   void breakLane();
 
  private:

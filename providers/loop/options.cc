@@ -68,10 +68,12 @@ constexpr Key kKeys[] = {
     {"lines128", "0 or 1",
      [](LoopOptions& o, const std::string& t) { return readNumber(t, 1, &o.lines128InOrder); }},
     {"sends", "works, 1 to 65536",
-     [](LoopOptions& o, const std::string& t) { return readNumber(t, 1u << 16, &o.maxDepths.sends); }},
+     [](LoopOptions& o, const std::string& t) {
+       return readNumber(t, 1u << 16, &o.maxDepths.sends) && o.maxDepths.sends > 0;
+     }},
     {"notifications", "1 to 1048576",
      [](LoopOptions& o, const std::string& t) {
-       return readNumber(t, 1u << 20, &o.maxDepths.notifications);
+       return readNumber(t, 1u << 20, &o.maxDepths.notifications) && o.maxDepths.notifications > 0;
      }},
     {"maxWrite", "bytes",
      [](LoopOptions& o, const std::string& t) { return readNumber(t, kGiB, &o.maxWriteBytes); }},
@@ -103,7 +105,7 @@ Status assignItem(LoopOptions& options, const std::string& item) {
   return bad(format("there is no \"%s\"; allowed: %s", name.c_str(), keyNames().c_str()));
 }
 
-// Refuses what would silently do nothing.
+// Refuses what needs landing=poll without it; what else has no effect is let be.
 Status consistent(const LoopOptions& options) {
   const bool wantsPoll = options.shuffle || options.pieceBytes || !options.bytesPerPoll.empty();
   if (wantsPoll && !options.deferred()) return bad("shuffle, piece and bytesPerPoll need landing=poll");

@@ -36,7 +36,8 @@ class Regions {
   uint32_t add(const Region& region);
   void remove(uint32_t key);
 
-  // May `domain` access these bytes through `key` with all of `access`? Zero bytes need no valid address.
+  // May `domain` access these bytes through `key` with all of `access`? Zero bytes too lie inside or not; who
+  // needs no address does not ask.
   Found find(uint32_t key, uint64_t address, uint64_t length, unsigned access, const void* domain) const;
   size_t live() const { return live_; }
 

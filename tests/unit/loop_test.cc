@@ -341,7 +341,8 @@ TEST_CASE("options are read from text and a bad one is named") {
   CHECK(full->landing == Landing::whenPolled);
   CHECK(full->delivery == Delivery::accepted);
   CHECK(full->bytesPerPoll == std::vector<size_t>{100, 200});
-  for (const char* text : {"lnding=poll", "landing=never", "seed=x", "seed", "rails=33", "shuffle=1"}) {
+  for (const char* text : {"lnding=poll", "landing=never", "seed=x", "seed", "rails=33", "sends=0",
+                           "notifications=0", "shuffle=1"}) {
     const auto bad = parseOptions(text, config);
     REQUIRE_FALSE(bad);
     CHECK(bad.error().code() == Code::config);

@@ -60,7 +60,7 @@ struct Memory {
   ~Memory() { deregister(); }
 };
 
-// Where a peer's queue pair and memory are.
+// How a peer's queue pair is reached.
 struct Target {
   ibv_ah* ah;
   uint32_t qpn;
