@@ -87,3 +87,31 @@ TEST_CASE("a rank finds rank 0 by what its launcher says") {
                    {"TORCHELASTIC_USE_AGENT_STORE", "True"}})
             ->port == 4001);
 }
+
+TEST_CASE("a rank outside its run is an error that names the variable") {
+  const auto complaint = [](const std::map<std::string, std::string>& environment) {
+    auto all = environment;
+    all.emplace("MASTER_ADDR", "a");
+    const auto place = placeWith(all);
+    REQUIRE_FALSE(place);
+    return place.error().message();
+  };
+  const auto names = [&](const std::map<std::string, std::string>& environment, const std::string& words) {
+    INFO(complaint(environment));
+    return complaint(environment).find(words) != std::string::npos;
+  };
+  CHECK(names({{"RANK", "2"}, {"WORLD_SIZE", "2"}}, "RANK is 2, but by WORLD_SIZE there are ranks 0 to 1"));
+  CHECK(names({{"RANK", "-1"}, {"WORLD_SIZE", "2"}}, "RANK is \"-1\""));
+  CHECK(names({{"RANK", "0"}, {"WORLD_SIZE", "two"}}, "WORLD_SIZE is \"two\""));
+  CHECK(names({{"RANK", "0"}, {"WORLD_SIZE", "0"}}, "WORLD_SIZE is \"0\""));
+  CHECK(names({{"WORLD_SIZE", "2"}}, "WORLD_SIZE is set but none of RANK"));
+  CHECK(names({{"SLURM_PROCID", "0"}}, "SLURM_PROCID is set but none of WORLD_SIZE"));
+  // Expect: a port that is none is not replaced by another one.
+  for (const char* port : {"99999", "abc", "0", "80x"})
+    CHECK(names({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", port}}, "MASTER_PORT is"));
+  CHECK(names({{"RANK", "0"},
+               {"WORLD_SIZE", "2"},
+               {"MASTER_PORT", "65535"},
+               {"TORCHELASTIC_USE_AGENT_STORE", "True"}},
+              "MASTER_PORT leaves no port"));
+}

@@ -38,6 +38,8 @@ std::vector<std::string> ownArguments() {
 }
 
 int launch(const Options& options) {
+  if (const std::string ignored = ignoredLauncher(); !ignored.empty())
+    fmt::print(stderr, "weft perf: note: -n starts processes of its own here, {} is not read\n", ignored);
   netdriver::LaunchOptions launch;
   launch.processes = options.processes;
   launch.arguments = ownArguments();
@@ -79,10 +81,15 @@ int run(const Options& options) {
   if (const Status valid = validate(options); !valid) return report(valid.error());
   if (const auto types = parseTypes(options.type); !types) return report(types.error());
   if (const auto ops = parseRedOps(options.redop); !ops) return report(ops.error());
-  auto place = findPlace(options);
-  if (!place) return report(place.error());
+  // The ranks are ours then, whatever the environment says of us.
   if (options.processes > 0 && options.rendezvous.empty()) return launch(options);
-  if (place->size == 0) place->size = 1;
+  const auto place = findPlace(options);
+  if (!place) return report(place.error());
+  if (place->size == 0)
+    return report(
+        Error(Code::invalidArgument, "command line",
+              "use -n N to start N processes here, or a launcher that says who is which rank (RANK and "
+              "WORLD_SIZE)"));
   return options.checksCluster() ? checkCluster(options, *place) : runRank(options, *place);
 }
 

@@ -5,21 +5,43 @@
 #include <cstdlib>
 #include <initializer_list>
 
+#include <fmt/format.h>
+
+#include "src/base/number.h"
+
 namespace weft::perf {
 
 namespace {
 
 constexpr uint16_t kDefaultPort = 29571;
+constexpr int kMostRanks = 1 << 20;
 
-const char* firstSet(std::initializer_list<const char*> names) {
+// A variable of the environment that is set.
+struct Setting {
+  const char* name = nullptr;  // null: none of those asked for is
+  const char* value = nullptr;
+};
+
+constexpr std::initializer_list<const char*> kRanks = {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK",
+                                                       "PMI_RANK", "SLURM_PROCID"};
+constexpr std::initializer_list<const char*> kSizes = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                                       "SLURM_NTASKS"};
+
+Setting firstSet(std::initializer_list<const char*> names) {
   for (const char* name : names)
-    if (const char* value = environmentValue(name)) return value;
-  return nullptr;
+    if (const char* value = environmentValue(name)) return {name, value};
+  return {};
 }
 
-int environmentNumber(std::initializer_list<const char*> names, int otherwise) {
-  const char* value = firstSet(names);
-  return value != nullptr ? std::atoi(value) : otherwise;
+Error wrong(std::string detail) {
+  return {Code::invalidArgument, "rendezvous", std::move(detail)};
+}
+
+Result<int> numberOf(const Setting& setting, int low, int high) {
+  const auto number = parseNumber<int>(setting.value);
+  if (number && *number >= low && *number <= high) return *number;
+  return wrong(
+      fmt::format("{} is \"{}\", not a number from {} to {}", setting.name, setting.value, low, high));
 }
 
 Result<netdriver::Place> parseRendezvous(const Options& options) {
@@ -40,10 +62,41 @@ Result<netdriver::Place> parseRendezvous(const Options& options) {
 // address is needed.
 std::string hostOfRankZero(int size) {
   if (const char* host = environmentValue("MASTER_ADDR")) return host;
-  if (size == 1 || environmentNumber({"OMPI_COMM_WORLD_LOCAL_SIZE"}, 0) == size) return "127.0.0.1";
-  const char* nodes = firstSet({"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"});
-  const bool slurms = firstSet({"OMPI_COMM_WORLD_RANK", "RANK"}) == nullptr;
+  if (size == 1) return "127.0.0.1";
+  const char* local = environmentValue("OMPI_COMM_WORLD_LOCAL_SIZE");
+  if (local != nullptr && parseNumber<int>(local) == size) return "127.0.0.1";
+  const char* nodes = firstSet({"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"}).value;
+  const bool slurms = firstSet({"OMPI_COMM_WORLD_RANK", "RANK"}).name == nullptr;
   return slurms && nodes != nullptr ? firstHost(nodes) : std::string();
+}
+
+// Both or none of them are set.
+Status readRank(netdriver::Place* place) {
+  const Setting rank = firstSet(kRanks);
+  const Setting size = firstSet(kSizes);
+  place->size = 0;
+  if (rank.name == nullptr && size.name == nullptr) return {};
+  if (rank.name == nullptr || size.name == nullptr)
+    return wrong(fmt::format("{} is set but none of {}: use -n N to start N processes here, or a launcher",
+                             rank.name != nullptr ? rank.name : size.name,
+                             fmt::join(rank.name != nullptr ? kSizes : kRanks, ", ")));
+  TRY(place->size, numberOf(size, 1, kMostRanks));
+  TRY(place->rank, numberOf(rank, 0, kMostRanks));
+  if (place->rank < place->size) return {};
+  return wrong(fmt::format("{} is {}, but by {} there are ranks 0 to {}", rank.name, place->rank, size.name,
+                           place->size - 1));
+}
+
+Result<uint16_t> readPort() {
+  int port = kDefaultPort;
+  if (const Setting set = firstSet({"MASTER_PORT"}); set.name != nullptr) {
+    TRY(port, numberOf(set, 1, 65535));
+  }
+  // torchrun's agent listens on MASTER_PORT itself then.
+  const char* agent = environmentValue("TORCHELASTIC_USE_AGENT_STORE");
+  if (agent != nullptr && std::string(agent) == "True") ++port;
+  if (port > 65535) return wrong("MASTER_PORT leaves no port above torchrun's agent");
+  return static_cast<uint16_t>(port);
 }
 
 }  // namespace
@@ -66,23 +119,25 @@ std::string firstHost(std::string_view nodeList) {
 Result<netdriver::Place> findPlace(const Options& options) {
   if (!options.rendezvous.empty()) return parseRendezvous(options);
   netdriver::Place place;
-  place.rank =
-      environmentNumber({"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}, -1);
-  place.size = environmentNumber({"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"}, 0);
-  if (place.rank < 0 || place.size < 1 || place.rank >= place.size) {
-    place.size = 0;
-    return place;
-  }
+  TRY(readRank(&place));
+  if (place.size == 0) return place;
   place.host = hostOfRankZero(place.size);
   if (place.host.empty())
-    return Error(Code::config, "rendezvous",
-                 "started as rank " + std::to_string(place.rank) + " of " + std::to_string(place.size) +
-                     ": set MASTER_ADDR to the host of rank 0 (and MASTER_PORT if 29571 is taken)");
-  place.port = static_cast<uint16_t>(environmentNumber({"MASTER_PORT"}, kDefaultPort));
-  // torchrun's agent listens on MASTER_PORT itself then.
-  const char* agent = environmentValue("TORCHELASTIC_USE_AGENT_STORE");
-  if (agent != nullptr && std::string(agent) == "True") ++place.port;
+    return Error(
+        Code::config, "rendezvous",
+        fmt::format("started as rank {} of {}: set MASTER_ADDR to the host of rank 0 (and MASTER_PORT if "
+                    "{} is taken)",
+                    place.rank, place.size, kDefaultPort));
+  TRY(place.port, readPort());
   return place;
+}
+
+std::string ignoredLauncher() {
+  const Setting rank = firstSet(kRanks);
+  const Setting size = firstSet(kSizes);
+  if (rank.name == nullptr || parseNumber<int>(rank.value) != 0) return {};
+  if (size.name == nullptr || parseNumber<int>(size.value) == 1) return {};
+  return fmt::format("{}={} and {}={}", rank.name, rank.value, size.name, size.value);
 }
 
 }  // namespace weft::perf
