@@ -4,7 +4,10 @@
 // That verification can fail: by data which was never moved, by one element, by data of another iteration.
 #include "tools/perf/workload.h"
 
+#include <algorithm>
 #include <cstring>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "tests/support/catch.h"
 
@@ -85,6 +88,22 @@ TEST_CASE("a right result is right, anything else is not") {
         REQUIRE(workload.countWrong(c, 1, 5, false) == 1);
       }
     }
+  }
+}
+
+// Page faults of memory that nobody touched would be measured as the plugin's time.
+TEST_CASE("results have their memory before anything is measured") {
+  Workload workload = Workload::create(16 * kBytes).take();
+  workload.prepare(3 * kBytes);
+  workload.prepare(16 * kBytes);
+  const Case c = makeCase(*findOperation("all_reduce", "").take(), 0, 3);
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  for (size_t slot = 0; slot < 16; ++slot) {
+    std::vector<unsigned char> present(kBytes / page);
+    std::byte* output = workload.work(c, slot, 0, 0).output;
+    std::byte* begin = output - reinterpret_cast<uintptr_t>(output) % page;
+    REQUIRE(mincore(begin, present.size() * page, present.data()) == 0);
+    REQUIRE(std::all_of(present.begin(), present.end(), [](unsigned char one) { return (one & 1) != 0; }));
   }
 }
 

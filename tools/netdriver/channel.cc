@@ -22,6 +22,7 @@ Result<std::unique_ptr<SendChannel>> SendChannel::create(std::shared_ptr<Comm> c
   channel->shape_ = shape;
   channel->comm_ = std::move(comm);
   TRY(channel->buffer_, HostBuffer::create(shape.slotBytes * shape.slots));
+  channel->buffer_.populate(0, channel->buffer_.size());
   TRY(channel->registration_, Registration::create(*channel->comm_, channel->buffer_.span()));
   channel->lengths_.resize(shape.slots);
   channel->requests_.resize(shape.slots);
@@ -78,6 +79,7 @@ Result<std::unique_ptr<RecvChannel>> RecvChannel::create(Comm comm, const Channe
   channel->shape_ = shape;
   channel->comm_ = std::move(comm);
   TRY(channel->buffer_, HostBuffer::create(shape.slotBytes * shape.slots * members));
+  channel->buffer_.populate(0, channel->buffer_.size());
   TRY(channel->registration_, Registration::create(channel->comm_, channel->buffer_.span()));
   channel->members_.resize(members);
   for (Member& member : channel->members_) member.lengths.resize(shape.slots);

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <numeric>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 namespace weft::netdriver {
@@ -76,6 +77,14 @@ Result<HostBuffer> HostBuffer::create(size_t bytes) {
   buffer.data_ = data;
   buffer.bytes_ = bytes;
   return buffer;
+}
+
+void HostBuffer::populate(size_t from, size_t to) const {
+  static const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  for (size_t at = from / page * page; at < std::min(to, bytes_); at += page) {
+    volatile std::byte& touched = data()[at];
+    touched = touched;
+  }
 }
 
 Result<Registration> Registration::create(const Comm& comm, std::span<std::byte> memory) {

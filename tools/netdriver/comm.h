@@ -80,6 +80,10 @@ class HostBuffer {
   size_t size() const { return bytes_; }
   std::span<std::byte> span() const { return {data(), bytes_}; }
 
+  // Gives these bytes their memory, as NCCL's pinned buffers have it from the start: a page fault at first
+  // use belongs into nobody's measurement.
+  void populate(size_t from, size_t to) const;
+
  private:
   void* data_ = nullptr;
   size_t bytes_ = 0;

@@ -141,6 +141,9 @@ Status Runner::runCase(Case c, Row* row) {
   row->redop = operation_->reduces ? redOpName(c.op) : "none";
   row->root = operation_->rooted ? c.root : -1;
   if (report_) report_->beginRow(*row, !progress_->enabled());
+  const auto iterations = static_cast<uint64_t>(options_.check != 0 ? options_.iterations : 1);
+  for (Workload& workload : workloads_)
+    workload.prepare(c.bytes() * std::min<uint64_t>(iterations, workload.slots(c)));
   TRY(row->outOfPlace, measure(c));
   c.inPlace = true;
   if (operation_->inPlace) {

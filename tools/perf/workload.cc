@@ -73,6 +73,11 @@ Result<Workload> Workload::create(size_t bytes) {
   return workload;
 }
 
+void Workload::prepare(size_t bytes) {
+  for (const netdriver::HostBuffer* buffer : {&first_, &second_}) buffer->populate(prepared_, bytes);
+  prepared_ = std::max(prepared_, bytes);
+}
+
 size_t Workload::slots(const Case& c) const {
   return std::max<size_t>(1, first_.size() / std::max<uint64_t>(1, c.bytes()));
 }

@@ -36,6 +36,9 @@ class Workload {
   // Room for several iterations side by side; each is as large as its case.
   static Result<Workload> create(size_t bytes);
 
+  // Gives the first `bytes` of input and output their memory, before anything in them is measured.
+  void prepare(size_t bytes);
+
   // How many iterations of a case have room.
   size_t slots(const Case& c) const;
 
@@ -54,6 +57,7 @@ class Workload {
 
   netdriver::HostBuffer first_;
   netdriver::HostBuffer second_;
+  size_t prepared_ = 0;
 };
 
 }  // namespace weft::perf
