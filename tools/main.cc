@@ -6,6 +6,7 @@
 
 #include "tools/info/info.h"
 #include "tools/netdriver/net.h"
+#include "tools/output/output.h"
 #include "tools/perf/operation.h"
 #include "tools/perf/perf.h"
 
@@ -207,5 +208,6 @@ int runCommandLine(int argc, char** argv) {
 }  // namespace weft
 
 int main(int argc, char** argv) {
+  weft::occupyStandardFiles();
   return weft::runCommandLine(argc, argv);
 }

@@ -10,6 +10,7 @@
 #include "tools/info/config_table.h"
 #include "tools/info/survey_text.h"
 #include "tools/info/tuner_view.h"
+#include "tools/output/output.h"
 
 namespace weft::info {
 
@@ -20,32 +21,35 @@ int fail(const Error& error) {
   return 1;
 }
 
+// The status, once the text has arrived.
+int print(const std::string& text, int status = 0) {
+  const Status shown = show(text);
+  return shown ? status : fail(shown.error());
+}
+
 // What has no effect: mostly a name that is misspelt.
-void printWarnings() {
-  for (const std::string& line : environmentWarnings()) fmt::print("warning: {}\n", line);
+std::string warningsText() {
+  std::string text;
+  for (const std::string& line : environmentWarnings()) text += fmt::format("warning: {}\n", line);
+  return text;
 }
 
 Json settingsJson(const Config& config) {
   return {{"config", configJson(config)}, {"unknown", environmentWarnings()}};
 }
 
-void printSettings(const Options& options, const Config& config) {
-  if (options.json) return fmt::print("{}\n", settingsJson(config).text());
-  fmt::print("{}", configText(config));
-  printWarnings();
+int printSettings(const Options& options, const Config& config) {
+  if (options.json) return print(settingsJson(config).text() + "\n");
+  return print(configText(config) + warningsText());
 }
 
 int printSurvey(const Options& options, const Config& config) {
   const Survey found = survey(config);
-  if (options.json) {
-    Json document = surveyJson(found);
-    document.addMembersOf(settingsJson(config));
-    fmt::print("{}\n", document.text());
-  } else {
-    fmt::print("{}", surveyText(found));
-    printWarnings();
-  }
-  return found.taken.empty() ? 1 : 0;
+  const int status = found.taken.empty() ? 1 : 0;
+  if (!options.json) return print(surveyText(found) + warningsText(), status);
+  Json document = surveyJson(found);
+  document.addMembersOf(settingsJson(config));
+  return print(document.text() + "\n", status);
 }
 
 // As the plugin would decide it here; --machine asks for another one, on EFA with nothing else known.
@@ -65,26 +69,17 @@ int printTuner(const Options& options, const Config& config) {
   const tuner::Policy policy = tuner::decide(config, *around);
   const TunerQuestion question{around.take(),
                                {options.nodes, options.ranks ? options.ranks : 8 * options.nodes}};
-  if (options.json)
-    fmt::print("{}\n", tunerJson(question, policy).text());
-  else
-    fmt::print("{}", tunerText(question, policy));
-  return 0;
+  return print(options.json ? tunerJson(question, policy).text() + "\n" : tunerText(question, policy));
 }
 
 }  // namespace
 
 int run(const Options& options) {
-  if (options.markdown) {
-    fmt::print("{}", configMarkdown());
-    return 0;
-  }
+  if (options.markdown) return print(configMarkdown());
   const auto config = readConfigFromEnvironment();
   if (!config) return fail(config.error());
   if (options.tuner) return printTuner(options, *config);
-  if (!options.config) return printSurvey(options, *config);
-  printSettings(options, *config);
-  return 0;
+  return options.config ? printSettings(options, *config) : printSurvey(options, *config);
 }
 
 }  // namespace weft::info

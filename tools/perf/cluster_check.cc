@@ -9,9 +9,9 @@
 
 #include "src/base/process.h"
 #include "tools/netdriver/log_sink.h"
+#include "tools/output/output.h"
 #include "tools/perf/connector.h"
 #include "tools/perf/pair_probe.h"
-#include "tools/perf/results.h"
 
 namespace weft::perf {
 
@@ -184,8 +184,8 @@ Result<size_t> runClusterCheck(const Options& options, const netdriver::Place& p
   TRY(ClusterResults results, check.collect());
   if (place.rank != 0) return size_t{0};
   judge(&results);
-  if (options.json != "-") TRY(writeDocument("-", clusterText(results)));
-  if (!options.json.empty()) TRY(writeDocument(options.json, clusterDocument(results)));
+  TRY(writeDocuments(
+      {{options.json != "-" ? "-" : "", clusterText(results)}, {options.json, clusterDocument(results)}}));
   if (options.fit.empty()) return results.findings();
   TRY(writeFit(results));
   return size_t{0};  // to measure what is slow is no failure

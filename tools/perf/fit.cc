@@ -9,8 +9,8 @@
 #include "providers/registry.h"
 #include "src/base/config.h"
 #include "src/tuner/table_file.h"
+#include "tools/output/output.h"
 #include "tools/perf/cluster_check.h"
-#include "tools/perf/results.h"
 
 namespace weft::perf {
 
@@ -61,10 +61,12 @@ Status writeFit(const ClusterResults& results) {
   const std::string text = tuner::tableText(table);
   TRY(tuner::parseTable(text));  // a run that measured nonsense must not leave it behind
   TRY(writeDocument(results.options->fit, text));
-  fmt::print(
+  const std::string line = fmt::format(
       "# {}: {:.2f} us a step, {:.3g} GB/s a device, {} devices, over {}; use it on every rank with "
       "WEFT_TUNER_TABLE\n",
       results.options->fit, table.stepUs, table.deviceGBps, table.devices, table.provider);
+  if (results.options->json != "-") return show(line);
+  fmt::print(stderr, "{}", line);  // after the document it would be no document
   return {};
 }
 

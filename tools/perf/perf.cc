@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "tools/netdriver/launcher.h"
+#include "tools/output/output.h"
 #include "tools/perf/cluster_check.h"
 #include "tools/perf/place.h"
 #include "tools/perf/runner.h"
@@ -58,6 +59,12 @@ int launch(const Options& options) {
   return report(result.error());
 }
 
+// What cannot be written is better known before the measurement.
+Status checkFiles(const Options& options) {
+  for (const std::string& path : {options.json, options.csv, options.plot, options.fit}) TRY(canWrite(path));
+  return {};
+}
+
 // The exit code of rank 0 when something slow was found; elsewhere 0.
 int checkCluster(const Options& options, const netdriver::Place& place) {
   const auto findings = runClusterCheck(options, place);
@@ -82,14 +89,17 @@ int run(const Options& options) {
   if (const auto types = parseTypes(options.type); !types) return report(types.error());
   if (const auto ops = parseRedOps(options.redop); !ops) return report(ops.error());
   // The ranks are ours then, whatever the environment says of us.
-  if (options.processes > 0 && options.rendezvous.empty()) return launch(options);
-  const auto place = findPlace(options);
+  const bool launches = options.processes > 0 && options.rendezvous.empty();
+  const auto place = launches ? Result<netdriver::Place>(netdriver::Place()) : findPlace(options);
   if (!place) return report(place.error());
   if (place->size == 0)
     return report(
         Error(Code::invalidArgument, "command line",
               "use -n N to start N processes here, or a launcher that says who is which rank (RANK and "
               "WORLD_SIZE)"));
+  if (place->rank == 0)
+    if (const Status writable = checkFiles(options); !writable) return report(writable.error());
+  if (launches) return launch(options);
   return options.checksCluster() ? checkCluster(options, *place) : runRank(options, *place);
 }
 

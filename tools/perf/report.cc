@@ -113,7 +113,8 @@ Status Report::end(std::optional<Ratio> ratio) {
   results_.ratio = ratio;
   if (options_.latency || options_.histogram) printLatencies();
   printSummary();
-  return writeDocuments();
+  TRY(write());
+  return shown_ ? Status() : Status(shown_.error());
 }
 
 void Report::printLatencies() const {
@@ -159,11 +160,12 @@ void Report::printSummary() const {
   print("# Avg bus bandwidth    : {:.4f} GB/s\n", results_.averageBusGBps());
 }
 
-Status Report::writeDocuments() const {
-  if (!options_.json.empty()) TRY(writeDocument(options_.json, jsonDocument(results_)));
-  if (!options_.csv.empty()) TRY(writeDocument(options_.csv, csvDocument(results_)));
-  if (!options_.plot.empty()) TRY(writeDocument(options_.plot, plotDocument(results_)));
-  return {};
+Status Report::write() const {
+  const auto document = [&](const std::string& path, auto make) {
+    return Document{path, path.empty() ? std::string() : make(results_)};
+  };
+  return writeDocuments({document(options_.json, jsonDocument), document(options_.csv, csvDocument),
+                         document(options_.plot, plotDocument)});
 }
 
 }  // namespace weft::perf

@@ -2,10 +2,9 @@
 // Copyright The weft authors
 #pragma once
 
-#include <cstdio>
-
 #include <fmt/format.h>
 
+#include "tools/output/output.h"
 #include "tools/perf/results.h"
 
 // What rank 0 shows: the conditions of the run, a table in nccl-tests' columns that grows as it is measured,
@@ -31,19 +30,19 @@ class Report {
   void printLatencies() const;
   void printHistogram(const Histogram& latency) const;
   void printSummary() const;
-  Status writeDocuments() const;
+  Status write() const;
 
   // The table; nothing while a document goes to the standard output.
   template <class... Args>
   void print(fmt::format_string<Args...> format, Args&&... args) const {
-    if (quiet_) return;
-    fmt::print(format, std::forward<Args>(args)...);
-    std::fflush(stdout);
+    if (quiet_ || !shown_) return;
+    shown_ = show(fmt::format(format, std::forward<Args>(args)...));
   }
 
   const Options& options_;
   bool quiet_;
   bool keyShown_ = false;
+  mutable Status shown_;  // what the standard output did not take, nobody sees
   Results results_;
 };
 

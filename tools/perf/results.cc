@@ -2,11 +2,6 @@
 // Copyright The weft authors
 #include "tools/perf/results.h"
 
-#include <cerrno>
-#include <fstream>
-
-#include <fmt/format.h>
-
 namespace weft::perf {
 
 uint64_t Results::wrong() const {
@@ -33,19 +28,6 @@ std::vector<std::pair<const char*, const RowHalf*>> halvesOf(const Row& row) {
   if (row.outOfPlace) halves.emplace_back("out_of_place", &*row.outOfPlace);
   if (row.inPlace) halves.emplace_back("in_place", &*row.inPlace);
   return halves;
-}
-
-Status writeDocument(const std::string& path, const std::string& text) {
-  if (path == "-") {
-    fmt::print("{}", text);
-    std::fflush(stdout);
-    return {};
-  }
-  std::ofstream file(path);
-  file << text;
-  file.close();
-  if (!file) return Error(Code::system, "write results", path, errno);
-  return {};
 }
 
 }  // namespace weft::perf

@@ -95,7 +95,4 @@ std::vector<std::pair<const char*, const RowHalf*>> halvesOf(const Row& row);
 std::string jsonDocument(const Results& results);
 std::string csvDocument(const Results& results);
 
-// To a file; "-" is the standard output.
-Status writeDocument(const std::string& path, const std::string& text);
-
 }  // namespace weft::perf
