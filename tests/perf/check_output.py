@@ -8,9 +8,11 @@ usage: check_output.py WEFT
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 WEFT = sys.argv[1]
@@ -68,6 +70,78 @@ class OutputTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(len(json.loads(done.stdout)['ranks']), 2)
         self.assertIn('WEFT_TUNER_TABLE', done.stderr)
+
+
+class EndTest(unittest.TestCase):
+    """Runs that are ended: what was finished is written, and said to be a part. The first row takes no time, the second minutes."""
+    LONG = ('perf', 'sendrecv', '-b', '8', '-e', '64M', '-f', '8388608', '--iters', '3000')
+    ALONE = {'RANK': '0', 'WORLD_SIZE': '1'}
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.json, self.csv, self.table = (pathlib.Path(folder.name) / name for name in ('json', 'csv', 'table'))
+
+    def start(self, *arguments, **settings):
+        with open(self.table, 'w', encoding='utf-8') as table:
+            return subprocess.Popen([WEFT, *self.LONG, '--json', str(self.json), '--csv', str(self.csv), *arguments],
+                                    env={**os.environ, **settings}, stdout=table, stderr=subprocess.PIPE, text=True)
+
+    def wait_for_a_row(self):
+        end = time.monotonic() + PATIENCE
+        while not self.table.exists() or self.table.read_text().count('float') < 2:
+            self.assertLess(time.monotonic(), end, 'no row is finished')
+            time.sleep(0.05)
+
+    def check_part(self, reason, rows=1):
+        document = json.loads(self.json.read_text())
+        self.assertIs(document['complete'], False)
+        self.assertIn(reason, document['ended_by'])
+        self.assertEqual(len(document['results']), rows)
+        self.assertIn('# incomplete: ', self.csv.read_text().splitlines()[-1])
+
+    def test_signals(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            with self.start('-n', '2') as run:
+                self.wait_for_a_row()
+                run.send_signal(number)
+                self.assertEqual(run.wait(timeout=PATIENCE), 1)
+                self.assertEqual(run.stderr.read().splitlines()[-1], 'weft perf: run: interrupted')
+            self.check_part('signal')
+
+    def test_signals_to_a_rank_that_others_started(self):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            with self.start(**self.ALONE) as run:
+                self.wait_for_a_row()
+                run.send_signal(number)
+                self.assertEqual((run.wait(timeout=PATIENCE), run.stderr.read()), (-number, ''))
+            self.check_part(f'signal {int(number)} ')
+
+    def test_deadlines(self):
+        words = 'weft perf: run: not finished after 8 s (--timeout)'
+        for ranks, settings in ((('-n', '2'), {}), ((), self.ALONE)):
+            with self.start('--timeout', '8', *ranks, **settings) as run:
+                self.assertEqual(run.wait(timeout=PATIENCE), 1)
+                self.assertEqual(run.stderr.read().splitlines()[-1], words)
+            self.check_part('' if ranks else '--timeout')
+
+    def test_shared_memory_leaves_no_files(self):
+        for number in (signal.SIGHUP, signal.SIGINT):
+            for ranks, settings in ((('-n', '2'), {}), ((), self.ALONE)):
+                with self.start(*ranks, WEFT_PROVIDER='ofi:shm', **settings) as run:
+                    self.wait_for_a_row()
+                    mine = self.files_of(run.pid)
+                    run.send_signal(number)
+                    run.wait(timeout=PATIENCE)
+                self.assertTrue(mine)
+                self.assertEqual([file for file in mine if os.path.exists(file)], [], number)
+
+    @staticmethod
+    def files_of(pid):
+        """What this process and those it started have mapped of /dev/shm."""
+        pids = [str(pid), *pathlib.Path(f'/proc/{pid}/task/{pid}/children').read_text(encoding='ascii').split()]
+        lines = [line for one in pids for line in pathlib.Path(f'/proc/{one}/maps').read_text(encoding='utf-8').splitlines()]
+        return {line.split()[-1] for line in lines if '/dev/shm/' in line and not line.endswith('(deleted)')}
 
 
 if __name__ == '__main__':

@@ -38,10 +38,13 @@ class SignalScope {
     action.sa_handler = &onSignal;
     sigaction(SIGINT, &action, &oldInterrupt_);
     sigaction(SIGTERM, &action, &oldTerminate_);
+    sigaction(SIGHUP, nullptr, &oldHangUp_);
+    if (oldHangUp_.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);  // nohup wants us to go on
   }
   ~SignalScope() {
     sigaction(SIGINT, &oldInterrupt_, nullptr);
     sigaction(SIGTERM, &oldTerminate_, nullptr);
+    sigaction(SIGHUP, &oldHangUp_, nullptr);
   }
   SignalScope(const SignalScope&) = delete;
   SignalScope& operator=(const SignalScope&) = delete;
@@ -49,6 +52,7 @@ class SignalScope {
  private:
   struct sigaction oldInterrupt_ {};
   struct sigaction oldTerminate_ {};
+  struct sigaction oldHangUp_ {};
 };
 
 }  // namespace

@@ -115,7 +115,11 @@ std::string jsonDocument(const Results& results) {
   }
   Json summary = {{"wrong", results.wrong()}, {"average_busbw_gbps", results.averageBusGBps()}};
   if (results.ratio) summary.set("ratio", ratioOf(*results.ratio));
-  const Json document = {{"conditions", conditionsOf(results)}, {"results", rows}, {"summary", summary}};
+  Json document = {{"complete", results.endedBy.empty()},
+                   {"conditions", conditionsOf(results)},
+                   {"results", rows},
+                   {"summary", summary}};
+  if (!results.endedBy.empty()) document.set("ended_by", results.endedBy);
   return document.text() + "\n";
 }
 
@@ -129,6 +133,7 @@ std::string csvDocument(const Results& results) {
   text += "\n";
   for (const Row& row : results.rows)
     for (const auto& [place, half] : halvesOf(row)) text += csvHalf(results, row, place, *half);
+  if (!results.endedBy.empty()) text += "# incomplete: " + results.endedBy + "\n";
   return text;
 }
 

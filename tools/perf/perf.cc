@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include "tools/perf/perf.h"
 
+#include <chrono>
 #include <cstdio>
 #include <fcntl.h>
 #include <fstream>
@@ -15,6 +16,7 @@
 #include "tools/perf/cluster_check.h"
 #include "tools/perf/place.h"
 #include "tools/perf/runner.h"
+#include "tools/perf/watch.h"
 
 namespace weft::perf {
 
@@ -67,15 +69,19 @@ Status checkFiles(const Options& options) {
 
 // The exit code of rank 0 when something slow was found; elsewhere 0.
 int checkCluster(const Options& options, const netdriver::Place& place) {
+  const Watch watch(std::chrono::seconds(options.timeoutSeconds));
   const auto findings = runClusterCheck(options, place);
   if (!findings) return report(findings.error());
   return *findings == 0 ? 0 : kFound;
 }
 
 int runRank(const Options& options, const netdriver::Place& place) {
+  Watch watch(std::chrono::seconds(options.timeoutSeconds));
   auto runner = Runner::create(options, place);
   if (!runner) return report(runner.error());
+  watch.beforeEnd([&](const std::string& why) { (*runner)->abandon(why); });
   const auto wrong = (*runner)->run();
+  watch.beforeEnd(nullptr);
   if (!wrong) return report(wrong.error());
   if (*wrong == 0) return 0;
   if (place.rank == 0) fmt::print(stderr, "{} elements are wrong\n", *wrong);

@@ -195,10 +195,11 @@ std::string plotDocument(const Results& results) {
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" "
       "font-family=\"sans-serif\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
       kWidth, height);
-  text += label(kWidth / 2, 24, "middle",
-                fmt::format("weft perf {} ({}), {} ranks, {}", results.operation->name,
-                            results.operation->algorithm, results.size, results.conditions.table),
-                16);
+  text += label(
+      kWidth / 2, 24, "middle",
+      fmt::format("weft perf {} ({}), {} ranks, {}{}", results.operation->name, results.operation->algorithm,
+                  results.size, results.conditions.table, results.endedBy.empty() ? "" : ", incomplete"),
+      16);
   text += panelOf(all, &Series::bandwidth, kTop, "bus bandwidth (GB/s) over size (bytes)");
   text += panelOf(all, &Series::latency, second, "median latency (us) over size (bytes)");
   return text + legendOf(all, legend) + "</svg>\n";

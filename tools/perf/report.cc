@@ -3,6 +3,7 @@
 #include "tools/perf/report.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "tools/perf/plot.h"
 
@@ -44,7 +45,11 @@ Report::Report(const Options& options, const Operation& operation, int size)
 }
 
 void Report::begin(Conditions conditions) {
-  results_.conditions = std::move(conditions);
+  {
+    const std::lock_guard lock(mutex_);
+    results_.conditions = std::move(conditions);
+    phase_ = Phase::during;
+  }
   const Conditions& c = results_.conditions;
   print("# weft perf {} ({}): {} processes, {} iterations after {} to warm up, {}\n",
         results_.operation->name, results_.operation->algorithm, results_.size, options_.iterations,
@@ -81,6 +86,7 @@ void Report::endRow(Row row) {
     printHalf(row, row.inPlace);
     print("\n");
   }
+  const std::lock_guard lock(mutex_);
   results_.rows.push_back(std::move(row));
 }
 
@@ -110,11 +116,23 @@ void Report::printComparison(const Row& row) const {
 }
 
 Status Report::end(std::optional<Ratio> ratio) {
+  const std::lock_guard lock(mutex_);
+  phase_ = Phase::after;
   results_.ratio = ratio;
   if (options_.latency || options_.histogram) printLatencies();
   printSummary();
   TRY(write());
   return shown_ ? Status() : Status(shown_.error());
+}
+
+// Waits for one that is writing already, but not for an output that takes nothing.
+void Report::abandon(const std::string& why) {
+  const std::unique_lock lock(mutex_, std::chrono::seconds(1));
+  if (!lock || phase_ != Phase::during) return;
+  phase_ = Phase::after;
+  results_.endedBy = why;
+  if (const Status written = write(); !written)
+    fmt::print(stderr, "weft perf: {}\n", written.error().message());
 }
 
 void Report::printLatencies() const {

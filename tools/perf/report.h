@@ -2,13 +2,15 @@
 // Copyright The weft authors
 #pragma once
 
+#include <mutex>
+
 #include <fmt/format.h>
 
 #include "tools/output/output.h"
 #include "tools/perf/results.h"
 
 // What rank 0 shows: the conditions of the run, a table in nccl-tests' columns that grows as it is measured,
-// and at the end the documents that were asked for. One thread.
+// and at the end the documents that were asked for. One thread, but for abandon().
 namespace weft::perf {
 
 class Report {
@@ -21,6 +23,9 @@ class Report {
   void endRow(Row row);
   // Writes the summary and the documents. `ratio` as in Results.
   Status end(std::optional<Ratio> ratio);
+  // Instead of the end, for a reason: the documents with the rows that there are. Nothing once the end has
+  // come, or before the beginning. Any thread.
+  void abandon(const std::string& why);
 
  private:
   void printHeader() const;
@@ -42,7 +47,9 @@ class Report {
   const Options& options_;
   bool quiet_;
   bool keyShown_ = false;
-  mutable Status shown_;  // what the standard output did not take, nobody sees
+  mutable Status shown_;    // what the standard output did not take, nobody sees
+  std::timed_mutex mutex_;  // over what follows
+  enum class Phase : uint8_t { before, during, after } phase_ = Phase::before;
   Results results_;
 };
 

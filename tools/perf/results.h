@@ -76,6 +76,7 @@ struct Results {
   Conditions conditions;
   std::vector<Row> rows;
   std::optional<Ratio> ratio;  // of all rows together, with --compare
+  std::string endedBy;         // why rows are missing; empty: none is
 
   // All communicators of a rank work at the same time, so their bandwidths add up.
   double algorithmGBps(const Row& row, const Sample& sample) const {

@@ -110,6 +110,16 @@ Case Runner::makeCase(uint64_t bytes, const ElementType& type, RedOp op) const {
 }
 
 Result<uint64_t> Runner::run() {
+  auto wrong = runAll();
+  if (!wrong) abandon(wrong.error().message());
+  return wrong;
+}
+
+void Runner::abandon(const std::string& why) {
+  if (report_) report_->abandon(why);
+}
+
+Result<uint64_t> Runner::runAll() {
   uint64_t wrong = 0;
   TRY(const auto types, parseTypes(options_.type));
   TRY(auto ops, parseRedOps(options_.redop));

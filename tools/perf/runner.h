@@ -23,8 +23,12 @@ class Runner {
 
   // Every size, type and reduction. The result is the number of wrong elements over all ranks.
   Result<uint64_t> run();
+  // Writes what there is of the documents, unless they are complete. Any thread, while run() is at work or
+  // after it failed.
+  void abandon(const std::string& why);
 
  private:
+  Result<uint64_t> runAll();
   Status checkRoot() const;
   Status allocate();
   Status openTeams();
