@@ -71,6 +71,14 @@ class OutputTest(unittest.TestCase):
         self.assertEqual(len(json.loads(done.stdout)['ranks']), 2)
         self.assertIn('WEFT_TUNER_TABLE', done.stderr)
 
+    def test_a_reader_that_has_enough(self):
+        for size in ('2', '3'):
+            with subprocess.Popen([WEFT, 'perf', 'sendrecv', '-n', size, '--iters', '1000'], stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True) as run:
+                run.stdout.readline()
+                run.stdout.close()
+                self.assertEqual((run.wait(timeout=PATIENCE), run.stderr.read()), (-signal.SIGPIPE, ''))
+
 
 class EndTest(unittest.TestCase):
     """Runs that are ended: what was finished is written, and said to be a part. The first row takes no time, the second minutes."""

@@ -29,6 +29,12 @@ void onSignal(int number) {
   interrupted = number;
 }
 
+// Whether the other end of our standard output, a pipe, is closed.
+bool outputHasNoReader() {
+  pollfd output{STDOUT_FILENO, 0, 0};
+  return ::poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
+}
+
 // Puts the handlers back when the run is over.
 class SignalScope {
  public:
@@ -62,6 +68,7 @@ Status Launcher::run() {
   TRY(startAll());
   Status result = watch();
   stopAll();
+  showHeldLines();
   return result;
 }
 
@@ -124,6 +131,7 @@ bool Launcher::reap() {
         r == 0 && options_.verdict != 0 && WIFEXITED(*status) && WEXITSTATUS(*status) == options_.verdict;
     hasVerdict_ = hasVerdict_ || verdict;
     if (*status != 0 && !verdict) failed_.push_back(r);
+    if (r == 0 && WIFSIGNALED(*status) && WTERMSIG(*status) == SIGPIPE) outputClosed_ = outputHasNoReader();
   }
   return allEnded;
 }
@@ -157,7 +165,16 @@ void Launcher::drain(size_t rank) {
 
 void Launcher::showLine(size_t rank, const std::string& line) {
   if (!line.empty()) ranks_[rank].lastLine = line;
-  std::fprintf(stderr, "[rank %zu] %s\n", rank, line.c_str());
+  const std::string text = "[rank " + std::to_string(rank) + "] " + line + "\n";
+  if (outputHasNoReader())
+    held_ += text;
+  else
+    std::fputs(text.c_str(), stderr);
+}
+
+// Where rank 0 ended because nobody reads what it writes, the others only say that it is gone.
+void Launcher::showHeldLines() {
+  if (!outputClosed_) std::fputs(held_.c_str(), stderr);
 }
 
 void Launcher::stopAll() {

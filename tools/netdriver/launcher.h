@@ -33,6 +33,8 @@ class Launcher {
   Status run();
   // After a run that went well: whether rank 0 ended with the code that is a verdict.
   bool hasVerdict() const { return hasVerdict_; }
+  // After a run that failed: because nobody reads our standard output any more, as behind `| head`.
+  bool outputClosed() const { return outputClosed_; }
 
  private:
   struct Rank {
@@ -48,6 +50,7 @@ class Launcher {
   void readErrors(int pauseMs);
   void drain(size_t rank);
   void showLine(size_t rank, const std::string& line);
+  void showHeldLines();
   void stopAll();
   std::string describeFailure();
 
@@ -55,6 +58,8 @@ class Launcher {
   LocalListener listener_;
   std::deque<Rank> ranks_;
   bool hasVerdict_ = false;
+  bool outputClosed_ = false;
+  std::string held_;            // what ranks wrote since our standard output has no reader
   std::vector<size_t> failed_;  // in the order seen
 };
 

@@ -3,6 +3,7 @@
 #include "tools/perf/perf.h"
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <fcntl.h>
 #include <fstream>
@@ -57,6 +58,10 @@ int launch(const Options& options) {
   netdriver::Launcher launcher(std::move(launch));
   const Status result = launcher.run();
   if (result) return launcher.hasVerdict() ? kFound : 0;
+  if (launcher.outputClosed()) {  // the end of any program whose output nobody reads
+    std::signal(SIGPIPE, SIG_DFL);
+    std::raise(SIGPIPE);
+  }
   if (isatty(STDOUT_FILENO) != 0) fmt::print("\n");  // the row that was being measured has no end
   return report(result.error());
 }
