@@ -6,9 +6,13 @@
 usage: check_start.py WEFT
 """
 import os
+import pathlib
 import subprocess
 import sys
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
+from ports import free_port
 
 WEFT = sys.argv[1]
 LAUNCHERS = ('SLURM_', 'OMPI_', 'PMI', 'MASTER_', 'TORCHELASTIC_')
@@ -48,6 +52,36 @@ class StartTest(unittest.TestCase):
         self.assertEqual(done.stderr.count('RANK=0 and WORLD_SIZE=4 is not read'), 1, done.stderr)
         done = perf(*SHORT, '-n', '2', RANK='1', WORLD_SIZE='4')
         self.assertEqual((done.returncode, done.stderr), (0, ''))
+
+    def started(self, rank, size, port, *arguments):
+        settings = {'RANK': str(rank), 'WORLD_SIZE': str(size), 'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': str(port)}
+        process = subprocess.Popen([WEFT, 'perf', *SHORT, *arguments], env={**CLEAN, **settings}, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def test_who_waits_says_for_whom(self):
+        port = free_port()
+        root, second = self.started(0, 4, port), self.started(2, 4, port)
+        self.assertEqual(root.stderr.readline(), f'weft: rendezvous: waiting at port {port} for ranks 1, 3 of 4\n')
+        self.assertIsNone(second.poll())
+        lonely, other = self.started(1, 2, free_port()), free_port()
+        self.assertRegex(lonely.stderr.readline(), r'rank 1 waits for rank 0 at 127.0.0.1 port \d+$')
+        done = self.started(0, 3, other, '--timeout', '1')
+        self.assertEqual(done.wait(timeout=PATIENCE), 1)
+        words = done.stderr.read()
+        self.assertTrue('these did not appear: ranks 1, 2 of 3' in words, words)
+
+    def test_a_rank_of_another_size_is_refused_on_both_sides(self):
+        port = free_port()
+        root, stranger = self.started(0, 2, port), self.started(1, 3, port)
+        self.assertEqual(stranger.wait(timeout=PATIENCE), 1)
+        self.assertIn(f'at 127.0.0.1 port {port} is a run of 2 ranks; this is rank 1 of 3', stranger.stderr.read())
+        self.assertRegex(root.stderr.readline(), 'refused rank 1 of 3 from .*127.0.0.1: this run has 2 ranks')
+        right = self.started(1, 2, port)
+        self.assertEqual((right.wait(timeout=PATIENCE), root.wait(timeout=PATIENCE)), (0, 0))
 
 
 if __name__ == '__main__':

@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <cerrno>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -24,12 +25,39 @@ constexpr Milliseconds kHelloTimeout{2000};  // a client that connects and stays
 
 using Clock = std::chrono::steady_clock;
 
-// The first bytes of a connection: they keep a stray client from taking a rank's place.
+constexpr Milliseconds kSilence{3000};  // then who waits says for whom
+
+// The first bytes of a connection, each way: they keep a stray client from taking a rank's place.
 struct Hello {
-  uint64_t magic = 0x7765667470657266;  // "weftperf"
+  uint64_t magic = 0x7765667470657267;  // "weftperg": rank 0 answers
   int32_t rank = 0;
   int32_t size = 0;
 };
+// Rank 0's answer; its size is that of its run.
+enum class Verdict : int32_t { welcome, otherSize, taken };
+struct Answer {
+  Hello from;
+  Verdict verdict = Verdict::welcome;
+  int32_t unused = 0;
+};
+
+// Says once that something is waited for.
+class Patience {
+ public:
+  bool isOver() {
+    if (said_ || Clock::now() < end_) return false;
+    said_ = true;
+    return true;
+  }
+
+ private:
+  Clock::time_point end_ = Clock::now() + kSilence;
+  bool said_ = false;
+};
+
+void say(const std::string& text) {
+  std::fprintf(stderr, "weft: %s: %s\n", kRendezvous, text.c_str());
+}
 
 Error systemError(std::string detail) {
   return {Code::system, kRendezvous, std::move(detail), errno};
@@ -81,6 +109,18 @@ Result<Fd> listenOn(uint16_t port) {
   return fd;
 }
 
+// Of the other end: "10.0.0.7".
+std::string addressOf(int fd) {
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  char host[NI_MAXHOST] = "";
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  if (::getpeername(fd, generic, &length) != 0 ||
+      getnameinfo(generic, length, host, sizeof(host), nullptr, 0, NI_NUMERICHOST) != 0)
+    return "somewhere";
+  return host;
+}
+
 // One attempt over every address of the name.
 Fd dialOnce(const addrinfo* addresses) {
   for (const addrinfo* a = addresses; a != nullptr; a = a->ai_next) {
@@ -124,26 +164,57 @@ Status Bootstrap::acceptAll(const Place& place, Milliseconds timeout) {
   }
   peers_.resize(static_cast<size_t>(size_));
   const auto deadline = Clock::now() + timeout;
+  Patience patience;
   for (int missing = size_ - 1; missing > 0;) {
     const auto left = std::chrono::duration_cast<Milliseconds>(deadline - Clock::now());
+    if (left.count() <= 0)
+      return Error(Code::timeout, kRendezvous, "these did not appear: " + missingRanks());
+    if (patience.isOver()) say("waiting at port " + std::to_string(place.port) + " for " + missingRanks());
     pollfd wait{listener.get(), POLLIN, 0};
-    if (left.count() <= 0 || ::poll(&wait, 1, static_cast<int>(left.count())) == 0)
-      return Error(Code::timeout, kRendezvous, std::to_string(missing) + " ranks did not appear");
-    Fd peer(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (!peer) continue;
-    setTimeouts(peer.get(), kHelloTimeout);
-    Hello hello;
-    const Hello mine;
-    if (!receiveAll(peer.get(), std::as_writable_bytes(std::span(&hello, 1)))) continue;
-    if (hello.magic != mine.magic || hello.size != size_ || hello.rank <= 0 || hello.rank >= size_) continue;
-    Fd& slot = peers_[static_cast<size_t>(hello.rank)];
-    setTimeouts(peer.get(), timeout);
-    if (slot)
-      return Error(Code::config, kRendezvous, "two processes claim rank " + std::to_string(hello.rank));
-    slot = std::move(peer);
-    --missing;
+    if (::poll(&wait, 1, static_cast<int>(std::min(left, kSilence / 10).count())) <= 0) continue;
+    TRY(const int came, acceptOne(listener.get(), timeout));
+    missing -= came;
   }
   return {};
+}
+
+// How many ranks came: 1, or 0 for a stray client and a rank of another run.
+Result<int> Bootstrap::acceptOne(int listener, Milliseconds timeout) {
+  Fd peer(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+  if (!peer) return 0;
+  setTimeouts(peer.get(), kHelloTimeout);
+  Hello hello;
+  if (!receiveAll(peer.get(), std::as_writable_bytes(std::span(&hello, 1)))) return 0;
+  if (hello.magic != Hello().magic) return 0;
+  Answer answer;
+  answer.from.size = size_;
+  const bool fits = hello.size == size_ && hello.rank > 0 && hello.rank < size_;
+  if (!fits) answer.verdict = Verdict::otherSize;
+  Fd* slot = fits ? &peers_[static_cast<size_t>(hello.rank)] : nullptr;
+  if (slot != nullptr && *slot) answer.verdict = Verdict::taken;
+  const Status sent = sendAll(peer.get(), std::as_bytes(std::span(&answer, 1)));
+  if (answer.verdict == Verdict::otherSize)
+    say("refused rank " + std::to_string(hello.rank) + " of " + std::to_string(hello.size) + " from " +
+        addressOf(peer.get()) + ": this run has " + std::to_string(size_) + " ranks");
+  if (answer.verdict == Verdict::taken)
+    return Error(Code::config, kRendezvous, "two processes claim rank " + std::to_string(hello.rank));
+  if (!fits || !sent) return 0;
+  setTimeouts(peer.get(), timeout);
+  *slot = std::move(peer);
+  return 1;
+}
+
+// "rank 1, 2, 5", and so on when they are many.
+std::string Bootstrap::missingRanks() const {
+  constexpr int kNamed = 16;
+  std::string names;
+  int missing = 0;
+  for (size_t r = 1; r < peers_.size(); ++r) {
+    if (peers_[r]) continue;
+    if (missing++ < kNamed) names += (names.empty() ? "" : ", ") + std::to_string(r);
+  }
+  if (missing > kNamed) names += " and " + std::to_string(missing - kNamed) + " more";
+  return (missing > 1 ? "ranks " : "rank ") + names + " of " + std::to_string(size_);
 }
 
 Status Bootstrap::dialRoot(const Place& place, Milliseconds timeout) {
@@ -155,19 +226,37 @@ Status Bootstrap::dialRoot(const Place& place, Milliseconds timeout) {
     return Error(Code::config, kRendezvous, "address of rank 0, " + place.host + ": " + gai_strerror(rc));
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, &freeaddrinfo);
   const auto deadline = Clock::now() + timeout;
+  const std::string where = place.host + " port " + std::to_string(place.port);
+  Patience patience;
   Fd fd = dialOnce(addresses.get());
   while (!fd && Clock::now() < deadline) {
     std::this_thread::sleep_for(kDialPause);
     fd = dialOnce(addresses.get());
+    if (!fd && patience.isOver()) say("rank " + std::to_string(rank_) + " waits for rank 0 at " + where);
   }
-  if (!fd)
-    return systemError("rank 0 does not answer at " + place.host + " port " + std::to_string(place.port));
+  if (!fd) return systemError("rank 0 does not answer at " + where);
   setTimeouts(fd.get(), timeout);
   Hello hello;
   hello.rank = rank_;
   hello.size = size_;
   TRY(sendAll(fd.get(), std::as_bytes(std::span(&hello, 1))));
+  TRY(hearAnswer(fd.get(), where));
   peers_.push_back(std::move(fd));
+  return {};
+}
+
+Status Bootstrap::hearAnswer(int fd, const std::string& where) const {
+  Answer answer;
+  TRY(receiveAll(fd, std::as_writable_bytes(std::span(&answer, 1))));
+  const auto refused = [&](const std::string& why) {
+    return Error(Code::config, kRendezvous, "at " + where + why);
+  };
+  if (answer.from.magic != Hello().magic) return refused(" is something else than rank 0 of this version");
+  if (answer.verdict == Verdict::taken)
+    return refused(" another process is rank " + std::to_string(rank_) + " already");
+  if (answer.verdict == Verdict::otherSize)
+    return refused(" is a run of " + std::to_string(answer.from.size) + " ranks; this is rank " +
+                   std::to_string(rank_) + " of " + std::to_string(size_));
   return {};
 }
 

@@ -14,8 +14,8 @@
 #include "weft/result.h"
 
 // How ranks find each other and exchange what NCCL's bootstrap would: a star of TCP connections around rank
-// 0. Every wait ends at the timeout given to create. All ranks make the same calls in the same order. One
-// thread.
+// 0. Every wait ends at the timeout given to create; a long one for a rank that does not come says so on
+// stderr. All ranks make the same calls in the same order. One thread.
 namespace weft::netdriver {
 
 // Who I am, and where rank 0 listens.
@@ -61,7 +61,10 @@ class Bootstrap {
 
  private:
   Status acceptAll(const Place& place, Milliseconds timeout);
+  Result<int> acceptOne(int listener, Milliseconds timeout);
+  std::string missingRanks() const;
   Status dialRoot(const Place& place, Milliseconds timeout);
+  Status hearAnswer(int fd, const std::string& where) const;
 
   int rank_ = 0;
   int size_ = 1;

@@ -18,6 +18,8 @@ namespace weft::perf {
 namespace {
 
 constexpr int kFailed = 1;
+// Whoever waits with the same deadline can say for what.
+constexpr std::chrono::milliseconds kGrace{500};
 constexpr unsigned kSecondsForLastWords = 2;
 
 volatile sig_atomic_t endsBy = 0;  // the signal that ends us; 0: our deadline
@@ -76,7 +78,7 @@ void Watch::beforeEnd(LastWords lastWords) {
 }
 
 void Watch::wait() {
-  const auto deadline = std::chrono::steady_clock::now() + timeout_;
+  const auto deadline = std::chrono::steady_clock::now() + timeout_ + kGrace;
   while (true) {
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
