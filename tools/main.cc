@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 #include <cstdlib>
+#include <iostream>
 
 #include <CLI/CLI.hpp>
 
@@ -27,11 +28,15 @@ std::string parseSize(std::string& text) {
   if (unit == "K" || unit == "k") scale = 1 << 10;
   if (unit == "M" || unit == "m") scale = 1 << 20;
   if (unit == "G" || unit == "g") scale = 1 << 30;
-  if (end == text.c_str() || number < 0 || (scale == 1 && !unit.empty()))
+  constexpr double kMost = double{1ULL << 62};
+  const bool possible = number >= 0 && number * scale <= kMost;  // what is no number is not
+  if (end == text.c_str() || !possible || (scale == 1 && !unit.empty()))
     return "'" + text + "' is not a size: give a number, with K, M or G if you like";
   text = std::to_string(static_cast<uint64_t>(number * scale));
   return {};
 }
+
+constexpr int kUsage = 2;
 
 const CLI::Validator kSize(parseSize, "SIZE");
 
@@ -181,8 +186,13 @@ void declareInfo(CLI::App& command, info::Options& options) {
   tuner->excludes(config);
   command.add_option("--machine", options.machine, "ask for this EC2 instance type instead (p5.48xlarge)")
       ->needs(tuner);
-  command.add_option("--nodes", options.nodes, "of the communicator")->needs(tuner)->capture_default_str();
-  command.add_option("--ranks", options.ranks, "of the communicator (default: 8 a node)")->needs(tuner);
+  command.add_option("--nodes", options.nodes, "of the communicator")
+      ->needs(tuner)
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  command.add_option("--ranks", options.ranks, "of the communicator (default: 8 a node)")
+      ->needs(tuner)
+      ->check(CLI::Range(1, 1000000000));
 }
 
 int runCommandLine(int argc, char** argv) {
@@ -199,6 +209,11 @@ int runCommandLine(int argc, char** argv) {
   perf::Options perfOptions;
   declarePerf(*perfCommand, perfOptions);
 
+  if (const std::string word = argc > 1 ? argv[1] : ""; !word.empty() && word[0] != '-')
+    if (app.get_subcommands([&](const CLI::App* one) { return one->get_name() == word; }).empty()) {
+      std::cerr << "weft: '" << word << "' is no command; there are info and perf, see --help\n";
+      return kUsage;
+    }
   CLI11_PARSE(app, argc, argv);
   return infoCommand->parsed() ? info::run(infoOptions) : perf::run(perfOptions);
 }

@@ -53,6 +53,17 @@ class StartTest(unittest.TestCase):
         done = perf(*SHORT, '-n', '2', RANK='1', WORLD_SIZE='4')
         self.assertEqual((done.returncode, done.stderr), (0, ''))
 
+    def test_a_command_line_that_ends_its_options(self):
+        done = perf('-n', '2', *SHORT[1:], '--', SHORT[0])
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        self.assertIn(': 2 processes', done.stdout)
+
+    def test_numbers_that_are_none(self):
+        for option, value in (('-b', 'inf'), ('-b', 'nan'), ('-e', '-1'), ('-e', '1e30'), ('-f', 'nan'), ('-f', 'inf'), ('--slow', 'nan')):
+            done = perf('all_reduce', '-n', '2', option, value)
+            self.assertNotEqual(done.returncode, 0, option)
+            self.assertEqual((done.stdout.count('\n'), 'rank 0' in done.stderr), (0, False), done)
+
     def started(self, rank, size, port, *arguments):
         settings = {'RANK': str(rank), 'WORLD_SIZE': str(size), 'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': str(port)}
         process = subprocess.Popen([WEFT, 'perf', *SHORT, *arguments], env={**CLEAN, **settings}, stdout=subprocess.DEVNULL,

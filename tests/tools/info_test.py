@@ -82,6 +82,18 @@ class InfoTest(unittest.TestCase):
             self.assertIn(name, found['reasons'][0])
         self.assertIn('WEFT_TUNER is 0', info('--tuner', WEFT_PROVIDER='loop', WEFT_TUNER='0').stdout)
 
+    def test_the_tuner_takes_no_shape_that_cannot_be(self):
+        for shape in (('--nodes', '-1'), ('--nodes', '0'), ('--nodes', '4', '--ranks', '2'), ('--ranks', '0')):
+            done = info('--tuner', '--machine', 'p5.48xlarge', *shape)
+            self.assertNotEqual(done.returncode, 0, shape)
+            self.assertRegex(done.stdout + done.stderr, '--(nodes|ranks)')
+            self.assertNotIn('cheapest', done.stdout)
+
+    def test_a_command_that_is_none_is_named(self):
+        done = subprocess.run([WEFT, 'prf', 'all_reduce'], capture_output=True, text=True, check=False, timeout=60)
+        self.assertEqual((done.returncode, done.stdout), (2, ''))
+        self.assertIn("'prf' is no command", done.stderr)
+
     def test_versions_are_named(self):
         versions = document(WEFT_PROVIDER='loop')[1]['versions']
         self.assertEqual(versions['kernel'], 'Linux ' + os.uname().release)

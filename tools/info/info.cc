@@ -64,6 +64,8 @@ Result<tuner::Surroundings> surroundings(const Options& options, const Config& c
 
 // 0 also without an entry: that is an answer.
 int printTuner(const Options& options, const Config& config) {
+  if (options.ranks != 0 && options.ranks < options.nodes)
+    return fail(Error(Code::invalidArgument, "command line", "--ranks is smaller than --nodes"));
   auto around = surroundings(options, config);
   if (!around) return fail(around.error());
   const tuner::Policy policy = tuner::decide(config, *around);

@@ -77,8 +77,7 @@ Status Launcher::startAll() {
   listener_ = std::move(listener);
   for (int r = 0; r < options_.processes; ++r) {
     ChildProcess::Command command;
-    command.arguments = {ownPath()};
-    command.arguments.insert(command.arguments.end(), options_.arguments.begin(), options_.arguments.end());
+    command.arguments = {ownPath(), options_.command};
     for (const std::string& argument :
          {std::string("--rank"), std::to_string(r), std::string("--size"), std::to_string(options_.processes),
           std::string("--rendezvous"), "127.0.0.1:" + std::to_string(listener_.port)})
@@ -90,6 +89,8 @@ Status Launcher::startAll() {
       command.keepFds = options_.rootFds;
       command.keepFds.push_back(listener_.fd.get());
     }
+    // The user's own last: behind a "--" of his, ours would be no options any more.
+    command.arguments.insert(command.arguments.end(), options_.arguments.begin(), options_.arguments.end());
     command.captureErrors = true;
     TRY(ChildProcess process, ChildProcess::spawn(command));
     ranks_.emplace_back().process = std::move(process);

@@ -17,7 +17,8 @@ namespace weft::netdriver {
 
 struct LaunchOptions {
   int processes = 2;
-  std::vector<std::string> arguments;      // after the program's name
+  std::string command;                     // of this program, what stands behind its name
+  std::vector<std::string> arguments;      // after that
   std::vector<std::string> rootArguments;  // for rank 0 only, with descriptors that stay open for it
   std::vector<int> rootFds;
   int verdict = 0;  // an exit code of rank 0 that is a result, not a failure; 0: none

@@ -3,6 +3,7 @@
 #include "tools/perf/options.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "tools/perf/operation.h"
 
@@ -11,6 +12,7 @@ namespace weft::perf {
 Status validate(const Options& options) {
   const auto bad = [](const char* what) { return Error(Code::invalidArgument, "command line", what); };
   if (!options.fit.empty() && !options.plugin.empty()) return bad("--fit measures weft, not --plugin");
+  if (!std::isfinite(options.slowLimit)) return bad("--slow must be a number");
   if (options.checksCluster()) {
     if (!options.operation.empty()) return bad("--check-cluster and --fit take no operation");
     if (!options.csv.empty() || !options.plot.empty() || !options.compare.empty())
@@ -20,7 +22,8 @@ Status validate(const Options& options) {
   if (options.operation.empty()) return bad("name an operation or --check-cluster, see --help");
   TRY(findOperation(options.operation, options.algorithm));
   if (options.minBytes > options.maxBytes) return bad("-b is larger than -e");
-  if (options.stepBytes == 0 && options.factor <= 1) return bad("-f must be larger than 1");
+  if (options.stepBytes == 0 && !(options.factor > 1 && std::isfinite(options.factor)))
+    return bad("-f must be a number larger than 1");
   if (options.bufferBytes < 8 * 1024) return bad("--buffsize must be at least 8K");
   if (options.threads > options.communicators) return bad("--threads is larger than --comms");
   if (options.json == "-" && options.csv == "-") return bad("--json and --csv cannot both be -");
@@ -37,7 +40,7 @@ std::vector<uint64_t> messageSizes(const Options& options) {
   uint64_t bytes = options.minBytes;
   while (bytes <= options.maxBytes) {
     sizes.push_back(bytes);
-    const auto grown = static_cast<uint64_t>(static_cast<double>(bytes) * options.factor);
+    const auto grown = static_cast<uint64_t>(std::min(static_cast<double>(bytes) * options.factor, 0x1p63));
     const uint64_t next = options.stepBytes != 0 ? bytes + options.stepBytes : grown;
     bytes = std::max(next, bytes + 1);
   }

@@ -47,6 +47,8 @@ int launch(const Options& options) {
   netdriver::LaunchOptions launch;
   launch.processes = options.processes;
   launch.arguments = ownArguments();
+  launch.command = launch.arguments.front();
+  launch.arguments.erase(launch.arguments.begin());
   // Ranks write to us, so only we know whether there is a terminal; rank 0 shows its progress there.
   const Fd terminal(isatty(STDERR_FILENO) != 0 ? fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3) : -1);
   if (terminal) {
