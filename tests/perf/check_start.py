@@ -3,12 +3,14 @@
 # Copyright The weft authors
 """How `weft perf` is started: what it makes of its command line and of a launcher's variables.
 
-usage: check_start.py WEFT
+usage: check_start.py WEFT PLUGIN
 """
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -22,9 +24,9 @@ PATIENCE = 60
 SHORT = ('all_reduce', '-b', '8', '-e', '8', '--iters', '2', '-w', '0')
 
 
-def perf(*arguments, folder=None, **settings):
+def perf(*arguments, **settings):
     return subprocess.run([WEFT, 'perf', *arguments], env={**CLEAN, **settings}, capture_output=True, text=True, check=False,
-                          timeout=PATIENCE, cwd=folder)
+                          timeout=PATIENCE)
 
 
 class StartTest(unittest.TestCase):
@@ -57,6 +59,22 @@ class StartTest(unittest.TestCase):
         done = perf('-n', '2', *SHORT[1:], '--', SHORT[0])
         self.assertEqual((done.returncode, done.stderr), (0, ''))
         self.assertIn(': 2 processes', done.stdout)
+
+    def test_a_plugin_in_the_current_folder(self):
+        weft, plugin = os.path.abspath(WEFT), os.path.abspath(sys.argv[2])
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(plugin, os.path.join(folder, 'copy.so'))
+            for option in (('--plugin', 'copy.so'), ('--rounds', '2', '--compare', 'copy.so')):
+                done = subprocess.run([weft, 'perf', *SHORT, '-n', '2', *option], env=CLEAN, capture_output=True, text=True,
+                                      check=False, timeout=PATIENCE, cwd=folder)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn('copy.so', done.stdout)
+        self.refused_plugin('copy.so')
+
+    def refused_plugin(self, name):
+        done = perf(*SHORT, '-n', '2', '--plugin', name)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f'{name}: cannot open shared object file', done.stderr)
 
     def test_numbers_that_are_none(self):
         for option, value in (('-b', 'inf'), ('-b', 'nan'), ('-e', '-1'), ('-e', '1e30'), ('-f', 'nan'), ('-f', 'inf'), ('--slow', 'nan')):

@@ -55,6 +55,11 @@ std::string loaderMessage() {
 Result<std::unique_ptr<Library>> Library::open(const std::string& path, int abi) {
   auto library = std::make_unique<Library>(Key{});
   library->handle_ = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  // A bare name is for the loader to search; a file of that name here is what most people mean.
+  std::error_code ignored;
+  const bool bare = path.find('/') == std::string::npos && std::filesystem::is_regular_file(path, ignored);
+  if (library->handle_ == nullptr && bare)
+    library->handle_ = dlopen(("./" + path).c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library->handle_ == nullptr) return Error(Code::unavailable, "load plugin", loaderMessage());
   link_map* map = nullptr;
   const bool known = dlinfo(library->handle_, RTLD_DI_LINKMAP, &map) == 0;
