@@ -80,6 +80,20 @@ def plot_complaints(document, plot):
                 yield f'{low} to {high} goes the wrong way in the plot'
 
 
+def alike(weft):
+    """Curves of one look in a plot of many, and lines of the legend that no curve looks like."""
+    done = subprocess.run([weft, 'perf', 'all_reduce', '-n', '2', '-b', '1K', '-e', '1K', '--iters', '2', '-d', 'all', '-o', 'all',
+                           '--csv', '/dev/null', '--plot', '-', '--json', '/dev/null'], check=True, capture_output=True, text=True,
+                          timeout=120)
+    plot = xml.etree.ElementTree.fromstring(done.stdout[done.stdout.index('<svg'):])
+    look = [(curve.get('stroke'), curve.get('stroke-dasharray')) for curve in plot.iter(SVG + 'polyline')]
+    legend = [(line.get('stroke'), line.get('stroke-dasharray')) for line in plot.iter(SVG + 'line') if line.get('stroke-width') == '3']
+    if len(legend) < 60 or len(set(legend)) != len(legend):
+        yield f'{len(set(legend))} looks for {len(legend)} lines of the legend'
+    if look != 2 * legend:
+        yield 'the legend does not show the looks of the curves'
+
+
 def complaints(text, document, table, plot):
     yield from plot_complaints(document, plot)
     if [row['bytes'] for row in document['results']] != SIZES:
@@ -103,7 +117,7 @@ def complaints(text, document, table, plot):
 
 def main(weft):
     with tempfile.TemporaryDirectory() as folder:
-        wrong = list(complaints(*run(weft, folder)))
+        wrong = list(complaints(*run(weft, folder))) + list(alike(weft))
     for line in wrong:
         print(f'FAILED: {line}')
     return 1 if wrong else 0

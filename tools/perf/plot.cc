@@ -19,8 +19,19 @@ constexpr double kPanelHeight = 300;
 constexpr double kTop = 60;
 constexpr double kGap = 60;
 constexpr double kLegendLine = 18;
+constexpr double kLegendSample = 48;  // of a line, wide enough for its dashes
 constexpr std::array kColours = {"#1f77b4", "#d62728", "#2ca02c", "#9467bd",
                                  "#ff7f0e", "#17becf", "#8c564b", "#e377c2"};
+
+// After the last colour they begin again with dashes, then with a dot between the dashes, and so on.
+std::string strokeOf(size_t number) {
+  std::string stroke = fmt::format("stroke=\"{}\"", kColours[number % kColours.size()]);
+  const size_t round = number / kColours.size();
+  if (round == 0) return stroke;
+  stroke += " stroke-dasharray=\"7 3";
+  for (size_t dot = 1; dot < round; ++dot) stroke += " 1 3";
+  return stroke + "\"";
+}
 
 struct Point {
   double bytes;
@@ -136,8 +147,8 @@ class Panel {
       dots += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.5\" fill=\"{}\"/>\n", across(p.bytes),
                           up(p.value), colour);
     }
-    return fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.5\"/>\n", line,
-                       colour) +
+    return fmt::format("<polyline points=\"{}\" fill=\"none\" {} stroke-width=\"1.5\"/>\n", line,
+                       strokeOf(number)) +
            dots;
   }
 
@@ -176,10 +187,9 @@ std::string legendOf(const std::vector<Series>& all, double top) {
   std::string text;
   for (size_t i = 0; i < all.size(); ++i) {
     const double y = top + static_cast<double>(i) * kLegendLine;
-    text += fmt::format(
-        "<line x1=\"{}\" y1=\"{:.1f}\" x2=\"{}\" y2=\"{:.1f}\" stroke=\"{}\" stroke-width=\"3\"/>\n", kLeft,
-        y - 4, kLeft + 24, y - 4, kColours[i % kColours.size()]);
-    text += label(kLeft + 32, y, "start", all[i].name);
+    text += fmt::format("<line x1=\"{}\" y1=\"{:.1f}\" x2=\"{}\" y2=\"{:.1f}\" {} stroke-width=\"3\"/>\n",
+                        kLeft, y - 4, kLeft + kLegendSample, y - 4, strokeOf(i));
+    text += label(kLeft + kLegendSample + 8, y, "start", all[i].name);
   }
   return text;
 }
