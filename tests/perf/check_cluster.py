@@ -18,11 +18,14 @@ RANKS = 4
 PATIENCE = 300
 TRIES = 4
 EVEN = 'fault(seed=1):ofi'  # all ranks must have the same provider
+ONCE = (2, 'fault(fault=delay,count=1000,polls=300):ofi', None)  # while it is measured first
 # Rank that is slow, its faults, and what must be said of its latency: far beyond what a busy machine does.
 SLOW = [
     (2, 'fault(fault=delay,count=0,polls=300):ofi', {'kind': 'slow sender', 'rank': 2}),
     (1, 'fault(fault=delay,op=notified,count=0,polls=300):ofi', {'kind': 'slow receiver', 'rank': 1}),
-    (1, 'fault(fault=delay,lane=1,count=0,polls=300):ofi', {'kind': 'bad path', 'rank': 1}),  # to whomever its second lane leads
+    # To whomever its second lane leads, and the lanes of both second looks, which are the next ones that it makes.
+    (1, 'fault(' + ','.join(f'fault=delay,lane={lane},count=0,polls=300' for lane in (1, 3, 4)) + '):ofi',
+     {'kind': 'bad path', 'rank': 1}),
 ]
 
 
@@ -88,7 +91,7 @@ def verdict(weft, slow_rank, faults, wanted):
 
 def main(weft):
     wrong = []
-    for slow_rank, faults, wanted in [(None, None, None), *SLOW]:
+    for slow_rank, faults, wanted in [(None, None, None), ONCE, *SLOW]:
         wrong += verdict(weft, slow_rank, faults, wanted)
     for line in wrong:
         print(f'FAILED: {line}')

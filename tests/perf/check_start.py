@@ -43,6 +43,11 @@ class StartTest(unittest.TestCase):
         self.refused(perf(*SHORT, RANK='-1', WORLD_SIZE='2', MASTER_ADDR='127.0.0.1'), 'RANK is "-1"')
         self.refused(perf(*SHORT, WORLD_SIZE='2'), 'WORLD_SIZE is set but none of RANK')
 
+    def test_a_stream_that_is_none(self):
+        for size in ('0', '1', '65535', '2048G'):
+            self.refused(perf('--check-cluster', '-n', '2', '--cluster-bytes', size), '--cluster-bytes must be from 64K to')
+        self.assertEqual(perf('--check-cluster', '-n', '2', '--slow', '1000', '--cluster-bytes', '64K').returncode, 0)
+
     def test_a_run_of_one_rank(self):
         done = perf(*SHORT, RANK='0', WORLD_SIZE='1')
         self.assertEqual((done.returncode, done.stderr), (0, ''))

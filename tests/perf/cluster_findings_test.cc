@@ -83,6 +83,12 @@ TEST_CASE("between two ranks only a path can be slow") {
   requireOne(findSlow(costs, {0, 1}, kLimit), FindingKind::badPath, 1, 0);
 }
 
+TEST_CASE("what is measured again are the pairs that findings rest on") {
+  const auto pairs = pairsOf({{FindingKind::badPath, 3, 1, 5}, {FindingKind::slowSender, 1, -1, 4}}, 4);
+  REQUIRE(pairs == std::vector<RankPair>{{0, 1}, {1, 2}, {1, 3}});
+  REQUIRE(pairsOf({}, 4).empty());
+}
+
 TEST_CASE("between different clocks only the round trip is believed") {
   CostMatrix times(3);
   const double ahead = 1e6;  // rank 2's clock

@@ -270,8 +270,12 @@ Status Bootstrap::gatherToRoot(std::span<const std::byte> mine, std::span<std::b
 
 Status Bootstrap::allGather(std::span<const std::byte> mine, std::span<std::byte> all) {
   TRY(gatherToRoot(mine, all));
-  if (rank_ != 0) return receiveAll(peers_[0].get(), all);
-  for (size_t r = 1; r < peers_.size(); ++r) TRY(sendAll(peers_[r].get(), all));
+  return fromRoot(all);
+}
+
+Status Bootstrap::fromRoot(std::span<std::byte> bytes) {
+  if (rank_ != 0) return receiveAll(peers_[0].get(), bytes);
+  for (size_t r = 1; r < peers_.size(); ++r) TRY(sendAll(peers_[r].get(), bytes));
   return {};
 }
 

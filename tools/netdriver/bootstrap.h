@@ -41,6 +41,8 @@ class Bootstrap {
   // all.size() == size() * mine.size(); the same length on every rank.
   Status allGather(std::span<const std::byte> mine, std::span<std::byte> all);
   Status barrier();
+  // What rank 0 has in it, for all; as long on every rank.
+  Status fromRoot(std::span<std::byte> bytes);
   // Only rank 0 gets them; elsewhere `all` is not touched.
   Status gatherToRoot(std::span<const std::byte> mine, std::span<std::byte> all);
 

@@ -88,6 +88,22 @@ void findLines(const Lines& lines, double limit, std::vector<Finding>* found) {
 
 }  // namespace
 
+std::vector<RankPair> pairsOf(const std::vector<Finding>& findings, int size) {
+  std::vector<RankPair> pairs;
+  const auto add = [&](int a, int b) {
+    if (a != b) pairs.push_back({std::min(a, b), std::max(a, b)});
+  };
+  for (const Finding& finding : findings) {
+    if (finding.kind == FindingKind::badPath)
+      add(finding.rank, finding.receiver);
+    else
+      for (int other = 0; other < size; ++other) add(finding.rank, other);
+  }
+  std::sort(pairs.begin(), pairs.end());
+  pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
+  return pairs;
+}
+
 const char* findingName(FindingKind kind) {
   static constexpr std::array<const char*, 4> kNames = {"slow sender", "slow receiver", "slow rank",
                                                         "bad path"};

@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -35,6 +36,15 @@ struct Finding {
   int receiver = -1;  // of a bad path
   double times = 1;   // as much as a typical one
 };
+
+// Two ranks, the lower one first.
+struct RankPair {
+  int first;
+  int second;
+  auto operator<=>(const RankPair&) const = default;
+};
+// Those that a finding rests on, each once.
+std::vector<RankPair> pairsOf(const std::vector<Finding>& findings, int size);
 
 const char* findingName(FindingKind kind);
 

@@ -9,11 +9,21 @@
 
 namespace weft::perf {
 
+namespace {
+
+// Less is no stream: its messages are smaller than 128 KiB only where there would not be enough of them.
+constexpr uint64_t kLeastClusterBytes = uint64_t{64} << 10;
+constexpr uint64_t kMostClusterBytes = uint64_t{1} << 40;
+
+}  // namespace
+
 Status validate(const Options& options) {
   const auto bad = [](const char* what) { return Error(Code::invalidArgument, "command line", what); };
   if (!options.fit.empty() && !options.plugin.empty()) return bad("--fit measures weft, not --plugin");
   if (!std::isfinite(options.slowLimit)) return bad("--slow must be a number");
   if (options.checksCluster()) {
+    if (options.clusterBytes < kLeastClusterBytes || options.clusterBytes > kMostClusterBytes)
+      return bad("--cluster-bytes must be from 64K to 1024G");
     if (!options.operation.empty()) return bad("--check-cluster and --fit take no operation");
     if (!options.csv.empty() || !options.plot.empty() || !options.compare.empty())
       return bad("--check-cluster and --fit write no CSV and no plot, and compare no plugins");

@@ -119,31 +119,32 @@ Result<double> PairProbe::latency(bool begins) {
 }
 
 Result<double> PairProbe::bandwidth(bool sends, uint64_t bytes) {
-  const uint64_t messages = std::max(kFewestMessages, bytes / kStreamMessage + 1);
+  const size_t message = std::min<uint64_t>(kStreamMessage, bytes / kFewestMessages);
+  const uint64_t messages = bytes / message + 1;
   double best = 0;
   for (int i = 0; i < kStreams; ++i) {
-    TRY(const double rate, stream(sends, messages));
+    TRY(const double rate, stream(sends, messages, message));
     best = std::max(best, rate);
   }
   return best;
 }
 
-Result<double> PairProbe::stream(bool sends, uint64_t messages) {
+Result<double> PairProbe::stream(bool sends, uint64_t messages, size_t bytes) {
   int64_t first = 0;
   int64_t last = 0;
   if (!sends) receive_->expect(messages);
   for (uint64_t i = 0; i < messages; ++i) {
     if (sends) {
-      TRY(send(kStreamMessage, i));
+      TRY(send(bytes, i));
       continue;
     }
     int64_t ignored = 0;
-    TRY(last, receive(kStreamMessage, i, &ignored));
+    TRY(last, receive(bytes, i, &ignored));
     if (i == 0) first = last;
   }
   TRY(until([&] { return send_->idle(); }));
   if (sends) return 0.0;
-  return static_cast<double>((messages - 1) * kStreamMessage) /
+  return static_cast<double>((messages - 1) * bytes) /
          static_cast<double>(std::max<int64_t>(1, last - first));
 }
 

@@ -30,7 +30,7 @@ class PairProbe {
   Result<int64_t> receive(size_t bytes, uint64_t number, int64_t* stamp);
   template <class F>
   Status until(F&& done);
-  Result<double> stream(bool sends, uint64_t messages);
+  Result<double> stream(bool sends, uint64_t messages, size_t bytes);
 
   std::unique_ptr<netdriver::SendChannel> send_;
   std::unique_ptr<netdriver::RecvChannel> receive_;
