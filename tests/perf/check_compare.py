@@ -59,6 +59,9 @@ def main(weft, plugin):
         delayed = document['summary']['ratio']
         print(f'a delayed copy: {delayed}')
         wrong += [*complaints(document)] + ([f'status {status}'] if status else [])
+        said = document['conditions']
+        if (said['rounds'], said['other_settings']) != (ROUNDS, [DELAYED]) or 'fault' not in said['other_fabric'] or 'fault' in said['fabric']:
+            wrong.append(f'the conditions do not tell what was compared: {said}')
         if not delayed['differs'] or delayed['low'] <= 1:
             wrong.append('the delay was not found')
         status, _, log = compare(weft, plugin)

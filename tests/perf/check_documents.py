@@ -94,6 +94,20 @@ def alike(weft):
         yield 'the legend does not show the looks of the curves'
 
 
+def hidden_conditions(weft):
+    """What was measured, and is not said."""
+    command = [weft, 'perf', 'sendrecv', '-n', '2', '-b', '8', '-e', '8', '--iters', '2', '--p2p-chunk', '64K']
+    settings = {'WEFT_PROVIDER': 'fault(seed=1):ofi', 'WEFT_EAGER_MAX': '4096'}
+    for more in ([], ['--json', '-']):
+        text = subprocess.run(command + more, check=True, capture_output=True, text=True, timeout=120, env={**os.environ, **settings}).stdout
+        for name, value in settings.items():
+            if f'{name}={value}' not in text:
+                yield f'{name} is not told: {text}'
+    said = json.loads(text)['conditions']
+    if not said['fabric'].startswith('fault:ofi:') or (said['device_number'], said['p2p_chunk_bytes']) != (0, 65536):
+        yield f'the conditions do not tell the fabric: {said}'
+
+
 def complaints(text, document, table, plot):
     yield from plot_complaints(document, plot)
     if [row['bytes'] for row in document['results']] != SIZES:
@@ -117,7 +131,7 @@ def complaints(text, document, table, plot):
 
 def main(weft):
     with tempfile.TemporaryDirectory() as folder:
-        wrong = list(complaints(*run(weft, folder))) + list(alike(weft))
+        wrong = list(complaints(*run(weft, folder))) + list(alike(weft)) + list(hidden_conditions(weft))
     for line in wrong:
         print(f'FAILED: {line}')
     return 1 if wrong else 0

@@ -5,6 +5,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 namespace weft::netdriver {
@@ -31,6 +32,15 @@ bool isWarning(ncclDebugLogLevel level) {
   return level == NCCL_LOG_WARN || level == NCCL_LOG_ABORT;
 }
 
+// "NET/weft: weft 0.1.0 over ofi:net (libfabric 1.17), devices: ...": what stands between.
+std::string fabricOf(std::string_view text) {
+  constexpr std::string_view kOver = " over ";
+  const size_t over = text.find(kOver);
+  const size_t end = text.find(", devices: ");
+  if (!text.starts_with("NET/weft: weft ") || over == text.npos || end == text.npos || end < over) return {};
+  return std::string(text.substr(over + kOver.size(), end - over - kOver.size()));
+}
+
 }  // namespace
 
 LogSink& LogSink::instance() {
@@ -51,8 +61,9 @@ void LogSink::callback(ncclDebugLogLevel level, unsigned long, const char*, int,
 void LogSink::write(ncclDebugLogLevel level, const char* text) {
   const bool warning = isWarning(level);
   if ((warning && !quiet_) || (!warning && verbose_)) std::fprintf(stderr, "%s %s\n", levelName(level), text);
-  if (!warning) return;
   std::lock_guard lock(mutex_);
+  if (std::string fabric = fabricOf(text); !fabric.empty()) fabric_ = std::move(fabric);
+  if (!warning) return;
   if (warnings_.size() == kRemembered) warnings_.erase(warnings_.begin());
   warnings_.emplace_back(text);
 }
@@ -60,6 +71,11 @@ void LogSink::write(ncclDebugLogLevel level, const char* text) {
 size_t LogSink::warnings() const {
   std::lock_guard lock(mutex_);
   return warnings_.size();
+}
+
+std::string LogSink::takeFabric() {
+  std::lock_guard lock(mutex_);
+  return std::exchange(fabric_, {});
 }
 
 std::vector<std::string> LogSink::takeWarnings() {

@@ -29,6 +29,9 @@ class LogSink {
   size_t warnings() const;
   // The remembered warnings (the latest 200), oldest first; a later call starts empty.
   std::vector<std::string> takeWarnings();
+  // The fabric that weft said it took since the last call: "ofi:net (libfabric 1.17)". Empty for other
+  // plugins.
+  std::string takeFabric();
 
  private:
   void write(ncclDebugLogLevel level, const char* text);
@@ -37,6 +40,7 @@ class LogSink {
   std::atomic<bool> quiet_{false};
   mutable std::mutex mutex_;
   std::vector<std::string> warnings_;
+  std::string fabric_;
 };
 
 }  // namespace weft::netdriver

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "src/base/config.h"
 #include "src/base/process.h"
 #include "tools/perf/results.h"
 
@@ -30,6 +31,20 @@ constexpr bool kOptimized = true;
 constexpr bool kOptimized = false;
 #endif
 
+// Of each of weft's settings the variable that is set: its own, or NCCL's in its place.
+std::vector<std::string> settingsHere() {
+  std::vector<std::string> settings;
+  for (const ConfigField& field : configFields()) {
+    for (const char* name : {field.env, field.alias}) {
+      const char* value = name != nullptr ? environmentValue(name) : nullptr;
+      if (value == nullptr) continue;
+      settings.push_back(fmt::format("{}={}", name, value));
+      break;
+    }
+  }
+  return settings;
+}
+
 }  // namespace
 
 Conditions readConditions(netdriver::Library& library, const netdriver::Properties& device) {
@@ -38,6 +53,7 @@ Conditions readConditions(netdriver::Library& library, const netdriver::Properti
   c.table = fmt::format("{} v{}", library.net().name(), library.net().abi());
   c.device = device.name;
   c.speedMbps = device.speedMbps;
+  c.settings = settingsHere();
   c.host = hostName();
   c.processor = processorName();
   c.processors = static_cast<int>(std::thread::hardware_concurrency());

@@ -69,6 +69,9 @@ Json conditionsOf(const Results& results) {
                {"processors", c.processors},
                {"plugin", c.plugin},
                {"table", c.table},
+               {"fabric", c.fabric.empty() ? Json() : Json(c.fabric)},
+               {"settings", c.settings},
+               {"device_number", c.deviceNumber},
                {"device", c.device},
                {"device_mbps", c.speedMbps},
                {"build", c.build},
@@ -80,8 +83,14 @@ Json conditionsOf(const Results& results) {
                {"threads", options.threads},
                {"group", options.group},
                {"buffer_bytes", options.bufferBytes},
+               {"p2p_chunk_bytes", options.p2pChunkBytes},
                {"warnings", c.warnings}};
-  if (!c.other.empty()) json.set("other_plugin", c.other);
+  if (!c.other.empty()) {
+    json.set("other_plugin", c.other);
+    json.set("other_fabric", c.otherFabric.empty() ? Json() : Json(c.otherFabric));
+    json.set("other_settings", options.compareEnvironment);
+    json.set("rounds", options.rounds);
+  }
   return json;
 }
 

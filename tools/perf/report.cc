@@ -35,6 +35,10 @@ constexpr const char* kLatencyHeader =
     "max  "
     "cpu/message\n";
 
+std::string overText(const std::string& fabric) {
+  return fabric.empty() ? std::string() : ", over " + fabric;
+}
+
 }  // namespace
 
 Report::Report(const Options& options, const Operation& operation, int size)
@@ -59,8 +63,14 @@ void Report::begin(Conditions conditions) {
           options_.communicators, options_.threads);
   print("# host    {}: {} x {}\n", c.host, c.processors, c.processor);
   print("# plugin  {}\n", c.plugin);
-  print("# network {}, device {}: {}, {} Mb/s\n", c.table, options_.device, c.device, c.speedMbps);
-  if (!c.other.empty()) print("# other   {}, {} rounds of both\n", c.other, options_.rounds);
+  print("# network {}, device {}: {}, {} Mb/s{}\n", c.table, c.deviceNumber, c.device, c.speedMbps,
+        overText(c.fabric));
+  if (!c.settings.empty()) print("# set     {}\n", fmt::join(c.settings, " "));
+  if (!c.other.empty())
+    print("# other   {}, {} rounds of both{}{}{}\n", c.other, options_.rounds, overText(c.otherFabric),
+          options_.compareEnvironment.empty() ? "" : ", with ", fmt::join(options_.compareEnvironment, " "));
+  print("# sizes   {} bytes a buffer, {} a message of sendrecv and alltoall\n", options_.bufferBytes,
+        options_.p2pChunkBytes);
   print("# build   {}\n", c.build);
   for (const std::string& warning : c.warnings) print("# WARNING {}\n", warning);
   if (results_.size * options_.threads > c.processors)

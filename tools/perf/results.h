@@ -18,14 +18,18 @@ namespace weft::perf {
 // What the numbers depend on.
 struct Conditions {
   std::string plugin;
-  std::string table;  // its name and version
+  std::string table;   // its name and version
+  std::string fabric;  // as weft names it; empty: another plugin's
   std::string device;
+  int deviceNumber = 0;
   int speedMbps = 0;
   std::string host;
   std::string processor;
   int processors = 0;
   std::string build;
+  std::vector<std::string> settings;  // NAME=VALUE of the environment that weft reads
   std::string other;                  // the plugin of --compare
+  std::string otherFabric;
   std::vector<std::string> warnings;  // why the numbers should not be compared with others
 };
 

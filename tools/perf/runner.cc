@@ -126,7 +126,12 @@ Result<uint64_t> Runner::runAll() {
   if (!operation_->reduces) ops = {RedOp::sum};
   if (report_) {
     Conditions conditions = readConditions(team_->library(), team_->device());
-    if (other_) conditions.other = other_->library().path();
+    conditions.fabric = team_->fabric();
+    conditions.deviceNumber = team_->number();
+    if (other_) {
+      conditions.other = other_->library().path();
+      conditions.otherFabric = other_->fabric();
+    }
     report_->begin(std::move(conditions));
   }
   for (const uint64_t bytes : messageSizes(options_)) {

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include "tools/netdriver/log_sink.h"
+
 namespace weft::perf {
 
 namespace {
@@ -24,7 +26,9 @@ Status Team::openPlugin() {
   TRY(library_, netdriver::Library::open(path, setup_.options->abi));
   TRY(netdriver::Context context, netdriver::Context::create(library_->net(), kQuestionId));
   context_.emplace(std::move(context));
-  return readDevice(path);
+  TRY(readDevice(path));
+  fabric_ = netdriver::LogSink::instance().takeFabric();
+  return {};
 }
 
 Status Team::readDevice(const std::string& path) {

@@ -31,6 +31,9 @@ class Team {
 
   netdriver::Library& library() { return *library_; }
   const netdriver::Properties& device() const { return device_; }
+  int number() const { return number_; }  // the device's
+  // As weft names it; empty: another plugin's.
+  const std::string& fabric() const { return fabric_; }
 
   std::span<const std::unique_ptr<Communicator>> communicators() const { return communicators_; }
   // Which of them a thread drives.
@@ -45,6 +48,7 @@ class Team {
   std::unique_ptr<netdriver::Library> library_;
   std::optional<netdriver::Context> context_;  // keeps the plugin initialised, as it was at first
   netdriver::Properties device_;
+  std::string fabric_;
   int number_ = 0;  // its
   std::vector<std::unique_ptr<Communicator>> communicators_;
 };
