@@ -49,6 +49,7 @@ std::string nicName(const fi_info& info) {
 // Why a provider's offer cannot carry the protocol; empty when it can.
 std::string unusable(const Traits& traits, const fi_info& info) {
   const fi_domain_attr& domain = *info.domain_attr;
+  if (traits.unfit) return traits.unfit;
   if (domain.cq_data_size < 4)
     return format("a write can carry %zu bytes of notification, 4 are needed", domain.cq_data_size);
   if (domain.cq_data_size < 8 && !traits.reportsLength)

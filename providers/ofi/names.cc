@@ -60,6 +60,16 @@ Traits verbsOverRxm() {
   return traits;
 }
 
+// Of libfabric 1.x, and left out of 2.x.
+Traits sockets() {
+  Traits traits;
+  traits.name = traits.provider = "sockets";
+  traits.unfit =
+      "it was seen to stop in the middle of writes, and to report some before their bytes were there; "
+      "ofi:net carries messages over the same interfaces";
+  return traits;
+}
+
 }  // namespace
 
 Traits traitsOf(const std::string& name) {
@@ -67,6 +77,7 @@ Traits traitsOf(const std::string& name) {
   if (name == "tcp" || name == "net") return tcp(name);
   if (name == "tcp;ofi_rxm") return tcpOverRxm();
   if (name == "shm") return shm();
+  if (name == "sockets") return sockets();
   if (name == "verbs" || name == "verbs;ofi_rxm") return verbsOverRxm();
   Traits traits;
   traits.name = traits.provider = name;

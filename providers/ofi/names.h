@@ -60,6 +60,9 @@ struct Traits {
   // All its writes are the card's own, which may be asked to write lines of 128 bytes in order (lines.h).
   bool canOrderLines = false;
 
+  // Why nothing can be built on it, in words; null: something can.
+  const char* unfit = nullptr;
+
   bool reportsSource = false;  // fi_cq_readfrom names the sender of a remote write
   bool reportsLength = false;  // a remote write's completion has its length
   bool networkCards = false;   // its domains are network interfaces, not RDMA devices

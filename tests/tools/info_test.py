@@ -56,6 +56,12 @@ class InfoTest(unittest.TestCase):
         self.assertEqual(text.returncode, 1)
         self.assertIn('nothing for NCCL to use', text.stdout)
 
+    def test_a_provider_that_loses_bytes_is_refused_in_words(self):
+        status, found = document(WEFT_PROVIDER='ofi:sockets')
+        self.assertEqual((status, found['taken'], found['devices']), (1, '', []))
+        # libfabric 2 has none.
+        self.assertRegex(found['failure'], 'ofi:net carries messages over the same interfaces|nothing for "sockets"|shows no "sockets"')
+
     def test_the_tuner_says_that_it_has_no_numbers(self):
         done = info('--tuner', WEFT_PROVIDER='loop')
         self.assertEqual(done.returncode, 0, done.stderr)
