@@ -17,7 +17,7 @@ namespace weft::perf {
 
 namespace {
 
-constexpr int kFailed = 1;
+constexpr int kCutShort = 1;  // exit status
 // Whoever waits with the same deadline can say for what.
 constexpr std::chrono::milliseconds kGrace{500};
 constexpr unsigned kSecondsForLastWords = 2;
@@ -34,7 +34,7 @@ void unblock(int signal) {
 // Last of those who handle SIGTERM: libfabric's shared memory removes its files there, and only there.
 void onTerminate(int) {
   const int signal = endsBy;
-  if (signal == 0) _exit(kFailed);
+  if (signal == 0) _exit(kCutShort);
   ::signal(signal, SIG_DFL);
   unblock(signal);
   raise(signal);
@@ -102,7 +102,7 @@ void Watch::end(int signal) {
   endsBy = signal;
   unblock(SIGTERM);
   raise(SIGTERM);
-  _exit(kFailed);
+  _exit(kCutShort);
 }
 
 }  // namespace weft::perf
