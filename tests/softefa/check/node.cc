@@ -73,9 +73,10 @@ Node::Node(const std::string& host, const Options& options) : options_(options) 
   int count = 0;
   ibv_device** list = ibv_get_device_list(&count);
   forgetSettings(options);
-  require(count > static_cast<int>(options.nic), "no such device");
-  context = ibv_open_device(list[options.nic]);
+  const bool there = count > static_cast<int>(options.nic);
+  if (there) context = ibv_open_device(list[options.nic]);
   ibv_free_device_list(list);
+  require(there, "no such device");
   require(context, "ibv_open_device");
   pd = ibv_alloc_pd(context);
   if (options.events) channel = ibv_create_comp_channel(context);
