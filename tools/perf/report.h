@@ -48,7 +48,7 @@ class Report {
   bool quiet_;
   bool keyShown_ = false;
   mutable Status shown_;    // what the standard output did not take, nobody sees
-  std::timed_mutex mutex_;  // over what follows
+  std::mutex mutex_;  // over what follows
   enum class Phase : uint8_t { before, during, after } phase_ = Phase::before;
   Results results_;
 };
