@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <dlfcn.h>
 #include <map>
 #include <string>
 
@@ -14,6 +13,9 @@
 #include <rdma/fi_rma.h>
 
 #include "tests/softefa/settings.h"
+#include "tests/support/front_libfabric.h"
+
+using namespace weft::test;
 
 // A libfabric in front of the installed one, which may be too old to have the fabric "efa-direct" and the
 // endpoint option for lines of 128 bytes in order: it calls EFA's reliable datagrams by that name, and takes
@@ -25,12 +27,6 @@ namespace {
 constexpr int kLinesInOrder = -(0xefa << 16) + 6;
 std::map<std::string, std::string> realNames;  // of fabrics, by domain
 
-template <class Function>
-Function* real(const char* name) {
-  static void* const library = ::dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
-  return reinterpret_cast<Function*>(::dlsym(library, name));
-}
-
 int setOption(fid*, int level, int option, const void* value, size_t length) {
   if (level != FI_OPT_ENDPOINT || option != kLinesInOrder) return -FI_ENOPROTOOPT;
   if (length != sizeof(bool) || !*static_cast<const bool*>(value)) return -FI_EINVAL;
@@ -41,15 +37,10 @@ int setOption(fid*, int level, int option, const void* value, size_t length) {
   return taken ? 0 : -FI_EOPNOTSUPP;
 }
 
-template <class Ops>
-void replace(Ops** table, Ops* copy) {
-  *copy = **table;
-  *table = copy;
-}
-
 decltype(fi_ops_domain::endpoint) realEndpoint;
 decltype(fi_ops_rma::writemsg) realWrite;
 decltype(fi_ops_fabric::domain) realDomain;
+decltype(fi_ops_ep::setopt) realSetOption;  // never asked
 
 ssize_t writeMessage(fid_ep* endpoint, const fi_msg_rma* message, uint64_t flags) {
   if ((flags & FI_MORE) == 0) return realWrite(endpoint, message, flags);
@@ -62,11 +53,8 @@ int openEndpoint(fid_domain* domain, fi_info* info, fid_ep** endpoint, void* con
   static fi_ops_rma rma;
   const int code = realEndpoint(domain, info, endpoint, context);
   if (code != 0) return code;
-  replace(&(*endpoint)->ops, &ops);
-  ops.setopt = setOption;
-  if ((*endpoint)->rma != &rma) realWrite = (*endpoint)->rma->writemsg;
-  replace(&(*endpoint)->rma, &rma);
-  rma.writemsg = writeMessage;
+  intercept(&(*endpoint)->ops, &ops, &fi_ops_ep::setopt, &setOption, &realSetOption);
+  intercept(&(*endpoint)->rma, &rma, &fi_ops_rma::writemsg, &writeMessage, &realWrite);
   return 0;
 }
 
@@ -74,9 +62,7 @@ int openDomain(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* con
   static fi_ops_domain ops;
   const int code = realDomain(fabric, info, domain, context);
   if (code != 0) return code;
-  if ((*domain)->ops != &ops) realEndpoint = (*domain)->ops->endpoint;
-  replace(&(*domain)->ops, &ops);
-  ops.endpoint = openEndpoint;
+  intercept(&(*domain)->ops, &ops, &fi_ops_domain::endpoint, &openEndpoint, &realEndpoint);
   return 0;
 }
 
@@ -101,14 +87,6 @@ int fi_getinfo(uint32_t version, const char* node, const char* service, uint64_t
   return code;
 }
 
-void fi_freeinfo(fi_info* info) {
-  real<decltype(fi_freeinfo)>("fi_freeinfo")(info);
-}
-
-fi_info* fi_dupinfo(const fi_info* info) {
-  return real<decltype(fi_dupinfo)>("fi_dupinfo")(info);
-}
-
 int fi_fabric(fi_fabric_attr* attributes, fid_fabric** fabric, void* context) {
   static fi_ops_fabric ops;
   fi_fabric_attr attr = *attributes;
@@ -116,13 +94,7 @@ int fi_fabric(fi_fabric_attr* attributes, fid_fabric** fabric, void* context) {
     attr.name = found->second.data();
   const int code = real<decltype(fi_fabric)>("fi_fabric")(&attr, fabric, context);
   if (code != 0) return code;
-  if ((*fabric)->ops != &ops) realDomain = (*fabric)->ops->domain;
-  replace(&(*fabric)->ops, &ops);
-  ops.domain = openDomain;
+  intercept(&(*fabric)->ops, &ops, &fi_ops_fabric::domain, &openDomain, &realDomain);
   return 0;
-}
-
-const char* fi_strerror(int code) {
-  return real<decltype(fi_strerror)>("fi_strerror")(code);
 }
 }

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 #include <cstddef>
-#include <dlfcn.h>
 
 #include <rdma/fabric.h>
 #include <rdma/fi_domain.h>
 #include <rdma/fi_eq.h>
 #include <rdma/fi_errno.h>
+
+#include "tests/support/front_libfabric.h"
+
+using namespace weft::test;
 
 // The installed libfabric with completion queues that have a largest size, as a card's do, and fail as told.
 #pragma GCC visibility push(default)
@@ -17,19 +20,6 @@ bool queuesFail = false;
 #pragma GCC visibility pop
 
 namespace {
-
-template <class Function>
-Function* real(const char* name) {
-  static void* const library = ::dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
-  return reinterpret_cast<Function*>(::dlsym(library, name));
-}
-
-template <class Ops>
-void replace(Ops** table, Ops* copy) {
-  if (*table == copy) return;
-  *copy = **table;
-  *table = copy;
-}
 
 decltype(fi_ops_cq::readfrom) realRead;
 decltype(fi_ops_domain::cq_open) realOpen;
@@ -44,9 +34,7 @@ int openQueue(fid_domain* domain, fi_cq_attr* wanted, fid_cq** cq, void* context
   if (wanted->size > largestQueue) return -FI_EINVAL;
   const int code = realOpen(domain, wanted, cq, context);
   if (code != 0) return code;
-  if ((*cq)->ops != &ops) realRead = (*cq)->ops->readfrom;
-  replace(&(*cq)->ops, &ops);
-  ops.readfrom = readFrom;
+  intercept(&(*cq)->ops, &ops, &fi_ops_cq::readfrom, &readFrom, &realRead);
   return 0;
 }
 
@@ -54,9 +42,7 @@ int openDomain(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* con
   static fi_ops_domain ops;
   const int code = realDomain(fabric, info, domain, context);
   if (code != 0) return code;
-  if ((*domain)->ops != &ops) realOpen = (*domain)->ops->cq_open;
-  replace(&(*domain)->ops, &ops);
-  ops.cq_open = openQueue;
+  intercept(&(*domain)->ops, &ops, &fi_ops_domain::cq_open, &openQueue, &realOpen);
   return 0;
 }
 
@@ -74,25 +60,11 @@ int fi_getinfo(uint32_t version, const char* node, const char* service, uint64_t
   return real<decltype(fi_getinfo)>("fi_getinfo")(version, node, service, flags, hints, info);
 }
 
-void fi_freeinfo(fi_info* info) {
-  real<decltype(fi_freeinfo)>("fi_freeinfo")(info);
-}
-
-fi_info* fi_dupinfo(const fi_info* info) {
-  return real<decltype(fi_dupinfo)>("fi_dupinfo")(info);
-}
-
 int fi_fabric(fi_fabric_attr* attributes, fid_fabric** fabric, void* context) {
   static fi_ops_fabric ops;
   const int code = real<decltype(fi_fabric)>("fi_fabric")(attributes, fabric, context);
   if (code != 0) return code;
-  if ((*fabric)->ops != &ops) realDomain = (*fabric)->ops->domain;
-  replace(&(*fabric)->ops, &ops);
-  ops.domain = openDomain;
+  intercept(&(*fabric)->ops, &ops, &fi_ops_fabric::domain, &openDomain, &realDomain);
   return 0;
-}
-
-const char* fi_strerror(int code) {
-  return real<decltype(fi_strerror)>("fi_strerror")(code);
 }
 }
