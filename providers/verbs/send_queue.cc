@@ -159,7 +159,7 @@ void SendQueue::fill(const Work& work, ibv_send_wr* request, ibv_sge* piece) con
 // often enough that slots come back. While the Queue runs short of room every burst asks, or lanes that fell
 // silent could keep what others wait for.
 bool SendQueue::wantsEntry(const Work& work, bool last) {
-  unsignalled_++;
+  unsignalled_ += static_cast<uint32_t>(requestsOf(work));
   loudUnsignalled_ |= !work.quiet;
   bytesUnsignalled_ += work.length;
   const bool due = loudUnsignalled_ || unsignalled_ >= depth_ / 2 || !queue_.roomy();

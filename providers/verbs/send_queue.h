@@ -111,7 +111,7 @@ class SendQueue {
   ibv_wc_status verdict_ = IBV_WC_SUCCESS;
 
   // Since the last work that asked for an entry.
-  uint32_t unsignalled_ = 0;
+  uint32_t unsignalled_ = 0;  // requests
   bool loudUnsignalled_ = false;
   size_t bytesUnsignalled_ = 0;
 };

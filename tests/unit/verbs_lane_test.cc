@@ -265,6 +265,19 @@ TEST_CASE("works that go apart fill a lane sooner, and each has one verdict") {
   }
 }
 
+TEST_CASE("quiet works that go apart give their slots back without a loud one") {
+  FakeVerbs fake;
+  Config config = adaptive();
+  config.qpsPerConnection = GENERATE(1, 3);
+  Lane lane(fake, config, config);
+  Work work = notify(lane.a, 0, 2 * kLarge, 11);
+  work.quiet = true;
+  size_t posted = 0;
+  const auto post = [&] { return posted += lane.a.lane->post({&work, 1}), posted >= 500; };
+  CHECK(pumpUntil({&lane.a, &lane.b}, post));
+  for (const uint32_t pair : fake.pairsOf(0)) CHECK(fake.asked(pair).requests >= 3 * 100);
+}
+
 TEST_CASE("a card that takes half of a work that goes apart ends its lane; whole ones stay") {
   FakeVerbs fake;
   Lane lane(fake, adaptive(), adaptive());
