@@ -8,7 +8,7 @@ namespace weft::verbs {
 
 namespace {
 
-constexpr uint8_t kVersion = 3;
+constexpr uint8_t kVersion = 4;
 constexpr uint32_t kMost24 = 0xffffff;
 
 const Gid& anyGid(const LaneAddress& address) {
@@ -20,7 +20,8 @@ const Gid& anyGid(const LaneAddress& address) {
 Bytes encode(const LaneAddress& address) {
   ByteWriter out;
   out.put(kVersion).put(static_cast<uint8_t>(address.ethernet)).put(address.mtu).put(address.readsServed);
-  out.put(static_cast<uint8_t>(address.takesApart)).put(address.lid);
+  out.put(static_cast<uint8_t>(address.takesApart)).put(static_cast<uint8_t>(address.needsHeader));
+  out.put(address.lid);
   for (const Gid& gid : address.gids) out.raw(std::as_bytes(std::span(gid)));
   out.put(address.eceVendor).put(address.eceOptions);
   out.put(static_cast<uint8_t>(address.pairs.size()));
@@ -38,6 +39,8 @@ Result<LaneAddress> decodeLaneAddress(std::span<const std::byte> bytes) {
   address.readsServed = in.get<uint8_t>();
   const auto takesApart = in.get<uint8_t>();
   address.takesApart = takesApart == 1;
+  const auto needsHeader = in.get<uint8_t>();
+  address.needsHeader = needsHeader == 1;
   address.lid = in.get<uint16_t>();
   for (Gid& gid : address.gids) {
     const auto raw = in.raw(gid.size());
@@ -46,8 +49,8 @@ Result<LaneAddress> decodeLaneAddress(std::span<const std::byte> bytes) {
   address.eceVendor = in.get<uint32_t>();
   address.eceOptions = in.get<uint32_t>();
   const size_t count = in.get<uint8_t>();
-  bool sane = version == kVersion && ethernet <= 1 && takesApart <= 1 && address.mtu >= 1 &&
-              address.mtu <= 5 && count >= 1 && count <= LaneAddress::kMostPairs;
+  bool sane = version == kVersion && ethernet <= 1 && takesApart <= 1 && needsHeader <= 1 &&
+              address.mtu >= 1 && address.mtu <= 5 && count >= 1 && count <= LaneAddress::kMostPairs;
   for (size_t i = 0; sane && i < count; i++) {
     const auto queuePair = in.get<uint32_t>();
     const auto packetNumber = in.get<uint32_t>();

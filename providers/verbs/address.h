@@ -23,9 +23,10 @@ struct LaneAddress {
   static constexpr size_t kMostPairs = 16;
 
   bool ethernet = true;
-  uint8_t mtu = 1;          // ibv_mtu
-  uint8_t readsServed = 1;  // outstanding reads this end answers
-  bool takesApart = false;  // notifications that come behind their data
+  uint8_t mtu = 1;           // ibv_mtu
+  uint8_t readsServed = 1;   // outstanding reads this end answers
+  bool takesApart = false;   // notifications that come behind their data
+  bool needsHeader = false;  // InfiniBand's global one, in every packet
   uint16_t lid = 0;
   std::array<Gid, 2> gids{};       // [0] IPv4 or InfiniBand, [1] IPv6; zero: none
   uint32_t eceVendor = 0;          // extensions this end's card offers (enhanced connection establishment)

@@ -181,6 +181,7 @@ struct AddressReader {
     TRY(address.gids, chooseGids(address.table, wish));
     address.mtu = port.active_mtu;
     address.lid = port.lid;
+    address.needsHeader = (port.flags & IBV_QPF_GRH_REQUIRED) != 0;
     return address;
   }
 };

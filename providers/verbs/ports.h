@@ -37,7 +37,8 @@ struct PortAddress {
   GidChoice gids;
   std::vector<GidEntry> table;  // what `gids` was chosen from
   ibv_mtu mtu = IBV_MTU_1024;
-  uint16_t lid = 0;  // InfiniBand's; 0: none
+  uint16_t lid = 0;          // InfiniBand's; 0: none
+  bool needsHeader = false;  // ports that share a LID, as virtual functions do, are told apart by GID
 };
 
 // What peers were told by `before` and does not hold any more, in words; empty while everything does.

@@ -64,6 +64,7 @@ Status QueuePair::open(uint32_t works) {
   address_.mtu = static_cast<uint8_t>(reachedBy_->mtu);
   address_.readsServed = port.readsServed;
   address_.lid = reachedBy_->lid;
+  address_.needsHeader = reachedBy_->needsHeader;
   address_.pairs = {{raw->qp_num, static_cast<uint32_t>(randomU64()) & 0xffffff}};
   for (const GidEntry& entry : reachedBy_->gids.entries)
     address_.gids[port.ethernet && entry.family() != GidFamily::ipv4 ? 1 : 0] = entry.gid;
@@ -121,14 +122,15 @@ Status QueuePair::connect(const LaneAddress& peer) {
   return send();
 }
 
-// InfiniBand needs the global header only to leave the subnet; RoCE always.
+// InfiniBand needs the global header only to leave the subnet, and where a port asks for it; RoCE always.
 void QueuePair::route(const LaneAddress& peer, size_t gid, ibv_ah_attr* out) const {
   out->port_num = static_cast<uint8_t>(objects_->port.info.port);
   out->sl = objects_->port.settings.serviceLevel;
   out->dlid = peer.lid;
   const Gid& mine = address_.gids[gid];
   const Gid& theirs = peer.gids[gid];
-  out->is_global = address_.ethernet || peer.lid == 0 || !sameSubnet(mine, theirs);
+  out->is_global = address_.ethernet || address_.needsHeader || peer.needsHeader || peer.lid == 0 ||
+                   !sameSubnet(mine, theirs);
   if (!out->is_global) return;
   std::copy(theirs.begin(), theirs.end(), out->grh.dgid.raw);
   out->grh.sgid_index = indexOf(reachedBy_->gids.entries, mine);

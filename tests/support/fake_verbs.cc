@@ -301,6 +301,7 @@ Result<verbs::PortAddress> FakeVerbs::addressOf(int number) {
   address.gids = {{entry}, "the only one"};
   address.mtu = mtus[number];
   address.lid = infiniband ? by.lid : uint16_t{0};
+  address.needsHeader = by.needsHeader;
   return address;
 }
 

@@ -63,6 +63,7 @@ class FakeVerbs {
   struct Reached {
     std::string gid;  // empty: by none
     uint16_t lid = 0;
+    bool needsHeader = false;
   };
   void setReached(int card, const Reached& by);
   void happens(int card, ibv_event_type type);  // at its port

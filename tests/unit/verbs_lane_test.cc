@@ -336,12 +336,12 @@ TEST_CASE("two ends of different MTU use the smaller one") {
   CHECK(fake.connectedWith(fake.pairsOf(1)[0]).path_mtu == IBV_MTU_1024);
 }
 
-TEST_CASE("InfiniBand is routed by LID, with a global header only between subnets") {
+TEST_CASE("InfiniBand is routed by LID, with a global header between subnets and where a port asks for it") {
   FakeVerbs fake;
   fake.infiniband = true;
   std::string theirs = "fe80::2:c903:2";
   uint16_t lid = 0x22;
-  bool global = false;
+  bool global = false, mineAsks = false, theirsAsks = false;
   SECTION("one subnet") {}
   SECTION("two subnets") {
     theirs = "fec0::1:2:c903:2";
@@ -351,8 +351,14 @@ TEST_CASE("InfiniBand is routed by LID, with a global header only between subnet
     lid = 0;
     global = true;
   }
-  fake.setReached(0, {"fe80::2:c903:1", 0x11});
-  fake.setReached(1, {theirs, lid});
+  SECTION("this port asks") {
+    global = mineAsks = true;
+  }
+  SECTION("the peer's port asks") {
+    global = theirsAsks = true;
+  }
+  fake.setReached(0, {"fe80::2:c903:1", 0x11, mineAsks});
+  fake.setReached(1, {theirs, lid, theirsAsks});
   const Lane lane(fake);
   const ibv_ah_attr& to = fake.connectedWith(fake.pairsOf(0)[0]).ah_attr;
   CHECK(to.dlid == lid);

@@ -45,6 +45,7 @@ LaneAddress someAddress() {
   address.mtu = 5;
   address.readsServed = 16;
   address.lid = 0x1234;
+  address.needsHeader = true;
   address.eceVendor = 0x15b3;
   address.eceOptions = 0x30000003;
   address.pairs = {{0xabcdef, 0x123456}, {0xabcdf0, 1}};
@@ -169,6 +170,7 @@ TEST_CASE("a lane's address survives the wire, and damage is noticed") {
   CHECK(back->pairs == address.pairs);
   CHECK(back->only(1).pairs == std::vector<PairAddress>{{0xabcdf0, 1}});
   CHECK(back->takesApart == address.takesApart);
+  CHECK(back->needsHeader == address.needsHeader);
   CHECK(back->lid == address.lid);
   CHECK(back->eceVendor == address.eceVendor);
   CHECK(back->eceOptions == address.eceOptions);
@@ -177,8 +179,9 @@ TEST_CASE("a lane's address survives the wire, and damage is noticed") {
   CHECK(back->gids == address.gids);
   for (size_t size = 0; size < bytes.size(); size++)
     CHECK_FALSE(decodeLaneAddress(std::span(bytes).first(size)));
-  // Version, kind, MTU, whether notifications may come apart, count, a queue pair's upper byte.
-  for (const size_t at : {0u, 1u, 2u, 4u, 47u, 51u}) {
+  // Version, kind, MTU, whether notifications may come apart, whether it wants a header, count, a queue
+  // pair's upper byte.
+  for (const size_t at : {0u, 1u, 2u, 4u, 5u, 48u, 52u}) {
     Bytes damaged = bytes;
     damaged[at] = std::byte{0x77};
     CHECK_FALSE(decodeLaneAddress(damaged));
