@@ -92,6 +92,8 @@ bool isSoftware(const Candidate& seen) {
 
 // Why the port cannot be used whatever its addresses are; empty when it can.
 std::string unusable(const Candidate& seen) {
+  if (seen.handle->transport_type == IBV_TRANSPORT_IWARP)
+    return "it speaks iWARP, whose writes carry no notification";
   if (seen.port.state != IBV_PORT_ACTIVE) return stateWords(seen.port.state);
   if (seen.port.link_layer == IBV_LINK_LAYER_UNSPECIFIED && seen.device.max_srq == 0)
     return "it is neither InfiniBand nor RoCE";

@@ -126,7 +126,10 @@ FakeVerbs::~FakeVerbs() {
 void FakeVerbs::bindCards(verbs::Library* library) {
   library->getDeviceList = [](int* count) {
     static ibv_device* list[kCards + 1];
-    for (size_t i = 0; i < kCards; i++) list[i] = &theOne->cards_[i]->device;
+    for (size_t i = 0; i < kCards; i++) {
+      list[i] = &theOne->cards_[i]->device;
+      list[i]->transport_type = theOne->speaks;
+    }
     *count = kCards;
     return static_cast<ibv_device**>(list);
   };

@@ -42,6 +42,7 @@ class FakeVerbs {
   int openFails = 0;      // errno of opening a card
   int registerFails = 0;  // of registering memory
   ibv_port_state portState = IBV_PORT_ACTIVE;
+  ibv_transport_type speaks = IBV_TRANSPORT_IB;
   ibv_mtu mtus[4] = {IBV_MTU_4096, IBV_MTU_4096, IBV_MTU_4096, IBV_MTU_4096};
   bool infiniband = false;  // else RoCE
   bool eceThere = true;     // the library has its two functions

@@ -425,7 +425,8 @@ TEST_CASE("a card that may lock no memory is refused as failed, with the limit")
   CHECK(contains(refusals[0].why, "the limit of locked memory (ulimit -l) is"));
 }
 
-TEST_CASE("ports that are down, left out or without an address are refused, and nothing failed") {
+TEST_CASE(
+    "ports that are down, left out, of another kind or without an address are refused, and nothing failed") {
   FakeVerbs fake;
   Config config;
   std::string words = "no RoCE v2 address";  // as a virtual function whose interface is elsewhere
@@ -433,6 +434,10 @@ TEST_CASE("ports that are down, left out or without an address are refused, and 
   SECTION("down") {
     fake.portState = IBV_PORT_DOWN;
     words = "the port is down: check its cable";
+  }
+  SECTION("iWARP") {
+    fake.speaks = IBV_TRANSPORT_IWARP;
+    words = "it speaks iWARP";
   }
   SECTION("filtered") {
     config.hca = "=mlx5_7";
