@@ -132,8 +132,7 @@ std::vector<GidEntry> readGidTable(const std::string& device, int port, std::vec
 }
 
 Result<GidChoice> chooseGids(const std::vector<GidEntry>& table, const GidWish& wish) {
-  if (wish.index >= 0) return chosenByIndex(table, wish.index);
-  if (wish.ethernet) return chosenForRoce(table, wish);
+  if (wish.ethernet) return wish.index >= 0 ? chosenByIndex(table, wish.index) : chosenForRoce(table, wish);
   if (table.empty() || !table.front().nameable())
     return noneFits(table, "the port has no GID yet: is a subnet manager running?");
   return GidChoice{{table.front()}, describe(table.front()) + ": the port's own"};

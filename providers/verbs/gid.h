@@ -48,7 +48,7 @@ struct GidChoice {
 
 struct GidWish {
   bool ethernet = true;
-  int index = -1;                                            // -1: choose
+  int index = -1;                                            // of RoCE; -1: choose
   std::function<bool(const std::string& netdev)> reachable;  // the interface is in our network namespace
 };
 

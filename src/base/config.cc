@@ -48,7 +48,8 @@ constexpr ConfigField kFields[] = {
     {"WEFT_LIBIBVERBS", &Config::libibverbs,
      "Path of the libibverbs.so.1 to open. Empty: where the loader finds it.", nullptr},
     {"WEFT_IB_GID_INDEX", &Config::ibGidIndex,
-     "verbs: GID table index of every port; -1 chooses RoCE v2 with IPv4, then IPv6 (InfiniBand: 0).",
+     "verbs: GID table index of every RoCE port; -1 chooses RoCE v2 with IPv4, then IPv6. InfiniBand has its "
+     "own.",
      "NCCL_IB_GID_INDEX", -1, 255},
     {"WEFT_IB_TC", &Config::ibTrafficClass,
      "verbs: traffic class (RoCE: DSCP times 4) of all traffic; -1: the communicator's, else 0.",

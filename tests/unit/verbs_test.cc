@@ -134,9 +134,10 @@ TEST_CASE("an entry whose index libibverbs cannot name is passed over, and refus
   CHECK(contains(named.error().detail(), "255 is the last"));
 }
 
-TEST_CASE("an InfiniBand port uses its own GID") {
+TEST_CASE("an InfiniBand port uses its own GID, whatever index is named for RoCE") {
   const std::vector<GidEntry> table = {entry(0, "fe80::506b:4b03:c4:1a2e", "", "")};
   CHECK(chosen(table, {.ethernet = false}).entries.front().index == 0);
+  CHECK(chosen(table, {.ethernet = false, .index = 3}).entries.front().index == 0);
   CHECK_FALSE(chooseGids({}, {.ethernet = false}));
 }
 
