@@ -2,7 +2,6 @@
 // Copyright The weft authors
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <memory>
 
@@ -35,13 +34,18 @@ class OfiDevice : public Device {
   Registry& registry() { return registry_; }
   Domain* sharedDomain() const { return domain_.get(); }    // null for software providers
   const OfiMemory& doorstep() const { return *doorstep_; }  // of a device with a queue
-  std::byte* doorstepSource() { return doorstepBytes_.data() + kDoorstepBytes / 2; }
+  std::byte* doorstepSource() { return doorstepPage_.get() + kDoorstepBytes / 2; }
 
   OfiDevice(std::shared_ptr<const Library> library, const Traits& traits, const Nic& nic,
             const Config& config);
 
  private:
   static constexpr size_t kDoorstepBytes = 128;
+  struct Unmap {
+    void operator()(std::byte* page) const;
+  };
+  using Page = std::unique_ptr<std::byte, Unmap>;
+  static Result<Page> newPage();
   Status start();
 
   const std::shared_ptr<const Library> library_;
@@ -51,7 +55,9 @@ class OfiDevice : public Device {
   std::atomic<bool> lost_{false};  // any queue sets it; nothing else depends on it
   std::unique_ptr<Domain> domain_;
   Registry registry_;
-  alignas(64) std::array<std::byte, kDoorstepBytes> doorstepBytes_{};  // peers write the first half
+  // Peers write its first bytes. Alone there: to be safe with forks before Linux 5.12 (FI_EFA_FORK_SAFE),
+  // libibverbs keeps every registered page from children, and what else is on it.
+  Page doorstepPage_;
   std::unique_ptr<OfiMemory> doorstep_;
 };
 

@@ -3,10 +3,12 @@
 #include <csignal>
 #include <dirent.h>
 #include <fstream>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include "providers/ofi/library.h"
+#include "providers/ofi/device.h"
 #include "tests/support/catch.h"
 #include "tests/system/ofi/lanes.h"
 
@@ -57,6 +59,24 @@ TEST_CASE("libfabric takes no signal, starts no thread and changes no variable")
   CHECK(environmentSize() == variables);
   CHECK(threadCount() == 1);
   for (const int number : {SIGINT, SIGTERM, SIGUSR1}) ::signal(number, SIG_DFL);
+}
+
+// Where the kernel does not copy registered pages for children, libibverbs keeps them from children instead.
+TEST_CASE("a forked child that has no registered page has everything else") {
+  const OfiSide side(oneProcessProviders().at(0));
+  auto& device = static_cast<ofi::OfiDevice&>(*side.device);
+  const auto bytes = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  auto* page = device.doorstepSource() - reinterpret_cast<uintptr_t>(device.doorstepSource()) % bytes;
+  REQUIRE(::madvise(page, bytes, MADV_DONTFORK) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::signal(SIGSEGV, SIG_DFL);
+    ::_exit(device.doorstep().blob().empty() || device.info().name.empty());
+  }
+  int status = -1;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  CHECK(::madvise(page, bytes, MADV_DOFORK) == 0);
 }
 
 // What libfabric's shm leaves when its process is killed, of a process that had our number: it names its
