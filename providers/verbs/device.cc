@@ -25,6 +25,7 @@ Status VerbsDevice::start() {
   if (!raw) return verbsError("opening a protection domain", port_.info.name, errno ? errno : ENOMEM);
   pd_ = Handle<ibv_pd>(raw, library_->deallocPd);
   TRY(watcher_.start(*library_, context_.get(), [this](const ibv_async_event& event) { happened(event); }));
+  const std::lock_guard lock(reading_);
   TRY(auto now, port_.readAddress(context_.get()));  // what changed until the events came here
   WEFT_LOG(info, "verbs %s: %s; path MTU %d, timeout 2^%d, %d retries", port_.info.name.c_str(),
            now.gids.why.c_str(), 128 << now.mtu, port_.settings.timeout, port_.settings.retryCount);
@@ -112,6 +113,7 @@ void VerbsDevice::happened(const ibv_async_event& event) {
 // Peers reach lanes made so far by what they were told: where that is gone, nothing comes any more, and the
 // card's retries would take seconds to say so. Lanes made from now on announce what is there.
 void VerbsDevice::readAddress() {
+  const std::lock_guard lock(reading_);
   const auto before = address();
   auto now = port_.readAddress(context_.get());
   const std::string gone = now ? whatIsGone(*before, *now) : now.error().detail();

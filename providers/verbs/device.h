@@ -57,6 +57,7 @@ class VerbsDevice : public Device {
   const Port port_;
   Handle<ibv_context> context_{nullptr, nullptr};
   Handle<ibv_pd> pd_{nullptr, nullptr};
+  std::mutex reading_;  // from reading what the port is reached by until it is announced; before mutex_
   mutable std::mutex mutex_;
   std::shared_ptr<const PortAddress> address_;
   std::vector<Listener> listeners_;

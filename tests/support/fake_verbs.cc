@@ -286,7 +286,11 @@ verbs::Port FakeVerbs::portOf(size_t card, const Config& config) {
   port.info.delivery = Delivery::always;
   port.ethernet = !infiniband;
   port.settings = verbs::settingsFrom(config, false, port.ethernet);
-  port.readAddress = [this, card](ibv_context*) { return addressOf(static_cast<int>(card)); };
+  port.readAddress = [this, card](ibv_context*) {
+    auto address = addressOf(static_cast<int>(card));
+    if (onAsking) onAsking();
+    return address;
+  };
   port.address = *addressOf(static_cast<int>(card));
   port.maxCompletions = port.maxReceives = 1 << 16;
   port.maxWorks = 1024;

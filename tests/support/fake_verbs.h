@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -67,6 +68,7 @@ class FakeVerbs {
     bool needsHeader = false;
   };
   void setReached(int card, const Reached& by);
+  std::function<void()> onAsking;               // with each look at it, when that is known
   void happens(int card, ibv_event_type type);  // at its port
 
  private:

@@ -393,6 +393,21 @@ TEST_CASE("a lane breaks when what its peer knows it by is gone, and the next on
   CHECK(verbs::gidText(announced.gids[fake.infiniband ? 0 : 1]) == second.gid);
 }
 
+TEST_CASE("an address that changes while the device is being opened is what its lanes announce") {
+  FakeVerbs fake;
+  std::atomic<int> looks = 0;
+  fake.onAsking = [&] {
+    if (looks++ > 0) return;
+    fake.setReached(0, {"::ffff:192.0.2.77", 0});
+    fake.happens(0, IBV_EVENT_GID_CHANGE);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+    while (looks < 2 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  };
+  const auto transport = fake.transport({0});
+  SeamEnd end(*transport, 64);
+  CHECK(pumpUntil({&end}, [&] { return verbs::gidText(announcedBy(end).gids[0]) == "192.0.2.77"; }));
+}
+
 TEST_CASE("a port that lost its last address breaks its lanes, and works again when it has one") {
   FakeVerbs fake;
   Lane lane(fake);
