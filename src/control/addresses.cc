@@ -131,7 +131,10 @@ Result<std::vector<SocketAddress>> chooseAddresses(const std::vector<Interface>&
   return ordered(chosen);
 }
 
+// fe80::/10 (RFC 4291) and 169.254.0.0/16 (RFC 3927).
 bool isLinkLocal(const SocketAddress& address) {
+  if (address.family() == AF_INET)
+    return ntohl(reinterpret_cast<const sockaddr_in*>(&address.storage)->sin_addr.s_addr) >> 16 == 0xa9fe;
   return address.family() == AF_INET6 &&
          IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_addr);
 }

@@ -84,6 +84,17 @@ TEST_CASE("link-local addresses are used where there are no others") {
   CHECK(chosen("", {all[0], all[4]}).find("fe80::1") != std::string::npos);
 }
 
+// A board controller's own network has one and the same address on every host.
+TEST_CASE("link-local addresses of IPv4 are used where there are no others") {
+  const auto& all = host();
+  const Interface board = interface("bmc0", "169.254.0.18");
+  CHECK(chosen("", {board, all[2]}) == "192.0.2.1");
+  CHECK(chosen("^lo", {board, all[2]}) == "192.0.2.1");
+  CHECK(chosen("bmc,eth", {board, all[2]}) == "192.0.2.1");
+  CHECK(chosen("", {all[0], board}) == "169.254.0.18");
+  CHECK(chosen("bmc", {board, all[2]}) == "169.254.0.18");
+}
+
 TEST_CASE("this host has an interface") {
   const auto all = localInterfaces();
   REQUIRE(all);
