@@ -159,6 +159,13 @@ std::vector<SocketAddress> joinAddresses(std::vector<SocketAddress> first,
   return first;
 }
 
+bool isAmong(SocketAddress address, const std::vector<SocketAddress>& those) {
+  return std::any_of(those.begin(), those.end(), [&](const SocketAddress& other) {
+    address.setPort(other.port());
+    return other.text() == address.text();
+  });
+}
+
 void fillScopes(std::vector<SocketAddress>& addresses, const std::vector<SocketAddress>& own) {
   uint32_t scope = 0;
   for (const SocketAddress& address : own) {

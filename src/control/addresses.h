@@ -47,6 +47,9 @@ void setScope(SocketAddress& address, uint32_t scope);
 std::vector<SocketAddress> joinAddresses(std::vector<SocketAddress> first,
                                          const std::vector<SocketAddress>& second);
 
+// Whether it is one of them, whatever the ports.
+bool isAmong(SocketAddress address, const std::vector<SocketAddress>& those);
+
 // Gives a peer's link-local addresses the interface of our own first one: they mean nothing without, and the
 // peer's interface names are not ours.
 void fillScopes(std::vector<SocketAddress>& addresses, const std::vector<SocketAddress>& own);

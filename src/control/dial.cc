@@ -9,6 +9,7 @@
 
 #include "src/base/log.h"
 #include "src/base/random.h"
+#include "src/control/addresses.h"
 
 namespace weft::control {
 
@@ -22,6 +23,11 @@ bool isUnreachable(int error) {
          error == EINVAL;
 }
 
+bool hasOther(const std::vector<SocketAddress>& addresses, const std::vector<SocketAddress>& own) {
+  return !std::all_of(addresses.begin(), addresses.end(),
+                      [&](const SocketAddress& address) { return isAmong(address, own); });
+}
+
 std::string errorText(int errnum) {
   return Error(Code::system, "", "", errnum).message();
 }
@@ -32,6 +38,7 @@ Dial::Dial(EventLoop& loop, Owner& owner, DialPlan plan)
     : loop_(loop),
       owner_(owner),
       plan_(std::move(plan)),
+      elsewhere_(hasOther(plan_.addresses, plan_.own)),
       watch_(loop, [this](uint32_t) { onEvent(); }),
       deadline_(loop, [this] { onDeadline(); }),
       patience_(plan_.connectPatience) {}
@@ -70,10 +77,16 @@ void Dial::tryAddress() {
   if (!watch_.start(socket_.get(), EPOLLOUT)) addressFailed(Verdict::retry, "out of resources");
 }
 
+// Every host may have it, as the bridge of containers. That nobody is there says nothing about the peer,
+// unless it is on this host itself.
+bool Dial::leadsBack() const {
+  return elsewhere_ && isAmong(plan_.addresses[index_], plan_.own);
+}
+
 void Dial::addressFailed(Verdict verdict, const std::string& why) {
   hangUp();
   state_ = State::waiting;
-  if (verdict == Verdict::nobody) sawNobody_ = true;
+  if (verdict == Verdict::nobody && !leadsBack()) sawNobody_ = true;
   if (verdict == Verdict::retry) sawRetry_ = true;
   roundTrouble_ += (roundTrouble_.empty() ? "" : ", ") + plan_.addresses[index_].text() + ": " + why;
   if (++index_ < plan_.addresses.size()) return deadline_.at(loop_.now());

@@ -23,6 +23,7 @@ struct DialPlan {
   uint32_t listener = 0;
   Key128 secret{};
   std::vector<SocketAddress> addresses;
+  std::vector<SocketAddress> own;     // where we are ourselves
   Milliseconds connectPatience{300};  // doubles every round
   Milliseconds answerPatience{3000};
 };
@@ -61,6 +62,7 @@ class Dial {
   enum class Verdict : uint8_t { nobody, unreachable, retry };  // of one address in one round
 
   void tryAddress();
+  bool leadsBack() const;
   void addressFailed(Verdict verdict, const std::string& why);
   void roundOver();
   void onEvent();
@@ -81,6 +83,7 @@ class Dial {
   EventLoop& loop_;
   Owner& owner_;
   const DialPlan plan_;
+  const bool elsewhere_;  // the peer has an address that is not ours, too
   State state_ = State::waiting;
   Fd socket_;
   Watch watch_;

@@ -184,6 +184,7 @@ void Session::redial() {
   plan.peer = seed_.peer->incarnation();
   plan.secret = seed_.linkKey;
   plan.addresses = seed_.addresses;
+  plan.own = owner_.addresses();
   plan.connectPatience = std::clamp(left / addresses, Milliseconds(20), Milliseconds(1000));
   plan.answerPatience = std::max(times.kernel / 2, Milliseconds(20));
   dial_ = std::make_unique<Dial>(owner_.loop(), *this, std::move(plan));

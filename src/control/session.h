@@ -45,6 +45,7 @@ class Session : public MessageSink, public Dial::Owner, public LinkIo::Owner {
     virtual EventLoop& loop() = 0;
     virtual const LifeTimes& lifeTimes() const = 0;
     virtual const Incarnation& self() const = 0;
+    virtual const std::vector<SocketAddress>& addresses() const = 0;  // of this process
     virtual uint64_t nextEpoch() = 0;
     virtual Bytes ownInfo(uint64_t epoch, uint64_t received) = 0;
     virtual void sessionFrame(Session& session, FrameType type, std::span<const std::byte> body) = 0;

@@ -57,6 +57,7 @@ class Switchboard : public Acceptor::Owner, public Session::Owner, public Openin
   EventLoop& loop() override { return *loop_; }
   const LifeTimes& lifeTimes() const override { return times_; }
   const Incarnation& self() const override { return parts_.self; }
+  const std::vector<SocketAddress>& addresses() const override { return parts_.addresses; }
   uint64_t nextEpoch() override { return ++epoch_; }
   Bytes ownInfo(uint64_t epoch, uint64_t received) override;
   void sessionFrame(Session& session, FrameType type, std::span<const std::byte> body) override;

@@ -53,6 +53,7 @@ void Switchboard::dialFor(Opening& opening) {
   plan.listener = call->handle.listener;
   plan.secret = call->handle.secret;
   plan.addresses = call->handle.addresses;
+  plan.own = parts_.addresses;
   fillScopes(plan.addresses, parts_.addresses);
   if (auto old = opening.hangUp()) bury(std::move(old));
   opening.dial(std::move(plan));

@@ -2,9 +2,10 @@
 // Copyright The weft authors
 // The other process of control_process_test: a hub with one listener. It prints its handle in hexadecimal,
 // answers every call, sends every message back, and ends when its standard input does.
-//   control_peer IFNAME
+//   control_peer IFNAME [KERNEL_TIMEOUT]
 #include <cstdio>
 #include <poll.h>
+#include <string>
 #include <unistd.h>
 
 #include "src/control/hub.h"
@@ -41,6 +42,7 @@ bool inputOpen() {
 int main(int argc, char** argv) {
   HubOptions options;
   options.config.socketIfname = argc > 1 ? argv[1] : "=lo";
+  if (argc > 2) options.config.kernelTimeout = Milliseconds(std::stoi(argv[2]));
   options.fingerprint = {{"plugin", "test", true}};
   options.handler = std::make_shared<Echo>();
   auto hub = Hub::create(std::move(options));

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "tests/unit/control_process.h"
+#include "tests/unit/control_sockets.h"
 #include "tests/unit/control_support.h"
 
 using namespace weft;
@@ -51,6 +52,9 @@ class FarHost {
     REQUIRE(run("ip -n " + space_ +
                 " neigh replace 198.51.100.1 lladdr 02:00:00:00:00:01 nud permanent dev " + far_));
   }
+  // As when a cable is pulled: there is no way to it any more.
+  void unplug() const { REQUIRE(run("ip link set " + near_ + " down")); }
+  void plugIn() const { REQUIRE(run("ip link set " + near_ + " up")); }
   void comeBack() const {
     run("ip neigh del 198.51.100.2 dev " + near_);
     run("ip -n " + space_ + " neigh del 198.51.100.1 dev " + far_);
@@ -152,6 +156,30 @@ TEST_CASE("time in which this process stood still says nothing about a peer") {
   REQUIRE(eventually([&] { return Clk::now() - start > milliseconds(1800); }));
   clock.standStill(milliseconds(1800));
   host.comeBack();
+  CHECK(eventually([&] { return a.heard->count() == 1 || !peer->alive(); }));
+  CHECK(peer->alive());
+}
+
+// Both hosts tell each other their loopback addresses, as they do those of equal bridges.
+TEST_CASE("that nobody is at an address of this host says nothing about a peer on another") {
+  const FarHost host;
+  REQUIRE(host.up());
+  ChildProcess child(host.inside({CONTROL_PEER, "lo,wf", "20000"}));
+  Config config;
+  config.socketIfname = "lo," + host.near();
+  config.kernelTimeout = Milliseconds(20000);  // a kernel may take a while to see a cable again
+  NearSide a(config);
+  const Handle handle = child.readHandle();
+  auto call = a.hub->call(handle, {});
+  REQUIRE(decided(*call));
+  REQUIRE(call->state() == Call::State::replied);
+  const PeerRef peer = call->peer();
+  host.unplug();
+  REQUIRE(cutLinks(handle.addresses.front().port()) > 0);
+  std::this_thread::sleep_for(milliseconds(300));
+  CHECK(peer->alive());
+  host.plugIn();
+  peer->send(16, bytesOf("later"));
   CHECK(eventually([&] { return a.heard->count() == 1 || !peer->alive(); }));
   CHECK(peer->alive());
 }
