@@ -60,7 +60,8 @@ std::vector<Interface> byName(const std::vector<Interface>& all, const std::stri
 Error nothingMatches(const std::vector<Interface>& all, const std::string& filter) {
   std::string names;
   for (const Interface& interface : all) {
-    if (names.find(interface.name) == std::string::npos) names += " " + interface.name;
+    const std::string name = " " + interface.name;
+    if ((names + " ").find(name + " ") == std::string::npos) names += name;
   }
   return Error(Code::config, "choosing interfaces for control links",
                filter.empty() ? "no interface is up, not even loopback"

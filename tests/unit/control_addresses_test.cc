@@ -69,6 +69,8 @@ TEST_CASE("a filter that fits nothing names itself and what there is") {
   const std::string message = chosen("wlan");
   CHECK(message.find("\"wlan\"") != std::string::npos);
   CHECK(message.find("eth0 eth1") != std::string::npos);
+  const Interface other = interface("eth10", "192.0.2.10");
+  CHECK(chosen("wlan", {other, host()[2], host()[3], host()[5]}).ends_with("none of: eth10 eth0 eth1"));
 }
 
 TEST_CASE("loopback is used where nothing else is up") {
