@@ -94,7 +94,6 @@ class Session : public MessageSink, public Dial::Owner, public LinkIo::Owner {
   void pump();
   void writeNumbered(const FrameQueue::Frame& frame);
   void sendUnnumbered(FrameType type, std::span<const std::byte> body = {});
-  void acknowledgeLater();
   bool acceptNumber(const FrameHeader& header);
   void dispatch(const FrameHeader& header, std::span<const std::byte> body);
   void dropConnection();
