@@ -105,8 +105,13 @@ constexpr ConfigField kFields[] = {
      "File that weft perf --fit wrote: its numbers of this fabric instead of published ones. All ranks must "
      "have the same.",
      nullptr},
-    {"WEFT_CONNECT_TIMEOUT", &Config::connectTimeout, "How long a connection may take before it fails.",
+    {"WEFT_CONNECT_TIMEOUT", &Config::connectTimeout,
+     "How long reaching a peer may take before the connection fails, and again its lanes once it accepted.",
      nullptr, 10, kHourMs},
+    {"WEFT_ACCEPT_TIMEOUT", &Config::acceptTimeout,
+     "How long a peer that is linked may take to accept, if that is more: it may be waiting for a third "
+     "process.",
+     nullptr, 10, 24 * kHourMs},
     {"WEFT_CLOSE_TIMEOUT", &Config::closeTimeout,
      "How long closing waits for a peer's agreement before it cuts the lane.", nullptr, 1, kHourMs},
     {"WEFT_LANE_TIMEOUT", &Config::laneTimeout,

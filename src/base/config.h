@@ -47,6 +47,7 @@ struct Config {
   bool tuner = true;
   std::string tunerTable;
   Milliseconds connectTimeout{20000};
+  Milliseconds acceptTimeout{1800000};
   Milliseconds closeTimeout{2000};
   Milliseconds laneTimeout{10000};
   Milliseconds railTimeout{1000};

@@ -57,7 +57,8 @@ struct PendingCall {
   std::shared_ptr<CallState> state;
   Handle handle;
   Bytes body;
-  bool sent = false;  // on a link; otherwise waiting for one
+  bool sent = false;       // on a link; otherwise waiting for one
+  bool prolonged = false;  // on a link when its time was over: it waits for the listener alone
   Timer deadline;
 };
 

@@ -86,7 +86,8 @@ class Call {
   virtual State state() const = 0;             // one atomic load
   virtual PeerRef peer() const = 0;            // set from `replied` on
   virtual const Bytes& replyBody() const = 0;  // when replied
-  virtual Error error() const = 0;             // when failed; every call fails by config.connectTimeout
+  // When failed. Every call fails by config.connectTimeout, or config.acceptTimeout where its peer is linked.
+  virtual Error error() const = 0;
 };
 
 struct HubOptions {

@@ -94,6 +94,7 @@ class Switchboard : public Acceptor::Owner, public Session::Owner, public Openin
   void sendWaiting(std::deque<uint64_t> calls, Session& session);
 
   void sendCall(uint64_t id, const LinkNonces& nonces, PeerImpl& to);
+  bool prolong(PendingCall& call) const;
   void expireCall(uint64_t id);
   void dialFor(Opening& opening);
   void nextCall(Opening& opening);

@@ -103,13 +103,26 @@ void Switchboard::forgetCall(uint64_t id) {
   std::erase(opening->calls, id);
 }
 
+// NCCL hands out a rank's handles before it has those of all its peers, and accepts after it: one rank that
+// comes late to the first collective holds up the others for as long. Whether the peer lives is watched by
+// the link meanwhile.
+bool Switchboard::prolong(PendingCall& call) const {
+  const Config& config = parts_.options.config;
+  if (!call.sent || call.prolonged || config.acceptTimeout <= config.connectTimeout) return false;
+  call.prolonged = true;
+  call.deadline.after(config.acceptTimeout - config.connectTimeout);
+  return true;
+}
+
 void Switchboard::expireCall(uint64_t id) {
-  const PendingCall* call = calls_.find(id);
-  if (!call) return;
+  PendingCall* call = calls_.find(id);
+  if (!call || prolong(*call)) return;
   const Opening* opening = call->sent ? nullptr : openingOf(call->handle.process);
   const Session* session = sessionOf(call->handle.process);
-  const auto limit = static_cast<int>(parts_.options.config.connectTimeout.count());
-  std::string detail = format("no answer within %d ms (WEFT_CONNECT_TIMEOUT)", limit);
+  const Config& config = parts_.options.config;
+  const Milliseconds limit = call->prolonged ? config.acceptTimeout : config.connectTimeout;
+  std::string detail = format("no answer within %d ms (%s)", static_cast<int>(limit.count()),
+                              call->prolonged ? "WEFT_ACCEPT_TIMEOUT" : "WEFT_CONNECT_TIMEOUT");
   if (opening && !opening->trouble().empty()) detail += "; last tries: " + opening->trouble();
   if (session)
     detail += session->peer()->answers() ? "; it is linked but has not accepted" : "; it does not answer";

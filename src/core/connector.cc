@@ -8,9 +8,16 @@ namespace weft::core {
 
 Connector::Connector(Session& session, const Context* context, int device)
     : session_(session), context_(context), device_(device) {
-  const Net& net = session_.net();
-  deadline_ = net.clock().now() + net.config().connectTimeout;
-  giveUpAt_ = deadline_ + net.config().connectTimeout;
+  startWaiting();
+  called(session_.net().clock().now());
+}
+
+void Connector::startWaiting() {
+  deadline_ = session_.net().clock().now() + session_.net().config().connectTimeout;
+}
+
+void Connector::called(TimePoint now) {
+  giveUpAt_ = now + 2 * session_.net().config().connectTimeout;
 }
 
 Status Connector::start(const ContextRef& context, const control::Handle& handle) {
@@ -35,10 +42,10 @@ bool Connector::belongsTo(const Context* context, int device, uint32_t listener)
 }
 
 Error Connector::late() const {
-  return Error(Code::timeout, "connecting",
-               format("%s did not complete within %lld ms (%s); WEFT_CONNECT_TIMEOUT sets the limit",
-                      target_.c_str(), static_cast<long long>(session_.net().config().connectTimeout.count()),
-                      comm_ ? "its lanes did not come up" : "it has not accepted"));
+  return Error(
+      Code::timeout, "connecting",
+      format("the lanes to %s did not come up within %lld ms; WEFT_CONNECT_TIMEOUT sets the limit",
+             target_.c_str(), static_cast<long long>(session_.net().config().connectTimeout.count())));
 }
 
 // The other end would wait for us until its deadline. A short one is ours: it may not be accepting yet.
@@ -54,10 +61,8 @@ Result<std::unique_ptr<SendComm>> Connector::step(const std::shared_ptr<Session>
   if (!comm_) {
     const auto state = call_->state();
     if (state == control::Call::State::failed) return call_->error();
-    if (state == control::Call::State::pending) {
-      if (session_.net().clock().now() > deadline_) return late();
-      return std::unique_ptr<SendComm>();
-    }
+    if (state == control::Call::State::pending) return std::unique_ptr<SendComm>();
+    startWaiting();
     TRY(onReply());
     session_.hub().help();
   }

@@ -7,9 +7,9 @@
 #include "src/core/session.h"
 
 // Making a connection, as seen from either end. NCCL calls connect and accept again and again until they
-// return a comm; each call takes the next step that can be taken and never waits. Every state ends by the one
-// deadline. An end that cannot go on tells the other why: the connector in its request or by `failed`, the
-// acceptor by refusing or by `failed`.
+// return a comm; each call takes the next step that can be taken and never waits. The call has deadlines of
+// its own, every later state ends by the one deadline. An end that cannot go on tells the other why: the
+// connector in its request or by `failed`, the acceptor by refusing or by `failed`.
 //
 //   connector                          acceptor
 //   calling   -- request, proven -->   listening
@@ -27,11 +27,13 @@ class Connector {
   // A null comm: not yet. The comm handed out keeps session and context alive; until then the connector must
   // not, or a connection that is never finished would keep both for ever.
   Result<std::unique_ptr<SendComm>> step(const std::shared_ptr<Session>& session, const ContextRef& context);
+  void called(TimePoint now);  // by NCCL; under the session's lock, as expired()
   bool expired(TimePoint now) const { return now > giveUpAt_; }
   bool madeIn(const Context* context) const { return context_ == context; }
   bool belongsTo(const Context* context, int device, uint32_t listener) const;
 
  private:
+  void startWaiting();
   Result<std::unique_ptr<SendComm>> tellRefusal() const;
   Status onReply();
   Status open(const ConnectReply& reply);

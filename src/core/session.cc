@@ -98,7 +98,9 @@ uint64_t Session::keep(std::shared_ptr<Connector> connector) {
 std::shared_ptr<Connector> Session::find(uint64_t token) {
   std::lock_guard lock(mutex_);
   const auto found = connectors_.find(token);
-  return found == connectors_.end() ? nullptr : found->second;
+  if (found == connectors_.end()) return nullptr;
+  found->second->called(net_->clock().now());
+  return found->second;
 }
 
 void Session::drop(uint64_t token) {

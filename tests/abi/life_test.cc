@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 // Being initialised and finalised, in every order and with every setting NCCL and its users bring about.
+#include <chrono>
 #include <thread>
 
 #include "tests/abi/connection.h"
@@ -103,6 +104,31 @@ TEMPLATE_TEST_CASE("one line says what was taken, and unknown settings are named
   CHECK(linesOf(NCCL_LOG_INFO).find("over loop") != std::string::npos);
   CHECK(linesOf(NCCL_LOG_WARN).find("WEFT_PROVIDR") != std::string::npos);
   CHECK(countOf(NCCL_LOG_WARN) == 1);
+  CHECK(driver.finalize() == ncclSuccess);
+}
+
+// NCCL has a rank accept when it has the handles of all its peers: one that comes late holds up the others.
+TEMPLATE_TEST_CASE("a connection whose other end accepts late is made", "", ncclNet_v8_t, ncclNet_v12_t) {
+  setenv("WEFT_CONNECT_TIMEOUT", "500", 1);
+  Driver<TestType> driver;
+  REQUIRE(driver.init() == ncclSuccess);
+  unsetenv("WEFT_CONNECT_TIMEOUT");
+  Handle handle{};
+  void *listener = nullptr, *send = nullptr, *receive = nullptr;
+  REQUIRE(driver.listen(0, &handle, &listener) == ncclSuccess);
+  for (int i = 0; i < 150; i++) {
+    REQUIRE(driver.connect(0, handle.data(), &send) == ncclSuccess);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  CHECK(send == nullptr);
+  CHECK(until([&] {
+    if (!send) REQUIRE(driver.connect(0, handle.data(), &send) == ncclSuccess);
+    if (!receive) REQUIRE(driver.accept(listener, &receive) == ncclSuccess);
+    return send && receive;
+  }));
+  CHECK(driver.net->closeListen(listener) == ncclSuccess);
+  CHECK(driver.net->closeSend(send) == ncclSuccess);
+  CHECK(driver.net->closeRecv(receive) == ncclSuccess);
   CHECK(driver.finalize() == ncclSuccess);
 }
 

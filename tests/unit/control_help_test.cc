@@ -86,7 +86,7 @@ TEST_CASE("calls, replies and messages arrive while others help") {
 
 TEST_CASE("help takes away neither ticks nor deadlines") {
   Config config;
-  config.connectTimeout = Milliseconds(100);
+  config.connectTimeout = config.acceptTimeout = Milliseconds(100);
   Side a(config), b;
   auto listener = b.listen();  // takes nothing
   const Helpers helpers({a.hub.get()}, 1);
