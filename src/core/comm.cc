@@ -93,6 +93,7 @@ void CommBase::fail(const Error& error) {
 }
 
 void CommBase::failBothSides(Error error) {
+  if (failed()) return;
   peering().tell(MessageType::failed, FailedMessage{remoteNumber_, error.message()});
   fail(error);
 }

@@ -56,7 +56,8 @@ class CommBase {
     options_.session = std::move(session);
     options_.context = std::move(context);
   }
-  [[gnu::cold]] void failBothSides(Error error);  // and tells the peer
+  // And tells the peer, whose end would wait for ever; once.
+  [[gnu::cold]] void failBothSides(Error error);
 
   virtual bool busy() const = 0;          // something is outstanding
   virtual void watch(TimePoint now) = 0;  // looks for what waits too long

@@ -320,7 +320,7 @@ void Engine::watchFlushLane(Lane& lane) {
 void Engine::failFlushes(const Lane& lane, const std::string& why) {
   eachRequest([&](Request& request) {
     if (request.kind == RequestKind::flush && request.remaining > 0)
-      request.comm->fail(
+      request.comm->failBothSides(
           Error(Code::system, "flushing", "the loopback lane of " + lane.railName() + ": " + why));
   });
 }

@@ -12,14 +12,15 @@ namespace weft::core {
 
 Posted RecvCommImpl::refuse(const char* why) {
   EngineEntry in(engine(), EngineEntry::wait);
-  fail(Error(Code::invalidArgument, "posting a receive", "from " + peering().peer()->name() + ": " + why));
+  failBothSides(
+      Error(Code::invalidArgument, "posting a receive", "from " + peering().peer()->name() + ": " + why));
   return {false, nullptr};
 }
 
 void RecvCommImpl::failPosting(bool noSlot) {
-  fail(noSlot ? Error(Code::resources, "posting a receive", "the engine has 262144 receives open")
-              : Error(Code::remote, "posting a receive",
-                      peering().peer()->name() + " closed the connection and sent nothing more"));
+  failBothSides(noSlot ? Error(Code::resources, "posting a receive", "the engine has 262144 receives open")
+                       : Error(Code::remote, "posting a receive",
+                               peering().peer()->name() + " closed the connection and sent nothing more"));
 }
 
 void RecvCommImpl::overrun(const ReceiveSlot& slot, ReceivedNote note, uint64_t length) {

@@ -64,7 +64,7 @@ Posted SendCommImpl::refuse(const char* why) {
 }
 
 Posted SendCommImpl::failSending(Code code, const char* why) {
-  fail(Error(code, "sending", "to " + peering().peer()->name() + ": " + why));
+  failBothSides(Error(code, "sending", "to " + peering().peer()->name() + ": " + why));
   return {false, nullptr};
 }
 

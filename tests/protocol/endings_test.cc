@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/base/log.h"
+#include "tests/support/catch.h"
+#include "tests/support/engine_pair.h"
+
+// A comm that fails or closes: its other end hears of it, and the comms beside it do not.
+using namespace weft;
+using namespace weft::core;
+using namespace weft::test;
+
+namespace {
+
+void silent(LogLevel, const char*, int, const char*) {}  // errors are what is provoked
+
+constexpr size_t kBytes = 50'000;
+
+// Side 0 sends to side 1 on both connections, which share a peering.
+struct Stage {
+  explicit Stage(WorldOptions options = {})
+      : world(std::move(options)), link(world.connect(0)), other(world.connect(0)) {
+    setLogSink(silent);
+  }
+  ~Stage() { setLogSink(nullptr); }
+
+  Request* receive(Connection& on, Buffer& into) {
+    const ReceiveSpec spec{into.data(), kBytes, 1, into.handle(), nullptr};
+    const Posted posted = on.recv->irecv(std::span(&spec, 1), false);
+    REQUIRE(posted.request);
+    return posted.request;
+  }
+
+  template <class Body>
+  void tell(CommBase& from, MessageType type, const Body& body) {
+    EngineEntry in(from.engine(), EngineEntry::wait);
+    from.peering().tell(type, body);
+  }
+
+  // The other connection works.
+  void prove() {
+    Buffer from(*other.send, kBytes), to(*other.recv, kBytes);
+    fillPattern(from.data(), kBytes, 7);
+    Request* receiving = receive(other, to);
+    Request* sending = nullptr;
+    bool received = false;
+    for (int i = 0; i < 2000 && !received; i++) {
+      if (!sending) sending = other.send->isend(from.data(), kBytes, 1, from.handle(), nullptr).request;
+      received = other.recv->test(receiving, nullptr).done;
+      world.pump();
+    }
+    REQUIRE(received);
+    CHECK(firstMismatch(to.data(), kBytes, 7) == kBytes);
+    CHECK(other.send->test(sending, nullptr).done);
+  }
+
+  World world;
+  Connection link;
+  Connection other;
+};
+
+}  // namespace
+
+TEST_CASE("a call that fails its comm ends the other end's wait") {
+  Stage stage;
+  Buffer from(*stage.link.send, kBytes), to(*stage.link.recv, kBytes);
+  SECTION("a receiver's, of a sender that refused a message") {
+    Request* receiving = stage.receive(stage.link, to);
+    CHECK_FALSE(stage.link.send->isend(from.data(), kBytes, 1, nullptr, nullptr).ok);
+    stage.world.pump();
+    CHECK_FALSE(stage.link.recv->testRequest(receiving, nullptr).ok);
+    CHECK(stage.link.recv->error().message().find("node0 pid 1000 reports: sending") != std::string::npos);
+  }
+  SECTION("a sender's, of a receiver that refused a receive") {
+    const ReceiveSpec spec{to.data(), kBytes, 1, nullptr, nullptr};
+    CHECK_FALSE(stage.link.recv->irecv(std::span(&spec, 1), false).ok);
+    stage.world.pump();
+    CHECK_FALSE(stage.link.send->isend(from.data(), kBytes, 1, from.handle(), nullptr).ok);
+    CHECK(stage.link.send->error().message().find("posting a receive") != std::string::npos);
+  }
+  // Expect: it is told once, however often that is tried.
+  for (int i = 0; i < 3; i++) (void)stage.link.send->isend(from.data(), kBytes, 1, nullptr, nullptr);
+  CHECK(stage.world.messages.empty());
+  stage.prove();
+}
