@@ -125,6 +125,14 @@ Result<std::unique_ptr<RecvComm>> ListenCommImpl::step() {
   }
   if (in && comm_->opened() && comm_->peering().ready()) return std::unique_ptr<RecvComm>(std::move(comm_));
   if (session_->net().clock().now() <= deadline_) return std::unique_ptr<RecvComm>();
+  in.insist();
+  const Error why = late();
+  comm_->failBothSides(why);
+  return why;
+}
+
+// The connector may have its comm already, and NCCL does not close a listener whose accept failed.
+Error ListenCommImpl::late() const {
   return Error(
       Code::timeout, "accepting",
       format("%s began to connect and did not finish within %lld ms", comm_->peering().peer()->name().c_str(),

@@ -66,6 +66,7 @@ class ListenCommImpl final : public ListenComm {
 
  private:
   Status onRequest(const control::Request& request);
+  Error late() const;
 
   std::shared_ptr<Session> session_;
   ContextRef context_;

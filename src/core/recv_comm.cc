@@ -52,8 +52,7 @@ RecvCommImpl::~RecvCommImpl() {
   detach();
 }
 
-Status RecvCommImpl::onOpen(const OpenMessage& open) {
-  remoteNumber_ = open.sender;
+Status RecvCommImpl::adopt(const OpenMessage& open) {
   TRY(peering().adopt(open.half));
   if (open.ringMemory.railBlobs.empty())
     return Error(Code::remote, "connecting", "the sender's ring has no keys");

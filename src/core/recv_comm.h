@@ -33,8 +33,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   void onPeerClosed() override;
   bool needsPeer() const override { return openCount_ > 0 || !(peerClosed_ || finishAnswered_); }
 
-  Status onOpen(const OpenMessage& open);  // the sender's ring is known from here on
-  bool opened() const { return opened_; }
+  bool opened() const { return opened_; }  // the sender's ring is known
 
   void finishRequest(Request* request, int* sizes) {  // it is done, and NCCL hears of it
     for (size_t i = 0; sizes && i < request->count; i++) sizes[i] = request->sizes[i];
@@ -71,6 +70,8 @@ class RecvCommImpl final : public CommBase, public RecvComm {
     Lane* lane = nullptr;
   };
 
+  void onOpen(const OpenMessage& open);
+  Status adopt(const OpenMessage& open);
   const char* fault(std::span<const ReceiveSpec> receives) const;
   const char* fault(const ReceiveSpec& spec) const;
   [[gnu::cold]] Posted refuse(const char* why);

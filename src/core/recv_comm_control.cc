@@ -41,14 +41,21 @@ void RecvCommImpl::tooLarge(uint32_t tag, uint32_t k, uint64_t sent, uint64_t ro
 
 // Messages:
 
+// What failed here before could not be told, as nobody knew the sender's number.
+void RecvCommImpl::onOpen(const OpenMessage& message) {
+  remoteNumber_ = message.sender;
+  if (failed()) {
+    peering().tell(MessageType::failed, FailedMessage{remoteNumber_, stickyError().message()});
+  } else if (Status status = adopt(message); !status) {
+    failBothSides(status.takeError());
+  }
+}
+
 void RecvCommImpl::onMessage(MessageType type, ByteReader* body) {
   ProbeMessage probe;
   CommMessage plain;
   OpenMessage open;
-  if (type == MessageType::open && decodeBody(body, &open)) {
-    if (Status status = onOpen(open); !status && !failed()) failBothSides(status.takeError());
-    return;
-  }
+  if (type == MessageType::open && decodeBody(body, &open)) return onOpen(open);
   if (type == MessageType::probed && decodeBody(body, &probe)) return answerProbed(probe);
   if (!decodeBody(body, &plain)) return;
   if (type == MessageType::tellRead) {

@@ -82,3 +82,29 @@ TEST_CASE("a call that fails its comm ends the other end's wait") {
   CHECK(stage.world.messages.empty());
   stage.prove();
 }
+
+TEST_CASE("a comm that failed before its other end was known tells it when it opens") {
+  Stage stage;
+  Engine& engine = *stage.world.side(1).engine;
+  std::unique_ptr<RecvCommImpl> failing;
+  {
+    EngineEntry in(engine, EngineEntry::wait);
+    auto made = RecvCommImpl::create(
+        {nullptr, stage.world.side(1).context, stage.world.side(1).engine, &stage.link.recv->peering(), 0},
+        0);
+    REQUIRE(made);
+    failing = made.take();
+    failing->failBothSides(Error(Code::timeout, "accepting", "it took too long"));
+  }
+  stage.world.deliverMessages();
+  CHECK_FALSE(stage.link.send->failed());
+  OpenMessage open;
+  open.comm = failing->number();
+  open.sender = stage.link.send->number();
+  stage.tell(*stage.link.send, MessageType::open, open);
+  stage.world.deliverMessages();
+  REQUIRE(stage.link.send->failed());
+  CHECK(stage.link.send->error().message().find("it took too long") != std::string::npos);
+  failing.reset();
+  stage.prove();
+}

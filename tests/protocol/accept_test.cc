@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include <array>
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "providers/fault/control.h"
+#include "providers/fault/transport.h"
+#include "providers/loop/transport.h"
+#include "src/base/log.h"
+#include "src/core/net.h"
+#include "tests/support/catch.h"
+#include "tests/support/patience.h"
+
+// Two Nets of one process that connect as NCCL has them do it, over a control link.
+using namespace weft;
+using namespace weft::core;
+using fault::FaultKind;
+using fault::FaultOp;
+
+namespace {
+
+void silent(LogLevel, const char*, int, const char*) {}  // what fails is planned
+
+struct Silence {
+  Silence() { setLogSink(silent); }
+  ~Silence() { setLogSink(nullptr); }
+};
+
+struct End {
+  explicit End(Milliseconds connectTimeout) {
+    auto transport = fault::makeTransport(loop::makeTransport({}));
+    control = transport->control();
+    NetOptions options;
+    options.config.connectTimeout = connectTimeout;
+    options.transport = std::move(transport);
+    auto made = Net::create(std::move(options));
+    REQUIRE(made);
+    net = *made;
+    context = net->openContext({});
+  }
+
+  std::shared_ptr<fault::FaultControl> control;
+  std::shared_ptr<Net> net;
+  ContextRef context;
+};
+
+}  // namespace
+
+TEST_CASE("a connector whose lanes are up is told when its acceptor gives up") {
+  const Silence silence;
+  const auto patience = std::chrono::seconds(10) * test::patience();
+  const auto end = std::chrono::steady_clock::now() + patience;
+  const auto wait = [&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return std::chrono::steady_clock::now() < end;
+  };
+  End connecting(Milliseconds(20'000)), accepting(Milliseconds(500) * test::patience());
+  fault::FaultRule never;
+  never.kind = FaultKind::connectNever;
+  never.op = FaultOp::call;
+  accepting.control->add(never);
+  std::array<std::byte, control::kHandleBytes> handle;
+  auto listener = accepting.net->listen(accepting.context, 0, handle);
+  REQUIRE(listener);
+
+  std::unique_ptr<SendComm> sender;
+  std::optional<Error> refusal;
+  while (!(sender && refusal) && wait()) {
+    if (!sender) {
+      auto made = connecting.net->connect(connecting.context, 0, handle);
+      REQUIRE(made);
+      sender = made.take();
+    }
+    if (auto accepted = accepting.net->accept(**listener); !accepted) refusal = accepted.takeError();
+  }
+  REQUIRE(sender);
+  REQUIRE(refusal);
+  // Expect: it does not wait for lines for ever, though the listener is still there.
+  std::vector<std::byte> memory(100'000);
+  MemoryDesc desc;
+  desc.address = memory.data();
+  desc.length = memory.size();
+  auto registered = sender->registerMemory(desc);
+  Posted posted;
+  while (registered && posted.ok && wait())
+    posted = sender->isend(memory.data(), memory.size(), 1, *registered, nullptr);
+  REQUIRE_FALSE((registered && posted.ok));
+  CHECK(sender->error().message().find("began to connect and did not finish") != std::string::npos);
+}
