@@ -127,11 +127,6 @@ Result<MemoryHandle*> CommBase::addHandle(const MemoryDesc& desc) {
   return handle.release();
 }
 
-bool CommBase::inUse(const MemoryHandle* handle) {
-  EngineEntry in(engine(), EngineEntry::wait);
-  return handle->inUse != 0;
-}
-
 // Its fabrics give the memory back outside the engine, as they took it: unpinning can take long, too.
 Status CommBase::removeHandle(MemoryHandle* handle) {
   const MustNotFail closing;

@@ -87,7 +87,6 @@ class CommBase {
   // passed, and the peer is marked so that nobody waits for it again.
   bool waitFor(const std::function<bool()>& done);
   void fence();  // nothing posted on this peering lands after this
-  bool inUse(const MemoryHandle* handle);
   std::unique_ptr<MemoryHandle> takeHandle(MemoryHandle* handle);  // out of our hands, and the peer's
   virtual void stopUsing(
       MemoryHandle* handle) = 0;  // it is deregistered with work in flight: wait, cancel or fence

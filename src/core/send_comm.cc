@@ -39,7 +39,7 @@ SendCommImpl::~SendCommImpl() {
     EngineEntry in(engine(), EngineEntry::wait);
     closing_ = true;
   }
-  waitFor([&] { return unfinished_ == 0 || failed(); });
+  waitFor([&] { return unfinished_ == 0; });
   bool ask = false;
   {
     EngineEntry in(engine(), EngineEntry::wait);
@@ -462,8 +462,9 @@ bool SendCommImpl::inFlight(uint32_t tag, uint32_t k) {
 void SendCommImpl::watch(TimePoint) {
 }  // lanes are watched by their peering; a missing line by the receiver's probe
 
+// Also of a comm that failed: its sends are over soon, and cutting the lanes would end the comms beside it.
 void SendCommImpl::stopUsing(MemoryHandle* handle) {
-  if (waitFor([&] { return handle->inUse == 0 || failed(); }) && !inUse(handle)) return;
+  if (waitFor([&] { return handle->inUse == 0; })) return;
   fence();
   EngineEntry in(engine(), EngineEntry::wait);
   engine().eachRequestOf(this, [&](Request& request) {  // one may still hear what became of it

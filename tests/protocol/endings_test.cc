@@ -108,3 +108,20 @@ TEST_CASE("a comm that failed before its other end was known tells it when it op
   failing.reset();
   stage.prove();
 }
+
+TEST_CASE("memory of a comm that failed goes when its sends are over, and no lane is cut for it") {
+  Stage stage;
+  Buffer from(*stage.link.send, kBytes), to(*stage.link.recv, kBytes);
+  (void)stage.receive(stage.link, to);
+  stage.world.pump(3);
+  REQUIRE(stage.link.send->isend(from.data(), kBytes, 1, from.handle(), nullptr).request);
+  stage.tell(*stage.link.recv, MessageType::failed, FailedMessage{stage.link.send->number(), "as I please"});
+  stage.world.deliverMessages();
+  REQUIRE(stage.link.send->failed());
+  REQUIRE(from.handle()->inUse == 1);
+  from.release();
+  stage.world.deliverMessages();
+  CHECK_FALSE(stage.other.send->failed());
+  CHECK_FALSE(stage.other.recv->failed());
+  stage.prove();
+}
