@@ -42,7 +42,7 @@ RecvCommImpl::~RecvCommImpl() {
     EngineEntry in(engine(), EngineEntry::wait);
     closing_ = true;
   }
-  if (openCount_ > 0 && !cancelReceives()) fence();
+  if (!cancelReceives()) fence();
   {
     EngineEntry in(engine(), EngineEntry::wait);
     closeAllSlots();

@@ -119,6 +119,8 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   void answerProbed(const ProbeMessage& answer);
   void answerFinish();
   bool cancelReceives();
+  bool hasAll() const;
+  bool leftUnanswered() const;
   void dropWaiting();
   void finishEarly(Request* request);
   void stopUsing(MemoryHandle* handle) override;

@@ -151,19 +151,34 @@ void RecvCommImpl::tellLines(uint8_t lane) {
 
 // Closing:
 
-// Makes the sender stop and waits for what it had posted. False: it did not agree in time, so its lanes must
-// be cut.
+// Makes the sender stop and waits for what it had posted. False: it did not agree in time, or closed without
+// an answer, so its lanes must be cut.
 bool RecvCommImpl::cancelReceives() {
   bool told = false;
   {
     EngineEntry in(engine(), EngineEntry::wait);
     eachOpen([&](const ReceiveSlot& slot) { told = told || slot.state == SlotState::told; });
     unwritten_.clear();
-    if (!told || !opened_) return true;
-    if (peering().unresponsive() || peerClosed_) return false;
+    if (!told || !opened_ || hasAll()) return true;
+    if (peering().unresponsive() || leftUnanswered()) return false;
     peering().tell(MessageType::cancel, CommMessage{remoteNumber_, 0});
   }
-  return waitFor([&] { return canceledByPeer_ && arrived_ >= canceledAt_; });
+  bool agreed = false;
+  waitFor([&] {
+    agreed = hasAll();
+    return agreed || leftUnanswered();
+  });
+  return agreed;
+}
+
+// The sender writes no more, as it agreed to stop or was through, and all that it wrote is here.
+bool RecvCommImpl::hasAll() const {
+  return (canceledByPeer_ && arrived_ >= canceledAt_) || (finishAnswered_ && arrived_ >= finishAt_);
+}
+
+// The sender is gone, and how much it had written nobody will say.
+bool RecvCommImpl::leftUnanswered() const {
+  return peerClosed_ && !canceledByPeer_ && !finishAnswered_;
 }
 
 // What was sent arrives within the cancel's deadline, early-done receives above all; whatever is open after

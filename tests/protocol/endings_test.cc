@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <chrono>
+#include <thread>
+
 #include "src/base/log.h"
 #include "tests/support/catch.h"
 #include "tests/support/engine_pair.h"
@@ -124,4 +127,49 @@ TEST_CASE("memory of a comm that failed goes when its sends are over, and no lan
   CHECK_FALSE(stage.other.send->failed());
   CHECK_FALSE(stage.other.recv->failed());
   stage.prove();
+}
+
+TEST_CASE("receives that a sender which closed did not use are dropped without cutting a lane") {
+  Stage stage;
+  Buffer from(*stage.link.send, kBytes), to(*stage.link.recv, 2 * kBytes);
+  Request* used = stage.receive(stage.link, to);
+  (void)stage.receive(stage.link, to);
+  stage.world.pump(3);
+  REQUIRE(stage.link.send->isend(from.data(), kBytes, 1, from.handle(), nullptr).request);
+  stage.world.pump(3);
+  REQUIRE(stage.link.recv->testRequest(used, nullptr).done);
+  // As a sender does that closes.
+  stage.tell(*stage.link.send, MessageType::finish, CommMessage{stage.link.recv->number(), 1});
+  stage.tell(*stage.link.send, MessageType::closed, CommMessage{stage.link.recv->number(), 0});
+  stage.world.deliverMessages();
+  to.release();
+  stage.link.recv.reset();
+  stage.world.deliverMessages();
+  CHECK_FALSE(stage.other.send->failed());
+  CHECK_FALSE(stage.other.recv->failed());
+  stage.prove();
+}
+
+TEST_CASE("a receiver that closes does not wait for the answer of a sender that closed meanwhile") {
+  WorldOptions options;
+  options.config.closeTimeout = Milliseconds(20'000);
+  Stage stage(std::move(options));
+  Buffer to(*stage.link.recv, kBytes);
+  (void)stage.receive(stage.link, to);
+  stage.world.pump(3);
+  const uint32_t number = stage.link.recv->number();
+  const auto begin = std::chrono::steady_clock::now();
+  // Event: its goodbye crosses our question, which finds nobody any more.
+  std::thread link([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    ByteWriter body;
+    encodeBody(&body, CommMessage{number, 0});
+    stage.world.side(1).engine->deliver({.peer = stage.world.side(1).other,
+                                         .type = MessageType::closed,
+                                         .fromEngine = stage.world.side(0).engine->id(),
+                                         .body = body.take()});
+  });
+  to.release();
+  link.join();
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
 }
