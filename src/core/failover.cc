@@ -253,20 +253,22 @@ void Failover::endIfAccounted(Lane& lane) {
   if (record.nextGivenUp) {
     skipNext(lane);
   } else if (!record.nextAddress.empty()) {
-    (void)revive(lane);
+    revive(lane);
   }
 }
 
 // Coming back:
 
-bool Failover::revive(Lane& lane) {
+// A peering that failed may be cut off, and stays so; the peer may not have heard.
+void Failover::revive(Lane& lane) {
+  if (peering_.failure()) return;
   Record& record = recordOf(lane);
   auto endpoint = engine_.queue(lane.rail()).openEndpoint();
   if (!endpoint) {
     record.cause = endpoint.error().message();
     lengthenPause(record);
     record.reviveAt = engine_.now() + record.pause;
-    return false;
+    return;
   }
   lane.replace(endpoint.take(), engine_.now());
   record.connecting = record.peerRetired = record.settled = false;
@@ -278,7 +280,6 @@ bool Failover::revive(Lane& lane) {
   peering_.tell(MessageType::laneAddress,
                 LaneMessage{lane.number(), lane.incarnation(), {}, Bytes(address.begin(), address.end())});
   if (!record.nextAddress.empty()) connect(lane);
-  return true;
 }
 
 void Failover::connect(Lane& lane) {
@@ -295,7 +296,7 @@ bool Failover::onLaneAddress(const LaneMessage& message) {
   Record& record = recordOf(*lane);
   if (message.incarnation == lane->incarnation() + 1) {
     record.nextAddress = message.address;
-    if (lane->state() == LaneState::dead) (void)revive(*lane);
+    if (lane->state() == LaneState::dead) revive(*lane);
   } else if (message.incarnation == lane->incarnation() && lane->state() == LaneState::connecting) {
     if (record.connecting || lane->incarnation() == 1) return false;
     record.nextAddress = message.address;
@@ -324,7 +325,7 @@ void Failover::watch(TimePoint now) {
     } else if (lane.state() != LaneState::dead) {
       watchEnding(lane, now);
     } else if (now >= records_[i].reviveAt && !peering_.remoteGone()) {
-      (void)revive(lane);
+      revive(lane);
     }
   }
 }

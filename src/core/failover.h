@@ -72,7 +72,7 @@ class Failover {
   uint16_t missingOf(const Suspect& suspect);
   void resolve(const Lane& lane, const Own& own, uint16_t missing);
   void endIfAccounted(Lane& lane);
-  bool revive(Lane& lane);
+  void revive(Lane& lane);
   void connect(Lane& lane);
   void skipNext(Lane& lane);
   void sayLeft(const Lane& lane);

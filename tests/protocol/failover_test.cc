@@ -255,6 +255,29 @@ TEST_CASE("a rail that cannot be connected is left out, and tried again") {
   CHECK(rails.lanesUp(1) == 2);
 }
 
+TEST_CASE("a rail does not come back to a peering that has failed meanwhile") {
+  Rails rails(2);
+  {
+    EngineEntry in(*rails.world().side(0).engine, EngineEntry::wait);
+    rails.send().peering().laneFailed(rails.lane(0, 0), "a cable was pulled");
+  }
+  const auto dead = [&](int side) { return rails.lane(side, 0).state() == LaneState::dead; };
+  for (int i = 0; i < 100 && !(dead(0) && dead(1)); i++) rails.world().pump();
+  REQUIRE(dead(0));
+  REQUIRE(dead(1));
+  // Event: one end cuts its lanes to close; the other one, which hears only that its comm failed, tries
+  // again.
+  {
+    EngineEntry in(*rails.world().side(1).engine, EngineEntry::wait);
+    rails.recv().peering().fail(Error(Code::remote, "closing", "data was in flight"));
+    rails.recv().peering().fence();
+  }
+  rails.live(100);
+  // Expect: fenced is fenced.
+  CHECK(dead(1));
+  CHECK(rails.recv().peering().fenced());
+}
+
 TEST_CASE("an engine made when a card cannot be used goes on with the others") {
   fault::FaultRule refused;
   refused.kind = FaultKind::openQueue;
