@@ -185,13 +185,13 @@ Peering* Engine::findPeering(const control::Peer* peer, uint32_t remoteEngine) {
 }
 
 Result<Peering*> Engine::peering(const control::PeerRef& peer, uint32_t remoteEngine, uint16_t remoteRails) {
+  cleanUpPeerings();  // one that failed when nobody used it any more is in nobody's way
   if (Peering* known = findPeering(peer.get(), remoteEngine)) {
     if (const Error* failure = known->failure()) return *failure;
     return known;
   }
   // That it died is told once, to the peerings there are; it is marked dead before.
   if (!peer->alive()) return peer->reason();
-  cleanUpPeerings();
   const auto hole = std::find(peerings_.begin(), peerings_.end(), nullptr);
   const auto number = static_cast<uint32_t>(hole - peerings_.begin());
   if (number >= kPeeringLimit) {

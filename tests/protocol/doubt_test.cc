@@ -147,6 +147,26 @@ TEST_CASE("a watch that is due comes with the next tick where somebody else is i
   for (int i = 1; i < 20; i++) CHECK(router.onTick(due + Milliseconds(2 * i)) == Milliseconds(2));
 }
 
+TEST_CASE("what a peering without comms died of is nothing to a new connection") {
+  World world({});
+  (void)world.connect(0);
+  world.deliverMessages();
+  for (int i = 0; i < 2; i++) {
+    EngineEntry in(*world.side(i).engine, EngineEntry::wait);
+    Peering& idle = *world.side(i).engine->peeringByNumber(0);
+    idle.laneFailed(idle.lane(0), "the connection was reset");
+  }
+  world.deliverMessages();
+  REQUIRE(world.side(0).engine->peeringByNumber(0)->failure());
+  Connection link = world.connect(0);
+  Buffer from(*link.send, 8), to(*link.recv, 8);
+  CHECK(link.send->isend(from.data(), 8, 3, from.handle(), nullptr).request);
+  const ReceiveSpec spec{to.data(), 8, 3, to.handle(), nullptr};
+  const Posted got = link.recv->irecv(std::span(&spec, 1), false);
+  world.pump(3);
+  CHECK(link.recv->testRequest(got.request, nullptr).done);
+}
+
 TEST_CASE("peerings that come and go leave the room for eager messages as it was") {
   World world({});
   Engine& engine = *world.side(0).engine;
