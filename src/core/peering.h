@@ -64,13 +64,11 @@ class Peering {
   bool ready() const { return adopted_ && lanesUp_ > 0 && lanesPending_ == 0; }
   const Error* failure() const { return failure_.get(); }
   bool halted() const { return halted_; }  // it failed, is in doubt, or the peer's engine is gone
-  // Its last lane is lost, and the peer has not said yet whether it closed or is still there. A moment only:
-  // calls say "later" meanwhile.
+  // Its last lane is lost, and the peer has not said yet whether it closed: calls say "later" for a moment.
   bool inDoubt() const { return doubt_ != nullptr; }
   void peerAnswered(uint64_t question);  // its engine is there
   void watchDoubt(TimePoint now);
-  // The first one wins; every comm on it gets it, and so do their other ends unless the peer itself is what
-  // failed.
+  // The first one wins; every comm on it gets it, and their other ends unless the peer itself failed.
   void fail(Error error, bool tellPeer = true);
   void peerEngineGone() { remoteGone_ = halted_ = true; }
   void endDoubt();  // fails it for what it was in doubt about
