@@ -98,7 +98,7 @@ Status Connector::open(const ConnectReply& reply) {
   message.comm = reply.comm;
   message.sender = comm_->number();
   message.half = peering->half();
-  message.ringMemory = engine_->noticeOf(*comm_->ring().region(), 0);
+  message.ringMemory = peering->noticeOf(*comm_->ring().region(), 0);
   message.ringOffset = comm_->ring().offset();
   peering->tell(MessageType::open, message);
   return {};

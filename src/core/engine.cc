@@ -85,13 +85,6 @@ void Engine::shareOut(const std::vector<uint8_t>& working) {
   }
 }
 
-MemoryNotice Engine::noticeOf(const mem::Region& region, uint32_t id) const {
-  MemoryNotice notice = MemoryNotice::of(region, id);
-  for (size_t rail = 0; rail < railInUse_.size(); rail++)
-    if (railInUse_[rail] != rail) notice.railBlobs[rail] = notice.railBlobs[railInUse_[rail]];
-  return notice;
-}
-
 // Peers learn that lanes to this engine are about to break, and lanes go before the queues they complete to.
 Engine::~Engine() {
   const MustNotFail closing;

@@ -39,8 +39,6 @@ class Engine {
   const DeviceInfo& railInfo(size_t rail) const { return rails_[rail].device->info(); }
   // The rail itself, or the one that stands in for a rail whose card could not be used.
   size_t railInUse(size_t rail) const { return railInUse_[rail]; }
-  // What peers need to write to a region: keys in the order of our rails, with stand-ins.
-  MemoryNotice noticeOf(const mem::Region& region, uint32_t id) const;
   mem::Arena& arena() { return arena_; }
   mem::RegionCache& regions() { return *options_.regions; }
 

@@ -33,16 +33,6 @@ Result<T> checked(const ByteReader& in, T value, const char* what) {
 
 }  // namespace
 
-MemoryNotice MemoryNotice::of(const mem::Region& region, uint32_t id) {
-  MemoryNotice notice;
-  notice.id = id;
-  for (size_t i = 0; i < region.rails(); i++) {
-    const auto blob = region.rail(i)->blob();
-    notice.railBlobs.emplace_back(blob.begin(), blob.end());
-  }
-  return notice;
-}
-
 void MemoryNotice::encode(ByteWriter* out) const {
   out->put(id);
   encodeBlobs(out, railBlobs);

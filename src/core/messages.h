@@ -7,7 +7,6 @@
 
 #include "src/base/bytes.h"
 #include "src/core/wire.h"
-#include "src/mem/region.h"
 #include "weft/result.h"
 
 // What engines tell each other over the control link. Every message is an EngineHeader and one of these
@@ -54,7 +53,6 @@ struct MemoryNotice {
   uint32_t id = 0;
   std::vector<Bytes> railBlobs;
 
-  static MemoryNotice of(const mem::Region& region, uint32_t id);
   void encode(ByteWriter* out) const;
   static MemoryNotice decode(ByteReader* in);
 };

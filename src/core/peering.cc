@@ -89,8 +89,9 @@ Status Peering::openLanes(uint16_t remoteRails) {
   const size_t count =
       std::min(std::max<size_t>(engine_.railCount(), remoteRails_), std::min(most, kMaxLanes));
   for (size_t i = 0; i < count; i++) {
-    const size_t rail = engine_.railInUse(i % engine_.railCount());
-    TRY(auto endpoint, engine_.queue(rail).openEndpoint());
+    const size_t turn = i % engine_.railCount();
+    size_t rail = turn == i ? engine_.railInUse(i) : lanes_[turn]->rail();  // keys are told once for both
+    TRY(auto endpoint, openEndpoint(&rail));
     lanes_.push_back(std::make_unique<Lane>(static_cast<uint8_t>(i), static_cast<uint8_t>(rail),
                                             engine_.railInfo(rail).name, std::move(endpoint), count > 1));
   }
@@ -103,6 +104,34 @@ Status Peering::openLanes(uint16_t remoteRails) {
   return {};
 }
 
+// Of the rail wanted, or of another one that stands in for it: its card may have died since the engine was
+// made.
+Result<std::unique_ptr<Endpoint>> Peering::openEndpoint(size_t* rail) const {
+  auto endpoint = engine_.queue(*rail).openEndpoint();
+  for (size_t i = 1; !endpoint && endpoint.error().code() != Code::resources && i < engine_.railCount();
+       i++) {
+    const size_t other = (*rail + i) % engine_.railCount();
+    auto instead = engine_.queue(other).openEndpoint();
+    if (!instead) continue;
+    WEFT_LOG(warn, "rail %s to %s goes over %s: %s", engine_.railInfo(*rail).name.c_str(),
+             peer_->name().c_str(), engine_.railInfo(other).name.c_str(), endpoint.error().message().c_str());
+    *rail = other;
+    return instead;
+  }
+  return endpoint;
+}
+
+// Keys in the order of our rails, each of the card that our lane there goes over.
+MemoryNotice Peering::noticeOf(const mem::Region& region, uint32_t id) const {
+  MemoryNotice notice{id, {}};
+  for (size_t i = 0; i < engine_.railCount(); i++) {
+    const size_t rail = i < lanes_.size() ? lanes_[i]->rail() : engine_.railInUse(i);
+    const auto blob = region.rail(rail)->blob();
+    notice.railBlobs.emplace_back(blob.begin(), blob.end());
+  }
+  return notice;
+}
+
 PeeringInfo Peering::half() const {
   PeeringInfo info;
   info.engine = localEngine_;
@@ -113,7 +142,7 @@ PeeringInfo Peering::half() const {
     const auto address = lane->endpoint().address();
     info.laneAddresses.emplace_back(address.begin(), address.end());
   }
-  info.memory = engine_.noticeOf(*landing_.region(), 0);
+  info.memory = noticeOf(*landing_.region(), 0);
   info.eagerOffset = landing_.offset();
   info.eagerSlots = localSlots_;
   info.eagerSlotBytes = localSlotBytes_;
@@ -349,7 +378,7 @@ Announcement* Peering::announce(const mem::RegionRef& region) {
   Announcement* announcement = fresh.get();
   announced_.emplace(id, std::move(fresh));
   announcedOf_.emplace(region.get(), announcement);
-  tell(MessageType::announce, engine_.noticeOf(*region, id));
+  tell(MessageType::announce, noticeOf(*region, id));
   return announcement;
 }
 

@@ -55,6 +55,7 @@ class Peering {
 
   // Life:
   PeeringInfo half() const;
+  MemoryNotice noticeOf(const mem::Region& region, uint32_t id) const;  // what the peer needs to write there
   // The peer's half: imports its memory, starts the lanes; again is harmless. Fails the peering if it fails.
   Status adopt(const PeeringInfo& half);
   void afterPoll();  // the queues were just polled: the next lane, and what fail-over waits for
@@ -203,6 +204,7 @@ class Peering {
  private:
   void lastLaneFailed(Error error);
   Status openLanes(uint16_t remoteRails);
+  Result<std::unique_ptr<Endpoint>> openEndpoint(size_t* rail) const;
   void prepareEager();
   [[gnu::noinline]] const Imported* findImported(uint32_t memoryId);
   Work eagerWrite(const Lane& lane, int slot) const;

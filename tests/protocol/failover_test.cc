@@ -309,6 +309,47 @@ TEST_CASE("an engine made when a card cannot be used goes on with the others") {
   CHECK(rails.lanesUp(1) == 3);
 }
 
+TEST_CASE("a peering made when a card of its engine has died goes on with the others") {
+  const KeptLog log;
+  WorldOptions options;
+  std::shared_ptr<fault::FaultControl> control;
+  for (int i = 0; i < 2; i++) {
+    loop::LoopOptions fabric;
+    fabric.rails = options.rails[i] = 2;
+    auto wrapped = fault::makeTransport(loop::makeTransport(fabric));
+    control = wrapped->control();  // side 1's
+    options.transports[i] = std::move(wrapped);
+  }
+  World world(std::move(options));
+  (void)world.connect(0);
+  world.deliverMessages();
+  // Event: a card dies, then the two meet again.
+  for (int i = 0; i < 2; i++) world.side(i).engine->peeringByNumber(0)->peerEngineGone();
+  fault::FaultRule closed;
+  closed.kind = FaultKind::openEndpoint;
+  closed.op = FaultOp::call;
+  closed.rail = 1;
+  closed.count = 0;
+  control->add(closed);
+  for (int from = 0; from < 2; from++) {
+    Connection link = world.connect(from);
+    // Expect: as many lanes as ever, of which one stands in, on this side alone.
+    CHECK((from == 0 ? link.recv->peering() : link.send->peering()).lane(1).rail() == 0);
+    CHECK((from == 0 ? link.send->peering() : link.recv->peering()).lane(1).rail() == 1);
+    Buffer out(*link.send, kLarge), in(*link.recv, kLarge);
+    fillPattern(out.data(), kLarge, 3);
+    const ReceiveSpec spec{in.data(), kLarge, 1, in.handle(), nullptr};
+    const Posted got = link.recv->irecv(std::span(&spec, 1), false);
+    world.pump(10);
+    CHECK(link.send->isend(out.data(), kLarge, 1, out.handle(), nullptr).request);
+    world.pump(10);
+    CHECK(link.recv->testRequest(got.request, nullptr).done);
+    CHECK(firstMismatch(in.data(), kLarge, 3) == kLarge);
+    for (size_t lane = 0; lane < 2; lane++) CHECK(link.send->peering().lane(lane).up());
+  }
+  CHECK(logged.find("rail loop1 to node0 pid 1000 goes over loop0: ") != std::string::npos);
+}
+
 TEST_CASE("memory can be given back while a rail is being left") {
   Rails rails(2);
   Buffer from(rails.send(), kLarge);

@@ -84,7 +84,7 @@ Connection World::connect(int from) {
     open.comm = reply.comm;
     open.sender = made.send->number();
     open.half = (*peering)->half();
-    open.ringMemory = core::MemoryNotice::of(*made.send->ring().region(), 0);
+    open.ringMemory = (*peering)->noticeOf(*made.send->ring().region(), 0);
     open.ringOffset = made.send->ring().offset();
     (*peering)->tell(core::MessageType::open, open);
   }
