@@ -309,12 +309,14 @@ void Engine::watchFlushLane(Lane& lane) {
                            static_cast<long long>(options_.config->laneTimeout.count())));
 }
 
-// A flush that does not come back ends its comm: what was received may not be visible.
+// A flush that does not come back ends its comm: what was received may not be visible. Its reads end all the
+// same, when their lane is fenced.
 void Engine::failFlushes(const Lane& lane, const std::string& why) {
   eachRequest([&](Request& request) {
-    if (request.kind == RequestKind::flush && request.remaining > 0)
-      request.comm->failBothSides(
-          Error(Code::system, "flushing", "the loopback lane of " + lane.railName() + ": " + why));
+    if (request.kind != RequestKind::flush || request.remaining == 0) return;
+    request.toldFailed = true;
+    request.comm->failBothSides(
+        Error(Code::system, "flushing", "the loopback lane of " + lane.railName() + ": " + why));
   });
 }
 

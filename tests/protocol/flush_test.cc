@@ -70,9 +70,10 @@ TEST_CASE("a flush of which nothing is heard ends its comm and names the card") 
   Landing to(rails);
   rails.live(10);
   rails.breakRail(1, FaultKind::killSilent, FaultOp::read, 1);
-  (void)flush(rails, to);
+  Request* flushing = flush(rails, to);
   rails.live(1000);
   REQUIRE(rails.recv().failed());
+  CHECK_FALSE(rails.recv().testRequest(flushing, nullptr).ok);  // though its lane was fenced meanwhile
   CHECK(rails.recv().error().detail().find("the loopback lane of loop1: nothing came back") !=
         std::string::npos);
 }
