@@ -281,8 +281,11 @@ bool Engine::postFlush(Request* request, MemoryHandle* memory, const void* addre
   uint8_t posted = 0;
   for (size_t rail = 0; rail < flushLanes_.size(); rail++) {
     Lane& lane = *flushLanes_[rail];
-    if (!lane.up() && lane.state() != LaneState::connecting)
+    if (lane.state() == LaneState::dead && !lane.waiting() && carries(lane.rail())) reviveFlushLane(lane);
+    if (!lane.up() && lane.state() != LaneState::connecting) {
+      if (carries(lane.rail())) return false;
       continue;  // its rail died: what came by it did so long ago
+    }
     auto target = lane.endpoint().import(memory->region->rail(lane.rail())->blob());
     if (!target) return false;
     Work work;
@@ -320,14 +323,19 @@ void Engine::failFlushes(const Lane& lane, const std::string& why) {
   });
 }
 
-void Engine::reviveFlushLane(size_t rail) {
-  if (flushLanes_.empty() || flushLanes_[rail]->state() != LaneState::dead) return;
-  auto endpoint = rails_[rail].queue->openEndpoint();
+// Something may come by this card.
+bool Engine::carries(size_t rail) const {
+  return std::any_of(peerings_.begin(), peerings_.end(),
+                     [&](const auto& peering) { return peering && peering->upOn(rail); });
+}
+
+void Engine::reviveFlushLane(Lane& lane) {
+  auto endpoint = rails_[lane.rail()].queue->openEndpoint();
   if (!endpoint) return;
-  flushLanes_[rail]->replace(endpoint.take(), now());
-  const auto address = flushLanes_[rail]->endpoint().address();
-  if (!flushLanes_[rail]->endpoint().connect(address)) flushLanes_[rail]->setState(LaneState::dead);
-  flushLanes_[rail]->endpoint().peerConnected();
+  lane.replace(endpoint.take(), now());
+  const auto address = lane.endpoint().address();
+  if (!lane.endpoint().connect(address)) lane.setState(LaneState::dead);
+  lane.endpoint().peerConnected();
 }
 
 }  // namespace weft::core

@@ -183,7 +183,6 @@ class Engine {
 
   Status openFlushLanes();  // loopback, one a rail; again is harmless
   bool postFlush(Request* request, MemoryHandle* memory, const void* address);
-  void reviveFlushLane(size_t rail);
 
   EngineCounters& counters() { return counters_; }
   void cleanUpPeerings();
@@ -205,6 +204,8 @@ class Engine {
   void writeLines();
   void readClock();
   bool flushOwnLanes();  // true: a fabric took not all of what they hold
+  bool carries(size_t rail) const;
+  void reviveFlushLane(Lane& lane);
   void watchFlushLane(Lane& lane);
   [[gnu::cold]] void failFlushes(const Lane& lane, const std::string& why);
   [[gnu::noinline]] bool pollSeveral(int mostBatches);  // false: not all of them

@@ -85,7 +85,7 @@ void Engine::onLaneEvent(size_t rail, const Completion& completion) {
   const std::string why = completion.ok ? "" : rails_[rail].queue->explain(completion);
   if (!owner) {
     const bool up = completion.kind == CompletionKind::connected && completion.ok;
-    const bool unread = !up && lane->hasQueued();  // held until it was up
+    const bool unread = !up && lane->dropHeld();
     lane->setState(up ? LaneState::up : LaneState::dead);
     if (unread) failFlushes(*lane, why);
   } else if (completion.kind == CompletionKind::connected) {

@@ -311,7 +311,6 @@ void Failover::onUp(Lane& lane) {
   record.cause.clear();
   if (lane.incarnation() == 1) return;
   engine_.counters().lanesRevived++;
-  engine_.reviveFlushLane(lane.rail());
   WEFT_LOG(info, "%s is used again", peering_.where(lane).c_str());
 }
 

@@ -15,6 +15,13 @@ bool Lane::flush(TimePoint now) {
   return false;
 }
 
+bool Lane::dropHeld() {
+  const size_t held = queued_.size();
+  outstandingWorks_ -= static_cast<uint32_t>(held);
+  queued_.clear();
+  return held > 0;
+}
+
 // The rate over windows in which the lane was never idle, the first from when it got work; an exponential
 // mean over windows follows a rail that slows down within a few of them.
 void Lane::measure(uint64_t bytes, TimePoint now) {

@@ -90,6 +90,7 @@ class Lane {
     queued_.push(work);
     return false;
   }
+  bool dropHeld();            // it does not come up; false: it was given nothing
   bool flush(TimePoint now);  // true: some is left for later
   bool hasQueued() const { return !queued_.empty(); }
 

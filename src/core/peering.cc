@@ -306,6 +306,11 @@ bool Peering::fenced() const {
                      [](const auto& lane) { return lane->state() >= LaneState::retired; });
 }
 
+bool Peering::upOn(size_t rail) const {
+  return std::any_of(lanes_.begin(), lanes_.end(),
+                     [&](const auto& lane) { return lane->up() && lane->rail() == rail; });
+}
+
 bool Peering::upWithout(size_t rail) const {
   return std::any_of(lanes_.begin(), lanes_.end(),
                      [&](const auto& lane) { return lane->up() && lane->rail() != rail; });

@@ -82,7 +82,8 @@ class Peering {
   [[gnu::cold]] void failIfLeaving();  // the peer's engine is gone: what a lane lost, nobody will account for
   Failover* failover() const { return failover_.get(); }  // null with one lane
   size_t lanesUp() const { return lanesUp_; }
-  bool upWithout(size_t rail) const;          // some lane is, on another rail of ours
+  bool upOn(size_t rail) const;               // some lane is, on this rail of ours
+  bool upWithout(size_t rail) const;          // or on another one
   void fence();                               // starts retiring every lane
   bool fenced() const;                        // nothing of this side's can land any more
   std::string where(const Lane& lane) const;  // "rail eth0 to node7 pid 4711"

@@ -78,6 +78,24 @@ TEST_CASE("a flush of which nothing is heard ends its comm and names the card") 
         std::string::npos);
 }
 
+TEST_CASE("a lane for flushing that broke is there again for the next flush") {
+  Rails rails(2, {.flush = true});
+  Landing to(rails);
+  rails.live(10);
+  const auto broken = rails.breakRail(1, FaultKind::error, FaultOp::read, 1);
+  (void)rails.finished(rails.recv(), flush(rails, to));
+  REQUIRE(broken->counts().hits == 1);
+  rails.heal();
+  // Expect: both rails are read, as data comes by both.
+  fault::FaultRule read;
+  read.kind = FaultKind::delay;
+  read.op = FaultOp::read;
+  read.count = 0;
+  const auto seen = rails.addRule(1, read);
+  CHECK(rails.finished(rails.recv(), flush(rails, to)));
+  CHECK(seen->counts().hits == 2);
+}
+
 TEST_CASE("where a lane for flushing could not be opened the next registration opens all of them") {
   fault::FaultRule once;
   once.kind = FaultKind::openEndpoint;
