@@ -108,6 +108,21 @@ def hidden_conditions(weft):
         yield f'the conditions do not tell the fabric: {said}'
 
 
+def without_utf8(weft):
+    """Values and file names are bytes, and a document with them is one."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(os.fsencode(folder), b'\xff.json')
+        command = [weft, 'perf', 'sendrecv', '-n', '2', '-b', '8', '-e', '8', '--iters', '2', '--json', file]
+        done = subprocess.run(command, check=False, capture_output=True, timeout=120, env={**os.environb, b'WEFT_HCA': b'^\xff'})
+        if done.returncode != 0:
+            yield f'a setting that is no UTF-8 ends the run with {done.returncode}: {done.stderr}'
+            return
+        with open(file, encoding='utf-8') as written:
+            said = json.load(written)['conditions']
+    if 'WEFT_HCA=^\ufffd' not in said['settings']:
+        yield f'the conditions do not tell a setting that is no UTF-8: {said}'
+
+
 def complaints(text, document, table, plot):
     yield from plot_complaints(document, plot)
     if [row['bytes'] for row in document['results']] != SIZES:
@@ -132,6 +147,7 @@ def complaints(text, document, table, plot):
 def main(weft):
     with tempfile.TemporaryDirectory() as folder:
         wrong = list(complaints(*run(weft, folder))) + list(alike(weft)) + list(hidden_conditions(weft))
+        wrong += list(without_utf8(weft))
     for line in wrong:
         print(f'FAILED: {line}')
     return 1 if wrong else 0

@@ -8,6 +8,15 @@ namespace weft {
 
 using Value = nlohmann::ordered_json;
 
+namespace {
+
+// Names of files and values of variables are bytes; JSON is UTF-8. What is none becomes U+FFFD.
+std::string dumped(const Value& value, int indent) {
+  return value.dump(indent, ' ', false, Value::error_handler_t::replace);
+}
+
+}  // namespace
+
 Json::Json() : value_(std::make_unique<Value>()) {}
 Json::Json(bool value) : value_(std::make_unique<Value>(value)) {}
 Json::Json(double value) : value_(std::make_unique<Value>(value)) {}
@@ -48,11 +57,11 @@ void Json::addMembersOf(const Json& other) {
 
 void Json::forEachMember(const Visitor& visit) const {
   for (const auto& [name, value] : value_->items())
-    visit(name, value.is_string() ? value.get<std::string>() : value.dump());
+    visit(name, value.is_string() ? value.get<std::string>() : dumped(value, -1));
 }
 
 std::string Json::text() const {
-  return value_->dump(2);
+  return dumped(*value_, 2);
 }
 
 }  // namespace weft
