@@ -8,9 +8,12 @@ usage: check_start.py WEFT PLUGIN
 import os
 import pathlib
 import shutil
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
@@ -21,6 +24,7 @@ LAUNCHERS = ('SLURM_', 'OMPI_', 'PMI', 'MASTER_', 'TORCHELASTIC_')
 CLEAN = {name: value for name, value in os.environ.items()
          if not name.startswith(LAUNCHERS) and name not in ('RANK', 'WORLD_SIZE')}
 PATIENCE = 60
+HELLO = 0x7765667470657267  # how a rank greets rank 0, and is answered
 SHORT = ('all_reduce', '-b', '8', '-e', '8', '--iters', '2', '-w', '0')
 
 
@@ -107,6 +111,27 @@ class StartTest(unittest.TestCase):
         self.assertEqual(done.wait(timeout=PATIENCE), 1)
         words = done.stderr.read()
         self.assertTrue('these did not appear: ranks 1, 2 of 3' in words, words)
+
+    def test_a_rank_that_leaves_is_named(self):
+        port = free_port()
+        root = self.started(0, 3, port)
+        for rank in (1, 2):
+            with self.dialled(port) as stranger:
+                stranger.sendall(struct.pack('=Qii', HELLO, rank, 3))
+                self.assertEqual(struct.unpack('=Qiiii', stranger.recv(24, socket.MSG_WAITALL)), (HELLO, 0, 3, 0, 0))
+        self.assertEqual(root.wait(timeout=PATIENCE), 1)
+        self.assertIn('rendezvous: rank 1 ', root.stderr.read())
+
+    @staticmethod
+    def dialled(port):
+        end = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return socket.create_connection(('127.0.0.1', port), timeout=PATIENCE)
+            except ConnectionRefusedError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
 
     def test_a_rank_of_another_size_is_refused_on_both_sides(self):
         port = free_port()

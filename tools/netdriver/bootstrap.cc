@@ -72,23 +72,30 @@ void setTimeouts(int fd, Milliseconds timeout) {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
-Status sendAll(int fd, std::span<const std::byte> bytes) {
+constexpr int kStranger = -1;  // no rank yet
+
+std::string nameOf(int rank) {
+  return rank == kStranger ? "somebody" : "rank " + std::to_string(rank);
+}
+
+// `peer` is the rank at the other end.
+Status sendAll(int fd, std::span<const std::byte> bytes, int peer) {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
-    if (sent <= 0) return systemError("another rank no longer takes data; it may have failed");
+    if (sent <= 0) return systemError(nameOf(peer) + " no longer takes data; it may have failed");
     bytes = bytes.subspan(static_cast<size_t>(sent));
   }
   return {};
 }
 
-Status receiveAll(int fd, std::span<std::byte> bytes) {
+Status receiveAll(int fd, std::span<std::byte> bytes, int peer) {
   while (!bytes.empty()) {
     const ssize_t got = ::recv(fd, bytes.data(), bytes.size(), 0);
     if (got < 0 && errno == EINTR) continue;
     if (got == 0)
-      return Error(Code::remote, kRendezvous, "another rank closed its connection; it may have failed");
-    if (got < 0) return systemError("no answer from another rank");
+      return Error(Code::remote, kRendezvous, nameOf(peer) + " closed its connection; it may have failed");
+    if (got < 0) return systemError("no answer from " + nameOf(peer));
     bytes = bytes.subspan(static_cast<size_t>(got));
   }
   return {};
@@ -184,7 +191,7 @@ Result<int> Bootstrap::acceptOne(int listener, Milliseconds timeout) {
   if (!peer) return 0;
   setTimeouts(peer.get(), kHelloTimeout);
   Hello hello;
-  if (!receiveAll(peer.get(), std::as_writable_bytes(std::span(&hello, 1)))) return 0;
+  if (!receiveAll(peer.get(), std::as_writable_bytes(std::span(&hello, 1)), kStranger)) return 0;
   if (hello.magic != Hello().magic) return 0;
   Answer answer;
   answer.from.size = size_;
@@ -192,7 +199,7 @@ Result<int> Bootstrap::acceptOne(int listener, Milliseconds timeout) {
   if (!fits) answer.verdict = Verdict::otherSize;
   Fd* slot = fits ? &peers_[static_cast<size_t>(hello.rank)] : nullptr;
   if (slot != nullptr && *slot) answer.verdict = Verdict::taken;
-  const Status sent = sendAll(peer.get(), std::as_bytes(std::span(&answer, 1)));
+  const Status sent = sendAll(peer.get(), std::as_bytes(std::span(&answer, 1)), hello.rank);
   if (answer.verdict == Verdict::otherSize)
     say("refused rank " + std::to_string(hello.rank) + " of " + std::to_string(hello.size) + " from " +
         addressOf(peer.get()) + ": this run has " + std::to_string(size_) + " ranks");
@@ -239,7 +246,7 @@ Status Bootstrap::dialRoot(const Place& place, Milliseconds timeout) {
   Hello hello;
   hello.rank = rank_;
   hello.size = size_;
-  TRY(sendAll(fd.get(), std::as_bytes(std::span(&hello, 1))));
+  TRY(sendAll(fd.get(), std::as_bytes(std::span(&hello, 1)), 0));
   TRY(hearAnswer(fd.get(), where));
   peers_.push_back(std::move(fd));
   return {};
@@ -247,7 +254,7 @@ Status Bootstrap::dialRoot(const Place& place, Milliseconds timeout) {
 
 Status Bootstrap::hearAnswer(int fd, const std::string& where) const {
   Answer answer;
-  TRY(receiveAll(fd, std::as_writable_bytes(std::span(&answer, 1))));
+  TRY(receiveAll(fd, std::as_writable_bytes(std::span(&answer, 1)), 0));
   const auto refused = [&](const std::string& why) {
     return Error(Code::config, kRendezvous, "at " + where + why);
   };
@@ -261,10 +268,10 @@ Status Bootstrap::hearAnswer(int fd, const std::string& where) const {
 }
 
 Status Bootstrap::gatherToRoot(std::span<const std::byte> mine, std::span<std::byte> all) {
-  if (rank_ != 0) return sendAll(peers_[0].get(), mine);
+  if (rank_ != 0) return sendAll(peers_[0].get(), mine, 0);
   std::copy(mine.begin(), mine.end(), all.begin());
   for (size_t r = 1; r < peers_.size(); ++r)
-    TRY(receiveAll(peers_[r].get(), all.subspan(r * mine.size(), mine.size())));
+    TRY(receiveAll(peers_[r].get(), all.subspan(r * mine.size(), mine.size()), static_cast<int>(r)));
   return {};
 }
 
@@ -274,8 +281,8 @@ Status Bootstrap::allGather(std::span<const std::byte> mine, std::span<std::byte
 }
 
 Status Bootstrap::fromRoot(std::span<std::byte> bytes) {
-  if (rank_ != 0) return receiveAll(peers_[0].get(), bytes);
-  for (size_t r = 1; r < peers_.size(); ++r) TRY(sendAll(peers_[r].get(), bytes));
+  if (rank_ != 0) return receiveAll(peers_[0].get(), bytes, 0);
+  for (size_t r = 1; r < peers_.size(); ++r) TRY(sendAll(peers_[r].get(), bytes, static_cast<int>(r)));
   return {};
 }
 
