@@ -106,7 +106,8 @@ Status Launcher::watch() {
   while (true) {
     readErrors(kPauseMs);
     const bool allEnded = reap();
-    if (interrupted != 0) return Error(Code::system, kRun, "interrupted");
+    interruptedBy_ = interrupted;
+    if (interruptedBy_ != 0) return Error(Code::system, kRun, "interrupted");
     if (!failed_.empty() && gatherEnd == Clock::time_point::max()) gatherEnd = Clock::now() + kGather;
     if (!failed_.empty() && (allEnded || Clock::now() >= gatherEnd))
       return Error(Code::remote, kRun, describeFailure());

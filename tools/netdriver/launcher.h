@@ -34,7 +34,9 @@ class Launcher {
   Status run();
   // After a run that went well: whether rank 0 ended with the code that is a verdict.
   bool hasVerdict() const { return hasVerdict_; }
-  // After a run that failed: because nobody reads our standard output any more, as behind `| head`.
+  // After a run that failed: the signal that ended it; 0: none.
+  int interruptedBy() const { return interruptedBy_; }
+  // Likewise: because nobody reads our standard output any more, as behind `| head`.
   bool outputClosed() const { return outputClosed_; }
 
  private:
@@ -59,6 +61,7 @@ class Launcher {
   LocalListener listener_;
   std::deque<Rank> ranks_;
   bool hasVerdict_ = false;
+  int interruptedBy_ = 0;
   bool outputClosed_ = false;
   std::string held_;            // what ranks wrote since our standard output has no reader
   std::vector<size_t> failed_;  // in the order seen

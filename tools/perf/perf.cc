@@ -41,6 +41,12 @@ std::vector<std::string> ownArguments() {
   return arguments;
 }
 
+// As any program would end: a shell's loop goes on after one that only returns a status.
+void endBy(int signal) {
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
 int launch(const Options& options) {
   if (const std::string ignored = ignoredLauncher(); !ignored.empty())
     fmt::print(stderr, "weft perf: note: -n starts processes of its own here, {} is not read\n", ignored);
@@ -60,12 +66,11 @@ int launch(const Options& options) {
   netdriver::Launcher launcher(std::move(launch));
   const Status result = launcher.run();
   if (result) return launcher.hasVerdict() ? kFound : 0;
-  if (launcher.outputClosed()) {  // the end of any program whose output nobody reads
-    std::signal(SIGPIPE, SIG_DFL);
-    std::raise(SIGPIPE);
-  }
+  if (launcher.outputClosed()) endBy(SIGPIPE);
   if (isatty(STDOUT_FILENO) != 0) fmt::print("\n");  // the row that was being measured has no end
-  return report(result.error());
+  const int status = report(result.error());
+  if (launcher.interruptedBy() != 0) endBy(launcher.interruptedBy());
+  return status;
 }
 
 // What cannot be written is better known before the measurement.
