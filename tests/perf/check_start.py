@@ -112,6 +112,25 @@ class StartTest(unittest.TestCase):
         words = done.stderr.read()
         self.assertTrue('these did not appear: ranks 1, 2 of 3' in words, words)
 
+    def test_who_waits_for_a_silent_port_says_so(self):
+        with socket.create_server(('127.0.0.1', 0)) as mute:
+            port = mute.getsockname()[1]
+            second = self.started(1, 2, port, '--timeout', '8')
+            self.assertIn(f'rank 1 waits for an answer at 127.0.0.1 port {port}', second.stderr.readline())
+
+    def test_who_waits_behind_a_firewall_says_so(self):
+        with socket.create_server(('127.0.0.1', 0), backlog=0) as full:  # a full queue drops what comes, as firewalls do
+            port = full.getsockname()[1]
+            for _ in range(4):
+                client = socket.socket()
+                self.addCleanup(client.close)
+                client.setblocking(False)
+                client.connect_ex(('127.0.0.1', port))
+            second = self.started(1, 2, port, '--timeout', '8')
+            self.assertIn(f'rank 1 waits for rank 0 at 127.0.0.1 port {port}', second.stderr.readline())
+            self.assertEqual(second.wait(timeout=PATIENCE), 1)
+            self.assertIn('(Connection timed out)', second.stderr.read())
+
     def test_a_rank_that_leaves_is_named(self):
         port = free_port()
         root = self.started(0, 3, port)

@@ -21,6 +21,7 @@ namespace {
 
 constexpr const char* kRendezvous = "rendezvous";
 constexpr Milliseconds kDialPause{50};
+constexpr Milliseconds kDialTimeout{1000};
 constexpr Milliseconds kHelloTimeout{2000};  // a client that connects and stays silent holds up the rest
 
 using Clock = std::chrono::steady_clock;
@@ -128,13 +129,24 @@ std::string addressOf(int fd) {
   return host;
 }
 
-// One attempt over every address of the name.
-Fd dialOnce(const addrinfo* addresses) {
+// One attempt over every address of the name. What drops our packets, as firewalls do, must not keep us for
+// the minutes that the kernel would try.
+Fd dialOnce(const addrinfo* addresses, Clock::time_point deadline) {
   for (const addrinfo* a = addresses; a != nullptr; a = a->ai_next) {
     Fd fd(::socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (fd && ::connect(fd.get(), a->ai_addr, a->ai_addrlen) == 0) return fd;
+    if (!fd) continue;
+    const auto left = std::chrono::duration_cast<Milliseconds>(deadline - Clock::now());
+    setTimeouts(fd.get(), std::clamp(left, Milliseconds(1), kDialTimeout));
+    if (::connect(fd.get(), a->ai_addr, a->ai_addrlen) == 0) return fd;
+    if (errno == EINPROGRESS) errno = ETIMEDOUT;
   }
   return Fd();
+}
+
+// Whether anything came within the time.
+bool hears(int fd, Milliseconds time) {
+  pollfd wait{fd, POLLIN, 0};
+  return ::poll(&wait, 1, static_cast<int>(time.count())) != 0;
 }
 
 }  // namespace
@@ -235,10 +247,10 @@ Status Bootstrap::dialRoot(const Place& place, Milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
   const std::string where = place.host + " port " + std::to_string(place.port);
   Patience patience;
-  Fd fd = dialOnce(addresses.get());
+  Fd fd = dialOnce(addresses.get(), deadline);
   while (!fd && Clock::now() < deadline) {
     std::this_thread::sleep_for(kDialPause);
-    fd = dialOnce(addresses.get());
+    fd = dialOnce(addresses.get(), deadline);
     if (!fd && patience.isOver()) say("rank " + std::to_string(rank_) + " waits for rank 0 at " + where);
   }
   if (!fd) return systemError("rank 0 does not answer at " + where);
@@ -247,6 +259,9 @@ Status Bootstrap::dialRoot(const Place& place, Milliseconds timeout) {
   hello.rank = rank_;
   hello.size = size_;
   TRY(sendAll(fd.get(), std::as_bytes(std::span(&hello, 1)), 0));
+  // Rank 0 answers at once. What else may listen there, a torchrun agent for one, waits for us to go on.
+  if (!hears(fd.get(), kSilence))
+    say("rank " + std::to_string(rank_) + " waits for an answer at " + where + "; is that rank 0?");
   TRY(hearAnswer(fd.get(), where));
   peers_.push_back(std::move(fd));
   return {};
