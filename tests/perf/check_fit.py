@@ -46,7 +46,7 @@ def complaints(weft, table):
     found = json.loads(run(weft, 'info', '--tuner', '--json', WEFT_TUNER_TABLE=str(table)).stdout)
     if found['platform'] is not None or 'line 7 does not begin with' not in found['reasons'][0]:
         yield f'a damaged table is not refused: {found["reasons"]}'
-    for wrong in (['all_reduce'], ['--plugin', 'other.so'], ['--csv', '-']):
+    for wrong in (['all_reduce'], ['--plugin', 'other.so'], ['--csv', '-'], ['--merge']):
         if run(weft, 'perf', '--fit', str(table), '-n', '2', *wrong).returncode != 2:
             yield f'--fit takes {wrong}'
 

@@ -20,6 +20,7 @@ constexpr uint64_t kMostClusterBytes = uint64_t{1} << 40;
 Status validate(const Options& options) {
   const auto bad = [](const char* what) { return Error(Code::invalidArgument, "command line", what); };
   if (!options.fit.empty() && !options.plugin.empty()) return bad("--fit measures weft, not --plugin");
+  if (!options.fit.empty() && options.merge) return bad("--fit measures one device, not those of --merge as one");
   if (!std::isfinite(options.slowLimit)) return bad("--slow must be a number");
   if (options.checksCluster()) {
     if (options.clusterBytes < kLeastClusterBytes || options.clusterBytes > kMostClusterBytes)
