@@ -96,7 +96,8 @@ void declareCompareOptions(CLI::App& command, perf::Options& options) {
 void declareResultOptions(CLI::App& command, perf::Options& options) {
   command.add_flag("--latency", options.latency, "show percentiles and processor time for a message");
   command.add_flag("--histogram", options.histogram, "show how the latencies are spread, too");
-  command.add_option("--json", options.json, "write results to this file; - is the standard output");
+  command.add_option("--json", options.json,
+                     "write results to this file; - here and below is the standard output");
   command.add_option("--csv", options.csv, "the same as comma-separated values");
   command.add_option("--plot", options.plot, "draw bus bandwidth and latency over size into this SVG file");
 }

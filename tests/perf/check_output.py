@@ -71,6 +71,16 @@ class OutputTest(unittest.TestCase):
         self.assertEqual(len(json.loads(done.stdout)['ranks']), 2)
         self.assertIn('WEFT_TUNER_TABLE', done.stderr)
 
+    def test_a_document_is_alone_on_the_standard_output(self):
+        self.assertRegex(weft(*SHORT, '--plot', '-').stdout, '^<svg ')
+        done = weft('perf', '--fit', '-', '-n', '2')
+        self.assertRegex(done.stdout, r'^weft-tuner-table 1\n(.*\n){8}$')
+        self.assertIn('WEFT_TUNER_TABLE', done.stderr)
+        for first, second in (('--json', '--plot'), ('--csv', '--plot'), ('--json', '--csv')):
+            done = weft(*SHORT, first, '-', second, '-')
+            self.assertEqual((done.returncode, done.stdout), (2, ''), (first, second))
+        self.assertEqual(weft('perf', '--fit', '-', '-n', '2', '--json', '-').returncode, 2)
+
     def test_a_reader_that_has_enough(self):
         for size in ('2', '3'):
             with subprocess.Popen([WEFT, 'perf', 'sendrecv', '-n', size, '--iters', '1000'], stdout=subprocess.PIPE,

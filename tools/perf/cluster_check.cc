@@ -222,8 +222,8 @@ Result<size_t> runClusterCheck(const Options& options, const netdriver::Place& p
   TRY(check.run());
   TRY(ClusterResults results, judged(&check, place));
   if (place.rank != 0) return size_t{0};
-  TRY(writeDocuments(
-      {{options.json != "-" ? "-" : "", clusterText(results)}, {options.json, clusterDocument(results)}}));
+  TRY(writeDocuments({{options.documentsShown() > 0 ? "" : "-", clusterText(results)},
+                      {options.json, clusterDocument(results)}}));
   if (options.fit.empty()) return results.findings();
   TRY(writeFit(results));
   return size_t{0};  // to measure what is slow is no failure

@@ -65,7 +65,7 @@ Status writeFit(const ClusterResults& results) {
       "# {}: {:.2f} us a step, {:.3g} GB/s a device, {} devices, over {}; use it on every rank with "
       "WEFT_TUNER_TABLE\n",
       results.options->fit, table.stepUs, table.deviceGBps, table.devices, table.provider);
-  if (results.options->json != "-") return show(line);
+  if (results.options->documentsShown() == 0) return show(line);
   fmt::print(stderr, "{}", line);  // after the document it would be no document
   return {};
 }

@@ -17,10 +17,16 @@ constexpr uint64_t kMostClusterBytes = uint64_t{1} << 40;
 
 }  // namespace
 
+int Options::documentsShown() const {
+  return static_cast<int>((json == "-") + (csv == "-") + (plot == "-") + (fit == "-"));
+}
+
 Status validate(const Options& options) {
   const auto bad = [](const char* what) { return Error(Code::invalidArgument, "command line", what); };
   if (!options.fit.empty() && !options.plugin.empty()) return bad("--fit measures weft, not --plugin");
-  if (!options.fit.empty() && options.merge) return bad("--fit measures one device, not those of --merge as one");
+  if (!options.fit.empty() && options.merge)
+    return bad("--fit measures one device, not those of --merge as one");
+  if (options.documentsShown() > 1) return bad("only one of --json, --csv, --plot and --fit can be -");
   if (!std::isfinite(options.slowLimit)) return bad("--slow must be a number");
   if (options.checksCluster()) {
     if (options.clusterBytes < kLeastClusterBytes || options.clusterBytes > kMostClusterBytes)
@@ -37,7 +43,6 @@ Status validate(const Options& options) {
     return bad("-f must be a number larger than 1");
   if (options.bufferBytes < 8 * 1024) return bad("--buffsize must be at least 8K");
   if (options.threads > options.communicators) return bad("--threads is larger than --comms");
-  if (options.json == "-" && options.csv == "-") return bad("--json and --csv cannot both be -");
   for (const std::string& setting : options.compareEnvironment)
     if (options.compare.empty() || setting.find('=') == std::string::npos || setting[0] == '=')
       return bad("--compare-env wants NAME=VALUE, and --compare with it");

@@ -45,6 +45,9 @@ struct Options {
   int communicators = 1;  // at a time
   int threads = 1;        // that drive them
 
+  // How many documents go to the standard output, instead of the table; more than one would be none.
+  int documentsShown() const;
+
   bool latency = false;
   bool histogram = false;
   std::string json;

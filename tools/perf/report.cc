@@ -43,7 +43,7 @@ std::string overText(const std::string& fabric) {
 }  // namespace
 
 Report::Report(const Options& options, const Operation& operation, int size)
-    : options_(options), quiet_(options.json == "-" || options.csv == "-") {
+    : options_(options), quiet_(options.documentsShown() > 0) {
   results_.options = &options;
   results_.operation = &operation;
   results_.size = size;
