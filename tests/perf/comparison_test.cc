@@ -50,6 +50,20 @@ TEST_CASE("rounds add up to one sample") {
   REQUIRE(sum.latency.count() == 4);
 }
 
+TEST_CASE("a line of CSV tells what was wrong of which plugin") {
+  const Options options;
+  Results results;
+  results.options = &options;
+  results.operation = &operations().front();
+  results.conditions.other = "libnccl-net-other.so";
+  Row row;
+  row.outOfPlace.emplace().other.emplace().wrong = 7;
+  results.rows.push_back(row);
+  const std::string text = csvDocument(results);
+  REQUIRE(text.find(",other_wrong\n") != std::string::npos);
+  REQUIRE(text.ends_with(",7\n"));
+}
+
 TEST_CASE("the environment is as it was when the scope ends") {
   const EnvironmentScope outer({"WEFT_TEST_KEPT=before"});
   {

@@ -94,21 +94,24 @@ Json conditionsOf(const Results& results) {
   return json;
 }
 
+std::string wrongOf(const Results& results, const Sample& sample) {
+  return results.options->check != 0 ? std::to_string(sample.wrong) : std::string();
+}
+
 std::string csvHalf(const Results& results, const Row& row, const char* place, const RowHalf& half) {
   const Sample& s = half.sample;
-  std::string line =
-      fmt::format("{},{},{},{},{},{},{},{},{},{},{},{:.3f},{:.6f},{:.6f},{}", results.operation->name,
-                  results.operation->algorithm, results.size, results.options->communicators,
-                  results.options->threads, row.bytes, row.count, row.type, row.redop, row.root, place,
-                  s.microseconds, results.algorithmGBps(row, s), results.busGBps(row, s),
-                  results.options->check != 0 ? std::to_string(s.wrong) : "");
+  std::string line = fmt::format("{},{},{},{},{},{},{},{},{},{},{},{:.3f},{:.6f},{:.6f},{}",
+                                 results.operation->name, results.operation->algorithm, results.size,
+                                 results.options->communicators, results.options->threads, row.bytes,
+                                 row.count, row.type, row.redop, row.root, place, s.microseconds,
+                                 results.algorithmGBps(row, s), results.busGBps(row, s), wrongOf(results, s));
   line += fmt::format(",{:.3f}", inMicroseconds(s.latency.min()));
   for (const Percentile& p : kPercentiles)
     line += fmt::format(",{:.3f}", inMicroseconds(s.latency.quantile(p.share)));
   line += fmt::format(",{:.3f},{},{:.4f}", inMicroseconds(s.latency.max()), s.messages, s.cpuPerMessage());
   if (half.other)
-    line += fmt::format(",{:.3f},{:.4f},{:.4f},{:.4f}", half.other->microseconds, half.ratio.median,
-                        half.ratio.low, half.ratio.high);
+    line += fmt::format(",{:.3f},{:.4f},{:.4f},{:.4f},{}", half.other->microseconds, half.ratio.median,
+                        half.ratio.low, half.ratio.high, wrongOf(results, *half.other));
   return line + "\n";
 }
 
@@ -138,7 +141,7 @@ std::string csvDocument(const Results& results) {
       "algbw_gbps,busbw_gbps,wrong,min_us";
   for (const Percentile& p : kPercentiles) text += std::string(",") + p.name;
   text += ",max_us,messages,cpu_us_per_message";
-  if (!results.conditions.other.empty()) text += ",other_time_us,ratio,ratio_low,ratio_high";
+  if (!results.conditions.other.empty()) text += ",other_time_us,ratio,ratio_low,ratio_high,other_wrong";
   text += "\n";
   for (const Row& row : results.rows)
     for (const auto& [place, half] : halvesOf(row)) text += csvHalf(results, row, place, *half);
