@@ -8,11 +8,15 @@ usage: check_progress.py WEFT
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
+import termios
 import threading
+import time
 
 LINE = re.compile(r'\d+ of 2: 1048576 bytes of float (out of|in) place, iteration \d+ of \d+, \d+:\d\d so far')
+COLUMNS = 60
 WIPE = '\r\x1b[K'
 
 
@@ -27,17 +31,24 @@ def read_all(fd, into):
         into.append(data.decode())
 
 
-def run(weft, iterations, terminal):
-    """(status, what stderr got)."""
+def run(weft, iterations, terminal, columns=0, interrupted=False):
+    """(status, what stderr got); interrupted, once progress was shown. A terminal of 0 columns has not said how many."""
     command = [weft, 'perf', 'all_reduce', '-n', '2', '-b', '1M', '-e', '1M', '-c', '0', '--iters', str(iterations)]
     if not terminal:
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         return done.returncode, done.stderr
     mine, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, columns))
     seen = []
     reader = threading.Thread(target=read_all, args=(mine, seen), daemon=True)
     reader.start()
-    status = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=theirs, timeout=120, check=False).returncode
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs) as process:
+        end = time.monotonic() + 120
+        while interrupted and process.poll() is None and ''.join(seen).count(WIPE) < 2 and time.monotonic() < end:
+            time.sleep(0.05)
+        if interrupted:
+            process.send_signal(signal.SIGINT)
+        status = process.wait(timeout=120)
     os.close(theirs)
     reader.join(timeout=10)
     os.close(mine)
@@ -68,6 +79,12 @@ def main(weft):
     status, seen = run(weft, iterations, False)
     if status != 0 or seen:
         wrong.append(f'status {status} without a terminal, which got {seen!r}')
+    status, seen = run(weft, 1000 * iterations, True, COLUMNS, True)
+    shown = seen.split(WIPE)
+    if max(map(len, shown)) != COLUMNS - 1:
+        wrong.append(f'lines of a terminal of {COLUMNS} columns: {shown}')
+    if shown[-1] != 'weft perf: run: interrupted\r\n':
+        wrong.append(f'what was shown last stays when a run is interrupted: {shown[-2:]}')
     for line in wrong:
         print(f'FAILED: {line}')
     return 1 if wrong else 0

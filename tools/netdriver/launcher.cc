@@ -167,7 +167,7 @@ void Launcher::drain(size_t rank) {
 
 void Launcher::showLine(size_t rank, const std::string& line) {
   if (!line.empty()) ranks_[rank].lastLine = line;
-  const std::string text = "[rank " + std::to_string(rank) + "] " + line + "\n";
+  const std::string text = options_.beforeLine + "[rank " + std::to_string(rank) + "] " + line + "\n";
   if (outputHasNoReader())
     held_ += text;
   else

@@ -21,6 +21,8 @@ struct LaunchOptions {
   std::vector<std::string> arguments;      // after that
   std::vector<std::string> rootArguments;  // for rank 0 only, with descriptors that stay open for it
   std::vector<int> rootFds;
+  std::string
+      beforeLine;   // what is written before a line of a rank, to wipe what the root shows on a terminal
   int verdict = 0;  // an exit code of rank 0 that is a result, not a failure; 0: none
   Milliseconds timeout{0};
 };

@@ -16,6 +16,7 @@
 #include "tools/output/output.h"
 #include "tools/perf/cluster_check.h"
 #include "tools/perf/place.h"
+#include "tools/perf/progress.h"
 #include "tools/perf/runner.h"
 #include "tools/perf/watch.h"
 
@@ -60,6 +61,7 @@ int launch(const Options& options) {
   if (terminal) {
     launch.rootArguments = {"--progress-fd", std::to_string(terminal.get())};
     launch.rootFds = {terminal.get()};
+    launch.beforeLine = Progress::kWipe;
   }
   launch.timeout = Milliseconds(int64_t{options.timeoutSeconds} * 1000);
   launch.verdict = kFound;
@@ -67,7 +69,10 @@ int launch(const Options& options) {
   const Status result = launcher.run();
   if (result) return launcher.hasVerdict() ? kFound : 0;
   if (launcher.outputClosed()) endBy(SIGPIPE);
-  if (isatty(STDOUT_FILENO) != 0) fmt::print("\n");  // the row that was being measured has no end
+  if (terminal)
+    fmt::print(stderr, "{}", Progress::kWipe);
+  else if (isatty(STDOUT_FILENO) != 0)
+    fmt::print("\n");  // the row that was being measured has no end
   const int status = report(result.error());
   if (launcher.interruptedBy() != 0) endBy(launcher.interruptedBy());
   return status;

@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include "tools/perf/progress.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -11,11 +12,17 @@ namespace weft::perf {
 namespace {
 
 constexpr std::chrono::milliseconds kPause{500};
-constexpr const char* kWipe = "\r\x1b[K";
 
 // A terminal that does not take it now goes without.
 void writeTo(int fd, const std::string& text) {
   [[maybe_unused]] const ssize_t ignored = ::write(fd, text.data(), text.size());
+}
+
+// As much of it as fits into a line: what goes on in the next one, no wipe reaches.
+std::string_view fitting(std::string_view text, int fd) {
+  winsize size{};
+  if (::ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return text;
+  return text.substr(0, size_t{size.ws_col} - 1);
 }
 
 }  // namespace
@@ -36,8 +43,9 @@ void Progress::iteration(Clock::time_point now) {
 
 void Progress::show(Clock::time_point now) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - started_).count();
-  writeTo(fd_, fmt::format("{}{} of {}: {}, iteration {} of {}, {}:{:02} so far", kWipe, step_, steps_,
-                           label_, done_, iterations_, seconds / 60, seconds % 60));
+  const std::string text = fmt::format("{} of {}: {}, iteration {} of {}, {}:{:02} so far", step_, steps_,
+                                       label_, done_, iterations_, seconds / 60, seconds % 60);
+  writeTo(fd_, fmt::format("{}{}", kWipe, fitting(text, fd_)));
   shown_ = true;
 }
 

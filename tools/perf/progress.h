@@ -12,6 +12,7 @@ namespace weft::perf {
 class Progress {
  public:
   using Clock = std::chrono::steady_clock;
+  static constexpr const char* kWipe = "\r\x1b[K";  // to the terminal, before anything else is printed there
 
   // `fd` is the terminal, not owned; -1 where there is none. `steps` is how often begin will be called.
   Progress(int fd, int steps) : fd_(fd), steps_(steps) {}
