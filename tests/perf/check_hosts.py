@@ -42,21 +42,31 @@ def perf(weft):
     return [weft, 'perf', 'all_reduce', '-b', '8', '-e', '1M', '-f', '8', '--iters', '3', '-w', '1', '--json', '-']
 
 
+def on_host(host, folder, command):
+    """Enters a host. The kernel's boot_id tells machines apart, so each host has its own."""
+    own = os.path.join(folder, f'boot_id{host}')
+    with open(own, 'w', encoding='ascii') as file:
+        file.write(f'{host:08}-0000-4000-8000-000000000000\n')
+    script = f'mount --bind {own} /proc/sys/kernel/random/boot_id && exec "$@"'
+    return ['ip', 'netns', 'exec', f'host{host}', 'sh', '-c', script, 'sh', *command]
+
+
 def with_torchrun_variables(weft):
     """Exit statuses by rank, and what rank 0 measured."""
     size = HOSTS * RANKS_EACH
     common = {**os.environ, 'WORLD_SIZE': str(size), 'MASTER_ADDR': '10.77.0.1', 'MASTER_PORT': '29600'}
     ranks = []
-    for rank in range(size):
-        command = ['ip', 'netns', 'exec', f'host{rank // RANKS_EACH}', *perf(weft)]
-        ranks.append(subprocess.Popen(command, env={**common, 'RANK': str(rank)}, stdout=subprocess.PIPE, text=True))
-    try:
-        output = ranks[0].communicate(timeout=PATIENCE)[0]
-        return [rank.wait(timeout=PATIENCE) for rank in ranks], output
-    finally:
-        for rank in ranks:
-            rank.kill()
-            rank.wait()
+    with tempfile.TemporaryDirectory() as folder:
+        for rank in range(size):
+            command = on_host(rank // RANKS_EACH, folder, perf(weft))
+            ranks.append(subprocess.Popen(command, env={**common, 'RANK': str(rank)}, stdout=subprocess.PIPE, text=True))
+        try:
+            output = ranks[0].communicate(timeout=PATIENCE)[0]
+            return [rank.wait(timeout=PATIENCE) for rank in ranks], output
+        finally:
+            for rank in ranks:
+                rank.kill()
+                rank.wait()
 
 
 def with_open_mpi(weft):
@@ -80,7 +90,7 @@ def with_open_mpi(weft):
         return [done.returncode], done.stdout
 
 
-def complaints(statuses, output):
+def complaints(machines, statuses, output):
     if any(statuses):
         yield f'the ranks ended with {statuses}'
         return
@@ -88,6 +98,9 @@ def complaints(statuses, output):
     rows = document['results']
     if document['conditions']['processes'] != HOSTS * RANKS_EACH or len(rows) != 6:
         yield f'{document["conditions"]["processes"]} ranks, {len(rows)} sizes'
+    said = document['conditions']
+    if (said['hosts'], said['processes_here']) != (machines, HOSTS * RANKS_EACH // machines):
+        yield f'{said["hosts"]} hosts, {said["processes_here"]} processes on the first'
     for row in rows:
         for place in ('out_of_place', 'in_place'):
             if row[place]['wrong'] != 0 or row[place]['messages'] == 0:
@@ -105,9 +118,9 @@ def main(weft):
     wrong = []
     try:
         make_hosts()
-        for way in (with_torchrun_variables, with_open_mpi):
+        for way, machines in ((with_torchrun_variables, HOSTS), (with_open_mpi, 1)):
             before = cable_carried()
-            found = list(complaints(*way(weft)))
+            found = list(complaints(machines, *way(weft)))
             carried = cable_carried() - before
             print(f'{way.__name__}: {carried} bytes crossed the cable')
             if carried < 1 << 20:

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 
 #include "src/base/process.h"
@@ -13,6 +12,7 @@
 #include "tools/output/output.h"
 #include "tools/perf/connector.h"
 #include "tools/perf/pair_probe.h"
+#include "tools/perf/results.h"
 
 namespace weft::perf {
 
@@ -37,11 +37,10 @@ struct Home {
 };
 
 Home readHome() {
-  std::string boot;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  const std::string boot = machineId().data();
   std::error_code ignored;
   const auto network = std::filesystem::read_symlink("/proc/self/ns/net", ignored).string();
-  return {cut(hostName()), cut(boot), cut(boot.substr(0, 36) + network)};
+  return {cut(hostName()), cut(boot), cut(boot + network)};
 }
 
 // Equal texts get equal numbers, from 0 in order of appearance.

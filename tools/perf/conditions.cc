@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <algorithm>
 #include <fstream>
 #include <thread>
 
@@ -46,6 +47,14 @@ std::vector<std::string> settingsHere() {
 }
 
 }  // namespace
+
+MachineId machineId() {
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  MachineId id{};
+  std::copy_n(boot.begin(), std::min(boot.size(), id.size() - 1), id.begin());
+  return id;
+}
 
 Conditions readConditions(netdriver::Library& library, const netdriver::Properties& device) {
   Conditions c;

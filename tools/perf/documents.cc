@@ -64,6 +64,8 @@ Json conditionsOf(const Results& results) {
   Json json = {{"operation", results.operation->name},
                {"algorithm", results.operation->algorithm},
                {"processes", results.size},
+               {"hosts", c.hosts},
+               {"processes_here", c.ranksHere},
                {"host", c.host},
                {"processor", c.processor},
                {"processors", c.processors},

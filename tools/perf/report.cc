@@ -56,8 +56,9 @@ void Report::begin(Conditions conditions) {
     phase_ = Phase::during;
   }
   const Conditions& c = results_.conditions;
-  print("# weft perf {} ({}): {} processes, {} iterations after {} to warm up, {}\n",
-        results_.operation->name, results_.operation->algorithm, results_.size, options_.iterations,
+  print("# weft perf {} ({}): {} processes{}, {} iterations after {} to warm up, {}\n",
+        results_.operation->name, results_.operation->algorithm, results_.size,
+        c.hosts > 1 ? fmt::format(" on {} hosts", c.hosts) : std::string(), options_.iterations,
         options_.warmup, options_.check != 0 ? "every element verified" : "nothing verified");
   if (options_.communicators > 1)
     print("# each   {} communicators at a time, on {} threads; bandwidths are their sum\n",
@@ -74,8 +75,10 @@ void Report::begin(Conditions conditions) {
         options_.p2pChunkBytes);
   print("# build   {}\n", c.build);
   for (const std::string& warning : c.warnings) print("# WARNING {}\n", warning);
-  if (results_.size * options_.threads > c.processors)
-    print("# note    {} processes share {} processors\n", results_.size, c.processors);
+  if (c.ranksHere * options_.threads > c.processors)
+    print("# note    {} processes{} share {} processors\n", c.ranksHere,
+          options_.threads > 1 ? fmt::format(" of {} threads", options_.threads) : std::string(),
+          c.processors);
   print("{}", c.other.empty() ? kHeader : kCompareHeader);
 }
 

@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,12 +27,18 @@ struct Conditions {
   std::string host;
   std::string processor;
   int processors = 0;
+  int hosts = 1;      // of all ranks
+  int ranksHere = 1;  // on this one
   std::string build;
   std::vector<std::string> settings;  // NAME=VALUE of the environment that weft reads
   std::string other;                  // the plugin of --compare
   std::string otherFabric;
   std::vector<std::string> warnings;  // why the numbers should not be compared with others
 };
+
+// The same for all ranks of a machine, whatever containers they are in, and no others.
+using MachineId = std::array<char, 40>;
+MachineId machineId();
 
 // Asks the machine, the plugin and the way this program was built.
 Conditions readConditions(netdriver::Library& library, const netdriver::Properties& device);

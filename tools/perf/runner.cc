@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -119,21 +120,28 @@ void Runner::abandon(const std::string& why) {
   if (report_) report_->abandon(why);
 }
 
+Status Runner::beginReport() {
+  TRY(const auto machines, bootstrap_->gatherValuesToRoot(machineId()));
+  if (!report_) return {};
+  Conditions conditions = readConditions(team_->library(), team_->device());
+  conditions.hosts = static_cast<int>(std::set(machines.begin(), machines.end()).size());
+  conditions.ranksHere = static_cast<int>(std::count(machines.begin(), machines.end(), machines.front()));
+  conditions.fabric = team_->fabric();
+  conditions.deviceNumber = team_->number();
+  if (other_) {
+    conditions.other = other_->library().path();
+    conditions.otherFabric = other_->fabric();
+  }
+  report_->begin(std::move(conditions));
+  return {};
+}
+
 Result<uint64_t> Runner::runAll() {
   uint64_t wrong = 0;
   TRY(const auto types, parseTypes(options_.type));
   TRY(auto ops, parseRedOps(options_.redop));
   if (!operation_->reduces) ops = {RedOp::sum};
-  if (report_) {
-    Conditions conditions = readConditions(team_->library(), team_->device());
-    conditions.fabric = team_->fabric();
-    conditions.deviceNumber = team_->number();
-    if (other_) {
-      conditions.other = other_->library().path();
-      conditions.otherFabric = other_->fabric();
-    }
-    report_->begin(std::move(conditions));
-  }
+  TRY(beginReport());
   for (const uint64_t bytes : messageSizes(options_)) {
     for (const ElementType* type : types) {
       for (const RedOp op : ops) {

@@ -28,6 +28,7 @@ class Runner {
   void abandon(const std::string& why);
 
  private:
+  Status beginReport();
   Result<uint64_t> runAll();
   Status checkRoot() const;
   Status allocate();
