@@ -24,7 +24,7 @@ LAUNCHERS = ('SLURM_', 'OMPI_', 'PMI', 'MASTER_', 'TORCHELASTIC_')
 CLEAN = {name: value for name, value in os.environ.items()
          if not name.startswith(LAUNCHERS) and name not in ('RANK', 'WORLD_SIZE')}
 PATIENCE = 60
-HELLO = 0x7765667470657267  # how a rank greets rank 0, and is answered
+HELLO = 0x7765667470657268  # how a rank greets rank 0, and is answered
 SHORT = ('all_reduce', '-b', '8', '-e', '8', '--iters', '2', '-w', '0')
 
 
@@ -151,6 +151,26 @@ class StartTest(unittest.TestCase):
                 if time.monotonic() > end:
                     raise
                 time.sleep(0.05)
+
+    def test_ranks_of_different_options_are_refused_on_both_sides(self):
+        different = (('-r', '1'), ('--channels', '2'), ('-d', 'double'), ('--algo', 'tree'), ('-i', '4096'), ('-c', '0'))
+        for option, value in different:
+            port = free_port()
+            root, other = self.started(0, 2, port), self.started(1, 2, port, option, value)
+            self.assertEqual((root.wait(timeout=PATIENCE), other.wait(timeout=PATIENCE)), (1, 1), option)
+            self.assertRegex(root.stderr.read(), '^weft perf: rendezvous: rank 1 was started without .* all ranks need the same')
+            self.assertRegex(other.stderr.read(), f'rendezvous: this is rank 1 with .*{value}.*, but rank 0 has ')
+        port = free_port()
+        same = self.started(0, 2, port, '--algo', 'ring', '--json', '/dev/null'), self.started(1, 2, port, '--stall-timeout', '60')
+        self.assertEqual([rank.wait(timeout=PATIENCE) for rank in same], [0, 0])
+
+    def test_a_cluster_check_is_not_an_operation(self):
+        port = free_port()
+        root = self.started(0, 2, port)
+        settings = {'RANK': '1', 'WORLD_SIZE': '2', 'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': str(port)}
+        done = perf('--check-cluster', **settings)
+        self.assertIn('this is rank 1 with --check-cluster, but rank 0 has all_reduce (ring)', done.stderr)
+        self.assertEqual((done.returncode, root.wait(timeout=PATIENCE)), (1, 1))
 
     def test_a_rank_of_another_size_is_refused_on_both_sides(self):
         port = free_port()

@@ -30,7 +30,7 @@ constexpr Milliseconds kSilence{3000};  // then who waits says for whom
 
 // The first bytes of a connection, each way: they keep a stray client from taking a rank's place.
 struct Hello {
-  uint64_t magic = 0x7765667470657267;  // "weftperg": rank 0 answers
+  uint64_t magic = 0x7765667470657268;  // "weftperh": changes with what ranks then tell each other
   int32_t rank = 0;
   int32_t size = 0;
 };

@@ -10,6 +10,7 @@
 #include "src/base/process.h"
 #include "tools/netdriver/log_sink.h"
 #include "tools/output/output.h"
+#include "tools/perf/agreement.h"
 #include "tools/perf/connector.h"
 #include "tools/perf/pair_probe.h"
 #include "tools/perf/results.h"
@@ -216,6 +217,7 @@ Result<size_t> runClusterCheck(const Options& options, const netdriver::Place& p
   netdriver::LogSink::instance().setVerbose(options.verbose);
   TRY(const auto bootstrap,
       netdriver::Bootstrap::create(place, Milliseconds(int64_t{options.timeoutSeconds} * 1000)));
+  TRY(agree(options, *bootstrap));
   Check check(options, *bootstrap);
   TRY(check.open());
   TRY(check.run());

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "tools/netdriver/log_sink.h"
+#include "tools/perf/agreement.h"
 
 namespace weft::perf {
 
@@ -44,6 +45,7 @@ Result<std::unique_ptr<Runner>> Runner::create(const Options& options, const net
   netdriver::LogSink::instance().setVerbose(options.verbose);
   TRY(runner->bootstrap_,
       netdriver::Bootstrap::create(place, Milliseconds(int64_t{options.timeoutSeconds} * 1000)));
+  TRY(agree(options, *runner->bootstrap_));
   TRY(runner->checkRoot());
   TRY(runner->allocate());
   runner->crew_.emplace(options.threads);
