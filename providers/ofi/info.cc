@@ -8,15 +8,14 @@
 
 #include "providers/ofi/address.h"
 #include "src/base/log.h"
+#include "src/base/name_filter.h"
 #include "src/base/process.h"
-#include "src/topo/name_filter.h"
 #include "src/topo/nic_facts.h"
 
 namespace weft::ofi {
 
 namespace {
 
-using topo::NameFilter;
 using topo::NicFacts;
 
 constexpr uint64_t kModes = FI_CONTEXT | FI_CONTEXT2 | FI_RX_CQ_DATA;

@@ -14,8 +14,8 @@
 #include "providers/verbs/words.h"
 #include "src/base/fd.h"
 #include "src/base/log.h"
+#include "src/base/name_filter.h"
 #include "src/base/process.h"
-#include "src/topo/name_filter.h"
 #include "src/topo/nic_facts.h"
 
 namespace weft::verbs {
@@ -223,14 +223,14 @@ void consider(const Candidate& seen, Catalogue* catalogue) {
 }
 
 // A filter may name a port; no card has as many as these.
-bool mayBeWanted(const topo::NameFilter& filter, const std::string& card) {
+bool mayBeWanted(const NameFilter& filter, const std::string& card) {
   for (int port = 1; port <= 16; port++)
     if (filter.accepts(card, port)) return true;
   return false;
 }
 
 void lookAt(Candidate seen, Catalogue* catalogue) {
-  const topo::NameFilter filter(seen.config.hca);
+  const NameFilter filter(seen.config.hca);
   const auto refuse = [&](const std::string& what, const std::string& why, bool failed = false) {
     catalogue->refusals.push_back({"verbs " + what, why, failed});
   };

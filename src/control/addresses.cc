@@ -10,17 +10,15 @@
 #include <memory>
 #include <net/if.h>
 
+#include "src/base/name_filter.h"
+
 namespace weft::control {
 
 namespace {
 
-bool startsWith(std::string_view text, std::string_view prefix) {
-  return text.substr(0, prefix.size()) == prefix;
-}
-
 // Bridges that exist with the same address on every host and lead nowhere.
 bool isContainerBridge(const std::string& name) {
-  return startsWith(name, "docker") || startsWith(name, "virbr");
+  return name.starts_with("docker") || name.starts_with("virbr");
 }
 
 using Predicate = std::function<bool(const Interface&)>;
@@ -41,7 +39,7 @@ std::vector<Interface> firstMatch(const std::vector<Interface>& from, const std:
 }
 
 std::vector<Interface> byName(const std::vector<Interface>& all, const std::string& text) {
-  const InterfaceFilter filter(text);
+  const NameFilter filter(text, NameFilter::Colon::plain);
   const auto routable = [](const Interface& i) { return !i.loopback && !isLinkLocal(i.address); };
   const auto notLoopback = [](const Interface& i) { return !i.loopback; };
   if (filter.empty()) {
@@ -51,8 +49,8 @@ std::vector<Interface> byName(const std::vector<Interface>& all, const std::stri
                        [](const Interface& i) { return i.loopback; }, [](const Interface&) { return true; }});
   }
   const auto named = pick(all, [&](const Interface& i) { return filter.accepts(i.name); });
-  const bool excluding = startsWith(text, "^");
-  if (excluding) return firstMatch(named, {routable, notLoopback, [](const Interface&) { return true; }});
+  if (filter.excludes())
+    return firstMatch(named, {routable, notLoopback, [](const Interface&) { return true; }});
   return firstMatch(named, {[](const Interface& i) { return !isLinkLocal(i.address); },
                             [](const Interface&) { return true; }});
 }
@@ -84,25 +82,6 @@ std::vector<SocketAddress> ordered(const std::vector<Interface>& chosen) {
 }
 
 }  // namespace
-
-InterfaceFilter::InterfaceFilter(std::string_view text) {
-  exclude_ = startsWith(text, "^");
-  if (exclude_) text.remove_prefix(1);
-  exact_ = startsWith(text, "=");
-  if (exact_) text.remove_prefix(1);
-  while (!text.empty()) {
-    const size_t comma = std::min(text.find(','), text.size());
-    if (comma > 0) names_.emplace_back(text.substr(0, comma));
-    text.remove_prefix(std::min(comma + 1, text.size()));
-  }
-}
-
-bool InterfaceFilter::accepts(std::string_view name) const {
-  const bool listed = std::any_of(names_.begin(), names_.end(), [&](const std::string& wanted) {
-    return exact_ ? name == wanted : startsWith(name, wanted);
-  });
-  return listed != exclude_;
-}
 
 Result<std::vector<Interface>> localInterfaces() {
   ifaddrs* list = nullptr;

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "src/control/handle.h"
@@ -19,25 +18,12 @@ struct Interface {
   SocketAddress address;  // one entry an address; port 0
 };
 
-// WEFT_SOCKET_IFNAME: "eth,ib" prefixes, "=eth0" exact names, "^docker" all but these, "^=eth1" both.
-class InterfaceFilter {
- public:
-  explicit InterfaceFilter(std::string_view text);
-  bool empty() const { return names_.empty(); }
-  bool accepts(std::string_view name) const;
-
- private:
-  bool exclude_ = false;
-  bool exact_ = false;
-  std::vector<std::string> names_;
-};
-
 // Every address of an interface that is up, in the kernel's order.
 Result<std::vector<Interface>> localInterfaces();
 
-// The addresses to publish, in the order to try: the first IPv4, the first IPv6, then the rest. Unset,
-// loopback and container bridges are left out unless nothing else is up; link-local addresses are used only
-// where there is nothing else.
+// The addresses to publish, in the order to try: the first IPv4, the first IPv6, then the rest. `filter` is
+// WEFT_SOCKET_IFNAME (src/base/name_filter.h). Unset, loopback and container bridges are left out unless
+// nothing else is up; link-local addresses are used only where there is nothing else.
 Result<std::vector<SocketAddress>> chooseAddresses(const std::vector<Interface>& interfaces,
                                                    const std::string& filter);
 

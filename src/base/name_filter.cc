@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
-#include "src/topo/name_filter.h"
+#include "src/base/name_filter.h"
 
 #include <algorithm>
 
 #include "src/base/number.h"
 
-namespace weft::topo {
+namespace weft {
 
-NameFilter::NameFilter(std::string_view text) {
+NameFilter::NameFilter(std::string_view text, Colon colon) {
   if (text.starts_with('^')) {
     exclude_ = true;
     text.remove_prefix(1);
@@ -19,7 +19,8 @@ NameFilter::NameFilter(std::string_view text) {
   }
   while (!text.empty()) {
     const size_t comma = std::min(text.find(','), text.size());
-    if (comma > 0) items_.push_back(parseItem(text.substr(0, comma)));
+    const std::string_view item = text.substr(0, comma);
+    if (!item.empty()) items_.push_back(colon == Colon::port ? parseItem(item) : Item{std::string(item), 0});
     text.remove_prefix(std::min(comma + 1, text.size()));
   }
   if (items_.empty()) exclude_ = false;
@@ -53,4 +54,4 @@ bool NameFilter::accepts(std::string_view name, int port) const {
   return items_.empty() || names(name, port) != exclude_;
 }
 
-}  // namespace weft::topo
+}  // namespace weft

@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,11 +11,14 @@
 // prefixes, "^" in front to exclude them, "=" to want exact names ("^=" for both), and ":port" after a name
 // where a device has several ports; what NCCL lets follow it, ":rail:plane", is read over. An empty filter
 // takes everything. Immutable value; any thread.
-namespace weft::topo {
+namespace weft {
 
 class NameFilter {
  public:
-  explicit NameFilter(std::string_view text);
+  // What a colon in a name means: the port of a device, or nothing ("eth0:1" is a label of an interface).
+  enum class Colon : uint8_t { port, plain };
+
+  explicit NameFilter(std::string_view text, Colon colon = Colon::port);
 
   bool empty() const { return items_.empty(); }
   bool excludes() const { return exclude_; }
@@ -38,4 +42,4 @@ class NameFilter {
   bool exact_ = false;
 };
 
-}  // namespace weft::topo
+}  // namespace weft
