@@ -130,7 +130,7 @@ const char* filterFor(const Catalogue& catalogue, const Config& config) {
 
 // Interfaces that reach no other host: used when named, or when there is nothing else.
 bool staysOnHost(const std::string& name) {
-  return name == "lo" || name.starts_with("docker");
+  return name == "lo" || isContainerBridge(name);
 }
 
 void keepWanted(Catalogue* catalogue, const Config& config) {

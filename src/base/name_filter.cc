@@ -54,4 +54,8 @@ bool NameFilter::accepts(std::string_view name, int port) const {
   return items_.empty() || names(name, port) != exclude_;
 }
 
+bool isContainerBridge(std::string_view interface) {
+  return interface.starts_with("docker") || interface.starts_with("virbr");
+}
+
 }  // namespace weft

@@ -42,4 +42,8 @@ class NameFilter {
   bool exact_ = false;
 };
 
+// Whether an interface is a bridge for the containers or virtual machines of this host: it has the same
+// address on every host that has one, and leads to none of them.
+bool isContainerBridge(std::string_view interface);
+
 }  // namespace weft

@@ -16,11 +16,6 @@ namespace weft::control {
 
 namespace {
 
-// Bridges that exist with the same address on every host and lead nowhere.
-bool isContainerBridge(const std::string& name) {
-  return name.starts_with("docker") || name.starts_with("virbr");
-}
-
 using Predicate = std::function<bool(const Interface&)>;
 
 std::vector<Interface> pick(const std::vector<Interface>& from, const Predicate& wanted) {
