@@ -190,13 +190,6 @@ std::optional<int64_t> numberAsNccl(std::string_view text) {
   return negative ? -value : value;
 }
 
-// NCCL's words for how far apart merged cards may be; it never fails on another one.
-bool isMergeLevel(const char* text) {
-  constexpr const char* kLevels[] = {"LOC", "PORT", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS"};
-  return std::any_of(std::begin(kLevels), std::end(kLevels),
-                     [&](const char* level) { return ::strcasecmp(text, level) == 0; });
-}
-
 // A variable of NCCL's, which speaks of its own network first: what does not fit here, our default stands
 // for, and no job ends for it. False then.
 bool assignAlias(Config* config, const ConfigField& field, const char* text) {
@@ -240,6 +233,12 @@ const char* nearestName(const std::string& name) {
 }
 
 }  // namespace
+
+bool isMergeLevel(const std::string& word) {
+  constexpr const char* kLevels[] = {"LOC", "PORT", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS"};
+  return std::any_of(std::begin(kLevels), std::end(kLevels),
+                     [&](const char* level) { return ::strcasecmp(word.c_str(), level) == 0; });
+}
 
 std::span<const ConfigField> configFields() {
   return kFields;

@@ -93,6 +93,9 @@ std::vector<std::string> environmentWarnings();
 std::string valueText(const Config& config, const ConfigField& field);
 std::string allowedText(const ConfigField& field);
 
+// Whether the word is one of NCCL_NET_MERGE_LEVEL's, in upper or lower case. NCCL passes over any other.
+bool isMergeLevel(const std::string& word);
+
 // Variables of other software we look at but do not own (launchers' ranks and the like).
 const char* environmentValue(const char* name);
 

@@ -3,9 +3,10 @@
 #include "src/topo/rail_groups.h"
 
 #include <algorithm>
-#include <cctype>
 #include <map>
+#include <strings.h>
 
+#include "src/base/config.h"
 #include "src/base/log.h"
 
 namespace weft::topo {
@@ -34,16 +35,11 @@ std::vector<std::string> split(const std::string& text, char at) {
 }
 
 Rule ruleFrom(const std::string& text) {
-  std::string word;
-  for (const char c : text) word.push_back(static_cast<char>(std::tolower(static_cast<unsigned char>(c))));
+  const auto is = [&](const char* word) { return ::strcasecmp(text.c_str(), word) == 0; };
+  if (is("off") || is("LOC")) return {Reach::none, {}};
+  if (is("port")) return {Reach::card, {}};
+  if (text.empty() || is("auto") || isMergeLevel(text)) return {Reach::pciSwitch, {}};
   Rule rule;
-  if (word == "off" || word == "loc") return rule;
-  rule.reach = Reach::card;
-  if (word == "port") return rule;
-  rule.reach = Reach::pciSwitch;
-  for (const char* further : {"", "auto", "pix", "pxb", "p2c", "pxn", "phb", "node", "sys"})
-    if (word == further) return rule;
-  rule.reach = Reach::none;
   for (const std::string& group : split(text, ';')) rule.named.push_back(split(group, ','));
   return rule;
 }
