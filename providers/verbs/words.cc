@@ -22,21 +22,17 @@ struct Meaning {
 constexpr Meaning kMeanings[] = {
     {IBV_WC_RETRY_EXC_ERR, ETIMEDOUT,
      "the peer's card did not acknowledge within all retries (transport retries exceeded): its process or "
-     "host "
-     "may be gone; else check the cable, the switch, that both GIDs can reach each other, and PFC or ECN; "
-     "WEFT_IB_TIMEOUT and WEFT_IB_RETRY_CNT set how long it is tried"},
+     "host may be gone; else check the cable, the switch, that both GIDs can reach each other, and PFC or "
+     "ECN; WEFT_IB_TIMEOUT and WEFT_IB_RETRY_CNT set how long it is tried"},
     {IBV_WC_RNR_RETRY_EXC_ERR, ENOBUFS,
      "the peer had no receive work for a notification (receiver not ready): it ran out of its budget, which "
-     "is "
-     "an error of weft's"},
+     "is an error of weft's"},
     {IBV_WC_WR_FLUSH_ERR, ECANCELED,
      "it was thrown away because the queue pair had failed or was closed before; the first error of this "
-     "lane "
-     "tells why"},
+     "lane tells why"},
     {IBV_WC_REM_ACCESS_ERR, EACCES,
      "the peer's card refused the memory key or range (remote access error): the memory was deregistered or "
-     "is "
-     "another process's"},
+     "is another process's"},
     {IBV_WC_REM_INV_REQ_ERR, EPROTO,
      "the peer's card refused the request as invalid: the two queue pairs do not fit together"},
     {IBV_WC_REM_OP_ERR, EREMOTEIO,
@@ -47,8 +43,7 @@ constexpr Meaning kMeanings[] = {
     {IBV_WC_LOC_LEN_ERR, EMSGSIZE, "it is longer than the port's largest message (local length error)"},
     {IBV_WC_LOC_QP_OP_ERR, EIO,
      "this card could not process the queue pair's work (local queue pair operation error): look at the "
-     "kernel "
-     "log"},
+     "kernel log"},
     {IBV_WC_LOC_ACCESS_ERR, EACCES, "a peer reached for memory that it may not use (local access error)"},
     {IBV_WC_BAD_RESP_ERR, EPROTO, "the peer's card answered with nonsense (bad response)"},
     {IBV_WC_REM_ABORT_ERR, ECONNABORTED, "the peer's card aborted it"},
@@ -74,8 +69,7 @@ std::string nextStep(int code) {
     case EPERM:
     case EACCES:
       return "; no permission: this user needs to read and write /dev/infiniband/uverbs* (containers: pass "
-             "the "
-             "devices in, and CAP_IPC_LOCK)";
+             "the devices in, and CAP_IPC_LOCK)";
     case ENOMEM:
       return "; the limit of locked memory (ulimit -l) is " + memlockText() +
              ": raise it to unlimited, or this host or card has no memory left";

@@ -23,8 +23,8 @@ constexpr int kHourMs = 3600 * 1000;
 constexpr ConfigField kFields[] = {
     {"WEFT_PROVIDER", &Config::provider,
      "Fabric to use: loop, ofi, ofi:NAME (efa, verbs, tcp, net, shm, ...) or verbs; a prefix fault(SPEC): "
-     "wraps any of "
-     "them in the fault injector. Empty: the best one found. A named provider that fails means no device.",
+     "wraps any of them in the fault injector. Empty: the best one found. A named provider that fails means "
+     "no device.",
      nullptr},
     {"WEFT_FALLBACK", &Config::fallback,
      "1: when the best fabric fails and none was named, take the next one and say so once. 0: use none.",
@@ -41,9 +41,9 @@ constexpr ConfigField kFields[] = {
      "NCCL_IB_HCA"},
     {"WEFT_MERGE_NICS", &Config::mergeNics,
      "Cards that form one device by themselves: auto (ports of one card; cards below one PCI switch, as many "
-     "as "
-     "fall to each GPU there), port (only the former), off, or names as in a,b;c,d. NCCL's words LOC (off), "
-     "PORT, PIX and above (auto) are understood; off where NCCL_NET_FORCE_MERGE is set, which names cards.",
+     "as fall to each GPU there), port (only the former), off, or names as in a,b;c,d. NCCL's words LOC "
+     "(off), PORT, PIX and above (auto) are understood; off where NCCL_NET_FORCE_MERGE is set, which names "
+     "cards.",
      "NCCL_NET_MERGE_LEVEL"},
     {"WEFT_LIBIBVERBS", &Config::libibverbs,
      "Path of the libibverbs.so.1 to open. Empty: where the loader finds it.", nullptr},
