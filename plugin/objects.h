@@ -36,8 +36,7 @@ class Held {
   Held(Kind kind, const HeldContext* owner) : kind_(kind), owner_(owner) {}
 
  private:
-  const SelfReference
-      library_;  // the last of an object to go: what the derived classes hold may have threads
+  const SelfReference library_;  // goes last: what the derived classes hold may have threads
   const Kind kind_;
   const HeldContext* const owner_;
 };

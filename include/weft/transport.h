@@ -20,10 +20,8 @@
 //
 // Three rules hold for every fabric behind this header:
 //  1. No order. Writes of one Endpoint may land in any order, byte-wise, and after their local completion.
-//  2. Only Queue::poll reports. post() and connect() start things; success and failure come back as
-//  Completions.
-//  3. Fencing is a promise. After the `retired` completion of an Endpoint nothing it posted can land any
-//  more.
+//  2. Only Queue::poll reports. post() and connect() start things; how they end comes back as a Completion.
+//  3. Fencing is a promise. After an Endpoint's `retired` completion nothing that it posted can land.
 namespace weft {
 
 enum class MemoryKind : uint8_t { host, cuda, dmabuf };
@@ -85,13 +83,12 @@ class Endpoint;
 
 struct Completion {
   CompletionKind kind = CompletionKind::sent;
-  bool ok = true;        // false: Queue::explain has the words
-  uint32_t imm = 0;      // notified
-  int32_t error = 0;     // errno-like code of the fabric when !ok
-  uint64_t length = 0;   // notified: bytes its write carried
-  uint64_t context = 0;  // sent: the Work's
-  Endpoint* source =
-      nullptr;  // the local Endpoint concerned; null where the fabric cannot say (notified only)
+  bool ok = true;              // false: Queue::explain has the words
+  uint32_t imm = 0;            // notified
+  int32_t error = 0;           // errno-like code of the fabric when !ok
+  uint64_t length = 0;         // notified: bytes its write carried
+  uint64_t context = 0;        // sent: the Work's
+  Endpoint* source = nullptr;  // the local one; null where the fabric cannot say (notified only)
 };
 
 // One lane to one peer: connected once, retired at the end.

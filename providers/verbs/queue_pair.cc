@@ -13,10 +13,9 @@ namespace weft::verbs {
 
 namespace {
 
-constexpr uint32_t kInlineBytes = 64;  // a clear-to-send or credit line
-constexpr uint8_t kMinRnrTimer = 12;   // 0.64 ms
-constexpr uint8_t kRnrRetryForever =
-    7;  // a peer without receive work is slow, not dead: the core has deadlines
+constexpr uint32_t kInlineBytes = 64;    // a clear-to-send or credit line
+constexpr uint8_t kMinRnrTimer = 12;     // 0.64 ms
+constexpr uint8_t kRnrRetryForever = 7;  // without receive work a peer is slow, not dead
 constexpr uint8_t kHopLimit = 64;
 
 bool sameSubnet(const Gid& a, const Gid& b) {

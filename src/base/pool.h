@@ -33,8 +33,8 @@ class Pool {
  private:
   [[gnu::noinline]] bool grow() {
     if (size_ + kChunk > limit_) return false;
-    free_.resize(size_ +
-                 kChunk);  // first: where memory ends, a chunk that nobody counts would shift all numbers
+    // First: where memory ends, a chunk that nobody counts would shift all numbers.
+    free_.resize(size_ + kChunk);
     chunks_.push_back(std::make_unique<T[]>(kChunk));
     for (uint32_t i = kChunk; i-- > 0;) {
       T* item = &chunks_.back()[i];

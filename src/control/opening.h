@@ -27,9 +27,8 @@ class Opening : public Dial::Owner {
   Opening(EventLoop& loop, Owner& owner, const Incarnation& peer) : loop_(loop), owner_(owner), peer_(peer) {}
 
   void dial(DialPlan plan);
-  std::unique_ptr<Dial> hangUp() {
-    return std::move(dial_);
-  }  // to be kept until the running callbacks returned
+  // To be kept until the running callbacks returned.
+  std::unique_ptr<Dial> hangUp() { return std::move(dial_); }
   const Incarnation& peer() const { return peer_; }
   bool shaking() const { return dial_ && dial_->shaking(); }
   std::string trouble() const { return dial_ ? dial_->trouble() : std::string(); }

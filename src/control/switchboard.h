@@ -39,9 +39,8 @@ class Switchboard : public Acceptor::Owner, public Session::Owner, public Openin
   void run();   // the control thread's body
   void help();  // any thread: takes one turn for the control thread, unless somebody is at it
   void stop() { stopping_ = true; }
-  void wantTick() {
-    tickWanted_.store(true, std::memory_order_release);
-  }  // any thread; then signal the mailbox
+  // Any thread; then signal the mailbox.
+  void wantTick() { tickWanted_.store(true, std::memory_order_release); }
 
   void startCall(uint64_t id, std::shared_ptr<CallState> state, Handle handle, Bytes body);
   void forgetCall(uint64_t id);

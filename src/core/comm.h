@@ -88,8 +88,8 @@ class CommBase {
   bool waitFor(const std::function<bool()>& done);
   void fence();  // nothing posted on this peering lands after this
   std::unique_ptr<MemoryHandle> takeHandle(MemoryHandle* handle);  // out of our hands, and the peer's
-  virtual void stopUsing(
-      MemoryHandle* handle) = 0;  // it is deregistered with work in flight: wait, cancel or fence
+  // It is deregistered with work in flight: wait, cancel or fence.
+  virtual void stopUsing(MemoryHandle* handle) = 0;
   // Few jobs are profiled: for the others this is one look at a null handle.
   void beginEvent(Request* request, size_t part, void* profilerHandle, size_t bytes) {
     if (profilerHandle) [[unlikely]]

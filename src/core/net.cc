@@ -14,8 +14,7 @@ namespace weft::core {
 
 namespace {
 
-constexpr int kMostComms =
-    1 << 17;  // two comms of 32 x 8 slots each would still fit the slot numbers; NCCL ignores it
+constexpr int kMostComms = 1 << 17;  // more than anybody makes; NCCL does not look at it
 
 Error noSuchDevice(int device, int count) {
   return Error(Code::invalidArgument, "looking up a device",

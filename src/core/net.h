@@ -70,8 +70,8 @@ class ProfilerSink {
 struct ContextOptions {
   int trafficClass = -1;
   std::shared_ptr<ProfilerSink> profiler;  // may be null
-  bool holdsThreads =
-      false;  // v11+: the control thread lives until the context is closed, not only while comms do
+  // v11+: the control thread lives until the context is closed, not only while comms do.
+  bool holdsThreads = false;
 };
 
 class Session;

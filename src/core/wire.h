@@ -39,9 +39,8 @@ class ReceivedNote {
   uint32_t segments() const { return (imm_ >> 4 & 15) + 1; }
   uint32_t generation() const { return imm_ & 15; }
   bool possible() const { return segment() < segments(); }  // else nobody of ours wrote it
-  bool whole() const {
-    return (imm_ & (kNoteSlotStep - 1)) == 0;
-  }  // one segment, generation 0: as eager ones
+  // One segment, generation 0: as eager ones.
+  bool whole() const { return (imm_ & (kNoteSlotStep - 1)) == 0; }
 
  private:
   uint32_t imm_;

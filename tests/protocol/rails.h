@@ -11,8 +11,8 @@
 // A connection over rails of the loop provider that break as they are told, on a clock of the test's.
 namespace weft::test {
 
-inline void silent(LogLevel, const char*, int, const char*) {
-}  // a rail that is left is reported; here it is planned
+// A rail that is left is reported; here it is planned.
+inline void silent(LogLevel, const char*, int, const char*) {}
 
 struct RailsOptions {
   const fault::FaultRule* atOnce = nullptr;  // on side 0 from the beginning

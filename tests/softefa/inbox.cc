@@ -24,8 +24,7 @@ namespace {
 
 constexpr uint32_t kFree = 0;
 constexpr uint32_t kFull = 0xffffffffU;
-constexpr auto kStuck =
-    std::chrono::milliseconds(50);  // before it is asked whether a slow producer still lives
+constexpr std::chrono::milliseconds kStuck{50};  // before it is asked whether a slow producer still lives
 
 uint64_t stateOf(uint64_t position, uint32_t mark) {
   return (position / kSlots) << 32 | mark;
@@ -167,8 +166,8 @@ bool Inbox::put(const PacketHeader& header, std::span<const Piece> payload) {
       return true;
     }
     if (state >> 32 < position / kSlots) return false;  // the ring is full
-    memory_->tail.compare_exchange_strong(position,
-                                          position + 1);  // another's, and it has not come to say so
+    // Another's, and it has not come to say so.
+    memory_->tail.compare_exchange_strong(position, position + 1);
   }
 }
 
