@@ -24,8 +24,6 @@ enum class Code : uint8_t {
   internal,         // ours: a broken invariant
 };
 
-const char* codeName(Code code);
-
 // One pointer wide. `operation` names what was tried, `detail` the object and the next step in the user's
 // words.
 class Error {

@@ -16,28 +16,6 @@ std::string errnoText(int errnum) {
 
 }  // namespace
 
-const char* codeName(Code code) {
-  switch (code) {
-    case Code::invalidArgument:
-      return "invalid argument";
-    case Code::config:
-      return "bad setting";
-    case Code::unavailable:
-      return "not available";
-    case Code::resources:
-      return "out of resources";
-    case Code::system:
-      return "system error";
-    case Code::remote:
-      return "remote error";
-    case Code::timeout:
-      return "timed out";
-    case Code::internal:
-      return "internal error";
-  }
-  return "unknown error";
-}
-
 Error::Error(Code code, std::string operation, std::string detail, int errnum)
     : body_(std::make_unique<Body>(Body{code, errnum, std::move(operation), std::move(detail)})) {}
 

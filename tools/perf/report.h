@@ -28,7 +28,6 @@ class Report {
   void abandon(const std::string& why);
 
  private:
-  void printHeader() const;
   void printKey(const Row& row);
   void printHalf(const Row& row, const std::optional<RowHalf>& half) const;
   void printComparison(const Row& row) const;
@@ -47,8 +46,8 @@ class Report {
   const Options& options_;
   bool quiet_;
   bool keyShown_ = false;
-  mutable Status shown_;    // what the standard output did not take, nobody sees
-  std::mutex mutex_;  // over what follows
+  mutable Status shown_;  // what the standard output did not take, nobody sees
+  std::mutex mutex_;      // over what follows
   enum class Phase : uint8_t { before, during, after } phase_ = Phase::before;
   Results results_;
 };
