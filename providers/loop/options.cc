@@ -3,7 +3,6 @@
 #include "providers/loop/options.h"
 
 #include <algorithm>
-#include <functional>
 
 #include "src/base/log.h"
 #include "src/base/number.h"

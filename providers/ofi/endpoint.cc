@@ -2,8 +2,6 @@
 // Copyright The weft authors
 #include "providers/ofi/endpoint.h"
 
-#include <array>
-
 #include "providers/ofi/descriptors.h"
 #include "providers/ofi/rma_message.h"
 #include "src/base/log.h"

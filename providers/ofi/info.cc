@@ -3,7 +3,6 @@
 #include "providers/ofi/info.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 
 #include "providers/ofi/address.h"

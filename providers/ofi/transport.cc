@@ -2,7 +2,6 @@
 // Copyright The weft authors
 #include "providers/ofi/transport.h"
 
-#include <algorithm>
 #include <mutex>
 #include <optional>
 

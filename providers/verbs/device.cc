@@ -2,7 +2,6 @@
 // Copyright The weft authors
 #include "providers/verbs/device.h"
 
-#include <algorithm>
 #include <cerrno>
 
 #include "providers/verbs/memory.h"

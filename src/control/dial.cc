@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <sys/epoll.h>
 
 #include "src/base/log.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 // The second half of Switchboard: calls on their way out, and what frames bring in.
-#include <algorithm>
 #include <unistd.h>
 
 #include "src/base/log.h"

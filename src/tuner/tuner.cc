@@ -3,7 +3,6 @@
 #include "src/tuner/tuner.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace weft::tuner {
 

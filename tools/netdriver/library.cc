@@ -6,7 +6,6 @@
 #include <dlfcn.h>
 #include <filesystem>
 #include <link.h>
-#include <unistd.h>
 
 #include "nccl/net.h"
 #include "tools/netdriver/table_net.h"

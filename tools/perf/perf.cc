@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <fcntl.h>
 #include <fstream>
-#include <memory>
 #include <unistd.h>
 
 #include <fmt/format.h>
