@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The weft authors
-"""The table at the end of a test run and its record in docs/testing.md."""
+"""The table at the end of a test run and its record."""
 import datetime
 import pathlib
 import subprocess
+
+RECORDS = 'docs/test-records.md'
 
 
 def duration(seconds):
@@ -52,7 +54,7 @@ def git(top, *args):
 def commit(top):
     """The commit in words; uncommitted changes are part of the truth, but for the records of other runs."""
     name = git(top, 'rev-parse', '--short=12', 'HEAD') or 'unknown'
-    changed = git(top, 'status', '--porcelain', '--untracked-files=no', '--', '.', ':!docs/testing.md')
+    changed = git(top, 'status', '--porcelain', '--untracked-files=no', '--', '.', f':!{RECORDS}')
     return name + (' with uncommitted changes' if changed else '')
 
 
@@ -69,8 +71,8 @@ def system_name():
     return os_release('PRETTY_NAME') or 'unknown system'
 
 
-def append_record(path, top, command, rows, seconds, cores):
-    """Adds one run to the end of docs/testing.md."""
+def append_record(top, command, rows, seconds, cores):
+    """Adds one run to the end of the records."""
     when = datetime.datetime.now(datetime.timezone.utc).strftime('%Y-%m-%d %H:%M UTC')
     record = [
         '', f'### {when}', '',
@@ -81,5 +83,5 @@ def append_record(path, top, command, rows, seconds, cores):
         f'* result: {verdict(rows)}',
         '', '```', *table(rows), '```',
     ]
-    with path.open('a') as file:
+    with (top / RECORDS).open('a') as file:
         file.write('\n'.join(record) + '\n')

@@ -147,7 +147,7 @@ def fingerprint():
         inside = path.relative_to(TOP).parts
         if inside[0].startswith(('build', '.git', '.cache')) or '__pycache__' in inside:
             continue
-        if path.is_file() and path != TOP / 'docs' / 'testing.md':
+        if path.is_file() and path != TOP / report.RECORDS:
             digest.update('/'.join(inside).encode() + b'\0' + path.read_bytes())
     return digest.hexdigest()
 
@@ -427,7 +427,7 @@ def main(arguments):
     print('\n'.join(report.failures(run.rows)))
     print(f'total time: {report.duration(seconds)}')
     if options.all:
-        report.append_record(TOP / 'docs' / 'testing.md', TOP, options.command, run.rows, seconds, run.cores)
+        report.append_record(TOP, options.command, run.rows, seconds, run.cores)
     print(report.verdict(run.rows))
     return 1 if failed else 0
 
