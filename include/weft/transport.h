@@ -142,11 +142,6 @@ class Queue {
   // Words for a completion with !ok that the last poll returned: what failed and the fabric's own reason.
   virtual std::string explain(const Completion& completion) const = 0;
 
-  // A descriptor that turns readable when poll may have something, or -1. arm() before waiting; false: poll
-  // again.
-  virtual int waitFd() const { return -1; }
-  virtual bool arm() { return false; }
-
   virtual QueueDepths depths() const = 0;  // what was granted; may be less than asked for
 };
 

@@ -63,11 +63,6 @@ size_t FaultQueue::poll(std::span<Completion> out) {
   return n;
 }
 
-bool FaultQueue::arm() {
-  const bool busy = readyFront_ < ready_.size() || !held_.empty() || !delayed_.empty();
-  return !busy && inner_->arm();
-}
-
 void FaultQueue::refresh() {
   const uint64_t version = shared().control->version();
   if (version == rulesVersion_) return;

@@ -25,8 +25,6 @@ class FaultQueue : public Queue {
   size_t poll(std::span<Completion> out) override;
   Result<std::unique_ptr<Endpoint>> openEndpoint() override;
   std::string explain(const Completion& completion) const override;
-  int waitFd() const override { return inner_->waitFd(); }
-  bool arm() override;
   QueueDepths depths() const override { return depths_; }
 
   // For its Endpoints.
