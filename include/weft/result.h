@@ -11,8 +11,7 @@
 // path does not use these; it has plain values and a sticky error a comm keeps. Values; any thread.
 namespace weft {
 
-// What kind of thing went wrong; plugin/guard maps it to ncclResult_t and nothing else looks at more than
-// this.
+// What kind of thing went wrong, for whoever decides by it: plugin/guard makes an ncclResult_t of it.
 enum class Code : uint8_t {
   invalidArgument,  // the caller's fault: a damaged handle, a NULL buffer, a size over the limit
   config,           // the user's settings: a variable with a bad value, a provider that does not exist
@@ -24,8 +23,7 @@ enum class Code : uint8_t {
   internal,         // ours: a broken invariant
 };
 
-// One pointer wide. `operation` names what was tried, `detail` the object and the next step in the user's
-// words.
+// One pointer wide. `operation` names what was tried, `detail` the object and what the user can do about it.
 class Error {
  public:
   // Cold: the compiler keeps whatever leads here out of the way of what succeeds.
@@ -94,8 +92,7 @@ class [[nodiscard]] Result<void> {
 
 using Status = Result<void>;
 
-// The one macro that returns: `TRY(auto x, f())` binds the value, `TRY(f())` drops it; a failure is passed
-// up.
+// The one macro that returns: `TRY(auto x, f())` binds the value, `TRY(f())` drops it; both pass an Error up.
 #define WEFT_TRY_NAME2(line) weftTry##line
 #define WEFT_TRY_NAME(line) WEFT_TRY_NAME2(line)
 #define WEFT_TRY1(expr)           \

@@ -14,9 +14,8 @@
 // The seam between the protocol and the fabrics: Transport -> Device -> Queue -> Endpoint.
 //
 // Ownership: whoever holds the unique_ptr; an Endpoint must be destroyed before its Queue, a Queue and a
-// Memory before their Device. Threads: Transport and Device are thread-safe and may lock; a Queue, its
-// Endpoints and nothing else of theirs is used by one thread at a time (the caller serialises). Sizes are
-// bytes.
+// Memory before their Device. Threads: Transport and Device are thread-safe and may lock; a Queue and its
+// Endpoints together are used by one thread at a time (the caller serialises). Sizes are bytes.
 //
 // Three rules hold for every fabric behind this header:
 //  1. No order. Writes of one Endpoint may land in any order, byte-wise, and after their local completion.
@@ -114,14 +113,16 @@ class Endpoint {
   // Takes the first n works, in order, and returns n; fewer than given means "later", never an error.
   virtual size_t post(std::span<const Work> works) = 0;
 
-  // Starts fencing: no further post; `retired` says that nothing this end posted can land any more; not ok:
-  // once the peer's end retired too, or with EBUSY never: the peer does not answer, and what would cut this
-  // lane off would cut others too. Then the buffers stay registered until those are gone. Outstanding works
-  // complete before it, most not ok.
+  // Starts fencing; nothing may be posted after it. Outstanding works complete first, most of them not ok,
+  // then comes `retired`:
+  //   ok              nothing that this end posted can land any more
+  //   not ok          so it is once the peer's end has retired too
+  //   not ok, EBUSY   never: the peer does not answer, and what would cut this lane off would cut others too;
+  //                   the buffers stay registered until those lanes are gone
   virtual void retire() = 0;
 
   // After `retired` with EBUSY: cuts this lane off together with all that share its card in this Queue. Those
-  // break, and `retired` comes once more. False: it cannot.
+  // break, and this one's `retired` comes once more. False: it cannot.
   virtual bool cut() { return false; }
 };
 

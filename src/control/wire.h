@@ -22,7 +22,7 @@ constexpr size_t kMaxInfo = 8 * 1024;            // fits a fresh socket's buffer
 
 using Nonce = std::array<std::byte, 16>;
 
-// The handshake, before anything is proven: fixed sizes only:
+// The handshake, before anything is proven; fixed sizes only:
 
 enum class HelloKind : uint8_t { open = 1, resume = 2 };
 
