@@ -9,6 +9,7 @@
 #include <string_view>
 #include <unistd.h>
 
+#include "src/base/fnv.h"
 #include "src/base/number.h"
 #include "src/topo/sysfs.h"
 
@@ -92,10 +93,8 @@ NicFacts rdmaFacts(const std::string& name, int port, const std::string& root) {
   return facts;
 }
 
-// FNV-1a over both names.
 uint64_t madeUpGuid(const std::string& host, const std::string& name) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : host + '/' + name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  const uint64_t hash = fnv1a(host + '/' + name);
   return hash ? hash : 1;
 }
 

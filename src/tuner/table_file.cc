@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "src/base/fd.h"
+#include "src/base/fnv.h"
 #include "src/base/log.h"
 #include "src/base/number.h"
 
@@ -115,13 +116,6 @@ Status complete(const MeasuredTable& table) {
   return {};
 }
 
-// FNV-1a, enough to tell measurements apart.
-uint64_t hashOf(const std::string& text) {
-  uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return hash;
-}
-
 // Numbers with so many digits.
 std::string textOf(const MeasuredTable& table, int digits) {
   return format(
@@ -172,7 +166,7 @@ Platform platformOf(const MeasuredTable& table, const std::string& source) {
   // Two ranks that estimate alike have the same numbers to the last digit.
   const std::string exact = textOf(table, std::numeric_limits<double>::max_digits10);
   Platform platform;
-  platform.name = format("table %016llx", static_cast<unsigned long long>(hashOf(exact)));
+  platform.name = format("table %016llx", static_cast<unsigned long long>(fnv1a(exact)));
   platform.hopUs.fill({table.stepUs, said});
   platform.nodeGBps = {table.deviceGBps * table.devices, said};
   return platform;
