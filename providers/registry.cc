@@ -88,7 +88,7 @@ Attempt attempt(const std::string& spec, const Config& config, const TransportMa
   if (!transport) return failure(transport.takeError());
   auto devices = (*transport)->discover();
   if (!devices) return failure(devices.takeError());
-  if (!devices->empty()) return {Choice{transport.take(), devices.take(), {}}, false};
+  if (!devices->empty()) return {Choice{spec, transport.take(), devices.take(), {}}, false};
   std::string why = "no device";
   bool failed = false;
   for (const Refusal& refusal : (*transport)->refusals()) {

@@ -19,6 +19,7 @@ namespace weft {
 Result<std::unique_ptr<Transport>> makeTransport(const std::string& spec, const Config& config);
 
 struct Choice {
+  std::string spec;  // what WEFT_PROVIDER said, or would have to say; transport->name() may be another name
   std::unique_ptr<Transport> transport;
   std::vector<DeviceInfo> devices;  // never empty
   std::vector<Refusal> refused;     // the better ones that were not taken, best first

@@ -39,6 +39,11 @@ class InfoTest(unittest.TestCase):
         self.assertEqual(found['providers'][0]['provider'], 'loop')
         self.assertEqual(len(found['providers'][0]['devices']), 3)
 
+    def test_the_provider_taken_is_marked_by_the_name_it_was_given(self):
+        for named in ('loop(rails=2)', 'fault(seed=1):loop'):
+            marked = [line for line in info(WEFT_PROVIDER=named).stdout.splitlines() if line.startswith('>')]
+            self.assertEqual(marked, [f'> {named}'])
+
     def test_unset_says_why_each_better_provider_was_not_taken(self):
         status, found = document()
         self.assertEqual(status, 0, found['failure'])

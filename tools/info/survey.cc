@@ -47,6 +47,7 @@ std::vector<std::string> specsToAsk(const Config& config) {
 // Goes the way the plugin goes, so that what is shown is what NCCL would get.
 Status takeAsPluginWould(const Config& config, Survey* out) {
   TRY(Choice choice, chooseTransport(config));
+  const std::string spec = choice.spec;
   core::NetOptions options;
   options.config = config;
   options.transport = std::move(choice.transport);
@@ -57,6 +58,7 @@ Status takeAsPluginWould(const Config& config, Survey* out) {
     out->properties.push_back(std::move(properties));
   }
   out->taken = net->transport().name();
+  out->takenSpec = spec;
   return {};
 }
 

@@ -34,7 +34,8 @@ struct Survey {
   Versions versions;
   std::vector<ProviderSurvey> providers;     // in the order weft tries them; the named one first
   bool named = false;                        // WEFT_PROVIDER decides
-  std::string taken;                         // empty: nothing can be used
+  std::string taken;                         // the fabric's name; empty: nothing can be used
+  std::string takenSpec;                     // which of the providers it came from
   std::string failure;                       // why, when nothing is taken
   std::vector<core::Properties> properties;  // by NCCL's device number
 };

@@ -103,7 +103,7 @@ std::string surveyText(const Survey& survey) {
                                  versions.glibc);
   text += survey.named ? "providers (WEFT_PROVIDER names the one to use)\n" : "providers, best first\n";
   for (const ProviderSurvey& provider : survey.providers)
-    text += providerText(provider, provider.spec == survey.taken);
+    text += providerText(provider, provider.spec == survey.takenSpec);
   return fmt::format("{}\n{}", text, takenText(survey));
 }
 
