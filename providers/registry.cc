@@ -32,10 +32,6 @@ Error bad(const std::string& spec, const std::string& why) {
                format("WEFT_PROVIDER is \"%s\": %s; allowed: %s", spec.c_str(), why.c_str(), kAllowed));
 }
 
-bool startsWith(const std::string& text, const char* prefix) {
-  return text.rfind(prefix, 0) == 0;
-}
-
 using Made = Result<std::unique_ptr<Transport>>;
 
 Made makeOfi([[maybe_unused]] const std::string& name, [[maybe_unused]] const Config& config) {
@@ -123,10 +119,10 @@ std::vector<std::string> candidateTransports() {
 }
 
 Made makeTransport(const std::string& spec, const Config& config) {
-  if (spec == "loop" || startsWith(spec, "loop(")) return makeLoop(spec, config);
-  if (startsWith(spec, "fault(")) return makeFault(spec, config);
+  if (spec == "loop" || spec.starts_with("loop(")) return makeLoop(spec, config);
+  if (spec.starts_with("fault(")) return makeFault(spec, config);
   if (spec == "ofi") return makeOfi("", config);
-  if (startsWith(spec, "ofi:") && spec.size() > 4) return makeOfi(spec.substr(4), config);
+  if (spec.starts_with("ofi:") && spec.size() > 4) return makeOfi(spec.substr(4), config);
   if (spec == "verbs") return makeVerbs(config);
   return bad(spec, "there is no such provider");
 }
