@@ -33,11 +33,12 @@ constexpr ConfigField kFields[] = {
      "Path of the libfabric.so.1 to open. Empty: the loader's path, then /opt/amazon/efa/lib64 and lib.",
      nullptr},
     {"WEFT_SOCKET_IFNAME", &Config::socketIfname,
-     "Interfaces for control links: comma list of name prefixes; a leading ^ excludes, a leading = wants "
-     "exact names.",
+     "Interfaces for control links, and for messages over libfabric's tcp and net: comma list of name "
+     "prefixes; a leading ^ excludes, a leading = wants exact names.",
      "NCCL_SOCKET_IFNAME"},
     {"WEFT_HCA", &Config::hca,
-     "Fabric devices to use, in the form of WEFT_SOCKET_IFNAME, with :port where a device has several.",
+     "Fabric devices to use, in the form of WEFT_SOCKET_IFNAME, with :port where a device has several. Over "
+     "tcp and net it counts only where it names an interface, in place of WEFT_SOCKET_IFNAME.",
      "NCCL_IB_HCA"},
     {"WEFT_MERGE_NICS", &Config::mergeNics,
      "Cards that form one device by themselves: auto (ports of one card; cards below one PCI switch, as many "
