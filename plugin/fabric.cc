@@ -16,7 +16,7 @@ void applyLogLevel(const Config& config) {
   if (parseLogLevel(config.logLevel.c_str(), &level)) setLogLevel(level);
 }
 
-void warnUnknownVariables() {
+void warnOfEnvironment() {
   for (const std::string& line : environmentWarnings()) WEFT_LOG(warn, "%s", line.c_str());
 }
 
@@ -29,7 +29,7 @@ tuner::Policy policyFor(const Config& config, const Choice& choice) {
 
 std::unique_ptr<Fabric> Fabric::discover() {
   auto fabric = std::make_unique<Fabric>();
-  warnUnknownVariables();
+  warnOfEnvironment();
   const Status opened = fabric->open();
   if (opened) return fabric;
   WEFT_LOG(error, "no device: %s", opened.error().message().c_str());
