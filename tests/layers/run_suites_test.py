@@ -489,6 +489,13 @@ esac""")
             self.assertIn('error: git names no sources', printed)
             self.assertTrue(printed.endswith('bad\n'), printed)
 
+    def test_the_soak_builds_by_itself_from_the_start_and_says_what_is_wrong(self):
+        self.program('meson', 'echo "meson $1"')
+        self.program('ninja', 'echo "soak.cc: error"; exit 1')
+        self.checkout()  # its build folder is what an interrupted run left
+        printed = self.printed('mkdir .cache; exec 9>.cache/build-release.lock; flock 9; (sleep 0.5; flock -u 9) & scripts/soak || echo bad')
+        self.assertRegex(printed, r'(?s)another run is building .*starting it again\nmeson setup\nsoak.cc: error\nerror: .*bad\n$')
+
 
 if __name__ == '__main__':
     unittest.main()
