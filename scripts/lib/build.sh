@@ -41,12 +41,33 @@ weftAlone() {
   return 1
 }
 
-# weftConfigure TOP BUILD [meson options...]: sets BUILD up, or again when it belongs to another place.
+# weftCompiles BUILD LANGUAGE COMPILER: whether it is what the directory was set up with (Meson may put a cache in front). A
+# language of which nothing is compiled has no rule there.
+weftCompiles() {
+  local command
+  # shellcheck disable=SC2016 # Meson's own variable
+  command=$(sed -n '/^rule '"$2"'_COMPILER$/{n;s/^ command = \(.*\) \$ARGS .*/\1/p;q}' "$1/build.ninja")
+  [[ -z $command || " $command" == *" $3" ]]
+}
+
+# Why a build directory cannot be gone on with; nothing when it can. CC and CXX count where they are set.
+weftStale() { # TOP BUILD
+  if [[ $(weftBuildSource "$2") != "$1" ]]; then
+    echo "incomplete or of another checkout"
+  elif [[ -n ${CC-} ]] && ! weftCompiles "$2" c "$CC"; then
+    echo "not by $CC"
+  elif [[ -n ${CXX-} ]] && ! weftCompiles "$2" cpp "$CXX"; then
+    echo "not by $CXX"
+  fi
+}
+
+# weftConfigure TOP BUILD [meson options...]: sets BUILD up, or again when it belongs to another place or compiler.
 weftConfigure() {
-  local top=$1 build=$2
+  local top=$1 build=$2 stale=
   shift 2
-  if [[ -d $build && $(weftBuildSource "$build") != "$top" ]]; then
-    echo "build: $build is incomplete or of another checkout; starting it again"
+  [[ ! -d $build ]] || stale=$(weftStale "$top" "$build")
+  if [[ -n $stale ]]; then
+    echo "build: $build is $stale; starting it again"
     rm -rf "$build"
   fi
   if [[ -d $build ]]; then

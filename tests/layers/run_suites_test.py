@@ -473,6 +473,20 @@ esac""")
         (build / 'meson-info' / 'meson-info.json').write_text(json.dumps({'directories': {'source': '/a/weft', 'build': 'b'}}))
         self.assertEqual(self.printed('echo "$(weftBuildSource build)"'), '/a/weft\n')
 
+    def test_a_build_goes_on_with_the_compiler_that_is_asked_for(self):
+        self.program('meson', 'echo "meson $1"; mkdir -p "$2"')
+        c, cpp = (f'rule {rule}_COMPILER\n command = {command} $ARGS -c $in\n' for rule, command in (('c', 'cc'), ('cpp', 'ccache clang++-14 -m64')))
+        for compilers, said in (('', 'meson configure'), ('CC=cc CXX="clang++-14 -m64"', 'meson configure'),
+                                ('CXX=g++', 'build: build is not by g++; starting it again\nmeson setup'),
+                                ('CC=c CXX="clang++-14 -m64"', 'build: build is not by c; starting it again\nmeson setup')):
+            (self.folder / 'build').mkdir()
+            (self.folder / 'build' / 'build.ninja').write_text(c + cpp)
+            printed = self.printed(f'unset CC CXX; weftBuildSource() {{ pwd; }}; {compilers} weftConfigure "$PWD" build -Da=b; rm -r build')
+            self.assertEqual(printed, said + '\n', compilers)
+        (self.folder / 'build').mkdir()
+        (self.folder / 'build' / 'build.ninja').write_text(cpp)  # no C is compiled in it
+        self.assertEqual(self.printed('weftCompiles build c clang && echo yes'), 'yes\n')
+
     def checkout(self):
         """A copy of the scripts, whose sources git does not know."""
         shutil.copytree(LIB.parent, self.folder / 'scripts')
