@@ -67,9 +67,20 @@ weftAsRoot() {
   fi
 }
 
+# The proxies that the environment names, NAME=VALUE one a line.
+weftProxies() {
+  env | grep -E '^(http_proxy|https_proxy|no_proxy)=.' || true
+}
+
+# weftApt COMMAND ARGUMENTS...: apt-get as root, who gets none of our proxies from sudo.
+weftApt() {
+  local proxies
+  mapfile -t proxies < <(weftProxies)
+  weftAsRoot env DEBIAN_FRONTEND=noninteractive "${proxies[@]}" apt-get "$@" -q
+}
+
 weftInstall() {
-  weftAsRoot env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
-    -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@"
+  weftApt install -y --no-install-recommends -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@"
 }
 
 # Refreshes the package lists only when they do not know a wanted package.
@@ -91,7 +102,7 @@ weftMirror() {
   mirror=$(weftFindMirror)
   if [[ -z $mirror ]]; then
     echo "packages: refreshing the package lists (apt-get update)" >&2
-    weftAsRoot apt-get update -q >&2 || true
+    weftApt update >&2 || true
     mirror=$(weftFindMirror)
   fi
   [[ -n $mirror ]] || { echo "error: no Debian mirror in this machine's package sources" >&2; return 1; }
@@ -133,7 +144,7 @@ weftEnsurePackages() {
   echo "packages: installing them with apt-get"
   if weftKnowsPackages "${missing[@]}" && weftInstall "${missing[@]}"; then return 0; fi
   echo "packages: refreshing the package lists (apt-get update)"
-  if weftAsRoot apt-get update -q && weftInstall "${missing[@]}"; then return 0; fi
+  if weftApt update && weftInstall "${missing[@]}"; then return 0; fi
   echo "error: apt-get failed, see above; as root, run:  apt-get update && apt-get install ${missing[*]}" >&2
   return 1
 }

@@ -41,8 +41,12 @@ weftHaveRoot() {
 
 # weftInRoot ROOT BOUND [NAME=VALUE...] COMMAND...: runs COMMAND in the root, with /proc, /sys, /dev and, unless it is
 # empty, the folder BOUND at its own place, in mount and process namespaces that go with it. The environment is only
-# what is given. Should the caller be ended, so is all of that: the first process of a namespace does not hear a request.
+# what is given, and the proxies of this one. Should the caller be ended, so is all of that: the first process of a
+# namespace does not hear a request.
 weftInRoot() {
+  local root=$1 bound=$2 proxies
+  shift 2
+  mapfile -t proxies < <(weftProxies)
   setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child bash -c '
     set -e
     mount --bind "$1" "$1"
@@ -51,7 +55,7 @@ weftInRoot() {
     mount --rbind /dev "$1/dev"
     if [[ -n $2 ]]; then mkdir -p "$1$2"; mount --bind "$2" "$1$2"; fi
     exec chroot "$1" /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 "${@:3}"' \
-    weftInRoot "$@"
+    weftInRoot "$root" "$bound" "${proxies[@]}" "$@"
 }
 
 # weftRootHas ROOT PACKAGES: whether all of them, by commas, are installed there.

@@ -391,11 +391,13 @@ sys.exit(run_suites.main(sys.argv[1:]))
 class RootTest(unittest.TestCase):
     """scripts/lib/root.sh: roots of other releases."""
 
+    ROOT = 'set -eu; source "$1/packages.sh"; source "$1/root.sh"; weftInRoot / ""'
+
     def test_what_runs_in_a_root_ends_with_its_caller(self):
         with tempfile.TemporaryDirectory() as folder:
             said = pathlib.Path(folder) / 'said'
-            script = 'source "$1"; weftInRoot / "" sh -c "$2"'
-            with subprocess.Popen(['bash', '-c', script, 'bash', LIB / 'root.sh', deaf_talker(said)]) as caller:
+            script = f'{self.ROOT} sh -c "$2"'
+            with subprocess.Popen(['bash', '-c', script, 'bash', LIB, deaf_talker(said)]) as caller:
                 while not said.exists():
                     self.assertIsNone(caller.poll())
                     time.sleep(0.02)
@@ -404,6 +406,13 @@ class RootTest(unittest.TestCase):
             before = said.read_text()
             time.sleep(0.3)
             self.assertEqual(said.read_text(), before)
+
+    def test_what_runs_in_a_root_knows_the_proxies_and_nothing_else(self):
+        printed = subprocess.run(['bash', '-c', f'{self.ROOT} A=b env', 'bash', LIB], capture_output=True, text=True, check=True, timeout=60,
+                                 env={**os.environ, 'https_proxy': 'http://a proxy:1', 'http_proxy': '', 'OTHER': 'c'}).stdout
+        names = {line.partition('=')[0] for line in printed.splitlines()}
+        self.assertEqual(names - {'no_proxy', 'PWD', 'SHLVL', '_'}, {'A', 'HOME', 'LANG', 'PATH', 'https_proxy'})
+        self.assertIn('https_proxy=http://a proxy:1\n', printed)
 
 
 class ScriptsTest(unittest.TestCase):
@@ -445,6 +454,14 @@ esac""")
     def test_a_machine_without_a_mirror_says_so(self):
         self.apt_with("'Other http://here/other'")
         self.assertIn('no Debian mirror', self.printed('weftMirror || echo none'))
+
+    def test_apt_hears_of_the_proxies_though_sudo_keeps_none(self):
+        self.program('apt-get', 'echo "$1 by ${http_proxy-none}, not for ${no_proxy-none}"')
+        self.program('apt-cache', 'exit 1')
+        sudo = 'weftAsRoot() { env -i "PATH=$PATH" "$@"; }; weftMissingPackages() { echo wanted; };'
+        printed = self.printed(f'{sudo} http_proxy=http://proxy:1 no_proxy=here weftEnsurePackages')
+        for command in ('update', 'install'):
+            self.assertIn(f'\n{command} by http://proxy:1, not for here\n', printed)
 
     def have_root(self):
         return f'weftMirror() {{ echo there; }}; weftHaveRoot {self.folder}/root trixie a,b'
