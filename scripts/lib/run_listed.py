@@ -11,6 +11,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -19,14 +20,16 @@ import time
 def run(test):
     """The log's entry of one test."""
     begin = time.time()
-    try:
-        done = subprocess.run(test['command'], env={**os.environ, **test['environment']}, cwd=test['directory'],
-                              capture_output=True, text=True, errors='replace', timeout=test['timeout'], check=False)
-        status, stdout, stderr = done.returncode, done.stdout, done.stderr
-        result = 'OK' if status == 0 else 'SKIP' if status == 77 else 'FAIL'
-    except subprocess.TimeoutExpired as late:
-        status, result = -9, 'TIMEOUT'
-        stdout, stderr = ((part or b'').decode(errors='replace') for part in (late.stdout, late.stderr))
+    with subprocess.Popen(test['command'], env={**os.environ, **test['environment']}, cwd=test['directory'], text=True, errors='replace',
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as process:
+        try:
+            stdout, stderr = process.communicate(timeout=test['timeout'])
+            status = process.returncode
+            result = 'OK' if status == 0 else 'SKIP' if status == 77 else 'FAIL'
+        except subprocess.TimeoutExpired as late:
+            os.killpg(process.pid, signal.SIGKILL)  # with what it started, which would disturb the next tests
+            status, result = -9, 'TIMEOUT'
+            stdout, stderr = ((part or b'').decode(errors='replace') for part in (late.stdout, late.stderr))
     return {'name': test['name'], 'result': result, 'returncode': status, 'stdout': stdout, 'stderr': stderr,
             'duration': time.time() - begin}
 

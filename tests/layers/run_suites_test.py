@@ -237,15 +237,20 @@ class LaterTest(unittest.TestCase):
     def test_a_list_is_run_and_logged_as_meson_would(self):
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
-            commands = {'good': ['true'], 'bad': ['sh', '-c', 'echo why; exit 3'], 'slow': ['sleep', '60']}
+            commands = {'good': ['true'], 'bad': ['sh', '-c', 'echo why; exit 3'],
+                        'slow': ['sh', '-c', f'echo begun; ({deaf_talker(folder / "said")}) & wait']}
             (folder / 'list').write_text(json.dumps([{'name': test, 'command': command, 'environment': {}, 'directory': name,
                                                       'timeout': 1} for test, command in commands.items()]))
             command = [sys.executable, LIB / 'run_listed.py', '--num-processes', '2', folder / 'list', folder / 'log']
             ran = subprocess.run(command, capture_output=True, check=False, timeout=60)
             row = testlog.summarise('release/efa-trixie', folder / 'log', list(commands), ())
+            said = (folder / 'said').read_text()
+            time.sleep(0.3)
+            self.assertEqual((folder / 'said').read_text(), said)  # nothing is left of what was ended
         self.assertEqual((ran.returncode, row.passed, row.failed), (1, 1, 2))
         self.assertIn('bad FAIL (status 3)', ' '.join(row.notes))
         self.assertIn('slow TIMEOUT', ' '.join(row.notes))
+        self.assertEqual(row.outputs['release/efa-trixie/slow'].strip(), 'begun')
 
 
 class HeadStartTest(unittest.TestCase):
