@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <cstring>
+
 #include "src/base/log.h"
 #include "src/base/random.h"
 #include "tests/protocol/rails.h"
@@ -169,6 +171,28 @@ TEST_CASE("lines that were lost with their rail are told again") {
   CHECK(rails.counters(1).linesAgain > 0);
 }
 
+TEST_CASE("a line that is told again after it was read takes no later one's place") {
+  constexpr size_t kBytes = 20'000;
+  Rails rails(2);
+  Buffer from(rails.send(), kBytes), to(rails.recv(), kBytes);
+  LinesMessage again{rails.send().number(), {{.position = 1, .line = {}}}};
+  Request* receiving = rails.receive(to, kBytes);
+  rails.live(1);
+  std::memcpy(&again.lines[0].line, rails.send().ring().data(), sizeof(CtsLine));
+  CHECK(rails.finished(rails.send(), rails.post(from, kBytes)));
+  CHECK(rails.finished(rails.recv(), receiving));
+
+  receiving = rails.receive(to, kBytes);
+  rails.live(1);
+  {
+    EngineEntry in(*rails.world().side(1).engine, EngineEntry::wait);
+    rails.recv().peering().tell(MessageType::lines, again);
+  }
+  rails.world().deliverMessages();
+  CHECK(rails.finished(rails.send(), rails.post(from, kBytes)));
+  CHECK(rails.finished(rails.recv(), receiving));
+}
+
 TEST_CASE("when no rail is left the error names the peer, every rail and what each died of") {
   Rails rails(2);
   Buffer from(rails.send(), kLarge), to(rails.recv(), kLarge);
@@ -210,8 +234,47 @@ TEST_CASE("a silent rail is left within its bound, a silent peer is not blamed")
       rails.world().clock().advance(Milliseconds(1));
       rails.world().watch(0);
     }
-    CHECK(rails.lane(0, 1).up());
+    CHECK(rails.lanesUp(0) == 2);  // neither, as nothing moves on the good one either
   }
+}
+
+TEST_CASE("while a rail is being left a silent peer has all the time it wants") {
+  Rails rails(2);
+  Buffer from(rails.send(), kLarge), to(rails.recv(), kLarge);
+  fillPattern(from.data(), kLarge, 6);
+  rails.breakRail(0, FaultKind::kill, FaultOp::writeNotify, 1);
+  Request* receiving = rails.receive(to, kLarge);
+  Request* sending = rails.post(from, kLarge);
+  rails.world().side(0).other->answering = false;
+  for (int i = 0; i < 2000; i++) {
+    rails.world().clock().advance(Milliseconds(1));
+    rails.world().watch(0);
+  }
+  CHECK(rails.lane(0, 1).state() == LaneState::retired);
+  CHECK_FALSE(rails.send().failed());
+  // Event: it was only stopped. Expect: all goes on.
+  rails.world().side(0).other->answering = true;
+  CHECK(rails.finished(rails.send(), sending));
+  CHECK(rails.finished(rails.recv(), receiving));
+  CHECK(firstMismatch(to.data(), kLarge, 6) == kLarge);
+}
+
+TEST_CASE("a message on a rail that is silent at its sender is no loss to its receiver") {
+  Rails rails(1);
+  Buffer from(rails.send(), kLarge), to(rails.recv(), kLarge);
+  rails.breakRail(0, FaultKind::killSilent, FaultOp::writeNotify, 0);
+  (void)rails.receive(to, kLarge);
+  (void)rails.post(from, kLarge);
+  for (int i = 0; i < 2000; i++) {
+    rails.world().clock().advance(Milliseconds(1));
+    rails.world().watch(1);
+    rails.world().pump();
+  }
+  CHECK_FALSE(rails.recv().failed());
+  // Expect: whoever wrote it watches the rail, and says which one it was.
+  rails.live(1000);
+  CHECK(rails.recv().failed());
+  CHECK(rails.recv().stickyError().message().find("nothing moved for") != std::string::npos);
 }
 
 TEST_CASE("one rail dies after the other, as long as one is left") {
