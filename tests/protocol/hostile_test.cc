@@ -201,6 +201,24 @@ TEST_CASE("messages too large for their receives cost the peer's other connectio
   CHECK(stage.receiver().counters().eagerIn >= before + 2);
 }
 
+TEST_CASE("a message too large for its receive has arrived, and closing cuts no lane for it") {
+  Stage stage;
+  Buffer small(*stage.link.send, 100), to(*stage.link.recv, 20), later(*stage.link.recv, 50'000);
+  (void)stage.receive(stage.link, later, 50'000, 2);
+  (void)stage.receive(stage.link, to, 20, 1);
+  stage.world.pump(4);
+  (void)stage.link.send->isend(small.data(), 100, 1, small.handle(), nullptr);
+  stage.world.pump(4);
+  CHECK(stage.link.recv->failed());
+  // Event: it closes with a receive open. What the sender answers to that is here already, as no messages
+  // travel meanwhile.
+  stage.tell(0, MessageType::canceled, CommMessage{stage.link.recv->number(), 1});
+  stage.world.deliverMessages();
+  later.release();
+  CHECK(stage.other.recv->peering().failure() == nullptr);
+  stage.prove(stage.other);
+}
+
 TEST_CASE("notifications that no one awaits are counted and dropped") {
   Stage stage;
   Buffer to(*stage.link.recv, 50'000);
