@@ -70,6 +70,12 @@ class CountingTest(unittest.TestCase):
         passed, failed, _, notes = self.summarise(entry('a'), expected=['a', 'b'])
         self.assertEqual((passed, failed, notes), (1, 1, 'b did not report'))
 
+    def test_a_log_that_ends_within_a_line_tells_what_is_before(self):
+        log = self.folder / 'log.json'
+        log.write_text(json.dumps(entry('a')) + '\n' + json.dumps(entry('b'))[:-9])
+        row = testlog.summarise('release/unit', log, ['a', 'b'], ())
+        self.assertEqual((row.passed, row.failed, row.notes), (1, 1, ['b did not report']))
+
     def test_programs_of_other_suites_do_not_count(self):
         self.assertEqual(self.summarise(entry('a'), entry('b'), expected=['b']), (1, 0, 0, ''))
 
