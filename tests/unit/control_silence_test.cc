@@ -33,7 +33,8 @@ class FarHost {
           run("ip addr add 198.51.100.1/24 dev " + near_) && run("ip link set " + near_ + " up") &&
           run("ip -n " + space_ + " addr add 198.51.100.2/24 dev " + far_) &&
           run("ip -n " + space_ + " link set " + far_ + " up") &&
-          run("ip -n " + space_ + " link set lo up") && comesUp();
+          run("ip -n " + space_ + " link set lo up") && comesUp("ip link show " + near_) &&
+          comesUp("ip -n " + space_ + " link show " + far_);
   }
   ~FarHost() {
     run("ip link del " + near_);
@@ -61,10 +62,10 @@ class FarHost {
   }
 
  private:
-  // The kernel notices that there is somebody at the other end when it has time to.
-  bool comesUp() const {
+  // The kernel notices that there is somebody at the other end when it has time to, at each end by itself.
+  static bool comesUp(const std::string& show) {
     for (int ms = 0; ms < 5000; ms += 10) {
-      if (run("ip link show " + near_ + " | grep -q 'state UP'")) return true;
+      if (run(show + " | grep -q 'state UP'")) return true;
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
     return false;
