@@ -474,6 +474,12 @@ esac""")
         for command in ('update', 'install'):
             self.assertIn(f'\n{command} by http://proxy:1, not for here\n', printed)
 
+    def test_what_libfuzzer_ends_with_is_no_skip_and_its_words_are_shown(self):
+        script = shlex.quote(str(LIB.parents[1] / 'tests' / 'fuzz' / 'run_libfuzzer'))
+        for bad in ('-runs=0', '-seed=1'):
+            self.program('target', f'[ "$1" != {bad} ] || {{ echo "a crash"; exit 77; }}')
+            self.assertEqual(self.printed(f'{script} target corpus || echo status $?'), 'a crash\nstatus 1\n')
+
     def have_root(self):
         return f'weftMirror() {{ echo there; }}; weftHaveRoot {self.folder}/root trixie a,b'
 
