@@ -311,7 +311,8 @@ Posted SendCommImpl::sendSmall(const void* data, size_t bytes, uint32_t tag, Mem
   return sendEitherWay(data, bytes, tag, memory, profilerHandle);
 }
 
-// Its line, or a credit, may be waiting in the fabric, so there is a second attempt after a poll.
+// Its line, or a credit, may be waiting in the fabric, so there is a second attempt after a poll. That may
+// also have lost the last lane.
 Posted SendCommImpl::sendEitherWay(const void* data, size_t bytes, uint32_t tag, MemoryHandle* memory,
                                    void* profilerHandle) {
   const Send send{data, bytes, tag, memory, profilerHandle};
@@ -320,6 +321,7 @@ Posted SendCommImpl::sendEitherWay(const void* data, size_t bytes, uint32_t tag,
     if (failed()) return {false, nullptr};
     if (polled) return {true, nullptr};
     engine().progress();
+    if (!mayStart()) return cannotStart(true);
   }
 }
 
@@ -339,8 +341,9 @@ Posted SendCommImpl::sendLarge(const void* data, size_t bytes, uint32_t tag, Mem
       Request* request = sendByLine({data, bytes, tag, memory, profilerHandle}, state, line);
       return {request || !failed(), request};
     }
-    if (polled || failed()) return {!failed(), nullptr};
+    if (polled) return {true, nullptr};
     engine.progress();
+    if (!mayStart()) return cannotStart(true);
   }
 }
 
