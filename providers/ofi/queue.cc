@@ -353,9 +353,10 @@ Status OfiQueue::renewEndpoint() {
                  device_.info().name + ": the last one is still ending");
   TRY(openBook());
   TRY(sharedEndpoint_, openFabricEndpoint());
-  TRY(postReceives());
-  endpointCut_ = false;
-  return {};
+  Status posted = postReceives();
+  if (!posted) sharedEndpoint_.reset();  // before its addresses, which the next try renews
+  endpointCut_ = !posted;
+  return posted;
 }
 
 void OfiQueue::reclaimOperations() {
