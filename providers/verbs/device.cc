@@ -94,7 +94,7 @@ void VerbsDevice::happened(const ibv_async_event& event) {
   if (isOfPair(type)) {
     letter.about = Letter::About::lane;
     letter.queuePair = event.element.qp->qp_num;
-    tell(letter);
+    tell(letter, event.element.qp->send_cq);  // elsewhere its number may be a newer pair's by now
   } else if (type == IBV_EVENT_PORT_ERR) {
     letter.error = ENETDOWN;
     tell(letter);
