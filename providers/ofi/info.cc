@@ -118,13 +118,14 @@ void refuse(Catalogue* catalogue, const std::string& what, const std::string& wh
 }
 
 // The filter that speaks about this provider's devices. NCCL_IB_HCA is often set to RDMA names; on network
-// cards it counts only where it names one.
+// cards, and in shared memory, it counts only where it names one.
 const char* filterFor(const Catalogue& catalogue, const Config& config) {
-  if (!catalogue.traits.networkCards) return config.hca.c_str();
+  const Traits& traits = catalogue.traits;
+  const bool rdma = !traits.networkCards && !traits.software;
   const NameFilter hca(config.hca);
   const auto named = [&](const Nic& nic) { return hca.names(nic.info.name, nic.info.port); };
-  const bool meant = std::any_of(catalogue.nics.begin(), catalogue.nics.end(), named);
-  return (meant ? config.hca : config.socketIfname).c_str();
+  if (rdma || std::any_of(catalogue.nics.begin(), catalogue.nics.end(), named)) return config.hca.c_str();
+  return traits.networkCards ? config.socketIfname.c_str() : "";
 }
 
 // Interfaces that reach no other host: used when named, or when there is nothing else.

@@ -23,8 +23,8 @@ void addInterface(const std::string& name, const std::string& type, const std::s
   run("ip link set " + name + " up");
 }
 
-std::vector<std::string> namesOf(const Config& config) {
-  auto transport = OfiSide::REQUIRED(ofi::makeTransport(WEFT_OWN_TCP, config));
+std::vector<std::string> namesOf(const Config& config, const char* provider = WEFT_OWN_TCP) {
+  auto transport = OfiSide::REQUIRED(ofi::makeTransport(provider, config));
   std::vector<std::string> names;
   for (const DeviceInfo& info : OfiSide::REQUIRED(transport->discover())) names.push_back(info.name);
   return names;
@@ -45,4 +45,15 @@ TEST_CASE("bridges that lead to no other host are no rails unless they are named
   CHECK_FALSE(has("virbr0"));
   config.socketIfname = "virbr";
   CHECK(namesOf(config) == std::vector<std::string>{"virbr0"});
+}
+
+TEST_CASE("names of RDMA cards leave out neither shared memory nor network cards") {
+  Config config;
+  const std::string provider = GENERATE(WEFT_OWN_TCP, "shm");
+  const auto all = namesOf(config, provider.c_str());
+  REQUIRE_FALSE(all.empty());
+  config.hca = GENERATE("mlx5", "=mlx5_0:1", "^mlx5_1");
+  CHECK(namesOf(config, provider.c_str()) == all);
+  config.hca = "=" + all.front();
+  CHECK(namesOf(config, provider.c_str()) == std::vector<std::string>{all.front()});
 }
