@@ -136,10 +136,23 @@ class StartTest(unittest.TestCase):
         root = self.started(0, 3, port)
         for rank in (1, 2):
             with self.dialled(port) as stranger:
-                stranger.sendall(struct.pack('=Qii', HELLO, rank, 3))
-                self.assertEqual(struct.unpack('=Qiiii', stranger.recv(24, socket.MSG_WAITALL)), (HELLO, 0, 3, 0, 0))
+                self.greet(stranger, rank, 3)
         self.assertEqual(root.wait(timeout=PATIENCE), 1)
         self.assertIn('rendezvous: rank 1 ', root.stderr.read())
+
+    def test_a_rank_that_leaves_is_seen_behind_one_that_is_slow(self):
+        port = free_port()
+        root = self.started(0, 3, port)
+        with self.dialled(port) as slow, self.dialled(port) as leaving:
+            self.greet(slow, 1, 3)
+            self.greet(leaving, 2, 3)
+            leaving.close()
+            self.assertEqual(root.wait(timeout=PATIENCE), 1)
+        self.assertRegex(root.stderr.read(), 'rendezvous: .*rank 2')  # closed, or reset as it had something to read
+
+    def greet(self, stranger, rank, size):
+        stranger.sendall(struct.pack('=Qii', HELLO, rank, size))
+        self.assertEqual(struct.unpack('=Qiiii', stranger.recv(24, socket.MSG_WAITALL)), (HELLO, 0, size, 0, 0))
 
     @staticmethod
     def dialled(port):

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -170,6 +171,7 @@ Result<std::unique_ptr<Bootstrap>> Bootstrap::create(const Place& place, Millise
   auto bootstrap = std::make_unique<Bootstrap>(Key{});
   bootstrap->rank_ = place.rank;
   bootstrap->size_ = place.size;
+  bootstrap->timeout_ = timeout;
   if (place.size > 1 && place.rank == 0) TRY(bootstrap->acceptAll(place, timeout));
   if (place.size > 1 && place.rank != 0) TRY(bootstrap->dialRoot(place, timeout));
   return bootstrap;
@@ -285,9 +287,34 @@ Status Bootstrap::hearAnswer(int fd, const std::string& where) const {
 Status Bootstrap::gatherToRoot(std::span<const std::byte> mine, std::span<std::byte> all) {
   if (rank_ != 0) return sendAll(peers_[0].get(), mine, 0);
   std::copy(mine.begin(), mine.end(), all.begin());
-  for (size_t r = 1; r < peers_.size(); ++r)
-    TRY(receiveAll(peers_[r].get(), all.subspan(r * mine.size(), mine.size()), static_cast<int>(r)));
+  std::vector<pollfd> due;  // by rank; a negative descriptor is none to poll
+  for (const Fd& peer : peers_) due.push_back({peer ? peer.get() : -1, POLLIN, 0});
+  for (int left = size_ - 1; left > 0;) {
+    TRY(awaitAny(due));
+    for (size_t r = 1; r < due.size(); ++r) {
+      if (due[r].revents == 0) continue;
+      TRY(receiveAll(due[r].fd, all.subspan(r * mine.size(), mine.size()), static_cast<int>(r)));
+      due[r] = {-1, 0, 0};
+      left--;
+    }
+  }
   return {};
+}
+
+// Whoever comes first: a rank that is gone must not hide behind one that is slow or stopped.
+Status Bootstrap::awaitAny(std::vector<pollfd>& due) const {
+  const auto deadline = Clock::now() + timeout_;
+  int ready = -1;
+  while (ready < 0) {
+    const auto left = std::chrono::duration_cast<Milliseconds>(deadline - Clock::now());
+    const auto ms = std::clamp<Milliseconds::rep>(left.count(), 0, std::numeric_limits<int>::max());
+    ready = ::poll(due.data(), due.size(), static_cast<int>(ms));
+    if (ready < 0 && errno != EINTR) return systemError("waiting for the other ranks");
+  }
+  if (ready > 0) return {};
+  const auto silent = std::find_if(due.begin(), due.end(), [](const pollfd& one) { return one.fd >= 0; });
+  return Error(Code::timeout, kRendezvous,
+               "no answer from " + nameOf(static_cast<int>(silent - due.begin())));
 }
 
 Status Bootstrap::allGather(std::span<const std::byte> mine, std::span<std::byte> all) {

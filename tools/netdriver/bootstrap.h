@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <poll.h>
 #include <span>
 #include <string>
 #include <vector>
@@ -67,9 +68,11 @@ class Bootstrap {
   std::string missingRanks() const;
   Status dialRoot(const Place& place, Milliseconds timeout);
   Status hearAnswer(int fd, const std::string& where) const;
+  Status awaitAny(std::vector<pollfd>& due) const;
 
   int rank_ = 0;
   int size_ = 1;
+  Milliseconds timeout_{};
   std::vector<Fd> peers_;  // rank 0: by rank, own entry empty; others: one, to rank 0
 };
 
