@@ -105,8 +105,9 @@ TEMPLATE_TEST_CASE("memory that cannot be registered is refused without a warnin
 TEMPLATE_TEST_CASE("data calls refuse what cannot be", "", ALL_TABLES) {
   Driver<TestType> driver;
   REQUIRE(driver.init() == ncclSuccess);
-  Connection<TestType> connection(driver);
+  Connection<TestType> connection(driver), other(driver);  // what is refused here is told to the other end
   connection.open();
+  other.open();
   driver.warningsExpected = true;
   void* data = connection.source.data();
   void* memory = connection.sourceMemory;
@@ -117,13 +118,13 @@ TEMPLATE_TEST_CASE("data calls refuse what cannot be", "", ALL_TABLES) {
   CHECK(driver.isend(connection.send, data, 1, 0, nullptr, &request) == ncclInvalidArgument);
   CHECK(driver.isend(connection.send, data, 1, 0, memory, nullptr) == ncclInvalidArgument);
   CHECK(driver.isend(nullptr, data, 1, 0, memory, &request) == ncclInvalidArgument);
-  const std::vector<void*> nine(9, connection.sink.data()), memories(9, connection.sinkMemory);
+  const std::vector<void*> nine(9, other.sink.data()), memories(9, other.sinkMemory);
   request = data;
-  CHECK(driver.irecv(connection.receive, nine, std::vector<size_t>(9, 1), std::vector<int>(9), memories,
+  CHECK(driver.irecv(other.receive, nine, std::vector<size_t>(9, 1), std::vector<int>(9), memories,
                      &request) == ncclInvalidArgument);
   CHECK(request == nullptr);
-  CHECK(driver.irecv(connection.receive, {}, {}, {}, {}, &request) == ncclInvalidArgument);
-  CHECK(driver.irecv(connection.receive, {data}, {size_t{1} << 31}, {0}, {memory}, &request) ==
+  CHECK(driver.irecv(other.receive, {}, {}, {}, {}, &request) == ncclInvalidArgument);
+  CHECK(driver.irecv(other.receive, {data}, {size_t{1} << 31}, {0}, {memory}, &request) ==
         ncclInvalidArgument);
   if constexpr (kVersion<TestType> < 9)
     CHECK(driver.isend(connection.send, data, std::numeric_limits<size_t>::max(), 0, memory, &request) ==
@@ -131,6 +132,7 @@ TEMPLATE_TEST_CASE("data calls refuse what cannot be", "", ALL_TABLES) {
   int done = 77;
   CHECK(driver.net->test(nullptr, &done, nullptr) == ncclInvalidArgument);
   CHECK(done == 0);
+  other.close();
   connection.close();
   CHECK(driver.finalize() == ncclSuccess);
 }

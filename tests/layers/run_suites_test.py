@@ -389,8 +389,8 @@ sys.exit(run_suites.main(sys.argv[1:]))
             return run.communicate('went on\n', timeout=60)[0]
 
     def test_it_is_told_to_end_or_its_terminal_goes(self):
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            self.assertIn('interrupted', self.end_by(number))
+        for number in (signal.SIGTERM, signal.SIGHUP):  # which nohup has its programs ignore
+            self.assertIn('interrupted', self.end_by(number, preexec_fn=lambda which=number: signal.signal(which, signal.SIG_DFL)))
 
     def test_it_was_told_to_stay_when_its_terminal_goes(self):
         printed = self.end_by(signal.SIGHUP, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
