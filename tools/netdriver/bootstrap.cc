@@ -290,9 +290,9 @@ Status Bootstrap::gatherToRoot(std::span<const std::byte> mine, std::span<std::b
   std::vector<pollfd> due;  // by rank; a negative descriptor is none to poll
   for (const Fd& peer : peers_) due.push_back({peer ? peer.get() : -1, POLLIN, 0});
   for (int left = size_ - 1; left > 0;) {
-    TRY(awaitAny(due));
+    if (left > 1) TRY(awaitAny(due));  // the last one is just waited for
     for (size_t r = 1; r < due.size(); ++r) {
-      if (due[r].revents == 0) continue;
+      if (due[r].fd < 0 || (left > 1 && due[r].revents == 0)) continue;
       TRY(receiveAll(due[r].fd, all.subspan(r * mine.size(), mine.size()), static_cast<int>(r)));
       due[r] = {-1, 0, 0};
       left--;
