@@ -11,7 +11,7 @@ using fault::FaultOp;
 
 namespace {
 
-constexpr size_t kSmall = 100, kLarge = 400'000;
+constexpr size_t kSmall = 100;
 
 }  // namespace
 

@@ -14,12 +14,6 @@ using namespace weft::test;
 using fault::FaultKind;
 using fault::FaultOp;
 
-namespace {
-
-constexpr size_t kLarge = 400'000;  // striped over both rails
-
-}  // namespace
-
 TEST_CASE("a segment that was lost with its rail is asked for, and comes by the other") {
   const FaultKind kind =
       GENERATE(FaultKind::kill, FaultKind::killLate, FaultKind::killSilent, FaultKind::error);

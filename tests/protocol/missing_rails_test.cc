@@ -10,12 +10,6 @@ using namespace weft::test;
 using fault::FaultKind;
 using fault::FaultOp;
 
-namespace {
-
-constexpr size_t kLarge = 400'000;  // striped over both rails
-
-}  // namespace
-
 TEST_CASE("a rail that cannot be connected is left out, and tried again") {
   fault::FaultRule refused;
   refused.kind = FaultKind::connectRefused;

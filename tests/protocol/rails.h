@@ -11,6 +11,8 @@
 // A connection over rails of the loop provider that break as they are told, on a clock of the test's.
 namespace weft::test {
 
+constexpr size_t kLarge = 400'000;  // bytes; striped over two rails
+
 // A rail that is left is reported; here it is planned.
 inline void silent(LogLevel, const char*, int, const char*) {}
 
