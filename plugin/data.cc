@@ -17,8 +17,8 @@ ncclResult_t broken(HeldComm& held) {
   return resultOf(held.comm().error().code());
 }
 
-ncclResult_t postProfiled(HeldComm& held, core::ReceiveSpec spec, bool earlyDone, void** request) {
-  return answer(held, held.receive().irecv({&spec, 1}, earlyDone), request);
+ncclResult_t postProfiled(HeldComm& held, core::ReceiveSpec spec, void** request) {
+  return answer(held, held.receive().irecv({&spec, 1}), request);
 }
 
 namespace {
@@ -61,14 +61,13 @@ std::span<const core::ReceiveSpec> used(const Group& group, int count) {
 ncclResult_t postReceive(void* recvComm, const ReceiveCall& call, void** request) {
   return guardData("irecv", [&]() -> ncclResult_t {
     if (!request) return refuse("irecv", "no place for the request");
-    const bool earlyDone = call.count == 1 && completionOptional(request);
     *request = nullptr;
     HeldComm* held = commOf(recvComm, Kind::receive);
     if (!held) return refuse("irecv", "the comm is null or not for receiving");
     if (!call.tags) return refuse("irecv", "the array of tags is null");
     Group group;
     if (const char* wrong = readGroup(call, group)) return refuse("irecv", wrong);
-    return answer(*held, held->receive().irecv(used(group, call.count), earlyDone), request);
+    return answer(*held, held->receive().irecv(used(group, call.count)), request);
   });
 }
 

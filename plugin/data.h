@@ -17,11 +17,6 @@ namespace weft::plugin {
 // The comm's sticky error; it was logged when it happened.
 [[gnu::cold, gnu::noinline]] ncclResult_t broken(HeldComm& held);
 
-// NCCL puts this into the request's place where the GPU itself sees the data arrive.
-inline bool completionOptional(void* const* request) {
-  return *request == reinterpret_cast<void*>(NCCL_NET_OPTIONAL_RECV_COMPLETION);
-}
-
 // What the core said, as NCCL hears it.
 inline ncclResult_t answer(HeldComm& held, const core::Posted& posted, void** request) {
   *request = posted.request;
@@ -43,22 +38,23 @@ inline ncclResult_t postSend(void* sendComm, void* data, size_t bytes, int tag, 
       });
 }
 
-[[gnu::cold, gnu::noinline]] ncclResult_t postProfiled(HeldComm& held, core::ReceiveSpec spec, bool earlyDone,
+[[gnu::cold, gnu::noinline]] ncclResult_t postProfiled(HeldComm& held, core::ReceiveSpec spec,
                                                        void** request);
 
-// One receive, whose arrays are there; anything else goes by postReceive.
+// One receive, whose arrays are there; anything else goes by postReceive. NCCL's hint that done may be said
+// before the data is here (NCCL_NET_OPTIONAL_RECV_COMPLETION, in the request's place) is not taken: an eager
+// message is copied by whoever polls, and NCCL does not poll for a receive that was said to be done.
 inline ncclResult_t postOne(void* recvComm, void* data, size_t bytes, int tag, void* mhandle, void* phandle,
                             void** request) {
   return guardData(
       "irecv", [&]() __attribute__((always_inline))->ncclResult_t {
-        const bool earlyDone = completionOptional(request);
         *request = nullptr;
         HeldComm* held = commOf(recvComm, Kind::receive);
         if (!held) return refuse("irecv", "the comm is null or not for receiving");
         auto* memory = static_cast<core::MemoryHandle*>(mhandle);
         if (phandle) [[unlikely]]
-          return postProfiled(*held, {data, bytes, tag, memory, phandle}, earlyDone, request);
-        return answer(*held, held->receive().irecvOne(data, bytes, tag, memory, earlyDone), request);
+          return postProfiled(*held, {data, bytes, tag, memory, phandle}, request);
+        return answer(*held, held->receive().irecvOne(data, bytes, tag, memory), request);
       });
 }
 

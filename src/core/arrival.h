@@ -47,8 +47,6 @@ inline ReceiveSlot* RecvCommImpl::findOpen(const TagState& tag, uint32_t k) {
 }
 
 inline void RecvCommImpl::completePart(Request* request, size_t part, uint64_t bytes) {
-  if (!request) [[unlikely]]
-    return;  // said done early and handed back
   request->sizes[part] = static_cast<int>(bytes);
   request->remaining--;
   endEvent(request, part, bytes);

@@ -25,12 +25,10 @@ Error StickyError::get() const {
   return error_ ? *error_ : Error(Code::internal, "reading a comm's error", "there is none");
 }
 
-// One that failed says so again whatever still arrives; one that is said done early goes back to NCCL.
-Tested CommBase::testUnfinished(Request* request, int* sizes) {
+// One that failed says so again whatever still arrives.
+Tested CommBase::testUnfinished(Request* request) const {
   if (failed()) request->toldFailed = true;
-  if (request->toldFailed) return {false, false};
-  if (!request->earlyDone) return {};
-  return finish(request, sizes);
+  return {!request->toldFailed, false};
 }
 
 // Of a group, or a flush.

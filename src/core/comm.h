@@ -101,7 +101,7 @@ class CommBase {
   }
 
   void detach();  // from the engine, at the end of closing
-  [[gnu::noinline]] Tested testUnfinished(Request* request, int* sizes);
+  [[gnu::noinline]] Tested testUnfinished(Request* request) const;
   [[gnu::noinline]] Tested finish(Request* request, int* sizes);
 
   [[gnu::cold]] void beginProfiled(Request* request, size_t part, void* profilerHandle, size_t bytes);

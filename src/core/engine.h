@@ -149,7 +149,7 @@ class Engine {
     Request* request = requests_.take();
     if (!request) return nullptr;
     request->kind = kind;
-    request->earlyDone = request->toldFailed = false;
+    request->toldFailed = false;
     request->count = 1;
     request->remaining = 0;
     request->comm = comm;

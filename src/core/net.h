@@ -172,11 +172,9 @@ struct ReceiveSpec {
 
 class RecvComm : public Comm {
  public:
-  // `earlyDone`: test may say done before the data is here (LL/LL128 look at the data themselves); one
-  // receive only.
-  virtual Posted irecv(std::span<const ReceiveSpec> receives, bool earlyDone) = 0;
+  virtual Posted irecv(std::span<const ReceiveSpec> receives) = 0;
   // One that nobody profiles, which most are: its arguments fit into registers.
-  virtual Posted irecvOne(void* data, size_t bytes, int tag, MemoryHandle* memory, bool earlyDone) = 0;
+  virtual Posted irecvOne(void* data, size_t bytes, int tag, MemoryHandle* memory) = 0;
   // Null request with ok: nothing to wait for.
   virtual Posted iflush(std::span<const ReceiveSpec> received) = 0;
 };

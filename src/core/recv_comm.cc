@@ -111,11 +111,10 @@ void RecvCommImpl::closeAllSlots() {
 // Clear to send, when:
 
 // Lines for receives that an eager message could fill wait one poll pass: it may already be on its way.
-// Others wait for company while the sender has enough to do without them. A request that is said done early
-// may not be polled for, so its line does not wait for other messages.
+// Others wait for company while the sender has enough to do without them.
 inline uint64_t RecvCommImpl::holdUntil(const ReceiveSlot& slot, const TagState& tag) const {
   if (slot.mayComeEagerly) return engine().pass() + 1;
-  return senderHasEnough(tag) && !slot.earlyDone ? kForCompany : 0;
+  return senderHasEnough(tag) ? kForCompany : 0;
 }
 
 // The poll pass from which its line leaves, 0 for at once. While messages keep coming eagerly, so will the
@@ -124,7 +123,7 @@ inline uint64_t RecvCommImpl::holdUntil(const ReceiveSlot& slot, const TagState&
 inline uint64_t RecvCommImpl::heldUntil(const ReceiveSlot& slot) const {
   if (slot.holdUntilPass == kForCompany)
     return companyDue_ || openCount_ - toldCount_ != company_ ? 0 : kForCompany;
-  return !slot.earlyDone ? std::max(slot.holdUntilPass, eagerUntilPass_) : slot.holdUntilPass;
+  return std::max(slot.holdUntilPass, eagerUntilPass_);
 }
 
 void RecvCommImpl::companyIsDue() {
@@ -196,8 +195,7 @@ inline void RecvCommImpl::open(TagState& tag, ReceiveSlot* slot) {
 }
 
 // Null: none is left, and the comm has failed.
-inline ReceiveSlot* RecvCommImpl::post(const ReceiveSpec& spec, Request* request, size_t part,
-                                       bool earlyDone) {
+inline ReceiveSlot* RecvCommImpl::post(const ReceiveSpec& spec, Request* request, size_t part) {
   ReceiveSlot* slot = engine().takeSlot();  // keeps its generation
   if (!slot) [[unlikely]] {
     failPosting(true);
@@ -212,7 +210,6 @@ inline ReceiveSlot* RecvCommImpl::post(const ReceiveSpec& spec, Request* request
   slot->part = static_cast<uint8_t>(part);
   slot->isRequest = !request;
   slot->toldFailed = false;
-  slot->earlyDone = earlyDone;
   slot->received = 0;
   slot->capacity = spec.bytes;
   slot->data = spec.data;
@@ -249,7 +246,7 @@ inline Posted RecvCommImpl::posted(Request* request) {
 }
 
 // Its slot is its request.
-Posted RecvCommImpl::irecvOne(void* data, size_t bytes, int tag, MemoryHandle* memory, bool earlyDone) {
+Posted RecvCommImpl::irecvOne(void* data, size_t bytes, int tag, MemoryHandle* memory) {
   const ReceiveSpec spec{data, bytes, tag, memory, nullptr};
   if (const char* why = fault(spec)) [[unlikely]]
     return refuse(why);
@@ -259,18 +256,18 @@ Posted RecvCommImpl::irecvOne(void* data, size_t bytes, int tag, MemoryHandle* m
   const EngineStay inside(engine);
   if (!mayPost(1)) [[unlikely]]
     return {!failed(), nullptr};
-  return posted(requestOf(post(spec, nullptr, 0, earlyDone)));
+  return posted(requestOf(post(spec, nullptr, 0)));
 }
 
 // The profiler's events need a request of their own.
-Posted RecvCommImpl::irecv(std::span<const ReceiveSpec> receives, bool earlyDone) {
-  if (receives.size() != 1) return irecvGroup(receives, false);
+Posted RecvCommImpl::irecv(std::span<const ReceiveSpec> receives) {
+  if (receives.size() != 1) return irecvGroup(receives);
   const ReceiveSpec& one = receives[0];
-  if (one.profilerHandle) return irecvGroup(receives, earlyDone);
-  return irecvOne(one.data, one.bytes, one.tag, one.memory, earlyDone);
+  if (one.profilerHandle) return irecvGroup(receives);
+  return irecvOne(one.data, one.bytes, one.tag, one.memory);
 }
 
-Posted RecvCommImpl::irecvGroup(std::span<const ReceiveSpec> receives, bool earlyDone) {
+Posted RecvCommImpl::irecvGroup(std::span<const ReceiveSpec> receives) {
   if (const char* why = fault(receives)) [[unlikely]]
     return refuse(why);
   EngineEntry in(engine(), EngineEntry::tryOnce);
@@ -280,23 +277,17 @@ Posted RecvCommImpl::irecvGroup(std::span<const ReceiveSpec> receives, bool earl
   if (!request) [[unlikely]]
     return {!failed(), nullptr};
   request->count = request->remaining = static_cast<uint8_t>(receives.size());
-  request->earlyDone = earlyDone;
   request->sizes.fill(0);
-  for (size_t i = 0; i < receives.size(); i++) (void)post(receives[i], request, i, earlyDone);
+  for (size_t i = 0; i < receives.size(); i++) (void)post(receives[i], request, i);
   return posted(request);
 }
 
 // test:
 
-// What failed once stays so, whatever still arrives. One that is said done early goes back to NCCL while its
-// slot stays until the data is here.
-Tested RecvCommImpl::testUnfilled(ReceiveSlot* slot, int* sizes) {
+// What failed once stays so, whatever still arrives.
+Tested RecvCommImpl::testUnfilled(ReceiveSlot* slot) const {
   if (failed()) slot->toldFailed = true;
-  if (slot->toldFailed || !slot->isRequest) return {false, false};
-  if (!slot->earlyDone) return {};
-  slot->isRequest = false;
-  if (sizes) sizes[0] = 0;
-  return {true, true};
+  return {!slot->toldFailed && slot->isRequest, false};
 }
 
 // Clear to send:
@@ -445,14 +436,6 @@ bool RecvCommImpl::awaited(const ReceiveSlot& slot, uint16_t bit, NoteKind kind)
   if (slot.arrived & bit) return false;
   if (!(slot.asked & bit)) return kind == NoteKind::segment;
   return kind == (slot.askedOdd & bit ? NoteKind::againOdd : NoteKind::againEven);
-}
-
-// The same with an object, for the profiler.
-void RecvCommImpl::finishEarly(Request* request) {
-  eachOpen([&](ReceiveSlot& slot) {
-    if (slot.request == request) slot.request = nullptr;
-  });
-  endEvent(request, 0, 0);
 }
 
 Posted RecvCommImpl::iflush(std::span<const ReceiveSpec> received) {

@@ -22,8 +22,8 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   Status deregisterMemory(MemoryHandle* handle) override { return removeHandle(handle); }
   Tested test(Request* request, int* sizes) override { return testRequest(request, sizes); }
   Error error() const override { return stickyError(); }
-  Posted irecv(std::span<const ReceiveSpec> receives, bool earlyDone) override;
-  Posted irecvOne(void* data, size_t bytes, int tag, MemoryHandle* memory, bool earlyDone) override;
+  Posted irecv(std::span<const ReceiveSpec> receives) override;
+  Posted irecvOne(void* data, size_t bytes, int tag, MemoryHandle* memory) override;
   Posted iflush(std::span<const ReceiveSpec> received) override;
 
   // CommBase:
@@ -37,8 +37,6 @@ class RecvCommImpl final : public CommBase, public RecvComm {
 
   void finishRequest(Request* request, int* sizes) {  // it is done, and NCCL hears of it
     for (size_t i = 0; sizes && i < request->count; i++) sizes[i] = request->sizes[i];
-    if (request->remaining != 0) [[unlikely]]
-      finishEarly(request);
   }
   static Tested testSlot(ReceiveSlot* slot, int* sizes);  // that is its own request; testing.h
   void onSegment(ReceiveSlot& slot, ReceivedNote note, uint64_t length);
@@ -75,11 +73,11 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   const char* fault(std::span<const ReceiveSpec> receives) const;
   const char* fault(const ReceiveSpec& spec) const;
   [[gnu::cold]] Posted refuse(const char* why);
-  [[gnu::noinline]] Posted irecvGroup(std::span<const ReceiveSpec> receives, bool earlyDone);
+  [[gnu::noinline]] Posted irecvGroup(std::span<const ReceiveSpec> receives);
   bool mayPost(size_t count);
   Posted posted(Request* request);
   [[gnu::cold]] void beginProfiled(Request* request, size_t part, ReceiveSpec spec, uint32_t k);
-  ReceiveSlot* post(const ReceiveSpec& spec, Request* request, size_t part, bool earlyDone);
+  ReceiveSlot* post(const ReceiveSpec& spec, Request* request, size_t part);
   [[gnu::noinline]] bool takeWaiting(TagState& tag, ReceiveSlot* slot);
   void open(TagState& tag, ReceiveSlot* slot);
   [[gnu::cold]] void failPosting(bool noSlot);
@@ -93,7 +91,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   [[gnu::noinline]] void lookAtLinesFrom(uint64_t pass);
   void unlink(ReceiveSlot* slot, TagState& tag);
   void fulfil(ReceiveSlot* slot, uint64_t bytes);
-  [[gnu::noinline]] Tested testUnfilled(ReceiveSlot* slot, int* sizes);
+  [[gnu::noinline]] Tested testUnfilled(ReceiveSlot* slot) const;
   void closeAllSlots();
   template <class Visit>
   void eachOpen(Visit visit);
@@ -122,7 +120,6 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   bool hasAll() const;
   bool leftUnanswered() const;
   void dropWaiting();
-  void finishEarly(Request* request);
   void stopUsing(MemoryHandle* handle) override;
 
   LineRing lines_;

@@ -181,8 +181,8 @@ bool RecvCommImpl::leftUnanswered() const {
   return peerClosed_ && !canceledByPeer_ && !finishAnswered_;
 }
 
-// What was sent arrives within the cancel's deadline, early-done receives above all; whatever is open after
-// it was not.
+// What was sent arrives within the cancel's deadline; whatever is open after it
+// was not.
 void RecvCommImpl::stopUsing(MemoryHandle* handle) {
   if (!cancelReceives()) fence();
   EngineEntry in(engine(), EngineEntry::wait);

@@ -65,7 +65,6 @@ struct Transfer {
 class Request {
  public:
   RequestKind kind = RequestKind::none;
-  bool earlyDone = false;    // receive: test may say done before the data
   bool toldFailed = false;   // test said so once, and says so again whatever still arrives
   uint8_t count = 1;         // receives in the group
   uint8_t remaining = 0;     // receives, segments or reads still to come
@@ -108,7 +107,6 @@ struct ReceiveSlot {
   uint8_t part = 0;         // which receive of its request
   bool isRequest = false;   // whoever posted it tests it
   bool toldFailed = false;  // as a request's
-  bool earlyDone = false;   // test may say done before the data
   bool mayComeEagerly = false;
   ReceiveSlot* previous = nullptr;  // slots of the same tag, oldest first
   ReceiveSlot* next = nullptr;
@@ -120,7 +118,7 @@ struct ReceiveSlot {
 
   uint32_t code() const { return index | generation << kSlotBits; }  // as lines and segments name it
   RecvCommImpl* comm = nullptr;                                      // null while it is free
-  Request* request = nullptr;  // it is part of, if any; null once an early-done one was handed back
+  Request* request = nullptr;                                        // it is part of, if any
   MemoryHandle* memory = nullptr;
   TimePoint toldAt{};  // about: by Engine::lately
   TimePoint sentAt{};  // when the sender first said it had sent this; default: never

@@ -17,8 +17,8 @@ inline Tested RecvCommImpl::testSlot(ReceiveSlot* slot, int* sizes) {
   if (!engine.tryEnter()) [[unlikely]]
     return {};
   const EngineStay inside(engine);
-  if (slot->state != SlotState::filled && !slot->earlyDone && !comm->failed()) engine.progress();
-  if (slot->state != SlotState::filled || slot->toldFailed) return comm->testUnfilled(slot, sizes);
+  if (slot->state != SlotState::filled && !comm->failed()) engine.progress();
+  if (slot->state != SlotState::filled || slot->toldFailed) return comm->testUnfilled(slot);
   if (sizes) sizes[0] = static_cast<int>(slot->received);
   engine.giveSlot(slot);
   return {true, true};
@@ -30,8 +30,8 @@ inline Tested CommBase::testOwn(Request* request, int* sizes) {
   if (!engine.tryEnter()) [[unlikely]]
     return {};
   const EngineStay inside(engine);
-  if (request->remaining != 0 && !request->earlyDone && !failed()) engine.progress();
-  if (request->remaining != 0 || request->toldFailed) return testUnfinished(request, sizes);
+  if (request->remaining != 0 && !failed()) engine.progress();
+  if (request->remaining != 0 || request->toldFailed) return testUnfinished(request);
   if (request->kind == RequestKind::send) [[likely]] {
     send_->finishRequest(request, sizes);
     engine.giveRequest(request);

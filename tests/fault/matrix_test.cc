@@ -152,7 +152,7 @@ class Flow {
         const int message = posted_ + i;
         specs.push_back({place(*in_, message), sizeOf(message), tagOf(message), in_->handle(), nullptr});
       }
-      const Posted posted = link_.recv->irecv(specs, false);
+      const Posted posted = link_.recv->irecv(specs);
       if (!posted.request) return;
       receives_.push_back({posted.request, posted_, count});
       posted_ += count;

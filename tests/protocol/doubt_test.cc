@@ -29,7 +29,7 @@ TEST_CASE("a peer whose lane breaks before its goodbye is here has closed") {
   auto from = std::make_unique<Buffer>(*link.send, kBytes);
   auto to = std::make_unique<Buffer>(*link.recv, kBytes);
   const ReceiveSpec spec{to->data(), kBytes, 3, to->handle(), nullptr};
-  const Posted got = link.recv->irecv(std::span(&spec, 1), false);
+  const Posted got = link.recv->irecv(std::span(&spec, 1));
   world.pump();
   const Posted sent = link.send->isend(from->data(), kBytes, 3, from->handle(), nullptr);
   REQUIRE(sent.request);
@@ -61,7 +61,7 @@ TEST_CASE("a peer that answers has not closed: its lane is lost") {
   loseLane(world, *link.send);
   CHECK_FALSE(link.send->failed());
   const ReceiveSpec spec{here.data(), kBytes, 3, here.handle(), nullptr};
-  const Posted later = back.recv->irecv(std::span(&spec, 1), false);
+  const Posted later = back.recv->irecv(std::span(&spec, 1));
   CHECK(later.ok);
   CHECK_FALSE(later.request);
 
@@ -162,7 +162,7 @@ TEST_CASE("what a peering without comms died of is nothing to a new connection")
   Buffer from(*link.send, 8), to(*link.recv, 8);
   CHECK(link.send->isend(from.data(), 8, 3, from.handle(), nullptr).request);
   const ReceiveSpec spec{to.data(), 8, 3, to.handle(), nullptr};
-  const Posted got = link.recv->irecv(std::span(&spec, 1), false);
+  const Posted got = link.recv->irecv(std::span(&spec, 1));
   world.pump(3);
   CHECK(link.recv->testRequest(got.request, nullptr).done);
 }

@@ -28,7 +28,7 @@ struct Stage {
 
   Request* receive(Connection& on, Buffer& into) {
     const ReceiveSpec spec{into.data(), kBytes, 1, into.handle(), nullptr};
-    const Posted posted = on.recv->irecv(std::span(&spec, 1), false);
+    const Posted posted = on.recv->irecv(std::span(&spec, 1));
     REQUIRE(posted.request);
     return posted.request;
   }
@@ -75,7 +75,7 @@ TEST_CASE("a call that fails its comm ends the other end's wait") {
   }
   SECTION("a sender's, of a receiver that refused a receive") {
     const ReceiveSpec spec{to.data(), kBytes, 1, nullptr, nullptr};
-    CHECK_FALSE(stage.link.recv->irecv(std::span(&spec, 1), false).ok);
+    CHECK_FALSE(stage.link.recv->irecv(std::span(&spec, 1)).ok);
     stage.world.pump();
     CHECK_FALSE(stage.link.send->isend(from.data(), kBytes, 1, from.handle(), nullptr).ok);
     CHECK(stage.link.send->error().message().find("posting a receive") != std::string::npos);

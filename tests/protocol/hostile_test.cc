@@ -36,7 +36,7 @@ struct Stage {
 
   Request* receive(Connection& on, Buffer& into, size_t bytes, int tag) {
     const ReceiveSpec spec{into.data(), bytes, tag, into.handle(), nullptr};
-    const Posted posted = on.recv->irecv(std::span(&spec, 1), false);
+    const Posted posted = on.recv->irecv(std::span(&spec, 1));
     REQUIRE(posted.request);
     return posted.request;
   }
@@ -429,7 +429,7 @@ TEST_CASE("more in flight than was promised waits for its turn") {
   std::vector<Request*> receives;
   for (size_t i = 0; i < kTries; i++) {
     const ReceiveSpec spec{to.data(), kBytes, 1, to.handle(), nullptr};
-    const Posted posted = stage.link.recv->irecv(std::span(&spec, 1), false);
+    const Posted posted = stage.link.recv->irecv(std::span(&spec, 1));
     REQUIRE(posted.ok);
     if (posted.request) receives.push_back(posted.request);
   }

@@ -26,7 +26,7 @@ TEST_CASE("a message of a sender who calls nothing more leaves, though its fabri
   };
   const auto received = [&] {
     const ReceiveSpec spec{to.data(), kBytes, 1, to.handle(), nullptr};
-    const Posted posted = link.recv->irecv(std::span(&spec, 1), false);
+    const Posted posted = link.recv->irecv(std::span(&spec, 1));
     REQUIRE(posted.request);
     Milliseconds passed{0};
     while (!link.recv->testRequest(posted.request, nullptr).done && passed < Milliseconds(5000)) {

@@ -110,7 +110,7 @@ TEST_CASE("a peering made when a card of its engine has died goes on with the ot
     Buffer out(*link.send, kLarge), in(*link.recv, kLarge);
     fillPattern(out.data(), kLarge, 3);
     const ReceiveSpec spec{in.data(), kLarge, 1, in.handle(), nullptr};
-    const Posted got = link.recv->irecv(std::span(&spec, 1), false);
+    const Posted got = link.recv->irecv(std::span(&spec, 1));
     world.pump(10);
     CHECK(link.send->isend(out.data(), kLarge, 1, out.handle(), nullptr).request);
     world.pump(10);

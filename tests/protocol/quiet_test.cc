@@ -78,7 +78,7 @@ struct Exchange {
     const ReceiveSpec spec{in.data(), bytes, 1, in.handle(), nullptr};
     for (int i = 0; i < 200 && !(send && receive); i++) {
       if (!receive && (receiverFirst || send || i > 3))
-        receive = link.recv->irecv(std::span(&spec, 1), false).request;
+        receive = link.recv->irecv(std::span(&spec, 1)).request;
       if (!send && (!receiverFirst || receive))
         send = link.send->isend(out.data(), bytes, 1, out.handle(), nullptr).request;
     }

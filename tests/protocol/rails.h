@@ -63,7 +63,7 @@ class Rails {
 
   core::Request* receive(Buffer& to, size_t bytes, int tag = 1) {
     const core::ReceiveSpec spec{to.data(), bytes, tag, to.handle(), nullptr};
-    const core::Posted posted = recv().irecv(std::span(&spec, 1), false);
+    const core::Posted posted = recv().irecv(std::span(&spec, 1));
     REQUIRE(posted.request);
     return posted.request;
   }

@@ -139,7 +139,7 @@ class Traffic {
       extents_[place] = {offset - kMargin, offset + room + kMargin};
       std::fill(in_.data() + extents_[place].first, in_.data() + extents_[place].second, kUntouched);
     }
-    const core::Posted posted = link_.recv->irecv(specs, false);
+    const core::Posted posted = link_.recv->irecv(specs);
     REQUIRE(posted.ok);
     if (!posted.request) return;
     group.request = posted.request;

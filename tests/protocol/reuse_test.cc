@@ -25,7 +25,7 @@ constexpr size_t kSmall = 64, kLarge = 50'000, kAhead = 8;
 
 Request* receive(RecvCommImpl& comm, Buffer& into, size_t bytes, int tag) {
   const ReceiveSpec spec{into.data(), bytes, tag, into.handle(), nullptr};
-  const Posted posted = comm.irecv(std::span(&spec, 1), false);
+  const Posted posted = comm.irecv(std::span(&spec, 1));
   REQUIRE(posted.request);
   return posted.request;
 }

@@ -15,7 +15,7 @@ namespace {
 
 Posted receive(RecvCommImpl& comm, Buffer& buffer, size_t offset, size_t bytes, int tag) {
   const ReceiveSpec spec{buffer.data() + offset, bytes, tag, buffer.handle(), nullptr};
-  return comm.irecv(std::span(&spec, 1), false);
+  return comm.irecv(std::span(&spec, 1));
 }
 
 bool finished(World& world, CommBase& comm, Request* request, int* sizes = nullptr) {
@@ -106,7 +106,7 @@ TEST_CASE("a message without bytes is a message") {
     REQUIRE_FALSE(link.send->isend(small.data(), 8, 1, small.handle(), nullptr).request);
   }
   const ReceiveSpec nothing{nullptr, 0, 2, nullptr, nullptr};
-  const Posted got = link.recv->irecv(std::span(&nothing, 1), false);
+  const Posted got = link.recv->irecv(std::span(&nothing, 1));
   REQUIRE(got.request);
   world.pump(3);
   const Posted sent = link.send->isend(nullptr, 0, 2, nullptr, nullptr);
@@ -240,9 +240,9 @@ TEST_CASE("a line waits for company until its tag's sender runs short") {
     size_t bytes;
   };
   std::deque<Posted> receives;
-  const auto post = [&](int tag, size_t bytes, bool earlyDone) {
+  const auto post = [&](int tag, size_t bytes) {
     const ReceiveSpec spec{to.data(), bytes, tag, to.handle(), nullptr};
-    receives.push_back({link.recv->irecv(std::span(&spec, 1), earlyDone).request, tag, bytes});
+    receives.push_back({link.recv->irecv(std::span(&spec, 1)).request, tag, bytes});
     REQUIRE(receives.back().request);
   };
   const auto message = [&] {
@@ -253,12 +253,12 @@ TEST_CASE("a line waits for company until its tag's sender runs short") {
     REQUIRE(finished(world, *link.send, sent));
     REQUIRE(finished(world, *link.recv, next.request));
   };
-  for (int i = 0; i < 3; i++) post(1, kBytes, false);
+  for (int i = 0; i < 3; i++) post(1, kBytes);
   world.pump(3);
   REQUIRE(counters.linesOut == 3);
 
   // Event: three more, with 300,000 bytes ahead of them. Expect: however long it takes, nothing is written.
-  for (int i = 0; i < 3; i++) post(1, kBytes, false);
+  for (int i = 0; i < 3; i++) post(1, kBytes);
   world.pump(1000);
   CHECK(counters.linesOut == 3);
 
@@ -269,20 +269,15 @@ TEST_CASE("a line waits for company until its tag's sender runs short") {
     CHECK(counters.lineWrites == writes + 1);
   }
   SECTION("another tag's line leaves at once, and they go along") {
-    post(2, kBytes, false);
-    CHECK(counters.linesOut == 7);
-  }
-  SECTION("so does one whose request may not be tested again") {
-    post(1, kBytes, true);
+    post(2, kBytes);
     CHECK(counters.linesOut == 7);
   }
   SECTION("one that an eager message could fill waits for that message alone") {
-    post(2, 8, false);
+    post(2, 8);
     world.pump(3);
     CHECK(counters.linesOut == 7);
   }
   while (!receives.empty()) message();
-  world.pump(3);  // what was said done early
 }
 
 TEST_CASE("256 receives may be posted, more are put off without an error") {
@@ -317,25 +312,6 @@ TEST_CASE("256 receives may be posted, more are put off without an error") {
   CHECK(late.request);
 }
 
-TEST_CASE("an early-done receive is done at once, and its data still lands") {
-  World world({});
-  Connection link = world.connect(0);
-  Buffer from(*link.send, 30'000), to(*link.recv, 30'000);
-  fillPattern(from.data(), 30'000, 5);
-  const ReceiveSpec spec{to.data(), 30'000, 0, to.handle(), nullptr};
-  const Posted got = link.recv->irecv(std::span(&spec, 1), true);
-  REQUIRE(got.request);
-  CHECK(link.recv->test(got.request, nullptr).done);
-  CHECK(link.recv->busy());  // the slot is still there
-  world.pump(2);
-  const Posted sent = link.send->isend(from.data(), 30'000, 0, from.handle(), nullptr);
-  REQUIRE(sent.request);
-  CHECK(finished(world, *link.send, sent.request));
-  world.pump(3);
-  CHECK(firstMismatch(to.data(), 30'000, 5) == 30'000);
-  CHECK_FALSE(link.recv->busy());
-}
-
 TEST_CASE("a line is not written before the peer acknowledged the memory it names") {
   World world({});
   Connection link = world.connect(0);
@@ -345,7 +321,7 @@ TEST_CASE("a line is not written before the peer acknowledged the memory it name
   desc.length = memory.size();
   MemoryHandle* handle = *link.recv->addHandle(desc);  // announced, but no message has been delivered yet
   const ReceiveSpec spec{memory.data(), memory.size(), 0, handle, nullptr};
-  const Posted got = link.recv->irecv(std::span(&spec, 1), false);
+  const Posted got = link.recv->irecv(std::span(&spec, 1));
   REQUIRE(got.request);
   for (int i = 0; i < 5; i++) world.progress(0), world.progress(1);
   CHECK(world.side(1).engine->counters().linesOut == 0);

@@ -39,7 +39,7 @@ void sendAll(World& world, const Connection& link) {
   for (uint64_t i = 0; i < kMessages; i++) {
     fillPattern(out.data(), kBytes, i);
     const ReceiveSpec spec{in.data(), kBytes, 0, in.handle(), nullptr};
-    const Posted receiving = link.recv->irecv(std::span(&spec, 1), false);
+    const Posted receiving = link.recv->irecv(std::span(&spec, 1));
     REQUIRE(receiving.request);
     Posted sending;
     for (int turn = 0; turn < 1000 && !sending.request; turn++) {

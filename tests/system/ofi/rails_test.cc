@@ -156,7 +156,7 @@ class Stream {
     const auto from = std::chrono::steady_clock::now();
     fillPattern(out_.data(), kBytes, ++sent_);
     const ReceiveSpec spec{in_.data(), kBytes, 1, in_.handle(), nullptr};
-    const Posted receiving = link_.recv->irecv(std::span(&spec, 1), false);
+    const Posted receiving = link_.recv->irecv(std::span(&spec, 1));
     REQUIRE(receiving.request);
     Posted sending;
     for (; !sending.request; turn()) {

@@ -201,7 +201,7 @@ class Stream {
     std::memset(in_.data() + i * kBytes, 0, kBytes);
     const ReceiveSpec spec{in_.data() + i * kBytes, kBytes, static_cast<int>(i), in_.handle(), nullptr};
     turnUntil("a receive to be taken", [&] {
-      const Posted posted = link_.recv->irecv(std::span(&spec, 1), false);
+      const Posted posted = link_.recv->irecv(std::span(&spec, 1));
       if (!posted.ok) FAIL(link_.recv->stickyError().message());
       return (message.receiving = posted.request) != nullptr;
     });
