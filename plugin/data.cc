@@ -17,10 +17,6 @@ ncclResult_t broken(HeldComm& held) {
   return resultOf(held.comm().error().code());
 }
 
-ncclResult_t postProfiled(HeldComm& held, core::ReceiveSpec spec, void** request) {
-  return answer(held, held.receive().irecv({&spec, 1}), request);
-}
-
 namespace {
 
 [[gnu::cold, gnu::noinline]] ncclResult_t failedTest(const core::Request* request) {

@@ -38,9 +38,6 @@ inline ncclResult_t postSend(void* sendComm, void* data, size_t bytes, int tag, 
       });
 }
 
-[[gnu::cold, gnu::noinline]] ncclResult_t postProfiled(HeldComm& held, core::ReceiveSpec spec,
-                                                       void** request);
-
 // One receive, whose arrays are there; anything else goes by postReceive. NCCL's hint that done may be said
 // before the data is here (NCCL_NET_OPTIONAL_RECV_COMPLETION, in the request's place) is not taken: an eager
 // message is copied by whoever polls, and NCCL does not poll for a receive that was said to be done.
@@ -52,9 +49,7 @@ inline ncclResult_t postOne(void* recvComm, void* data, size_t bytes, int tag, v
         HeldComm* held = commOf(recvComm, Kind::receive);
         if (!held) return refuse("irecv", "the comm is null or not for receiving");
         auto* memory = static_cast<core::MemoryHandle*>(mhandle);
-        if (phandle) [[unlikely]]
-          return postProfiled(*held, {data, bytes, tag, memory, phandle}, request);
-        return answer(*held, held->receive().irecvOne(data, bytes, tag, memory), request);
+        return answer(*held, held->receive().irecvOne(data, bytes, tag, memory, phandle), request);
       });
 }
 

@@ -104,7 +104,15 @@ MessageEvent CommBase::eventOf(const Request& request, size_t part, size_t bytes
 
 void CommBase::beginProfiled(Request* request, size_t part, void* profilerHandle, size_t bytes) {
   const auto& profiler = options_.context->options().profiler;
-  if (profiler) request->events[part] = profiler->begin(profilerHandle, eventOf(*request, part, bytes));
+  void* event = profiler ? profiler->begin(profilerHandle, eventOf(*request, part, bytes)) : nullptr;
+  request->events[part] = event;
+  if (event) {
+    declines_ = 0;
+  } else if (declines_ < kDeclines) {
+    declines_++;
+  } else {
+    untilAsked_ = kBetweenQuestions - 1;
+  }
 }
 
 void CommBase::endProfiled(Request* request, size_t part, size_t bytes) {

@@ -90,7 +90,15 @@ class CommBase {
   std::unique_ptr<MemoryHandle> takeHandle(MemoryHandle* handle);  // out of our hands, and the peer's
   // It is deregistered with work in flight: wait, cancel or fence.
   virtual void stopUsing(MemoryHandle* handle) = 0;
-  // Few jobs are profiled: for the others this is one look at a null handle.
+  // NCCL gives a handle with every message, whether or not a profiler wants to hear of network events; only
+  // its answer tells. So it is asked about every message until it declined kDeclines in a row, and from then
+  // on about every kBetweenQuestions-th: a profiler that is switched on later misses fewer than that.
+  bool asksProfiler() {
+    if (untilAsked_ == 0) [[unlikely]]
+      return true;
+    untilAsked_--;
+    return false;
+  }
   void beginEvent(Request* request, size_t part, void* profilerHandle, size_t bytes) {
     if (profilerHandle) [[unlikely]]
       beginProfiled(request, part, profilerHandle, bytes);
@@ -108,11 +116,16 @@ class CommBase {
   [[gnu::cold]] void endProfiled(Request* request, size_t part, size_t bytes);
   MessageEvent eventOf(const Request& request, size_t part, size_t bytes) const;
 
+  static constexpr uint8_t kDeclines = 32;
+  static constexpr uint8_t kBetweenQuestions = 16;
+
   CommOptions options_;
   SendCommImpl* send_ = nullptr;  // this, whichever it is
   RecvCommImpl* recv_ = nullptr;
   uint32_t number_ = 0;
   uint32_t remoteNumber_ = 0;
+  uint8_t declines_ = 0;    // of the profiler, in a row
+  uint8_t untilAsked_ = 0;  // so many messages pass before it is asked again
   bool peerClosed_ = false;
   bool closing_ = false;
   bool attached_ = true;  // the engine knows us

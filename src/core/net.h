@@ -173,8 +173,8 @@ struct ReceiveSpec {
 class RecvComm : public Comm {
  public:
   virtual Posted irecv(std::span<const ReceiveSpec> receives) = 0;
-  // One that nobody profiles, which most are: its arguments fit into registers.
-  virtual Posted irecvOne(void* data, size_t bytes, int tag, MemoryHandle* memory) = 0;
+  // One, which most are: its arguments fit into registers.
+  virtual Posted irecvOne(void* data, size_t bytes, int tag, MemoryHandle* memory, void* profilerHandle) = 0;
   // Null request with ok: nothing to wait for.
   virtual Posted iflush(std::span<const ReceiveSpec> received) = 0;
 };

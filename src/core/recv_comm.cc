@@ -195,7 +195,8 @@ inline void RecvCommImpl::open(TagState& tag, ReceiveSlot* slot) {
 }
 
 // Null: none is left, and the comm has failed.
-inline ReceiveSlot* RecvCommImpl::post(const ReceiveSpec& spec, Request* request, size_t part) {
+inline ReceiveSlot* RecvCommImpl::post(const ReceiveSpec& spec, Request* request, size_t part,
+                                       bool profiled) {
   ReceiveSlot* slot = engine().takeSlot();  // keeps its generation
   if (!slot) [[unlikely]] {
     failPosting(true);
@@ -216,7 +217,7 @@ inline ReceiveSlot* RecvCommImpl::post(const ReceiveSpec& spec, Request* request
   slot->comm = this;
   slot->request = request;
   slot->memory = spec.bytes > 0 ? spec.memory : nullptr;
-  if (request && spec.profilerHandle) [[unlikely]]
+  if (profiled) [[unlikely]]
     beginProfiled(request, part, spec, tag.k);
   if (tag.waiting == kNone || !takeWaiting(tag, slot)) open(tag, slot);
   tag.k = engine().sequences().next(tag.k);
@@ -245,9 +246,11 @@ inline Posted RecvCommImpl::posted(Request* request) {
   return {true, request};
 }
 
-// Its slot is its request.
-Posted RecvCommImpl::irecvOne(void* data, size_t bytes, int tag, MemoryHandle* memory) {
-  const ReceiveSpec spec{data, bytes, tag, memory, nullptr};
+// Its slot is its request, unless the profiler has to be asked: its events need a request of their own.
+Posted RecvCommImpl::irecvOne(void* data, size_t bytes, int tag, MemoryHandle* memory, void* profilerHandle) {
+  const ReceiveSpec spec{data, bytes, tag, memory, profilerHandle};
+  if (profilerHandle && asksProfiler()) [[unlikely]]
+    return irecvGroup({&spec, 1}, true);
   if (const char* why = fault(spec)) [[unlikely]]
     return refuse(why);
   Engine& engine = this->engine();
@@ -256,18 +259,16 @@ Posted RecvCommImpl::irecvOne(void* data, size_t bytes, int tag, MemoryHandle* m
   const EngineStay inside(engine);
   if (!mayPost(1)) [[unlikely]]
     return {!failed(), nullptr};
-  return posted(requestOf(post(spec, nullptr, 0)));
+  return posted(requestOf(post(spec, nullptr, 0, false)));
 }
 
-// The profiler's events need a request of their own.
 Posted RecvCommImpl::irecv(std::span<const ReceiveSpec> receives) {
-  if (receives.size() != 1) return irecvGroup(receives);
+  if (receives.size() != 1) return irecvGroup(receives, asksProfiler());
   const ReceiveSpec& one = receives[0];
-  if (one.profilerHandle) return irecvGroup(receives);
-  return irecvOne(one.data, one.bytes, one.tag, one.memory);
+  return irecvOne(one.data, one.bytes, one.tag, one.memory, one.profilerHandle);
 }
 
-Posted RecvCommImpl::irecvGroup(std::span<const ReceiveSpec> receives) {
+Posted RecvCommImpl::irecvGroup(std::span<const ReceiveSpec> receives, bool profiled) {
   if (const char* why = fault(receives)) [[unlikely]]
     return refuse(why);
   EngineEntry in(engine(), EngineEntry::tryOnce);
@@ -278,7 +279,10 @@ Posted RecvCommImpl::irecvGroup(std::span<const ReceiveSpec> receives) {
     return {!failed(), nullptr};
   request->count = request->remaining = static_cast<uint8_t>(receives.size());
   request->sizes.fill(0);
-  for (size_t i = 0; i < receives.size(); i++) (void)post(receives[i], request, i);
+  for (size_t i = 0; i < receives.size(); i++) {
+    const ReceiveSpec& spec = receives[i];
+    (void)post(spec, request, i, profiled && spec.profilerHandle);
+  }
   return posted(request);
 }
 

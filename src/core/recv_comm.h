@@ -23,7 +23,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   Tested test(Request* request, int* sizes) override { return testRequest(request, sizes); }
   Error error() const override { return stickyError(); }
   Posted irecv(std::span<const ReceiveSpec> receives) override;
-  Posted irecvOne(void* data, size_t bytes, int tag, MemoryHandle* memory) override;
+  Posted irecvOne(void* data, size_t bytes, int tag, MemoryHandle* memory, void* profilerHandle) override;
   Posted iflush(std::span<const ReceiveSpec> received) override;
 
   // CommBase:
@@ -73,11 +73,11 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   const char* fault(std::span<const ReceiveSpec> receives) const;
   const char* fault(const ReceiveSpec& spec) const;
   [[gnu::cold]] Posted refuse(const char* why);
-  [[gnu::noinline]] Posted irecvGroup(std::span<const ReceiveSpec> receives);
+  [[gnu::noinline]] Posted irecvGroup(std::span<const ReceiveSpec> receives, bool profiled);
   bool mayPost(size_t count);
   Posted posted(Request* request);
   [[gnu::cold]] void beginProfiled(Request* request, size_t part, ReceiveSpec spec, uint32_t k);
-  ReceiveSlot* post(const ReceiveSpec& spec, Request* request, size_t part);
+  ReceiveSlot* post(const ReceiveSpec& spec, Request* request, size_t part, bool profiled);
   [[gnu::noinline]] bool takeWaiting(TagState& tag, ReceiveSlot* slot);
   void open(TagState& tag, ReceiveSlot* slot);
   [[gnu::cold]] void failPosting(bool noSlot);

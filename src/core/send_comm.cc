@@ -246,8 +246,7 @@ inline bool SendCommImpl::mayLeaveEagerly(const Send& send) const {
 // A line for a small receive is one that its receiver held back for a while, as it awaited an eager message.
 // If the message went by the line, the next ones would have to as well, each with a line of its own.
 inline bool SendCommImpl::prefersEager(const Send& send, HeldLine line) {
-  return peering().sendsEagerly(line.size()) && mayLeaveEagerly(send) && !send.profilerHandle &&
-         peering().hasEagerSlot();
+  return peering().sendsEagerly(line.size()) && mayLeaveEagerly(send) && peering().hasEagerSlot();
 }
 
 // The first one's message leaves eagerly.
@@ -290,12 +289,20 @@ Posted SendCommImpl::isend(const void* data, size_t bytes, int tag, MemoryHandle
   const Send send{data, bytes, static_cast<uint32_t>(tag), memory, profilerHandle};
   if (const char* why = fault(send)) [[unlikely]]
     return refuse(why);
-  if (!mayLeaveEagerly(send)) return sendLarge(data, bytes, send.tag, memory, profilerHandle);
-  return sendSmall(data, bytes, send.tag, memory, profilerHandle);
+  if (profilerHandle && asksProfiler()) [[unlikely]]
+    return isendProfiled(send);
+  if (!mayLeaveEagerly(send)) return sendLarge(data, bytes, send.tag, memory);
+  return sendSmall(data, bytes, send.tag, memory);
 }
 
-Posted SendCommImpl::sendSmall(const void* data, size_t bytes, uint32_t tag, MemoryHandle* memory,
-                               void* profilerHandle) {
+Posted SendCommImpl::isendProfiled(const Send& send) {
+  Engine& engine = this->engine();
+  if (!engine.tryEnter()) return cannotStart(false);
+  const EngineStay inside(engine);
+  return mayStart() ? sendEitherWay(send) : cannotStart(true);
+}
+
+Posted SendCommImpl::sendSmall(const void* data, size_t bytes, uint32_t tag, MemoryHandle* memory) {
   Engine& engine = this->engine();
   if (!engine.tryEnter()) [[unlikely]]
     return cannotStart(false);
@@ -304,18 +311,16 @@ Posted SendCommImpl::sendSmall(const void* data, size_t bytes, uint32_t tag, Mem
     return cannotStart(true);
   readLines();
   TagState& state = tags_.at(tag);
-  if (state.first == kNoLine && !profilerHandle) [[likely]] {
+  if (state.first == kNoLine) [[likely]] {
     if (Request* request = sendEager({data, bytes, tag, memory, nullptr}, state)) [[likely]]
       return {true, request};
   }
-  return sendEitherWay(data, bytes, tag, memory, profilerHandle);
+  return sendEitherWay({data, bytes, tag, memory, nullptr});
 }
 
 // Its line, or a credit, may be waiting in the fabric, so there is a second attempt after a poll. That may
 // also have lost the last lane.
-Posted SendCommImpl::sendEitherWay(const void* data, size_t bytes, uint32_t tag, MemoryHandle* memory,
-                                   void* profilerHandle) {
-  const Send send{data, bytes, tag, memory, profilerHandle};
+Posted SendCommImpl::sendEitherWay(const Send& send) {
   for (bool polled = false;; polled = true) {
     if (Request* request = attempt(send)) return {true, request};
     if (failed()) return {false, nullptr};
@@ -326,8 +331,7 @@ Posted SendCommImpl::sendEitherWay(const void* data, size_t bytes, uint32_t tag,
 }
 
 // Only by a line; as above.
-Posted SendCommImpl::sendLarge(const void* data, size_t bytes, uint32_t tag, MemoryHandle* memory,
-                               void* profilerHandle) {
+Posted SendCommImpl::sendLarge(const void* data, size_t bytes, uint32_t tag, MemoryHandle* memory) {
   Engine& engine = this->engine();
   if (!engine.tryEnter()) [[unlikely]]
     return cannotStart(false);
@@ -338,7 +342,7 @@ Posted SendCommImpl::sendLarge(const void* data, size_t bytes, uint32_t tag, Mem
     readLines();
     TagState& state = tags_.at(tag);
     if (const HeldLine line = lineFor(state)) {
-      Request* request = sendByLine({data, bytes, tag, memory, profilerHandle}, state, line);
+      Request* request = sendByLine({data, bytes, tag, memory, nullptr}, state, line);
       return {request || !failed(), request};
     }
     if (polled) return {true, nullptr};

@@ -68,12 +68,10 @@ class SendCommImpl final : public CommBase, public SendComm {
   [[gnu::cold]] Posted cannotStart(bool entered);
   HeldLine lineFor(const TagState& tag) const;
   Request* attempt(const Send& send);
-  [[gnu::noinline]] Posted sendSmall(const void* data, size_t bytes, uint32_t tag, MemoryHandle* memory,
-                                     void* profilerHandle);
-  [[gnu::noinline]] Posted sendEitherWay(const void* data, size_t bytes, uint32_t tag, MemoryHandle* memory,
-                                         void* profilerHandle);
-  [[gnu::noinline]] Posted sendLarge(const void* data, size_t bytes, uint32_t tag, MemoryHandle* memory,
-                                     void* profilerHandle);
+  [[gnu::cold]] Posted isendProfiled(const Send& send);
+  [[gnu::noinline]] Posted sendSmall(const void* data, size_t bytes, uint32_t tag, MemoryHandle* memory);
+  [[gnu::noinline]] Posted sendLarge(const void* data, size_t bytes, uint32_t tag, MemoryHandle* memory);
+  [[gnu::noinline]] Posted sendEitherWay(const Send& send);
   void readLines() {
     if (lineIsNew()) readNewLines();
   }

@@ -171,6 +171,38 @@ TEMPLATE_TEST_CASE("a profiler hears of each send and receive it wants", "", ncc
   CHECK(driver.finalize() == ncclSuccess);
 }
 
+TEMPLATE_TEST_CASE("a profiler that declined is asked less often, and heard when it changes its mind", "",
+                   ncclNet_v10_t, ncclNet_v12_t) {
+  wanted = false;
+  starts = stops = 0;
+  Driver<TestType> driver;
+  REQUIRE(driver.init(&recordLine, &countEvents) == ncclSuccess);
+  Connection<TestType> connection(driver);
+  connection.open();
+  const auto exchange = [&](int messages) {
+    for (int i = 0; i < messages; i++) {
+      void* receiving = connection.postReceive({5000}, {1}, {0}, &parent);
+      connection.finish(connection.postSend(5000, 1, 0, &parent), receiving, nullptr);
+    }
+  };
+  exchange(32);
+  CHECK(starts == 2 * 32);
+  starts = 0;
+  exchange(320);
+  CHECK(starts <= 2 * 320 / 16 + 2);
+  CHECK(starts >= 2 * 320 / 16 - 2);
+
+  wanted = true;
+  exchange(16);
+  CHECK(starts > 0);
+  starts = stops = 0;
+  exchange(20);
+  CHECK(starts == 2 * 20);
+  CHECK(stops == 2 * 20);
+  connection.close();
+  CHECK(driver.finalize() == ncclSuccess);
+}
+
 TEMPLATE_TEST_CASE("one thread registers memory of a comm while another moves data on it", "", ncclNet_v8_t,
                    ncclNet_v12_t) {
   Driver<TestType> driver;
