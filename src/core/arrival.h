@@ -87,6 +87,7 @@ inline bool RecvCommImpl::fill(void* to, uint64_t room, const EagerHeader& heade
   ReceiveSlot* slot = findOpen(tag, header.k);
   if (!slot) return keepWaiting(eagerSlot, header.tag, header.k, header.size);
   eagerUntilPass_ = engine().pass() + kEagerGap;
+  if (eagerInARow_ < kEagerRun) eagerInARow_++;
   if (!fill(slot->data, slot->capacity, header, payload)) [[unlikely]]
     return refuseWaiting(eagerSlot);
   if (slot->state == SlotState::told) lines_.overtaken(slot->position, slot->ctsSequence, slot->lane);

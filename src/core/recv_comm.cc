@@ -110,15 +110,17 @@ void RecvCommImpl::closeAllSlots() {
 
 // Clear to send, when:
 
-// Lines for receives that an eager message could fill wait one poll pass: it may already be on its way.
-// Others wait for company while the sender has enough to do without them.
+// NCCL posts receives of a whole slot of its buffer, whatever the message's size, so room says little about
+// how a message will come; what came before does. Once several came eagerly, so will the next ones, and
+// lines for them would be writes for nothing: they wait for a gap. A line for a receive that only an eager
+// message is likely to fill waits one poll pass in any case: it may already be on its way. Other lines wait
+// for company while the sender has enough to do without them.
 inline uint64_t RecvCommImpl::holdUntil(const ReceiveSlot& slot, const TagState& tag) const {
-  if (slot.mayComeEagerly) return engine().pass() + 1;
+  if (slot.mayComeEagerly) return engine().pass() + (expectsEager() ? kEagerGap : 1);
   return senderHasEnough(tag) ? kForCompany : 0;
 }
 
-// The poll pass from which its line leaves, 0 for at once. While messages keep coming eagerly, so will the
-// next ones, and their lines would be writes for nothing. Lines keep their order, so one that waits for
+// The poll pass from which its line leaves, 0 for at once. Lines keep their order, so one that waits for
 // company only does while all that wait here do the same.
 inline uint64_t RecvCommImpl::heldUntil(const ReceiveSlot& slot) const {
   if (slot.holdUntilPass == kForCompany)
@@ -160,7 +162,8 @@ void RecvCommImpl::dropLeftBehind() {
 
 // What is urgent leaves by the end of the call; for the rest they are mostly looked at soon enough already.
 inline void RecvCommImpl::queueLine(ReceiveSlot* slot, TagState& tag) {
-  slot->mayComeEagerly = peering().mayArriveEagerly(slot->capacity);
+  slot->mayComeEagerly =
+      peering().mayArriveEagerly(slot->capacity) || (expectsEager() && peering().mayArriveEagerly(0));
   slot->holdUntilPass = holdUntil(*slot, tag);
   if (slot->holdUntilPass == 0) [[unlikely]]
     return queueUrgent(slot, tag);
@@ -426,13 +429,21 @@ void RecvCommImpl::onSegment(ReceiveSlot& slot, ReceivedNote note, uint64_t leng
   slot.received += length;
   if (slot.arrived != (1u << slot.segments) - 1) return;
   lines_.done(slot.position, slot.ctsSequence);
-  if (slot.mayComeEagerly && eagerUntilPass_ != 0) {  // it could have come eagerly and did not
-    eagerUntilPass_ = 0;
-    lookAtLinesFrom(engine().pass());
-  }
+  if (eagerInARow_ > 0) cameByLine();
   unlink(&slot, tags_.at(slot.tag));
   fulfil(&slot, slot.received);
   messageArrived();
+}
+
+// The next ones will, too, so what was held back for eager ones leaves.
+void RecvCommImpl::cameByLine() {
+  eagerInARow_ = 0;
+  eagerUntilPass_ = 0;
+  const uint64_t now = engine().pass();
+  eachOpen([&](ReceiveSlot& slot) {
+    if (slot.holdUntilPass != kForCompany) slot.holdUntilPass = std::min(slot.holdUntilPass, now);
+  });
+  lookAtLinesFrom(engine().pass());
 }
 
 // Of a segment that was asked for again only the answer counts: it alone is not followed by another write.

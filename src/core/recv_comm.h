@@ -53,6 +53,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
     uint16_t next = kNone;
   };
   static constexpr uint16_t kNone = UINT16_MAX;
+  static constexpr uint8_t kEagerRun = 8;
 
   struct TagState {
     uint32_t k = 0;                // of the next receive
@@ -104,6 +105,8 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   [[gnu::cold]] void overrun(const ReceiveSlot& slot, ReceivedNote note, uint64_t length);
   static bool awaited(const ReceiveSlot& slot, uint16_t bit, NoteKind kind);
   uint64_t holdUntil(const ReceiveSlot& slot, const TagState& tag) const;
+  bool expectsEager() const { return eagerInARow_ == kEagerRun; }
+  [[gnu::noinline]] void cameByLine();
   bool senderHasEnough(const TagState& tag) const;
   uint64_t heldUntil(const ReceiveSlot& slot) const;
   [[gnu::noinline]] void companyIsDue();
@@ -142,7 +145,8 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   uint32_t urgent_ = 0;          // unwritten lines that need not be held back
   uint32_t company_ = 0;         // and those that wait for company
   bool companyDue_ = false;      // some tag's sender has not enough to do any more
-  uint64_t eagerUntilPass_ = 0;  // the next messages are expected to come eagerly until then
+  uint64_t eagerUntilPass_ = 0;  // lines are held back until then, while messages are expected eagerly
+  uint8_t eagerInARow_ = 0;      // messages since one came by its line, at most kEagerRun
   uint64_t arrived_ = 0;         // messages in all
   bool finishAsked_ = false;
   bool finishAnswered_ = false;  // the sender sends no more, and all of it is here

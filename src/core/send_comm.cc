@@ -243,10 +243,10 @@ inline bool SendCommImpl::mayLeaveEagerly(const Send& send) const {
   return peering().sendsEagerly(send.bytes) && (send.bytes == 0 || send.memory->host);
 }
 
-// A line for a small receive is one that its receiver held back for a while, as it awaited an eager message.
-// If the message went by the line, the next ones would have to as well, each with a line of its own.
-inline bool SendCommImpl::prefersEager(const Send& send, HeldLine line) {
-  return peering().sendsEagerly(line.size()) && mayLeaveEagerly(send) && peering().hasEagerSlot();
+// Also where its line is there: if the message went by the line, the next ones would have to as well, each
+// with a line of its own.
+inline bool SendCommImpl::prefersEager(const Send& send) {
+  return mayLeaveEagerly(send) && peering().hasEagerSlot();
 }
 
 // The first one's message leaves eagerly.
@@ -268,7 +268,7 @@ inline Request* SendCommImpl::attempt(const Send& send) {
   readLines();
   TagState& tag = tags_.at(send.tag);
   if (const HeldLine line = lineFor(tag)) {
-    if (!prefersEager(send, line)) return sendByLine(send, tag, line);
+    if (!prefersEager(send)) return sendByLine(send, tag, line);
     dropLine(tag);
   }
   if (!mayLeaveEagerly(send)) return nullptr;

@@ -81,7 +81,7 @@ class SendCommImpl final : public CommBase, public SendComm {
   void usedFirstLine(TagState* tag);
   [[gnu::cold]] void failAgainst(uint32_t tag, size_t bytes, HeldLine line);
   bool mayLeaveEagerly(const Send& send) const;
-  bool prefersEager(const Send& send, HeldLine line);
+  bool prefersEager(const Send& send);
   [[gnu::noinline]] void dropLine(TagState& tag);
   [[gnu::always_inline]] Request* sendByLine(const Send& send, TagState& tag, HeldLine line);
   [[gnu::always_inline]] void postWhole(Request* request, Lane& lane, const Peering::Imported& target);
