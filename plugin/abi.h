@@ -23,9 +23,10 @@ inline ncclResult_t init(ncclDebugLogger_t logger, ncclProfilerCallback_t profil
 }
 
 template <class Config>
-ncclResult_t init(void** context, uint64_t /*commId*/, Config* config, ncclDebugLogger_t logger,
+ncclResult_t init(void** context, uint64_t commId, Config* config, ncclDebugLogger_t logger,
                   ncclProfilerCallback_t profiler) {
-  return openContext(context, config ? config->trafficClass : NCCL_NET_TRAFFIC_CLASS_UNDEF, logger, profiler);
+  const int trafficClass = config ? config->trafficClass : NCCL_NET_TRAFFIC_CLASS_UNDEF;
+  return openContext(context, commId, trafficClass, logger, profiler);
 }
 
 // --- devices

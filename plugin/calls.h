@@ -12,7 +12,7 @@ namespace weft::plugin {
 
 // init.cc
 ncclResult_t startShared(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler);
-ncclResult_t openContext(void** context, int trafficClass, ncclDebugLogger_t logger,
+ncclResult_t openContext(void** context, uint64_t communicator, int trafficClass, ncclDebugLogger_t logger,
                          ncclProfilerCallback_t profiler);
 ncclResult_t closeContext(void* context);
 

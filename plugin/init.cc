@@ -11,12 +11,12 @@ ncclResult_t startShared(ncclDebugLogger_t logger, ncclProfilerCallback_t profil
   return guard("init", [&] { return Plugin::get().start(logger, profiler); });
 }
 
-ncclResult_t openContext(void** context, int trafficClass, ncclDebugLogger_t logger,
+ncclResult_t openContext(void** context, uint64_t communicator, int trafficClass, ncclDebugLogger_t logger,
                          ncclProfilerCallback_t profiler) {
   return guard("init", [&]() -> Status {
     if (!context) return Error(Code::invalidArgument, "opening a context", "no place for the context");
     *context = nullptr;
-    TRY(*context, Plugin::get().openContext(trafficClass, logger, profiler));
+    TRY(*context, Plugin::get().openContext(communicator, trafficClass, logger, profiler));
     return {};
   });
 }

@@ -53,13 +53,10 @@ const char* kindName(Kind kind) {
   return "closing";
 }
 
-core::ContextRef openCoreContext(const Fabric& fabric, int trafficClass, ncclProfilerCallback_t profiler,
-                                 bool holdsThreads) {
+core::ContextRef openCoreContext(const Fabric& fabric, core::ContextOptions options,
+                                 ncclProfilerCallback_t profiler) {
   if (!fabric.net()) return nullptr;
-  core::ContextOptions options;
-  options.trafficClass = trafficClass;
   options.profiler = makeProfiler(profiler, fabric.net()->transport().name());
-  options.holdsThreads = holdsThreads;
   return fabric.net()->openContext(std::move(options));
 }
 
@@ -77,7 +74,9 @@ struct Plugin::Life {
   core::ContextRef sharedContext(int trafficClass) {
     for (const SharedContext& entry : shared)
       if (entry.trafficClass == trafficClass && entry.profiler == sharedProfiler) return entry.context;
-    core::ContextRef context = openCoreContext(*fabric, trafficClass, sharedProfiler, false);
+    core::ContextOptions options;
+    options.trafficClass = trafficClass;
+    core::ContextRef context = openCoreContext(*fabric, std::move(options), sharedProfiler);
     if (context) shared.push_back({trafficClass, sharedProfiler, context});
     return context;
   }
@@ -123,13 +122,17 @@ Status Plugin::start(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler) 
   return {};
 }
 
-Result<void*> Plugin::openContext(int trafficClass, ncclDebugLogger_t logger,
+Result<void*> Plugin::openContext(uint64_t communicator, int trafficClass, ncclDebugLogger_t logger,
                                   ncclProfilerCallback_t profiler) {
   const SelfReference first;  // so that the context's asks the loader nothing with our lock held
   std::lock_guard lock(mutex_);
   useLogger(logger);
   Life& state = life();
-  auto context = std::make_unique<HeldContext>(openCoreContext(*state.fabric, trafficClass, profiler, true));
+  core::ContextOptions options;
+  options.trafficClass = trafficClass;
+  options.perCommunicator = true;
+  options.communicator = communicator;
+  auto context = std::make_unique<HeldContext>(openCoreContext(*state.fabric, std::move(options), profiler));
   void* pointer = context.get();
   state.held.emplace(pointer, std::move(context));
   return pointer;

@@ -39,7 +39,8 @@ class Plugin {
 
   // init of v6 to v10, and of v11 and later; the latter gives the pointer that NCCL keeps.
   Status start(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler);
-  Result<void*> openContext(int trafficClass, ncclDebugLogger_t logger, ncclProfilerCallback_t profiler);
+  Result<void*> openContext(uint64_t communicator, int trafficClass, ncclDebugLogger_t logger,
+                            ncclProfilerCallback_t profiler);
 
   // Closes everything that belongs to it, comms first, then the context.
   Status closeContext(void* pointer);

@@ -18,7 +18,7 @@
 #include "src/core/work_context.h"
 #include "src/mem/arena.h"
 
-// The unit of progress: one Queue per rail, and every comm that one thread made in one Context on one device.
+// The unit of progress: one Queue per rail, and every comm that the ranks of one seat made on one device.
 // Whoever has entered it owns everything in it; entering is one atomic, tried once on the data path ("not
 // now" otherwise), so no thread ever waits for another there. Service calls (register, close, connect) wait
 // their turn, which is microseconds.

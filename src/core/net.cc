@@ -44,8 +44,8 @@ void writeToken(std::span<std::byte, control::kHandleBytes> handle, uint64_t tok
 
 // Context:
 
-Context::Context(std::shared_ptr<Net> net, ContextOptions options)
-    : net_(std::move(net)), options_(std::move(options)) {}
+Context::Context(std::shared_ptr<Net> net, ContextOptions options, int seat)
+    : net_(std::move(net)), options_(std::move(options)), seat_(seat) {}
 
 Context::~Context() {
   const MustNotFail closing;
@@ -54,7 +54,7 @@ Context::~Context() {
 
 void Context::hold(std::shared_ptr<Session> session) {
   std::lock_guard lock(mutex_);
-  if (options_.holdsThreads) held_ = std::move(session);
+  if (options_.perCommunicator) held_ = std::move(session);
 }
 
 // Devices:
@@ -137,7 +137,10 @@ Result<int> Net::makeVirtual(std::span<const int> members) {
 }
 
 ContextRef Net::openContext(ContextOptions options) {
-  return std::make_shared<Context>(shared_from_this(), std::move(options));
+  std::lock_guard lock(mutex_);
+  int seat = 0;
+  while (options.perCommunicator && !seats_.emplace(options.communicator, seat).second) seat++;
+  return std::make_shared<Context>(shared_from_this(), std::move(options), seat);
 }
 
 // Connections:
@@ -203,6 +206,10 @@ void Net::settle(const std::shared_ptr<Session>& living) {
 }
 
 void Net::releaseContext(const Context* context) {
+  if (context->options().perCommunicator) {
+    std::lock_guard lock(mutex_);
+    seats_.erase({context->options().communicator, context->seat()});
+  }
   std::shared_ptr<Session> living;
   {
     std::lock_guard lock(sessionMutex_);

@@ -4,8 +4,10 @@
 
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "src/base/clock.h"
@@ -70,8 +72,10 @@ class ProfilerSink {
 struct ContextOptions {
   int trafficClass = -1;
   std::shared_ptr<ProfilerSink> profiler;  // may be null
-  // v11+: the control thread lives until the context is closed, not only while comms do.
-  bool holdsThreads = false;
+  // v11 and later: one of each communicator's ranks. The control thread and the engines live until the last
+  // of them is closed, not only while comms do.
+  bool perCommunicator = false;
+  uint64_t communicator = 0;  // NCCL's hash of it, the same on all its ranks
 };
 
 class Session;
@@ -79,19 +83,23 @@ class Engine;
 class Request;
 class MemoryHandle;
 
-// One NCCL init. Comms made with it share its engines; closing it (destroying the last reference) closes what
-// an abort left behind.
+// One NCCL init. Closing it (destroying the last reference) closes what an abort left behind.
 class Context {
  public:
-  Context(std::shared_ptr<class Net> net, ContextOptions options);
+  Context(std::shared_ptr<class Net> net, ContextOptions options, int seat);
   ~Context();
-  void hold(std::shared_ptr<Session> session);  // if it holds threads at all
+  void hold(std::shared_ptr<Session> session);  // if it is one of a communicator
   const ContextOptions& options() const { return options_; }
+  // Which of this process's ranks of its communicator it is; 0 in most jobs. Ranks with one seat use the same
+  // engines, so a second communicator finds the lanes of the first, and ranks that run side by side on
+  // threads of one process do not wait for each other.
+  int seat() const { return seat_; }
   Net& net() const { return *net_; }
 
  private:
   std::shared_ptr<Net> net_;
   ContextOptions options_;
+  int seat_;
   std::shared_ptr<Session> held_;
   std::mutex mutex_;
 };
@@ -228,6 +236,7 @@ class Net : public std::enable_shared_from_this<Net> {
   std::vector<topo::RailGroup> devices_;  // of rails_
   mutable std::mutex mutex_;
   std::vector<std::vector<int>> virtuals_;
+  std::set<std::pair<uint64_t, int>> seats_;  // taken: communicator, seat
   std::mutex sessionMutex_;
   std::weak_ptr<Session> session_;
   std::shared_ptr<Session> connecting_;  // while a connection is being made: nobody else may hold it yet

@@ -44,10 +44,11 @@ Result<std::shared_ptr<Session>> Session::create(std::shared_ptr<Net> net) {
   return session;
 }
 
-// Connections half made go first: they hold engines.
+// Connections half made go first: they hold engines. Those say goodbye over the hub.
 Session::~Session() {
   const MustNotFail closing;
   connectors_.clear();
+  engines_.clear();
 }
 
 Result<Session::DeviceUse> Session::openDevice(int device) {
@@ -70,8 +71,9 @@ Result<Session::DeviceUse> Session::openDevice(int device) {
 
 Result<std::shared_ptr<Engine>> Session::engineFor(const ContextRef& context, int device) {
   std::lock_guard lock(mutex_);
-  const EngineKey key{context.get(), &threadMark, device};
-  if (auto known = engines_[key].lock()) return known;
+  const ContextOptions& of = context->options();
+  const EngineKey key{device, of.trafficClass, context->seat(), of.perCommunicator ? nullptr : &threadMark};
+  if (auto known = engines_[key].engine.lock()) return known;
   TRY(DeviceUse use, openDevice(device));
   TRY(Properties properties, net_->properties(device));
   EngineOptions options;
@@ -80,10 +82,10 @@ Result<std::shared_ptr<Engine>> Session::engineFor(const ContextRef& context, in
   options.regions = use.regions;
   options.devices = use.rails;
   options.deviceName = properties.name;
-  options.trafficClass = context->options().trafficClass;
+  options.trafficClass = of.trafficClass;
   TRY(auto engine, Engine::create(std::move(options)));
-  std::erase_if(engines_, [](const auto& entry) { return entry.second.expired(); });
-  engines_[key] = engine;
+  std::erase_if(engines_, [](const auto& entry) { return entry.second.engine.expired(); });
+  engines_[key] = {engine, of.perCommunicator ? engine : nullptr};
   router_->add(engine);
   hub_->wake();
   return engine;

@@ -51,7 +51,7 @@ class Session : public std::enable_shared_from_this<Session> {
   Net& net() const { return *net_; }
   control::Hub& hub() const { return *hub_; }
 
-  // The engine of (context, calling thread, device), made on first use.
+  // The engine that a context uses on a device, made on first use.
   Result<std::shared_ptr<Engine>> engineFor(const ContextRef& context, int device);
 
   // Connections being made, by the token their handle's scratch part carries.
@@ -67,11 +67,19 @@ class Session : public std::enable_shared_from_this<Session> {
     std::vector<std::shared_ptr<Device>> rails;
     std::shared_ptr<mem::RegionCache> regions;
   };
+  // Ranks of one seat, and of one traffic class, share their engines for the session's life. A table without
+  // contexts (v10 and older) does not say which communicator a call is of, so each thread that connects has
+  // engines of its own there, for as long as it has comms.
   struct EngineKey {
-    const Context* context;
-    const void* thread;
     int device;
+    int trafficClass;
+    int seat;
+    const void* thread;  // null with contexts
     auto operator<=>(const EngineKey&) const = default;
+  };
+  struct KnownEngine {
+    std::weak_ptr<Engine> engine;
+    std::shared_ptr<Engine> kept;
   };
 
   Result<DeviceUse> openDevice(int device);
@@ -82,7 +90,7 @@ class Session : public std::enable_shared_from_this<Session> {
   std::mutex mutex_;
   std::map<int, std::weak_ptr<Device>> physical_;
   std::map<int, DeviceUse> devices_;
-  std::map<EngineKey, std::weak_ptr<Engine>> engines_;
+  std::map<EngineKey, KnownEngine> engines_;
   std::unordered_map<uint64_t, std::shared_ptr<Connector>> connectors_;
   uint64_t nextToken_ = 0;
   std::shared_ptr<control::Hub> hub_;  // last: its thread uses the router
