@@ -81,19 +81,23 @@ void CommBase::detach() {
   engine().cleanUpPeerings();
 }
 
-void CommBase::fail(const Error& error) {
-  if (!sticky_.put(error) || closing_) return;
-  if (peerClosed_) {
-    WEFT_LOG(info, "comm %u, closed by its peer: %s", number_, error.message().c_str());
+void CommBase::end(const Ending& ending) {
+  if (!sticky_.put(ending.error)) return;
+  const bool tell = ending.by == Ending::By::us && !peering().ending();
+  if (tell) peering().tell(MessageType::failed, FailedMessage{remoteNumber_, ending.error.message()});
+  if (closing_) return;
+  if (mayBeUnheard(ending)) {
+    WEFT_LOG(info, "comm %u ended: %s", number_, ending.error.message().c_str());
   } else {
-    WEFT_LOG(warn, "comm %u failed: %s", number_, error.message().c_str());
+    WEFT_LOG(warn, "comm %u ended: %s", number_, ending.error.message().c_str());
   }
 }
 
-void CommBase::failBothSides(Error error) {
-  if (failed()) return;
-  peering().tell(MessageType::failed, FailedMessage{remoteNumber_, error.message()});
-  fail(error);
+// What the peering ended of was said once, for all its comms. What NCCL did itself it need not be warned of,
+// nor of lanes that break because the peer has closed.
+bool CommBase::mayBeUnheard(const Ending& ending) const {
+  return peering().ending() || ending.by == Ending::By::caller ||
+         (peerClosed_ && ending.by == Ending::By::us);
 }
 
 // Data calls:
@@ -183,9 +187,9 @@ bool CommBase::waitFor(const std::function<bool()>& done) {
 void CommBase::fence() {
   {
     EngineEntry in(engine(), EngineEntry::wait);
-    peering().fail(Error(
-        Code::remote, "closing",
-        "a comm to " + peering().peer()->name() + " was closed with data in flight; its lanes were cut"));
+    peering().end({Ending::By::us, Error(Code::remote, "closing",
+                                         "a comm to " + peering().peer()->name() +
+                                             " was closed with data in flight; its lanes were cut")});
     peering().fence();
   }
   // The lanes have deadlines of their own, and say how it ended.

@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "src/base/pointer_set.h"
+#include "src/core/ending.h"
 #include "src/core/engine_entry.h"
 
 // What send and receive comms share: their place in an engine and a peering, the sticky error, memory
@@ -48,16 +49,16 @@ class CommBase {
   SendCommImpl* asSend() const { return send_; }  // null: it is the other kind
   RecvCommImpl* asRecv() const { return recv_; }
 
-  // Logs the first error of a comm that its owner has not closed; inside the engine or on the control thread.
-  [[gnu::cold]] void fail(const Error& error);
+  // The only way down; again is harmless. Tells the other end where that has to hear of it and does not from
+  // the peering, and logs what its owner does not know, as long as that has not closed it. Inside the engine.
+  [[gnu::cold]] void end(const Ending& ending);
   bool failed() const { return sticky_.set(); }
+  bool wantsPeer() const { return !failed() && !closing_ && needsPeer(); }  // its owner has to hear
   Error stickyError() const { return sticky_.get(); }
   void keepAlive(std::shared_ptr<Session> session, ContextRef context) {
     options_.session = std::move(session);
     options_.context = std::move(context);
   }
-  // And tells the peer, whose end would wait for ever; once.
-  [[gnu::cold]] void failBothSides(Error error);
 
   virtual bool busy() const = 0;          // something is outstanding
   virtual void watch(TimePoint now) = 0;  // looks for what waits too long
@@ -107,6 +108,10 @@ class CommBase {
     if (request->events[part]) [[unlikely]]
       endProfiled(request, part, bytes);
   }
+
+  // For reasons of this end, which the other one hears of.
+  [[gnu::cold]] void endByUs(Error why) { end({Ending::By::us, std::move(why)}); }
+  bool mayBeUnheard(const Ending& ending) const;
 
   void detach();  // from the engine, at the end of closing
   [[gnu::noinline]] Tested testUnfinished(Request* request) const;

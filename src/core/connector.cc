@@ -127,7 +127,7 @@ Result<std::unique_ptr<RecvComm>> ListenCommImpl::step() {
   if (session_->net().clock().now() <= deadline_) return std::unique_ptr<RecvComm>();
   in.insist();
   const Error why = late();
-  comm_->failBothSides(why);
+  comm_->end({Ending::By::us, why});
   return why;
 }
 

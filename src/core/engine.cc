@@ -169,20 +169,18 @@ uint32_t Engine::takeEagerBudget(uint32_t wanted) {
 
 // Peerings and comms:
 
-Peering* Engine::findPeering(const control::Peer* peer, uint32_t remoteEngine) {
+// One that has ended stays beside the next one until its last comm is closed.
+Peering* Engine::livePeering(const control::Peer* peer, uint32_t remoteEngine) {
   for (auto& peering : peerings_) {
-    if (!peering || peering->remoteEngine() != remoteEngine || peering->remoteGone()) continue;
-    if (peering->peer().get() == peer) return peering.get();
+    if (!peering || peering->remoteGone() || peering->ending()) continue;
+    if (peering->remoteEngine() == remoteEngine && peering->peer().get() == peer) return peering.get();
   }
   return nullptr;
 }
 
 Result<Peering*> Engine::peering(const control::PeerRef& peer, uint32_t remoteEngine, uint16_t remoteRails) {
   cleanUpPeerings();  // one that failed when nobody used it any more is in nobody's way
-  if (Peering* known = findPeering(peer.get(), remoteEngine)) {
-    if (const Error* failure = known->failure()) return *failure;
-    return known;
-  }
+  if (Peering* known = livePeering(peer.get(), remoteEngine)) return known;
   // That it died is told once, to the peerings there are; it is marked dead before.
   if (!peer->alive()) return peer->reason();
   const auto hole = std::find(peerings_.begin(), peerings_.end(), nullptr);
@@ -191,7 +189,7 @@ Result<Peering*> Engine::peering(const control::PeerRef& peer, uint32_t remoteEn
     return Error(Code::resources, "connecting",
                  format("one engine has at most %u peer engines", kPeeringLimit));
   }
-  TRY(auto fresh, Peering::create(*this, number, peer, remoteEngine, remoteRails));
+  TRY(auto fresh, Peering::create(*this, number, ++lives_, peer, remoteEngine, remoteRails));
   flushQueue_.reserve(peerings_.size() + 1);
   Peering* raw = fresh.get();
   if (hole == peerings_.end()) {
@@ -205,7 +203,7 @@ Result<Peering*> Engine::peering(const control::PeerRef& peer, uint32_t remoteEn
 // Drops peerings that nobody uses and whose other side is gone; the others are kept for the next connection.
 void Engine::cleanUpPeerings() {
   for (auto& peering : peerings_) {
-    if (peering && peering->comms == 0 && (peering->remoteGone() || peering->failure())) peering.reset();
+    if (peering && peering->comms == 0 && (peering->remoteGone() || peering->ending())) peering.reset();
   }
 }
 
@@ -227,16 +225,16 @@ void Engine::removeComm(uint32_t number) {
     if (slots_[i].comm && slots_[i].comm == comm) giveSlot(&slots_[i]);
 }
 
-void Engine::failComms(const Peering& peering, const Error& error, bool tellPeer) {
+size_t Engine::openComms(const Peering& peering) const {
+  size_t open = 0;
+  comms_.each([&](const CommBase& comm) { open += &comm.peering() == &peering && comm.wantsPeer(); });
+  return open;
+}
+
+void Engine::endComms(const Peering& peering, const Ending& ending) {
   comms_.each([&](CommBase& comm) {
     if (&comm.peering() != &peering) return;
-    if (!comm.needsPeer()) {
-      comm.onPeerGone();
-    } else if (tellPeer) {
-      comm.failBothSides(error);
-    } else {
-      comm.fail(error);
-    }
+    comm.needsPeer() ? comm.end(ending) : comm.onPeerGone();
   });
 }
 
@@ -251,7 +249,7 @@ bool Engine::tickBusy() {
       Lane& lane = peering->lane(i);
       if (lane.waiting() || lane.state() == LaneState::connecting || lane.tickLingering()) return true;
     }
-    return peering->failover() && !peering->failure() && peering->failover()->recovering();
+    return peering->failover() && !peering->ending() && peering->failover()->recovering();
   });
 }
 
@@ -318,8 +316,8 @@ void Engine::failFlushes(const Lane& lane, const std::string& why) {
   eachRequest([&](Request& request) {
     if (request.kind != RequestKind::flush || request.remaining == 0) return;
     request.toldFailed = true;
-    request.comm->failBothSides(
-        Error(Code::system, "flushing", "the loopback lane of " + lane.railName() + ": " + why));
+    request.comm->end({Ending::By::us, Error(Code::system, "flushing",
+                                             "the loopback lane of " + lane.railName() + ": " + why)});
   });
 }
 

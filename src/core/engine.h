@@ -68,6 +68,7 @@ class Engine {
     control::PeerRef peer;
     MessageType type{};
     uint32_t fromEngine = 0;
+    uint32_t life = 0;  // of our peering; 0: see EngineHeader
     Bytes body;
     bool peerDied = false;
     std::string reason;
@@ -128,7 +129,8 @@ class Engine {
   void eachComm(Visit visit) {
     comms_.each(visit);
   }
-  void failComms(const Peering& peering, const Error& error, bool tellPeer);
+  void endComms(const Peering& peering, const Ending& ending);
+  size_t openComms(const Peering& peering) const;  // that have not ended, nor are being closed
   void wantAfterPoll() {  // peerings have something to do once the queues were polled
     wantsAfterPoll_ = true;
     due_ = 0;
@@ -234,7 +236,8 @@ class Engine {
   void handleForPeering(Peering& peering, const Mail& mail);
   void handleForComm(const Mail& mail);
   void answerStray(const Mail& mail) const;
-  Peering* findPeering(const control::Peer* peer, uint32_t remoteEngine);
+  Peering* livePeering(const control::Peer* peer, uint32_t remoteEngine);
+  Peering* peeringOf(const Mail& mail);
 
   [[gnu::noinline]] void onNotified(const Completion& completion);
   [[gnu::noinline]] void onSent(const Completion& completion);
@@ -266,6 +269,7 @@ class Engine {
   std::vector<std::unique_ptr<Peering>> peerings_;  // by number; null where one was dropped
   Pool<Request> requests_;
   Pool<ReceiveSlot, 256> slots_;
+  uint32_t lives_ = 0;  // peerings made so far
   CommTable comms_;
   std::vector<RecvCommImpl*> lineWriters_;
   uint64_t linesDue_ = UINT64_MAX;  // the pass from which one of them wants to be looked at

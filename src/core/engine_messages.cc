@@ -25,7 +25,8 @@ void Engine::handle(Mail& mail) {
     case MessageType::laneAddress:
     case MessageType::tellPolled:
     case MessageType::laneConnected:
-      if (Peering* peering = findPeering(mail.peer.get(), mail.fromEngine)) handleForPeering(*peering, mail);
+    case MessageType::ended:
+      if (Peering* peering = peeringOf(mail)) handleForPeering(*peering, mail);
       return;
     case MessageType::askPolled:
       return answerAsked(mail);
@@ -34,9 +35,19 @@ void Engine::handle(Mail& mail) {
   }
 }
 
+// Numbers of peerings come again, and two may be between the same engines: one that has ended, and the next.
+Peering* Engine::peeringOf(const Mail& mail) {
+  if (mail.life == 0) return livePeering(mail.peer.get(), mail.fromEngine);
+  for (auto& peering : peerings_) {
+    if (!peering || peering->life() != mail.life || peering->remoteGone()) continue;
+    if (peering->remoteEngine() == mail.fromEngine && peering->peer() == mail.peer) return peering.get();
+  }
+  return nullptr;
+}
+
 // Where there are several lanes, after a poll.
 void Engine::answerAsked(const Mail& mail) {
-  Peering* peering = findPeering(mail.peer.get(), mail.fromEngine);
+  Peering* peering = peeringOf(mail);
   if (peering && peering->failover()) return handleForPeering(*peering, mail);
   ByteReader body(mail.body);
   CommMessage question;
@@ -49,21 +60,22 @@ void Engine::handlePeerDeath(const Mail& mail) {
     if (!peering || peering->peer() != mail.peer) continue;
     std::string rails;
     for (size_t i = 0; i < peering->laneCount(); i++) rails += (i ? ", " : "") + peering->lane(i).railName();
-    peering->fail(Error(Code::remote, "watching peers",
-                        mail.peer->name() + " is gone (rail " + rails + "): " + mail.reason),
-                  false);
+    peering->end(
+        {Ending::By::gone, Error(Code::remote, "watching peers",
+                                 mail.peer->name() + " is gone (rail " + rails + "): " + mail.reason)});
   }
 }
 
 void Engine::handleEngineGone(const Mail& mail) {
-  Peering* peering = findPeering(mail.peer.get(), mail.fromEngine);
-  if (!peering) return;
-  peering->peerEngineGone();
-  comms_.each([&](CommBase& comm) {
-    if (&comm.peering() == peering) comm.onPeerClosed();
-  });
-  peering->endDoubt();
-  peering->failIfLeaving();
+  for (auto& peering : peerings_) {
+    if (!peering || peering->remoteEngine() != mail.fromEngine || peering->peer() != mail.peer) continue;
+    peering->peerEngineGone();
+    comms_.each([&](CommBase& comm) {
+      if (&comm.peering() == peering.get()) comm.onPeerClosed();
+    });
+    peering->endDoubt();
+    peering->failIfLeaving();
+  }
   cleanUpPeerings();
 }
 
@@ -72,13 +84,17 @@ void Engine::handleForPeering(Peering& peering, const Mail& mail) {
   MemoryNotice notice;
   CommMessage plain;
   LaneMessage lane;
+  FailedMessage ended;
   if (mail.type == MessageType::announce && decodeBody(&body, &notice)) {
-    if (Status status = peering.import(notice); !status) return peering.fail(status.takeError());
+    if (Status status = peering.import(notice); !status)
+      return peering.end({Ending::By::us, status.takeError()});
     peering.tell(MessageType::announced, CommMessage{notice.id, 0});
   } else if (mail.type == MessageType::announced && decodeBody(&body, &plain)) {
     peering.acknowledged(plain.comm);
   } else if (mail.type == MessageType::withdraw && decodeBody(&body, &plain)) {
     peering.forget(plain.comm);
+  } else if (mail.type == MessageType::ended && decodeBody(&body, &ended)) {
+    peering.onEnded(ended);
   } else if (mail.type == MessageType::laneConnected && decodeBody(&body, &lane)) {
     peering.onLaneConnected(lane);
   } else if (mail.type == MessageType::tellPolled && decodeBody(&body, &plain)) {
@@ -114,7 +130,8 @@ void Engine::handleForComm(const Mail& mail) {
   if (mail.type == MessageType::closed && decodeBody(&body, &plain)) {
     comm->onPeerClosed();
   } else if (mail.type == MessageType::failed && decodeBody(&body, &failure)) {
-    comm->fail(Error(Code::remote, comm->peering().peer()->name() + " reports", failure.reason));
+    comm->end(
+        {Ending::By::peer, Error(Code::remote, comm->peering().peer()->name() + " reports", failure.reason)});
   } else {
     comm->onMessage(mail.type, &body);
   }
@@ -126,7 +143,7 @@ void Engine::watch() {
   readClock();
   for (size_t i = 0; i < peerings_.size(); i++) {
     Peering* peering = peerings_[i].get();
-    if (!peering || peering->failure()) continue;
+    if (!peering || peering->ending()) continue;
     peering->watchDoubt(now_);
     if (peering->failover()) {
       peering->failover()->watch(now_);

@@ -102,11 +102,12 @@ void Engine::onLaneEvent(size_t rail, const Completion& completion) {
 bool Engine::cutOff(Peering& owner, Lane& lane, const std::string& why) {
   if (!owner.failover()) return false;
   const auto survives = [&](const auto& peering) {
-    return !peering || peering->comms == 0 || peering->failure() || peering->upWithout(lane.rail());
+    return !peering || peering->comms == 0 || peering->ending() || peering->upWithout(lane.rail());
   };
   const bool all = std::all_of(peerings_.begin(), peerings_.end(), survives);
-  if (!owner.failure() && all && lane.endpoint().cut()) return true;
-  owner.fail(Error(Code::remote, "leaving a rail", owner.where(lane) + " could not be closed: " + why));
+  if (!owner.ending() && all && lane.endpoint().cut()) return true;
+  owner.end({Ending::By::us,
+             Error(Code::remote, "leaving a rail", owner.where(lane) + " could not be closed: " + why)});
   return false;
 }
 

@@ -170,7 +170,7 @@ bool Failover::onLaneRetired(RetiredMessage& message) {
 void Failover::afterPoll() {
   for (const uint64_t number : polledAsked_) peering_.tell(MessageType::tellPolled, CommMessage{0, number});
   polledAsked_.clear();
-  if (peering_.failure()) return;
+  if (peering_.ending()) return;
   for (size_t i = 0; i < peering_.laneCount(); i++) {
     Lane& lane = peering_.lane(i);
     if (lane.state() == LaneState::retired && records_[i].peerRetired && !records_[i].settled) settle(lane);
@@ -182,7 +182,7 @@ void Failover::settle(Lane& lane) {
   Record& record = recordOf(lane);
   record.settled = true;
   engine_.drain(lane.rail());
-  if (peering_.failure()) return;
+  if (peering_.ending()) return;
   engine_.eachComm([&](CommBase& comm) {
     if (&comm.peering() == &peering_ && comm.asRecv()) comm.asRecv()->tellLines(lane.number());
   });
@@ -261,7 +261,7 @@ void Failover::endIfAccounted(Lane& lane) {
 
 // A peering that failed may be cut off, and stays so; the peer may not have heard.
 void Failover::revive(Lane& lane) {
-  if (peering_.failure()) return;
+  if (peering_.ending()) return;
   Record& record = recordOf(lane);
   auto endpoint = engine_.queue(lane.rail()).openEndpoint();
   if (!endpoint) {
@@ -317,7 +317,7 @@ void Failover::onUp(Lane& lane) {
 // What takes too long:
 
 void Failover::watch(TimePoint now) {
-  for (size_t i = 0; i < peering_.laneCount() && !peering_.failure(); i++) {
+  for (size_t i = 0; i < peering_.laneCount() && !peering_.ending(); i++) {
     Lane& lane = peering_.lane(i);
     if (lane.up()) {
       watchSilence(lane, now);
@@ -363,9 +363,10 @@ void Failover::watchEnding(Lane& lane, TimePoint now) {
   if (!peering_.peer()->answers()) record.leftAt = now;
   const Config& config = engine_.config();
   if (now - record.leftAt < config.laneTimeout + config.closeTimeout) return;
-  peering_.fail(Error(Code::timeout, "leaving a rail",
+  peering_.end({Ending::By::us,
+                Error(Code::timeout, "leaving a rail",
                       format("%s (%s) was not accounted for by %s in time", peering_.where(lane).c_str(),
-                             record.cause.c_str(), record.peerRetired ? "its list" : "the other end")));
+                             record.cause.c_str(), record.peerRetired ? "its list" : "the other end"))});
 }
 
 bool Failover::onMessage(MessageType type, ByteReader* body) {

@@ -46,7 +46,7 @@ MemoryNotice MemoryNotice::decode(ByteReader* in) {
 }
 
 void PeeringInfo::encode(ByteWriter* out) const {
-  out->put(engine).put(peering).put(rails).text(deviceName);
+  out->put(engine).put(peering).put(life).put(rails).text(deviceName);
   encodeBlobs(out, laneAddresses);
   memory.encode(out);
   out->put(eagerOffset).put(eagerSlots).put(eagerSlotBytes).put(eagerFirstSlot).put(creditOffset);
@@ -56,6 +56,7 @@ PeeringInfo PeeringInfo::decode(ByteReader* in) {
   PeeringInfo info;
   info.engine = in->get<uint32_t>();
   info.peering = in->get<uint32_t>();
+  info.life = in->get<uint32_t>();
   info.rails = in->get<uint16_t>();
   info.deviceName = in->text();
   info.laneAddresses = decodeBlobs(in);

@@ -30,6 +30,7 @@ enum class MessageType : uint16_t {
   askRead,          // receiver -> sender: how far did you read my clear-to-send lines?
   tellRead,         //   answer
   engineGone,       // my engine is closing: its lanes will break
+  ended,            // our peering is over, for this reason, and every comm on it
   laneRetire = 64,  // I leave this lane: fence your end
   laneRetired,      // my end is fenced, and this is what I cannot account for
   missing,          //   answer: what of it must be written again
@@ -43,9 +44,12 @@ enum class MessageType : uint16_t {
 struct EngineHeader {
   uint32_t to = 0;    // engine of the receiving process
   uint32_t from = 0;  // engine of the sending process
+  uint32_t life = 0;  // which of the receiver's peerings it is about; 0: it has not told yet, or about none
 
-  void encode(ByteWriter* out) const { out->put(to).put(from); }
-  static EngineHeader decode(ByteReader* in) { return {in->get<uint32_t>(), in->get<uint32_t>()}; }
+  void encode(ByteWriter* out) const { out->put(to).put(from).put(life); }
+  static EngineHeader decode(ByteReader* in) {
+    return {in->get<uint32_t>(), in->get<uint32_t>(), in->get<uint32_t>()};
+  }
 };
 
 // One memory as the peer may use it: an id and one blob per rail of its owner's device.
@@ -61,6 +65,7 @@ struct MemoryNotice {
 struct PeeringInfo {
   uint32_t engine = 0;
   uint32_t peering = 0;  // this side's number; comes back in credit lines
+  uint32_t life = 0;     // which of the peerings that this engine ever made; comes back in headers
   uint16_t rails = 0;    // of this side's device
   std::string deviceName;
   std::vector<Bytes> laneAddresses;
@@ -108,6 +113,7 @@ struct CommMessage {
   uint64_t number = 0;
 };
 
+// failed, and ended, which is about all comms of the peering.
 struct FailedMessage {
   uint32_t comm = 0;
   std::string reason;

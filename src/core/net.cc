@@ -137,10 +137,14 @@ Result<int> Net::makeVirtual(std::span<const int> members) {
 }
 
 ContextRef Net::openContext(ContextOptions options) {
+  ContextRef context;  // before the lock: where memory runs out it goes after it
   std::lock_guard lock(mutex_);
   int seat = 0;
-  while (options.perCommunicator && !seats_.emplace(options.communicator, seat).second) seat++;
-  return std::make_shared<Context>(shared_from_this(), std::move(options), seat);
+  while (options.perCommunicator && seats_.count({options.communicator, seat}) > 0) seat++;
+  context = std::make_shared<Context>(shared_from_this(), std::move(options), seat);
+  const ContextOptions& of = context->options();
+  if (of.perCommunicator) seats_.emplace(of.communicator, seat);
+  return context;
 }
 
 // Connections:

@@ -23,9 +23,10 @@ uint32_t slotBytesFor(int eagerMax) {
 
 }  // namespace
 
-Peering::Peering(Engine& engine, uint32_t number, control::PeerRef peer, uint32_t remoteEngine)
+Peering::Peering(Engine& engine, uint32_t number, uint32_t life, control::PeerRef peer, uint32_t remoteEngine)
     : engine_(engine),
       number_(number),
+      life_(life),
       peer_(std::move(peer)),
       remoteEngine_(remoteEngine),
       localEngine_(engine.id()) {}
@@ -36,9 +37,10 @@ Peering::~Peering() {
   engine_.returnEagerBudget(localSlots_);
 }
 
-Result<std::unique_ptr<Peering>> Peering::create(Engine& engine, uint32_t number, control::PeerRef peer,
-                                                 uint32_t remoteEngine, uint16_t remoteRails) {
-  auto peering = std::make_unique<Peering>(engine, number, std::move(peer), remoteEngine);
+Result<std::unique_ptr<Peering>> Peering::create(Engine& engine, uint32_t number, uint32_t life,
+                                                 control::PeerRef peer, uint32_t remoteEngine,
+                                                 uint16_t remoteRails) {
+  auto peering = std::make_unique<Peering>(engine, number, life, std::move(peer), remoteEngine);
   TRY(peering->takeMemory());
   TRY(peering->openLanes(remoteRails));
   return peering;
@@ -136,6 +138,7 @@ PeeringInfo Peering::half() const {
   PeeringInfo info;
   info.engine = localEngine_;
   info.peering = number_;
+  info.life = life_;
   info.rails = static_cast<uint16_t>(engine_.railCount());
   info.deviceName = engine_.deviceName();
   for (const auto& lane : lanes_) {
@@ -153,8 +156,19 @@ PeeringInfo Peering::half() const {
 
 Status Peering::adopt(const PeeringInfo& half) {
   if (adopted_) return {};
+  // Where memory runs out on the way, too: one that is half made is of no use to anybody.
+  struct EndUnlessTried {
+    ~EndUnlessTried() {
+      if (tried) return;
+      const MustNotFail unwinding;
+      of.end({Ending::By::us, Error(Code::resources, "connecting", "memory ran out")});
+    }
+    Peering& of;
+    bool tried = false;
+  } guard{*this};
   Status taken = take(half);
-  if (!taken) fail(taken.error());
+  guard.tried = true;
+  if (!taken) end({Ending::By::us, taken.error()});
   return taken;
 }
 
@@ -200,8 +214,8 @@ Status Peering::connectNextLane() {
 }
 
 void Peering::afterPoll() {
-  if (adopted_ && !failure_ && !remoteGone_ && lanesConnected_ < lanes_.size()) {
-    if (Status connected = connectNextLane(); !connected) fail(connected.takeError());
+  if (adopted_ && !ending_ && !remoteGone_ && lanesConnected_ < lanes_.size()) {
+    if (Status connected = connectNextLane(); !connected) end({Ending::By::us, connected.takeError()});
   }
   if (failover_) failover_->afterPoll();
 }
@@ -220,12 +234,22 @@ void Peering::onLaneConnected(const LaneMessage& message) {
     lane.endpoint().peerConnected();
 }
 
-void Peering::fail(Error error, bool tellPeer) {
-  if (failure_) return;
-  failure_ = std::make_unique<Error>(std::move(error));
+// Said once, however many comms there are: NCCL keeps the last warning for its user.
+void Peering::end(Ending ending) {
+  if (ending_) return;
+  ending_ = std::make_unique<Ending>(std::move(ending));
   doubt_.reset();
   halted_ = true;
-  engine_.failComms(*this, *failure_, tellPeer);
+  const std::string why = ending_->error.message();
+  if (ending_->by == Ending::By::us && !remoteGone_) tell(MessageType::ended, FailedMessage{0, why});
+  if (const size_t open = engine_.openComms(*this); open > 0)
+    WEFT_LOG(warn, "%zu comm%s to %s ended: %s", open, open > 1 ? "s" : "", peer_->name().c_str(),
+             why.c_str());
+  engine_.endComms(*this, *ending_);
+}
+
+void Peering::onEnded(const FailedMessage& message) {
+  end({Ending::By::peer, Error(Code::remote, peer_->name() + " reports", message.reason)});
 }
 
 std::string Peering::where(const Lane& lane) const {
@@ -236,8 +260,7 @@ void Peering::laneConnected(Lane& lane, bool ok, const std::string& why) {
   if (lane.state() != LaneState::connecting) return;
   if (!ok && failover_) return laneFailed(lane, why);
   if (!ok) {
-    fail(Error(Code::remote, "connecting", where(lane) + ": " + why));
-    return;
+    return end({Ending::By::us, Error(Code::remote, "connecting", where(lane) + ": " + why)});
   }
   if (lane.incarnation() == 1) lanesPending_--;
   lane.setState(LaneState::up);
@@ -253,7 +276,7 @@ void Peering::laneFailed(Lane& lane, const std::string& why, bool tellPeer) {
     lanesPending_--;
   }
   lane.startRetiring();
-  if (failure_) return;
+  if (ending_) return;
   if (!failover_ || remoteGone_)
     return lastLaneFailed(Error(Code::remote, "sending", where(lane) + ": " + why));
   failover_->begin(lane, why, tellPeer);
@@ -265,7 +288,7 @@ void Peering::laneFailed(Lane& lane, const std::string& why, bool tellPeer) {
 // A peer that closes says so before it takes its lanes away, but by the control link, which is the slower
 // one. So it is asked: when it answers, it has not closed.
 void Peering::lastLaneFailed(Error error) {
-  if (remoteGone_ || !peer_->alive()) return fail(std::move(error));
+  if (remoteGone_ || !peer_->alive()) return end({Ending::By::us, std::move(error)});
   if (doubt_) return;
   doubt_ = std::make_unique<Error>(std::move(error));
   doubtedAt_ = engine_.now();
@@ -282,19 +305,20 @@ void Peering::watchDoubt(TimePoint now) {
 }
 
 void Peering::endDoubt() {
-  if (const auto doubt = std::move(doubt_)) fail(std::move(*doubt), !remoteGone_);
+  if (const auto doubt = std::move(doubt_))
+    end({remoteGone_ ? Ending::By::gone : Ending::By::us, std::move(*doubt)});
 }
 
 void Peering::laneRetired(Lane& lane) {
-  if (!failover_ || failure_) return lane.setState(LaneState::dead);
+  if (!failover_ || ending_) return lane.setState(LaneState::dead);
   failover_->onRetired(lane);
 }
 
 void Peering::failIfLeaving() {
-  if (failure_ || !failover_ || !failover_->recovering()) return;
-  fail(Error(Code::remote, "leaving a rail",
-             peer_->name() + " closed its engine before it had accounted for " + failover_->causes()),
-       false);
+  if (ending_ || !failover_ || !failover_->recovering()) return;
+  end({Ending::By::gone,
+       Error(Code::remote, "leaving a rail",
+             peer_->name() + " closed its engine before it had accounted for " + failover_->causes())});
 }
 
 void Peering::fence() {
@@ -381,9 +405,23 @@ Announcement* Peering::announce(const mem::RegionRef& region) {
   const uint32_t id = nextAnnouncement_++;
   auto fresh = std::make_unique<Announcement>(Announcement{id, region, 1, false});
   Announcement* announcement = fresh.get();
+  // Where memory runs out on the way nothing may stay that was not told: a later region may lie at the same
+  // address, and would wait for its acknowledgement for ever.
+  struct Undo {
+    ~Undo() {
+      if (told) return;
+      of.announcedOf_.erase(region);
+      of.announced_.erase(id);
+    }
+    Peering& of;
+    const mem::Region* region;
+    uint32_t id;
+    bool told;
+  } undo{*this, region.get(), id, false};
   announced_.emplace(id, std::move(fresh));
   announcedOf_.emplace(region.get(), announcement);
   tell(MessageType::announce, noticeOf(*region, id));
+  undo.told = true;
   return announcement;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/control/hub.h"
+#include "src/core/ending.h"
 #include "src/core/failover.h"
 #include "src/core/lane.h"
 #include "src/core/messages.h"
@@ -45,11 +46,14 @@ class Peering {
   static constexpr size_t kMaxLanes = 16;
   using Imported = std::array<RemoteMemory, kMaxLanes>;  // one region of the peer, per lane
 
-  static Result<std::unique_ptr<Peering>> create(Engine& engine, uint32_t number, control::PeerRef peer,
-                                                 uint32_t remoteEngine, uint16_t remoteRails);
+  // `life`: which of the peerings that the engine ever made it is; numbers come again.
+  static Result<std::unique_ptr<Peering>> create(Engine& engine, uint32_t number, uint32_t life,
+                                                 control::PeerRef peer, uint32_t remoteEngine,
+                                                 uint16_t remoteRails);
   ~Peering();
 
   uint32_t number() const { return number_; }
+  uint32_t life() const { return life_; }
   const control::PeerRef& peer() const { return peer_; }
   uint32_t remoteEngine() const { return remoteEngine_; }
 
@@ -63,16 +67,17 @@ class Peering {
   Status connectLane(Lane& lane, std::span<const std::byte> address);
   void onLaneConnected(const LaneMessage& message);  // the peer's end has ours
   bool ready() const { return adopted_ && lanesUp_ > 0 && lanesPending_ == 0; }
-  const Error* failure() const { return failure_.get(); }
+  const Ending* ending() const { return ending_.get(); }  // null: it is not over
   bool halted() const { return halted_; }  // it failed, is in doubt, or the peer's engine is gone
   // Its last lane is lost, and the peer has not said yet whether it closed: calls say "later" for a moment.
   bool inDoubt() const { return doubt_ != nullptr; }
   void peerAnswered(uint64_t question);  // its engine is there
   void watchDoubt(TimePoint now);
-  // The first one wins; every comm on it gets it, and their other ends unless the peer itself failed.
-  void fail(Error error, bool tellPeer = true);
+  // The only way down; again is harmless. Every comm on it ends, and the peer is told once, if it was us.
+  [[gnu::cold]] void end(Ending ending);
+  void onEnded(const FailedMessage& message);  // the peer said so
   void peerEngineGone() { remoteGone_ = halted_ = true; }
-  void endDoubt();  // fails it for what it was in doubt about
+  void endDoubt();  // ends it for what it was in doubt about
   bool remoteGone() const { return remoteGone_; }
 
   void laneConnected(Lane& lane, bool ok, const std::string& why);
@@ -90,7 +95,7 @@ class Peering {
 
   // A wait for this peer ran into its deadline: later closes do not wait for it again.
   void markUnresponsive() { unresponsive_ = true; }
-  bool unresponsive() const { return unresponsive_ || failure_ != nullptr || remoteGone_; }
+  bool unresponsive() const { return unresponsive_ || ending_ != nullptr || remoteGone_; }
 
   // Lanes:
   size_t laneCount() const { return laneCount_; }
@@ -195,12 +200,12 @@ class Peering {
   // Talk:
   template <class Body>
   void tell(MessageType type, const Body& body) {
-    tellEngine(*peer_, {remoteEngine_, localEngine_}, type, body);
+    tellEngine(*peer_, {remoteEngine_, localEngine_, remote_.life}, type, body);
   }
 
   int comms = 0;  // on this peering
 
-  Peering(Engine& engine, uint32_t number, control::PeerRef peer, uint32_t remoteEngine);
+  Peering(Engine& engine, uint32_t number, uint32_t life, control::PeerRef peer, uint32_t remoteEngine);
 
  private:
   void lastLaneFailed(Error error);
@@ -224,6 +229,7 @@ class Peering {
 
   Engine& engine_;
   uint32_t number_;
+  uint32_t life_;
   control::PeerRef peer_;
   uint32_t remoteEngine_;
   uint32_t localEngine_;
@@ -244,7 +250,7 @@ class Peering {
   bool halted_ = false;  // failed, or the peer's engine is gone: nothing is handed to the fabric any more
   bool wantsDelivered_ = false;
   bool awaitsFlush_ = false;  // is in the engine's list
-  std::unique_ptr<Error> failure_;
+  std::unique_ptr<Ending> ending_;
   std::unique_ptr<Error> doubt_;
   TimePoint doubtedAt_{};
   uint32_t turn_ = 0;                // the lane that comes first among equal ones

@@ -65,7 +65,7 @@ void Peering::sendEagerAgain(int slot) {
 // One line at a time: of two that are under way the older one may land last, and hide what the newer one
 // told.
 void Peering::returnCredits(bool again) {
-  if ((freedUntold_ == 0 && !again) || failure_ || localSlots_ == 0) return;
+  if ((freedUntold_ == 0 && !again) || ending_ || localSlots_ == 0) return;
   creditDue_ = creditFlies_;
   if (creditDue_) return;
   creditFlies_ = true;

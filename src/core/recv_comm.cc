@@ -467,13 +467,12 @@ Posted RecvCommImpl::iflush(std::span<const ReceiveSpec> received) {
   in.insist();
   Request* request = engine().takeRequest(RequestKind::flush, this);
   if (!request) {
-    failBothSides(Error(Code::resources, "flushing",
-                        "no request is left; test what is in flight before the next flush"));
+    endByUs(Error(Code::resources, "flushing",
+                  "no request is left; test what is in flight before the next flush"));
   } else if (!engine().postFlush(request, last->memory, last->data)) {
     engine().giveRequest(request);
     request = nullptr;
-    failBothSides(
-        Error(Code::system, "flushing", "the loopback lane of " + engine().deviceName() + " is not up"));
+    endByUs(Error(Code::system, "flushing", "the loopback lane of " + engine().deviceName() + " is not up"));
   }
   return {request != nullptr, request};
 }

@@ -12,19 +12,18 @@ namespace weft::core {
 
 Posted RecvCommImpl::refuse(const char* why) {
   EngineEntry in(engine(), EngineEntry::wait);
-  failBothSides(
-      Error(Code::invalidArgument, "posting a receive", "from " + peering().peer()->name() + ": " + why));
+  endByUs(Error(Code::invalidArgument, "posting a receive", "from " + peering().peer()->name() + ": " + why));
   return {false, nullptr};
 }
 
 void RecvCommImpl::failPosting(bool noSlot) {
-  failBothSides(noSlot ? Error(Code::resources, "posting a receive", "the engine has 262144 receives open")
-                       : Error(Code::remote, "posting a receive",
-                               peering().peer()->name() + " closed the connection and sent nothing more"));
+  endByUs(noSlot ? Error(Code::resources, "posting a receive", "the engine has 262144 receives open")
+                 : Error(Code::remote, "posting a receive",
+                         peering().peer()->name() + " closed the connection and sent nothing more"));
 }
 
 void RecvCommImpl::overrun(const ReceiveSlot& slot, ReceivedNote note, uint64_t length) {
-  failBothSides(
+  endByUs(
       Error(Code::remote, "receiving",
             format("%s wrote segment %u of %u with %llu bytes into a receive of %llu that has %llu",
                    peering().peer()->name().c_str(), note.segment(), note.segments(),
@@ -33,10 +32,10 @@ void RecvCommImpl::overrun(const ReceiveSlot& slot, ReceivedNote note, uint64_t 
 }
 
 void RecvCommImpl::tooLarge(uint32_t tag, uint32_t k, uint64_t sent, uint64_t room) {
-  failBothSides(Error(Code::invalidArgument, "matching a message",
-                      format("tag %u, message %u: %llu bytes sent by %s to a receive of %llu", tag, k,
-                             static_cast<unsigned long long>(sent), peering().peer()->name().c_str(),
-                             static_cast<unsigned long long>(room))));
+  endByUs(Error(Code::invalidArgument, "matching a message",
+                format("tag %u, message %u: %llu bytes sent by %s to a receive of %llu", tag, k,
+                       static_cast<unsigned long long>(sent), peering().peer()->name().c_str(),
+                       static_cast<unsigned long long>(room))));
 }
 
 // Messages:
@@ -47,7 +46,7 @@ void RecvCommImpl::onOpen(const OpenMessage& message) {
   if (failed()) {
     peering().tell(MessageType::failed, FailedMessage{remoteNumber_, stickyError().message()});
   } else if (Status status = adopt(message); !status) {
-    failBothSides(status.takeError());
+    endByUs(status.takeError());
   }
 }
 
@@ -83,9 +82,9 @@ void RecvCommImpl::answerFinish() {
 void RecvCommImpl::onPeerClosed() {
   CommBase::onPeerClosed();
   if (openCount_ == 0) return;
-  fail(Error(Code::remote, "receiving",
-             format("%s closed the connection with %u receives posted here", peering().peer()->name().c_str(),
-                    openCount_)));
+  end({Ending::By::peer, Error(Code::remote, "receiving",
+                               format("%s closed the connection with %u receives posted here",
+                                      peering().peer()->name().c_str(), openCount_))});
 }
 
 // What takes too long:
@@ -120,11 +119,11 @@ void RecvCommImpl::answerProbed(const ProbeMessage& answer) {
   const bool line = answer.state == ProbeState::waitingForLine;
   std::string rails;
   for (size_t i = 0; i < peering().laneCount(); i++) rails += (i ? ", " : "") + peering().lane(i).railName();
-  failBothSides(Error(Code::remote, "receiving",
-                      format("tag %u, message %u from %s was lost on rail %s: %s", slot.tag, slot.k,
-                             peering().peer()->name().c_str(), rails.c_str(),
-                             line ? "the sender never saw our clear-to-send line"
-                                  : "it was sent, but its notification never came")));
+  endByUs(Error(Code::remote, "receiving",
+                format("tag %u, message %u from %s was lost on rail %s: %s", slot.tag, slot.k,
+                       peering().peer()->name().c_str(), rails.c_str(),
+                       line ? "the sender never saw our clear-to-send line"
+                            : "it was sent, but its notification never came")));
 }
 
 // Fail-over:
@@ -187,8 +186,8 @@ void RecvCommImpl::stopUsing(MemoryHandle* handle) {
   if (!cancelReceives()) fence();
   EngineEntry in(engine(), EngineEntry::wait);
   if (handle->inUse == 0) return;
-  fail(Error(Code::invalidArgument, "deregistering memory",
-             "receives into it were still posted; they are canceled"));
+  end({Ending::By::caller, Error(Code::invalidArgument, "deregistering memory",
+                                 "receives into it were still posted; they are canceled")});
   closeAllSlots();
   handle->inUse = 0;
 }

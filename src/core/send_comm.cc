@@ -64,7 +64,7 @@ Posted SendCommImpl::refuse(const char* why) {
 }
 
 Posted SendCommImpl::failSending(Code code, const char* why) {
-  failBothSides(Error(code, "sending", "to " + peering().peer()->name() + ": " + why));
+  endByUs(Error(code, "sending", "to " + peering().peer()->name() + ": " + why));
   return {false, nullptr};
 }
 
@@ -151,12 +151,11 @@ inline void SendCommImpl::postSegment(Request* request, size_t i, uint64_t offse
 void SendCommImpl::failAgainst(uint32_t tag, size_t bytes, HeldLine line) {
   const std::string& peer = peering().peer()->name();
   if (bytes > line.size()) {
-    failBothSides(
-        Error(Code::invalidArgument, "matching a message",
-              format("tag %u, message %u: %zu bytes sent to %s, which posted a receive of %llu", tag,
-                     line.k(), bytes, peer.c_str(), static_cast<unsigned long long>(line.size()))));
+    endByUs(Error(Code::invalidArgument, "matching a message",
+                  format("tag %u, message %u: %zu bytes sent to %s, which posted a receive of %llu", tag,
+                         line.k(), bytes, peer.c_str(), static_cast<unsigned long long>(line.size()))));
   } else {
-    failBothSides(
+    endByUs(
         Error(Code::remote, "matching a message",
               format("%s cleared memory %u to send, which it never announced", peer.c_str(), line.memory())));
   }
@@ -383,13 +382,13 @@ void SendCommImpl::writeAgain(Request* request, size_t i, uint64_t offset) {
   const Peering::Imported* target =
       request->bytes == 0 ? &kNowhere : peering().imported(request->transfer.memoryId);
   SegmentInFlight& segment = request->segments[i];
-  if (!target || segment.attempt >= kMostAttempts || peering().failure()) {
-    if (!peering().failure())
-      failBothSides(Error(Code::remote, "leaving a rail",
-                          format("tag %d, message %u to %s %s", request->tags[0], request->sequence[0],
-                                 peering().peer()->name().c_str(),
-                                 target ? "was lost on one rail after the other"
-                                        : "is missing in memory that was withdrawn")));
+  if (!target || segment.attempt >= kMostAttempts || peering().ending()) {
+    if (!peering().ending())
+      endByUs(Error(Code::remote, "leaving a rail",
+                    format("tag %d, message %u to %s %s", request->tags[0], request->sequence[0],
+                           peering().peer()->name().c_str(),
+                           target ? "was lost on one rail after the other"
+                                  : "is missing in memory that was withdrawn")));
     return;
   }
   Lane& lane = peering().quickestLane(segment.bytes);

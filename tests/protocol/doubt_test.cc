@@ -157,7 +157,7 @@ TEST_CASE("what a peering without comms died of is nothing to a new connection")
     idle.laneFailed(idle.lane(0), "the connection was reset");
   }
   world.deliverMessages();
-  REQUIRE(world.side(0).engine->peeringByNumber(0)->failure());
+  REQUIRE(world.side(0).engine->peeringByNumber(0)->ending());
   Connection link = world.connect(0);
   Buffer from(*link.send, 8), to(*link.recv, 8);
   CHECK(link.send->isend(from.data(), 8, 3, from.handle(), nullptr).request);

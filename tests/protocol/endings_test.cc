@@ -97,7 +97,7 @@ TEST_CASE("a comm that failed before its other end was known tells it when it op
         0);
     REQUIRE(made);
     failing = made.take();
-    failing->failBothSides(Error(Code::timeout, "accepting", "it took too long"));
+    failing->end({Ending::By::us, Error(Code::timeout, "accepting", "it took too long")});
   }
   stage.world.deliverMessages();
   CHECK_FALSE(stage.link.send->failed());
@@ -172,4 +172,42 @@ TEST_CASE("a receiver that closes does not wait for the answer of a sender that 
   to.release();
   link.join();
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
+}
+
+TEST_CASE("what ends a peering is told once, and both ends begin anew") {
+  World world({});
+  setLogSink(silent);
+  // Side 0 has closed its comms and keeps the peering for later; side 1 has two that are open.
+  Connection first = world.connect(0), second = world.connect(0);
+  first.send.reset();
+  second.send.reset();
+  world.messages.clear();  // side 1 has not heard of it yet
+  Peering& ended = first.recv->peering();
+  {
+    EngineEntry in(*world.side(1).engine, EngineEntry::wait);
+    ended.end({Ending::By::us, Error(Code::remote, "sending", "a cable was pulled")});
+    ended.end({Ending::By::us, Error(Code::remote, "sending", "again")});
+  }
+  CHECK(world.messages.size() == 1);
+  CHECK(first.recv->failed());
+  CHECK(second.recv->failed());
+  world.deliverMessages();
+  // Expect: the end without comms knows, and a new connection goes over new lanes, though side 1 has not
+  // closed what failed.
+  CHECK(world.side(0).engine->peeringByNumber(0)->ending());
+  Connection third = world.connect(0);
+  CHECK(&third.recv->peering() != &ended);
+  Buffer from(*third.send, 8), to(*third.recv, 8);
+  const ReceiveSpec spec{to.data(), 8, 3, to.handle(), nullptr};
+  const Posted got = third.recv->irecv(std::span(&spec, 1));
+  CHECK(third.send->isend(from.data(), 8, 3, from.handle(), nullptr).request);
+  world.pump(3);
+  CHECK(third.recv->testRequest(got.request, nullptr).done);
+  // Event: the old comms are closed. Expect: what they say of the old peering does nothing to the new one.
+  first.recv.reset();
+  second.recv.reset();
+  world.deliverMessages();
+  CHECK_FALSE(third.send->failed());
+  CHECK_FALSE(third.recv->peering().ending());
+  setLogSink(nullptr);
 }

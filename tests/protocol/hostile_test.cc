@@ -215,7 +215,7 @@ TEST_CASE("a message too large for its receive has arrived, and closing cuts no 
   stage.tell(0, MessageType::canceled, CommMessage{stage.link.recv->number(), 1});
   stage.world.deliverMessages();
   later.release();
-  CHECK(stage.other.recv->peering().failure() == nullptr);
+  CHECK(stage.other.recv->peering().ending() == nullptr);
   stage.prove(stage.other);
 }
 

@@ -40,7 +40,7 @@ TEST_CASE("a rail does not come back to a peering that has failed meanwhile") {
   // again.
   {
     EngineEntry in(*rails.world().side(1).engine, EngineEntry::wait);
-    rails.recv().peering().fail(Error(Code::remote, "closing", "data was in flight"));
+    rails.recv().peering().end({Ending::By::us, Error(Code::remote, "closing", "data was in flight")});
     rails.recv().peering().fence();
   }
   rails.live(100);

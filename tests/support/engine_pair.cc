@@ -114,6 +114,7 @@ void World::deliverMessages() {
     mail.peer = side.other;
     mail.type = static_cast<core::MessageType>(message.type);
     mail.fromEngine = header.from;
+    mail.life = header.life;
     const auto rest = in.raw(in.left());
     mail.body.assign(rest.begin(), rest.end());
     side.engine->deliver(std::move(mail));
