@@ -69,7 +69,7 @@ CommBase::~CommBase() {
 void CommBase::detach() {
   EngineEntry in(engine(), EngineEntry::wait);
   for (MemoryHandle* handle : handles_) {
-    if (handle->announcement) peering().withdraw(handle->announcement);
+    if (handle->announcement) peering().memory().withdraw(handle->announcement);
     handle->announcement = nullptr;
   }
   // Also a peer that was too slow for us: without this word it would wait for what was lost for ever.
@@ -132,7 +132,7 @@ Result<MemoryHandle*> CommBase::addHandle(const MemoryDesc& desc) {
   auto handle = std::make_unique<MemoryHandle>(std::move(region), this);
   EngineEntry in(engine(), EngineEntry::wait);
   handles_.makeRoom();  // nothing fails once the peer was told
-  if (asRecv()) handle->announcement = peering().announce(handle->region);
+  if (asRecv()) handle->announcement = peering().memory().announce(handle->region);
   handles_.insert(handle.get());
   return handle.release();
 }
@@ -157,7 +157,7 @@ Status CommBase::removeHandle(MemoryHandle* handle) {
 }
 
 std::unique_ptr<MemoryHandle> CommBase::takeHandle(MemoryHandle* handle) {
-  if (handle->announcement) peering().withdraw(handle->announcement);
+  if (handle->announcement) peering().memory().withdraw(handle->announcement);
   handles_.erase(handle);
   return std::unique_ptr<MemoryHandle>(handle);
 }

@@ -86,13 +86,13 @@ void Engine::handleForPeering(Peering& peering, const Mail& mail) {
   LaneMessage lane;
   FailedMessage ended;
   if (mail.type == MessageType::announce && decodeBody(&body, &notice)) {
-    if (Status status = peering.import(notice); !status)
+    if (Status status = peering.memory().import(notice); !status)
       return peering.end({Ending::By::us, status.takeError()});
     peering.tell(MessageType::announced, CommMessage{notice.id, 0});
   } else if (mail.type == MessageType::announced && decodeBody(&body, &plain)) {
-    peering.acknowledged(plain.comm);
+    peering.memory().acknowledged(plain.comm);
   } else if (mail.type == MessageType::withdraw && decodeBody(&body, &plain)) {
-    peering.forget(plain.comm);
+    peering.memory().forget(plain.comm);
   } else if (mail.type == MessageType::ended && decodeBody(&body, &ended)) {
     peering.onEnded(ended);
   } else if (mail.type == MessageType::laneConnected && decodeBody(&body, &lane)) {

@@ -29,7 +29,8 @@ Peering::Peering(Engine& engine, uint32_t number, uint32_t life, control::PeerRe
       life_(life),
       peer_(std::move(peer)),
       remoteEngine_(remoteEngine),
-      localEngine_(engine.id()) {}
+      localEngine_(engine.id()),
+      memory_(*this) {}
 
 Peering::~Peering() {
   tellTraffic();
@@ -393,72 +394,6 @@ bool Peering::flush(TimePoint now) {
   }
   awaitsFlush_ = more;
   return more;
-}
-
-// Memory:
-
-Announcement* Peering::announce(const mem::RegionRef& region) {
-  if (const auto known = announcedOf_.find(region.get()); known != announcedOf_.end()) {
-    known->second->users++;
-    return known->second;
-  }
-  const uint32_t id = nextAnnouncement_++;
-  auto fresh = std::make_unique<Announcement>(Announcement{id, region, 1, false});
-  Announcement* announcement = fresh.get();
-  // Where memory runs out on the way nothing may stay that was not told: a later region may lie at the same
-  // address, and would wait for its acknowledgement for ever.
-  struct Undo {
-    ~Undo() {
-      if (told) return;
-      of.announcedOf_.erase(region);
-      of.announced_.erase(id);
-    }
-    Peering& of;
-    const mem::Region* region;
-    uint32_t id;
-    bool told;
-  } undo{*this, region.get(), id, false};
-  announced_.emplace(id, std::move(fresh));
-  announcedOf_.emplace(region.get(), announcement);
-  tell(MessageType::announce, noticeOf(*region, id));
-  undo.told = true;
-  return announcement;
-}
-
-void Peering::acknowledged(uint32_t id) {
-  if (auto known = announced_.find(id); known != announced_.end()) known->second->acknowledged = true;
-}
-
-void Peering::withdraw(Announcement* announcement) {
-  if (--announcement->users > 0) return;
-  const uint32_t id = announcement->id;
-  tell(MessageType::withdraw, CommMessage{id, 0});
-  announcedOf_.erase(announcement->region.get());
-  announced_.erase(id);
-}
-
-Status Peering::import(const MemoryNotice& notice) {
-  if (notice.railBlobs.empty())
-    return Error(Code::remote, "importing memory", peer_->name() + " sent no keys");
-  Imported entry{};
-  for (size_t i = 0; i < lanes_.size(); i++) {
-    TRY(entry[i], lanes_[i]->endpoint().import(notice.railBlobs[i % notice.railBlobs.size()]));
-  }
-  imported_[notice.id] = entry;
-  lastImported_ = nullptr;
-  return {};
-}
-
-void Peering::forget(uint32_t memoryId) {
-  imported_.erase(memoryId);
-  lastImported_ = nullptr;
-}
-
-const Peering::Imported* Peering::findImported(uint32_t memoryId) {
-  const auto found = imported_.find(memoryId);
-  if (found == imported_.end()) return nullptr;
-  lastImportedId_ = memoryId;
-  return lastImported_ = &found->second;
 }
 
 }  // namespace weft::core

@@ -6,32 +6,24 @@
 #include <bit>
 #include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "src/control/hub.h"
 #include "src/core/ending.h"
 #include "src/core/failover.h"
 #include "src/core/lane.h"
+#include "src/core/memory_book.h"
 #include "src/core/messages.h"
 #include "src/core/wire.h"
 #include "src/mem/arena.h"
 
 // Everything between one engine here and one engine of another process (or of this one): the lanes, the eager
-// pool the peer writes into and the staging we write from, credits, and which memory each side has announced.
+// pool the peer writes into and the staging we write from, credits.
 // All comms between the two engines share it. Owned by the Engine; used only by who has entered it.
 namespace weft::core {
 
 class Engine;
 enum class WorkKind : uint8_t;
-
-// One of our regions as far as this peer knows it.
-struct Announcement {
-  uint32_t id = 0;  // what lines call it; never reused on a peering
-  mem::RegionRef region;
-  uint32_t users = 0;         // memory handles that rely on it
-  bool acknowledged = false;  // the peer can be sent lines that name it
-};
 
 template <class Body>
 void tellEngine(control::Peer& peer, const EngineHeader& header, MessageType type, const Body& body) {
@@ -43,8 +35,8 @@ void tellEngine(control::Peer& peer, const EngineHeader& header, MessageType typ
 
 class Peering {
  public:
-  static constexpr size_t kMaxLanes = 16;
-  using Imported = std::array<RemoteMemory, kMaxLanes>;  // one region of the peer, per lane
+  static constexpr size_t kMaxLanes = MemoryBook::kMaxLanes;
+  using Imported = MemoryBook::Imported;
 
   // `life`: which of the peerings that the engine ever made it is; numbers come again.
   static Result<std::unique_ptr<Peering>> create(Engine& engine, uint32_t number, uint32_t life,
@@ -186,16 +178,7 @@ class Peering {
     return slot < localSlots_ && ((usesHere_[slot] ^ use) & mask) == 0;
   }
 
-  // Memory:
-  Announcement* announce(const mem::RegionRef& region);
-  void acknowledged(uint32_t id);
-  void withdraw(Announcement* announcement);  // one user less; the last one makes the peer forget it
-
-  Status import(const MemoryNotice& notice);
-  void forget(uint32_t memoryId);
-  const Imported* imported(uint32_t memoryId) {  // null: never announced, or withdrawn
-    return lastImported_ && memoryId == lastImportedId_ ? lastImported_ : findImported(memoryId);
-  }
+  MemoryBook& memory() { return memory_; }
 
   // Talk:
   template <class Body>
@@ -212,7 +195,6 @@ class Peering {
   Status openLanes(uint16_t remoteRails);
   Result<std::unique_ptr<Endpoint>> openEndpoint(size_t* rail) const;
   void prepareEager();
-  [[gnu::noinline]] const Imported* findImported(uint32_t memoryId);
   Work eagerWrite(const Lane& lane, int slot) const;
   Status takeMemory();
   Status take(const PeeringInfo& half);
@@ -261,6 +243,7 @@ class Peering {
   // slot has one all the same, so that a lane gone silent is seen.
   static constexpr int kVouchingSlots = 8;
 
+  MemoryBook memory_;
   PeeringInfo remote_;
   Imported remotePool_{};
   std::vector<Work> eagerWrites_;  // of each lane from each slot, but for the length
@@ -282,13 +265,6 @@ class Peering {
   bool creditDue_ = false;    // another one is wanted when that has landed
   uint8_t creditLane_ = 0;
   uint32_t creditSequence_ = 0;
-  uint32_t nextAnnouncement_ = 1;
-
-  std::unordered_map<uint32_t, std::unique_ptr<Announcement>> announced_;
-  std::unordered_map<const mem::Region*, Announcement*> announcedOf_;
-  std::unordered_map<uint32_t, Imported> imported_;
-  uint32_t lastImportedId_ = 0;  // what was looked up last: mostly the same again
-  const Imported* lastImported_ = nullptr;
 };
 
 template <class Visit>

@@ -162,7 +162,7 @@ void SendCommImpl::failAgainst(uint32_t tag, size_t bytes, HeldLine line) {
 }
 
 inline Request* SendCommImpl::sendByLine(const Send& send, TagState& tag, HeldLine line) {
-  const Peering::Imported* target = peering().imported(line.memory());
+  const Peering::Imported* target = peering().memory().imported(line.memory());
   if (send.bytes > line.size() || (!target && line.size() > 0)) [[unlikely]] {
     failAgainst(send.tag, send.bytes, line);
     return nullptr;
@@ -380,7 +380,7 @@ void SendCommImpl::resolve(Request* request, uint16_t segments, uint16_t missing
 
 void SendCommImpl::writeAgain(Request* request, size_t i, uint64_t offset) {
   const Peering::Imported* target =
-      request->bytes == 0 ? &kNowhere : peering().imported(request->transfer.memoryId);
+      request->bytes == 0 ? &kNowhere : peering().memory().imported(request->transfer.memoryId);
   SegmentInFlight& segment = request->segments[i];
   if (!target || segment.attempt >= kMostAttempts || peering().ending()) {
     if (!peering().ending())
