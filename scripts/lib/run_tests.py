@@ -27,15 +27,13 @@ COMMON = ['-Dtests=enabled', '-Dtools=enabled', '-Dofi=enabled', '-Dverbs=enable
 # The order of the table.
 ORDER = ['house', 'abi', 'unit', 'fuzz', 'protocol', 'fault', 'tools', 'efa', 'efa-trixie', 'system', 'verbs', 'soak', 'perf']
 GUEST_SECONDS = 1500
-# Most tests wait more than they compute.
-PROCESSES_PER_CORE = 2
 
 
 @dataclasses.dataclass
 class Build:
     name: str
     configure: str  # shell code: the function of scripts/lib/build.sh, and options
-    sanitized: bool = True
+    side_by_side: int = 1  # tests for each core
 
     @property
     def folder(self):
@@ -45,7 +43,7 @@ class Build:
 # Most of what the compiler does for a sanitizer's build is the C++ library's templates, again for each source: as one source, a
 # library or program with several takes half as long. The release build shows that each source compiles by itself.
 AS_ONE_SOURCE = '-Ddebug=false -Db_lundef=false -Dunity=on -Dunity_size=1000'
-RELEASE = Build('release', 'weftConfigureRelease "$1" "$2"', sanitized=False)
+RELEASE = Build('release', 'weftConfigureRelease "$1" "$2"', side_by_side=2)  # most tests wait more than they compute
 SANITIZED = [
     Build('asan', f'weftConfigure "$1" "$2" -Dbuildtype=debug -Db_sanitize=address,undefined {AS_ONE_SOURCE}'),
     Build('tsan', f'weftConfigure "$1" "$2" -Dbuildtype=debug -Doptimization=1 -Db_sanitize=thread {AS_ONE_SOURCE}'),
@@ -135,7 +133,7 @@ class Run:
 
     def command(self, build, place, tests):
         command = [*without_random_layout(build), 'meson', 'test', '-C', build.folder, '--no-rebuild', '--setup', self.options.setup,
-                   '--logbase', place, '--num-processes', str(self.cores * PROCESSES_PER_CORE), '--print-errorlogs']
+                   '--logbase', place, '--num-processes', str(self.cores * build.side_by_side), '--print-errorlogs']
         for suite in sorted({suites_of(test)[0] for test in tests}):
             command += ['--suite', suite]
         if place != 'guest':
