@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 
-FINISHED = re.compile(r'^\s*(\d+)/(\d+) (\S.*?)  +([A-Z]+) +([0-9.]+)s')
+FINISHED = re.compile(r'^\s*(\d+)/(\d+) (\S.*?) +([A-Z]{2,}) +([0-9.]+)s')
 QUIET_SECONDS = 20
 
 

@@ -119,6 +119,11 @@ class ProgressTest(InFolder):
         again.finished('a', 20)  # all is twice as slow today
         self.assertEqual(again.seconds_left(20), 30)
 
+    def test_the_end_of_a_test_is_known_by_its_line(self):
+        for line in (' 9/10 weft:verbs+guest / sizes-verbs-rails OK              31.55s', '12/130 weft:unit / sizes-verbs-rails     FAIL     31.55s   exit status 1'):
+            match = progress.FINISHED.match(line)
+            self.assertEqual((match[3].rpartition(' / ')[2], match[5]), ('sizes-verbs-rails', '31.55'))
+
     def test_a_status_says_how_much_is_left_and_what_runs(self):
         self.assertEqual(progress.status_line('release', 3, 9, 130, ['x', 'y']),
                          '-- release: 3 of 9 programs done, about 2 min left; running: x, y')
