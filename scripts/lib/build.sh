@@ -77,6 +77,23 @@ weftConfigure() {
   fi
 }
 
+# The options of build-release/ that a compiler sees, the same in every script, so that none compiles again what another did.
+# Warnings are errors with the compilers of Debian 12 and 13, which are known to give none; another one may know more.
+weftReleaseOptions() {
+  echo -Dbuildtype=release
+  case ${CXX-}$(g++ -dumpversion 2>/dev/null) in
+    12 | 14) echo -Dwerror=true ;;
+    *) echo -Dwerror=false ;;
+  esac
+}
+
+# weftConfigureRelease TOP BUILD [meson options...]
+weftConfigureRelease() {
+  local options
+  mapfile -t options < <(weftReleaseOptions)
+  weftConfigure "$@" "${options[@]}"
+}
+
 # weftNinja BUILD [targets...]
 weftNinja() {
   local build=$1

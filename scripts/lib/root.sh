@@ -42,12 +42,14 @@ weftHaveRoot() {
 # weftInRoot ROOT BOUND [NAME=VALUE...] COMMAND...: runs COMMAND in the root, with /proc, /sys, /dev and, unless it is
 # empty, the folder BOUND at its own place, in mount and process namespaces that go with it. The environment is only
 # what is given, and the proxies of this one. Should the caller be ended, so is all of that: the first process of a
-# namespace does not hear a request.
+# namespace does not hear a request. With weftShareProcesses set, there is no process namespace: COMMAND takes this process's
+# place and group, and its numbers of processes are everyone's.
 weftInRoot() {
-  local root=$1 bound=$2 proxies
+  local root=$1 bound=$2 proxies processes=(--pid --fork --kill-child)
+  [[ -z ${weftShareProcesses-} ]] || processes=()
   shift 2
   mapfile -t proxies < <(weftProxies)
-  setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child bash -c '
+  setpriv --pdeathsig KILL unshare --mount "${processes[@]}" bash -c '
     set -e
     mount --bind "$1" "$1"
     mount -t proc proc "$1/proc"

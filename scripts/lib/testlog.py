@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The weft authors
-"""What a run of one suite gave: reads Meson's test log and applies the list of allowed skips.
+"""What a run of Meson's test runner gave: reads its log, applies the list of allowed skips, makes the table.
 
-A Catch2 program counts as its test cases, any other program as one test. A program that failed in a way that time or chance
-explains may be given a second run by itself, which then counts. Pure functions; no thread, no clock.
+A Catch2 program counts as its test cases, any other program as one test. Pure functions; no thread, no clock.
 """
 import dataclasses
 import fnmatch
@@ -13,12 +12,6 @@ import re
 ALL_PASSED = re.compile(r'All tests passed \(.* in (\d+) test cases?\)')
 CASES = re.compile(r'^test cases:\s+(\d+)(.*)$', re.MULTILINE)
 GOOD = {'OK', 'EXPECTEDFAIL'}
-# Whatever else the machine does, this does not happen: a sanitizer's report, bytes that are not those that were sent, a crash or a
-# hang of a program that the test started. Signal 9 is not among them, as tests kill processes and say so; nor is a driver's
-# "not after N ms", which a process that got no processor says as well.
-CONCLUSIVE = re.compile(r'Sanitizer|runtime error:|[1-9]\d* wrong|wrong (data|from byte)|is wrong|size \d+ of|has size|mismatch|untouched'
-                        r'|wrote (before|behind)|signal (4|6|7|8|11)\b|(status|ended with) -(4|6|7|8|11)\b|terminate called'
-                        r'|TimeoutExpired|neither failed nor succeeded', re.IGNORECASE)
 
 
 @dataclasses.dataclass
@@ -28,13 +21,13 @@ class Row:
     passed: int = 0
     failed: int = 0
     skipped: int = 0
-    seconds: float = 0.0
+    seconds: float = 0.0          # of its programs, one after the other
     notes: list = dataclasses.field(default_factory=list)  # which failed, what was skipped and why
     outputs: dict = dataclasses.field(default_factory=dict)  # {test that failed: what it printed}
 
-    @property
-    def ran(self):
-        return self.passed + self.failed
+    def fail(self, note):
+        self.failed += 1
+        self.notes.append(note)
 
 
 def read_skips(path):
@@ -81,34 +74,27 @@ def count_cases(entry):
     return passed, failed
 
 
-def doubtful(entry):
-    """A check that did not hold, perhaps for want of a processor; a crash, a hang, a skip or a wrong byte is not."""
-    return entry['result'] == 'FAIL' and entry.get('returncode', 0) > 0 and not CONCLUSIVE.search(output_of(entry))
-
-
-def doubtful_tests(log, expected):
-    """The programs of `expected` that failed and may be run again."""
-    return sorted(short_name(entry) for entry in read_entries(log) if short_name(entry) in expected and doubtful(entry))
+def add_skip(row, entry, skips):
+    test = f'{row.name}/{short_name(entry)}'
+    reason = last_words(entry)
+    allowed = [why for pattern, why in skips if fnmatch.fnmatch(test, pattern)]
+    if allowed:
+        row.skipped += 1
+        row.notes.append(f'{short_name(entry)} skipped: {reason} (allowed: {allowed[0]})')
+    else:
+        row.fail(f'{short_name(entry)} SKIPPED without leave in tests/skips: {reason}')
 
 
 def add_entry(row, entry, skips):
-    test = f'{row.name}/{short_name(entry)}'
+    row.seconds += entry.get('duration') or 0
     if entry['result'] == 'SKIP':
-        reason = last_words(entry)
-        allowed = [why for pattern, why in skips if fnmatch.fnmatch(test, pattern)]
-        if allowed:
-            row.skipped += 1
-            row.notes.append(f'{short_name(entry)} skipped: {reason} (allowed: {allowed[0]})')
-        else:
-            row.failed += 1
-            row.notes.append(f'{short_name(entry)} SKIPPED without leave in tests/skips: {reason}')
+        add_skip(row, entry, skips)
         return
     passed, failed = count_cases(entry)
     row.passed += passed
     row.failed += failed
-    row.seconds += entry.get('duration') or 0
     if failed:
-        row.outputs[test] = output_of(entry)
+        row.outputs[f'{row.name}/{short_name(entry)}'] = output_of(entry)
         row.notes.append(f'{short_name(entry)} {entry["result"]} (status {entry.get("returncode")})')
 
 
@@ -118,22 +104,47 @@ def read_entries(log):
     return [json.loads(line) for line in lines if line.endswith('\n') and line.strip()]
 
 
-def summarise(name, log, expected, skips, second=None):
-    """The row of suite `name` from a JSON log, of several suites perhaps; `expected` are its programs, which had to report.
-
-    `second` is the log of another run of the doubtful ones. What passed there has passed, and the row says so.
-    """
+def summarise(name, entries, expected, skips):
+    """The row of suite `name`; `expected` are its programs, each of which has to be among `entries`."""
     row = Row(name)
-    passed_now = {short_name(entry): entry for entry in read_entries(second) if entry['result'] in GOOD} if second else {}
-    entries = [entry for entry in read_entries(log) if short_name(entry) in expected]
-    for entry in entries:
-        test = short_name(entry)
-        if test in passed_now and doubtful(entry):
-            row.notes.append(f'{test} {entry["result"]} (status {entry["returncode"]}) at first, passed when it ran by itself')
-            row.outputs[f'{name}/{test}, at first'] = output_of(entry)
-            entry = passed_now[test]
+    reported = [entry for entry in entries if short_name(entry) in expected]
+    for entry in reported:
         add_entry(row, entry, skips)
-    for test in sorted(set(expected) - {short_name(entry) for entry in entries}):
-        row.failed += 1
-        row.notes.append(f'{test} did not report')
+    for test in sorted(set(expected) - {short_name(entry) for entry in reported}):
+        row.fail(f'{test} did not report')
     return row
+
+
+def duration(seconds):
+    if seconds < 60:
+        return f'{seconds:.0f} s'
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f'{hours} h {minutes:02} min' if hours else f'{minutes} min {seconds:02} s'
+
+
+def table(rows):
+    """Lines of text: one a suite, notes indented below it."""
+    width = max([len('suite')] + [len(row.name) for row in rows])
+    lines = [f'{"suite":<{width}}  {"passed":>7} {"failed":>7} {"skipped":>8}  time']
+    for row in rows:
+        lines.append(f'{row.name:<{width}}  {row.passed:>7} {row.failed:>7} {row.skipped:>8}  {duration(row.seconds)}')
+        lines += [f'{"":<{width}}    {note}' for note in row.notes]
+    return lines
+
+
+def failures(rows, most_tests=6, most_lines=20, most_characters=300):
+    """Lines of text: what the first failed tests printed last, for whoever has only the end of a long log."""
+    outputs = [item for row in rows for item in row.outputs.items()]
+    lines = []
+    for test, output in outputs[:most_tests]:
+        printed = [line for line in output.splitlines() if line.strip()]
+        lines += ['', f'-- {test}, its last lines:', *(line[:most_characters] for line in printed[-most_lines:])]
+    if len(outputs) > most_tests:
+        lines += ['', f'-- and {len(outputs) - most_tests} more tests failed']
+    return lines
+
+
+def verdict(rows):
+    passed, failed, skipped = (sum(getattr(row, key) for row in rows) for key in ('passed', 'failed', 'skipped'))
+    return f'{passed} passed, {failed} failed' + (f', {skipped} skipped' if skipped else '')

@@ -18,7 +18,7 @@
 
 // usage: fuzz-TARGET CORPUS [SECONDS [SEED]]
 //
-// Feeds a target its seeds, its corpus and mutations of both for SECONDS (10, with WEFT_TEST_FULL=1 600). The
+// Feeds a target its seeds, its corpus and mutations of both for SECONDS (WEFT_FUZZ_SECONDS, 10 unless set). The
 // inputs of a seed are always the same. They run in a forked child; an input that kills it is kept as
 // CORPUS/crash-N, the run fails, and the next run tries it first. Targets also link with libFuzzer
 // (clang++ -fsanitize=fuzzer) in place of this file.
@@ -164,9 +164,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: %s CORPUS [SECONDS [SEED]]\n", argv[0]);
     return 2;
   }
-  const char* full = environmentValue("WEFT_TEST_FULL");
-  const bool many = full && std::strcmp(full, "1") == 0;
-  const std::chrono::seconds time(argc > 2 ? std::stoi(argv[2]) : many ? 600 : 10);
+  const char* wanted = environmentValue("WEFT_FUZZ_SECONDS");
+  const std::chrono::seconds time(std::stoi(argc > 2 ? argv[2] : wanted ? wanted : "10"));
   const uint64_t seed = argc > 3 ? std::stoull(argv[3]) : 1;
   std::vector<Input> pool = readCorpus(argv[1]);
   const size_t kept = pool.size();

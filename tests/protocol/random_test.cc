@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include "src/base/config.h"
 #include "tests/protocol/random_traffic.h"
 #include "tests/support/sanitizer.h"
 
@@ -54,7 +55,8 @@ constexpr size_t kRoundsPerGroup = 1000;
 
 // Enough for numbers of 10 bits to go around several times in each flow.
 size_t groupsToSend() {
-  return kSanitized ? 1'500 : 20'000;
+  if (environmentValue("WEFT_TEST_FULL")) return 20'000;
+  return kSanitized ? 1'500 : 6'000;
 }
 
 }  // namespace

@@ -14,8 +14,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The plugin is told to give up after 3 s; this much later at most it must have.
-constexpr Milliseconds kLimit{6000};
+// The plugin is told to give up after 5 s; this much later at most it must have.
+constexpr Milliseconds kLimit{10'000};
 
 enum class Outcome { pending, connected, refused };
 
@@ -209,14 +209,16 @@ void processGone(Run& run, End& end) {
   run.count("ms until the error", static_cast<uint64_t>(ms));
 }
 
-constexpr const char* kShortTimeout = "WEFT_CONNECT_TIMEOUT=3000";
+constexpr const char* kShortTimeout = "WEFT_CONNECT_TIMEOUT=5000";
+// Far beyond kLimit: who is refused hears it from the listener.
+constexpr const char* kLongTimeout = "WEFT_CONNECT_TIMEOUT=30000";
 
 constexpr Case kCases[] = {
     {.name = "damaged", .pair = &damaged, .environment = kShortTimeout},
     {.name = "garbage", .pair = &garbage, .environment = kShortTimeout},
     {.name = "random-damage", .pair = &randomDamage, .environment = kShortTimeout},
-    {.name = "closed-listener", .pair = &closedListener, .environment = kShortTimeout},
-    {.name = "used-listener", .pair = &usedListener, .environment = kShortTimeout},
+    {.name = "closed-listener", .pair = &closedListener, .environment = kLongTimeout},
+    {.name = "used-listener", .pair = &usedListener, .environment = kLongTimeout},
     {.name = "process-gone",
      .pair = &processGone,
      .processesOnly = true,

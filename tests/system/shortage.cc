@@ -254,7 +254,7 @@ void sweepAlone(Run& run, int abi) {
   run.require(false, "the sweep does not end");
 }
 
-constexpr const char* kShort = "WEFT_CONNECT_TIMEOUT=1500";
+constexpr const char* kShort = "WEFT_CONNECT_TIMEOUT=4000";
 
 constexpr Case pairCase(const char* name, void (*body)(Run&, End&)) {
   return {.name = name, .pair = body, .processesOnly = true, .minAbi = 11, .environment = kShort};

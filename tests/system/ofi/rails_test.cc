@@ -87,7 +87,7 @@ StormOptions overSockets(size_t rails = kRails) {
 
 size_t kills() {
   if (environmentValue("WEFT_TEST_FULL")) return 10'000;
-  return kSanitized ? 12 : 500;
+  return kSanitized ? 12 : 150;
 }
 
 // One message after the other from side 0 to side 1, each striped over the rails there are.

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The weft authors
+"""Builds weft, has Meson's test runner run the suites, prints one table. Called by scripts/test, which has the usage text.
+
+Which suites there are, what they need and how long a test may take stands in the meson.build files below tests/. A suite's second
+name, if it has one, says where it can run: `guest` inside scripts/rdma-vm, `elsewhere` here, but in the root of another Debian
+release that takes minutes to make.
+"""
+import argparse
+import collections
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import progress
+import testlog
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+COMMON = ['-Dtests=enabled', '-Dtools=enabled', '-Dofi=enabled', '-Dverbs=enabled']
+# The order of the table.
+ORDER = ['house', 'abi', 'unit', 'fuzz', 'protocol', 'fault', 'tools', 'efa', 'efa-trixie', 'system', 'verbs', 'soak', 'perf']
+GUEST_SECONDS = 1500
+
+
+@dataclasses.dataclass
+class Build:
+    name: str
+    configure: str  # shell code: the function of scripts/lib/build.sh, and options
+    side_by_side: int = 1  # tests for each core
+
+    @property
+    def folder(self):
+        return TOP / f'build-{self.name}'
+
+
+# Most of what the compiler does for a sanitizer's build is the C++ library's templates, again for each source: as one source, a
+# library or program with several takes half as long. The release build shows that each source compiles by itself.
+AS_ONE_SOURCE = '-Ddebug=false -Db_lundef=false -Dunity=on -Dunity_size=1000'
+RELEASE = Build('release', 'weftConfigureRelease "$1" "$2"', side_by_side=2)  # most tests wait more than they compute
+SANITIZED = [
+    Build('asan', f'weftConfigure "$1" "$2" -Dbuildtype=debug -Db_sanitize=address,undefined {AS_ONE_SOURCE}'),
+    Build('tsan', f'weftConfigure "$1" "$2" -Dbuildtype=debug -Doptimization=1 -Db_sanitize=thread {AS_ONE_SOURCE}'),
+]
+
+
+class DeadlinePassed(Exception):
+    pass
+
+
+class Ended(Exception):
+    """Whoever started this run ends it."""
+
+
+class UnknownSuite(Exception):
+    pass
+
+
+def stop(process):
+    """Ends a process that leads a session. Meson's runner ends its tests, which have sessions of their own, when it is asked to."""
+    for number, patience in ((signal.SIGTERM, 20), (signal.SIGKILL, 5)):
+        try:
+            os.killpg(process.pid, number)
+            process.wait(timeout=patience)
+            return
+        except subprocess.TimeoutExpired:
+            continue
+        except ProcessLookupError:
+            return
+
+
+def suites_of(test):
+    return [suite.rpartition(':')[2] for suite in test['suite']] or ['other']
+
+
+def place_of(test):
+    """Where the test runs; empty is here and now."""
+    return next((place for place in ('guest', 'elsewhere') if place in suites_of(test)[1:]), '')
+
+
+class Run:
+    def __init__(self, options):
+        self.options = options
+        self.rows = []
+        self.where = 'preparing'  # what an end from outside would hit
+        self.end = options.started + 60 * options.deadline
+        self.skips = testlog.read_skips(TOP / 'tests' / 'skips')
+        self.cores = len(os.sched_getaffinity(0))
+        self.display = progress.Display()
+
+    def compile(self, build):
+        """True when built; else a failed row says so."""
+        self.where = f'{build.name}/build'
+        self.display.line(f'\n== {self.where}')
+        begin = time.time()
+        script = (f'set -e; source "$1/scripts/lib/build.sh"; weftAlone "$1" "$2"; {build.configure} "${{@:3}}"; '
+                  f'NINJA_STATUS="[{build.name} %f of %t, %es] " weftNinja "$2"')
+        with subprocess.Popen(['bash', '-c', script, 'build', TOP, build.folder, *COMMON], start_new_session=True) as process:
+            try:
+                status = process.wait(timeout=max(0, self.end - time.time()))
+            except subprocess.TimeoutExpired:
+                raise DeadlinePassed(self.where) from None
+            finally:
+                stop(process)
+        row = testlog.Row(self.where, seconds=time.time() - begin)
+        if status != 0:
+            row.fail('the build failed, so none of its suites ran')
+        self.rows.append(row)
+        return status == 0
+
+    def wanted(self, test):
+        named, place = self.options.suites, place_of(test)
+        if suites_of(test)[0] in named:
+            return True
+        return not named and (not place or self.options.elsewhere)
+
+    def tests(self, build):
+        """{place: [tests that shall run there]}"""
+        command = ['meson', 'introspect', '--tests', build.folder]
+        found = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=120).stdout)
+        self.options.known.update(suites_of(test)[0] for test in found)
+        places = collections.defaultdict(list)
+        for test in found:
+            if self.wanted(test):
+                places['guest' if place_of(test) == 'guest' else 'here'].append(test)
+        return places
+
+    def command(self, build, place, tests):
+        command = [*without_random_layout(build), 'meson', 'test', '-C', build.folder, '--no-rebuild', '--setup', self.options.setup,
+                   '--logbase', place, '--num-processes', str(self.cores * build.side_by_side), '--print-errorlogs']
+        for suite in sorted({suites_of(test)[0] for test in tests}):
+            command += ['--suite', suite]
+        if place != 'guest':
+            return command
+        seconds = GUEST_SECONDS * (3 if self.options.full else 1)
+        return [TOP / 'scripts' / 'rdma-vm', '--rails', '2', '--timeout', str(seconds), '--write', build.folder, '--', *command]
+
+    def run_place(self, build, place, tests):
+        """Has Meson run `tests`, and adds a row for each of their suites whatever becomes of it."""
+        self.where = f'{build.name}/{place}'
+        self.display.line(f'\n== {self.where}: {len(tests)} programs')
+        log = build.folder / 'meson-logs' / f'{place}-{self.options.setup}.json'
+        log.unlink(missing_ok=True)
+        estimate = progress.Estimate(TOP / '.cache' / f'seconds-{build.name}-{self.options.setup}.json',
+                                     [test['name'] for test in tests])
+        status = None
+        process = progress.start(self.command(build, place, tests))
+        try:
+            late = progress.follow(process, self.where, tests, estimate, self.end, self.display)
+            if late:
+                raise DeadlinePassed(f'{self.where}: {", ".join(late)}')
+            status = process.wait()
+        finally:
+            stop(process)
+            estimate.keep()
+            self.add_rows(build, tests, log, status)
+
+    def add_rows(self, build, tests, log, status):
+        suites = collections.defaultdict(list)
+        for test in tests:
+            suites[suites_of(test)[0]].append(test['name'])
+        entries = testlog.read_entries(log)
+        order = {name: index for index, name in enumerate(ORDER)}
+        rows = [testlog.summarise(f'{build.name}/{suite}', entries, names, self.skips)
+                for suite, names in sorted(suites.items(), key=lambda item: (order.get(item[0], len(ORDER)), item[0]))]
+        if status not in (0, None) and not any(row.failed for row in rows):
+            rows[0].fail(f'meson test ended with status {status}')
+        self.rows += rows
+
+    def run_build(self, build):
+        if not self.compile(build):
+            return
+        for place, tests in sorted(self.tests(build).items(), reverse=True):  # "here" first
+            self.run_place(build, place, tests)
+
+    def everything(self):
+        """The table's rows are complete when this returns, whatever happens."""
+        try:
+            for build in [RELEASE] + (SANITIZED if self.options.sanitize else []):
+                self.run_build(build)
+        except DeadlinePassed as passed:
+            self.failed_by('deadline', f'{self.options.deadline:g} minutes passed while this was running: {passed}')
+        except (KeyboardInterrupt, Ended):
+            self.failed_by('interrupted', f'while {self.where} was running')
+        if not any(row.passed or row.failed for row in self.rows):
+            self.failed_by('nothing', 'no test ran')
+        missing = set(self.options.suites) - self.options.known
+        if missing and self.options.known:
+            self.failed_by('unknown', f'no such suite: {", ".join(sorted(missing))}; there are: {", ".join(sorted(self.options.known))}')
+
+    def failed_by(self, name, note):
+        row = testlog.Row(name)
+        row.fail(note)
+        self.rows.append(row)
+
+
+def without_random_layout(build):
+    """ThreadSanitizer of g++ 12 cannot start where the kernel spreads mappings widely; setarch helps if allowed."""
+    prefix = ['setarch', '-R']
+    if build.name != 'tsan' or not shutil.which('setarch'):
+        return []
+    return prefix if subprocess.run([*prefix, 'true'], check=False, capture_output=True).returncode == 0 else []
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(prog='scripts/test', add_help=False, allow_abbrev=False)
+    for flag in ('--sanitize', '--elsewhere', '--full'):
+        parser.add_argument(flag, action='store_true')
+    parser.add_argument('--deadline', type=float)
+    parser.add_argument('--started', type=float, default=time.time())
+    parser.add_argument('suites', nargs='*')
+    options = parser.parse_args(arguments)
+    options.deadline = options.deadline or (720 if options.full else 85)
+    options.elsewhere |= options.full
+    options.setup = 'full' if options.full else 'small'
+    options.known = set()  # suites that some build has
+    return options
+
+
+def ended(*_):
+    raise Ended
+
+
+def main(arguments):
+    options = parse(arguments)
+    for number in (signal.SIGTERM, signal.SIGHUP):  # whoever ends this run still gets the table
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup
+            signal.signal(number, ended)
+    run = Run(options)
+    run.everything()
+    print('\n' + '\n'.join(testlog.table(run.rows)))
+    print('\n'.join(testlog.failures(run.rows)))
+    print(f'total time: {testlog.duration(time.time() - options.started)}')
+    print(testlog.verdict(run.rows), flush=True)
+    return 1 if any(row.failed for row in run.rows) else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1:]))
