@@ -118,9 +118,10 @@ void declareRunOptions(CLI::App& command, perf::Options& options) {
   command.add_option("--comms", options.communicators, "communicators a rank, all working at the same time")
       ->check(CLI::Range(1, 256))
       ->capture_default_str();
-  command.add_option("--threads", options.threads, "threads a rank that share its communicators")
-      ->check(CLI::Range(1, 256))
-      ->capture_default_str();
+  command
+      .add_option("--threads", options.threads,
+                  "threads a rank that share its communicators (default: one for each)")
+      ->check(CLI::Range(1, 256));
   command.add_option("--buffsize", options.bufferBytes, "buffer of one connection, 8 steps (NCCL_BUFFSIZE)")
       ->transform(kSize)
       ->capture_default_str();

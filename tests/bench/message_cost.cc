@@ -11,10 +11,11 @@
 #include "tools/netdriver/comm.h"
 #include "tools/netdriver/library.h"
 
-// usage: message-cost PLUGIN.so COUNT BYTES [merge]
+// usage: message-cost PLUGIN.so COUNT BYTES SLOT [merge]
 //
 // Sends COUNT messages from one end to the other, both on this thread, in contexts (and so engines) of their
-// own, one message at a time: irecv, isend, and test of both until they are done. What NCCL would call again,
+// own, one message at a time: irecv of SLOT bytes, isend, and test of both until they are done, each with the
+// record of a step as NCCL has it. What NCCL would call again,
 // and the tests that found nothing, are counted. BYTES 0 measures COUNT tests that find nothing; with "merge"
 // the cards form one device. For tests/bench/message-cost, which counts instructions.
 using namespace weft;
@@ -47,7 +48,7 @@ int mergedDevice(Net& net) {
 
 class Pair {
  public:
-  Pair(Net& net, int device, size_t bytes)
+  Pair(Net& net, int device, size_t bytes, size_t slot)
       : net_(net),
         device_(device),
         near_(must(Context::create(net, 1))),
@@ -55,19 +56,20 @@ class Pair {
         bytes_(bytes) {
     connect();
     out_ = must(HostBuffer::create(bytes));
-    in_ = must(HostBuffer::create(bytes));
+    in_ = must(HostBuffer::create(slot));
     outMemory_ = must(Registration::create(send_, out_.span()));
     inMemory_ = must(Registration::create(recv_, in_.span()));
     receive_.data[0] = in_.data();
-    receive_.sizes[0] = bytes;
+    receive_.sizes[0] = slot;
     receive_.tags[0] = kTag;
     receive_.mhandles[0] = inMemory_.mhandle();
+    receive_.phandles[0] = &receiveStep_;
   }
 
   void message() {
     void* receiving = postReceive();
     void* sending = nullptr;
-    const SendArgs args{out_.data(), bytes_, kTag, outMemory_.mhandle(), nullptr};
+    const SendArgs args{out_.data(), bytes_, kTag, outMemory_.mhandle(), &sendStep_};
     while (sending == nullptr) {
       must(net_.isend(send_.raw(), args, &sending), "isend");
       if (sending != nullptr) break;
@@ -131,6 +133,7 @@ class Pair {
   HostBuffer out_, in_;
   Registration outMemory_, inMemory_;
   RecvArgs receive_;
+  StepRecord sendStep_, receiveStep_;
 };
 
 }  // namespace
@@ -142,16 +145,21 @@ extern "C" [[gnu::noinline]] void measured(Pair& pair, uint64_t count, bool empt
 }
 
 int main(int argc, char** argv) {
-  const bool merge = argc == 5 && std::string_view(argv[4]) == "merge";
-  if (argc != 4 && !merge) {
-    std::fprintf(stderr, "usage: message-cost PLUGIN.so COUNT BYTES [merge]\n");
+  const bool merge = argc == 6 && std::string_view(argv[5]) == "merge";
+  if (argc != 5 && !merge) {
+    std::fprintf(stderr, "usage: message-cost PLUGIN.so COUNT BYTES SLOT [merge]\n");
     return 2;
   }
   const uint64_t count = std::strtoull(argv[2], nullptr, 10);
   const size_t bytes = std::strtoull(argv[3], nullptr, 10);
+  const size_t slot = std::strtoull(argv[4], nullptr, 10);
+  if (slot < std::max<size_t>(bytes, 1)) {
+    std::fprintf(stderr, "message-cost: SLOT is smaller than BYTES, or nothing\n");
+    return 2;
+  }
   const auto library = must(Library::open(argv[1]));
   Net& net = library->net();
-  Pair pair(net, merge ? mergedDevice(net) : 0, std::max<size_t>(bytes, 1));
+  Pair pair(net, merge ? mergedDevice(net) : 0, std::max<size_t>(bytes, 1), slot);
   for (uint64_t i = 0; i < kWarmUp; i++) pair.message();
   pair.turnedAway = pair.empty = 0;
   measured(pair, count, bytes == 0);

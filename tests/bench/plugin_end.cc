@@ -14,6 +14,11 @@ using namespace netdriver;
 constexpr int kDevice = 0;
 constexpr int kTag = 7;
 constexpr uint64_t kCommId = 1;
+constexpr size_t kSlotBytes = size_t{512} << 10;
+
+size_t slotFor(size_t bytes) {
+  return std::max(bytes, kSlotBytes);
+}
 
 void must(ncclResult_t result, Call call) {
   if (result != ncclSuccess) [[unlikely]]
@@ -96,7 +101,7 @@ bool PluginEnd::send(size_t index, size_t bytes) {
   Channel& channel = *sends_[index];
   Counters& out = out_[index];
   const SendArgs args{source_.data() + areaOf(index) + placeOf(out.started, bytes), bytes, kTag,
-                      channel.memory.mhandle(), nullptr};
+                      channel.memory.mhandle(), &channel.steps[out.started % kMostInFlight]};
   void*& request = channel.requests[out.started % kMostInFlight];
   request = nullptr;
   must(net_.isend(channel.comm.raw(), args, &request), Call::isend);
@@ -108,8 +113,10 @@ bool PluginEnd::send(size_t index, size_t bytes) {
 bool PluginEnd::postReceive(size_t index) {
   Channel& channel = *receives_[index];
   Counters& in = in_[index];
-  channel.receive.data[0] = sink_.data() + areaOf(index) + placeOf(in.started, in.bytes);
-  channel.receive.sizes[0] = in.bytes;
+  const size_t bytes = slotFor(in.bytes);
+  channel.receive.data[0] = sink_.data() + areaOf(index) + placeOf(in.started, bytes);
+  channel.receive.sizes[0] = bytes;
+  channel.receive.phandles[0] = &channel.steps[in.started % kMostInFlight];
   void*& request = channel.requests[in.started % kMostInFlight];
   request = nullptr;
   must(net_.irecv(channel.comm.raw(), channel.receive, &request), Call::irecv);

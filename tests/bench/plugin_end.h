@@ -11,7 +11,8 @@
 #include "tools/netdriver/library.h"
 
 // A network plugin, loaded and called as NCCL does: a channel is a comm, what cannot be posted is tried
-// again, and of each comm's requests the oldest is tested.
+// again, and of each comm's requests the oldest is tested. Every message has a step's record, and receives
+// are posted with a whole slot of NCCL's buffers: up to 512 KiB for less, and what is sent for more.
 namespace weft::bench {
 
 class PluginEnd final : public End {
@@ -32,6 +33,7 @@ class PluginEnd final : public End {
     netdriver::Registration memory;
     netdriver::RecvArgs receive;  // but for where and how much
     std::array<void*, kMostInFlight> requests{};
+    std::array<netdriver::StepRecord, kMostInFlight> steps{};
   };
   struct Opening {
     netdriver::Listener listener;

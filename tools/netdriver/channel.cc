@@ -25,6 +25,7 @@ Result<std::unique_ptr<SendChannel>> SendChannel::create(std::shared_ptr<Comm> c
   channel->buffer_.populate(0, channel->buffer_.size());
   TRY(channel->registration_, Registration::create(*channel->comm_, channel->buffer_.span()));
   channel->lengths_.resize(shape.slots);
+  channel->steps_.assign(shape.slots, {nullptr, channel.get()});
   channel->requests_.resize(shape.slots);
   return channel;
 }
@@ -52,6 +53,7 @@ Status SendChannel::postNext(bool* moved) {
   args.size = lengths_[slot];
   args.tag = shape_.tag;
   args.mhandle = registration_.mhandle();
+  args.phandle = &steps_[slot];
   const ncclResult_t result = comm_->net().isend(comm_->raw(), args, &requests_[slot]);
   if (result != ncclSuccess) [[unlikely]]
     return check(result, Call::isend, aboutTag(shape_.tag, "a send of"));
@@ -82,7 +84,10 @@ Result<std::unique_ptr<RecvChannel>> RecvChannel::create(Comm comm, const Channe
   channel->buffer_.populate(0, channel->buffer_.size());
   TRY(channel->registration_, Registration::create(channel->comm_, channel->buffer_.span()));
   channel->members_.resize(members);
-  for (Member& member : channel->members_) member.lengths.resize(shape.slots);
+  for (Member& member : channel->members_) {
+    member.lengths.resize(shape.slots);
+    member.steps.assign(shape.slots, {nullptr, channel.get()});
+  }
   channel->groups_.resize(shape.slots * members);
   return channel;
 }
@@ -132,6 +137,7 @@ Status RecvChannel::post(uint32_t members, bool* moved) {
     args.sizes[at] = shape_.slotBytes;
     args.tags[at] = shape_.tag + static_cast<int>(m);
     args.mhandles[at] = registration_.mhandle();
+    args.phandles[at] = &members_[m].steps[static_cast<size_t>(members_[m].posted % shape_.slots)];
   }
   Group& next = group(posted_);
   next.members = members;

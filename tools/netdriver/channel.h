@@ -50,6 +50,7 @@ class SendChannel {
   HostBuffer buffer_;
   Registration registration_;
   std::vector<size_t> lengths_;
+  std::vector<StepRecord> steps_;
   std::vector<void*> requests_;
   uint64_t filled_ = 0;  // messages handed over, posted and done so far
   uint64_t posted_ = 0;
@@ -83,6 +84,7 @@ class RecvChannel {
     uint64_t done = 0;
     uint64_t released = 0;
     std::vector<size_t> lengths;  // by slot
+    std::vector<StepRecord> steps;
   };
   // One receive, of the members whose bits are set.
   struct Group {

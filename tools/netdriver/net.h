@@ -45,6 +45,13 @@ struct Properties {
   bool operator==(const Properties&) const = default;
 };
 
+// What NCCL hands with every message from table v10 on: the record of the step it belongs to, which lives
+// until the step is done and is there whether or not a profiler is.
+struct StepRecord {
+  void* event = nullptr;
+  void* owner = nullptr;
+};
+
 struct SendArgs {
   void* data = nullptr;
   size_t size = 0;
@@ -75,7 +82,12 @@ class Net {
 
   virtual ncclResult_t init(void** context, uint64_t commId, int trafficClass) = 0;
   virtual ncclResult_t finalize(void* context) = 0;
-  virtual ncclResult_t setNetAttr(void* context, int peers, int flowsPerPeer) = 0;
+  // `operations` has a bit for each of NCCL's functions; all of them say that nobody knows.
+  static constexpr uint32_t kAnyOperation = ~uint32_t{0};
+  virtual ncclResult_t setNetAttr(void* context, int peers, int flowsPerPeer, uint32_t operations) = 0;
+  ncclResult_t setNetAttr(void* context, int peers, int flowsPerPeer) {
+    return setNetAttr(context, peers, flowsPerPeer, kAnyOperation);
+  }
   virtual ncclResult_t devices(int* count) = 0;
   // NCCL passes the struct uninitialised: every byte of it is `fill` before the call.
   virtual ncclResult_t getProperties(int device, Properties* properties, uint8_t fill = 0xa5) = 0;

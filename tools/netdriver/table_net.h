@@ -62,12 +62,13 @@ class TableNet final : public Net {
     }
   }
 
-  ncclResult_t setNetAttr(void* context, int peers, int flowsPerPeer) override {
+  using Net::setNetAttr;
+  ncclResult_t setNetAttr(void* context, int peers, int flowsPerPeer, uint32_t operations) override {
     if constexpr (requires(Table t) { t.setNetAttr; }) {
       if (table_->setNetAttr == nullptr) return ncclSuccess;
       const ncclNetCommAttr_v11_t direction{peers, 1, flowsPerPeer, 1};
       const auto undefined = static_cast<uint32_t>(NCCL_NET_ATTR_UNDEF);
-      ncclNetAttr_v11_t attr{direction, direction, undefined, undefined, undefined};
+      ncclNetAttr_v11_t attr{direction, direction, operations, undefined, undefined};
       return meter().measure(Call::setNetAttr, [&] { return table_->setNetAttr(context, &attr); });
     }
     return ncclSuccess;

@@ -9,12 +9,39 @@ namespace weft::perf {
 namespace {
 
 constexpr uint64_t kCommId = 0x77656674;
+
+// NCCL's number of the function that the application called.
+uint32_t functionOf(Movement movement) {
+  switch (movement) {
+    case Movement::broadcast:
+      return 0;
+    case Movement::allGather:
+      return 2;
+    case Movement::reduceScatter:
+      return 3;
+    case Movement::allReduce:
+      return 4;
+    case Movement::sendRecv:
+      return 6;
+    case Movement::allToAll:
+      return 8;
+  }
+  return 0;
+}
+
+// How many peers a rank sends to in an operation.
+int peersOf(const Operation& operation, int size) {
+  if (operation.movement == Movement::allToAll) return size - 1;
+  return operation.ways > 1 ? 3 : 1;  // a parent and two children, or the next one
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Communicator>> Communicator::create(const CommunicatorSetup& setup) {
   auto communicator = std::make_unique<Communicator>(Key{});
   communicator->number_ = setup.number;
   communicator->workload_ = setup.workload;
+  communicator->channels_ = setup.options->channels;
   TRY(netdriver::Context context,
       netdriver::Context::create(*setup.net, kCommId + static_cast<uint64_t>(setup.number)));
   communicator->context_.emplace(std::move(context));
@@ -54,6 +81,7 @@ Result<std::unique_ptr<Collective>> Communicator::connect(const CommunicatorSetu
 
 // Every instance works on a share of each part.
 void Communicator::start(const Case& c, size_t slot) {
+  announce(c);
   const size_t align = std::max<size_t>(1, kAlignBytes / c.type->bytes);
   const size_t whole = c.operation->inParts ? c.part : c.total;
   const size_t fair = (whole + instances_.size() - 1) / instances_.size();
@@ -64,6 +92,13 @@ void Communicator::start(const Case& c, size_t slot) {
     instance->start(workload_->work(c, slot, begin, count));
     begin += count;
   }
+}
+
+void Communicator::announce(const Case& c) {
+  const uint32_t operations = uint32_t{1} << functionOf(c.operation->movement);
+  if (announced_ == operations) return;
+  announced_ = operations;
+  context_->net().setNetAttr(context_->raw(), peersOf(*c.operation, c.size), channels_, operations);
 }
 
 Status Communicator::progress(bool* moved) {

@@ -10,7 +10,7 @@
 #include "tools/perf/workload.h"
 
 // One communicator of this rank, as NCCL has it: a context of the plugin, its connections, its data.
-// Connected and driven by one thread.
+// Connected, and closed, by one thread and driven by another, as NCCL's service and progress threads do.
 namespace weft::perf {
 
 struct CommunicatorSetup {
@@ -21,7 +21,7 @@ struct CommunicatorSetup {
   const Operation* operation = nullptr;
   const Workload* workload = nullptr;
   int number = 0;
-  OnThread onThread;  // the thread it belongs to
+  OnThread onThread;  // the thread that connects it
 };
 
 class Communicator {
@@ -44,7 +44,12 @@ class Communicator {
  private:
   Result<std::unique_ptr<Collective>> connect(const CommunicatorSetup& setup, int instance);
 
+  // Tells the plugin what comes, where that is not what came before.
+  void announce(const Case& c);
+
   int number_ = 0;
+  int channels_ = 1;
+  std::optional<uint32_t> announced_;  // operations
   const Workload* workload_ = nullptr;
   std::optional<netdriver::Context> context_;
   std::vector<std::unique_ptr<Collective>> instances_;  // side by side

@@ -12,8 +12,7 @@
 #include "weft/result.h"
 
 // The threads of a rank that drive its communicators: the one that made the crew is number 0, the others wait
-// for work between runs. A plugin may bind a connection to the thread that made it, so each communicator is
-// connected and driven by the same one.
+// for work between runs.
 namespace weft::perf {
 
 class Crew {

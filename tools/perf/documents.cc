@@ -82,7 +82,7 @@ Json conditionsOf(const Results& results) {
                {"warmup", options.warmup},
                {"channels", options.channels},
                {"communicators", options.communicators},
-               {"threads", options.threads},
+               {"threads", options.threadsInUse()},
                {"group", options.group},
                {"buffer_bytes", options.bufferBytes},
                {"p2p_chunk_bytes", options.p2pChunkBytes},
@@ -104,7 +104,7 @@ std::string csvHalf(const Results& results, const Row& row, const char* place, c
   const Sample& s = half.sample;
   std::string line = fmt::format("{},{},{},{},{},{},{},{},{},{},{},{:.3f},{:.6f},{:.6f},{}",
                                  results.operation->name, results.operation->algorithm, results.size,
-                                 results.options->communicators, results.options->threads, row.bytes,
+                                 results.options->communicators, results.options->threadsInUse(), row.bytes,
                                  row.count, row.type, row.redop, row.root, place, s.microseconds,
                                  results.algorithmGBps(row, s), results.busGBps(row, s), wrongOf(results, s));
   line += fmt::format(",{:.3f}", inMicroseconds(s.latency.min()));

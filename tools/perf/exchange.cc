@@ -11,26 +11,35 @@ namespace {
 
 constexpr size_t kStepsInFlight = 16;  // of all that share a comm (NCCL_MAX_SHARED_STEPS)
 
+// A message of NCCL's is a quarter of the slot where less than a slot is sent and half of it up to eight; the
+// receive is posted with the whole slot all the same.
+size_t chunkOf(size_t bytes, size_t slotBytes) {
+  if (bytes < slotBytes) return slotBytes / 4;
+  return bytes < kSteps * slotBytes ? slotBytes / 2 : slotBytes;
+}
+
 // Nothing to send is still one message, as in NCCL.
-size_t messagesOf(size_t bytes, size_t slotBytes) {
-  return std::max<size_t>(1, (bytes + slotBytes - 1) / slotBytes);
+size_t messagesOf(size_t bytes, size_t chunk) {
+  return std::max<size_t>(1, (bytes + chunk - 1) / chunk);
 }
 
 // Bytes on their way into a channel.
 struct Outgoing {
   std::unique_ptr<netdriver::SendChannel> channel;
   std::span<const std::byte> left;
+  size_t chunk = 0;  // of each message at most
   size_t messages = 0;
 
   void start(std::span<const std::byte> data, size_t slotBytes) {
     left = data;
-    messages = messagesOf(data.size(), slotBytes);
+    chunk = chunkOf(data.size(), slotBytes);
+    messages = messagesOf(data.size(), chunk);
   }
 
-  bool feed(size_t slotBytes) {
+  bool feed() {
     std::byte* slot = messages > 0 ? channel->freeSlot() : nullptr;
     if (slot == nullptr) return false;
-    const size_t length = std::min(slotBytes, left.size());
+    const size_t length = std::min(chunk, left.size());
     if (length > 0) std::memcpy(slot, left.data(), length);
     channel->commit(length);
     left = left.subspan(length);
@@ -49,7 +58,7 @@ struct Incoming {
 
   void start(std::span<std::byte> data, size_t slotBytes) {
     left = data;
-    channel->expect(messagesOf(data.size(), slotBytes), member);
+    channel->expect(messagesOf(data.size(), chunkOf(data.size(), slotBytes)), member);
   }
 
   bool drain() {
@@ -69,7 +78,7 @@ class Exchange : public Collective {
  public:
   Status progress(bool* moved) override {
     for (Outgoing& out : outgoing_) {
-      if (out.feed(shape_.slotBytes)) *moved = true;
+      if (out.feed()) *moved = true;
       TRY(out.channel->progress(moved));
     }
     for (Incoming& in : incoming_)

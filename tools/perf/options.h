@@ -43,7 +43,8 @@ struct Options {
   uint64_t p2pChunkBytes = uint64_t{128} << 10;
   int group = 1;          // senders behind each rank of sendrecv
   int communicators = 1;  // at a time
-  int threads = 1;        // that drive them
+  int threads = 0;        // that drive them; 0: one for each, as NCCL
+  int threadsInUse() const { return threads > 0 ? threads : communicators; }
 
   // How many documents go to the standard output, instead of the table; more than one would be none.
   int documentsShown() const;

@@ -62,7 +62,7 @@ void Report::begin(Conditions conditions) {
         options_.warmup, options_.check != 0 ? "every element verified" : "nothing verified");
   if (options_.communicators > 1)
     print("# each   {} communicators at a time, on {} threads; bandwidths are their sum\n",
-          options_.communicators, options_.threads);
+          options_.communicators, options_.threadsInUse());
   print("# host    {}: {} x {}\n", c.host, c.processors, c.processor);
   print("# plugin  {}\n", c.plugin);
   print("# network {}, device {}: {}, {} Mb/s{}\n", c.table, c.deviceNumber, c.device, c.speedMbps,
@@ -75,10 +75,11 @@ void Report::begin(Conditions conditions) {
         options_.p2pChunkBytes);
   print("# build   {}\n", c.build);
   for (const std::string& warning : c.warnings) print("# WARNING {}\n", warning);
-  if (c.ranksHere * options_.threads > c.processors)
-    print("# note    {} processes{} share {} processors\n", c.ranksHere,
-          options_.threads > 1 ? fmt::format(" of {} threads", options_.threads) : std::string(),
-          c.processors);
+  if (c.ranksHere * options_.threadsInUse() > c.processors)
+    print(
+        "# note    {} processes{} share {} processors\n", c.ranksHere,
+        options_.threadsInUse() > 1 ? fmt::format(" of {} threads", options_.threadsInUse()) : std::string(),
+        c.processors);
   print("{}", c.other.empty() ? kHeader : kCompareHeader);
 }
 

@@ -48,7 +48,7 @@ Result<std::unique_ptr<Runner>> Runner::create(const Options& options, const net
   TRY(agree(options, *runner->bootstrap_));
   TRY(runner->checkRoot());
   TRY(runner->allocate());
-  runner->crew_.emplace(options.threads);
+  runner->crew_.emplace(options.threadsInUse());
   TRY(runner->openTeams());
   runner->measurement_.emplace(runner->options_, *runner->bootstrap_, *runner->crew_);
   if (place.rank != 0) return runner;

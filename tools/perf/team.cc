@@ -51,7 +51,21 @@ Status Team::readDevice(const std::string& path) {
   return {};
 }
 
+Team::~Team() {
+  for (size_t i = 0; i < communicators_.size(); ++i)
+    (void)serviceOf(i)([&]() -> Status {
+      communicators_[i].reset();
+      return {};
+    });
+}
+
+OnThread Team::serviceOf(size_t communicator) {
+  const int thread = static_cast<int>(communicator) + 1;  // 0 is the caller
+  return [this, thread](const std::function<Status()>& job) { return services_->runOn(thread, job); };
+}
+
 Status Team::connect() {
+  services_.emplace(static_cast<int>(setup_.workloads.size()) + 1);
   for (size_t i = 0; i < setup_.workloads.size(); ++i) {
     CommunicatorSetup one;
     one.bootstrap = setup_.bootstrap;
@@ -61,10 +75,7 @@ Status Team::connect() {
     one.operation = setup_.operation;
     one.workload = &setup_.workloads[i];
     one.number = static_cast<int>(i);
-    const int thread = static_cast<int>(i) % setup_.crew->size();
-    one.onThread = [this, thread](const std::function<Status()>& job) {
-      return setup_.crew->runOn(thread, job);
-    };
+    one.onThread = serviceOf(i);
     TRY(auto communicator, Communicator::create(one));
     communicators_.push_back(std::move(communicator));
   }

@@ -24,6 +24,9 @@ class Team {
 
  public:
   explicit Team(Key) {}
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
   // Loads and initialises the plugin.
   static Result<std::unique_ptr<Team>> open(const TeamSetup& setup);
   // All ranks at the same time.
@@ -43,6 +46,7 @@ class Team {
  private:
   Status openPlugin();
   Status readDevice(const std::string& path);
+  OnThread serviceOf(size_t communicator);
 
   TeamSetup setup_;
   std::unique_ptr<netdriver::Library> library_;
@@ -50,6 +54,9 @@ class Team {
   netdriver::Properties device_;
   std::string fabric_;
   int number_ = 0;  // its
+  // As NCCL's service threads: one for each communicator connects, registers and closes, and sleeps
+  // meanwhile.
+  std::optional<Crew> services_;
   std::vector<std::unique_ptr<Communicator>> communicators_;
 };
 
