@@ -255,22 +255,32 @@ bool Engine::tickBusy() {
 
 // Flush:
 
+// A card that is dead now is tried again when a flush needs it; without any there is nothing to flush by.
 Status Engine::openFlushLanes() {
   if (!flushLanes_.empty()) return {};
   TRY(mem::Block scratch, arena_.take(64 * rails_.size()));
   std::vector<std::unique_ptr<Lane>> lanes;
+  std::optional<Error> refused;
   for (size_t rail = 0; rail < rails_.size(); rail++) {
-    const uint8_t used = railInUse_[rail];
-    TRY(auto endpoint, rails_[used].queue->openEndpoint());
-    const auto address = endpoint->address();
-    TRY(endpoint->connect(address));
-    endpoint->peerConnected();
-    lanes.push_back(std::make_unique<Lane>(static_cast<uint8_t>(rail), used, railInfo(used).name,
-                                           std::move(endpoint), false));
+    auto lane = openFlushLane(rail);
+    if (!lane && !refused) refused = lane.takeError();
+    lanes.push_back(lane ? lane.take() : nullptr);
   }
+  const auto opened = [](const auto& lane) { return lane != nullptr; };
+  if (std::none_of(lanes.begin(), lanes.end(), opened)) return *std::move(refused);
   flushScratch_ = std::move(scratch);
   flushLanes_ = std::move(lanes);
   return {};
+}
+
+Result<std::unique_ptr<Lane>> Engine::openFlushLane(size_t rail) {
+  const uint8_t used = railInUse_[rail];
+  TRY(auto endpoint, rails_[used].queue->openEndpoint());
+  const auto address = endpoint->address();
+  TRY(endpoint->connect(address));
+  endpoint->peerConnected();
+  return std::make_unique<Lane>(static_cast<uint8_t>(rail), used, railInfo(used).name, std::move(endpoint),
+                                false);
 }
 
 // One small read per rail from where data landed: when it is back, everything before it is visible. A lane
@@ -278,6 +288,13 @@ Status Engine::openFlushLanes() {
 bool Engine::postFlush(Request* request, MemoryHandle* memory, const void* address) {
   uint8_t posted = 0;
   for (size_t rail = 0; rail < flushLanes_.size(); rail++) {
+    if (!flushLanes_[rail] && carries(railInUse_[rail])) {
+      if (auto opened = openFlushLane(rail)) flushLanes_[rail] = opened.take();
+    }
+    if (!flushLanes_[rail]) {
+      if (carries(railInUse_[rail])) return false;
+      continue;
+    }
     Lane& lane = *flushLanes_[rail];
     if (lane.state() == LaneState::dead && !lane.waiting() && carries(lane.rail())) reviveFlushLane(lane);
     if (!lane.up() && lane.state() != LaneState::connecting) {
@@ -315,10 +332,14 @@ void Engine::watchFlushLane(Lane& lane) {
 void Engine::failFlushes(const Lane& lane, const std::string& why) {
   eachRequest([&](Request& request) {
     if (request.kind != RequestKind::flush || request.remaining == 0) return;
-    request.toldFailed = true;
-    request.comm->end({Ending::By::us, Error(Code::system, "flushing",
-                                             "the loopback lane of " + lane.railName() + ": " + why)});
+    endFlush(&request, lane, why);
   });
+}
+
+void Engine::endFlush(Request* request, const Lane& lane, const std::string& why) {
+  request->toldFailed = true;
+  request->comm->end({Ending::By::us, Error(Code::system, "flushing",
+                                            "the loopback lane of " + lane.railName() + ": " + why)});
 }
 
 // Something may come by this card.

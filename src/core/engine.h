@@ -207,6 +207,7 @@ class Engine {
   void readClock();
   bool flushOwnLanes();  // true: a fabric took not all of what they hold
   bool carries(size_t rail) const;
+  Result<std::unique_ptr<Lane>> openFlushLane(size_t rail);
   void reviveFlushLane(Lane& lane);
   void watchFlushLane(Lane& lane);
   [[gnu::cold]] void failFlushes(const Lane& lane, const std::string& why);
@@ -246,6 +247,8 @@ class Engine {
   Peering* asideFinished(const Completion& completion);
   [[gnu::noinline]] void landed(const Completion& completion);
   [[gnu::noinline]] void flushFinished(const Completion& completion);
+  [[gnu::cold]] void flushFailed(size_t rail, const Completion& completion);
+  [[gnu::cold]] static void endFlush(Request* request, const Lane& lane, const std::string& why);
   [[gnu::noinline]] void onEager(uint32_t number, const Completion& completion);
   [[gnu::cold]] void onLaneEvent(size_t rail, const Completion& completion);
   bool cutOff(Peering& owner, Lane& lane, const std::string& why);

@@ -152,7 +152,7 @@ void Engine::watch() {
     }
   }
   for (auto& lane : flushLanes_)
-    if (lane->up() || lane->state() == LaneState::connecting) watchFlushLane(*lane);
+    if (lane && (lane->up() || lane->state() == LaneState::connecting)) watchFlushLane(*lane);
   if (now_ - commsWatchedAt_ < options_.config->laneTimeout / 8) return;
   commsWatchedAt_ = now_;
   comms_.each([&](CommBase& comm) {

@@ -42,7 +42,7 @@ void Engine::finishPass(bool polledAll) {
 bool Engine::flushOwnLanes() {
   bool more = false;
   for (auto& lane : flushLanes_) {
-    if (!lane->hasQueued()) continue;
+    if (!lane || !lane->hasQueued()) continue;
     more |= lane->state() == LaneState::connecting || (lane->up() && lane->flush(now()));
   }
   return more;
@@ -66,7 +66,7 @@ void Engine::flushQueued() {
 Lane* Engine::findLane(const Endpoint* endpoint, Peering** owner) {
   *owner = nullptr;
   for (auto& lane : flushLanes_) {
-    if (&lane->endpoint() == endpoint) return lane.get();
+    if (lane && &lane->endpoint() == endpoint) return lane.get();
   }
   for (auto& peering : peerings_) {
     if (!peering) continue;
@@ -149,8 +149,21 @@ void Engine::flushFinished(const Completion& completion) {
   Request& request = requests_[static_cast<uint32_t>(completion.context)];
   flushLanes_[completion.context >> 56 & 15]->finished(1, *this);
   const auto generation = static_cast<uint16_t>(completion.context >> 32 & 0xffff);
-  if (request.kind == RequestKind::flush && request.generation == generation && request.remaining > 0)
+  if (request.kind != RequestKind::flush || request.generation != generation || request.remaining == 0)
+    return;
+  if (completion.ok) [[likely]]
     request.remaining--;
+}
+
+// A read that failed says nothing of what it was to make visible: it is never done, and ends its comm.
+void Engine::flushFailed(size_t rail, const Completion& completion) {
+  const auto kind = static_cast<WorkKind>(completion.context >> 60);
+  if (kind != WorkKind::flush) return;
+  const auto generation = static_cast<uint16_t>(completion.context >> 32 & 0xffff);
+  Request& request = requests_[static_cast<uint32_t>(completion.context)];
+  if (request.kind != RequestKind::flush || request.generation != generation) return;
+  const Lane& lane = *flushLanes_[completion.context >> 56 & 15];
+  endFlush(&request, lane, rails_[rail].queue->explain(completion));
 }
 
 // Between lane and index sit 4 bits of attempt, 4 of segment and 16 of the request's generation.
@@ -222,6 +235,7 @@ void Engine::onNotified(const Completion& completion) {
 void Engine::onRare(size_t rail, const Completion& completion) {
   if (completion.kind != CompletionKind::sent) return onLaneEvent(rail, completion);
   onFailed(rail, completion);
+  flushFailed(rail, completion);
   onSent(completion);
 }
 

@@ -16,7 +16,7 @@ constexpr size_t kBytes = 1000;
 // Registered by way of the comm, which opens the lanes for flushing.
 class Landing {
  public:
-  explicit Landing(Rails& rails) : comm_(rails.recv()) {
+  explicit Landing(RecvCommImpl& comm) : comm_(comm) {
     MemoryDesc desc;
     desc.address = bytes_.data();
     desc.length = bytes_.size();
@@ -34,9 +34,9 @@ class Landing {
   MemoryHandle* handle_ = nullptr;
 };
 
-Request* flush(Rails& rails, Landing& into) {
+Request* flush(RecvCommImpl& comm, Landing& into) {
   const ReceiveSpec spec{into.data(), kBytes, 1, into.handle(), nullptr};
-  const Posted posted = rails.recv().iflush(std::span(&spec, 1));
+  const Posted posted = comm.iflush(std::span(&spec, 1));
   REQUIRE(posted.ok);
   REQUIRE(posted.request);
   return posted.request;
@@ -46,31 +46,31 @@ Request* flush(Rails& rails, Landing& into) {
 
 TEST_CASE("a flush right after the first registration waits until its lanes are connected") {
   Rails rails(2, {.flush = true});
-  Landing to(rails);
-  Request* flushing = flush(rails, to);
+  Landing to(rails.recv());
+  Request* flushing = flush(rails.recv(), to);
   CHECK_FALSE(rails.recv().testRequest(flushing, nullptr).done);
   CHECK(rails.finished(rails.recv(), flushing));
 }
 
 TEST_CASE("a flush that the fabric does not take at once goes out later") {
   Rails rails(2, {.flush = true});
-  Landing to(rails);
+  Landing to(rails.recv());
   rails.live(10);
   fault::FaultRule full;
   full.kind = FaultKind::refuse;
   full.op = FaultOp::read;
   full.times = 5;
   const auto refused = rails.addRule(1, full);
-  CHECK(rails.finished(rails.recv(), flush(rails, to)));
+  CHECK(rails.finished(rails.recv(), flush(rails.recv(), to)));
   CHECK(refused->counts().hits > 0);
 }
 
 TEST_CASE("a flush of which nothing is heard ends its comm and names the card") {
   Rails rails(2, {.flush = true});
-  Landing to(rails);
+  Landing to(rails.recv());
   rails.live(10);
   rails.breakRail(1, FaultKind::killSilent, FaultOp::read, 1);
-  Request* flushing = flush(rails, to);
+  Request* flushing = flush(rails.recv(), to);
   rails.live(1000);
   REQUIRE(rails.recv().failed());
   CHECK_FALSE(rails.recv().testRequest(flushing, nullptr).ok);  // though its lane was fenced meanwhile
@@ -78,38 +78,39 @@ TEST_CASE("a flush of which nothing is heard ends its comm and names the card") 
         std::string::npos);
 }
 
-TEST_CASE("a lane for flushing that broke is there again for the next flush") {
+TEST_CASE("a flush whose read fails ends its comm, and its lane is there again for the next flush") {
   Rails rails(2, {.flush = true});
-  Landing to(rails);
+  Landing to(rails.recv());
+  Connection other = rails.world().connect(0);
+  Landing there(*other.recv);
   rails.live(10);
   const auto broken = rails.breakRail(1, FaultKind::error, FaultOp::read, 1);
-  (void)rails.finished(rails.recv(), flush(rails, to));
+  Request* flushing = flush(rails.recv(), to);
+  rails.live(10);
   REQUIRE(broken->counts().hits == 1);
+  // Expect: never done, as what it was to make visible may not be.
+  CHECK_FALSE(rails.recv().testRequest(flushing, nullptr).ok);
+  CHECK(rails.recv().error().detail().find("the loopback lane of loop1") != std::string::npos);
   rails.heal();
-  // Expect: both rails are read, as data comes by both.
+  // Expect: the comm beside it goes on, and both rails are read, as data comes by both.
   fault::FaultRule read;
   read.kind = FaultKind::delay;
   read.op = FaultOp::read;
   read.count = 0;
   const auto seen = rails.addRule(1, read);
-  CHECK(rails.finished(rails.recv(), flush(rails, to)));
+  CHECK(rails.finished(*other.recv, flush(*other.recv, there)));
   CHECK(seen->counts().hits == 2);
 }
 
-TEST_CASE("where a lane for flushing could not be opened the next registration opens all of them") {
+TEST_CASE("where a lane for flushing could not be opened the next flush that needs it opens it") {
   fault::FaultRule once;
   once.kind = FaultKind::openEndpoint;
   once.op = FaultOp::call;
   once.rail = 1;
   Rails rails(2, {.flush = true});
   const auto refused = rails.addRule(1, once);
-  std::vector<std::byte> memory(kBytes);
-  MemoryDesc desc;
-  desc.address = memory.data();
-  desc.length = memory.size();
-  CHECK_FALSE(rails.recv().registerMemory(desc));
+  Landing to(rails.recv());
   CHECK(refused->counts().hits == 1);
-  Landing to(rails);
   // Expect: the rail that was missing is flushed too, and comes back after it died.
   rails.live(10);
   fault::FaultRule read;
@@ -117,6 +118,26 @@ TEST_CASE("where a lane for flushing could not be opened the next registration o
   read.op = FaultOp::read;
   read.rail = 1;
   const auto seen = rails.addRule(1, read);
-  CHECK(rails.finished(rails.recv(), flush(rails, to)));
+  CHECK(rails.finished(rails.recv(), flush(rails.recv(), to)));
   CHECK(seen->counts().hits == 1);
+}
+
+TEST_CASE("memory cannot be registered where no lane for flushing can be opened") {
+  Rails rails(2, {.flush = true});
+  std::vector<std::shared_ptr<fault::RuleState>> refused;
+  for (int rail = 0; rail < 2; rail++) {
+    fault::FaultRule once;
+    once.kind = FaultKind::openEndpoint;
+    once.op = FaultOp::call;
+    once.rail = rail;
+    refused.push_back(rails.addRule(1, once));
+  }
+  std::vector<std::byte> memory(kBytes);
+  MemoryDesc desc;
+  desc.address = memory.data();
+  desc.length = memory.size();
+  CHECK_FALSE(rails.recv().registerMemory(desc));
+  for (const auto& rule : refused) CHECK(rule->counts().hits == 1);
+  Landing to(rails.recv());
+  CHECK(rails.finished(rails.recv(), flush(rails.recv(), to)));
 }
