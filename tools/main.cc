@@ -83,7 +83,12 @@ void declareClusterOptions(CLI::App& command, perf::Options& options) {
 }
 
 void declareCompareOptions(CLI::App& command, perf::Options& options) {
-  command.add_option("--compare", options.compare, "another plugin, measured in turn with the first");
+  CLI::Option* compare =
+      command.add_option("--compare", options.compare, "another plugin, measured in turn with the first");
+  command
+      .add_flag("--baseline", options.baseline,
+                "compare with plain TCP sockets and nothing else, the plugin of the benches")
+      ->excludes(compare);
   command
       .add_option("--compare-env", options.compareEnvironment,
                   "NAME=VALUE in the environment of that plugin only; can be repeated")

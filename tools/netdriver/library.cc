@@ -15,6 +15,7 @@ namespace weft::netdriver {
 namespace {
 
 constexpr const char* kFileName = "libnccl-net-weft.so";
+constexpr const char* kBaselinePath = "tests/bench/plain_sockets/libnccl-net-plain-sockets.so";
 
 template <class Table>
 std::unique_ptr<Net> makeNet(void* symbol, int abi) {
@@ -94,6 +95,18 @@ std::string defaultPluginPath() {
     if (std::filesystem::exists(candidate, ignored)) return candidate.lexically_normal().string();
   }
   return kFileName;
+}
+
+Result<std::string> baselinePluginPath() {
+  std::error_code ignored;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+  for (const char* place : {"..", "../.."}) {
+    const auto candidate = program / place / kBaselinePath;
+    if (std::filesystem::exists(candidate, ignored)) return candidate.lexically_normal().string();
+  }
+  const auto expected = (program / ".." / kBaselinePath).lexically_normal();
+  return Error(Code::unavailable, "open baseline",
+               expected.string() + " is missing; in a build tree, make it with  ninja " + kBaselinePath);
 }
 
 }  // namespace weft::netdriver

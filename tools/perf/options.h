@@ -55,6 +55,7 @@ struct Options {
   std::string csv;
   std::string plot;
   std::string compare;                          // another plugin
+  bool baseline = false;                        // that other plugin is the benches' own
   std::vector<std::string> compareEnvironment;  // NAME=VALUE, while it is initialised
   int rounds = 10;                              // that both do
   bool verbose = false;

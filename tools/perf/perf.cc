@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "tools/netdriver/launcher.h"
+#include "tools/netdriver/library.h"
 #include "tools/output/output.h"
 #include "tools/perf/cluster_check.h"
 #include "tools/perf/place.h"
@@ -106,7 +107,12 @@ int runRank(const Options& options, const netdriver::Place& place) {
 
 }  // namespace
 
-int run(const Options& options) {
+int run(Options options) {
+  if (options.baseline) {
+    auto path = netdriver::baselinePluginPath();
+    if (!path) return report(path.error());
+    options.compare = path.take();
+  }
   if (const Status valid = validate(options); !valid) return report(valid.error());
   if (const auto types = parseTypes(options.type); !types) return report(types.error());
   if (const auto ops = parseRedOps(options.redop); !ops) return report(ops.error());

@@ -7,6 +7,6 @@
 // `weft perf`: collectives over a network plugin, measured and verified. One thread.
 namespace weft::perf {
 
-int run(const Options& options);  // the program's exit status
+int run(Options options);  // the program's exit status
 
 }  // namespace weft::perf
