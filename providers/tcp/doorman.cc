@@ -55,8 +55,8 @@ void Doorman::makeRoom() {
 bool Doorman::hear(Guest& guest, TimePoint now) {
   if (now >= guest.deadline) return false;
   while (guest.have < kHelloBytes) {
-    const ssize_t got = ::recv(guest.fd.get(), guest.bytes.data() + guest.have, kHelloBytes - guest.have,
-                               MSG_DONTWAIT);
+    const ssize_t got =
+        ::recv(guest.fd.get(), guest.bytes.data() + guest.have, kHelloBytes - guest.have, MSG_DONTWAIT);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
     if (got == 0) return false;

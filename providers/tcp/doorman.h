@@ -9,9 +9,9 @@
 #include "providers/tcp/wire.h"
 #include "src/base/clock.h"
 
-// The socket that a Queue's peers dial, and who is at the door: connections that have not said whom they want,
-// or want a lane that has not been told of its peer yet. Strangers are few at a time and short of time. One
-// thread.
+// The socket that a Queue's peers dial, and who is at the door: connections that have not said whom they
+// want, or want a lane that has not been told of its peer yet. Strangers are few at a time and short of time.
+// One thread.
 namespace weft::tcp {
 
 class Doorman {

@@ -10,9 +10,10 @@
 #include "src/base/clock.h"
 #include "weft/transport.h"
 
-// One lane: a first connection, and others for large writes that are opened when the first of those is posted.
-// Of two ends the one with the lower address dials. A lane is dead at the first failure of any of its
-// connections, and retired when the peer has answered the goodbye on each of them. Used by the Queue's thread.
+// One lane: a first connection, and others for large writes that are opened when the first of those is
+// posted. Of two ends the one with the lower address dials. A lane is dead at the first failure of any of its
+// connections, and retired when the peer has answered the goodbye on each of them. Used by the Queue's
+// thread.
 namespace weft::tcp {
 
 class TcpEndpoint : public Endpoint, private StreamHost {
@@ -94,8 +95,9 @@ class TcpEndpoint : public Endpoint, private StreamHost {
   TimePoint deadline_{};   // of connecting or retiring
   TimePoint expecting_{};  // until when more streams may come
   std::array<HelloBytes, kMostStreams> hellos_{};
-  std::vector<std::unique_ptr<Stream>> streams_;  // the first one first; a lane to ourselves has both its ends
-  std::vector<Stream*> bulk_;                     // of the others, those that stand
+  std::vector<std::unique_ptr<Stream>>
+      streams_;                // the first one first; a lane to ourselves has both its ends
+  std::vector<Stream*> bulk_;  // of the others, those that stand
   size_t turn_ = 0;
   std::vector<Read> reads_;
   std::vector<uint32_t> freeReads_;

@@ -67,8 +67,7 @@ DeviceInfo describeOne(const Interface& interface) {
 
 Result<std::vector<Interface>> localInterfaces() {
   ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0)
-    return Error(Code::system, "listing network interfaces", "getifaddrs", errno);
+  if (::getifaddrs(&list) != 0) return Error(Code::system, "listing network interfaces", "getifaddrs", errno);
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
   std::vector<Interface> found;
   for (const ifaddrs* i = list; i; i = i->ifa_next) {
@@ -88,8 +87,8 @@ std::vector<Interface> chooseInterfaces(const std::vector<Interface>& all, const
                                         std::vector<Refusal>* refusals) {
   std::vector<Interface> chosen = bestAddresses(all);
   const NameFilter hca(config.hca);
-  const bool byHca = std::any_of(chosen.begin(), chosen.end(),
-                                 [&](const Interface& one) { return hca.names(one.name); });
+  const bool byHca =
+      std::any_of(chosen.begin(), chosen.end(), [&](const Interface& one) { return hca.names(one.name); });
   const NameFilter filter(byHca ? config.hca : config.socketIfname);
   const auto drop = [&](auto unwanted, const char* why) {
     for (const Interface& one : chosen)

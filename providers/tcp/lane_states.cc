@@ -20,14 +20,15 @@ Status TcpEndpoint::connect(std::span<const std::byte> peerAddress) {
   peerText_ = addressText(peer_);
   const std::span<const std::byte> mine(address_);
   toSelf_ = std::equal(mine.begin(), mine.end(), peerAddress.begin(), peerAddress.end());
-  dials_ = toSelf_ || std::lexicographical_compare(mine.begin(), mine.end(), peerAddress.begin(),
-                                                   peerAddress.end());
+  dials_ = toSelf_ ||
+           std::lexicographical_compare(mine.begin(), mine.end(), peerAddress.begin(), peerAddress.end());
   state_ = State::connecting;
   deadline_ = Clock::system().now() + queue_.device().config().connectTimeout;
   queue_.tend(this);
   if (peer_.v6 != mine_.v6) {
-    connectFailed(EAFNOSUPPORT, "one end has an IPv4 address only and the other one IPv6; choose interfaces "
-                                "that have the same on all hosts (WEFT_SOCKET_IFNAME)");
+    connectFailed(EAFNOSUPPORT,
+                  "one end has an IPv4 address only and the other one IPv6; choose interfaces "
+                  "that have the same on all hosts (WEFT_SOCKET_IFNAME)");
   } else if (dials_) {
     const Status dialled = dialOne(0);
     if (!dialled) connectFailed(dialled.error().errnum(), dialled.error().message());
@@ -281,9 +282,9 @@ void TcpEndpoint::finishRetiring(bool fenced) {
   state_ = State::retired;
   if (fenced) return queue_.reportAfter(about(CompletionKind::retired), {});
   queue_.reportAfter(about(CompletionKind::retired, ETIMEDOUT),
-                    named("retiring the lane to",
-                          "the peer did not acknowledge; what is in its socket may land until it closes its "
-                          "end"));
+                     named("retiring the lane to",
+                           "the peer did not acknowledge; what is in its socket may land until it closes its "
+                           "end"));
 }
 
 }  // namespace weft::tcp

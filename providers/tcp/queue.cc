@@ -21,8 +21,8 @@ Result<std::unique_ptr<Endpoint>> TcpQueue::openEndpoint() {
   if (!doorman_.isOpen()) TRY(doorman_.open(device_.address()));
   LaneAddress address;
   describe(doorman_.address(), &address);
-  address.streams = static_cast<uint8_t>(std::clamp<size_t>(
-      static_cast<size_t>(device_.config().tcpStreams), 1, kMostStreams));
+  address.streams = static_cast<uint8_t>(
+      std::clamp<size_t>(static_cast<size_t>(device_.config().tcpStreams), 1, kMostStreams));
   address.lane = ++lastLane_;
   fillRandom(address.secret);
   auto lane = std::make_unique<TcpEndpoint>(*this, address);
@@ -30,11 +30,14 @@ Result<std::unique_ptr<Endpoint>> TcpQueue::openEndpoint() {
   return std::unique_ptr<Endpoint>(std::move(lane));
 }
 
-// What arrived and was not asked for is bounded: with so much of it nothing more is read.
+// Small writes are finished when they are posted: that is told without a system call, every other time. And
+// what arrived and was not asked for is bounded: with so much of it nothing more is read.
 size_t TcpQueue::poll(std::span<Completion> out) {
   if (!explanations_.empty()) [[unlikely]]
     explanations_.clear();
-  if (ready_.size() < depths_.notifications) progress();
+  const bool tellOnly = !ready_.empty() && !toldOnly_;
+  toldOnly_ = tellOnly;
+  if (!tellOnly && ready_.size() < depths_.notifications) progress();
   return emit(out);
 }
 

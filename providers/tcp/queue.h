@@ -15,8 +15,8 @@
 #include "src/base/clock.h"
 #include "weft/transport.h"
 
-// All lanes of one engine over one interface: their connections, the socket that peers dial, and what is to be
-// reported. Polling it is all that moves data. One thread at a time.
+// All lanes of one engine over one interface: their connections, the socket that peers dial, and what is to
+// be reported. Polling it is all that moves data. One thread at a time.
 namespace weft::tcp {
 
 class TcpEndpoint;
@@ -66,6 +66,7 @@ class TcpQueue : public Queue {
   const QueueDepths depths_;
   size_t works_ = 0;  // posted, and not yet reported or forgotten
   uint64_t lastLane_ = 0;
+  bool toldOnly_ = false;  // the last poll read nothing
 
   Doorman doorman_;
   Watch watch_;

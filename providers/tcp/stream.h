@@ -43,7 +43,7 @@ class StreamHost {
   virtual ~StreamHost() = default;
   virtual RegionTable& regions() = 0;
   virtual void notified(uint32_t imm, uint32_t length) = 0;
-  virtual void workFinished(Purpose purpose, uint64_t context) = 0;  // sent, or landed if that was asked for
+  virtual void workFinished(Purpose purpose, uint64_t context) = 0;   // sent, or landed if that was asked for
   virtual std::byte* readInto(uint32_t number, uint32_t length) = 0;  // null: there is no such read
   virtual void readFinished(uint32_t number) = 0;
   virtual bool control(Stream& stream, const FrameHeader& header) = 0;
@@ -69,9 +69,10 @@ class Stream {
     out_.push(outgoing);
   }
   void pushControl(FrameKind kind, uint32_t number = 0);
-  void pushHello(const HelloBytes* hello);  // borrowed
+  void pushHello(const HelloBytes* hello);                           // borrowed
   bool blocked() const { return !out_.empty() && sendError_ == 0; }  // there is more to flush
-  // Something is to be read for, beside what the peer may send: an acknowledgement is owed, or the last words.
+  // Something is to be read for, beside what the peer may send: an acknowledgement is owed, or the last
+  // words.
   bool restless() const { return landed_ != told_ || sendError_ != 0 || !out_.empty(); }
   size_t queuedBytes() const { return queuedBytes_; }
 
@@ -87,10 +88,10 @@ class Stream {
   void dropAll(Visit visit);
 
   // The lane's notes about it.
-  bool standing = false;   // both ends know each other
-  bool fenced = false;     // nothing of ours is on its way any more
-  bool peerLeft = false;   // its bye came, or the orderly end of the connection
-  bool sending = false;    // the Queue flushes it
+  bool standing = false;  // both ends know each other
+  bool fenced = false;    // nothing of ours is on its way any more
+  bool peerLeft = false;  // its bye came, or the orderly end of the connection
+  bool sending = false;   // the Queue flushes it
   uint32_t emptyReads = 0;
   bool watched = false;  // the Queue reads it
   bool hot = false;      // at every poll

@@ -171,8 +171,7 @@ bool Stream::answerRead() {
   if (!standing || out_.size() > kMostReplies)
     return refuse(Refused::protocol, "it asked for more than a lane may");
   RegionTable::Use pin = host_.regions().use(header_.key);
-  if (!pin.valid())
-    return refuse(Refused::memory, "it read memory that is not registered here (any more)");
+  if (!pin.valid()) return refuse(Refused::memory, "it read memory that is not registered here (any more)");
   if (!pin.at(header_.offset, header_.length))
     return refuse(Refused::range, "it read outside the memory that it named");
   pin.release();

@@ -2,6 +2,7 @@
 // Copyright The weft authors
 
 // Stream's sending half.
+#include <algorithm>
 #include <cerrno>
 #include <sys/socket.h>
 
@@ -11,8 +12,9 @@ namespace weft::tcp {
 
 namespace {
 
-constexpr size_t kFrames = 32;                 // that one call takes along
-constexpr size_t kMostBytes = size_t{1} << 20;  // about as much: others want their turn
+constexpr size_t kFrames = 32;  // that one call takes along
+constexpr size_t kMostBytes =
+    512 << 10;  // about as much: the receiver starts earlier, and finds it in the cache
 
 }  // namespace
 
@@ -67,7 +69,7 @@ bool Stream::gatherReply(const Outgoing& outgoing, Gathered* into, size_t skip) 
   pin = host_.regions().use(outgoing.header.key);
   const std::byte* from = pin.at(outgoing.header.offset, outgoing.header.length);
   if (!from) return false;
-  into->add(from + skip, outgoing.header.length - skip);
+  into->add(from + skip, std::min(outgoing.header.length - skip, kMostBytes));
   return true;
 }
 
@@ -84,7 +86,7 @@ bool Stream::gather(Gathered* into) {
     if (sent < ofHeader) into->add(header + sent, ofHeader - sent);
     const size_t skip = sent > ofHeader ? sent - ofHeader : 0;
     if (outgoing.purpose != Purpose::reply) {
-      into->add(outgoing.data + skip, dataBytes(outgoing) - skip);
+      into->add(outgoing.data + skip, std::min(dataBytes(outgoing) - skip, kMostBytes));
     } else if (!gatherReply(outgoing, into, skip)) {
       into->count = count;
       into->bytes = bytes;

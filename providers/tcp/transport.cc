@@ -52,8 +52,7 @@ Result<std::shared_ptr<Device>> TcpTransport::open(const DeviceInfo& info) {
   const std::lock_guard lock(mutex_);
   TRY(look());
   for (const Nic& nic : catalogue_->nics)
-    if (nic.info.name == info.name)
-      return std::shared_ptr<Device>(std::make_shared<TcpDevice>(nic, config_));
+    if (nic.info.name == info.name) return std::shared_ptr<Device>(std::make_shared<TcpDevice>(nic, config_));
   return Error(Code::unavailable, "opening a device",
                "tcp has no device " + info.name + "; weft info lists them");
 }

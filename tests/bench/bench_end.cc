@@ -192,7 +192,9 @@ int main(int argc, char** argv) {
   const size_t channels = argc == 3 ? std::strtoull(argv[2], nullptr, 10) : 0;
   const bool plugin = argc == 3 && std::string(argv[1]).ends_with(".so");
   if (argc != 3 || channels > 64 || (channels == 0 && !plugin)) {
-    std::fprintf(stderr, "usage: bench-end raw-write|raw-inject|raw-tagged|socket|seam[:PROVIDER]|PLUGIN.so CHANNELS\n");
+    std::fprintf(
+        stderr,
+        "usage: bench-end raw-write|raw-inject|raw-tagged|socket|seam[:PROVIDER]|PLUGIN.so CHANNELS\n");
     return 2;
   }
   watchdog(kStartSeconds);

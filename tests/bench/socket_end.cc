@@ -72,10 +72,11 @@ void SocketEnd::meet(const Companion& companion) {
 }
 
 size_t SocketEnd::parts(Transfer& transfer, std::byte* data, size_t bytes, iovec* out) {
-  constexpr size_t kPrefix = sizeof transfer.length;
+  constexpr size_t kPrefix = sizeof transfer.prefix;
   size_t count = 0;
   if (transfer.done < kPrefix)
-    out[count++] = {reinterpret_cast<std::byte*>(&transfer.length) + transfer.done, kPrefix - transfer.done};
+    out[count++] = {reinterpret_cast<std::byte*>(transfer.prefix.data()) + transfer.done,
+                    kPrefix - transfer.done};
   const size_t skip = transfer.done > kPrefix ? transfer.done - kPrefix : 0;
   if (skip < bytes) out[count++] = {data + skip, bytes - skip};
   return count;
@@ -94,7 +95,7 @@ bool SocketEnd::send(size_t index, size_t bytes) {
 void SocketEnd::pushOut(size_t index) {
   Channel& channel = channels_[index];
   std::byte* data = source_.data() + areaOf(index) + placeOf(out_[index].finished, channel.bytes);
-  channel.sending.length = channel.bytes;
+  channel.sending.prefix[0] = channel.bytes;
   std::array<iovec, 2> pieces;
   msghdr message{};
   message.msg_iov = pieces.data();
@@ -102,7 +103,7 @@ void SocketEnd::pushOut(size_t index) {
   const ssize_t sent = ::sendmsg(channel.fd.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
   need(sent >= 0 || errno == EAGAIN, "sendmsg");
   if (sent > 0) channel.sending.done += static_cast<size_t>(sent);
-  if (channel.sending.done < channel.bytes + sizeof channel.sending.length) return;
+  if (channel.sending.done < channel.bytes + sizeof channel.sending.prefix) return;
   channel.sending.done = 0;
   out_[index].finished++;
 }
@@ -118,8 +119,8 @@ void SocketEnd::pullIn(size_t index) {
   const ssize_t got = ::recvmsg(channel.fd.get(), &message, MSG_DONTWAIT);
   need(got > 0 || (got < 0 && errno == EAGAIN), "recvmsg");
   if (got > 0) channel.receiving.done += static_cast<size_t>(got);
-  if (channel.receiving.done < in.bytes + sizeof channel.receiving.length) return;
-  if (channel.receiving.length != in.bytes) die("a message of another size came");
+  if (channel.receiving.done < in.bytes + sizeof channel.receiving.prefix) return;
+  if (channel.receiving.prefix[0] != in.bytes) die("a message of another size came");
   channel.receiving.done = 0;
   in.finished++;
 }

@@ -23,8 +23,9 @@ SeamUnderTest seamWith(int streams) {
     config.tcpStreams = streams;
     return tcp::makeTransport(config);
   };
-  seam.reportsBadAccess = false;  // a plain write is complete when it is in the socket; what fails later breaks the lane
-  seam.retiresAlone = false;      // what is in a socket can only be fenced by a peer that reads it
+  seam.reportsBadAccess =
+      false;  // a plain write is complete when it is in the socket; what fails later breaks the lane
+  seam.retiresAlone = false;  // what is in a socket can only be fenced by a peer that reads it
   return seam;
 }
 
