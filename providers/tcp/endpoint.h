@@ -64,7 +64,7 @@ class TcpEndpoint : public Endpoint, private StreamHost {
   bool tendRetiring(TimePoint now);
   void sayGoodbye();
   void finishRetiring(bool fenced);
-  void die(int error, const Stream& stream, const std::string& why);
+  void die(int error, const std::string& why);
   void closeStream(Stream& stream);
   void closeStreams();
   size_t failWorks(int error, const std::string& why);

@@ -200,7 +200,7 @@ std::string TcpEndpoint::refusalText(uint32_t reason) {
 // The connection ended, or has to. One that was to become another one of a lane takes nothing along.
 void TcpEndpoint::streamFailed(Stream& stream, int error, const std::string& why) {
   if (state_ == State::connecting) return connectFailed(error, why);
-  if (state_ == State::ready && stream.standing) return die(error, stream, why);
+  if (state_ == State::ready && stream.standing) return die(error, why);
   if (state_ == State::retiring) {
     fenced_ &= stream.fenced || stream.peerLeft;
     stream.dropAll([&](Purpose purpose, uint64_t context) {
@@ -210,8 +210,10 @@ void TcpEndpoint::streamFailed(Stream& stream, int error, const std::string& why
   closeStream(stream);
 }
 
-void TcpEndpoint::die(int error, const Stream& stream, const std::string& why) {
-  fenced_ = stream.peerLeft;  // it has closed all, or is about to, and lands nothing before
+void TcpEndpoint::die(int error, const std::string& why) {
+  // One that has ended says nothing of what is still in the peer's other sockets.
+  const auto over = [](const auto& each) { return each->fenced || each->peerLeft || !each->standing; };
+  fenced_ = std::all_of(streams_.begin(), streams_.end(), over);
   const bool nobodyToBlame = failWorks(error, why) == 0;
   closeStreams();
   state_ = State::dead;
