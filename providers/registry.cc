@@ -26,7 +26,8 @@ namespace weft {
 namespace {
 
 constexpr const char* kAllowed =
-    "tcp, verbs, ofi, ofi:NAME (efa, verbs, tcp, net, shm, ...) or loop, with fault(RULES): in front if wanted";
+    "tcp, verbs, ofi, ofi:NAME (efa, verbs, tcp, net, shm, ...) or loop, with fault(RULES): in front if "
+    "wanted";
 
 Error bad(const std::string& spec, const std::string& why) {
   return Error(Code::config, "choosing the fabric",
@@ -116,7 +117,8 @@ void announce(const Choice& choice, bool failed) {
 
 // EFA cards are verbs devices too, but have no reliable connections: they come first and are refused there.
 std::vector<std::string> candidateTransports() {
-  return {"ofi:efa-direct", "ofi:efa", "verbs", "ofi:verbs;ofi_rxm", "ofi:tcp", "ofi:net", "ofi:tcp;ofi_rxm"};
+  return {"ofi:efa-direct", "ofi:efa", "verbs",          "ofi:verbs;ofi_rxm", "tcp",
+          "ofi:tcp",        "ofi:net", "ofi:tcp;ofi_rxm"};
 }
 
 Made makeTransport(const std::string& spec, const Config& config) {

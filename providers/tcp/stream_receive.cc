@@ -14,8 +14,8 @@ namespace weft::tcp {
 
 namespace {
 
-constexpr size_t kMostBytes = size_t{1} << 20;  // one call reads no more: others want their turn
-constexpr int kReads = 4;                       // of one turn
+constexpr size_t kMostRead = size_t{1} << 20;  // one call reads no more: others want their turn
+constexpr int kReads = 4;                      // of one turn
 // How much is read together with a header: many small frames, or of a large one's neighbour hardly anything.
 constexpr size_t kAheadOfSmall = 9 << 10;
 constexpr size_t kAheadOfLarge = 256;
@@ -55,7 +55,7 @@ ssize_t Stream::readSome(Buffer& buffer, size_t* inPlace, size_t* asked) {
   Landing landing;
   if (inFrame_) {
     if (!locate(&landing)) return -1;
-    *inPlace = std::min<size_t>(header_.length - done_, kMostBytes);
+    *inPlace = std::min<size_t>(header_.length - done_, kMostRead);
     parts[count++] = {landing.at + done_, *inPlace};
   }
   const bool toItsEnd = !inFrame_ || *inPlace == header_.length - done_;

@@ -13,7 +13,7 @@ namespace weft::tcp {
 namespace {
 
 constexpr size_t kFrames = 32;  // that one call takes along
-constexpr size_t kMostBytes =
+constexpr size_t kMostSent =
     512 << 10;  // about as much: the receiver starts earlier, and finds it in the cache
 
 }  // namespace
@@ -69,13 +69,13 @@ bool Stream::gatherReply(const Outgoing& outgoing, Gathered* into, size_t skip) 
   pin = host_.regions().use(outgoing.header.key);
   const std::byte* from = pin.at(outgoing.header.offset, outgoing.header.length);
   if (!from) return false;
-  into->add(from + skip, std::min(outgoing.header.length - skip, kMostBytes));
+  into->add(from + skip, std::min(outgoing.header.length - skip, kMostSent));
   return true;
 }
 
 // False: the first frame cannot go on. A later one that cannot is left for the next call.
 bool Stream::gather(Gathered* into) {
-  for (size_t i = 0; i < out_.size() && i < kFrames && into->bytes < kMostBytes; i++) {
+  for (size_t i = 0; i < out_.size() && i < kFrames && into->bytes < kMostSent; i++) {
     Outgoing& outgoing = out_[i];
     const size_t sent = i == 0 ? sentOfFirst_ : 0;
     const size_t ofHeader = headerBytes(outgoing);
@@ -86,7 +86,7 @@ bool Stream::gather(Gathered* into) {
     if (sent < ofHeader) into->add(header + sent, ofHeader - sent);
     const size_t skip = sent > ofHeader ? sent - ofHeader : 0;
     if (outgoing.purpose != Purpose::reply) {
-      into->add(outgoing.data + skip, std::min(dataBytes(outgoing) - skip, kMostBytes));
+      into->add(outgoing.data + skip, std::min(dataBytes(outgoing) - skip, kMostSent));
     } else if (!gatherReply(outgoing, into, skip)) {
       into->count = count;
       into->bytes = bytes;
@@ -114,7 +114,7 @@ void Stream::flush() {
       return;
     }
     took(static_cast<size_t>(sent));
-    if (static_cast<size_t>(sent) < gathered.bytes || gathered.bytes >= kMostBytes) return;
+    if (static_cast<size_t>(sent) < gathered.bytes || gathered.bytes >= kMostSent) return;
   }
 }
 
