@@ -92,9 +92,11 @@ class Stream {
   bool fenced = false;    // nothing of ours is on its way any more
   bool peerLeft = false;  // its bye came, or the orderly end of the connection
   bool sending = false;   // the Queue flushes it
+
+  // Where the Queue keeps it (watch.h), and how many reads in a row found nothing.
+  enum class Place : uint8_t { nowhere, hot, warm, cold };
+  Place place = Place::nowhere;
   uint32_t emptyReads = 0;
-  bool watched = false;  // the Queue reads it
-  bool hot = false;      // at every poll
 
  private:
   struct Awaiting {
