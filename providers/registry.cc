@@ -6,6 +6,7 @@
 
 #include "providers/fault/transport.h"
 #include "providers/loop/transport.h"
+#include "providers/tcp/transport.h"
 #include "src/base/log.h"
 #if defined(WEFT_HAVE_OFI) && __has_include("providers/ofi/transport.h")
 #include "providers/ofi/transport.h"
@@ -25,7 +26,8 @@ namespace weft {
 namespace {
 
 constexpr const char* kAllowed =
-    "loop, ofi, ofi:NAME (efa, verbs, tcp, net, shm, ...) or verbs, with fault(RULES): in front if wanted";
+    "tcp, verbs, ofi, ofi:NAME (efa, verbs, tcp, net, shm, ...) or loop, with fault(RULES): in front if "
+    "wanted";
 
 Error bad(const std::string& spec, const std::string& why) {
   return Error(Code::config, "choosing the fabric",
@@ -115,7 +117,8 @@ void announce(const Choice& choice, bool failed) {
 
 // EFA cards are verbs devices too, but have no reliable connections: they come first and are refused there.
 std::vector<std::string> candidateTransports() {
-  return {"ofi:efa-direct", "ofi:efa", "verbs", "ofi:verbs;ofi_rxm", "ofi:tcp", "ofi:net", "ofi:tcp;ofi_rxm"};
+  return {"ofi:efa-direct", "ofi:efa", "verbs",          "ofi:verbs;ofi_rxm", "tcp",
+          "ofi:tcp",        "ofi:net", "ofi:tcp;ofi_rxm"};
 }
 
 Made makeTransport(const std::string& spec, const Config& config) {
@@ -124,6 +127,7 @@ Made makeTransport(const std::string& spec, const Config& config) {
   if (spec == "ofi") return makeOfi("", config);
   if (spec.starts_with("ofi:") && spec.size() > 4) return makeOfi(spec.substr(4), config);
   if (spec == "verbs") return makeVerbs(config);
+  if (spec == "tcp") return tcp::makeTransport(config);
   return bad(spec, "there is no such provider");
 }
 

@@ -22,7 +22,8 @@ constexpr int kHourMs = 3600 * 1000;
 
 constexpr ConfigField kFields[] = {
     {"WEFT_PROVIDER", &Config::provider,
-     "Fabric to use: loop, ofi, ofi:NAME (efa, verbs, tcp, net, shm, ...) or verbs; a prefix fault(SPEC): "
+     "Fabric to use: tcp, verbs, ofi, ofi:NAME (efa, verbs, tcp, net, shm, ...) or loop; a prefix "
+     "fault(SPEC): "
      "wraps any of them in the fault injector. Empty: the best one found. A named provider that fails means "
      "no device.",
      nullptr},
@@ -33,7 +34,7 @@ constexpr ConfigField kFields[] = {
      "Path of the libfabric.so.1 to open. Empty: the loader's path, then /opt/amazon/efa/lib64 and lib.",
      nullptr},
     {"WEFT_SOCKET_IFNAME", &Config::socketIfname,
-     "Interfaces for control links, and for messages over libfabric's tcp and net: comma list of name "
+     "Interfaces for control links, and for messages over TCP: comma list of name "
      "prefixes; a leading ^ excludes, a leading = wants exact names.",
      "NCCL_SOCKET_IFNAME"},
     {"WEFT_HCA", &Config::hca,
@@ -79,8 +80,10 @@ constexpr ConfigField kFields[] = {
      "than 16 counts as 16.",
      "NCCL_IB_QPS_PER_CONNECTION", 1, 128},
     {"WEFT_TCP_STREAMS", &Config::tcpStreams,
-     "libfabric's tcp and net: connections between two processes on each rail, which carry pieces of 32 KiB "
-     "and more in turn; of two ends the smaller number counts, more than 6 counts as 6.",
+     "TCP: connections between two processes on each rail. The first one carries everything small, the "
+     "others "
+     "pieces of 32 KiB and more in turn (over libfabric the first as well); of two ends the smaller number "
+     "counts, more than 8 counts as 8 (libfabric: 6 as 6).",
      nullptr, 1, 64},
     {"WEFT_DEBUG", &Config::logLevel,
      "Log level where NCCL's logger is not there (tools): NONE, ERROR, WARN, INFO or TRACE.", nullptr},

@@ -12,8 +12,9 @@
 #include "tests/bench/plugin_end.h"
 #include "tests/bench/raw_end.h"
 #include "tests/bench/seam_end.h"
+#include "tests/bench/socket_end.h"
 
-// usage: bench-end raw-write|raw-inject|raw-tagged|seam CHANNELS
+// usage: bench-end raw-write|raw-inject|raw-tagged|socket|seam[:PROVIDER] CHANNELS
 //        bench-end PLUGIN.so CHANNELS         0: none yet, and none back
 //        bench-end --build                    prints how it was compiled
 //
@@ -47,7 +48,10 @@ std::unique_ptr<End> openWay(const std::string& way, const Shape& shape, const C
   if (way == "raw-write") return std::make_unique<RawEnd>(RawStyle::write, shape, companion);
   if (way == "raw-inject") return std::make_unique<RawEnd>(RawStyle::inject, shape, companion);
   if (way == "raw-tagged") return std::make_unique<RawEnd>(RawStyle::tagged, shape, companion);
-  if (way == "seam") return std::make_unique<SeamEnd>(shape, companion);
+  if (way == "socket") return std::make_unique<SocketEnd>(shape, companion);
+  constexpr std::string_view kSeamOf = "seam:";
+  if (way.starts_with(kSeamOf)) ::setenv("WEFT_PROVIDER", way.substr(kSeamOf.size()).c_str(), 1);
+  if (way == "seam" || way.starts_with(kSeamOf)) return std::make_unique<SeamEnd>(shape, companion);
   auto plugin = std::make_unique<PluginEnd>(way, companion);
   if (shape.outgoing > 0 && shape.incoming > 0) plugin->connect(shape);
   return plugin;
@@ -188,7 +192,9 @@ int main(int argc, char** argv) {
   const size_t channels = argc == 3 ? std::strtoull(argv[2], nullptr, 10) : 0;
   const bool plugin = argc == 3 && std::string(argv[1]).ends_with(".so");
   if (argc != 3 || channels > 64 || (channels == 0 && !plugin)) {
-    std::fprintf(stderr, "usage: bench-end raw-write|raw-inject|raw-tagged|seam|PLUGIN.so CHANNELS\n");
+    std::fprintf(
+        stderr,
+        "usage: bench-end raw-write|raw-inject|raw-tagged|socket|seam[:PROVIDER]|PLUGIN.so CHANNELS\n");
     return 2;
   }
   watchdog(kStartSeconds);

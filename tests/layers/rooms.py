@@ -62,6 +62,7 @@ ROOMS = [
     Room('providers/fault/', PROVIDER_MAY),
     Room('providers/ofi/', PROVIDER_MAY, (FABRIC,)),
     Room('providers/verbs/', PROVIDER_MAY, (VERBS,)),
+    Room('providers/tcp/', PROVIDER_MAY),
     Room('plugin/', BASE + ('src/core/', 'src/coll/', 'src/control/handle.h', 'src/topo/machine.h', 'src/tuner/', 'providers/registry', 'include/nccl/')),
     Room('tools/', ('include/', 'src/', 'providers/'), (FABRIC, VERBS, CUDA, TOOL_LIBRARIES), library=False),
     Room('tools/json/', (), (JSON,), library=False),

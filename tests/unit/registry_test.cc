@@ -116,7 +116,7 @@ TEST_CASE("unnamed, the first fabric with devices is taken and the absent ones a
   const auto choice = chooseTransport(Config{}, machine({{"ofi:efa", Here::empty}, {"ofi:net", Here::yes}}));
   REQUIRE(choice);
   CHECK(choice->devices.size() == 2);
-  REQUIRE(choice->refused.size() == 5);
+  REQUIRE(choice->refused.size() == 6);
   CHECK(choice->refused[0].what == "ofi:efa-direct");
   CHECK(choice->refused[1].why.find("no device") != std::string::npos);
   CHECK(choice->refused[2].what == "verbs");
@@ -135,6 +135,18 @@ TEST_CASE("raw verbs comes after EFA and before libfabric's verbs") {
   const auto both = chooseTransport(Config{}, machine({{"ofi:efa", Here::yes}, {"verbs", Here::yes}}));
   REQUIRE(both);
   CHECK(both->refused.size() == 1);
+}
+
+TEST_CASE("sockets of our own come before libfabric's, and behind every card") {
+  LogCapture capture;
+  const auto here = machine({{"ofi:net", Here::yes}, {"tcp", Here::yes}, {"ofi:tcp", Here::yes}});
+  const auto choice = chooseTransport(Config{}, here);
+  REQUIRE(choice);
+  CHECK(choice->spec == "tcp");
+  const auto card =
+      chooseTransport(Config{}, machine({{"ofi:verbs;ofi_rxm", Here::yes}, {"tcp", Here::yes}}));
+  REQUIRE(card);
+  CHECK(card->spec == "ofi:verbs;ofi_rxm");
 }
 
 TEST_CASE("a better fabric that fails is left with one warning, or not at all") {

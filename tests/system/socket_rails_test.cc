@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "providers/fault/transport.h"
-#include "providers/ofi/transport.h"
+#include "providers/registry.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
 #include "tests/protocol/rail_storm.h"
@@ -65,7 +65,7 @@ class RealTime {
 
 StormOptions overSockets(size_t rails = kRails) {
   StormOptions storm;
-  storm.name = std::to_string(rails) + " rails over " WEFT_OWN_TCP;
+  storm.name = std::to_string(rails) + " rails over " WEFT_SOCKET_PROVIDER;
   storm.tick = RealTime();
   Config& config = storm.world.config;
   config.socketIfname = "=lo";
@@ -75,7 +75,7 @@ StormOptions overSockets(size_t rails = kRails) {
   config.railTimeout = kRailTimeout;
   config.railRetry = Milliseconds(1);
   for (int i = 0; i < 2; i++) {
-    auto sockets = ofi::makeTransport(WEFT_OWN_TCP, config);
+    auto sockets = makeTransport(WEFT_SOCKET_PROVIDER, config);
     if (!sockets) FAIL(sockets.error().message());
     auto wrapped = fault::makeTransport(std::make_unique<Split>(sockets.take(), rails));
     storm.controls[i] = wrapped->control();

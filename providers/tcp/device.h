@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <memory>
+
+#include "providers/tcp/interfaces.h"
+#include "providers/tcp/regions.h"
+#include "src/base/config.h"
+#include "weft/transport.h"
+
+// One network interface, and the memory that peers may reach over it. Thread-safe: nothing but the table of
+// regions changes.
+namespace weft::tcp {
+
+class TcpDevice : public Device {
+ public:
+  TcpDevice(Nic nic, const Config& config)
+      : nic_(std::move(nic)), config_(config), regions_(std::make_shared<RegionTable>()) {}
+
+  const DeviceInfo& info() const override { return nic_.info; }
+  Result<std::unique_ptr<Memory>> registerMemory(const MemoryDesc& desc) override;
+  Result<std::unique_ptr<Queue>> openQueue(const QueueDepths& wanted) override;
+
+  const SocketAddress& address() const { return nic_.address; }
+  const Config& config() const { return config_; }
+  const std::shared_ptr<RegionTable>& regions() const { return regions_; }
+
+ private:
+  const Nic nic_;
+  const Config config_;
+  const std::shared_ptr<RegionTable> regions_;
+};
+
+}  // namespace weft::tcp

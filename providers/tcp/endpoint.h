@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "providers/tcp/queue.h"
+#include "providers/tcp/stream.h"
+#include "src/base/clock.h"
+#include "weft/transport.h"
+
+// One lane: a first connection, and others for large writes that are opened when the first of those is
+// posted. Of two ends the one with the lower address dials. A lane is dead at the first failure of any of its
+// connections, and retired when the peer has answered the goodbye on each of them. Used by the Queue's
+// thread.
+namespace weft::tcp {
+
+class TcpEndpoint : public Endpoint, private StreamHost {
+ public:
+  TcpEndpoint(TcpQueue& queue, const LaneAddress& mine);
+  ~TcpEndpoint() override;
+
+  std::span<const std::byte> address() const override { return address_; }
+  Status connect(std::span<const std::byte> peerAddress) override;
+  Result<RemoteMemory> import(std::span<const std::byte> blob) override;
+  size_t post(std::span<const Work> works) override;
+  void retire() override;
+
+  // From the Queue. Moves on what is not the exchange of data; false when there is nothing more to do.
+  bool tend(TimePoint now);
+  uint64_t id() const { return mine_.lane; }
+  Doorman::Verdict judge(const Hello& hello) const;  // whether a connection is this lane's
+  void greeted(const Hello& hello, Fd fd);           // it is
+
+ private:
+  // idle -> connecting -> ready -> dead, and from each of them -> retiring -> retired.
+  enum class State : uint8_t { idle, connecting, ready, dead, retiring, retired };
+  struct Read {
+    std::byte* into = nullptr;
+    uint32_t length = 0;  // of one that is asked for
+    bool open = false;
+    uint64_t context = 0;
+  };
+
+  int check(const Work& work) const;
+  void reject(const Work& work, int error);
+  void put(Stream& stream, const Work& work);
+  void putRead(Stream& stream, const Work& work);
+  Stream& streamFor(size_t length);
+  void send(Stream& stream);
+  void wantStreams();
+  void dialStreams();
+  size_t streamsWanted() const;
+
+  Status dialOne(uint8_t number);
+  Stream& addStream(Fd fd);
+  bool welcomed(Stream& stream);
+  bool streamsAnnounced();
+  static std::string refusalText(uint32_t reason);
+  void connected();
+  void connectFailed(int error, const std::string& why);
+  bool tendConnecting(TimePoint now);
+  bool tendRetiring(TimePoint now);
+  void sayGoodbye();
+  void finishRetiring(bool fenced);
+  void die(int error, const std::string& why);
+  void closeStream(Stream& stream);
+  void closeStreams();
+  size_t failWorks(int error, const std::string& why);
+  void failWork(uint64_t context, int error, const std::string& why);
+  void failRead(uint64_t number, int error, const std::string& why);
+  Completion about(CompletionKind kind, int error = 0);
+  std::string named(const char* what, const std::string& why) const;
+
+  // StreamHost
+  RegionTable& regions() override { return queue_.regions(); }
+  void notified(uint32_t imm, uint32_t length) override;
+  void workFinished(Purpose purpose, uint64_t context) override;
+  std::byte* readInto(uint32_t number, uint32_t length) override;
+  void readFinished(uint32_t number) override;
+  bool control(Stream& stream, const FrameHeader& header) override;
+  void streamFailed(Stream& stream, int error, const std::string& why) override;
+
+  TcpQueue& queue_;
+  const LaneAddress mine_;
+  const Bytes address_;  // mine_, encoded
+  LaneAddress peer_;
+  std::string peerText_;
+  State state_ = State::idle;
+  bool dials_ = false;
+  bool toSelf_ = false;
+  bool fenced_ = true;     // what this end posted cannot land any more, or never left
+  bool asked_ = false;     // for more streams, or they are coming
+  TimePoint deadline_{};   // of connecting or retiring
+  TimePoint expecting_{};  // until when more streams may come
+  std::array<HelloBytes, kMostStreams> hellos_{};
+  std::vector<std::unique_ptr<Stream>>
+      streams_;                // the first one first; a lane to ourselves has both its ends
+  std::vector<Stream*> bulk_;  // of the others, those that stand
+  size_t turn_ = 0;
+  std::vector<Read> reads_;
+  std::vector<uint32_t> freeReads_;
+};
+
+}  // namespace weft::tcp

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "providers/tcp/interfaces.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <ifaddrs.h>
+#include <memory>
+#include <net/if.h>
+#include <netinet/in.h>
+
+#include "src/base/name_filter.h"
+#include "src/base/process.h"
+#include "src/topo/nic_facts.h"
+
+namespace weft::tcp {
+
+namespace {
+
+constexpr int kDefaultSpeedMbps = 10000;
+constexpr float kLatencyUs = 10;
+
+// IPv4 before IPv6, and a link-local address only where there is no other.
+int rankOf(const SocketAddress& address) {
+  if (address.family() == AF_INET) return 0;
+  return IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_addr) ? 2 : 1;
+}
+
+std::vector<Interface> bestAddresses(const std::vector<Interface>& all) {
+  std::vector<Interface> best;
+  for (const Interface& one : all) {
+    const auto same = [&](const Interface& other) { return other.name == one.name; };
+    const auto known = std::find_if(best.begin(), best.end(), same);
+    if (known == best.end())
+      best.push_back(one);
+    else if (rankOf(one.address) < rankOf(known->address))
+      *known = one;
+  }
+  return best;
+}
+
+bool staysOnHost(const std::string& name) {
+  return name == "lo" || isContainerBridge(name);
+}
+
+DeviceInfo describeOne(const Interface& interface) {
+  const topo::NicFacts facts = topo::netdevFacts(interface.name);
+  DeviceInfo info;
+  info.name = interface.name;
+  info.provider = "tcp";
+  info.address = ipText(interface.address);
+  info.pciPath = facts.pciPath;
+  info.guid = facts.guid ? facts.guid : topo::madeUpGuid(hostName(), interface.name);
+  info.speedMbps = facts.speedMbps ? facts.speedMbps : kDefaultSpeedMbps;
+  info.latencyUs = kLatencyUs;
+  info.numaNode = facts.numaNode;
+  info.mtu = facts.mtu;
+  info.delivery = Delivery::selectable;
+  info.virtualFunction = facts.virtualFunction;
+  info.linkLayer = facts.linkLayer;
+  info.maxWriteBytes = kMaxWriteBytes;
+  return info;
+}
+
+}  // namespace
+
+Result<std::vector<Interface>> localInterfaces() {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) return Error(Code::system, "listing network interfaces", "getifaddrs", errno);
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
+  std::vector<Interface> found;
+  for (const ifaddrs* i = list; i; i = i->ifa_next) {
+    if (!i->ifa_addr || !(i->ifa_flags & IFF_UP) || !(i->ifa_flags & IFF_RUNNING)) continue;
+    const int family = i->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    Interface one;
+    one.name = i->ifa_name;
+    one.address.length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    std::memcpy(&one.address.storage, i->ifa_addr, one.address.length);
+    found.push_back(std::move(one));
+  }
+  return found;
+}
+
+std::vector<Interface> chooseInterfaces(const std::vector<Interface>& all, const Config& config,
+                                        std::vector<Refusal>* refusals) {
+  std::vector<Interface> chosen = bestAddresses(all);
+  const NameFilter hca(config.hca);
+  const bool byHca =
+      std::any_of(chosen.begin(), chosen.end(), [&](const Interface& one) { return hca.names(one.name); });
+  const NameFilter filter(byHca ? config.hca : config.socketIfname);
+  const auto drop = [&](auto unwanted, const char* why) {
+    for (const Interface& one : chosen)
+      if (unwanted(one)) refusals->push_back({"tcp " + one.name, why});
+    std::erase_if(chosen, unwanted);
+  };
+  drop([&](const Interface& one) { return !filter.accepts(one.name); },
+       "the device filter leaves it out (WEFT_HCA, WEFT_SOCKET_IFNAME)");
+  const auto local = [&](const Interface& one) {
+    return staysOnHost(one.name) && (filter.excludes() || !filter.names(one.name));
+  };
+  if (!std::all_of(chosen.begin(), chosen.end(), local))
+    drop(local, "it reaches no other host; name it in WEFT_SOCKET_IFNAME to use it");
+  return chosen;
+}
+
+Result<Catalogue> discoverNics(const Config& config) {
+  TRY(const auto all, localInterfaces());
+  Catalogue catalogue;
+  if (all.empty()) catalogue.refusals.push_back({"tcp", "no interface is up, not even loopback"});
+  for (const Interface& one : chooseInterfaces(all, config, &catalogue.refusals))
+    catalogue.nics.push_back({describeOne(one), one.address});
+  return catalogue;
+}
+
+}  // namespace weft::tcp

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "providers/tcp/queue.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "providers/tcp/endpoint.h"
+#include "src/base/random.h"
+
+namespace weft::tcp {
+
+TcpQueue::TcpQueue(TcpDevice& device, const QueueDepths& wanted)
+    : device_(device),
+      regions_(device.regions()),
+      depths_{std::max(wanted.sends, 1u), std::max(wanted.notifications, 1u), wanted.trafficClass} {}
+
+TcpQueue::~TcpQueue() = default;
+
+Result<std::unique_ptr<Endpoint>> TcpQueue::openEndpoint() {
+  if (!doorman_.isOpen()) TRY(doorman_.open(device_.address()));
+  LaneAddress address;
+  describe(doorman_.address(), &address);
+  address.streams = static_cast<uint8_t>(
+      std::clamp<size_t>(static_cast<size_t>(device_.config().tcpStreams), 1, kMostStreams));
+  address.lane = ++lastLane_;
+  fillRandom(address.secret);
+  auto lane = std::make_unique<TcpEndpoint>(*this, address);
+  lanes_.push_back(lane.get());
+  return std::unique_ptr<Endpoint>(std::move(lane));
+}
+
+// Small writes are finished when they are posted: that is told without a system call, every other time. And
+// what arrived and was not asked for is bounded: with so much of it nothing more is read.
+size_t TcpQueue::poll(std::span<Completion> out) {
+  if (!explanations_.empty()) [[unlikely]]
+    explanations_.clear();
+  const bool tellOnly = !ready_.empty() && !toldOnly_;
+  toldOnly_ = tellOnly;
+  if (!tellOnly && ready_.size() < depths_.notifications) progress();
+  return emit(out);
+}
+
+void TcpQueue::progress() {
+  if (!sending_.empty()) flushAll();
+  watch_.each([this](Stream& stream) {
+    const bool any = stream.receive(buffer_);
+    if (stream.blocked()) [[unlikely]]
+      flushLater(&stream);
+    return any;
+  });
+  if (!restless_.empty() || doorman_.busy()) [[unlikely]]
+    tendLanes();
+}
+
+void TcpQueue::flushAll() {
+  for (size_t i = 0; i < sending_.size();) {
+    Stream* stream = sending_[i];
+    stream->flush();
+    if (i >= sending_.size() || sending_[i] != stream) continue;  // it ended, and its lane's others maybe
+    if (stream->blocked()) {
+      i++;
+      continue;
+    }
+    stream->sending = false;
+    sending_.erase(sending_.begin() + static_cast<ptrdiff_t>(i));
+  }
+}
+
+void TcpQueue::flushLater(Stream* stream) {
+  if (stream->sending) return;
+  stream->sending = true;
+  sending_.push_back(stream);
+}
+
+void TcpQueue::tendLanes() {
+  const TimePoint now = Clock::system().now();
+  attendDoor(now);
+  std::erase_if(restless_, [now](TcpEndpoint* lane) { return !lane->tend(now); });
+}
+
+void TcpQueue::attendDoor(TimePoint now) {
+  if (!doorman_.isOpen()) return;
+  doorman_.attend(
+      now,
+      [this](const Hello& hello) {
+        const TcpEndpoint* lane = laneAskedFor(hello);
+        return lane ? lane->judge(hello) : Doorman::Verdict::turnAway;
+      },
+      [this](const Hello& hello, Fd fd) { laneAskedFor(hello)->greeted(hello, std::move(fd)); });
+}
+
+TcpEndpoint* TcpQueue::laneAskedFor(const Hello& hello) const {
+  const auto known = std::find_if(lanes_.begin(), lanes_.end(),
+                                  [&](const TcpEndpoint* lane) { return lane->id() == hello.lane; });
+  return known == lanes_.end() ? nullptr : *known;
+}
+
+void TcpQueue::tend(TcpEndpoint* lane) {
+  if (std::find(restless_.begin(), restless_.end(), lane) == restless_.end()) restless_.push_back(lane);
+}
+
+void TcpQueue::forget(Stream* stream) {
+  watch_.remove(stream);
+  std::erase(sending_, stream);
+  stream->sending = false;
+}
+
+void TcpQueue::forget(TcpEndpoint* lane) {
+  std::erase(lanes_, lane);
+  std::erase(restless_, lane);
+  const auto ofOthers = [this, lane](const Completion& completion) {
+    if (completion.source != lane) return true;
+    handedOut(completion);
+    return false;
+  };
+  ready_.keepIf(ofOthers);
+  std::erase_if(after_, [&](const Event& event) { return !ofOthers(event.completion); });
+}
+
+void TcpQueue::reportAfter(const Completion& completion, std::string why) {
+  after_.push_back({completion, std::move(why)});
+}
+
+size_t TcpQueue::emit(std::span<Completion> out) {
+  size_t count = 0;
+  while (count < out.size() && !ready_.empty()) {
+    out[count] = ready_.front();
+    handedOut(out[count++]);
+    ready_.pop();
+  }
+  if (!after_.empty() && ready_.empty()) [[unlikely]]
+    count += emitAfter(out.subspan(count));
+  return count;
+}
+
+size_t TcpQueue::emitAfter(std::span<Completion> out) {
+  size_t count = 0;
+  while (count < out.size() && !after_.empty()) {
+    out[count] = after_.front().completion;
+    handedOut(out[count++]);
+    if (!out[count - 1].ok) explanations_.push_back(std::move(after_.front()));
+    after_.pop_front();
+  }
+  return count;
+}
+
+std::string TcpQueue::explain(const Completion& completion) const {
+  for (const Event& event : explanations_) {
+    const Completion& known = event.completion;
+    if (known.kind == completion.kind && known.source == completion.source &&
+        known.context == completion.context)
+      return event.why;
+  }
+  return completion.ok ? "no error" : std::strerror(completion.error);
+}
+
+}  // namespace weft::tcp

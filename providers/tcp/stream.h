@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <string>
+#include <sys/uio.h>
+
+#include "providers/tcp/regions.h"
+#include "providers/tcp/ring.h"
+#include "providers/tcp/wire.h"
+#include "src/base/fd.h"
+
+// One connection of a lane: frames go out in the order they were pushed, and come in straight into the memory
+// they name. Small frames are read many at a time through the Queue's buffer; of a large one only what came
+// with its header is copied twice. Used by the Queue's thread.
+namespace weft::tcp {
+
+class Stream;
+
+enum class Purpose : uint8_t {
+  work,     // a write that wants its completion
+  quiet,    // a write that wants none
+  request,  // of a read, which ends with its reply
+  reply,    // to the peer's read
+  control,
+  hello,
+};
+
+// One frame to send. `data` is borrowed until it is sent; a reply's is looked up by key each time.
+struct Outgoing {
+  FrameHeader header;
+  const std::byte* data = nullptr;
+  uint64_t context = 0;
+  Purpose purpose = Purpose::control;
+
+  bool wantsAck() const { return (header.flags & kWantsAck) != 0; }
+};
+
+// What a stream tells the lane it belongs to, from within flush and receive. Where an answer is false the
+// stream is over and must not be touched again in that call.
+class StreamHost {
+ public:
+  virtual ~StreamHost() = default;
+  virtual RegionTable& regions() = 0;
+  virtual void notified(uint32_t imm, uint32_t length) = 0;
+  virtual void workFinished(Purpose purpose, uint64_t context) = 0;   // sent, or landed if that was asked for
+  virtual std::byte* readInto(uint32_t number, uint32_t length) = 0;  // null: there is no such read
+  virtual void readFinished(uint32_t number) = 0;
+  virtual bool control(Stream& stream, const FrameHeader& header) = 0;
+  virtual void streamFailed(Stream& stream, int error, const std::string& why) = 0;
+};
+
+class Stream {
+ public:
+  // The Queue's buffer that frames are read through.
+  static constexpr size_t kBufferBytes = 16 << 10;
+  using Buffer = std::array<std::byte, kBufferBytes>;
+  static constexpr uint32_t kBulkBytes = 32 << 10;
+
+  Stream(StreamHost& host, Fd fd) : host_(host), fd_(std::move(fd)) {}
+
+  int fd() const { return fd_.get(); }
+  bool open() const { return static_cast<bool>(fd_); }
+  void close();
+  void cut();  // likewise, and what the kernel still holds is not sent
+
+  void push(const Outgoing& outgoing) {
+    if (outgoing.purpose <= Purpose::quiet) queuedBytes_ += outgoing.header.length;
+    out_.push(outgoing);
+  }
+  void pushControl(FrameKind kind, uint32_t number = 0);
+  void pushHello(const HelloBytes* hello);                           // borrowed
+  bool blocked() const { return !out_.empty() && sendError_ == 0; }  // there is more to flush
+  // Something is to be read for, beside what the peer may send: an acknowledgement is owed, or the last
+  // words.
+  bool restless() const { return landed_ != told_ || sendError_ != 0 || !out_.empty(); }
+  size_t queuedBytes() const { return queuedBytes_; }
+
+  // Sends what the kernel takes.
+  void flush();
+  // Reads what is there, a bounded amount. False when there was nothing, or it is over.
+  bool receive(Buffer& buffer);
+
+  // Takes back what has not begun to leave, and forgets what waits for an acknowledgement.
+  template <class Visit>
+  void dropUnsent(Visit visit);
+  template <class Visit>
+  void dropAll(Visit visit);
+
+  // The lane's notes about it.
+  bool standing = false;  // both ends know each other
+  bool fenced = false;    // nothing of ours is on its way any more
+  bool peerLeft = false;  // its bye came, or the orderly end of the connection
+  bool sending = false;   // the Queue flushes it
+
+  // Where the Queue keeps it (watch.h), and how many reads in a row found nothing.
+  enum class Place : uint8_t { nowhere, hot, warm, cold };
+  Place place = Place::nowhere;
+  uint32_t emptyReads = 0;
+
+ private:
+  struct Awaiting {
+    uint64_t context = 0;
+    Purpose purpose = Purpose::work;
+  };
+  struct Landing {
+    RegionTable::Use pin;
+    std::byte* at = nullptr;
+  };
+  struct Gathered;
+
+  bool gather(Gathered* into);
+  bool gatherReply(const Outgoing& outgoing, Gathered* into, size_t slot);
+  void took(size_t bytes);
+  void left(const Outgoing& outgoing);
+  static size_t headerBytes(const Outgoing& outgoing) {
+    return outgoing.purpose == Purpose::hello ? 0 : kHeaderBytes;
+  }
+  static size_t dataBytes(const Outgoing& outgoing);
+
+  ssize_t readSome(Buffer& buffer, size_t* inPlace, size_t* asked);
+  bool ended(ssize_t result);
+  bool parse(std::span<const std::byte> bytes);
+  bool begin();
+  bool locate(Landing* landing);
+  bool finish();
+  bool acknowledged(uint32_t landed);
+  bool answerRead();
+  bool refuse(Refused reason, const char* why);
+  bool fail(int error, const std::string& why);
+
+  StreamHost& host_;
+  Fd fd_;
+
+  Ring<Outgoing> out_;
+  Ring<Awaiting> awaiting_;
+  size_t sentOfFirst_ = 0;
+  size_t queuedBytes_ = 0;
+  int sendError_ = 0;
+  uint32_t acked_ = 0;  // how many of ours the peer said have landed
+
+  FrameHeader header_;  // of the frame that is arriving
+  uint32_t haveHeader_ = 0;
+  uint32_t done_ = 0;  // of its bytes
+  bool inFrame_ = false;
+  uint32_t landed_ = 0;  // how many of the peer's that asked for it
+  uint32_t told_ = 0;    // how many of them it knows of
+  size_t ahead_ = kBufferBytes;
+};
+
+template <class Visit>
+void Stream::dropUnsent(Visit visit) {
+  size_t kept = sentOfFirst_ > 0 ? 1 : 0;
+  out_.keepIf([&](const Outgoing& outgoing) {
+    if (kept > 0) {
+      kept--;
+      return true;
+    }
+    if (outgoing.purpose > Purpose::request) return true;
+    queuedBytes_ -= dataBytes(outgoing);
+    visit(outgoing.purpose, outgoing.context);
+    return false;
+  });
+}
+
+template <class Visit>
+void Stream::dropAll(Visit visit) {
+  for (size_t i = 0; i < awaiting_.size(); i++) visit(awaiting_[i].purpose, awaiting_[i].context);
+  for (size_t i = 0; i < out_.size(); i++) visit(out_[i].purpose, out_[i].context);
+  awaiting_.clear();
+  out_.clear();
+  sentOfFirst_ = queuedBytes_ = 0;
+}
+
+}  // namespace weft::tcp

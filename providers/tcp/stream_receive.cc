@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+
+// Stream's receiving half. Everything here was chosen by somebody else: a frame is looked at before a byte of
+// it lands, and one that is not in order ends the connection.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <sys/socket.h>
+
+#include "providers/tcp/stream.h"
+
+namespace weft::tcp {
+
+namespace {
+
+constexpr size_t kMostRead = size_t{1} << 20;  // one call reads no more: others want their turn
+constexpr int kReads = 4;                      // of one turn
+// How much is read together with a header: many small frames, or of a large one's neighbour hardly anything.
+constexpr size_t kAheadOfSmall = 9 << 10;
+constexpr size_t kAheadOfLarge = 256;
+static_assert(kAheadOfSmall <= Stream::kBufferBytes);
+
+}  // namespace
+
+bool Stream::receive(Buffer& buffer) {
+  bool any = false;
+  for (int i = 0; i < kReads; i++) {
+    size_t inPlace = 0, asked = 0;
+    const ssize_t got = readSome(buffer, &inPlace, &asked);
+    if (got <= 0) {
+      if (!ended(got)) return false;
+      break;
+    }
+    any = true;
+    const auto bytes = static_cast<size_t>(got);
+    const size_t direct = std::min(bytes, inPlace);
+    done_ += static_cast<uint32_t>(direct);
+    if (inFrame_ && done_ == header_.length && direct > 0 && !finish()) return false;
+    if (bytes > direct && !parse(std::span(buffer).first(bytes - direct))) return false;
+    if (bytes < asked) break;
+  }
+  if (landed_ != told_ && out_.empty()) {
+    pushControl(FrameKind::ack);
+    flush();
+  }
+  return any && open();
+}
+
+// Of a frame that is arriving the rest goes to its place, and what follows it into the buffer. 0 and below as
+// recvmsg has it.
+ssize_t Stream::readSome(Buffer& buffer, size_t* inPlace, size_t* asked) {
+  std::array<iovec, 2> parts;
+  size_t count = 0;
+  Landing landing;
+  if (inFrame_) {
+    if (!locate(&landing)) return -1;
+    *inPlace = std::min<size_t>(header_.length - done_, kMostRead);
+    parts[count++] = {landing.at + done_, *inPlace};
+  }
+  const bool toItsEnd = !inFrame_ || *inPlace == header_.length - done_;
+  if (toItsEnd) parts[count++] = {buffer.data(), ahead_};
+  *asked = *inPlace + (toItsEnd ? ahead_ : 0);
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = count;
+  ssize_t got;
+  do {
+    got = count == 1 ? ::recv(fd_.get(), parts[0].iov_base, parts[0].iov_len, MSG_DONTWAIT)
+                     : ::recvmsg(fd_.get(), &message, MSG_DONTWAIT);
+  } while (got < 0 && errno == EINTR);
+  return got;
+}
+
+// True: there is only nothing to read.
+bool Stream::ended(ssize_t result) {
+  if (!open()) return false;
+  if (result < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+    // What could not be sent has ended the connection, though the peer left no word.
+    return sendError_ == 0 || fail(sendError_, std::strerror(sendError_));
+  }
+  if (sendError_ != 0) return fail(sendError_, std::strerror(sendError_));
+  if (result == 0) {
+    peerLeft = true;  // it reads no more either
+    return fail(ECONNRESET, "the peer closed its end");
+  }
+  return fail(errno, std::strerror(errno));
+}
+
+bool Stream::parse(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    if (!inFrame_) {
+      const size_t more = std::min(bytes.size(), kHeaderBytes - haveHeader_);
+      std::memcpy(reinterpret_cast<std::byte*>(&header_) + haveHeader_, bytes.data(), more);
+      haveHeader_ += static_cast<uint32_t>(more);
+      bytes = bytes.subspan(more);
+      if (haveHeader_ < kHeaderBytes) return true;
+      if (!begin()) return false;
+      if (!inFrame_) continue;
+    }
+    Landing landing;
+    if (!locate(&landing)) return false;
+    const size_t more = std::min<size_t>(bytes.size(), header_.length - done_);
+    if (more > 0) std::memcpy(landing.at + done_, bytes.data(), more);
+    landing.pin.release();
+    done_ += static_cast<uint32_t>(more);
+    bytes = bytes.subspan(more);
+    if (done_ == header_.length && !finish()) return false;
+  }
+  return true;
+}
+
+// A header is complete. One that carries bytes is in frame from here on, others are over.
+bool Stream::begin() {
+  haveHeader_ = done_ = 0;
+  if (!wellFormed(header_)) return refuse(Refused::protocol, "it sent something that is no frame of weft's");
+  if (!acknowledged(header_.landed)) return false;
+  if (header_.carries()) {
+    if (!standing) return refuse(Refused::protocol, "it sent data before it was welcome");
+    ahead_ = header_.length >= kBulkBytes ? kAheadOfLarge : kAheadOfSmall;
+    inFrame_ = true;
+    Landing landing;
+    if (!locate(&landing)) return false;
+    return header_.length > 0 || finish();
+  }
+  if (header_.kind == FrameKind::readRequest) return answerRead();
+  return header_.kind == FrameKind::ack || host_.control(*this, header_);
+}
+
+// Where the frame's first byte belongs. False: nowhere, and the stream is over.
+bool Stream::locate(Landing* landing) {
+  static std::byte nowhere;
+  if (header_.kind == FrameKind::readReply) {
+    landing->at = host_.readInto(header_.number, header_.length);
+    return landing->at || refuse(Refused::protocol, "it answered a read that nobody asked for");
+  }
+  if (header_.length == 0) {
+    landing->at = &nowhere;
+    return true;
+  }
+  landing->pin = host_.regions().use(header_.key);
+  if (!landing->pin.valid())
+    return refuse(Refused::memory, "it wrote to memory that is not registered here (any more)");
+  landing->at = landing->pin.at(header_.offset, header_.length);
+  return landing->at || refuse(Refused::range, "it wrote outside the memory that it named");
+}
+
+bool Stream::finish() {
+  inFrame_ = false;
+  if (header_.flags & kWantsAck) landed_++;
+  if (header_.kind == FrameKind::notify) host_.notified(header_.number, header_.length);
+  if (header_.kind == FrameKind::readReply) host_.readFinished(header_.number);
+  return true;
+}
+
+bool Stream::acknowledged(uint32_t landed) {
+  const uint32_t more = landed - acked_;
+  if (more == 0) return true;
+  if (more > awaiting_.size()) return refuse(Refused::protocol, "it acknowledged what was not sent");
+  acked_ = landed;
+  for (uint32_t i = 0; i < more; i++) {
+    const Awaiting first = awaiting_.front();
+    awaiting_.pop();
+    host_.workFinished(first.purpose, first.context);
+  }
+  return true;
+}
+
+bool Stream::answerRead() {
+  constexpr size_t kMostReplies = 1 << 16;  // no Queue has more reads in flight
+  if (!standing || out_.size() > kMostReplies)
+    return refuse(Refused::protocol, "it asked for more than a lane may");
+  RegionTable::Use pin = host_.regions().use(header_.key);
+  if (!pin.valid()) return refuse(Refused::memory, "it read memory that is not registered here (any more)");
+  if (!pin.at(header_.offset, header_.length))
+    return refuse(Refused::range, "it read outside the memory that it named");
+  pin.release();
+  Outgoing reply;
+  reply.header = header_;
+  reply.header.kind = FrameKind::readReply;
+  reply.header.flags = 0;
+  reply.purpose = Purpose::reply;
+  out_.push(reply);
+  flush();
+  return open();
+}
+
+// Tells the other end why, if that can be told at once, ahead of all that waits.
+bool Stream::refuse(Refused reason, const char* why) {
+  FrameHeader header;
+  header.kind = FrameKind::refusal;
+  header.number = static_cast<uint32_t>(reason);
+  header.landed = landed_;
+  if (sentOfFirst_ == 0) (void)::send(fd_.get(), &header, sizeof header, MSG_DONTWAIT | MSG_NOSIGNAL);
+  return fail(reason == Refused::protocol ? EPROTO : EACCES, why);
+}
+
+bool Stream::fail(int error, const std::string& why) {
+  if (open()) host_.streamFailed(*this, error, why);
+  return false;
+}
+
+}  // namespace weft::tcp

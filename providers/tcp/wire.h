@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include "src/base/bytes.h"
+#include "src/base/siphash.h"
+#include "weft/result.h"
+
+// What this provider's ends tell each other: the address of a lane, the greeting that opens a connection, and
+// the frames that follow on it in both directions. Pure values; any thread. All of it comes from outside and
+// is checked here before anybody acts on it.
+namespace weft::tcp {
+
+constexpr size_t kMaxWriteBytes = size_t{1} << 30;
+constexpr size_t kMostStreams = 8;  // connections of one lane, the first one included
+
+// What proves that somebody was given an address: 128 random bits, new for each lane.
+using Secret = Tag128;
+
+// Where a lane's listening socket is, and who is asked for there.
+struct LaneAddress {
+  bool v6 = false;
+  uint8_t streams = 1;  // how many this end would use
+  uint16_t port = 0;
+  std::array<std::byte, 16> ip{};  // IPv4 in the first four
+  uint64_t lane = 0;
+  Secret secret{};
+};
+
+Bytes encode(const LaneAddress& address);
+Result<LaneAddress> decodeLaneAddress(std::span<const std::byte> bytes);
+std::string addressText(const LaneAddress& address);  // "192.0.2.7:4711", "[2001:db8::1]:4711"
+
+// The first bytes of who dialled. Both secrets in it were exchanged over the control link.
+struct Hello {
+  uint64_t lane = 0;  // who is asked for
+  Secret secret{};
+  Secret from{};  // the dialling lane's own
+  uint8_t stream = 0;
+};
+constexpr size_t kHelloBytes = 56;
+using HelloBytes = std::array<std::byte, kHelloBytes>;
+HelloBytes encode(const Hello& hello);
+bool decode(const HelloBytes& bytes, Hello* out);
+
+enum class FrameKind : uint8_t {
+  write = 1,    // `length` bytes for `key` at `offset`
+  notify,       // the same, and the other end's Queue tells of it
+  readRequest,  // asks for `length` bytes of `key` at `offset`; `number` names the read
+  readReply,    // these bytes
+  ack,          // only for its `landed`
+  welcome,      // answers the greeting: the lane stands
+  streams,      // who dialled: more connections are coming; who was dialled: please open some
+  bye,          // nothing but answers comes after it
+  byeAnswer,    // all that came before the bye has landed
+  refusal,      // `number` says why; the connection ends here
+};
+
+enum class Refused : uint32_t { memory = 1, range = 2, protocol = 3 };
+
+constexpr uint8_t kWantsAck = 1;
+constexpr uint16_t kFrameMark = 0x5774;
+
+struct FrameHeader {
+  uint32_t length = 0;
+  uint16_t mark = kFrameMark;
+  FrameKind kind = FrameKind::ack;
+  uint8_t flags = 0;
+  uint32_t number = 0;  // notify: its 32 bits
+  uint32_t landed = 0;  // writes with kWantsAck that came the other way on this connection, modulo 2^32
+  uint64_t key = 0;
+  uint64_t offset = 0;
+
+  bool carries() const {  // `length` bytes follow
+    return kind == FrameKind::write || kind == FrameKind::notify || kind == FrameKind::readReply;
+  }
+};
+constexpr size_t kHeaderBytes = sizeof(FrameHeader);
+static_assert(kHeaderBytes == 32 && std::is_trivially_copyable_v<FrameHeader>);
+
+// Whether a header is one of ours; what it names is not looked at.
+bool wellFormed(const FrameHeader& header);
+
+}  // namespace weft::tcp
