@@ -71,6 +71,7 @@ Status TcpEndpoint::dialOne(uint8_t number) {
 }
 
 Stream& TcpEndpoint::addStream(Fd fd) {
+  if (mine_.ip == peer_.ip) keepShort(fd.get());
   streams_.push_back(std::make_unique<Stream>(static_cast<StreamHost&>(*this), std::move(fd)));
   queue_.read(streams_.back().get());
   return *streams_.back();

@@ -34,6 +34,7 @@ Fd acceptFrom(int listener);
 // From the interface's own address, so that it leaves by that interface. It may not stand yet: what is sent
 // before waits, and what is wrong is told then.
 Result<Fd> dial(const SocketAddress& from, const SocketAddress& to, int trafficClass);
+void keepShort(int fd);  // for connections within one host
 void setTrafficClass(int fd, int family, int trafficClass);
 
 }  // namespace weft::tcp
