@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <vector>
@@ -12,9 +13,12 @@
 // finds its number without a search.
 namespace weft::record {
 
+// NCCL gives its hint before each post; only one that differs from the last is recorded.
 struct Context {
   void* real = nullptr;
   uint64_t number = 0;
+  SpinLock lock;
+  std::array<uint64_t, 11> attributes{};
 };
 
 // A registration. Made and freed by regMr and deregMr.

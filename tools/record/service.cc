@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <map>
+#include <utility>
 
 #include "src/base/fnv.h"
 
@@ -106,8 +107,12 @@ ncclResult_t recordInit(void** context, uint64_t commId, int trafficClass,
                         const std::function<ncclResult_t(void** made)>& forward) {
   void* made = nullptr;
   const Timed call = timed([&] { return forward(&made); });
-  auto* own =
-      context != nullptr && call.result == ncclSuccess ? new Context{made, recorder().newContext()} : nullptr;
+  Context* own = nullptr;
+  if (context != nullptr && call.result == ncclSuccess) {
+    own = new Context;
+    own->real = made;
+    own->number = recorder().newContext();
+  }
   if (context != nullptr) *context = own;
   trace::Event& event = eventOf(Kind::init, call);
   event.values[at::kContext] = numberOf(own);
@@ -259,14 +264,18 @@ ncclResult_t recordDeregister(void* comm, void* mhandle,
   return call.result;
 }
 
-ncclResult_t recordAttributes(void* context, const std::array<uint64_t, 11>& attributes,
-                              const Forward& forward) {
-  const Timed call = timed([&] { return forward(realOf<Context>(context)); });
+bool changes(void* context, const std::array<uint64_t, 11>& attributes) {
+  auto* own = static_cast<Context*>(context);
+  if (own == nullptr) return true;
+  const std::lock_guard lock(own->lock);
+  return std::exchange(own->attributes, attributes) != attributes;
+}
+
+void writeAttributes(const Timed& call, void* context, const std::array<uint64_t, 11>& attributes) {
   trace::Event& event = eventOf(Kind::setNetAttr, call);
   event.values[at::kContext] = numberOf(context);
   std::copy(attributes.begin(), attributes.end(), event.values.begin() + 1);
   recorder().add();
-  return call.result;
 }
 
 }  // namespace weft::record

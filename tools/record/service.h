@@ -45,8 +45,9 @@ ncclResult_t recordRegister(const Registered& what, void** mhandle, const Forwar
 ncclResult_t recordDeregister(void* comm, void* mhandle,
                               const std::function<ncclResult_t(void* realComm, void* realMemory)>& forward);
 
-ncclResult_t recordAttributes(void* context, const std::array<uint64_t, 11>& attributes,
-                              const Forward& forward);
+// A hint: whether it differs from the context's last one, and is to be written.
+bool changes(void* context, const std::array<uint64_t, 11>& attributes);
+void writeAttributes(const Timed& call, void* context, const std::array<uint64_t, 11>& attributes);
 
 // The table NCCL took.
 void writeTable(int version, const std::string& text);

@@ -60,9 +60,12 @@ class Entries {
   template <class Attributes>
   static ncclResult_t setNetAttr(void* context, Attributes* attributes) {
     if (attributes == nullptr) return ncclInvalidArgument;
-    return recordAttributes(context, numbersOf(*attributes), [&](void* real) {
-      return real_->setNetAttr != nullptr ? real_->setNetAttr(real, attributes) : ncclSuccess;
-    });
+    const auto numbers = numbersOf(*attributes);
+    const bool written = changes(context, numbers);
+    Timed call{written ? Recorder::instance().now() : 0, 0, ncclSuccess};
+    if (real_->setNetAttr != nullptr) call.result = real_->setNetAttr(realOf<Context>(context), attributes);
+    if (written) writeAttributes(call, context, numbers);
+    return call.result;
   }
 
   static ncclResult_t listen(int device, void* handle, void** listenComm) {
