@@ -26,12 +26,12 @@ import testlog
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 SUPPRESSIONS = TOP / 'tests' / 'suppressions'
-ORDER = ['house', 'abi', 'unit', 'fuzz', 'protocol', 'fault', 'tools', 'efa', 'efa-trixie', 'system', 'verbs', 'soak', 'perf']
+ORDER = ['house', 'abi', 'unit', 'fuzz', 'protocol', 'fault', 'tools', 'efa', 'efa-trixie', 'system', 'verbs', 'soak', 'perf', 'trace']
 # These wait more than they compute, so each build runs them at once.
 TOGETHER = {'abi', 'unit', 'fuzz', 'protocol', 'fault', 'tools'}
 # Several processes, sockets and time limits: on a machine that is busy with something else a check may fail once for that. In the
 # first tier such a program is run a second time, by itself; the second tier forgives nothing.
-UNSTEADY = {'tools', 'efa', 'efa-trixie', 'system', 'verbs', 'soak', 'perf'}
+UNSTEADY = {'tools', 'efa', 'efa-trixie', 'system', 'verbs', 'soak', 'perf', 'trace'}
 # Of other suites, these: what they check is how soon something is noticed.
 UNSTEADY_PROGRAMS = {'unit-control-process', 'unit-control-silence'}
 # These measure how fast something is; during all others the next builds are compiled on processors they leave idle.

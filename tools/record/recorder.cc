@@ -50,7 +50,8 @@ std::string wallClock() {
 }  // namespace
 
 Recorder& Recorder::instance() {
-  static auto* const recorder = new Recorder;  // threads may still call when statics are destroyed
+  static Recorder* const recorder =
+      std::make_unique<Recorder>().release();  // threads may still call when statics are destroyed
   return *recorder;
 }
 

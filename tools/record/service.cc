@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "src/base/fnv.h"
@@ -44,11 +45,11 @@ uint64_t hashOf(const void* handle) {
 }
 
 Comm* newComm(Side side, void* real) {
-  auto* comm = new Comm;
+  auto comm = std::make_unique<Comm>();
   comm->real = real;
   comm->side = side;
   comm->number = recorder().newComm();
-  return comm;
+  return comm.release();
 }
 
 // A connect that is tried again is known by its handle's place and by what the last try left there: plugins
@@ -82,7 +83,7 @@ class Attempts {
 };
 
 Attempts& attempts() {
-  static auto* const all = new Attempts;
+  static Attempts* const all = std::make_unique<Attempts>().release();
   return *all;
 }
 
@@ -109,7 +110,7 @@ ncclResult_t recordInit(void** context, uint64_t commId, int trafficClass,
   const Timed call = timed([&] { return forward(&made); });
   Context* own = nullptr;
   if (context != nullptr && call.result == ncclSuccess) {
-    own = new Context;
+    own = std::make_unique<Context>().release();
     own->real = made;
     own->number = recorder().newContext();
   }
@@ -127,7 +128,7 @@ ncclResult_t recordFinalize(void* context, const Forward& forward) {
   const Timed call = timed([&] { return forward(realOf<Context>(context)); });
   eventOf(Kind::finalize, call).values[at::kContext] = numberOf(own);
   recorder().addAndFlush();
-  delete own;
+  std::unique_ptr<Context>(own).reset();
   return call.result;
 }
 
@@ -229,7 +230,7 @@ ncclResult_t recordClose(Kind kind, void* comm, const Forward& forward) {
   event.values[at::kComm] = numberOfComm(own);
   if (own != nullptr && kind != Kind::closeListen) event.values[1] = own->waiting.calls;
   recorder().addAndFlush();
-  delete own;
+  std::unique_ptr<Comm>(own).reset();
   return call.result;
 }
 
@@ -239,7 +240,8 @@ ncclResult_t recordRegister(const Registered& what, void** mhandle, const Forwar
   const Timed call = timed([&] { return forward(realOf<Comm>(what.comm), &made); });
   const auto address = reinterpret_cast<uintptr_t>(what.data);
   Memory* own = nullptr;
-  if (call.result == ncclSuccess) own = new Memory{made, recorder().newMemory(), address};
+  if (call.result == ncclSuccess)
+    own = std::make_unique<Memory>(Memory{made, recorder().newMemory(), address}).release();
   *mhandle = own;
   trace::Event& event = eventOf(what.kind, call);
   event.values[at::kComm] = numberOfComm(what.comm);
@@ -260,7 +262,7 @@ ncclResult_t recordDeregister(void* comm, void* mhandle,
   event.values[at::kComm] = numberOfComm(comm);
   event.values[at::kMemory] = own != nullptr ? own->number : 0;
   recorder().add();
-  delete own;
+  std::unique_ptr<Memory>(own).reset();
   return call.result;
 }
 

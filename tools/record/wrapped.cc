@@ -3,6 +3,7 @@
 #include "tools/record/wrapped.h"
 
 #include <dlfcn.h>
+#include <memory>
 #include <unistd.h>
 
 #include "src/base/config.h"
@@ -36,7 +37,7 @@ std::string fileOf(const std::string& name) {
 }  // namespace
 
 Wrapped& Wrapped::instance() {
-  static auto* const wrapped = new Wrapped;
+  static Wrapped* const wrapped = std::make_unique<Wrapped>().release();
   return *wrapped;
 }
 

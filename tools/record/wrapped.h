@@ -9,6 +9,7 @@ namespace weft::record {
 
 class Wrapped {
  public:
+  Wrapped();  // use instance()
   static Wrapped& instance();
 
   // Opens it and the trace; fine, or what is wrong and what to do about it.
@@ -19,7 +20,6 @@ class Wrapped {
   std::string versions() const;
 
  private:
-  Wrapped();
   void open();
   bool isOurselves() const;
 
