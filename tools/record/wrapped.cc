@@ -59,7 +59,7 @@ void Wrapped::open() {
   } else if (isOurselves()) {
     error_ = "WEFT_RECORD_PLUGIN names the recorder itself; it takes the plugin to record, weft by default";
   } else {
-    error_ = Recorder::instance().open(path_);
+    error_ = Recorder::instance().open(path_.substr(path_.rfind('/') + 1));
   }
 }
 
