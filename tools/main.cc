@@ -10,6 +10,7 @@
 #include "tools/output/output.h"
 #include "tools/perf/operation.h"
 #include "tools/perf/perf.h"
+#include "tools/trace/show/trace.h"
 
 // The weft command: what may be written on its command line. The only file that knows CLI11, which takes many
 // seconds to compile.
@@ -172,6 +173,9 @@ void declarePlaceOptions(CLI::App& command, perf::Options& options) {
 
 void declarePerf(CLI::App& command, perf::Options& options) {
   command.add_option("operation", options.operation, operationNames());
+  command.add_option(
+      "--replay", options.replay,
+      "instead of an operation: drive the plugin by these traces of a job's ranks, or folders");
   command.add_option("--algo", options.algorithm, "ring or tree, for all_reduce (default: ring)");
   declareNcclTestsOptions(command, options);
   declareRunOptions(command, options);
@@ -202,6 +206,12 @@ void declareInfo(CLI::App& command, info::Options& options) {
       ->check(CLI::Range(1, 1000000000));
 }
 
+void declareTrace(CLI::App& command, trace::Options& options) {
+  command.add_option("files", options.files, "traces, or folders with traces")->required();
+  command.add_flag("--events", options.events, "every call, not only what they amount to");
+  command.add_flag("--json", options.json, "the same for programs");
+}
+
 int runCommandLine(int argc, char** argv) {
   CLI::App app("weft: an NCCL network plugin, and the tools to see, prove and diagnose it");
   app.set_version_flag("--version", WEFT_VERSION);
@@ -215,13 +225,18 @@ int runCommandLine(int argc, char** argv) {
       app.add_subcommand("perf", "Run verified collectives over a network plugin and measure them");
   perf::Options perfOptions;
   declarePerf(*perfCommand, perfOptions);
+  CLI::App* traceCommand =
+      app.add_subcommand("trace", "show what libnccl-net-record.so recorded of a plugin's calls");
+  trace::Options traceOptions;
+  declareTrace(*traceCommand, traceOptions);
 
   if (const std::string word = argc > 1 ? argv[1] : ""; !word.empty() && word[0] != '-')
     if (app.get_subcommands([&](const CLI::App* one) { return one->get_name() == word; }).empty()) {
-      std::cerr << "weft: '" << word << "' is no command; there are info and perf, see --help\n";
+      std::cerr << "weft: '" << word << "' is no command; there are info, perf and trace, see --help\n";
       return kUsage;
     }
   CLI11_PARSE(app, argc, argv);
+  if (traceCommand->parsed()) return trace::run(traceOptions);
   return infoCommand->parsed() ? info::run(infoOptions) : perf::run(perfOptions);
 }
 

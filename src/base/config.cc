@@ -277,6 +277,7 @@ std::vector<std::string> unknownVariables(std::span<const char* const> environme
   for (const char* entry : environment) {
     if (std::strncmp(entry, "WEFT_", 5) != 0) continue;
     if (std::strncmp(entry, "WEFT_TEST_", 10) == 0) continue;  // belongs to the test programs
+    if (std::strncmp(entry, "WEFT_RECORD_", 12) == 0) continue;  // the recorder's, see docs/trace.md
     const std::string name(entry, std::strcspn(entry, "="));
     const auto known = [&](const ConfigField& field) { return name == field.env; };
     if (std::any_of(std::begin(kFields), std::end(kFields), known)) continue;
