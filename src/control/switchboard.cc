@@ -184,18 +184,31 @@ void Switchboard::rejectCrossed(Greeting greeting) {
   cut(greeting.socket);
 }
 
-// The dialler gets our info all the same and comes to the same conclusion.
+// The dialler gets our info all the same and comes to the same conclusion. It goes out before anybody here is
+// told, as who is told may end this process.
 bool Switchboard::refusedByFingerprint(const Greeting& greeting) {
   const std::string name = greeting.info.host + format(" pid %u", greeting.info.pid);
   const auto mismatch = compareFingerprints(parts_.options.fingerprint, greeting.info.fingerprint, name);
   if (!mismatch) return false;
-  if (const auto listener = parts_.listeners->find(greeting.hello.listener)) (void)listener->push(*mismatch);
   FrameHeader header;
   header.type = static_cast<uint16_t>(FrameType::info);
   Bytes bytes;
   encodeFrame(header, ownInfo(nextEpoch(), 0), bytes);
   (void)sendSome(greeting.socket.get(), bytes);
+  noteMisfit(greeting.hello.from, *mismatch);
+  if (const auto listener = parts_.listeners->find(greeting.hello.listener)) (void)listener->push(*mismatch);
   return true;
+}
+
+void Switchboard::noteMisfit(const Incarnation& peer, const Error& why) {
+  constexpr size_t kMostRemembered = 256;
+  if (misfits_.size() >= kMostRemembered) misfits_.erase(misfits_.begin());
+  misfits_.insert_or_assign(peer, why);
+}
+
+const Error& Switchboard::misfitOr(const Incarnation& peer, const Error& why) const {
+  const auto found = misfits_.find(peer);
+  return found == misfits_.end() ? why : found->second;
 }
 
 Session& Switchboard::enter(SessionSeed seed) {

@@ -88,6 +88,8 @@ class Switchboard : public Acceptor::Owner, public Session::Owner, public Openin
   void greetedResume(Greeting greeting);
   void rejectCrossed(Greeting greeting);
   bool refusedByFingerprint(const Greeting& greeting);
+  void noteMisfit(const Incarnation& peer, const Error& why);
+  const Error& misfitOr(const Incarnation& peer, const Error& why) const;
   Session& enter(SessionSeed seed);
   std::shared_ptr<PeerImpl> makePeer(const Incarnation& incarnation, const Info& info, int fd);
   void sendWaiting(std::deque<uint64_t> calls, Session& session);
@@ -123,6 +125,9 @@ class Switchboard : public Acceptor::Owner, public Session::Owner, public Openin
   std::unique_ptr<Acceptor> acceptor_;
   CallTable calls_;
   std::map<uint64_t, Asked> asked_;
+  // Processes that do not fit this one, and why. Such a process ends soon, maybe before it has taken a call
+  // of ours: then this is the reason that the call is told, not that nobody is there any more.
+  std::map<Incarnation, Error> misfits_;
   std::map<Incarnation, std::unique_ptr<Opening>> openings_;
   std::map<Incarnation, std::unique_ptr<Session>> sessions_;
   std::unique_ptr<SelfLink> selfLink_;

@@ -66,18 +66,19 @@ void Switchboard::nextCall(Opening& opening) {
 }
 
 void Switchboard::openingRefused(Opening& opening, const Error& why) {
-  calls_.fail(opening.calls.front(), why);
+  calls_.fail(opening.calls.front(), misfitOr(opening.peer(), why));
   nextCall(opening);
 }
 
 void Switchboard::openingGone(Opening& opening, const Error& why) {
-  for (const uint64_t id : opening.calls) calls_.fail(id, why);
+  for (const uint64_t id : opening.calls) calls_.fail(id, misfitOr(opening.peer(), why));
   closeOpening(opening.peer());
 }
 
 void Switchboard::openingLinked(Opening& opening, Linked linked) {
   const std::string name = linked.info.host + format(" pid %u", linked.info.pid);
   if (const auto mismatch = compareFingerprints(parts_.options.fingerprint, linked.info.fingerprint, name)) {
+    noteMisfit(opening.peer(), *mismatch);
     return openingRefused(opening, *mismatch);
   }
   const Incarnation incarnation = opening.peer();
