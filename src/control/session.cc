@@ -14,6 +14,13 @@ constexpr size_t kWriteAhead = 128 * 1024;  // encoded but not yet in the socket
 constexpr uint64_t kArrivalsPerAck = 16;    // otherwise pings and our own frames carry it
 constexpr Milliseconds kLongestPing{1000};
 constexpr Milliseconds kShortestPing{5};
+constexpr Milliseconds kLongestUntilRedial{1500};
+constexpr Milliseconds kLongestUntilHostWarn{3000};
+constexpr Milliseconds kLongestSettling{120'000};  // TCP's longest pause
+
+int toMilliseconds(Nanoseconds time) {
+  return static_cast<int>(std::chrono::duration_cast<Milliseconds>(time).count());
+}
 
 }  // namespace
 
@@ -23,11 +30,13 @@ LifeTimes::LifeTimes(const Config& config)
       silent(ping * 5 / 2),
       warn(config.peerSilentWarn),
       giveUp(config.peerTimeout),
+      redial(std::min(config.kernelTimeout / 2, kLongestUntilRedial)),
+      hostWarn(std::min(config.kernelTimeout / 2, kLongestUntilHostWarn)),
       kernel(config.kernelTimeout) {}
 
 Session::Session(Owner& owner, SessionSeed seed)
     : owner_(owner), seed_(std::move(seed)), lookTimer_(owner.loop(), [this] { look(); }) {
-  kernelHeard_ = processHeard_ = lookDue_ = owner.loop().now();
+  kernelHeard_ = processHeard_ = fabricHeard_ = silentSince_ = lookDue_ = owner.loop().now();
   seed_.peer->connectSink(this);
 }
 
@@ -42,8 +51,9 @@ void Session::attach(Fd socket, const Info& info) {
   frames_.rewind();
   peerEpoch_ = info.epoch;
   bytesAcked_ = 0;
-  state_ = State::up;
   const TimePoint now = owner_.loop().now();
+  if (state_ == State::lost) settleAfterOutage(now);
+  state_ = State::up;
   kernelHeard_ = lastPing_ = now;
   io_ = std::make_unique<LinkIo>(owner_.loop(), *this, std::move(socket));
   if (!io_->start()) return lose("out of descriptors");
@@ -168,6 +178,8 @@ void Session::lose(const std::string& why) {
   if (closing_ || state_ == State::dead) return;
   WEFT_LOG(info, "control link to %s lost (%s); dialling again", seed_.peer->name().c_str(), why.c_str());
   state_ = State::lost;
+  silentSince_ = kernelHeard_;
+  seed_.peer->setSettled(false);
   frames_.rewind();
   redial();
   scheduleLook(owner_.loop().now());
@@ -175,8 +187,6 @@ void Session::lose(const std::string& why) {
 
 void Session::redial() {
   const LifeTimes& times = owner_.lifeTimes();
-  const auto left =
-      std::chrono::duration_cast<Milliseconds>(kernelHeard_ + times.kernel - owner_.loop().now());
   const auto addresses = static_cast<int64_t>(seed_.addresses.size());
   DialPlan plan;
   plan.kind = HelloKind::resume;
@@ -185,8 +195,8 @@ void Session::redial() {
   plan.secret = seed_.linkKey;
   plan.addresses = seed_.addresses;
   plan.own = owner_.addresses();
-  plan.connectPatience = std::clamp(left / addresses, Milliseconds(20), Milliseconds(1000));
-  plan.answerPatience = std::max(times.kernel / 2, Milliseconds(20));
+  plan.connectPatience = std::clamp(times.redial / addresses, Milliseconds(20), Milliseconds(1000));
+  plan.answerPatience = std::max(times.redial, Milliseconds(20));
   dial_ = std::make_unique<Dial>(owner_.loop(), *this, std::move(plan));
   dial_->start();
 }
@@ -205,19 +215,28 @@ void Session::dialGone(const Error& why) {
 }
 
 void Session::dialContact() {
-  heardBeforeContact_ = kernelHeard_;
-  kernelHeard_ = owner_.loop().now();
+  kernelHeardBeforeContact_ = kernelHeard_;
+  processHeardBeforeContact_ = processHeard_;
+  kernelAnswered(owner_.loop().now());
 }
 
 void Session::dialMistaken() {
-  kernelHeard_ = heardBeforeContact_;
+  kernelHeard_ = kernelHeardBeforeContact_;
+  processHeard_ = processHeardBeforeContact_;
+}
+
+// What a fabric over sockets held back during an outage may take as long again to come.
+void Session::settleAfterOutage(TimePoint now) {
+  const auto outage = std::min<Nanoseconds>(now - silentSince_, kLongestSettling);
+  if (outage >= owner_.lifeTimes().redial) settlesAt_ = std::max(settlesAt_, now + outage);
+  seed_.peer->setSettled(now >= settlesAt_);
 }
 
 void Session::heard() {
   processHeard_ = owner_.loop().now();
   seed_.peer->setAnswers(true);
-  if (!warned_) return;
-  warned_ = false;
+  if (!warned_ && !hostWarned_) return;
+  warned_ = hostWarned_ = false;
   WEFT_LOG(info, "%s answers again", seed_.peer->name().c_str());
 }
 
@@ -229,6 +248,8 @@ void Session::look() {
   const auto late = now - lookDue_;
   kernelHeard_ = std::min(kernelHeard_ + late, now);
   processHeard_ = std::min(processHeard_ + late, now);
+  fabricHeard_ = std::max(std::min(fabricHeard_ + late, now), seed_.peer->lastSeenOnFabric());
+  if (state_ == State::up) seed_.peer->setSettled(now >= settlesAt_);
   lookAtKernel(now);
   if (state_ != State::dead) lookAtProcess(now);
   if (state_ == State::dead) return;
@@ -239,18 +260,17 @@ void Session::look() {
   scheduleLook(now);
 }
 
-// Every ping must be acknowledged by the other kernel, whether or not the process reads it. Half the bound is
-// spent on the connection we have, the other half on trying every address afresh.
+// Every ping must be acknowledged by the other kernel, whether or not the process reads it. When the
+// connection we have is silent every address is tried afresh, until the bound: it is that long since switches
+// fail over and virtual machines move in less.
 void Session::lookAtKernel(TimePoint now) {
   const LifeTimes& times = owner_.lifeTimes();
-  if (!io_) {
-    if (now - kernelHeard_ >= times.kernel) kernelSilent(now);
-    return;
-  }
-  const auto half = times.kernel / 2;
-  noteAcks(now);
-  if (now - kernelHeard_ < half) return;
-  lose(format("nothing acknowledged for %d ms", static_cast<int>(half.count())));
+  if (io_) noteAcks(now);
+  const auto silence = now - kernelHeard_;
+  if (now - hostHeard() >= times.kernel) return hostSilent(now);
+  if (silence >= times.hostWarn && !hostWarned_) warnOfHost(now);
+  if (io_ && silence >= times.redial)
+    lose(format("nothing acknowledged for %d ms", static_cast<int>(times.redial.count())));
 }
 
 // With nothing outstanding the last ping was acknowledged, when is known. Else only news counts: repeated
@@ -259,25 +279,48 @@ void Session::noteAcks(TimePoint now) {
   const auto acks = io_->acks();
   if (!acks) return;
   if (!acks->outstanding) {
-    kernelHeard_ = std::max(kernelHeard_, now - std::min(acks->sinceAck, owner_.lifeTimes().ping));
+    kernelAnswered(now - std::min(acks->sinceAck, owner_.lifeTimes().ping));
   } else if (acks->bytesAcked != bytesAcked_) {
-    kernelHeard_ = std::max(kernelHeard_, now - acks->sinceAck);
+    kernelAnswered(now - acks->sinceAck);
   }
   bytesAcked_ = acks->bytesAcked;
 }
 
-void Session::kernelSilent(TimePoint now) {
-  const auto silence = std::chrono::duration_cast<Milliseconds>(now - kernelHeard_).count();
+// While its host is silent the process cannot be heard. That time is not held against it, but for the part in
+// which hosts are silent for other reasons: then even one that answers now and then is given up in the end.
+void Session::kernelAnswered(TimePoint when) {
+  if (when <= kernelHeard_) return;
+  const auto outage = when - kernelHeard_ - owner_.lifeTimes().hostWarn;
+  if (outage > Nanoseconds(0)) processHeard_ = std::min(processHeard_ + outage, when);
+  kernelHeard_ = when;
+}
+
+void Session::warnOfHost(TimePoint now) {
+  const LifeTimes& times = owner_.lifeTimes();
+  hostWarned_ = true;
+  const char* fabric =
+      now - fabricHeard_ < times.hostWarn ? "the fabric works" : "the fabric is silent as well";
+  WEFT_LOG(warn,
+           "the host of %s has acknowledged nothing for %d ms on the control network, %s; it is given up "
+           "when both "
+           "have been silent for %d ms (WEFT_KERNEL_TIMEOUT)",
+           seed_.peer->name().c_str(), toMilliseconds(now - kernelHeard_), fabric,
+           static_cast<int>(times.kernel.count()));
+}
+
+void Session::hostSilent(TimePoint now) {
   die(Error(Code::remote, "control link to " + seed_.peer->name(),
-            format("its host has acknowledged nothing for %d ms (WEFT_KERNEL_TIMEOUT); it is down or cut off",
-                   static_cast<int>(silence))));
+            format("its host has acknowledged nothing for %d ms, and the fabric is silent as well "
+                   "(WEFT_KERNEL_TIMEOUT); it is down or cut off",
+                   toMilliseconds(now - hostHeard()))));
 }
 
 void Session::lookAtProcess(TimePoint now) {
   const LifeTimes& times = owner_.lifeTimes();
+  if (now - processHeard_ >= times.silent) seed_.peer->setAnswers(false);
+  if (now - kernelHeard_ >= times.redial) return;  // its host is what is silent
   const auto silence = now - processHeard_;
-  if (silence >= times.silent) seed_.peer->setAnswers(false);
-  const auto milliseconds = static_cast<int>(std::chrono::duration_cast<Milliseconds>(silence).count());
+  const int milliseconds = toMilliseconds(silence);
   if (silence >= times.giveUp) {
     return die(Error(
         Code::timeout, "control link to " + seed_.peer->name(),
@@ -298,7 +341,10 @@ void Session::scheduleLook(TimePoint now) {
   const auto sooner = [&](TimePoint due) {
     if (due > now) next = std::min(next, due);
   };
-  sooner(kernelHeard_ + (io_ ? times.kernel / 2 : times.kernel));
+  if (io_) sooner(kernelHeard_ + times.redial);
+  if (!hostWarned_) sooner(kernelHeard_ + times.hostWarn);
+  sooner(hostHeard() + times.kernel);
+  sooner(settlesAt_);
   sooner(processHeard_ + times.silent);
   sooner(processHeard_ + times.giveUp);
   if (!warned_) sooner(processHeard_ + times.warn);

@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -13,7 +14,10 @@
 
 // One living peer: its numbered frames, its connection and the watch over its life.
 //   up      a connection stands; pings go out; the peer's kernel and its process are listened for separately
-//   lost    the connection broke or its kernel is silent: dialling every address again, frames wait
+//   lost    the connection broke or its kernel is silent: dialling every address again, frames wait. The
+//   silence
+//           is reported once, and is death when the fabric is silent as well and for long
+//           (WEFT_KERNEL_TIMEOUT)
 //   dead    final: the reason is at the Peer
 // Control thread.
 namespace weft::control {
@@ -24,8 +28,10 @@ struct LifeTimes {
   Milliseconds ping;    // between pings, and between looks at the peer
   Milliseconds silent;  // no word from the process for this long: answers() is false
   Milliseconds warn;
-  Milliseconds giveUp;  // no word from the process
-  Milliseconds kernel;  // no word from its kernel
+  Milliseconds giveUp;    // no word from the process, while its kernel answers
+  Milliseconds redial;    // no word from its kernel: the connection may be what is broken
+  Milliseconds hostWarn;  // no word from its kernel
+  Milliseconds kernel;    // no word from its kernel, and nothing from it over the fabric
 };
 
 struct SessionSeed {
@@ -102,8 +108,12 @@ class Session : public MessageSink, public Dial::Owner, public LinkIo::Owner {
   void look();
   void lookAtKernel(TimePoint now);
   void noteAcks(TimePoint now);
+  void kernelAnswered(TimePoint when);
   void lookAtProcess(TimePoint now);
-  void kernelSilent(TimePoint now);
+  void warnOfHost(TimePoint now);
+  void hostSilent(TimePoint now);
+  void settleAfterOutage(TimePoint now);
+  TimePoint hostHeard() const { return std::max(kernelHeard_, fabricHeard_); }
   void scheduleLook(TimePoint now);
   void heard();
 
@@ -117,10 +127,15 @@ class Session : public MessageSink, public Dial::Owner, public LinkIo::Owner {
   uint64_t unacknowledgedArrivals_ = 0;
   uint64_t bytesAcked_ = 0;  // of this connection, at the last look
   bool closing_ = false;
-  bool warned_ = false;
+  bool warned_ = false;      // of the process
+  bool hostWarned_ = false;  // of its host
   TimePoint kernelHeard_;
-  TimePoint heardBeforeContact_;
-  TimePoint processHeard_;
+  TimePoint processHeard_;  // moved by outages, which say nothing about the process
+  TimePoint fabricHeard_;   // as the Peer was told, or when the link was made
+  TimePoint kernelHeardBeforeContact_;
+  TimePoint processHeardBeforeContact_;
+  TimePoint silentSince_;  // lost: the kernel's last word
+  TimePoint settlesAt_{};  // up: from then on the peer is settled
   TimePoint lookDue_;
   TimePoint lastPing_;
   Timer lookTimer_;
