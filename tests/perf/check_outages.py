@@ -140,7 +140,7 @@ def complaints_of(job, outage):
 def warnings_complaints(job, outage):
     """The silence of the control network is reported once by each rank that sees it, with the peer's name."""
     for rank in range(2):
-        lines = [line for line in job.said(rank)[1].splitlines() if 'has acknowledged nothing for' in line and 'WARN' in line]
+        lines = [line for line in job.said(rank)[1].splitlines() if 'on the control network, ' in line]
         expected = 'control' in outage.networks and outage.seconds > 3
         if expected and (len(lines) != 1 or not re.search(r'the host of \S+ pid \d+ \(10\.79\.1\.\d\)', lines[0])):
             yield f'rank {rank} does not report the silence once: {lines}'
@@ -187,7 +187,7 @@ def calibrate(weft, provider):
 
 def outages():
     data, control, both = ('data',), ('control',), ('control', 'data')
-    lost = 'though the process answers'
+    lost = 'rail data'
     if not os.environ.get('WEFT_TEST_FULL'):
         return [Outage(control, 'both', 5), Outage(both, 'both', 2), Outage(both, 'both', 5), Outage(both, 'firewall', 4), Outage(data, 'one', 2)]
     found = []

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <deque>
 #include <memory>
 #include <string>
 
@@ -12,17 +13,19 @@
 #include "src/control/link_io.h"
 #include "src/control/peer.h"
 
-// One living peer: its numbered frames, its connection and the watch over its life.
-//   up      a connection stands; pings go out; the peer's kernel and its process are listened for separately
-//   lost    the connection broke or its kernel is silent: dialling every address again, frames wait. The
-//   silence
-//           is reported once, and is death when the fabric is silent as well and for long
-//           (WEFT_KERNEL_TIMEOUT)
-//   dead    final: the reason is at the Peer
-// Control thread.
+// The link to one other process: its numbered frames, its connection and the watch over its life.
+//   opening  not linked yet. Each dial proves the secret of the call at the front, so what is said about
+//            that secret or its listener concerns that call alone.
+//   up       A connection stands and pings go out; the peer's kernel and its process are listened for
+//            separately.
+//   lost     The connection broke or the peer's host is silent: every address is dialled again, frames wait.
+//            The silence is reported once, and is death when the fabric is silent as well and both for
+//            WEFT_KERNEL_TIMEOUT.
+//   dead     Final. The reason is at the Peer, if there was one.
+// enter() is the one function that changes the state. Control thread.
 namespace weft::control {
 
-// The intervals a session lives by, from the settings.
+// The intervals a link lives by, from the settings.
 struct LifeTimes {
   explicit LifeTimes(const Config& config);
   Milliseconds ping;    // between pings, and between looks at the peer
@@ -34,16 +37,17 @@ struct LifeTimes {
   Milliseconds kernel;    // no word from its kernel, and nothing from it over the fabric
 };
 
-struct SessionSeed {
+// What the first proven connection tells about the other process.
+struct LinkFacts {
   std::shared_ptr<PeerImpl> peer;
   Key128 linkKey{};
   LinkNonces nonces;
   std::vector<SocketAddress> addresses;
 };
 
-class Session : public MessageSink, public Dial::Owner, public LinkIo::Owner {
+class Link : public MessageSink, public Dial::Owner, public LinkIo::Owner {
  public:
-  enum class State : uint8_t { up, lost, dead };
+  enum class State : uint8_t { opening, up, lost, dead };
 
   class Owner {
    public:
@@ -54,16 +58,28 @@ class Session : public MessageSink, public Dial::Owner, public LinkIo::Owner {
     virtual const std::vector<SocketAddress>& addresses() const = 0;  // of this process
     virtual uint64_t nextEpoch() = 0;
     virtual Bytes ownInfo(uint64_t epoch, uint64_t received) = 0;
-    virtual void sessionFrame(Session& session, FrameType type, std::span<const std::byte> body) = 0;
-    virtual void sessionMessage(Session& session, uint16_t type, std::span<const std::byte> body) = 0;
-    virtual void sessionDead(Session& session, const Error& reason) = 0;
+    // While it is opening:
+    virtual void linkOpened(Link& link, Linked linked) = 0;          // to be established, or refused
+    virtual void linkRefused(Link& link, const Error& why) = 0;      // the front call
+    virtual void linkUnreachable(Link& link, const Error& why) = 0;  // all calls
+    // From then on:
+    virtual void linkFrame(Link& link, FrameType type, std::span<const std::byte> body) = 0;
+    virtual void linkMessage(Link& link, uint16_t type, std::span<const std::byte> body) = 0;
+    virtual void linkDead(Link& link, const Error& reason) = 0;
     virtual void bury(std::unique_ptr<LinkIo> io) = 0;  // kept until the running callbacks returned
     virtual void bury(std::unique_ptr<Dial> dial) = 0;
   };
 
-  Session(Owner& owner, SessionSeed seed);
-  ~Session() override;
+  Link(Owner& owner, const Incarnation& process);
+  ~Link() override;
 
+  // Opening: dials anew. The calls that wait are the owner's business.
+  void dial(DialPlan plan);
+  std::deque<uint64_t> calls;  // by id; the front one is dialled for
+  std::string trouble() const { return dial_ ? dial_->trouble() : std::string(); }
+
+  // Once, before the first connection is attached.
+  void establish(LinkFacts facts);
   // Takes a proven connection; what the peer says it received is not sent again.
   void attach(Fd socket, const Info& info);
   // The same for one the peer dialled: our info goes out first.
@@ -71,13 +87,15 @@ class Session : public MessageSink, public Dial::Owner, public LinkIo::Owner {
 
   void deliver(uint16_t type, Bytes body) override;  // numbered, kept until acknowledged
   void die(const Error& reason);
-  void goodbye();        // the last frame; then nothing is sent
-  bool drained() const;  // nothing left to write, or nowhere to write it
+  void abandon() { (void)enter(State::dead); }  // opening: nobody wants it any more
+  void goodbye();                               // the last frame; then nothing is sent
+  bool drained() const;                         // nothing left to write, or nowhere to write it
 
   State state() const { return state_; }
-  const std::shared_ptr<PeerImpl>& peer() const { return seed_.peer; }
-  const LinkNonces& nonces() const { return seed_.nonces; }
-  const Key128& linkKey() const { return seed_.linkKey; }
+  const Incarnation& process() const { return process_; }
+  const std::shared_ptr<PeerImpl>& peer() const { return facts_.peer; }  // null while opening
+  const LinkNonces& nonces() const { return facts_.nonces; }
+  const Key128& linkKey() const { return facts_.linkKey; }
   uint64_t peerEpoch() const { return peerEpoch_; }
   bool shaking() const { return dial_ && dial_->shaking(); }
 
@@ -97,12 +115,14 @@ class Session : public MessageSink, public Dial::Owner, public LinkIo::Owner {
   void linkRoom() override;
 
  private:
+  bool enter(State next);
+  void leaveConnection();
   void pump();
   void writeNumbered(const FrameQueue::Frame& frame);
+  void ping();
   void sendUnnumbered(FrameType type, std::span<const std::byte> body = {});
   bool acceptNumber(const FrameHeader& header);
   void dispatch(const FrameHeader& header, std::span<const std::byte> body);
-  void dropConnection();
   void lose(const std::string& why);
   void redial();
   void look();
@@ -118,8 +138,9 @@ class Session : public MessageSink, public Dial::Owner, public LinkIo::Owner {
   void heard();
 
   Owner& owner_;
-  const SessionSeed seed_;
-  State state_ = State::up;
+  const Incarnation process_;
+  LinkFacts facts_;
+  State state_ = State::opening;
   std::unique_ptr<LinkIo> io_;
   std::unique_ptr<Dial> dial_;
   FrameQueue frames_;
