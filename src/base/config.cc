@@ -135,7 +135,9 @@ constexpr ConfigField kFields[] = {
      "A peer process that has not answered for this long, while its kernel does, is given up.", nullptr, 10,
      kHourMs},
     {"WEFT_KERNEL_TIMEOUT", &Config::kernelTimeout,
-     "A peer whose kernel acknowledges nothing for this long is dead.", nullptr, 10, kHourMs},
+     "A peer whose host acknowledges nothing on the control network for this long, while nothing comes or "
+     "arrives over the fabric either, is given up. A warning names it earlier, after 3 s or half of this.",
+     nullptr, 10, kHourMs},
 };
 
 Error badValue(const ConfigField& field, const std::string& value) {

@@ -54,7 +54,7 @@ struct Config {
   Milliseconds railRetry{100};
   Milliseconds peerSilentWarn{5000};
   Milliseconds peerTimeout{60000};
-  Milliseconds kernelTimeout{3000};
+  Milliseconds kernelTimeout{30000};
 };
 
 using ConfigMember =

@@ -5,13 +5,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 
 #include "src/base/log.h"
 #include "src/base/random.h"
 
 namespace weft::control {
 
-// States: hello -> proof -> infoHeader -> infoBody. Every read is of an exact size, one deadline covers all.
+// States: hello -> proof -> infoHeader -> infoBody, or hello -> leaving for who is turned away. Every read is
+// of an exact size, one deadline covers all, another one leaving.
 class Acceptor::Stranger {
  public:
   Stranger(Acceptor& acceptor, Fd socket, uint64_t id)
@@ -33,7 +35,9 @@ class Acceptor::Stranger {
   }
 
  private:
-  enum class State : uint8_t { hello, proof, infoHeader, infoBody };
+  enum class State : uint8_t { hello, proof, infoHeader, infoBody, leaving };
+  static constexpr Milliseconds kLeavePatience{1000};
+  static constexpr size_t kMostReadLeaving = 16 * 1024;
 
   // Drops or hands over at the end: nothing may follow a step that returned false.
   void onReadable() {
@@ -55,6 +59,8 @@ class Acceptor::Stranger {
         return onInfoHeader();
       case State::infoBody:
         return onInfo();
+      case State::leaving:
+        break;  // it does not stop talking
     }
     return gone();
   }
@@ -72,8 +78,16 @@ class Acceptor::Stranger {
   bool turnAway(Answer answer) {
     Challenge challenge;
     challenge.answer = answer;
-    (void)say(challenge);
-    return gone();
+    if (!say(challenge)) return gone();
+    return leave();
+  }
+
+  // What the other side sent beyond what we read would make a reset of our close, and that destroys what it
+  // has not read yet. So it is read, within bounds, until the other side has hung up.
+  bool leave() {
+    (void)shutdown(socket_.get(), SHUT_WR);
+    deadline_.after(kLeavePatience);
+    return next(State::leaving, kMostReadLeaving);
   }
 
   bool onHello() {

@@ -41,6 +41,16 @@ class Peer {
   // The process answers pings in time. False also while it is stopped but its kernel still acknowledges.
   virtual bool answers() const = 0;
 
+  // It answers, and after an outage as much time again has passed as that took: what a fabric over sockets
+  // held back comes as late, since TCP repeats itself after pauses that double. Nobody is blamed for silence
+  // before.
+  virtual bool settled() const = 0;
+
+  // Something came from this peer over the fabric, or what we wrote arrived there. While that goes on the
+  // peer is not given up for the silence of its host on the control link. One relaxed store; to be called now
+  // and then, not per message.
+  virtual void seenOnFabric(TimePoint when) = 0;
+
   // Queues one message (at most 64 KiB). Order is kept, a lost link is resumed without loss or duplicates, a
   // dead peer's messages are dropped. `type` is the caller's; values below 16 are the hub's own.
   virtual void send(uint16_t type, Bytes body) = 0;

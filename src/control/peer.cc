@@ -29,6 +29,7 @@ void PeerImpl::markDead(const Error& reason) {
   if (!alive()) return;
   reason_ = reason;
   answers_.store(false, std::memory_order_relaxed);
+  settled_.store(false, std::memory_order_relaxed);
   alive_.store(false, std::memory_order_release);
 }
 

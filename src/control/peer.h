@@ -9,7 +9,7 @@
 #include "src/control/hub.h"
 #include "src/control/mailbox.h"
 
-// The Peer others hold: a name, two flags and a way to the control thread. It outlives its link and its hub.
+// The Peer others hold: a name, some flags and a way to the control thread. It outlives its link and its hub.
 // Public functions: any thread; those under "control thread" only there.
 namespace weft::control {
 
@@ -36,6 +36,10 @@ class PeerImpl : public Peer, public std::enable_shared_from_this<PeerImpl> {
   bool alive() const override { return alive_.load(std::memory_order_acquire); }
   Error reason() const override;
   bool answers() const override { return answers_.load(std::memory_order_relaxed); }
+  bool settled() const override { return answers() && settled_.load(std::memory_order_relaxed); }
+  void seenOnFabric(TimePoint when) override {
+    seenOnFabric_.store(when.time_since_epoch().count(), std::memory_order_relaxed);
+  }
   void send(uint16_t type, Bytes body) override;
   const Fingerprint& fingerprint() const override { return facts_.fingerprint; }
 
@@ -45,6 +49,10 @@ class PeerImpl : public Peer, public std::enable_shared_from_this<PeerImpl> {
     if (sink_) sink_->deliver(type, std::move(body));
   }
   void setAnswers(bool answers) { answers_.store(answers, std::memory_order_relaxed); }
+  void setSettled(bool settled) { settled_.store(settled, std::memory_order_relaxed); }
+  TimePoint lastSeenOnFabric() const {
+    return TimePoint(Nanoseconds(seenOnFabric_.load(std::memory_order_relaxed)));
+  }
   void markDead(const Error& reason);  // once
 
  private:
@@ -52,6 +60,8 @@ class PeerImpl : public Peer, public std::enable_shared_from_this<PeerImpl> {
   const PeerFacts facts_;
   std::atomic<bool> alive_{true};
   std::atomic<bool> answers_{true};
+  std::atomic<bool> settled_{true};
+  std::atomic<int64_t> seenOnFabric_{0};                               // nanoseconds of the clock; 0: never
   Error reason_{Code::internal, "control link", "the peer is alive"};  // written before alive_ turns false
   MessageSink* sink_ = nullptr;                                        // control thread
 };

@@ -52,7 +52,7 @@ SocketAddress remoteAddress(int fd);
 
 // What the kernel knows about the other kernel (kernel_acks.cc).
 struct KernelAcks {
-  bool outstanding = false;  // sent something that is not acknowledged
+  bool outstanding = false;  // something is not acknowledged: it was sent, or cannot leave this host
   uint64_t bytesAcked = 0;   // grows with every acknowledgement of something new
   Milliseconds sinceAck{0};  // since the last segment with an acknowledgement, new or repeated
 };

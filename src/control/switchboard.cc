@@ -82,8 +82,7 @@ void Switchboard::help() {
 void Switchboard::clearGraves() {
   buriedIo_.clear();
   buriedDials_.clear();
-  buriedOpenings_.clear();
-  buriedSessions_.clear();
+  buriedLinks_.clear();
 }
 
 void Switchboard::tick() {
@@ -104,18 +103,17 @@ void Switchboard::close(std::unique_lock<std::mutex>* turn) {
   acceptor_.reset();
   parts_.listeners->clear();
   calls_.failAll(closed);
-  openings_.clear();
   asked_.clear();
-  for (auto& [incarnation, session] : sessions_) session->goodbye();
+  std::erase_if(links_, [](const auto& entry) { return entry.second->state() == Link::State::opening; });
+  for (auto& [process, link] : links_) link->goodbye();
   const auto drained = [](const auto& entry) { return entry.second->drained(); };
   const TimePoint latest = loop_->now() + kGoodbyePatience;
-  while (!std::all_of(sessions_.begin(), sessions_.end(), drained) && loop_->now() < latest)
-    runOnce(turn, latest);
+  while (!std::all_of(links_.begin(), links_.end(), drained) && loop_->now() < latest) runOnce(turn, latest);
   mailWatch_.stop();  // before the descriptor is closed: its number may be another hub's at once
   parts_.mailbox->close();
-  for (auto& [incarnation, session] : sessions_) session->peer()->markDead(closed);
+  for (auto& [process, link] : links_) link->peer()->markDead(closed);
   if (selfLink_) selfLink_->peer().markDead(closed);
-  sessions_.clear();
+  links_.clear();
   selfLink_.reset();
   clearGraves();
 }
@@ -125,9 +123,9 @@ void Switchboard::close(std::unique_lock<std::mutex>* turn) {
 std::variant<Key128, Answer> Switchboard::secretFor(const Hello& hello) {
   if (hello.to != parts_.self) return Answer::otherProcess;
   if (hello.kind == HelloKind::resume) {
-    const Session* session = sessionOf(hello.from);
-    if (!session) return Answer::unknownLink;
-    return session->linkKey();
+    const Link* link = established(hello.from);
+    if (!link) return Answer::unknownLink;
+    return link->linkKey();
   }
   const auto listener = parts_.listeners->find(hello.listener);
   if (!listener) return Answer::listenerClosed;
@@ -142,36 +140,32 @@ void Switchboard::greeted(Greeting greeting) {
 void Switchboard::greetedOpen(Greeting greeting) {
   const Incarnation& from = greeting.hello.from;
   if (from == parts_.self || refusedByFingerprint(greeting)) return;
-  Session* session = sessionOf(from);
-  const bool stale = session && greeting.info.epoch <= session->peerEpoch();
-  Opening* opening = openingOf(from);
-  const bool ours = opening && opening->shaking() && parts_.self < from;
+  Link* old = established(from);
+  const bool stale = old && greeting.info.epoch <= old->peerEpoch();
+  Link* waiting = opening(from);
+  const bool ours = waiting && waiting->shaking() && parts_.self < from;
   if (stale || ours) return rejectCrossed(std::move(greeting));
-  if (session) {
-    session->die(
-        Error(Code::remote, "control link to " + session->peer()->name(), "the peer started it over"));
-  }
-  auto waiting = opening ? std::move(opening->calls) : std::deque<uint64_t>();
-  closeOpening(from);
+  if (old)
+    old->die(Error(Code::remote, "control link to " + old->peer()->name(), "the peer started it over"));
   std::vector<SocketAddress> cameFrom = {remoteAddress(greeting.socket.get())};  // a path known to work
   cameFrom[0].setPort(greeting.info.addresses.front().port());
   if (cameFrom[0].length == 0) cameFrom.clear();  // gone already
-  SessionSeed seed{makePeer(from, greeting.info, greeting.socket.get()),
+  Link& link = waiting ? *waiting : addLink(from);
+  establish(link, {makePeer(from, greeting.info, greeting.socket.get()),
                    greeting.linkKey,
                    {greeting.hello.nonce, greeting.nonce},
-                   joinAddresses(std::move(cameFrom), greeting.info.addresses)};
-  Session& entered = enter(std::move(seed));
-  entered.attachAndGreet(std::move(greeting.socket), greeting.info);
-  sendWaiting(std::move(waiting), entered);
+                   joinAddresses(std::move(cameFrom), greeting.info.addresses)});
+  link.attachAndGreet(std::move(greeting.socket), greeting.info);
+  sendWaiting(link);
 }
 
 void Switchboard::greetedResume(Greeting greeting) {
-  Session* session = sessionOf(greeting.hello.from);
-  if (!session) return;
-  const bool stale = greeting.info.epoch <= session->peerEpoch();
-  const bool ours = session->shaking() && parts_.self < greeting.hello.from;
+  Link* link = established(greeting.hello.from);
+  if (!link) return;
+  const bool stale = greeting.info.epoch <= link->peerEpoch();
+  const bool ours = link->shaking() && parts_.self < greeting.hello.from;
   if (stale || ours) return rejectCrossed(std::move(greeting));
-  session->attachAndGreet(std::move(greeting.socket), greeting.info);
+  link->attachAndGreet(std::move(greeting.socket), greeting.info);
 }
 
 void Switchboard::rejectCrossed(Greeting greeting) {
@@ -184,26 +178,36 @@ void Switchboard::rejectCrossed(Greeting greeting) {
   cut(greeting.socket);
 }
 
-// The dialler gets our info all the same and comes to the same conclusion.
+// The dialler gets our info all the same and comes to the same conclusion. It goes out before anybody here is
+// told, as who is told may end this process.
 bool Switchboard::refusedByFingerprint(const Greeting& greeting) {
   const std::string name = greeting.info.host + format(" pid %u", greeting.info.pid);
   const auto mismatch = compareFingerprints(parts_.options.fingerprint, greeting.info.fingerprint, name);
   if (!mismatch) return false;
-  if (const auto listener = parts_.listeners->find(greeting.hello.listener)) (void)listener->push(*mismatch);
   FrameHeader header;
   header.type = static_cast<uint16_t>(FrameType::info);
   Bytes bytes;
   encodeFrame(header, ownInfo(nextEpoch(), 0), bytes);
   (void)sendSome(greeting.socket.get(), bytes);
+  noteMisfit(greeting.hello.from, *mismatch);
+  if (const auto listener = parts_.listeners->find(greeting.hello.listener)) (void)listener->push(*mismatch);
   return true;
 }
 
-Session& Switchboard::enter(SessionSeed seed) {
-  const Incarnation incarnation = seed.peer->incarnation();
-  fillScopes(seed.addresses, parts_.addresses);
-  auto& slot = sessions_[incarnation];
-  slot = std::make_unique<Session>(*this, std::move(seed));
-  return *slot;
+void Switchboard::noteMisfit(const Incarnation& peer, const Error& why) {
+  constexpr size_t kMostRemembered = 256;
+  if (misfits_.size() >= kMostRemembered) misfits_.erase(misfits_.begin());
+  misfits_.insert_or_assign(peer, why);
+}
+
+const Error& Switchboard::misfitOr(const Incarnation& peer, const Error& why) const {
+  const auto found = misfits_.find(peer);
+  return found == misfits_.end() ? why : found->second;
+}
+
+void Switchboard::establish(Link& link, LinkFacts facts) {
+  fillScopes(facts.addresses, parts_.addresses);
+  link.establish(std::move(facts));
 }
 
 std::shared_ptr<PeerImpl> Switchboard::makePeer(const Incarnation& incarnation, const Info& info, int fd) {
@@ -227,31 +231,36 @@ Bytes Switchboard::ownInfo(uint64_t epoch, uint64_t received) {
 
 // The books:
 
-Opening* Switchboard::openingOf(const Incarnation& peer) {
-  const auto found = openings_.find(peer);
-  return found == openings_.end() ? nullptr : found->second.get();
+Link* Switchboard::linkTo(const Incarnation& process) {
+  const auto found = links_.find(process);
+  return found == links_.end() ? nullptr : found->second.get();
 }
 
-Session* Switchboard::sessionOf(const Incarnation& peer) {
-  const auto found = sessions_.find(peer);
-  return found == sessions_.end() ? nullptr : found->second.get();
+Link* Switchboard::opening(const Incarnation& process) {
+  Link* link = linkTo(process);
+  return link && link->state() == Link::State::opening ? link : nullptr;
 }
 
-void Switchboard::closeOpening(const Incarnation& peer) {
-  const auto found = openings_.find(peer);
-  if (found == openings_.end()) return;
-  if (auto dial = found->second->hangUp()) bury(std::move(dial));
-  buriedOpenings_.push_back(std::move(found->second));
-  openings_.erase(found);
+Link* Switchboard::established(const Incarnation& process) {
+  Link* link = linkTo(process);
+  return link && link->state() != Link::State::opening ? link : nullptr;
 }
 
-void Switchboard::sessionDead(Session& session, const Error& reason) {
-  const auto peer = session.peer();
-  const auto found = sessions_.find(peer->incarnation());
-  if (found != sessions_.end() && found->second.get() == &session) {
-    buriedSessions_.push_back(std::move(found->second));
-    sessions_.erase(found);
-  }
+Link& Switchboard::addLink(const Incarnation& process) {
+  return *(links_[process] = std::make_unique<Link>(*this, process));
+}
+
+// Its own code may be on the stack.
+void Switchboard::removeLink(const Link& link) {
+  const auto found = links_.find(link.process());
+  if (found == links_.end() || found->second.get() != &link) return;
+  buriedLinks_.push_back(std::move(found->second));
+  links_.erase(found);
+}
+
+void Switchboard::linkDead(Link& link, const Error& reason) {
+  const auto peer = link.peer();
+  removeLink(link);
   std::erase_if(asked_, [&](const auto& entry) { return entry.second.peer == peer; });
   calls_.failSent(peer->incarnation(), reason);
   if (closing_) return;

@@ -11,11 +11,10 @@
 #include "src/control/acceptor.h"
 #include "src/control/calls.h"
 #include "src/control/event_loop.h"
+#include "src/control/link.h"
 #include "src/control/listeners.h"
 #include "src/control/mailbox.h"
-#include "src/control/opening.h"
 #include "src/control/self_link.h"
-#include "src/control/session.h"
 
 // The control thread's world: who we are linked to, on the way to, called by. It decides which of two
 // crossing connections wins and carries calls between links and listeners. Everything but the constructor,
@@ -31,7 +30,7 @@ struct SwitchboardParts {
   std::shared_ptr<ListenerTable> listeners;
 };
 
-class Switchboard : public Acceptor::Owner, public Session::Owner, public Opening::Owner {
+class Switchboard : public Acceptor::Owner, public Link::Owner {
  public:
   Switchboard(SwitchboardParts parts, std::unique_ptr<EventLoop> loop);
   Status start(std::vector<Fd> listeners);
@@ -52,24 +51,24 @@ class Switchboard : public Acceptor::Owner, public Session::Owner, public Openin
   std::variant<Key128, Answer> secretFor(const Hello& hello) override;
   void greeted(Greeting greeting) override;
 
-  // Session::Owner and Opening::Owner
+  // Link::Owner
   EventLoop& loop() override { return *loop_; }
   const LifeTimes& lifeTimes() const override { return times_; }
   const Incarnation& self() const override { return parts_.self; }
   const std::vector<SocketAddress>& addresses() const override { return parts_.addresses; }
   uint64_t nextEpoch() override { return ++epoch_; }
   Bytes ownInfo(uint64_t epoch, uint64_t received) override;
-  void sessionFrame(Session& session, FrameType type, std::span<const std::byte> body) override;
-  void sessionMessage(Session& session, uint16_t type, std::span<const std::byte> body) override;
-  void sessionDead(Session& session, const Error& reason) override;
+  void linkOpened(Link& link, Linked linked) override;
+  void linkRefused(Link& link, const Error& why) override;
+  void linkUnreachable(Link& link, const Error& why) override;
+  void linkFrame(Link& link, FrameType type, std::span<const std::byte> body) override;
+  void linkMessage(Link& link, uint16_t type, std::span<const std::byte> body) override;
+  void linkDead(Link& link, const Error& reason) override;
   void bury(std::unique_ptr<LinkIo> io) override { buriedIo_.push_back(std::move(io)); }
   void bury(std::unique_ptr<Dial> dial) override {
     dial->hangUp();  // an event of the same round may be about it
     buriedDials_.push_back(std::move(dial));
   }
-  void openingLinked(Opening& opening, Linked linked) override;
-  void openingRefused(Opening& opening, const Error& why) override;
-  void openingGone(Opening& opening, const Error& why) override;
 
  private:
   struct Asked {  // a request some listener of ours has not answered
@@ -88,18 +87,22 @@ class Switchboard : public Acceptor::Owner, public Session::Owner, public Openin
   void greetedResume(Greeting greeting);
   void rejectCrossed(Greeting greeting);
   bool refusedByFingerprint(const Greeting& greeting);
-  Session& enter(SessionSeed seed);
+  void noteMisfit(const Incarnation& peer, const Error& why);
+  const Error& misfitOr(const Incarnation& peer, const Error& why) const;
+  void establish(Link& link, LinkFacts facts);
   std::shared_ptr<PeerImpl> makePeer(const Incarnation& incarnation, const Info& info, int fd);
-  void sendWaiting(std::deque<uint64_t> calls, Session& session);
+  void sendWaiting(Link& link);
 
   void sendCall(uint64_t id, const LinkNonces& nonces, PeerImpl& to);
   bool prolong(PendingCall& call) const;
   void expireCall(uint64_t id);
-  void dialFor(Opening& opening);
-  void nextCall(Opening& opening);
-  void closeOpening(const Incarnation& peer);
-  Opening* openingOf(const Incarnation& peer);
-  Session* sessionOf(const Incarnation& peer);
+  void dialFor(Link& link);
+  void nextCall(Link& link);
+  Link& addLink(const Incarnation& process);
+  void removeLink(const Link& link);
+  Link* linkTo(const Incarnation& process);       // in any state
+  Link* opening(const Incarnation& process);      // one that is not linked yet
+  Link* established(const Incarnation& process);  // one that is, or was
 
   void onFrame(const std::shared_ptr<PeerImpl>& from, const LinkNonces& nonces, FrameType type,
                std::span<const std::byte> body);
@@ -123,15 +126,16 @@ class Switchboard : public Acceptor::Owner, public Session::Owner, public Openin
   std::unique_ptr<Acceptor> acceptor_;
   CallTable calls_;
   std::map<uint64_t, Asked> asked_;
-  std::map<Incarnation, std::unique_ptr<Opening>> openings_;
-  std::map<Incarnation, std::unique_ptr<Session>> sessions_;
+  // Processes that do not fit this one, and why. Such a process ends soon, maybe before it has taken a call
+  // of ours: then this is the reason that the call is told, not that nobody is there any more.
+  std::map<Incarnation, Error> misfits_;
+  std::map<Incarnation, std::unique_ptr<Link>> links_;
   std::unique_ptr<SelfLink> selfLink_;
 
   // What died while its own code may still be on the stack; emptied after each turn.
   std::vector<std::unique_ptr<LinkIo>> buriedIo_;
   std::vector<std::unique_ptr<Dial>> buriedDials_;
-  std::vector<std::unique_ptr<Opening>> buriedOpenings_;
-  std::vector<std::unique_ptr<Session>> buriedSessions_;
+  std::vector<std::unique_ptr<Link>> buriedLinks_;
 };
 
 }  // namespace weft::control

@@ -2,6 +2,7 @@
 // Copyright The weft authors
 // The second half of Switchboard: calls on their way out, and what frames bring in.
 #include <unistd.h>
+#include <utility>
 
 #include "src/base/log.h"
 #include "src/base/process.h"
@@ -21,11 +22,11 @@ void Switchboard::startCall(uint64_t id, std::shared_ptr<CallState> state, Handl
   const Incarnation to = call->handle.process;
   calls_.add(id, std::move(call));
   if (to == parts_.self) return sendCall(id, LinkNonces{}, selfPeer());
-  if (Session* session = sessionOf(to)) return sendCall(id, session->nonces(), *session->peer());
-  if (Opening* opening = openingOf(to)) return opening->calls.push_back(id);
-  auto& opening = openings_[to] = std::make_unique<Opening>(*loop_, *this, to);
-  opening->calls.push_back(id);
-  dialFor(*opening);
+  if (const Link* link = established(to)) return sendCall(id, link->nonces(), *link->peer());
+  if (Link* link = opening(to)) return link->calls.push_back(id);
+  Link& link = addLink(to);
+  link.calls.push_back(id);
+  dialFor(link);
 }
 
 void Switchboard::sendCall(uint64_t id, const LinkNonces& nonces, PeerImpl& to) {
@@ -37,69 +38,67 @@ void Switchboard::sendCall(uint64_t id, const LinkNonces& nonces, PeerImpl& to) 
   to.deliver(static_cast<uint16_t>(FrameType::call), encodeCall(body));
 }
 
-void Switchboard::sendWaiting(std::deque<uint64_t> calls, Session& session) {
-  const auto peer = session.peer();
-  const LinkNonces nonces = session.nonces();
-  for (const uint64_t id : calls) sendCall(id, nonces, *peer);
+void Switchboard::sendWaiting(Link& link) {
+  const auto peer = link.peer();
+  const LinkNonces nonces = link.nonces();
+  for (const uint64_t id : std::exchange(link.calls, {})) sendCall(id, nonces, *peer);
 }
 
-void Switchboard::dialFor(Opening& opening) {
-  const PendingCall* call = calls_.find(opening.calls.front());
-  if (!call) return nextCall(opening);
+void Switchboard::dialFor(Link& link) {
+  const PendingCall* call = calls_.find(link.calls.front());
+  if (!call) return nextCall(link);
   DialPlan plan;
   plan.self = parts_.self;
-  plan.peer = opening.peer();
+  plan.peer = link.process();
   plan.listener = call->handle.listener;
   plan.secret = call->handle.secret;
   plan.addresses = call->handle.addresses;
   plan.own = parts_.addresses;
   fillScopes(plan.addresses, parts_.addresses);
-  if (auto old = opening.hangUp()) bury(std::move(old));
-  opening.dial(std::move(plan));
+  link.dial(std::move(plan));
 }
 
 // The front call is decided; the others still want to get there.
-void Switchboard::nextCall(Opening& opening) {
-  opening.calls.pop_front();
-  if (opening.calls.empty()) return closeOpening(opening.peer());
-  dialFor(opening);
+void Switchboard::nextCall(Link& link) {
+  link.calls.pop_front();
+  if (!link.calls.empty()) return dialFor(link);
+  link.abandon();
+  removeLink(link);
 }
 
-void Switchboard::openingRefused(Opening& opening, const Error& why) {
-  calls_.fail(opening.calls.front(), why);
-  nextCall(opening);
+void Switchboard::linkRefused(Link& link, const Error& why) {
+  calls_.fail(link.calls.front(), misfitOr(link.process(), why));
+  nextCall(link);
 }
 
-void Switchboard::openingGone(Opening& opening, const Error& why) {
-  for (const uint64_t id : opening.calls) calls_.fail(id, why);
-  closeOpening(opening.peer());
+void Switchboard::linkUnreachable(Link& link, const Error& why) {
+  for (const uint64_t id : link.calls) calls_.fail(id, misfitOr(link.process(), why));
+  link.abandon();
+  removeLink(link);
 }
 
-void Switchboard::openingLinked(Opening& opening, Linked linked) {
+void Switchboard::linkOpened(Link& link, Linked linked) {
   const std::string name = linked.info.host + format(" pid %u", linked.info.pid);
   if (const auto mismatch = compareFingerprints(parts_.options.fingerprint, linked.info.fingerprint, name)) {
-    return openingRefused(opening, *mismatch);
+    noteMisfit(link.process(), *mismatch);
+    return linkRefused(link, *mismatch);
   }
-  const Incarnation incarnation = opening.peer();
-  auto waiting = std::move(opening.calls);
-  const PendingCall* first = calls_.find(waiting.front());
-  SessionSeed seed{
-      makePeer(incarnation, linked.info, linked.socket.get()), linked.linkKey, linked.nonces,
-      joinAddresses(first ? first->handle.addresses : std::vector<SocketAddress>(), linked.info.addresses)};
-  closeOpening(incarnation);
-  Session& session = enter(std::move(seed));
-  session.attach(std::move(linked.socket), linked.info);
-  sendWaiting(std::move(waiting), session);
+  const PendingCall* first = calls_.find(link.calls.front());
+  establish(link, {makePeer(link.process(), linked.info, linked.socket.get()), linked.linkKey, linked.nonces,
+                   joinAddresses(first ? first->handle.addresses : std::vector<SocketAddress>(),
+                                 linked.info.addresses)});
+  link.attach(std::move(linked.socket), linked.info);
+  sendWaiting(link);
 }
 
 void Switchboard::forgetCall(uint64_t id) {
   const PendingCall* call = calls_.find(id);
   if (!call) return;
-  Opening* opening = call->sent ? nullptr : openingOf(call->handle.process);
+  Link* link = call->sent ? nullptr : opening(call->handle.process);
   calls_.remove(id);
-  if (!opening) return;
-  if (opening->calls.front() == id) return nextCall(*opening);
-  std::erase(opening->calls, id);
+  if (!link) return;
+  if (link->calls.front() == id) return nextCall(*link);
+  std::erase(link->calls, id);
 }
 
 // NCCL hands out a rank's handles before it has those of all its peers, and accepts after it: one rank that
@@ -116,27 +115,27 @@ bool Switchboard::prolong(PendingCall& call) const {
 void Switchboard::expireCall(uint64_t id) {
   PendingCall* call = calls_.find(id);
   if (!call || prolong(*call)) return;
-  const Opening* opening = call->sent ? nullptr : openingOf(call->handle.process);
-  const Session* session = sessionOf(call->handle.process);
+  const Link* waitsFor = call->sent ? nullptr : opening(call->handle.process);
+  const Link* link = established(call->handle.process);
   const Config& config = parts_.options.config;
   const Milliseconds limit = call->prolonged ? config.acceptTimeout : config.connectTimeout;
   std::string detail = format("no answer within %d ms (%s)", static_cast<int>(limit.count()),
                               call->prolonged ? "WEFT_ACCEPT_TIMEOUT" : "WEFT_CONNECT_TIMEOUT");
-  if (opening && !opening->trouble().empty()) detail += "; last tries: " + opening->trouble();
-  if (session)
-    detail += session->peer()->answers() ? "; it is linked but has not accepted" : "; it does not answer";
+  if (waitsFor && !waitsFor->trouble().empty()) detail += "; last tries: " + waitsFor->trouble();
+  if (link)
+    detail += link->peer()->answers() ? "; it is linked but has not accepted" : "; it does not answer";
   call->state->fail(Error(Code::timeout, "connecting to " + call->handle.addresses.front().text(), detail));
   forgetCall(id);
 }
 
 // Frames:
 
-void Switchboard::sessionFrame(Session& session, FrameType type, std::span<const std::byte> body) {
-  onFrame(session.peer(), session.nonces(), type, body);
+void Switchboard::linkFrame(Link& link, FrameType type, std::span<const std::byte> body) {
+  onFrame(link.peer(), link.nonces(), type, body);
 }
 
-void Switchboard::sessionMessage(Session& session, uint16_t type, std::span<const std::byte> body) {
-  onMessage(session.peer(), type, body);
+void Switchboard::linkMessage(Link& link, uint16_t type, std::span<const std::byte> body) {
+  onMessage(link.peer(), type, body);
 }
 
 void Switchboard::onMessage(const std::shared_ptr<PeerImpl>& from, uint16_t type,

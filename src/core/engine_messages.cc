@@ -144,6 +144,8 @@ void Engine::watch() {
   for (size_t i = 0; i < peerings_.size(); i++) {
     Peering* peering = peerings_[i].get();
     if (!peering || peering->ending()) continue;
+    for (size_t lane = 0; lane < peering->laneCount(); lane++)
+      if (peering->lane(lane).takePeerSeen()) peering->peer()->seenOnFabric(now_);
     peering->watchDoubt(now_);
     if (peering->failover()) {
       peering->failover()->watch(now_);
@@ -165,7 +167,7 @@ void Engine::watch() {
 // a dead one. With several lanes Failover::watch has rules of its own.
 void Engine::watchOnlyLane(Peering& peering) {
   Lane& lane = peering.lane(0);
-  const TimePoint since = peering.peer()->answers() ? lane.stalledSince(now_) : TimePoint{};
+  const TimePoint since = peering.peer()->settled() ? lane.stalledSince(now_) : TimePoint{};
   if (since == TimePoint{} || !lane.up()) return lane.restartStallClock(now_);
   if (now_ - since < options_.config->laneTimeout + slowest(lane.outstandingBytes())) return;
   peering.laneFailed(

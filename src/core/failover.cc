@@ -330,7 +330,7 @@ void Failover::watch(TimePoint now) {
 }
 
 void Failover::watchSilence(Lane& lane, TimePoint now) {
-  const TimePoint since = peering_.peer()->answers() ? lane.stalledSince(now) : TimePoint{};
+  const TimePoint since = peering_.peer()->settled() ? lane.stalledSince(now) : TimePoint{};
   if (since == TimePoint{}) return lane.restartStallClock(now);
   const Config& config = engine_.config();
   const bool last = peering_.lanesUp() == 1;
@@ -360,7 +360,7 @@ void Failover::watchEnding(Lane& lane, TimePoint now) {
     return;
   }
   if (!peering_.remoteGone() && now - record.leftAt >= kDoubt) sayLeft(lane);
-  if (!peering_.peer()->answers()) record.leftAt = now;
+  if (!peering_.peer()->settled()) record.leftAt = now;
   const Config& config = engine_.config();
   if (now - record.leftAt < config.laneTimeout + config.closeTimeout) return;
   peering_.end({Ending::By::us,

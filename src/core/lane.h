@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "src/base/clock.h"
 #include "src/core/growing_ring.h"
@@ -99,6 +100,7 @@ class Lane {
   void finished(uint64_t bytes, Clock& clock) {
     if (outstandingWorks_ > 0) outstandingWorks_--;
     outstandingBytes_ -= std::min(outstandingBytes_, bytes);
+    peerSeen_ = true;
     if (!measured_) {
       signSinceWatch_ = true;
       return;
@@ -119,6 +121,10 @@ class Lane {
   // waiting. A lane that is not measured reads no clock for its signs: they count as of the next such call.
   TimePoint stalledSince(TimePoint now);
   void restartStallClock(TimePoint now) { lastSign_ = now; }
+  // Something of ours was completed or something of the peer's notified since the last call: its fabric
+  // works.
+  bool takePeerSeen() { return std::exchange(peerSeen_, false); }
+  bool notePeerSeen() { return peerSeen_ = true; }
   uint64_t outstandingBytes() const { return outstandingBytes_; }
   // A rate that was not measured for so many rounds of all lanes is forgotten: what made the lane slow once
   // may be gone, and a lane that is given nothing would not show it.
@@ -164,6 +170,7 @@ class Lane {
   uint8_t rail_;
   bool measured_;
   bool signSinceWatch_ = false;
+  bool peerSeen_ = false;  // since takePeerSeen()
   uint8_t lingers_ = 0;
   LaneState state_ = LaneState::connecting;
 };

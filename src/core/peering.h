@@ -101,7 +101,7 @@ class Peering {
   // Whether what came in through `from` can be of this peer: another one may know our numbers as well. Null:
   // the fabric does not say who wrote.
   bool mayNotify(const Endpoint* from) {
-    return !from || &lanes_.front()->endpoint() == from || laneOf(from) != nullptr;
+    return (!from || &lanes_.front()->endpoint() == from || laneOf(from)) && lanes_.front()->notePeerSeen();
   }
   Lane& quickestLane(uint64_t bytes) {
     if (onlyLane_) [[likely]]

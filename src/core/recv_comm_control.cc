@@ -91,7 +91,7 @@ void RecvCommImpl::onPeerClosed() {
 
 // A receive may wait for ever for a sender that has not sent. So the oldest one of each tag asks (later ones
 // cannot have been sent before it), and only an answer that says "sent" or "your line never came" starts a
-// clock; it runs while the peer's process answers.
+// clock; it runs while the peer's process answers and has settled.
 void RecvCommImpl::watch(TimePoint now) {
   if (!peering().peer()->answers()) return;
   tags_.each([&](uint32_t, const TagState& tag) {
@@ -114,7 +114,7 @@ void RecvCommImpl::answerProbed(const ProbeMessage& answer) {
     return;
   }
   const TimePoint now = engine().now();
-  if (slot.sentAt == TimePoint{}) slot.sentAt = now;
+  if (slot.sentAt == TimePoint{} || !peering().peer()->settled()) slot.sentAt = now;
   if (now - slot.sentAt < engine().config().laneTimeout + slowest(slot.capacity)) return;
   const bool line = answer.state == ProbeState::waitingForLine;
   std::string rails;

@@ -27,11 +27,15 @@ class FakePeer final : public control::Peer {
   bool alive() const override { return living; }
   Error reason() const override { return Error(Code::remote, "watching peers", "it died"); }
   bool answers() const override { return answering; }
+  bool settled() const override { return answering && !settling; }
+  void seenOnFabric(TimePoint when) override { lastSeenOnFabric = when; }
   void send(uint16_t type, Bytes body) override;
   const control::Fingerprint& fingerprint() const override { return fingerprint_; }
 
   bool answering = true;
+  bool settling = false;
   bool living = true;
+  TimePoint lastSeenOnFabric{};
 
  private:
   World& world_;

@@ -219,6 +219,60 @@ TEST_CASE("processes that do not fit fail on both sides, naming the field and bo
   }
 }
 
+// It may go as soon as it was told, so before it has taken the other one's call.
+TEST_CASE(
+    "of two processes that do not fit the one that stays names why, also to calls after the other went") {
+  Side a({}, {{"provider", "tcp", true}});
+  auto b = std::make_unique<Side>(Config{}, Fingerprint{{"provider", "shm", true}});
+  auto ours = a.listen();
+  auto theirs = b->listen();
+  const Handle handle = theirs->handle();
+  const bool dialled = GENERATE(false, true);
+  CAPTURE(dialled);
+  if (dialled) {
+    contains(failureOf(*a.hub->call(handle, {})), "provider is \"tcp\" here and \"shm\" there");
+  } else {
+    contains(failureOf(*b->hub->call(ours->handle(), {})), "provider is \"shm\" here and \"tcp\" there");
+  }
+  const bool listenerFirst = GENERATE(false, true);
+  if (listenerFirst) {
+    theirs.reset();
+    contains(failureOf(*a.hub->call(handle, {})), "provider is \"tcp\" here and \"shm\" there");
+  }
+  b.reset();
+  contains(failureOf(*a.hub->call(handle, {})), "provider is \"tcp\" here and \"shm\" there");
+}
+
+TEST_CASE("two processes that do not fit and call each other at once both name why, whoever goes first") {
+  for (int i = 0; i < 100; i++) {
+    std::unique_ptr<Side> sides[2];
+    std::unique_ptr<Listener> listeners[2];
+    std::string said[2];
+    for (int s = 0; s < 2; s++) {
+      sides[s] = std::make_unique<Side>(Config{}, Fingerprint{{"tuner", s == 0 ? "0" : "1", true}});
+      listeners[s] = sides[s]->listen();
+    }
+    const auto life = [&](int s, Handle other) {
+      auto call = sides[s]->hub->call(other, {});
+      (void)eventually([&] {
+        auto taken = listeners[s]->take();
+        if (!taken) said[s] = taken.error().message();
+        if (call->state() == Call::State::failed) said[s] = call->error().message();
+        return !said[s].empty();
+      });
+      call.reset();
+      listeners[s].reset();
+      sides[s]->hub.reset();
+    };
+    const Handle handles[2] = {listeners[0]->handle(), listeners[1]->handle()};
+    std::thread other([&] { life(1, handles[0]); });
+    life(0, handles[1]);
+    other.join();
+    contains(said[0], "tuner is \"0\" here and \"1\" there");
+    contains(said[1], "tuner is \"1\" here and \"0\" there");
+  }
+}
+
 TEST_CASE("another wire version is named on the side that dials") {
   Side a, b;
   Handle handle = b.listen()->handle();
@@ -242,8 +296,10 @@ TEST_CASE("a dialler of another wire version is told ours") {
   REQUIRE(fd);
   Hello hello;
   hello.version = 7;
-  const Bytes bytes = encodeHello(hello);
+  Bytes bytes = encodeHello(hello);
+  bytes.resize(bytes.size() + 100);  // theirs may be longer
   REQUIRE(send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0);
+  std::this_thread::sleep_for(milliseconds(50));  // the answer must outlast what its sender does next
   const auto answer = decodeChallenge(readExactly(fd.get(), kChallengeBytes));
   REQUIRE(answer);
   CHECK(answer->answer == Answer::otherVersion);

@@ -24,37 +24,6 @@ milliseconds since(Clk::time_point start) {
   return std::chrono::duration_cast<milliseconds>(Clk::now() - start);
 }
 
-// What was logged at WARN while this object lives.
-class WarningCatcher {
- public:
-  WarningCatcher() { before_ = setLogSink(&WarningCatcher::sink); }
-  ~WarningCatcher() {
-    setLogSink(before_);
-    std::lock_guard lock(mutex());
-    lines().clear();
-  }
-  std::vector<std::string> warnings() const {
-    std::lock_guard lock(mutex());
-    return lines();
-  }
-
- private:
-  static std::mutex& mutex() {
-    static std::mutex m;
-    return m;
-  }
-  static std::vector<std::string>& lines() {
-    static std::vector<std::string> l;
-    return l;
-  }
-  static void sink(LogLevel level, const char*, int, const char* message) {
-    if (level > LogLevel::warn) return;
-    std::lock_guard lock(mutex());
-    lines().emplace_back(message);
-  }
-  LogSink before_;
-};
-
 }  // namespace
 
 TEST_CASE("a killed peer is dead within a second, also when the link was idle") {

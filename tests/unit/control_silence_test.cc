@@ -75,10 +75,17 @@ class FarHost {
   bool up_ = false;
 };
 
-Config via(const std::string& interface) {
+// With the bound of a silent host in milliseconds; 0: the default.
+Config via(const std::string& interface, int bound) {
   Config config;
   config.socketIfname = "=" + interface;
+  if (bound > 0) config.kernelTimeout = Milliseconds(bound);
   return config;
+}
+
+bool full() {
+  const char* wanted = environmentValue("WEFT_TEST_FULL");
+  return wanted && *wanted;
 }
 
 // What a process sees that stands still for a while: all at once it is later.
@@ -102,6 +109,19 @@ struct NearSide {
     REQUIRE(made);
     hub = made.take();
   }
+  PeerRef connectTo(const Handle& handle) const {
+    auto call = hub->call(handle, {});
+    REQUIRE(decided(*call));
+    REQUIRE(call->state() == Call::State::replied);
+    return call->peer();
+  }
+  // A message to the peer came back.
+  bool answered(Peer& peer) const {
+    const size_t before = heard->count();
+    peer.send(16, bytesOf("are you there"));
+    return eventually([&] { return heard->count() > before; });
+  }
+
   std::shared_ptr<Recorder> heard = std::make_shared<Recorder>();
   std::shared_ptr<Hub> hub;
 };
@@ -111,12 +131,9 @@ struct NearSide {
 TEST_CASE("a host that falls silent is dead after the kernel's bound, a short silence is survived") {
   const FarHost host;
   REQUIRE(host.up());
-  ChildProcess child(host.inside({CONTROL_PEER, "wf"}));
-  NearSide a(via(host.near()));
-  auto call = a.hub->call(child.readHandle(), {});
-  REQUIRE(decided(*call));
-  REQUIRE(call->state() == Call::State::replied);
-  const PeerRef peer = call->peer();
+  ChildProcess child(host.inside({CONTROL_PEER, "wf", "3000"}));
+  NearSide a(via(host.near(), 3000));
+  const PeerRef peer = a.connectTo(child.readHandle());
   const bool bothWays = GENERATE(true, false);
   CAPTURE(bothWays);
   SECTION("for good") {
@@ -140,17 +157,129 @@ TEST_CASE("a host that falls silent is dead after the kernel's bound, a short si
   }
 }
 
+TEST_CASE(
+    "silence shorter than the default bound is reported once, survived, and not taken for the process's") {
+  const int seconds = full() ? GENERATE(2, 4, 10, 20) : GENERATE(4);
+  const bool bothWays = full() ? GENERATE(true, false) : true;
+  CAPTURE(seconds, bothWays);
+  const WarningCatcher log;
+  const FarHost host;
+  REQUIRE(host.up());
+  ChildProcess child(host.inside({CONTROL_PEER, "wf"}));
+  NearSide a(via(host.near(), 0));
+  const PeerRef peer = a.connectTo(child.readHandle());
+  const auto start = Clk::now();
+  host.goSilent(bothWays);
+  for (int i = 0; i < 50; i++) peer->send(16, bytesOf(std::to_string(i)));
+  REQUIRE(eventually([&] { return Clk::now() - start > std::chrono::seconds(seconds) || !peer->alive(); },
+                     milliseconds(60'000)));
+  CHECK(peer->alive());
+  host.comeBack();
+  CHECK(eventually([&] { return a.heard->count() == 50; }));
+  CHECK(peer->alive());
+  CHECK(eventually([&] { return peer->answers(); }));
+  const auto said = log.warnings();
+  REQUIRE(said.size() == (seconds > 3 ? 1 : 0));
+  if (seconds < 4) return;
+  CHECK(said[0].find("the host of " + peer->name()) != std::string::npos);
+  CHECK(said[0].find("the fabric is silent as well") != std::string::npos);
+}
+
+TEST_CASE("a host that is silent for good is dead after the default bound") {
+  if (!full()) return;
+  const FarHost host;
+  REQUIRE(host.up());
+  ChildProcess child(host.inside({CONTROL_PEER, "wf"}));
+  NearSide a(via(host.near(), 0));
+  const PeerRef peer = a.connectTo(child.readHandle());
+  const auto start = Clk::now();
+  host.goSilent(true);
+  REQUIRE(eventually([&] { return !peer->alive(); }, milliseconds(60'000)));
+  CHECK(Clk::now() - start > milliseconds(28'900));
+  CHECK(Clk::now() - start < milliseconds(32'000));
+}
+
+// As over EFA, whose cards are not the ones that control links go by.
+TEST_CASE("a host that is silent on the control network lives for as long as its fabric does") {
+  const WarningCatcher log;
+  const FarHost host;
+  REQUIRE(host.up());
+  ChildProcess child(host.inside({CONTROL_PEER, "wf", "60000"}));
+  Config config = via(host.near(), 1000);
+  config.peerSilentWarn = Milliseconds(1500);  // of the process, which nobody can hear
+  config.peerTimeout = Milliseconds(2000);
+  NearSide a(config);
+  const PeerRef peer = a.connectTo(child.readHandle());
+  const auto start = Clk::now();
+  host.goSilent(true);
+  REQUIRE(eventually([&] {
+    peer->seenOnFabric(Clk::now());
+    return Clk::now() - start > milliseconds(4000) || !peer->alive();
+  }));
+  CHECK(peer->alive());
+  REQUIRE(log.warnings().size() == 1);
+  CHECK(log.warnings()[0].find("the fabric works") != std::string::npos);
+  const auto last = Clk::now();
+  REQUIRE(eventually([&] { return !peer->alive(); }));
+  CHECK(Clk::now() - last > milliseconds(900));
+  CHECK(Clk::now() - last < milliseconds(1800));
+  CHECK(peer->reason().message().find("the fabric is silent as well") != std::string::npos);
+}
+
+// Its kernel never sends what it drops, so nothing is ever unacknowledged in the usual sense.
+TEST_CASE("a peer is not called alive by a host that drops its own packets to it") {
+  const FarHost host;
+  REQUIRE(host.up());
+  ChildProcess child(host.inside({CONTROL_PEER, "wf", "60000"}));
+  NearSide a(via(host.near(), 1000));
+  const PeerRef peer = a.connectTo(child.readHandle());
+  const bool firewall = GENERATE(false, true);
+  if (firewall && !run("iptables -L")) return;
+  CAPTURE(firewall);
+  std::this_thread::sleep_for(milliseconds(500));  // nothing is under way any more
+  const auto start = Clk::now();
+  if (firewall) {
+    REQUIRE(run("iptables -A OUTPUT -d 198.51.100.2 -j DROP"));
+  } else {
+    REQUIRE(run("ip route add blackhole 198.51.100.2"));
+  }
+  const bool dead = eventually([&] { return !peer->alive(); });
+  const auto took = Clk::now() - start;
+  run(firewall ? "iptables -F OUTPUT" : "ip route del blackhole 198.51.100.2");
+  REQUIRE(dead);
+  CHECK(took > milliseconds(600));
+  CHECK(took < milliseconds(2500));
+  CHECK(peer->reason().message().find("acknowledged nothing") != std::string::npos);
+}
+
+TEST_CASE("after an outage a peer is blamed for no silence before as much time has passed again") {
+  const FarHost host;
+  REQUIRE(host.up());
+  ChildProcess child(host.inside({CONTROL_PEER, "wf"}));
+  NearSide a(via(host.near(), 0));
+  const PeerRef peer = a.connectTo(child.readHandle());
+  CHECK(peer->settled());
+  const auto start = Clk::now();
+  host.goSilent(true);
+  REQUIRE(eventually([&] { return Clk::now() - start > milliseconds(2500); }));
+  CHECK_FALSE(peer->settled());
+  host.comeBack();
+  REQUIRE(eventually([&] { return peer->answers() && a.answered(*peer); }));
+  const auto back = Clk::now();
+  CHECK_FALSE(peer->settled());
+  REQUIRE(eventually([&] { return peer->settled(); }));
+  CHECK(Clk::now() - back > milliseconds(1500));
+  CHECK(Clk::now() - start < 3 * (back - start));
+}
+
 // The link is lost after half of the kernel's bound; the other half passes while nobody here could hear.
 TEST_CASE("time in which this process stood still says nothing about a peer") {
   const FarHost host;
   REQUIRE(host.up());
-  ChildProcess child(host.inside({CONTROL_PEER, "wf"}));
+  ChildProcess child(host.inside({CONTROL_PEER, "wf", "3000"}));
   StandingStill clock;
-  NearSide a(via(host.near()), clock);
-  auto call = a.hub->call(child.readHandle(), {});
-  REQUIRE(decided(*call));
-  REQUIRE(call->state() == Call::State::replied);
-  const PeerRef peer = call->peer();
+  NearSide a(via(host.near(), 3000), clock);
+  const PeerRef peer = a.connectTo(child.readHandle());
   const auto start = Clk::now();
   host.goSilent(true);
   peer->send(16, bytesOf("later"));
@@ -189,7 +318,7 @@ TEST_CASE("a call to a silent host fails at its deadline") {
   const FarHost host;
   REQUIRE(host.up());
   ChildProcess child(host.inside({CONTROL_PEER, "wf"}));
-  Config config = via(host.near());
+  Config config = via(host.near(), 0);
   config.connectTimeout = Milliseconds(700);
   NearSide a(config);
   const Handle handle = child.readHandle();

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/base/log.h"
 #include "src/control/hub.h"
 #include "tests/support/catch.h"
 
@@ -77,6 +78,37 @@ class Recorder : public Handler {
   std::vector<Message> messages_;
   std::vector<std::string> deaths_;
   std::atomic<int> ticks_{0};
+};
+
+// What was logged at WARN while this object lives.
+class WarningCatcher {
+ public:
+  WarningCatcher() { before_ = setLogSink(&WarningCatcher::sink); }
+  ~WarningCatcher() {
+    setLogSink(before_);
+    std::lock_guard lock(mutex());
+    lines().clear();
+  }
+  std::vector<std::string> warnings() const {
+    std::lock_guard lock(mutex());
+    return lines();
+  }
+
+ private:
+  static std::mutex& mutex() {
+    static std::mutex m;
+    return m;
+  }
+  static std::vector<std::string>& lines() {
+    static std::vector<std::string> l;
+    return l;
+  }
+  static void sink(LogLevel level, const char*, int, const char* message) {
+    if (level > LogLevel::warn) return;
+    std::lock_guard lock(mutex());
+    lines().emplace_back(message);
+  }
+  LogSink before_;
 };
 
 // A hub on loopback with what it heard.
