@@ -65,6 +65,8 @@ class Pair {
     connect();
     out_ = must(HostBuffer::create(bytes));
     in_ = must(HostBuffer::create(slot));
+    std::memset(out_.data(), 1, out_.size());  // pages of its own, not the one of zeros
+    std::memset(in_.data(), 2, in_.size());
     outMemory_ = must(Registration::create(send_, out_.span()));
     inMemory_ = must(Registration::create(recv_, in_.span()));
     receive_.data[0] = in_.data();
