@@ -29,6 +29,7 @@
 //   open COUNT                             so many channels more, at once: time until they stand, and until
 //   each
 //                                          brought its first message; the share as below
+//   communicator                           channels opened from now on belong to another one
 //   singles COUNT                          the same one after the other: of each, time until its first
 //   message and share back                                   the channel from the second process to the
 //   first, where CHANNELS was 0 exercise BYTES                         a message on every channel state
@@ -138,6 +139,11 @@ std::string stateOfBoth(const Companion& companion) {
   return {};
 }
 
+std::string newCommunicator(PluginEnd& end) {
+  end.beginCommunicator();
+  return "done";
+}
+
 std::string openBack(PluginEnd& end, const Companion& companion) {
   end.connect(companion.first() ? Shape{0, 1} : Shape{1, 0});
   return "done";
@@ -147,6 +153,7 @@ std::string executeForPlugin(const std::string& command, PluginEnd& end, const C
                              std::istream& words) {
   if (command == "open") return opened(end, companion, words);
   if (command == "singles") return openedSingly(end, companion, words);
+  if (command == "communicator") return newCommunicator(end);
   if (command == "back") return openBack(end, companion);
   if (command == "exercise") return exercised(end, companion, words);
   if (command == "state") return stateOfBoth(companion);

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -15,9 +16,9 @@
 //
 // Sends COUNT messages from one end to the other, both on this thread, in contexts (and so engines) of their
 // own, one message at a time: irecv of SLOT bytes, isend, and test of both until they are done, each with the
-// record of a step as NCCL has it. What NCCL would call again,
-// and the tests that found nothing, are counted. BYTES 0 measures COUNT tests that find nothing; with "merge"
-// the cards form one device. For tests/bench/message-cost, which counts instructions.
+// record of a step as NCCL has it. Prints how often NCCL would have called isend again, how many tests found
+// nothing, and the processor time of the process in nanoseconds. BYTES 0 measures COUNT tests that find
+// nothing; with "merge" the cards form one device. For tests/bench/message-cost, which counts instructions.
 using namespace weft;
 using namespace weft::netdriver;
 
@@ -40,6 +41,13 @@ void must(ncclResult_t result, const char* call) {
   std::exit(1);
 }
 
+// Of all threads of the process, in nanoseconds.
+int64_t processorTime() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
 // A context is where a plugin finds its devices.
 int mergedDevice(Net& net) {
   const Context context = must(Context::create(net, 0));
@@ -57,6 +65,8 @@ class Pair {
     connect();
     out_ = must(HostBuffer::create(bytes));
     in_ = must(HostBuffer::create(slot));
+    std::memset(out_.data(), 1, out_.size());  // pages of its own, not the one of zeros
+    std::memset(in_.data(), 2, in_.size());
     outMemory_ = must(Registration::create(send_, out_.span()));
     inMemory_ = must(Registration::create(recv_, in_.span()));
     receive_.data[0] = in_.data();
@@ -162,8 +172,10 @@ int main(int argc, char** argv) {
   Pair pair(net, merge ? mergedDevice(net) : 0, std::max<size_t>(bytes, 1), slot);
   for (uint64_t i = 0; i < kWarmUp; i++) pair.message();
   pair.turnedAway = pair.empty = 0;
+  const int64_t before = processorTime();
   measured(pair, count, bytes == 0);
-  std::printf("%llu %llu\n", static_cast<unsigned long long>(pair.turnedAway),
-              static_cast<unsigned long long>(pair.empty));
+  const int64_t spent = processorTime() - before;
+  std::printf("%llu %llu %lld\n", static_cast<unsigned long long>(pair.turnedAway),
+              static_cast<unsigned long long>(pair.empty), static_cast<long long>(spent));
   return 0;
 }

@@ -32,9 +32,9 @@ PluginEnd::PluginEnd(const std::string& path, const Companion& companion)
       companion_(companion),
       library_(bench::must(Library::open(path))),
       net_(library_->net()),
-      context_(bench::must(Context::create(net_, kCommId))),
       source_(bench::must(HostBuffer::create(kAreas * kAreaBytes))),
       sink_(bench::must(HostBuffer::create(kAreas * kAreaBytes))) {
+  beginCommunicator();
   int devices = 0;
   must(net_.devices(&devices), Call::devices);
   if (devices < 1) die(path + " has no device");
@@ -47,15 +47,19 @@ PluginEnd::~PluginEnd() {
   sends_.clear();
 }
 
-void PluginEnd::connect(const Shape& more) {
+void PluginEnd::beginCommunicator() {
+  contexts_.push_back(bench::must(Context::create(net_, kCommId + contexts_.size())));
+}
+
+void PluginEnd::connect(const Shape& more, const Companion& companion) {
   std::vector<Opening> incoming(more.incoming), outgoing(more.outgoing);
   Bytes handles;
   for (Opening& opening : incoming) {
-    opening.listener = bench::must(listen(context_, kDevice));
+    opening.listener = bench::must(listen(contexts_.back(), kDevice));
     handles.insert(handles.end(), opening.listener.handle.begin(), opening.listener.handle.end());
   }
-  companion_.put(handles);
-  const Bytes theirs = companion_.getBusily();
+  companion.put(handles);
+  const Bytes theirs = companion.getBusily();
   if (theirs.size() != outgoing.size() * sizeof(Handle))
     die("the other process opens other channels than we");
   for (size_t i = 0; i < outgoing.size(); i++)
@@ -72,7 +76,7 @@ void PluginEnd::connect(const Shape& more) {
 // True while the comm is not there.
 bool PluginEnd::stepOutgoing(Opening* opening) {
   if (opening->comm != nullptr) return false;
-  must(net_.connect(context_.raw(), kDevice, opening->handle.data(), &opening->comm), Call::connect);
+  must(net_.connect(contexts_.back().raw(), kDevice, opening->handle.data(), &opening->comm), Call::connect);
   return opening->comm == nullptr;
 }
 

@@ -21,7 +21,11 @@ class PluginEnd final : public End {
   ~PluginEnd() override;
 
   // That many more channels each way, all being connected at the same time; both processes call it.
-  void connect(const Shape& more);
+  void connect(const Shape& more) { connect(more, companion_); }
+  // The same with another process than the one it was made with.
+  void connect(const Shape& more, const Companion& companion);
+  // Channels connected from now on belong to another communicator.
+  void beginCommunicator();
 
   bool send(size_t channel, size_t bytes) override;
   void poll() override;
@@ -50,7 +54,7 @@ class PluginEnd final : public End {
   const Companion& companion_;
   std::unique_ptr<netdriver::Library> library_;
   netdriver::Net& net_;
-  netdriver::Context context_;
+  std::vector<netdriver::Context> contexts_;  // one for each communicator; the last is in use
   netdriver::HostBuffer source_, sink_;
   // Registrations go before their comms, comms before the context.
   std::vector<std::unique_ptr<Channel>> sends_, receives_;

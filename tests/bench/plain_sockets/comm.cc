@@ -11,6 +11,13 @@
 
 namespace weft::baseline {
 
+namespace {
+
+// Of one system call: more leaves the caches before the other side has taken it.
+constexpr size_t kMostAtOnce = size_t{512} << 10;
+
+}  // namespace
+
 Comm::Comm(Fd socket) : socket_(std::move(socket)) {}
 
 Request* Comm::start(void* data, size_t size) {
@@ -44,11 +51,11 @@ ncclResult_t SendComm::send(void* data, size_t size, Request** request) {
   const bool alone = idle();
   *request = start(data, size);
   if (*request == nullptr) return ncclSuccess;
-  headers_[(started_ - 1) % kMostRequests] = size;
+  headers_[(started_ - 1) % kMostRequests].size = size;
   return alone ? move() : ncclSuccess;
 }
 
-// Everything that has not been sent, in one call.
+// What has not been sent, in one call.
 ncclResult_t SendComm::move() {
   std::array<iovec, kMostRequests> pieces;
   const size_t count = gather(&pieces);
@@ -65,12 +72,16 @@ ncclResult_t SendComm::move() {
 size_t SendComm::gather(std::array<iovec, kMostRequests>* pieces) {
   size_t count = 0;
   size_t skip = sent_;
-  for (uint64_t number = finished_; number < started_ && count + 2 <= pieces->size(); ++number) {
+  size_t room = kMostAtOnce;
+  for (uint64_t number = finished_; number < started_ && room > 0 && count + 2 <= pieces->size(); ++number) {
     auto* header = reinterpret_cast<std::byte*>(&headers_[number % kMostRequests]);
     const Request& request = at(number);
-    if (skip < sizeof(uint64_t)) (*pieces)[count++] = {header + skip, sizeof(uint64_t) - skip};
-    const size_t from = skip - std::min(skip, sizeof(uint64_t));
-    if (from < request.size) (*pieces)[count++] = {request.data + from, request.size - from};
+    if (skip < sizeof(Header)) (*pieces)[count++] = {header + skip, sizeof(Header) - skip};
+    const size_t from = skip - std::min(skip, sizeof(Header));
+    const size_t part = std::min(request.size - from, room);
+    if (part > 0) (*pieces)[count++] = {request.data + from, part};
+    if (from + part < request.size) break;
+    room -= part;
     skip = 0;
   }
   return count;
@@ -79,7 +90,7 @@ size_t SendComm::gather(std::array<iovec, kMostRequests>* pieces) {
 void SendComm::advance(size_t bytes) {
   sent_ += bytes;
   while (finished_ < started_) {
-    const size_t whole = sizeof(uint64_t) + at(finished_).size;
+    const size_t whole = sizeof(Header) + at(finished_).size;
     if (sent_ < whole) return;
     sent_ -= whole;
     ++finished_;
@@ -98,7 +109,7 @@ ncclResult_t RecvComm::move() {
 ncclResult_t RecvComm::takeFromAhead() {
   while (finished_ < started_) {
     if (!inMessage_) {
-      if (aheadBytes() < sizeof(uint64_t)) return ncclSuccess;
+      if (aheadBytes() < sizeof(Header)) return ncclSuccess;
       const ncclResult_t result = begin();
       if (result != ncclSuccess) return result;
     }
@@ -117,7 +128,7 @@ ncclResult_t RecvComm::takeFromAhead() {
 
 ncclResult_t RecvComm::begin() {
   std::memcpy(&size_, ahead_.data() + begin_, sizeof size_);
-  begin_ += sizeof size_;
+  begin_ += sizeof(Header);
   got_ = 0;
   inMessage_ = true;
   if (size_ <= at(finished_).size) return ncclSuccess;
