@@ -182,6 +182,10 @@ void declareInfo(CLI::App& command, info::Options& options) {
       command.add_flag("--markdown", options.markdown, "the settings as docs/environment.md");
   CLI::Option* json = command.add_flag("--json", options.json, "the same for programs");
   markdown->needs(config)->excludes(json);
+  command.add_flag("--sample", options.sample, "the settings as a configuration file to start from")
+      ->needs(config)
+      ->excludes(json)
+      ->excludes(markdown);
   CLI::Option* tuner =
       command.add_flag("--tuner", options.tuner, "what the tuner would advise NCCL, why, and who says so");
   tuner->excludes(config);

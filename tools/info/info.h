@@ -11,6 +11,7 @@ namespace weft::info {
 struct Options {
   bool config = false;    // only the settings
   bool markdown = false;  // those as a page
+  bool sample = false;    // those as a configuration file, all comments
   bool json = false;
   bool tuner = false;
   std::string machine;  // empty: this one
