@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "src/base/version.h"
 #include "tools/info/info.h"
 #include "tools/netdriver/net.h"
 #include "tools/output/output.h"
@@ -202,12 +203,13 @@ void declareInfo(CLI::App& command, info::Options& options) {
 
 int runCommandLine(int argc, char** argv) {
   CLI::App app("weft: an NCCL network plugin, and the tools to see, prove and diagnose it");
-  app.set_version_flag("--version", WEFT_VERSION);
+  app.set_version_flag("--version", versionText());
   app.require_subcommand(1);
 
   CLI::App* infoCommand =
       app.add_subcommand("info", "what weft finds here, would tell NCCL, and its settings");
   info::Options infoOptions;
+  infoCommand->set_version_flag("--version", versionText());
   declareInfo(*infoCommand, infoOptions);
   CLI::App* perfCommand =
       app.add_subcommand("perf", "Run verified collectives over a network plugin and measure them");
