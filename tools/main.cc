@@ -187,6 +187,10 @@ void declareInfo(CLI::App& command, info::Options& options) {
       ->needs(config)
       ->excludes(json)
       ->excludes(markdown);
+  command
+      .add_flag("--image", options.image,
+                "what will and will not work in this image, without hardware; 1 if weft cannot")
+      ->excludes(config);
   CLI::Option* tuner =
       command.add_flag("--tuner", options.tuner, "what the tuner would advise NCCL, why, and who says so");
   tuner->excludes(config);

@@ -8,6 +8,7 @@
 #include "src/base/config.h"
 #include "src/topo/machine.h"
 #include "tools/info/config_table.h"
+#include "tools/info/image.h"
 #include "tools/info/survey_text.h"
 #include "tools/info/tuner_view.h"
 #include "tools/output/output.h"
@@ -54,6 +55,11 @@ int printSurvey(const Options& options, const Settings& settings) {
   return print(document.text() + "\n", status);
 }
 
+int printImage(const Options& options) {
+  const std::vector<Finding> findings = lookAtImage();
+  return print(options.json ? imageJson(findings).text() + "\n" : imageText(findings), imageStatus(findings));
+}
+
 Result<Settings> readSettings() {
   TRY(ConfigFile file, loadConfigFile(environmentValue));
   TRY(Config config, readConfig(environmentValue, file));
@@ -87,6 +93,7 @@ int printTuner(const Options& options, const Config& config) {
 int run(const Options& options) {
   if (options.markdown) return print(configMarkdown());
   if (options.sample) return print(configSample());
+  if (options.image) return printImage(options);
   const auto settings = readSettings();
   if (!settings) return fail(settings.error());
   if (options.tuner) return printTuner(options, settings->config);

@@ -13,6 +13,7 @@ struct Options {
   bool markdown = false;  // those as a page
   bool sample = false;    // those as a configuration file, all comments
   bool json = false;
+  bool image = false;  // what will work in this image, without hardware
   bool tuner = false;
   std::string machine;  // empty: this one
   uint64_t nodes = 4;
