@@ -7,6 +7,7 @@ import os
 import pathlib
 import platform
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -58,7 +59,7 @@ def tag_of(binaries):
 
 def built(folder):
     """{path in the wheel: file}, from a build of its own."""
-    build, stage = folder / 'build', folder / 'stage'
+    build, stage = TOP / f'build-{folder.name}', folder / 'stage'
     run(TOP / 'packaging/configure', build, '--prefix=/', '--libdir=lib', '--wrap-mode=nodownload')
     run('ninja', '-C', build, *filter(None, [os.environ.get('WEFT_NINJA_JOBS')]))
     run('meson', 'install', '-C', build, '--no-rebuild', DESTDIR=str(stage))
@@ -109,6 +110,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
         wheel.add(f'{info}/entry_points.txt', b'[console_scripts]\nweft = weft.__main__:command\n')
         wheel.add(f'{info}/licenses/COPYING', (TOP / 'COPYING').read_bytes())
         wheel.close(info)
+        shutil.rmtree(TOP / f'build-{pathlib.Path(folder).name}')
     return name
 
 
