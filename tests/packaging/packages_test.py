@@ -23,7 +23,8 @@ NEEDED = 'libfabric1 python3-venv rpm'
 # What package managers write for themselves, and what Python does.
 OWN_TRACES = ('proc', 'sys', 'dev', 'tmp', 'run', 'var/cache', 'var/log', 'var/lib/dpkg', 'var/lib/apt', 'var/lib/rpm',
               'root/.cache', 'root/.rpmdb', 'packages')
-LONG_RUN = '/usr/bin/env weft perf all_reduce -n 2 -b 4K -e 4K --iters 40000 -w 0'
+LONG_RUN = 'weft perf all_reduce -n 2 -b 4K -e 4K -w 0 --iters'
+PROBE, LONG_SECONDS, LONGEST_RUN = 500, 8, 200000  # iterations, and how long the run beside an upgrade shall take
 
 
 class Failed(Exception):
@@ -108,12 +109,14 @@ def next_version(package):
         subprocess.run(['dpkg-deb', '-b', folder, f'{package}.next.deb'], check=True, stdout=subprocess.DEVNULL)
 
 
-def wait_for(condition, seconds, what):
-    end = time.time() + seconds
-    while not condition():
-        if time.time() > end:
-            raise Failed(f'{what}: not within {seconds} s')
-        time.sleep(0.1)
+def iterations_for(root, kind):
+    """As many as take LONG_SECONDS, by a short run without what its start takes."""
+    def seconds(iterations):
+        started = time.time()
+        root.run(f'{LONG_RUN} {iterations}', kind.path)
+        return time.time() - started
+    each = max(seconds(PROBE) - seconds(1), 0.01) / PROBE
+    return min(max(int(LONG_SECONDS / each), PROBE), LONGEST_RUN)
 
 
 def try_kind(root, kind, package):
@@ -134,9 +137,10 @@ def try_kind(root, kind, package):
     else:
         root.run('ldconfig; python3 -c "import ctypes; ctypes.CDLL(\'libnccl-net-weft.so\').ncclNetPlugin_v8"' if kind.name != 'rpm' else 'true')
     root.run('weft perf all_reduce -n 2 -b 8 -e 1M -f 8 --iters 5', kind.path)
-    running = subprocess.Popen(root.command(LONG_RUN, kind.path), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    iterations = iterations_for(root, kind)
+    running = subprocess.Popen(root.command(f'{LONG_RUN} {iterations}', kind.path), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
-        time.sleep(2)
+        time.sleep(2)  # it has loaded the plugin by then
         root.run(command['upgrade'])
         if running.poll() is not None:
             raise Failed(f'the run was over before the upgrade: {running.communicate()[0][-2000:]}')
