@@ -89,8 +89,8 @@ class Kind:
 KINDS = [
     Kind('deb', '*.deb', 'apt-get install -y --no-install-recommends PACKAGE', 'dpkg -i PACKAGE.next.deb', 'apt-get purge -y weft-nccl'),
     # The root's rpm database is empty, so it cannot know that the C library is there.
-    Kind('rpm', '*.rpm', 'rpm -i --force-debian --nodeps PACKAGE', 'rpm -U --force-debian --force --nodeps PACKAGE',
-         'rpm -e --force-debian --nodeps weft-nccl'),
+    Kind('rpm', '*.rpm', 'rpm -i --nodeps PACKAGE', 'rpm -U --force --nodeps PACKAGE',
+         'rpm -e --nodeps weft-nccl'),
     Kind('wheel', '*.whl', 'python3 -m venv /opt/v && /opt/v/bin/pip install -q --no-index PACKAGE',
          '/opt/v/bin/pip install -q --no-index --force-reinstall PACKAGE', '/opt/v/bin/pip uninstall -q -y weft-nccl && '
          '! find /opt/v -name "*weft*" | grep . && rm -r /opt/v', path='/opt/v/bin'),
