@@ -89,14 +89,16 @@ class Kind:
 KINDS = [
     Kind('deb', '*.deb', 'apt-get install -y --no-install-recommends PACKAGE', 'dpkg -i PACKAGE.next.deb', 'apt-get purge -y weft-nccl'),
     # The root's rpm database is empty, so it cannot know that the C library is there.
-    Kind('rpm', '*.rpm', 'rpm -i --nodeps PACKAGE', 'rpm -U --force --nodeps PACKAGE',
-         'rpm -e --nodeps weft-nccl'),
+    # Debian 12's rpm wants to be told that Debian is meant, and a later one does not know the word.
+    Kind('rpm', '*.rpm', 'rpm -i --nodeps PACKAGE || rpm -i --force-debian --nodeps PACKAGE',
+         'rpm -U --force --nodeps PACKAGE || rpm -U --force-debian --force --nodeps PACKAGE',
+         'rpm -e --nodeps weft-nccl || rpm -e --force-debian --nodeps weft-nccl'),
     Kind('wheel', '*.whl', 'python3 -m venv /opt/v && /opt/v/bin/pip install -q --no-index PACKAGE',
          '/opt/v/bin/pip install -q --no-index --force-reinstall PACKAGE', '/opt/v/bin/pip uninstall -q -y weft-nccl && '
          '! find /opt/v -name "*weft*" | grep . && rm -r /opt/v', path='/opt/v/bin'),
     Kind('tarball', '*-linux-*.tar.gz', 'tar -C /usr/local --strip-components=1 -xzf PACKAGE',
          'tar -C /usr/local --strip-components=1 -xzf PACKAGE',
-         'cd /usr/local && tar -tzf PACKAGE | sed "s|^[^/]*/||" | grep -v "/$" | xargs -d "\\n" rm -f'),
+         'cd /usr/local && tar -tzf PACKAGE | sed "s|^[^/]*/||" | grep -v "/$" | xargs -d "\\n" rm -f', path='/usr/local/bin'),
 ]
 
 
