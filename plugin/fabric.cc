@@ -5,6 +5,7 @@
 #include "providers/registry.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
+#include "src/base/version.h"
 #include "src/topo/machine.h"
 
 namespace weft::plugin {
@@ -67,7 +68,7 @@ void Fabric::announce() const {
   std::string devices;
   for (const core::Properties& device : properties_)
     devices += format("%s%s at %d Mb/s", devices.empty() ? "" : ", ", device.name.c_str(), device.speedMbps);
-  WEFT_LOG(info, "weft %s over %s%s%s%s, devices: %s", WEFT_VERSION, transport.name().c_str(),
+  WEFT_LOG(info, "%s over %s%s%s%s, devices: %s", versionText(), transport.name().c_str(),
            version.empty() ? "" : " (", version.c_str(), version.empty() ? "" : ")", devices.c_str());
 }
 

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "src/base/version.h"
 #include "tools/info/info.h"
 #include "tools/netdriver/net.h"
 #include "tools/output/output.h"
@@ -192,6 +193,14 @@ void declareInfo(CLI::App& command, info::Options& options) {
       command.add_flag("--markdown", options.markdown, "the settings as docs/environment.md");
   CLI::Option* json = command.add_flag("--json", options.json, "the same for programs");
   markdown->needs(config)->excludes(json);
+  command.add_flag("--sample", options.sample, "the settings as a configuration file to start from")
+      ->needs(config)
+      ->excludes(json)
+      ->excludes(markdown);
+  command
+      .add_flag("--image", options.image,
+                "what will and will not work in this image, without hardware; 1 if weft cannot")
+      ->excludes(config);
   CLI::Option* tuner =
       command.add_flag("--tuner", options.tuner, "what the tuner would advise NCCL, why, and who says so");
   tuner->excludes(config);
@@ -214,12 +223,13 @@ void declareTrace(CLI::App& command, trace::Options& options) {
 
 int runCommandLine(int argc, char** argv) {
   CLI::App app("weft: an NCCL network plugin, and the tools to see, prove and diagnose it");
-  app.set_version_flag("--version", WEFT_VERSION);
+  app.set_version_flag("--version", versionText());
   app.require_subcommand(1);
 
   CLI::App* infoCommand =
       app.add_subcommand("info", "what weft finds here, would tell NCCL, and its settings");
   info::Options infoOptions;
+  infoCommand->set_version_flag("--version", versionText());
   declareInfo(*infoCommand, infoOptions);
   CLI::App* perfCommand =
       app.add_subcommand("perf", "Run verified collectives over a network plugin and measure them");

@@ -45,6 +45,17 @@ ibverbs-utils       ibv_devinfo, for whoever looks at a failure
 LIST
 }
 
+# What scripts/release needs besides.
+weftReleasePackages() {
+  weftPackages
+  cat <<'LIST'
+debhelper           .deb
+dpkg-dev            likewise
+rpm                 .rpm
+git                 archives of a commit
+LIST
+}
+
 # weftMissingPackages LIST...: each LIST is a function like the two above.
 weftMissingPackages() {
   local list name rest state

@@ -140,9 +140,27 @@ constexpr ConfigField kFields[] = {
      nullptr, 10, kHourMs},
 };
 
-Error badValue(const ConfigField& field, const std::string& value) {
+// `place` is empty for the environment.
+Error badValue(const ConfigField& field, const std::string& value, const std::string& place,
+               const std::string& allowed) {
   return Error(Code::config, "reading settings",
-               format("%s is \"%s\"; allowed: %s", field.env, value.c_str(), allowedText(field).c_str()));
+               format("%s%s%s is \"%s\"; allowed: %s", place.c_str(), place.empty() ? "" : ": ", field.env,
+                      value.c_str(), allowed.c_str()));
+}
+
+// Our own variables: the environment's, else the file's. Others are never in the file.
+Lookup withFile(const Lookup& lookup, const ConfigFile& file) {
+  return [lookup, &file](const char* name) -> const char* {
+    if (const char* value = lookup(name)) return value;
+    const ConfigFile::Entry* entry = file.find(name);
+    return entry ? entry->value.c_str() : nullptr;
+  };
+}
+
+// FILE:LINE of a value that the file gives; empty where the environment does.
+std::string placeOf(const ConfigField& field, const Lookup& environment, const ConfigFile& file) {
+  const ConfigFile::Entry* entry = environment(field.env) ? nullptr : file.find(field.env);
+  return entry ? file.place(entry->line) : "";
 }
 
 // Hexadecimal too, as traffic classes are written.
@@ -231,11 +249,36 @@ size_t distance(const std::string& a, const std::string& b) {
   return row[b.size()];
 }
 
+const ConfigField* findField(std::string_view name) {
+  const auto* field = std::find_if(std::begin(kFields), std::end(kFields),
+                                   [&](const ConfigField& one) { return name == one.env; });
+  return field == std::end(kFields) ? nullptr : field;
+}
+
 const char* nearestName(const std::string& name) {
   const auto nearer = [&](const ConfigField& a, const ConfigField& b) {
     return distance(name, a.env) < distance(name, b.env);
   };
   return std::min_element(std::begin(kFields), std::end(kFields), nearer)->env;
+}
+
+// In a file people write provider, or weft_provider.
+std::string asVariable(std::string name) {
+  for (char& c : name)
+    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+  return name.starts_with("WEFT_") ? name : "WEFT_" + name;
+}
+
+std::string unknownName(const std::string& name) {
+  if (name.starts_with("NCCL_"))
+    return name + " is not a setting of weft; NCCL's own belong into /etc/nccl.conf or the environment";
+  if (name == kConfigFileVariable) return name + " counts in the environment only";
+  return name + " is not a setting of weft; the nearest is " + nearestName(asVariable(name));
+}
+
+bool forcedMerge(const Lookup& lookup) {
+  const char* forced = lookup("NCCL_NET_FORCE_MERGE");
+  return forced && *forced;
 }
 
 }  // namespace
@@ -250,28 +293,43 @@ std::span<const ConfigField> configFields() {
   return kFields;
 }
 
-Result<Config> readConfig(const Lookup& lookup) {
+Result<Config> readConfig(const Lookup& environment, const ConfigFile& file) {
+  const Lookup lookup = withFile(environment, file);
   Config config;
   for (const ConfigField& field : kFields) {
     if (const char* value = lookup(field.env)) {
-      if (!assign(&config, field, value)) return badValue(field, value);
+      if (!assign(&config, field, value))
+        return badValue(field, value, placeOf(field, environment, file), allowedText(field));
     } else if (const char* alias = aliasValue(lookup, field)) {
       (void)assignAlias(&config, field, alias);
     }
   }
   // NCCL looks for those names among our devices, and gives up where it does not find one.
-  const char* forced = lookup("NCCL_NET_FORCE_MERGE");
-  if (!lookup("WEFT_MERGE_NICS") && forced && *forced) config.mergeNics = "off";
+  if (!lookup("WEFT_MERGE_NICS") && forcedMerge(lookup)) config.mergeNics = "off";
   LogLevel level;
   if (!parseLogLevel(config.logLevel.c_str(), &level)) {
-    return Error(Code::config, "reading settings",
-                 "WEFT_DEBUG is \"" + config.logLevel + "\"; allowed: NONE, ERROR, WARN, INFO or TRACE");
+    const ConfigField& field = *findField("WEFT_DEBUG");
+    return badValue(field, config.logLevel, placeOf(field, environment, file),
+                    "NONE, ERROR, WARN, INFO or TRACE");
   }
   return config;
 }
 
 Result<Config> readConfigFromEnvironment() {
-  return readConfig(environmentValue);
+  TRY(const ConfigFile file, loadConfigFile(environmentValue));
+  return readConfig(environmentValue, file);
+}
+
+Origin originOf(const ConfigField& field, const Lookup& environment, const ConfigFile& file) {
+  if (environment(field.env)) return {Origin::Kind::environment, field.env};
+  if (const ConfigFile::Entry* entry = file.find(field.env))
+    return {Origin::Kind::file, file.place(entry->line)};
+  if (field.member == ConfigMember(&Config::mergeNics) && forcedMerge(environment))
+    return {Origin::Kind::nccl, "NCCL_NET_FORCE_MERGE"};
+  const char* alias = aliasValue(environment, field);
+  Config scratch;
+  if (alias && assignAlias(&scratch, field, alias)) return {Origin::Kind::nccl, field.alias};
+  return {};
 }
 
 std::vector<std::string> unknownVariables(std::span<const char* const> environment) {
@@ -281,10 +339,16 @@ std::vector<std::string> unknownVariables(std::span<const char* const> environme
     if (std::strncmp(entry, "WEFT_TEST_", 10) == 0) continue;  // belongs to the test programs
     if (std::strncmp(entry, "WEFT_RECORD_", 12) == 0) continue;  // the recorder's, see docs/trace.md
     const std::string name(entry, std::strcspn(entry, "="));
-    const auto known = [&](const ConfigField& field) { return name == field.env; };
-    if (std::any_of(std::begin(kFields), std::end(kFields), known)) continue;
-    lines.push_back(name + " is not a setting of weft; the nearest is " + nearestName(name));
+    if (findField(name) || name == kConfigFileVariable) continue;
+    lines.push_back(unknownName(name));
   }
+  return lines;
+}
+
+std::vector<std::string> fileWarnings(const ConfigFile& file) {
+  std::vector<std::string> lines = file.repeated;
+  for (const auto& [name, entry] : file.entries)
+    if (!findField(name)) lines.push_back(file.place(entry.line) + ": " + unknownName(name));
   return lines;
 }
 
@@ -304,7 +368,10 @@ std::vector<std::string> environmentWarnings() {
   size_t count = 0;
   while (environ && environ[count]) count++;
   std::vector<std::string> lines = unknownVariables(std::span<const char* const>(environ, count));
-  for (std::string& line : unusedAliases(environmentValue)) lines.push_back(std::move(line));
+  const auto file = loadConfigFile(environmentValue);
+  if (!file) return lines;  // an error of its own for whoever reads the settings
+  for (std::string& line : fileWarnings(*file)) lines.push_back(std::move(line));
+  for (std::string& line : unusedAliases(withFile(environmentValue, *file))) lines.push_back(std::move(line));
   return lines;
 }
 

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "src/base/config_file.h"
 #include "weft/result.h"
 
 // Every setting of weft, in one struct filled from one table. Read once, then passed as `const Config&`;
@@ -75,18 +76,33 @@ std::span<const ConfigField> configFields();
 using Lookup = std::function<const char*(const char* name)>;
 
 // Reads every row. A bad value of ours is an error naming variable, value and what is allowed; one of NCCL's
-// counts for nothing (unusedAliases).
-Result<Config> readConfig(const Lookup& lookup);
+// counts for nothing (unusedAliases). What the environment leaves unset the file may set.
+Result<Config> readConfig(const Lookup& environment, const ConfigFile& file = {});
+
+// Of this process, with the file that loadConfigFile finds.
 Result<Config> readConfigFromEnvironment();
+
+// Where a value in effect came from, in the order in which they count, the last first.
+struct Origin {
+  enum class Kind { byDefault, nccl, file, environment };
+  Kind kind = Kind::byDefault;
+  std::string where;  // the variable, or FILE:LINE; empty for a default
+};
+
+Origin originOf(const ConfigField& field, const Lookup& environment, const ConfigFile& file);
 
 // One line per WEFT_* variable in `environment` ("NAME=value" strings) that no row knows, with the nearest
 // name.
 std::vector<std::string> unknownVariables(std::span<const char* const> environment);
 
+// One line per name in the file that no row knows, with the nearest one, and per name that stands there
+// twice.
+std::vector<std::string> fileWarnings(const ConfigFile& file);
+
 // One line per variable of NCCL that would be honoured and has a value that does not fit.
 std::vector<std::string> unusedAliases(const Lookup& lookup);
 
-// Both, of this process.
+// All three, of this process and its file.
 std::vector<std::string> environmentWarnings();
 
 // A member's value as text, and the allowed form in words ("0 or 1", "milliseconds, 1 to 3600000").

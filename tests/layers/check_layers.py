@@ -15,7 +15,7 @@ import rooms
 import rules
 import source
 
-FOLDERS = ('include', 'src', 'providers', 'plugin', 'tools', 'tests', 'scripts', '.ci')
+FOLDERS = ('include', 'src', 'providers', 'plugin', 'tools', 'tests', 'scripts', 'packaging', '.ci')
 GENERATED = ('.inc',)  # made by the build, so not in the tree
 
 

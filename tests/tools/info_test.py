@@ -13,11 +13,13 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import unittest
 
 WEFT = sys.argv[1]
 PLUGIN, LAYOUT = sys.argv[2:4] if len(sys.argv) > 3 else (None, None)
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(('WEFT_', 'NCCL_'))}
+CLEAN['WEFT_CONF'] = ''  # whatever this machine has
 POINTERS = {1: 'host', 2: 'cuda', 4: 'dmabuf'}
 
 
@@ -66,6 +68,35 @@ class InfoTest(unittest.TestCase):
         self.assertEqual((status, found['taken'], found['devices']), (1, '', []))
         # libfabric 2 has none.
         self.assertRegex(found['failure'], 'ofi:net carries messages over the same interfaces|nothing for "sockets"|shows no "sockets"')
+
+    def test_a_file_sets_what_the_environment_leaves_unset(self):
+        with tempfile.NamedTemporaryFile('w', suffix='.conf') as file:
+            file.write('# an image\nWEFT_PROVIDER = loop\nWEFT_LOOP_RAILS = 2\nWEFT_FLUHS = 1\n')
+            file.flush()
+            status, found = document(WEFT_CONF=file.name, WEFT_LOOP_RAILS='3')
+            self.assertEqual((status, found['taken'], len(found['devices'])), (0, 'loop', 3))
+            rows = {row['name']: (row['origin'], row['where']) for row in found['config']}
+            self.assertEqual(rows['WEFT_PROVIDER'], ('file', f'{file.name}:2'))
+            self.assertEqual(rows['WEFT_LOOP_RAILS'], ('environment', 'WEFT_LOOP_RAILS'))
+            self.assertEqual(rows['WEFT_FLUSH'], ('default', ''))
+            self.assertIn(f'{file.name}:4: WEFT_FLUHS is not a setting of weft; the nearest is WEFT_FLUSH', found['unknown'])
+            file.write('WEFT_FLUSH = yes\n')
+            file.flush()
+            failed = info(WEFT_CONF=file.name)
+            self.assertEqual(failed.returncode, 1)
+            self.assertIn(f'{file.name}:5: WEFT_FLUSH is "yes"; allowed: 0 or 1', failed.stderr)
+            missing = info(WEFT_CONF=file.name + '.none')
+            self.assertEqual(missing.returncode, 1)
+            self.assertIn(file.name + '.none cannot be read: there is no such file', missing.stderr)
+
+    def test_the_sample_file_is_read_back_without_a_word(self):
+        sample = info('--config', '--sample').stdout
+        with tempfile.NamedTemporaryFile('w', suffix='.conf') as file:
+            file.write(sample.replace('\n#WEFT', '\nWEFT'))
+            file.flush()
+            status, found = document('--config', WEFT_CONF=file.name)
+            self.assertEqual((status, found['unknown']), (0, []))
+            self.assertEqual({(row['origin'], row['changed']) for row in found['config']}, {('file', False)})
 
     def test_the_tuner_says_that_it_has_no_numbers(self):
         done = info('--tuner', WEFT_PROVIDER='loop')
@@ -143,7 +174,7 @@ class InfoTest(unittest.TestCase):
         self.assertEqual(rows['WEFT_SOCKET_IFNAME']['value'], 'eth9')
         self.assertEqual(len(found['unknown']), 1)
         text = info('--config', **settings).stdout
-        self.assertRegex(text, r'(?m)^\* WEFT_EAGER_MAX +4096 +\(default: 8192\)$')
+        self.assertRegex(text, r'(?m)^\* WEFT_EAGER_MAX +4096 +\(from environment; default: 8192\)$')
         self.assertIn('WEFT_EAGR_MAX is not a setting', text)
 
     def test_a_bad_setting_fails_and_is_named(self):

@@ -8,6 +8,7 @@
 #include "src/base/config.h"
 #include "src/topo/machine.h"
 #include "tools/info/config_table.h"
+#include "tools/info/image.h"
 #include "tools/info/survey_text.h"
 #include "tools/info/tuner_view.h"
 #include "tools/output/output.h"
@@ -34,22 +35,35 @@ std::string warningsText() {
   return text;
 }
 
-Json settingsJson(const Config& config) {
-  return {{"config", configJson(config)}, {"unknown", environmentWarnings()}};
+Json settingsJson(const Settings& settings) {
+  return {{"config", configJson(settings)},
+          {"configFile", settings.file.path},
+          {"unknown", environmentWarnings()}};
 }
 
-int printSettings(const Options& options, const Config& config) {
-  if (options.json) return print(settingsJson(config).text() + "\n");
-  return print(configText(config) + warningsText());
+int printSettings(const Options& options, const Settings& settings) {
+  if (options.json) return print(settingsJson(settings).text() + "\n");
+  return print(configText(settings) + warningsText());
 }
 
-int printSurvey(const Options& options, const Config& config) {
-  const Survey found = survey(config);
+int printSurvey(const Options& options, const Settings& settings) {
+  const Survey found = survey(settings.config);
   const int status = found.taken.empty() ? 1 : 0;
   if (!options.json) return print(surveyText(found) + warningsText(), status);
   Json document = surveyJson(found);
-  document.addMembersOf(settingsJson(config));
+  document.addMembersOf(settingsJson(settings));
   return print(document.text() + "\n", status);
+}
+
+int printImage(const Options& options) {
+  const std::vector<Finding> findings = lookAtImage();
+  return print(options.json ? imageJson(findings).text() + "\n" : imageText(findings), imageStatus(findings));
+}
+
+Result<Settings> readSettings() {
+  TRY(ConfigFile file, loadConfigFile(environmentValue));
+  TRY(Config config, readConfig(environmentValue, file));
+  return Settings{std::move(config), std::move(file), environmentValue};
 }
 
 // As the plugin would decide it here; --machine asks for another one, on EFA with nothing else known.
@@ -78,10 +92,12 @@ int printTuner(const Options& options, const Config& config) {
 
 int run(const Options& options) {
   if (options.markdown) return print(configMarkdown());
-  const auto config = readConfigFromEnvironment();
-  if (!config) return fail(config.error());
-  if (options.tuner) return printTuner(options, *config);
-  return options.config ? printSettings(options, *config) : printSurvey(options, *config);
+  if (options.sample) return print(configSample());
+  if (options.image) return printImage(options);
+  const auto settings = readSettings();
+  if (!settings) return fail(settings.error());
+  if (options.tuner) return printTuner(options, settings->config);
+  return options.config ? printSettings(options, *settings) : printSurvey(options, *settings);
 }
 
 }  // namespace weft::info

@@ -11,7 +11,9 @@ namespace weft::info {
 struct Options {
   bool config = false;    // only the settings
   bool markdown = false;  // those as a page
+  bool sample = false;    // those as a configuration file, all comments
   bool json = false;
+  bool image = false;  // what will work in this image, without hardware
   bool tuner = false;
   std::string machine;  // empty: this one
   uint64_t nodes = 4;

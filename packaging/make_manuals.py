@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The weft authors
+"""Writes manual pages and shell completion from what the weft command says of itself.
+
+usage: make_manuals.py WEFT VERSION PAGES OUTPUT
+
+Commands and options come from `weft ... --help`, settings from `weft info --config`; PAGES/*.in are what surrounds them.
+So no page can name an option that is not there, and none is left out.
+"""
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+COLUMN = 30  # where --help begins its descriptions
+CLEAN = {**{name: value for name, value in os.environ.items() if not name.startswith(('WEFT_', 'NCCL_'))}, 'WEFT_CONF': ''}
+
+
+def ask(weft, *arguments):
+    return subprocess.run([weft, *arguments], env=CLEAN, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def entries(text):
+    """(specification, description) of each indented entry of a help text."""
+    found = []
+    for line in text.splitlines():
+        if re.match(r'  \S', line):
+            aligned = len(line) > COLUMN and line[COLUMN - 2:COLUMN] == '  '
+            found.append([line[:COLUMN] if aligned else line, line[COLUMN:] if aligned else ''])
+        elif line.startswith(' ' * COLUMN) and found:
+            found[-1][1] += ' ' + line.strip()
+    return [(spec.strip(), ' '.join(description.split())) for spec, description in found]
+
+
+def options_of(text):
+    """[(names, argument, description)]: what begins with a dash."""
+    options = []
+    for spec, description in entries(text):
+        if not spec.startswith('-'):
+            continue
+        names, _, rest = spec.partition(' ')
+        rest = re.sub(r'\s*(Excludes|Needs):.*', '', rest)
+        rest = re.sub(r'^[A-Z]+:(?=[A-Z])', '', rest)  # the type of what is checked; the check says more
+        options.append((names.split(','), rest.strip(), description))
+    return options
+
+
+def commands_of(text):
+    """[(name, description)] below "Subcommands:"."""
+    _, found, below = text.partition('Subcommands:\n')
+    return entries(below) if found else []
+
+
+def roff(text):
+    """Text that roff takes as it stands."""
+    escaped = text.replace('\\', '\\e').replace('-', '\\-')
+    return '\\&' + escaped if escaped[:1] in ".'" else escaped
+
+
+def option_lines(options):
+    for names, argument, description in options:
+        shown = ', '.join(f'\\fB{roff(name)}\\fR' for name in names)
+        yield '.TP'
+        yield shown + (f' \\fI{roff(argument)}\\fR' if argument else '')
+        yield roff(description or 'see the description above')
+
+
+def setting_lines(rows):
+    for row in rows:
+        yield '.TP'
+        yield f'\\fB{row["name"]}\\fR (default: {roff(row["default"] or "empty")})'
+        yield roff(row['doc'])
+        yield roff(f'Allowed: {row["allowed"]}.' + (f' {row["alias"]} is used when it is unset.' if 'alias' in row else ''))
+
+
+def bash_completion(commands):
+    cases = '\n'.join(f'    {name}) words="{" ".join(flags)}" ;;' for name, flags, _ in commands)
+    first = ' '.join(name for name, _, _ in commands if name)
+    top = ' '.join(next(flags for name, flags, _ in commands if not name))
+    return f'''# bash completion of the weft command; generated from its --help
+_weft() {{
+  local words current=${{COMP_WORDS[COMP_CWORD]}}
+  case ${{COMP_WORDS[1]}} in
+{cases.replace("    ) ", "    *) ").replace(f'words="{top}"', f'words="{first} {top}"')}
+  esac
+  [[ $COMP_CWORD -gt 1 ]] || words="{first} {top}"
+  mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
+  [[ ${{#COMPREPLY[@]}} -gt 0 || $current == -* ]] || mapfile -t COMPREPLY < <(compgen -f -- "$current")
+}}
+complete -o filenames -F _weft weft
+'''
+
+
+def zsh_word(text):
+    return re.sub(r"['\[\]:\\]", ' ', text)
+
+
+def zsh_completion(commands, described):
+    first = '\n'.join(f"    '{name}:{zsh_word(description)}'" for name, description in described)
+    cases = []
+    for name, _, options in commands:
+        if not name:
+            continue
+        lines = [f"'{flag}[{zsh_word(description)}]{':value:_files' if argument else ''}'"
+                 for names, argument, description in options for flag in names]
+        cases.append(f'    {name}) _arguments ' + ' \\\n      '.join(lines) + " '*:argument:_files' ;;")
+    return f'''#compdef weft
+# zsh completion of the weft command; generated from its --help
+_weft() {{
+  local -a commands
+  commands=(
+{first}
+  )
+  if (( CURRENT == 2 )); then
+    _describe command commands
+    return
+  fi
+  local command=$words[2]
+  shift words
+  (( CURRENT-- ))
+  case $command in
+{chr(10).join(cases)}
+  esac
+}}
+_weft "$@"
+'''
+
+
+def main(arguments):
+    if len(arguments) != 4:
+        sys.exit(__doc__)
+    weft, version, pages, output = arguments[0], arguments[1], pathlib.Path(arguments[2]), pathlib.Path(arguments[3])
+    top = ask(weft, '--help')
+    described = commands_of(top)
+    helps = {name: ask(weft, name, '--help') for name, _ in described}
+    if not described or not all(options_of(text) for text in helps.values()):
+        sys.exit(f'make_manuals.py: {weft} --help has another form than this script reads')
+    rows = json.loads(ask(weft, 'info', '--config', '--json'))['config']
+    filled = {'VERSION': version, 'OPTIONS': '\n'.join(option_lines(options_of(top))),
+              'SETTINGS': '\n'.join(setting_lines(rows))}
+    for name, text in helps.items():
+        filled[f'OPTIONS {name}'] = '\n'.join(option_lines(options_of(text)))
+    filled['OPERATIONS'] = roff(dict(entries(helps['perf'])).get('operation TEXT', ''))
+    for page in sorted(pages.glob('*.in')):
+        text = re.sub(r'@([A-Z]+(?: [a-z]+)?)@', lambda match: filled[match.group(1)], page.read_text())
+        (output / page.stem).write_text(text)
+    flags = [(name, [flag for names, _, _ in options_of(text) for flag in names], options_of(text))
+             for name, text in [*helps.items(), ('', top)]]
+    (output / 'weft.bash').write_text(bash_completion(flags))
+    (output / '_weft').write_text(zsh_completion(flags, described))
+
+
+if __name__ == '__main__':
+    main(sys.argv[1:])

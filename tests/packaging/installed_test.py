@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The weft authors
+"""What `meson install` puts down, and that it works from there.
+
+usage: installed_test.py BUILD VERSION
+"""
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD, VERSION = pathlib.Path(sys.argv[1]), sys.argv[2]
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(('WEFT_', 'NCCL_', 'DESTDIR'))}
+CLEAN['WEFT_CONF'] = ''
+PREFIX = 'usr/local'
+FILES = ['bin/weft', 'share/doc/weft-nccl/COPYING', 'share/doc/weft-nccl/examples/weft.conf',
+         'share/doc/weft-nccl/weft.spdx.json', 'share/man/man1/weft.1', 'share/man/man5/weft.conf.5',
+         'share/man/man7/weft.7', 'share/bash-completion/completions/weft', 'share/zsh/site-functions/_weft']
+
+
+def run(*command, **settings):
+    return subprocess.run(command, env={**CLEAN, **settings}, capture_output=True, text=True, check=False, timeout=120)
+
+
+class InstalledTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.top = pathlib.Path(cls.folder.name)
+        done = run('meson', 'install', '-C', str(BUILD), '--no-rebuild', DESTDIR=str(cls.top))
+        assert done.returncode == 0, done.stdout + done.stderr
+        cls.prefix = cls.top / PREFIX
+        cls.weft = str(cls.prefix / 'bin/weft')
+        cls.plugin = next(cls.prefix.glob('lib*/**/libnccl-net-weft.so'))
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def page(self, name):
+        return next(self.prefix.glob(f'share/man/man*/{name}')).read_text()
+
+    def options(self, *command):
+        """Every option that --help shows."""
+        text = run(self.weft, *command, '--help').stdout
+        return [name for line in text.splitlines() if line.startswith('  -') for name in line.split()[0].split(',')]
+
+    def test_the_tree_is_this_and_nothing_else(self):
+        found = sorted(path.relative_to(self.top).as_posix() for path in self.top.rglob('*') if not path.is_dir())
+        wanted = [f'{PREFIX}/{name}' for name in FILES] + [self.plugin.relative_to(self.top).as_posix()]
+        self.assertEqual(found, sorted(wanted))
+
+    def test_it_runs_from_there(self):
+        found = run(self.weft, 'info', '--json', WEFT_PROVIDER='loop')
+        self.assertEqual(found.returncode, 0, found.stderr)
+        self.assertEqual(json.loads(found.stdout)['taken'], 'loop')
+        results = self.top / 'results.json'
+        done = run(self.weft, 'perf', 'all_reduce', '-n', '2', '-b', '8', '-e', '64K', '-f', '8', '--iters', '5', '--json',
+                   str(results))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn(str(self.plugin), done.stdout + results.read_text())
+        results.unlink()
+
+    def test_binaries_say_what_they_are(self):
+        said = run(self.weft, '--version').stdout.strip()
+        self.assertRegex(said, rf'^weft {re.escape(VERSION)} \(commit [0-9a-f]+(-dirty)?\)$')
+        self.assertEqual(run(self.weft, 'info', '--version').stdout.strip(), said)
+        for binary in (self.weft, str(self.plugin)):
+            self.assertTrue(said in run('strings', '-a', binary).stdout.splitlines(), f'{said} is not in {binary}')
+            self.assertRegex(run('readelf', '-n', binary).stdout, r'Build ID: [0-9a-f]{40}')
+        self.assertNotIn('SONAME', run('readelf', '-d', str(self.plugin)).stdout)
+
+    def test_the_tool_needs_what_the_plugin_needs(self):
+        for binary in (self.weft, str(self.plugin)):
+            needed = re.findall(r'\(NEEDED\).*\[(.*)\]', run('readelf', '-d', binary).stdout)
+            self.assertEqual([name for name in needed if not re.match(r'(libc|libm|ld-linux.*)\.so', name)], [])
+        newest = max(tuple(map(int, version)) for version in
+                     re.findall(r'GLIBC_(\d+)\.(\d+)', run('readelf', '-V', self.weft).stdout))
+        own = tuple(map(int, os.confstr('CS_GNU_LIBC_VERSION').split()[1].split('.')[:2]))
+        self.assertLessEqual(newest, (2, 35) if own <= (2, 36) else own)
+
+    def test_the_manual_names_every_option_and_setting(self):
+        page = self.page('weft.1').replace('\\-', '-')
+        for command in ((), ('info',), ('perf',)):
+            options = self.options(*command)
+            self.assertGreater(len(options), 1)
+            for option in options:
+                self.assertIn(f'\\fB{option}\\fR', page)
+        settings = json.loads(run(self.weft, 'info', '--config', '--json').stdout)['config']
+        for row in settings:
+            self.assertIn(f'\\fB{row["name"]}\\fR', self.page('weft.conf.5'))
+
+    @unittest.skipUnless(shutil.which('groff'), 'groff is not here')
+    def test_the_manual_is_what_roff_takes(self):
+        for name in ('weft.1', 'weft.conf.5', 'weft.7'):
+            path = next(self.prefix.glob(f'share/man/man*/{name}'))
+            done = run('groff', '-man', '-Tutf8', '-ww', '-z', str(path))
+            self.assertEqual((done.returncode, done.stderr), (0, ''))
+            self.assertNotIn('@', self.page(name))
+
+    def complete(self, *words):
+        script = self.prefix / 'share/bash-completion/completions/weft'
+        line = ' '.join(f"'{word}'" for word in words)
+        done = run('bash', '-c', f'source {script}; COMP_WORDS=({line}); COMP_CWORD={len(words) - 1}; _weft; '
+                                 'printf "%s\\n" "${COMPREPLY[@]}"')
+        self.assertEqual(done.stderr, '')
+        return done.stdout.split()
+
+    def test_bash_completes_commands_and_options(self):
+        self.assertEqual(self.complete('weft', 'in'), ['info'])
+        self.assertIn('perf', self.complete('weft', ''))
+        self.assertEqual(self.complete('weft', 'info', '--conf'), ['--config'])
+        self.assertEqual(sorted(self.complete('weft', 'perf', '--compare')), ['--compare', '--compare-env'])
+        self.assertEqual(self.complete('weft', 'info', '--compare'), [])
+
+    @unittest.skipUnless(shutil.which('zsh'), 'zsh is not here')
+    def test_zsh_reads_its_completion(self):
+        script = self.prefix / 'share/zsh/site-functions/_weft'
+        done = run('zsh', '-n', str(script))
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        for option in self.options('perf'):
+            self.assertIn(f"'{option}[", script.read_text())
+
+    def test_the_bill_of_materials_is_whole(self):
+        bill = json.loads((self.prefix / 'share/doc/weft-nccl/weft.spdx.json').read_text())
+        self.assertEqual(bill['spdxVersion'], 'SPDX-2.3')
+        ids = {package['SPDXID'] for package in bill['packages']}
+        self.assertEqual(len(ids), len(bill['packages']))
+        self.assertIn('libstdc++', {package['name'] for package in bill['packages']})
+        for relation in bill['relationships']:
+            self.assertLessEqual({relation['spdxElementId'], relation['relatedSpdxElement']}, ids | {'SPDXRef-DOCUMENT'})
+
+    def test_the_example_changes_nothing(self):
+        example = self.prefix / 'share/doc/weft-nccl/examples/weft.conf'
+        shown = json.loads(run(self.weft, 'info', '--config', '--json', WEFT_CONF=str(example)).stdout)
+        self.assertEqual((shown['configFile'], shown['unknown']), (str(example), []))
+        self.assertFalse(any(row['changed'] for row in shown['config']))
+
+
+if __name__ == '__main__':
+    unittest.main(argv=sys.argv[:1])
