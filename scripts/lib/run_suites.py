@@ -26,7 +26,7 @@ import testlog
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 SUPPRESSIONS = TOP / 'tests' / 'suppressions'
-ORDER = ['house', 'abi', 'unit', 'fuzz', 'protocol', 'fault', 'tools', 'efa', 'efa-trixie', 'system', 'verbs', 'soak', 'perf']
+ORDER = ['house', 'abi', 'unit', 'fuzz', 'protocol', 'fault', 'tools', 'efa', 'efa-trixie', 'nccl', 'system', 'verbs', 'soak', 'perf']
 # These wait more than they compute, so each build runs them at once.
 TOGETHER = {'abi', 'unit', 'fuzz', 'protocol', 'fault', 'tools'}
 # Several processes, sockets and time limits: on a machine that is busy with something else a check may fail once for that. In the
