@@ -42,6 +42,7 @@ typename SmallFloat<E, M, Bias, Infinity>::Bits SmallFloat<E, M, Bias, Infinity>
   const unsigned sign = std::signbit(value) ? kSign : 0;
   if (std::isnan(value)) return static_cast<Bits>(sign | (kSign - 1));
   const float magnitude = std::fabs(value);
+  if (magnitude == 0.0F) return static_cast<Bits>(sign);
   constexpr unsigned kLargest = largest<E, M, Infinity>();
   constexpr bool kSaturates = E + M < 8;
   int exponent = 0;
