@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The weft authors
+"""Runs cases under real NCCL over weft: check_nccl.py SOFTGPU_DIR PROGRAM PLUGIN LAYOUT NETWORK NAME=VALUE... -- CASE...
+
+LAYOUT is how many ranks each process has: 1,1 are two processes, each a node with one GPU; 2,2 are two with two each. NETWORK is what
+weft is told (ofi:net, ofi:shm, ...). NCCL is WEFT_NCCL's or one that the loader finds; without one, the test is skipped. NCCL's own lines have to
+show that weft carried the data.
+"""
+import ctypes.util
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+SKIP = 77
+PATIENCE = 240
+
+
+def find_nccl():
+    """The library with the shared CUDA runtime that the software GPU stands in for, or why there is none."""
+    name = os.environ.get('WEFT_NCCL')
+    if name:
+        if not os.path.isfile(name):
+            sys.exit(f'WEFT_NCCL={name} is not a file')
+        return name, ''
+    if not ctypes.util.find_library('nccl'):
+        return None, 'no libnccl in the loader\'s path; WEFT_NCCL=FILE names one'
+    return '-', ''
+
+
+def shares_runtime(nccl, environment):
+    """NCCL with a runtime of its own wants NVIDIA's driver."""
+    if nccl == '-':
+        listing = subprocess.run(['ldconfig', '-p'], capture_output=True, text=True, check=False).stdout
+        found = re.search(r'libnccl\.so\.2 .*=> (\S+)', listing)
+        if not found:
+            return False
+        nccl = found.group(1)
+    needed = subprocess.run(['ldd', nccl], capture_output=True, text=True, check=False, env=environment).stdout
+    return 'libcudart.so' in needed
+
+
+def environment_of(softgpu, plugin, network, settings, node, gpus):
+    environment = dict(os.environ)
+    environment.update({
+        'LD_LIBRARY_PATH': ':'.join(filter(None, [softgpu, os.environ.get('LD_LIBRARY_PATH')])),
+        'NCCL_HOSTID': f'node{node}', 'NCCL_SOCKET_IFNAME': 'lo', 'NCCL_NET_PLUGIN': plugin, 'NCCL_NET': 'weft', 'NCCL_DEBUG': 'INFO',
+        'NCCL_PAT_ENABLE': '0', 'NCCL_BUFFSIZE': '524288', 'SOFTGPU_COUNT': str(gpus), 'WEFT_PROVIDER': network})
+    environment.update(settings)
+    return environment
+
+
+def start(command, environment, log):
+    return subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
+
+
+def wait_all(processes):
+    """Exit statuses; what is not done in time is ended and counts as 124."""
+    until = time.monotonic() + PATIENCE
+    statuses = []
+    for process in processes:
+        try:
+            statuses.append(process.wait(max(until - time.monotonic(), 0.1)))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            statuses.append(124)
+    return statuses
+
+
+def judge(statuses, logs):
+    complaints = [f'process {i} ended with {status}' for i, status in enumerate(statuses) if status != 0]
+    for i, text in enumerate(logs):
+        if 'Using network weft' not in text:
+            complaints.append(f'process {i}: NCCL did not say "Using network weft"')
+        if 'via NET/weft' not in text:
+            complaints.append(f'process {i}: no channel went via NET/weft')
+    return complaints
+
+
+def main():
+    softgpu, program, plugin, layout, network, *rest = sys.argv[1:]
+    split = rest.index('--')
+    settings = dict(pair.split('=', 1) for pair in rest[:split])
+    cases = rest[split + 1:]
+    counts = [int(count) for count in layout.split(',')]
+    nccl, why = find_nccl()
+    if nccl is not None and not shares_runtime(nccl, environment_of(softgpu, plugin, network, {}, 0, 1)):
+        nccl, why = None, 'its CUDA runtime is a static one, which wants NVIDIA\'s driver'
+    if nccl is None:
+        print(f'skipped: {why}')
+        sys.exit(SKIP)
+    with tempfile.TemporaryDirectory() as folder:
+        files = [open(f'{folder}/{node}.log', 'w+', encoding='utf-8') for node in range(len(counts))]
+        processes, first = [], 0
+        for node, count in enumerate(counts):
+            command = [program, nccl, str(sum(counts)), str(first), str(count), f'{folder}/id', *cases]
+            processes.append(start(command, environment_of(softgpu, plugin, network, settings, node, count), files[node]))
+            first += count
+        statuses = wait_all(processes)
+        logs = []
+        for file in files:
+            file.seek(0)
+            logs.append(file.read())
+    complaints = judge(statuses, logs)
+    for text in logs if complaints else logs[:1]:
+        lines = text.splitlines()
+        shown = lines[-60:] if complaints else [line for line in lines if re.search(r'software GPU|NCCL version|Using network|is right', line)]
+        print('\n'.join(shown))
+    if complaints:
+        sys.exit('\n'.join(complaints))
+
+
+main()

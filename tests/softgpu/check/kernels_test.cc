@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "tests/softgpu/kernels/element.h"
+#include "tests/softgpu/kernels/floats.h"
+#include "tests/softgpu/kernels/function.h"
+#include "tests/softgpu/kernels/layout.h"
+#include "tests/support/catch.h"
+
+using namespace softgpu;
+
+TEST_CASE("a version has a layout or is refused") {
+  CHECK(findLayout(22809) != nullptr);
+  CHECK(findLayout(23007) != nullptr);
+  CHECK(findLayout(22809) != findLayout(23007));
+  CHECK(findLayout(21805) == nullptr);
+  CHECK(findLayout(23102) == nullptr);
+}
+
+TEST_CASE("device functions are numbered as NCCL numbers them") {
+  // From the tables that NCCL's build generates: 670 functions in 2.28.9, sorted by name.
+  REQUIRE(findFunction(22809, 0) != nullptr);
+  CHECK(findFunction(22809, 0)->text() == "AllGather COLLNET_DIRECT SIMPLE");
+  REQUIRE(findFunction(22809, 669) != nullptr);
+  CHECK(findFunction(22809, 669)->text() == "SendRecv");
+  CHECK(findFunction(22809, 670) == nullptr);
+}
+
+namespace {
+
+template <typename Small>
+bool survives(unsigned bits) {
+  using Bits = decltype(Small::bits);
+  const auto value = Small::decode(static_cast<Bits>(bits));
+  return value != value || Small::encode(value) == static_cast<Bits>(bits);
+}
+
+}  // namespace
+
+TEST_CASE("small floats come back as they were") {
+  for (unsigned bits = 0; bits < 65536; ++bits) {
+    if (!survives<Half>(bits) || !survives<BFloat16>(bits)) FAIL("16 bits " << bits);
+  }
+  // Infinity of the 8-bit type with one saturates when it is stored.
+  for (unsigned bits = 0; bits < 256; ++bits) {
+    if (!survives<Float8E4M3>(bits) || (!survives<Float8E5M2>(bits) && (bits & 0x7f) != 0x7c))
+      FAIL("8 bits " << bits);
+  }
+}
+
+TEST_CASE("small floats round to nearest even") {
+  CHECK(Half::decode(Half::encode(2049.0F)) == 2048.0F);
+  CHECK(Half::decode(Half::encode(2051.0F)) == 2052.0F);
+  CHECK(Half::encode(65519.0F) == 0x7bff);
+  CHECK(Half::encode(65520.0F) == 0x7c00);
+  CHECK(Half::encode(5.960464477539063e-8F) == 1);
+  CHECK(BFloat16::encode(1.0F) == 0x3f80);
+  CHECK(Float8E4M3::decode(Float8E4M3::encode(1000.0F)) == 448.0F);
+}
+
+TEST_CASE("minimum and maximum follow the argument") {
+  const int signedValues[2] = {-5, 3};
+  int result = 0;
+  constexpr uint64_t kSign = 0x80000000, kAll = 0xffffffff;
+  makeReduction("MinMax", "i32", kSign)->reduce(&result, &signedValues[0], &signedValues[1], 1);
+  CHECK(result == -5);
+  makeReduction("MinMax", "i32", kSign ^ kAll)->reduce(&result, &signedValues[0], &signedValues[1], 1);
+  CHECK(result == 3);
+  makeReduction("MinMax", "u32", kAll)->reduce(&result, &signedValues[0], &signedValues[1], 1);
+  CHECK(result == -5);
+}
+
+TEST_CASE("averages") {
+  int value = -7;
+  makeReduction("SumPostDiv", "i32", 2 << 1 | 1)->after(&value, 1);
+  CHECK(value == -3);
+  float single = 6, half = 0;
+  uint64_t argument = 0;
+  const float factor = 0.5F;
+  std::memcpy(&argument, &factor, sizeof factor);
+  makeReduction("PreMulSum", "f32", argument)->before(&half, &single, 1);
+  CHECK(half == 3.0F);
+}

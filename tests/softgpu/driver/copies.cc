@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "tests/softgpu/driver/driver.h"
+#include "tests/softgpu/memory.h"
+#include "tests/softgpu/stream.h"
+
+using namespace softgpu;
+
+namespace {
+
+void* pointer(DevicePointer address) {
+  return reinterpret_cast<void*>(static_cast<uintptr_t>(address));
+}
+
+bool pageable(DevicePointer address) {
+  return !findMapping(static_cast<uintptr_t>(address));
+}
+
+void move(DevicePointer to, DevicePointer from, size_t size) {
+  std::memmove(view(pointer(to)), view(pointer(from)), size);
+}
+
+// As CUDA does it: memory that the driver does not know may be gone or changed when the call has returned, so
+// it is read before, and written before.
+Result copy(DevicePointer to, DevicePointer from, size_t size, Stream& stream, bool wait) {
+  if (size == 0) return kSuccess;
+  if (to == 0 || from == 0) return kInvalidValue;
+  if (pageable(from) && !wait) {
+    const auto bytes = static_cast<const char*>(pointer(from));
+    const auto staged = std::make_shared<std::vector<char>>(bytes, bytes + size);
+    stream.submit([to, staged] { std::memcpy(view(pointer(to)), staged->data(), staged->size()); });
+    return kSuccess;
+  }
+  stream.submit([to, from, size] { move(to, from, size); });
+  return wait || pageable(to) ? stream.synchronize() : kSuccess;
+}
+
+Result set(DevicePointer to, int value, size_t size, Stream& stream, bool wait) {
+  if (size == 0) return kSuccess;
+  if (to == 0) return kInvalidValue;
+  stream.submit([to, value, size] { std::memset(view(pointer(to)), value, size); });
+  return wait ? stream.synchronize() : kSuccess;
+}
+
+}  // namespace
+
+Result cuMemcpy(DevicePointer to, DevicePointer from, size_t size) {
+  return copy(to, from, size, streamOf(nullptr), true);
+}
+
+Result cuMemcpyAsync(DevicePointer to, DevicePointer from, size_t size, void* stream) {
+  return copy(to, from, size, streamOf(stream), false);
+}
+
+SOFTGPU_API Result cuMemcpyHtoD_v2(DevicePointer to, const void* from, size_t size) {
+  return cuMemcpy(to, reinterpret_cast<uintptr_t>(from), size);
+}
+
+SOFTGPU_API Result cuMemcpyDtoH_v2(void* to, DevicePointer from, size_t size) {
+  return cuMemcpy(reinterpret_cast<uintptr_t>(to), from, size);
+}
+
+SOFTGPU_API Result cuMemcpyDtoD_v2(DevicePointer to, DevicePointer from, size_t size) {
+  return cuMemcpy(to, from, size);
+}
+
+SOFTGPU_API Result cuMemcpyHtoDAsync_v2(DevicePointer to, const void* from, size_t size, void* stream) {
+  return cuMemcpyAsync(to, reinterpret_cast<uintptr_t>(from), size, stream);
+}
+
+SOFTGPU_API Result cuMemcpyDtoHAsync_v2(void* to, DevicePointer from, size_t size, void* stream) {
+  return cuMemcpyAsync(reinterpret_cast<uintptr_t>(to), from, size, stream);
+}
+
+SOFTGPU_API Result cuMemcpyDtoDAsync_v2(DevicePointer to, DevicePointer from, size_t size, void* stream) {
+  return cuMemcpyAsync(to, from, size, stream);
+}
+
+Result cuMemsetD8_v2(DevicePointer to, unsigned char value, size_t size) {
+  return set(to, value, size, streamOf(nullptr), true);
+}
+
+Result cuMemsetD8Async(DevicePointer to, unsigned char value, size_t size, void* stream) {
+  return set(to, value, size, streamOf(stream), false);
+}

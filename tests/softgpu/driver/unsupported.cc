@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "tests/softgpu/driver/driver.h"
+#include "tests/softgpu/report.h"
+
+// Driver functions that callers look for and that the software GPU does not have: a call says so and fails.
+// Their parameters do not matter for that, so they are not declared.
+#define SOFTGPU_WITHOUT(name)           \
+  SOFTGPU_API softgpu::Result name() {  \
+    return softgpu::unsupported(#name); \
+  }
+
+SOFTGPU_WITHOUT(cuMulticastAddDevice)
+SOFTGPU_WITHOUT(cuMulticastBindAddr)
+SOFTGPU_WITHOUT(cuMulticastBindMem)
+SOFTGPU_WITHOUT(cuMulticastCreate)
+SOFTGPU_WITHOUT(cuMulticastGetGranularity)
+SOFTGPU_WITHOUT(cuMulticastUnbind)
+SOFTGPU_WITHOUT(cuStreamBatchMemOp_v2)
+SOFTGPU_WITHOUT(cuStreamWaitValue32_v2)
+SOFTGPU_WITHOUT(cuStreamWaitValue64_v2)
+SOFTGPU_WITHOUT(cuStreamWriteValue32_v2)
+SOFTGPU_WITHOUT(cuStreamWriteValue64_v2)
+SOFTGPU_WITHOUT(cuModuleLoadData)
+SOFTGPU_WITHOUT(cuModuleLoadDataEx)
+SOFTGPU_WITHOUT(cuModuleGetFunction)
+SOFTGPU_WITHOUT(cuModuleUnload)
+SOFTGPU_WITHOUT(cuMemcpy2D_v2)
+SOFTGPU_WITHOUT(cuMemcpy3D_v2)
+SOFTGPU_WITHOUT(cuMemcpyPeer)
+SOFTGPU_WITHOUT(cuMemcpyPeerAsync)
+SOFTGPU_WITHOUT(cuMemPrefetchAsync)
+SOFTGPU_WITHOUT(cuMemAdvise)
+SOFTGPU_WITHOUT(cuGraphAddKernelNode_v2)
+SOFTGPU_WITHOUT(cuGraphAddMemcpyNode)
+SOFTGPU_WITHOUT(cuGraphCreate)
+SOFTGPU_WITHOUT(cuGraphExecUpdate_v2)
+SOFTGPU_WITHOUT(cuIpcGetEventHandle)
+SOFTGPU_WITHOUT(cuIpcOpenEventHandle)

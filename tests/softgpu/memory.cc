@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "tests/softgpu/memory.h"
+
+#include <cstring>
+#include <fcntl.h>
+#include <map>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/softgpu/ownership.h"
+#include "tests/softgpu/report.h"
+#include "tests/softgpu/settings.h"
+#include "tests/softgpu/strict.h"
+
+namespace softgpu {
+
+namespace {
+
+// All mappings by their first address. Never destroyed: exit handlers still call.
+struct Table {
+  std::shared_mutex lock;
+  std::map<uintptr_t, Mapping> mappings;
+  uint64_t lastId = 0;
+};
+
+Table& table() {
+  static auto* const kTable = &immortal<Table>();
+  return *kTable;
+}
+
+size_t roundUp(size_t value, size_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+// Address space of `size` bytes that begins at a multiple of the granularity.
+uintptr_t reserveAligned(size_t size) {
+  void* const raw =
+      mmap(nullptr, size + kGranularity, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (raw == MAP_FAILED) return 0;
+  const auto begin = reinterpret_cast<uintptr_t>(raw);
+  const uintptr_t aligned = roundUp(begin, kGranularity);
+  if (aligned > begin) munmap(raw, aligned - begin);
+  const size_t behind = begin + kGranularity - aligned;
+  if (behind > 0) munmap(reinterpret_cast<void*>(aligned + size), behind);
+  return aligned;
+}
+
+bool hidden(MemoryKind kind) {
+  return kind == MemoryKind::device && settings().strict;
+}
+
+const Mapping* findLocked(Table& all, uintptr_t address) {
+  auto next = all.mappings.upper_bound(address);
+  if (next == all.mappings.begin()) return nullptr;
+  const Mapping& found = std::prev(next)->second;
+  return address < found.base + found.size ? &found : nullptr;
+}
+
+}  // namespace
+
+Backing::Backing(int descriptor, size_t bytes, const AllocationProperties& what)
+    : fd(descriptor), size(bytes), properties(what) {
+  struct stat status {};
+  if (fstat(fd, &status) == 0) inode = status.st_ino;
+}
+
+Backing::~Backing() {
+  close(fd);
+}
+
+std::shared_ptr<Backing> makeBacking(size_t size, const AllocationProperties& properties) {
+  const int fd = memfd_create("softgpu", MFD_CLOEXEC);
+  if (fd < 0 || ftruncate(fd, static_cast<off_t>(size)) != 0) {
+    report(std::string("no memory for an allocation of ") + std::to_string(size) +
+           " bytes: " + std::strerror(errno));
+    if (fd >= 0) close(fd);
+    return nullptr;
+  }
+  return std::make_shared<Backing>(fd, size, properties);
+}
+
+std::shared_ptr<Backing> adoptBacking(int fd, const AllocationProperties& properties) {
+  struct stat status {};
+  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size <= 0) return nullptr;
+  return std::make_shared<Backing>(fd, static_cast<size_t>(status.st_size), properties);
+}
+
+uintptr_t mapBacking(const std::shared_ptr<Backing>& backing, size_t size, size_t offset, MemoryKind kind,
+                     int device, uintptr_t at) {
+  const uintptr_t base = at != 0 ? at : reserveAligned(roundUp(size, kGranularity));
+  if (base == 0) return 0;
+  const auto fileOffset = static_cast<off_t>(offset);
+  const int protection = hidden(kind) ? PROT_NONE : PROT_READ | PROT_WRITE;
+  void* const seen =
+      mmap(reinterpret_cast<void*>(base), size, protection, MAP_SHARED | MAP_FIXED, backing->fd, fileOffset);
+  if (seen == MAP_FAILED) return 0;
+  void* alias = seen;
+  if (hidden(kind)) {
+    watchForAccess();
+    alias = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, backing->fd, fileOffset);
+    if (alias == MAP_FAILED) return 0;
+  }
+  Mapping mapping;
+  mapping.base = base;
+  mapping.size = size;
+  mapping.kind = kind;
+  mapping.device = device;
+  mapping.backing = backing;
+  mapping.offset = offset;
+  mapping.alias = static_cast<char*>(alias);
+  mapping.virtualMemory = at != 0;
+  Table& all = table();
+  const std::unique_lock guard(all.lock);
+  mapping.id = ++all.lastId;
+  all.mappings[base] = mapping;
+  return base;
+}
+
+bool unmapBacking(uintptr_t base, bool keepReserved) {
+  Mapping gone;
+  {
+    Table& all = table();
+    const std::unique_lock guard(all.lock);
+    const auto found = all.mappings.find(base);
+    if (found == all.mappings.end() || !found->second.backing || found->second.virtualMemory != keepReserved)
+      return false;
+    gone = found->second;
+    all.mappings.erase(found);
+  }
+  if (gone.alias != reinterpret_cast<char*>(base)) munmap(gone.alias, gone.size);
+  if (keepReserved) {
+    mmap(reinterpret_cast<void*>(base), gone.size, PROT_NONE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  } else {
+    munmap(reinterpret_cast<void*>(base), roundUp(gone.size, kGranularity));
+  }
+  return true;
+}
+
+uintptr_t allocate(size_t size, MemoryKind kind, int device) {
+  if (size == 0) return 0;
+  if (kind == MemoryKind::device && deviceBytes(device) + size > settings().memory) return 0;
+  AllocationProperties properties{};
+  properties.type = 1;
+  properties.location = {kind == MemoryKind::device ? kLocationDevice : 2, device};
+  const size_t whole = roundUp(size, 4096);
+  const auto backing = makeBacking(whole, properties);
+  return backing ? mapBacking(backing, whole, 0, kind, device) : 0;
+}
+
+Result registerHost(uintptr_t base, size_t size, int device) {
+  if (base == 0 || size == 0) return kInvalidValue;
+  Table& all = table();
+  const std::unique_lock guard(all.lock);
+  if (findLocked(all, base) != nullptr || findLocked(all, base + size - 1) != nullptr)
+    return kAlreadyRegistered;
+  Mapping mapping;
+  mapping.base = base;
+  mapping.size = size;
+  mapping.kind = MemoryKind::registered;
+  mapping.device = device;
+  mapping.alias = reinterpret_cast<char*>(base);
+  mapping.id = ++all.lastId;
+  all.mappings[base] = mapping;
+  return kSuccess;
+}
+
+Result unregisterHost(uintptr_t base) {
+  Table& all = table();
+  const std::unique_lock guard(all.lock);
+  const auto found = all.mappings.find(base);
+  if (found == all.mappings.end() || found->second.kind != MemoryKind::registered) return kNotRegistered;
+  all.mappings.erase(found);
+  return kSuccess;
+}
+
+std::optional<Mapping> findMapping(uintptr_t address) {
+  Table& all = table();
+  const std::shared_lock guard(all.lock);
+  const Mapping* const found = findLocked(all, address);
+  return found == nullptr ? std::nullopt : std::make_optional(*found);
+}
+
+void* view(const void* address) {
+  if (!settings().strict) return const_cast<void*>(address);
+  Table& all = table();
+  const std::shared_lock guard(all.lock);
+  const auto where = reinterpret_cast<uintptr_t>(address);
+  const Mapping* const found = findLocked(all, where);
+  return found == nullptr ? const_cast<void*>(address) : found->alias + (where - found->base);
+}
+
+size_t deviceBytes(int device) {
+  Table& all = table();
+  const std::shared_lock guard(all.lock);
+  size_t sum = 0;
+  for (const auto& [base, mapping] : all.mappings) {
+    if (mapping.kind == MemoryKind::device && mapping.device == device && !mapping.imported)
+      sum += mapping.size;
+  }
+  return sum;
+}
+
+}  // namespace softgpu

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <sys/types.h>
+
+#include "tests/softgpu/api.h"
+
+// Device memory: shared memory with identity. Each allocation is a file in memory, mapped where its user sees
+// it and, in strict mode, a second time where only the driver and kernels look. Every function here may be
+// called by any thread.
+namespace softgpu {
+
+// One allocation's file. Lives as long as a mapping or a handle refers to it.
+struct Backing {
+  Backing(int descriptor, size_t bytes, const AllocationProperties& what);
+  ~Backing();
+  Backing(const Backing&) = delete;
+  Backing& operator=(const Backing&) = delete;
+
+  const int fd;
+  const size_t size;
+  const AllocationProperties properties;
+  ino_t inode = 0;
+  void* handle = nullptr;  // what the virtual memory calls name it by, while somebody has that
+};
+
+enum class MemoryKind { device, pinned, registered };
+
+struct Mapping {
+  uintptr_t base = 0;
+  size_t size = 0;
+  MemoryKind kind = MemoryKind::device;
+  int device = 0;                    // ordinal
+  std::shared_ptr<Backing> backing;  // null for registered memory
+  size_t offset = 0;                 // of base in the backing
+  char* alias = nullptr;             // the same bytes for the driver; base itself unless strict
+  uint64_t id = 0;                   // never used twice
+  bool virtualMemory = false;        // made by cuMemMap
+  bool imported = false;             // made by cuIpcOpenMemHandle
+};
+
+constexpr size_t kGranularity = size_t{2} << 20;
+
+// A new file of zeros, or null with a line on stderr.
+std::shared_ptr<Backing> makeBacking(size_t size, const AllocationProperties& properties);
+std::shared_ptr<Backing> adoptBacking(int fd, const AllocationProperties& properties);
+
+// Maps `backing` at `at`, or at an aligned address of the kernel's choice when `at` is 0. 0 when it cannot
+// be.
+uintptr_t mapBacking(const std::shared_ptr<Backing>& backing, size_t size, size_t offset, MemoryKind kind,
+                     int device, uintptr_t at = 0);
+// Forgets the mapping that begins at `base`. `keepReserved`: the addresses stay taken. False: there is none
+// of that kind.
+bool unmapBacking(uintptr_t base, bool keepReserved);
+
+// Device memory of `device`, or pinned host memory; the address, or 0.
+uintptr_t allocate(size_t size, MemoryKind kind, int device);
+Result registerHost(uintptr_t base, size_t size, int device);
+Result unregisterHost(uintptr_t base);
+
+// The mapping that holds `address`.
+std::optional<Mapping> findMapping(uintptr_t address);
+inline std::optional<Mapping> findMapping(const void* address) {
+  return findMapping(reinterpret_cast<uintptr_t>(address));
+}
+
+// Where the driver and kernels find what the user calls `address`: itself, unless strict mode keeps the CPU
+// from device memory.
+void* view(const void* address);
+template <typename T>
+T* viewAs(const void* address) {
+  return static_cast<T*>(view(address));
+}
+
+// Device memory in use, bytes.
+size_t deviceBytes(int device);
+
+}  // namespace softgpu

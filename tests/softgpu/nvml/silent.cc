@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "tests/softgpu/settings.h"
+
+bool softgpu::speaks() {
+  return false;
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tests/softgpu/api.h"
+#include "tests/softgpu/driver/driver.h"
+
+// The shared runtime (libcudart.so) as far as NCCL and simple programs use it: NVIDIA's cuda_runtime_api.h
+// documents the functions. Each of them calls the driver stand-in and keeps the last error of its thread.
+namespace softgpu {
+
+// Remembers a failure for cudaGetLastError and returns it.
+Result keep(Result result);
+
+struct Size3 {  // dim3
+  unsigned x, y, z;
+};
+
+inline DevicePointer addressOf(const void* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer);
+}
+
+// The driver's function for a kernel's stub on the host; null when no library registered it.
+void* kernelOf(const void* symbol);
+
+}  // namespace softgpu
