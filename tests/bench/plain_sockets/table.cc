@@ -24,18 +24,24 @@ struct Context {
   std::set<std::unique_ptr<Connecting>> connecting;
 };
 
+// What NCCL held for us: nothing happens to a null pointer.
+template <class T>
+ncclResult_t destroy(void* held) {
+  std::unique_ptr<T>(static_cast<T*>(held)).reset();
+  return ncclSuccess;
+}
+
 char memoryMark;  // what a registration is: there is nothing to register
 
 ncclResult_t init(void** context, uint64_t, ncclNetCommConfig_v12_t*, ncclDebugLogger_t logger,
                   ncclProfilerCallback_t) {
   logTo(logger);
-  *context = new Context;
+  *context = std::make_unique<Context>().release();
   return ncclSuccess;
 }
 
 ncclResult_t finalize(void* context) {
-  delete static_cast<Context*>(context);
-  return ncclSuccess;
+  return destroy<Context>(context);
 }
 
 ncclResult_t devices(int* count) {
@@ -105,7 +111,7 @@ ncclResult_t connect(void* context, int, void* opaque, void** sendComm, ncclNetD
   const ncclResult_t result = handle.connecting->finish(&socket);
   if (result == ncclSuccess && !socket) return ncclSuccess;
   endConnect(owner, handle.connecting);
-  if (result == ncclSuccess) *sendComm = new SendComm(std::move(socket));
+  if (result == ncclSuccess) *sendComm = std::make_unique<SendComm>(std::move(socket)).release();
   return result;
 }
 
@@ -113,7 +119,7 @@ ncclResult_t accept(void* listenComm, void** recvComm, ncclNetDeviceHandle_v12_t
   *recvComm = nullptr;
   Fd socket;
   const ncclResult_t result = static_cast<Listening*>(listenComm)->accept(&socket);
-  if (socket) *recvComm = new RecvComm(std::move(socket));
+  if (socket) *recvComm = std::make_unique<RecvComm>(std::move(socket)).release();
   return result;
 }
 
@@ -152,18 +158,15 @@ ncclResult_t test(void* request, int* done, int* sizes) {
 }
 
 ncclResult_t closeSend(void* comm) {
-  delete static_cast<SendComm*>(comm);
-  return ncclSuccess;
+  return destroy<SendComm>(comm);
 }
 
 ncclResult_t closeRecv(void* comm) {
-  delete static_cast<RecvComm*>(comm);
-  return ncclSuccess;
+  return destroy<RecvComm>(comm);
 }
 
 ncclResult_t closeListen(void* comm) {
-  delete static_cast<Listening*>(comm);
-  return ncclSuccess;
+  return destroy<Listening>(comm);
 }
 
 }  // namespace
