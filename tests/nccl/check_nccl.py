@@ -50,6 +50,7 @@ def environment_of(softgpu, plugin, network, settings, node, gpus):
         'NCCL_HOSTID': f'node{node}', 'NCCL_SOCKET_IFNAME': 'lo', 'NCCL_NET_PLUGIN': plugin, 'NCCL_NET': 'weft', 'NCCL_DEBUG': 'INFO',
         'NCCL_PAT_ENABLE': '0', 'NCCL_BUFFSIZE': '524288', 'SOFTGPU_COUNT': str(gpus), 'WEFT_PROVIDER': network})
     environment.update(settings)
+    environment.pop('WEFT_NCCL', None)  # weft would say that it is no setting of its own
     return environment
 
 

@@ -144,7 +144,7 @@ void playChannel(const Channel& channel, unsigned blockIndex) {
     if (function == nullptr || !canPlay(*function)) {
       failKernel("NCCL's device function " + std::to_string(last.function) + " (" +
                  (function == nullptr ? "unknown" : function->text()) +
-                 ") is not played; choose another by NCCL_ALGO and NCCL_PROTO");
+                 ") is not played; choose another by NCCL_ALGO, NCCL_PROTO or NCCL_PAT_ENABLE=0");
       return;
     }
     playRun(channel.block, last.type, *function, works);
