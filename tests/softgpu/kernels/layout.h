@@ -7,8 +7,7 @@
 namespace softgpu {
 
 // Where NCCL's device structures keep what kernels read: byte offsets, one row a version. NVIDIA's public
-// sources of that version define them (src/include/device.h); check/layout_test.cc compares a row with a
-// build's debug data where there is one.
+// sources of that version define them (src/include/device.h).
 struct Layout {
   int fromVersion, toVersion;  // NCCL_VERSION_CODE, both included
 
