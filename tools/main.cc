@@ -174,9 +174,6 @@ void declarePlaceOptions(CLI::App& command, perf::Options& options) {
 
 void declarePerf(CLI::App& command, perf::Options& options) {
   command.add_option("operation", options.operation, operationNames());
-  command.add_option(
-      "--replay", options.replay,
-      "instead of an operation: drive the plugin by these traces of a job's ranks, or folders");
   command.add_option("--algo", options.algorithm, "ring or tree, for all_reduce (default: ring)");
   declareNcclTestsOptions(command, options);
   declareRunOptions(command, options);

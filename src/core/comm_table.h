@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -41,6 +42,10 @@ class CommTable {
     lastNumber_ = 0;
     last_ = nullptr;
     free_.insert(free_.begin(), number & kPlaceMask);  // the place that rested longest is taken next
+  }
+
+  bool empty() const {
+    return std::none_of(entries_.begin(), entries_.end(), [](const Entry& entry) { return entry.comm; });
   }
 
   template <class Visit>

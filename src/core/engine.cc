@@ -169,6 +169,17 @@ uint32_t Engine::takeEagerBudget(uint32_t wanted) {
 
 // Peerings and comms:
 
+Result<std::unique_ptr<Endpoint>> Engine::openEndpoint(size_t rail) {
+  auto opened = queues_[rail]->openEndpoint();
+  if (!opened && opened.error().code() != Code::resources) cardLost_ = true;
+  return opened;
+}
+
+bool Engine::wornOut() {
+  EngineEntry in(*this, EngineEntry::wait);
+  return cardLost_ && comms_.empty();
+}
+
 // One that has ended stays beside the next one until its last comm is closed.
 Peering* Engine::livePeering(const control::Peer* peer, uint32_t remoteEngine) {
   for (auto& peering : peerings_) {

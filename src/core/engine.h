@@ -36,6 +36,10 @@ class Engine {
   const SequenceSpace& sequences() const { return sequences_; }
   size_t railCount() const { return queues_.size(); }
   Queue& queue(size_t rail) { return *queues_[rail]; }
+  // Of that rail's queue; one that refuses has lost its card.
+  Result<std::unique_ptr<Endpoint>> openEndpoint(size_t rail);
+  // Without comms, and with a card that was lost: one made anew may have it back. Any thread.
+  bool wornOut();
   const DeviceInfo& railInfo(size_t rail) const { return rails_[rail].device->info(); }
   // The rail itself, or the one that stands in for a rail whose card could not be used.
   size_t railInUse(size_t rail) const { return railInUse_[rail]; }
@@ -273,6 +277,7 @@ class Engine {
   Pool<Request> requests_;
   Pool<ReceiveSlot, 256> slots_;
   uint32_t lives_ = 0;  // peerings made so far
+  bool cardLost_ = false;
   CommTable comms_;
   std::vector<RecvCommImpl*> lineWriters_;
   uint64_t linesDue_ = UINT64_MAX;  // the pass from which one of them wants to be looked at

@@ -263,7 +263,7 @@ void Failover::endIfAccounted(Lane& lane) {
 void Failover::revive(Lane& lane) {
   if (peering_.ending()) return;
   Record& record = recordOf(lane);
-  auto endpoint = engine_.queue(lane.rail()).openEndpoint();
+  auto endpoint = engine_.openEndpoint(lane.rail());
   if (!endpoint) {
     record.cause = endpoint.error().message();
     lengthenPause(record);

@@ -110,11 +110,11 @@ Status Peering::openLanes(uint16_t remoteRails) {
 // Of the rail wanted, or of another one that stands in for it: its card may have died since the engine was
 // made.
 Result<std::unique_ptr<Endpoint>> Peering::openEndpoint(size_t* rail) const {
-  auto endpoint = engine_.queue(*rail).openEndpoint();
+  auto endpoint = engine_.openEndpoint(*rail);
   for (size_t i = 1; !endpoint && endpoint.error().code() != Code::resources && i < engine_.railCount();
        i++) {
     const size_t other = (*rail + i) % engine_.railCount();
-    auto instead = engine_.queue(other).openEndpoint();
+    auto instead = engine_.openEndpoint(other);
     if (!instead) continue;
     WEFT_LOG(warn, "rail %s to %s goes over %s: %s", engine_.railInfo(*rail).name.c_str(),
              peer_->name().c_str(), engine_.railInfo(other).name.c_str(), endpoint.error().message().c_str());

@@ -73,7 +73,7 @@ Result<std::shared_ptr<Engine>> Session::engineFor(const ContextRef& context, in
   std::lock_guard lock(mutex_);
   const ContextOptions& of = context->options();
   const EngineKey key{device, of.trafficClass, context->seat(), of.perCommunicator ? nullptr : &threadMark};
-  if (auto known = engines_[key].engine.lock()) return known;
+  if (auto known = engines_[key].engine.lock(); known && !known->wornOut()) return known;
   TRY(DeviceUse use, openDevice(device));
   TRY(Properties properties, net_->properties(device));
   EngineOptions options;

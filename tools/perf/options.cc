@@ -28,12 +28,6 @@ Status validate(const Options& options) {
     return bad("--fit measures one device, not those of --merge as one");
   if (options.documentsShown() > 1) return bad("only one of --json, --csv, --plot and --fit can be -");
   if (!std::isfinite(options.slowLimit)) return bad("--slow must be a number");
-  if (!options.replay.empty()) {
-    if (!options.operation.empty() || options.checksCluster()) return bad("--replay takes no operation");
-    if (!options.csv.empty() || !options.plot.empty() || !options.compare.empty())
-      return bad("--replay writes no CSV and no plot, and compares no plugins");
-    return {};
-  }
   if (options.checksCluster()) {
     if (options.clusterBytes < kLeastClusterBytes || options.clusterBytes > kMostClusterBytes)
       return bad("--cluster-bytes must be from 64K to 1024G");
@@ -42,7 +36,7 @@ Status validate(const Options& options) {
       return bad("--check-cluster and --fit write no CSV and no plot, and compare no plugins");
     return {};
   }
-  if (options.operation.empty()) return bad("name an operation, --check-cluster or --replay, see --help");
+  if (options.operation.empty()) return bad("name an operation or --check-cluster, see --help");
   TRY(findOperation(options.operation, options.algorithm));
   if (options.minBytes > options.maxBytes) return bad("-b is larger than -e");
   if (options.stepBytes == 0 && !(options.factor > 1 && std::isfinite(options.factor)))

@@ -15,8 +15,6 @@ struct Options {
   std::string operation;  // one of operation.cc
   std::string algorithm;  // empty: its default one
 
-  std::vector<std::string> replay;  // traces to drive the plugin by, instead of an operation
-
   uint64_t minBytes = 8;
   uint64_t maxBytes = uint64_t{64} << 20;
   double factor = 2;

@@ -19,7 +19,6 @@
 #include "tools/perf/progress.h"
 #include "tools/perf/runner.h"
 #include "tools/perf/watch.h"
-#include "tools/replay/replay.h"
 
 namespace weft::perf {
 
@@ -93,20 +92,6 @@ int checkCluster(const Options& options, const netdriver::Place& place) {
   return *findings == 0 ? 0 : kFound;
 }
 
-int replayRank(const Options& options, const netdriver::Place& place) {
-  const Watch watch(std::chrono::seconds(options.timeoutSeconds));
-  replay::Settings settings;
-  settings.traces = options.replay;
-  settings.plugin = options.plugin;
-  settings.abi = options.abi;
-  settings.json = options.json;
-  settings.verbose = options.verbose;
-  settings.timeoutSeconds = options.timeoutSeconds;
-  settings.stallSeconds = options.stallSeconds;
-  const Status done = replay::run(settings, place);
-  return done ? 0 : report(done.error());
-}
-
 int runRank(const Options& options, const netdriver::Place& place) {
   Watch watch(std::chrono::seconds(options.timeoutSeconds));
   auto runner = Runner::create(options, place);
@@ -135,7 +120,7 @@ int run(Options options) {
   const bool launches = options.processes > 0 && options.rendezvous.empty();
   const auto place = launches ? Result<netdriver::Place>(netdriver::Place()) : findPlace(options);
   if (!place) return report(place.error());
-  if (place->size == 0 && options.replay.empty())
+  if (place->size == 0)
     return report(
         Error(Code::invalidArgument, "command line",
               "use -n N to start N processes here, or a launcher that says who is which rank (RANK and "
@@ -143,7 +128,6 @@ int run(Options options) {
   if (place->rank == 0)
     if (const Status writable = checkFiles(options); !writable) return report(writable.error());
   if (launches) return launch(options);
-  if (!options.replay.empty()) return replayRank(options, *place);
   return options.checksCluster() ? checkCluster(options, *place) : runRank(options, *place);
 }
 
