@@ -173,6 +173,7 @@ struct DeviceInfo {
   bool targetMustKnow = false;   // a card refuses writes of an Endpoint that none of its own connected to
   std::string linkLayer;         // "InfiniBand", "Ethernet" or empty
   size_t maxWriteBytes = size_t{1} << 30;
+  int eagerBytes = 8192;  // a message of so many bytes is better copied at both ends than asked for first
 };
 
 // One NIC port. Shared by every Context of the process.

@@ -20,6 +20,8 @@ namespace {
 
 constexpr int kDefaultSpeedMbps = 10000;
 constexpr float kLatencyUs = 10;
+// A question costs a system call at each end and a way there and back, which takes longer than copying this.
+constexpr int kEagerBytes = 32768;
 
 // IPv4 before IPv6, and a link-local address only where there is no other.
 int rankOf(const SocketAddress& address) {
@@ -54,6 +56,7 @@ DeviceInfo describeOne(const Interface& interface) {
   info.guid = facts.guid ? facts.guid : topo::madeUpGuid(hostName(), interface.name);
   info.speedMbps = facts.speedMbps ? facts.speedMbps : kDefaultSpeedMbps;
   info.latencyUs = kLatencyUs;
+  info.eagerBytes = kEagerBytes;
   info.numaNode = facts.numaNode;
   info.mtu = facts.mtu;
   info.delivery = Delivery::selectable;

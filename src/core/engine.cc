@@ -71,10 +71,21 @@ Status Engine::openQueues() {
     WEFT_LOG(warn, "%s goes on with %zu of its %zu rails: %s", deviceName().c_str(), working.size(),
              rails_.size(), refused->message().c_str());
   shareOut(working);
+  decideEager();
   if (queues_.size() == 1) onlyQueue_ = queues_.front();
   budget_ = notifications;
   eagerBudget_ = notifications / 2;
   return {};
+}
+
+// The setting's default stands for what suits the cards.
+void Engine::decideEager() {
+  eagerMax_ = config().eagerMaxBytes;
+  if (eagerMax_ != Config{}.eagerMaxBytes) return;
+  const auto less = [](const RailUse& a, const RailUse& b) {
+    return a.device->info().eagerBytes < b.device->info().eagerBytes;
+  };
+  eagerMax_ = std::min_element(rails_.begin(), rails_.end(), less)->device->info().eagerBytes;
 }
 
 void Engine::shareOut(const std::vector<uint8_t>& working) {

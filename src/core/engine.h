@@ -33,13 +33,12 @@ class Engine {
   uint32_t id() const { return id_; }  // unique in the process, never reused
   const Config& config() const { return *options_.config; }
   const std::string& deviceName() const { return options_.deviceName; }
+  int eagerMax() const { return eagerMax_; }  // bytes; 0: nothing leaves eagerly
   const SequenceSpace& sequences() const { return sequences_; }
   size_t railCount() const { return queues_.size(); }
   Queue& queue(size_t rail) { return *queues_[rail]; }
-  // Of that rail's queue; one that refuses has lost its card.
-  Result<std::unique_ptr<Endpoint>> openEndpoint(size_t rail);
-  // Without comms, and with a card that was lost: one made anew may have it back. Any thread.
-  bool wornOut();
+  Result<std::unique_ptr<Endpoint>> openEndpoint(size_t rail);  // a rail that refuses has lost its card
+  bool wornOut();  // no comms, and a card lost: one made anew may have it back; any thread
   const DeviceInfo& railInfo(size_t rail) const { return rails_[rail].device->info(); }
   // The rail itself, or the one that stands in for a rail whose card could not be used.
   size_t railInUse(size_t rail) const { return railInUse_[rail]; }
@@ -195,6 +194,7 @@ class Engine {
 
  private:
   Status openQueues();
+  void decideEager();
   void shareOut(const std::vector<uint8_t>& working);  // rails without a queue get one that stands in
   // One word says whether somebody is inside, whether mail waits to be handled, and how many service calls
   // wait for their turn: while it is zero, entering is one step, and so is leaving.
@@ -278,6 +278,7 @@ class Engine {
   Pool<ReceiveSlot, 256> slots_;
   uint32_t lives_ = 0;  // peerings made so far
   bool cardLost_ = false;
+  int eagerMax_ = 0;
   CommTable comms_;
   std::vector<RecvCommImpl*> lineWriters_;
   uint64_t linesDue_ = UINT64_MAX;  // the pass from which one of them wants to be looked at

@@ -50,7 +50,7 @@ Result<std::unique_ptr<Peering>> Peering::create(Engine& engine, uint32_t number
 // The eager pool is offered only as far as the notification budget goes: every slot may fill at any time.
 Status Peering::takeMemory() {
   const Config& config = engine_.config();
-  localSlotBytes_ = slotBytesFor(config.eagerMaxBytes);
+  localSlotBytes_ = slotBytesFor(engine_.eagerMax());
   const auto wanted = localSlotBytes_ ? static_cast<uint32_t>(config.eagerSlots) : 0;
   localSlots_ = engine_.takeEagerBudget(std::min(wanted, kEagerSlotsPerPeering));
   if (localSlots_ > 0) ownEagerRoom_ = localSlotBytes_ - sizeof(EagerHeader) + 1;
@@ -194,7 +194,7 @@ Status Peering::take(const PeeringInfo& half) {
   }
   constexpr uint32_t kHeader = sizeof(EagerHeader);
   const uint32_t room = half.eagerSlotBytes > kHeader ? half.eagerSlotBytes - kHeader : 0;
-  const auto ours = static_cast<uint32_t>(engine_.config().eagerMaxBytes);
+  const auto ours = static_cast<uint32_t>(engine_.eagerMax());
   const uint32_t most = half.eagerSlots == 0 ? 0 : std::min(room, ours);
   eagerRoom_ = most == 0 ? 0 : size_t{most} + 1;
   remote_.eagerSlots = std::min(half.eagerSlots, kEagerSlotsPerPeering);
