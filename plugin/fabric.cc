@@ -6,6 +6,7 @@
 #include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/base/version.h"
+#include "src/core/merging.h"
 #include "src/topo/machine.h"
 
 namespace weft::plugin {
@@ -47,6 +48,8 @@ Status Fabric::open() {
   options.config = config;
   options.transport = std::move(choice.transport);
   options.devices = std::move(choice.devices);
+  options.local = std::move(choice.local);
+  options.whyNotLocal = std::move(choice.whyNotLocal);
   options.tuner = tunerPolicy_.identity();
   TRY(net_, core::Net::create(std::move(options)));
   TRY(readProperties());
@@ -70,6 +73,22 @@ void Fabric::announce() const {
     devices += format("%s%s at %d Mb/s", devices.empty() ? "" : ", ", device.name.c_str(), device.speedMbps);
   WEFT_LOG(info, "%s over %s%s%s%s, devices: %s", versionText(), transport.name().c_str(),
            version.empty() ? "" : " (", version.c_str(), version.empty() ? "" : ")", devices.c_str());
+  if (!properties_.empty())
+    WEFT_LOG(info, "peers on this host are reached %s", properties_.front().sameHost.c_str());
+  announceGpuDirect();
+}
+
+// A card that could and does not costs a job most of its speed, and shows nowhere else.
+void Fabric::announceGpuDirect() const {
+  if (properties_.empty() || properties_.front().gpuDirect.empty()) return;
+  for (const mem::GdrVerdict& verdict : net_->gpuDirect()) {
+    const bool tried = verdict.gpu >= 0;
+    if (tried && !verdict.path.works()) {
+      WEFT_LOG(warn, "%s", verdict.line().c_str());
+    } else {
+      WEFT_LOG(info, "%s", verdict.line().c_str());
+    }
+  }
 }
 
 Result<const core::Properties*> Fabric::properties(int device) const {
@@ -80,6 +99,7 @@ Result<const core::Properties*> Fabric::properties(int device) const {
 
 Result<int> Fabric::makeVirtual(std::span<const int> members) {
   if (!net_) return Error(Code::unavailable, "making a virtual device", "there is no device");
+  TRY(core::ncclCanMerge(*net_, members));
   TRY(const int index, net_->makeVirtual(members));
   TRY(readProperties());
   return index;

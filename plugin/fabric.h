@@ -30,6 +30,7 @@ class Fabric {
   Status open();
   Status readProperties();
   void announce() const;
+  void announceGpuDirect() const;
 
   tuner::Policy tunerPolicy_;
   std::shared_ptr<core::Net> net_;

@@ -2,7 +2,9 @@
 // Copyright The weft authors
 #include "plugin/logger.h"
 
+#include <algorithm>
 #include <atomic>
+#include <string_view>
 
 #include "src/base/log.h"
 
@@ -41,9 +43,28 @@ unsigned long flagsOf(LogLevel level) {
   }
 }
 
+// NCCL cuts a line, its own prefix included, at 1,023 characters.
+constexpr size_t kMostInLine = 800;
+
+size_t lineEnd(std::string_view text) {
+  if (text.size() <= kMostInLine) return text.size();
+  const size_t space = text.rfind(' ', kMostInLine);
+  return space == std::string_view::npos || space == 0 ? kMostInLine : space;
+}
+
+// What does not fit goes on in lines at info: the last warning is what NCCL shows its user, and a reason
+// stands at the beginning.
 void toNccl(LogLevel level, const char* file, int line, const char* message) {
-  if (const ncclDebugLogger_t logger = current.load(std::memory_order_acquire))
-    logger(levelOf(level), flagsOf(level), file, line, "NET/weft: %s", message);
+  const ncclDebugLogger_t logger = current.load(std::memory_order_acquire);
+  if (!logger) return;
+  std::string_view rest = message;
+  for (bool first = true; first || !rest.empty(); first = false) {
+    const size_t end = lineEnd(rest);
+    const LogLevel at = first ? level : std::max(level, LogLevel::info);
+    logger(levelOf(at), flagsOf(at), file, line, "NET/weft: %s%.*s%s", first ? "" : "...",
+           static_cast<int>(end), rest.data(), end < rest.size() ? " ..." : "");
+    rest.remove_prefix(end);
+  }
 }
 
 }  // namespace

@@ -15,8 +15,10 @@ Error refused(const std::string& why) {
   return Error(Code::invalidArgument, kOperation, why);
 }
 
-Status checkRange(const void* data, size_t bytes, const void* mhandle) {
+// Also clears the caller's handle.
+Status checkRange(const void* data, size_t bytes, void** mhandle) {
   if (!mhandle) return refused("no place for the registration");
+  *mhandle = nullptr;
   if (!data) return refused("the buffer is null");
   if (bytes == 0) return refused("the buffer has no bytes");
   if (bytes > static_cast<size_t>(std::numeric_limits<ptrdiff_t>::max()))
@@ -45,7 +47,6 @@ ncclResult_t registerRange(void* comm, void* data, size_t bytes, int type, void*
       "regMr",
       [&]() -> Status {
         TRY(checkRange(data, bytes, mhandle));
-        *mhandle = nullptr;
         TRY(const MemoryKind kind, kindOf(type));
         MemoryDesc desc;
         desc.address = data;
@@ -62,7 +63,6 @@ ncclResult_t regMrDmaBuf(void* comm, void* data, size_t size, int type, uint64_t
       "regMrDmaBuf",
       [&]() -> Status {
         TRY(checkRange(data, size, mhandle));
-        *mhandle = nullptr;
         TRY(kindOf(type));
         if (fd < 0) return refused(format("descriptor %d is not open", fd));
         MemoryDesc desc;

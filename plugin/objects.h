@@ -7,6 +7,7 @@
 
 #include "plugin/self_reference.h"
 #include "src/core/net.h"
+#include "weft/collective.h"
 
 // What NCCL holds a pointer to. The plugin's registry owns every one of them from the call that made it to
 // the call that closes it, so that a context can take its leftovers along. The kind is checked whenever NCCL
@@ -19,6 +20,7 @@ enum class Kind : uint64_t {
   listener = 0x7765'6674'0000'1157u,
   send = 0x7765'6674'0000'5e2du,
   receive = 0x7765'6674'0000'2ecfu,
+  group = 0x7765'6674'0000'9709u,
 };
 
 class HeldContext;
@@ -57,6 +59,7 @@ class HeldListener : public Held {
   HeldListener(const HeldContext* owner, core::ContextRef context, std::unique_ptr<core::ListenComm> listener)
       : Held(Kind::listener, owner), context_(std::move(context)), listener_(std::move(listener)) {}
   core::Net& net() { return context_->net(); }
+  const core::ContextRef& context() const { return context_; }
   core::ListenComm& listener() { return *listener_; }
 
  private:
@@ -79,6 +82,18 @@ class HeldComm : public Held {
  private:
   const std::unique_ptr<core::SendComm> send_;
   const std::unique_ptr<core::RecvComm> receive_;
+};
+
+// A rank's membership of a collective group.
+class HeldGroup : public Held {
+ public:
+  HeldGroup(const HeldContext* owner, core::ContextRef context, std::unique_ptr<coll::Group> group)
+      : Held(Kind::group, owner), context_(std::move(context)), group_(std::move(group)) {}
+  coll::Group& group() { return *group_; }
+
+ private:
+  const core::ContextRef context_;  // goes after the group
+  const std::unique_ptr<coll::Group> group_;
 };
 
 // From NCCL's pointer back to the object, without a lock: NCCL uses one only between its making and its

@@ -49,6 +49,8 @@ const char* kindName(Kind kind) {
       return "closing a sending comm";
     case Kind::receive:
       return "closing a receiving comm";
+    case Kind::group:
+      return "closing a collective group";
   }
   return "closing";
 }
@@ -98,6 +100,20 @@ struct Plugin::Life {
     return taken;
   }
 };
+
+namespace {
+
+// Receivers go first: their senders, which may be among these too, are there to say what they sent, and do
+// not seem to have closed before their time.
+void closeLeftovers(std::vector<std::unique_ptr<Held>>* leftovers) {
+  if (leftovers->empty()) return;
+  WEFT_LOG(info, "closing %zu connections that their communicator left open", leftovers->size());
+  for (const bool receivers : {true, false})
+    for (std::unique_ptr<Held>& one : *leftovers)
+      if (one && (!receivers || one->kind() == Kind::receive)) one.reset();
+}
+
+}  // namespace
 
 Plugin& Plugin::get() {
   return instance;
@@ -149,9 +165,7 @@ Status Plugin::closeContext(void* pointer) {
     context = life_->take(pointer);
     leftovers = life_->takeAllOf(static_cast<const HeldContext*>(found));
   }
-  if (!leftovers.empty())
-    WEFT_LOG(info, "closing %zu connections that their communicator left open", leftovers.size());
-  leftovers.clear();
+  closeLeftovers(&leftovers);
   context.reset();
   std::lock_guard lock(mutex_);
   dropLoggerWhenUnused();
@@ -182,6 +196,12 @@ Result<int> Plugin::deviceCount() {
   std::lock_guard lock(mutex_);
   TRY(Life * state, started());
   return state->fabric->deviceCount();
+}
+
+Result<const Config*> Plugin::config() {
+  std::lock_guard lock(mutex_);
+  TRY(Life * state, started());
+  return state->fabric->net() ? &state->fabric->net()->config() : nullptr;
 }
 
 Result<const core::Properties*> Plugin::properties(int device) {

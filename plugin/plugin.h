@@ -49,6 +49,7 @@ class Plugin {
 
   Result<int> deviceCount();
   Result<const core::Properties*> properties(int device);
+  Result<const Config*> config();  // null where there is no fabric; lives as long as the library
   Result<int> makeVirtual(std::span<const int> members);
 
   // Stands aside where NCCL has not initialised our network, or found no device.

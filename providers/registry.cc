@@ -3,11 +3,15 @@
 #include "providers/registry.h"
 
 #include <algorithm>
+#include <optional>
+#include <thread>
 
 #include "providers/fault/transport.h"
+#include "providers/local/transport.h"
 #include "providers/loop/transport.h"
 #include "providers/tcp/transport.h"
 #include "src/base/log.h"
+#include "src/base/nearest.h"
 #if defined(WEFT_HAVE_OFI) && __has_include("providers/ofi/transport.h")
 #include "providers/ofi/transport.h"
 #define WEFT_OFI_BUILT 1
@@ -26,8 +30,8 @@ namespace weft {
 namespace {
 
 constexpr const char* kAllowed =
-    "tcp, verbs, ofi, ofi:NAME (efa, verbs, tcp, net, shm, ...) or loop, with fault(RULES): in front if "
-    "wanted";
+    "tcp, verbs, ofi, ofi:NAME (efa, verbs, tcp, net, shm, ...), local or loop, with fault(RULES): in front "
+    "if wanted";
 
 Error bad(const std::string& spec, const std::string& why) {
   return Error(Code::config, "choosing the fabric",
@@ -72,45 +76,122 @@ Made makeFault(const std::string& spec, const Config& config) {
   return std::unique_ptr<Transport>(fault::makeTransport(std::move(inner), std::move(options)));
 }
 
+// libfabric's EFA and verbs stand on libibverbs. Its own look around takes most of a second where all of its
+// providers are installed, which every process of a job on plain TCP would wait for.
+bool needsCard(const std::string& spec) {
+  return spec.starts_with("ofi:efa") || spec.starts_with("ofi:verbs");
+}
+
+std::optional<int> cardsHere([[maybe_unused]] const Config& config) {
+#if WEFT_VERBS_BUILT
+  return verbs::cardsHere(config);
+#else
+  return std::nullopt;
+#endif
+}
+
 struct Attempt {
   Result<Choice> choice;
   bool failed;  // more than simply not here
+  bool byUser;  // a setting is why there is nothing
 };
 
-Attempt attempt(const std::string& spec, const Config& config, const TransportMaker& make) {
-  const auto failure = [](Error error) {
-    const bool failed = error.code() != Code::unavailable;
-    return Attempt{std::move(error), failed};
-  };
-  auto transport = make(spec, config);
-  if (!transport) return failure(transport.takeError());
-  auto devices = (*transport)->discover();
-  if (!devices) return failure(devices.takeError());
-  if (!devices->empty()) return {Choice{spec, transport.take(), devices.take(), {}}, false};
-  std::string why = "no device";
-  bool failed = false;
-  for (const Refusal& refusal : (*transport)->refusals()) {
-    why += "; " + refusal.what + ": " + refusal.why;
-    failed |= refusal.failed;
-  }
-  return {Error(Code::unavailable, "looking for devices of " + spec, why), failed};
-}
-
+// "tcp eth0, tcp lo: they reach no other host; tcp eth1: it is down": each reason once.
 std::string list(const std::vector<Refusal>& refused) {
   std::string text;
-  for (const Refusal& refusal : refused)
-    text += (text.empty() ? "" : "; ") + refusal.what + ": " + refusal.why;
+  for (size_t i = 0; i < refused.size(); i++) {
+    const auto same = [&](const Refusal& other) { return other.why == refused[i].why; };
+    const auto here = refused.begin() + static_cast<std::ptrdiff_t>(i);
+    if (std::any_of(refused.begin(), here, same)) continue;
+    std::string names;
+    for (const Refusal& one : refused)
+      if (same(one)) names += (names.empty() ? "" : ", ") + one.what;
+    text += (text.empty() ? "" : "; ") + names + ": " + refused[i].why;
+  }
   return text;
 }
 
-void announce(const Choice& choice, bool failed) {
-  const std::string name = choice.transport->name();
-  const std::string refused = list(choice.refused);
-  if (failed)
+// What the user set comes first.
+Attempt nothingOf(const std::string& spec, std::vector<Refusal> refusals) {
+  std::stable_partition(refusals.begin(), refusals.end(), [](const Refusal& one) { return one.byUser; });
+  const bool failed =
+      std::any_of(refusals.begin(), refusals.end(), [](const Refusal& one) { return one.failed; });
+  const bool byUser = !refusals.empty() && refusals.front().byUser;
+  const std::string why = list(refusals);
+  return {Error(Code::unavailable, "looking for devices of " + spec,
+                "no device" + (why.empty() ? why : "; " + why)),
+          failed, byUser};
+}
+
+Attempt attempt(const std::string& spec, const Config& config, const TransportMaker& make) {
+  const auto failure = [](Error error, bool byUser) {
+    const bool failed = error.code() != Code::unavailable;
+    return Attempt{std::move(error), failed, byUser};
+  };
+  auto transport = make(spec, config);
+  const bool named =
+      spec == "verbs" ? !config.libibverbs.empty() : spec.starts_with("ofi") && !config.libfabric.empty();
+  if (!transport) return failure(transport.takeError(), named);
+  auto devices = (*transport)->discover();
+  if (!devices) return failure(devices.takeError(), false);
+  if (devices->empty()) return nothingOf(spec, (*transport)->refusals());
+  return {Choice{spec, transport.take(), devices.take(), {}}, false, false};
+}
+
+// A ring in shared memory moves on when both its ends have a processor, and stands still when other work
+// takes it: sockets, which hold more, then lose less.
+constexpr unsigned kProcessorsForLocal = 8;
+
+// Beside the fabric taken, for peers on this host. Who names a provider means it for all peers.
+Result<Choice> withLocal(Result<Choice> choice, const Config& config) {
+  if (!choice) return choice;
+  if (config.local != "auto" && config.local != "on" && config.local != "off")
+    return Error(Code::config, "choosing the fabric",
+                 "WEFT_LOCAL is \"" + config.local + "\"; allowed: auto, on or off");
+  if (config.local == "off") {
+    choice->whyNotLocal = "WEFT_LOCAL is off";
+  } else if (choice->transport->name() == "local") {
+    choice->whyNotLocal = "which is through shared memory";
+  } else if (config.local == "auto" && !config.provider.empty()) {
+    choice->whyNotLocal = "WEFT_PROVIDER names one for all, and WEFT_LOCAL is not on";
+  } else if (config.local == "auto" && std::thread::hardware_concurrency() < kProcessorsForLocal) {
+    choice->whyNotLocal = "this machine has fewer than 8 processors, and WEFT_LOCAL is not on";
+  } else {
+    auto local = local::makeTransport(config);
+    if (local->refusals().empty())
+      choice->local = std::move(local);
+    else
+      choice->whyNotLocal = local->refusals().front().why;
+  }
+  return choice;
+}
+
+// A line for each: NCCL's logger cuts what is long.
+void tellOthers(const std::vector<Refusal>& refused) {
+  for (const Refusal& one : refused) WEFT_LOG(info, "%s is not used: %s", one.what.c_str(), one.why.c_str());
+}
+
+void announce(const Choice& choice) {
+  std::vector<Refusal> failed;
+  std::vector<Refusal> absent;
+  for (const Refusal& one : choice.refused) (one.failed ? failed : absent).push_back(one);
+  if (!failed.empty())
     WEFT_LOG(warn, "using %s, although a better fabric is here and failed (WEFT_FALLBACK=0 forbids this): %s",
-             name.c_str(), refused.c_str());
-  else if (!refused.empty())
-    WEFT_LOG(info, "using %s; not here: %s", name.c_str(), refused.c_str());
+             choice.transport->name().c_str(), list(failed).c_str());
+  tellOthers(absent);
+}
+
+// The reason that helps most: the user's own setting, then what is here and failed, then why not even sockets
+// work.
+Error noneCanBeUsed(const std::vector<Refusal>& refused) {
+  const auto tells = [&](auto property) { return std::find_if(refused.begin(), refused.end(), property); };
+  auto first = tells([](const Refusal& one) { return one.byUser; });
+  if (first == refused.end()) first = tells([](const Refusal& one) { return one.failed; });
+  if (first == refused.end()) first = tells([](const Refusal& one) { return one.what == "tcp"; });
+  const std::string why = first == refused.end() ? "there is none" : first->what + ": " + first->why;
+  return Error(
+      Code::unavailable, "choosing the fabric",
+      "no fabric can be used: " + why + "; why each other one cannot: weft info, or NCCL_DEBUG=INFO");
 }
 
 }  // namespace
@@ -128,7 +209,22 @@ Made makeTransport(const std::string& spec, const Config& config) {
   if (spec.starts_with("ofi:") && spec.size() > 4) return makeOfi(spec.substr(4), config);
   if (spec == "verbs") return makeVerbs(config);
   if (spec == "tcp") return tcp::makeTransport(config);
-  return bad(spec, "there is no such provider");
+  if (spec == "local") return local::makeTransport(config);
+  const std::vector<std::string> kSpecs = {"tcp",     "verbs",   "local",         "loop",
+                                           "ofi",     "ofi:efa", "ofi:verbs",     "ofi:tcp",
+                                           "ofi:net", "ofi:shm", "ofi:efa-direct"};
+  return bad(spec, "there is no such provider" + nearestHint(spec, kSpecs));
+}
+
+std::string builtProviders() {
+  return std::string("tcp local loop") + (WEFT_OFI_BUILT ? " ofi" : "") + (WEFT_VERBS_BUILT ? " verbs" : "");
+}
+
+Made makeCandidate(const std::string& spec, const Config& config) {
+  if (needsCard(spec) && cardsHere(config) == 0)
+    return Error(Code::unavailable, "looking for RDMA cards",
+                 "libibverbs shows none, so libfabric is not asked for " + spec.substr(4));
+  return makeTransport(spec, config);
 }
 
 bool Choice::lines128InOrder() const {
@@ -137,21 +233,21 @@ bool Choice::lines128InOrder() const {
 }
 
 Result<Choice> chooseTransport(const Config& config, const TransportMaker& make) {
-  if (!config.provider.empty()) return attempt(config.provider, config, make).choice;
+  if (!config.provider.empty())
+    return withLocal(attempt(config.provider, config, make ? make : makeTransport).choice, config);
   std::vector<Refusal> refused;
-  bool anyFailed = false;
   for (const std::string& spec : candidateTransports()) {
-    auto [choice, failed] = attempt(spec, config, make);
+    auto [choice, failed, byUser] = attempt(spec, config, make ? make : makeCandidate);
     if (choice) {
       choice->refused = std::move(refused);
-      announce(*choice, anyFailed);
-      return std::move(choice);
+      announce(*choice);
+      return withLocal(std::move(choice), config);
     }
     if (failed && !config.fallback) return choice.takeError();
-    anyFailed |= failed;
-    refused.push_back({spec, choice.error().message()});
+    refused.push_back({spec, choice.error().message(), failed, byUser});
   }
-  return Error(Code::unavailable, "choosing the fabric", "no fabric can be used: " + list(refused));
+  tellOthers(refused);
+  return noneCanBeUsed(refused);
 }
 
 }  // namespace weft

@@ -23,6 +23,9 @@ struct Choice {
   std::unique_ptr<Transport> transport;
   std::vector<DeviceInfo> devices;  // never empty
   std::vector<Refusal> refused;     // the better ones that were not taken, best first
+  std::unique_ptr<Transport>
+      local;                // for peers on this host (WEFT_LOCAL); null: they are reached as all others
+  std::string whyNotLocal;  // then
 
   bool lines128InOrder() const;  // every device promises it
 };
@@ -34,7 +37,14 @@ using TransportMaker =
 // whose making or discovery fails with anything but Code::unavailable counts as failed: going on to a lower
 // one is then logged as a warning, and forbidden by config.fallback == false. No devices is no failure,
 // unless a refusal says that there is one and that it failed.
-Result<Choice> chooseTransport(const Config& config, const TransportMaker& make = makeTransport);
+// Without a maker these are makeTransport for what is named, and makeCandidate.
+Result<Choice> chooseTransport(const Config& config, const TransportMaker& make = {});
+
+// Like makeTransport, but does not load libfabric for cards that libibverbs would show and does not.
+Result<std::unique_ptr<Transport>> makeCandidate(const std::string& spec, const Config& config);
+
+// Those that this build has, for people: "tcp loop ofi verbs".
+std::string builtProviders();
 
 // The order tried when none is named.
 std::vector<std::string> candidateTransports();

@@ -5,12 +5,15 @@
 
 #include <CLI/CLI.hpp>
 
+#include "providers/registry.h"
+#include "src/base/nearest.h"
 #include "src/base/version.h"
 #include "tools/info/info.h"
 #include "tools/netdriver/net.h"
 #include "tools/output/output.h"
 #include "tools/perf/operation.h"
 #include "tools/perf/perf.h"
+#include "tools/state/state.h"
 #include "tools/trace/show/trace.h"
 
 // The weft command: what may be written on its command line. The only file that knows CLI11, which takes many
@@ -40,6 +43,29 @@ std::string parseSize(std::string& text) {
 
 constexpr int kUsage = 2;
 
+constexpr const char* kExamples = R"(Examples:
+    weft info                                     which network NCCL would get here, and why
+    weft perf all_reduce -n 4 -b 8 -e 64M -f 2    four local processes, every element verified
+    weft perf --help                              all about measuring)";
+constexpr const char* kInfoExamples = R"(Examples:
+    weft info                      which network NCCL would get here, and why
+    weft info --config             every setting, its value and what set it
+    weft info --json               the same for programs
+    weft info --tuner --machine p5.48xlarge --nodes 16)";
+constexpr const char* kPerfExamples = R"(Examples:
+    weft perf all_reduce -n 4 -b 8 -e 64M -f 2         four local processes, every element verified
+    srun -N 2 --ntasks-per-node 8 weft perf all_reduce -b 1M -e 1G
+    weft perf --check-cluster -n 4                     who is slow or cannot be reached, every pair
+    weft perf --server, and on another host  weft perf --client HOST pingpong -b 8 -e 8
+    weft perf sendrecv -n 2 --duration 10 -b 1M -e 1M  ten seconds
+    weft perf all_reduce -n 2 --compare other.so       two plugins in turn)";
+constexpr const char* kTraceExamples = R"(Examples:
+    weft trace FOLDER              what each rank of a recorded job called
+    weft trace --events FILE       every call)";
+constexpr const char* kStateExamples = R"(Examples:
+    WEFT_STATE_DIR=/run/weft python train.py &
+    weft state /run/weft           what each of its processes waits for)";
+
 const CLI::Validator kSize(parseSize, "SIZE");
 
 void declareNcclTestsOptions(CLI::App& command, perf::Options& options) {
@@ -55,6 +81,8 @@ void declareNcclTestsOptions(CLI::App& command, perf::Options& options) {
   command.add_option("--iters", options.iterations, "iterations timed at each size")
       ->check(CLI::Range(1, 1000000000))
       ->capture_default_str();
+  command.add_option("--duration", options.duration, "seconds timed at each size, instead of --iters")
+      ->check(CLI::Range(0.001, 1000000.0));
   command.add_option("-w,--warmup_iters", options.warmup, "iterations before that")
       ->check(CLI::Range(0, 1000000000))
       ->capture_default_str();
@@ -141,7 +169,13 @@ void declareRunOptions(CLI::App& command, perf::Options& options) {
                   "senders behind each rank of sendrecv: they share a comm and are received in groups")
       ->check(CLI::Range(1, netdriver::kMaxGroup))
       ->capture_default_str();
-  command.add_flag("-v,--verbose", options.verbose, "show what the plugin logs");
+  command.add_flag("--server", options.server,
+                   "wait for one --client of another host, without a launcher; it says what is measured");
+  command.add_option("--client", options.client,
+                     "measure between this process and the --server of that host");
+  command.add_option("--port", options.port, "of --server and --client (default: 29571)")
+      ->check(CLI::Range(1, 65535));
+  command.add_flag("-v,--verbose", options.verbose, "show what the plugin logs, as WEFT_DEBUG=INFO does");
   command.add_option("--timeout", options.timeoutSeconds, "end the run after so many seconds")
       ->check(CLI::Range(1, 1000000))
       ->capture_default_str();
@@ -174,7 +208,12 @@ void declarePlaceOptions(CLI::App& command, perf::Options& options) {
 
 void declarePerf(CLI::App& command, perf::Options& options) {
   command.add_option("operation", options.operation, operationNames());
-  command.add_option("--algo", options.algorithm, "ring or tree, for all_reduce (default: ring)");
+  command.add_option(
+      "--replay", options.replay,
+      "instead of an operation: drive the plugin by these traces of a job's ranks, or folders");
+  command.add_option(
+      "--algo", options.algorithm,
+      "ring; tree, for all_reduce; collnet, for all_reduce, all_gather and reduce_scatter (default: ring)");
   declareNcclTestsOptions(command, options);
   declareRunOptions(command, options);
   declareResultOptions(command, options);
@@ -218,32 +257,85 @@ void declareTrace(CLI::App& command, trace::Options& options) {
   command.add_flag("--json", options.json, "the same for programs");
 }
 
+void declareState(CLI::App& command, state::Options& options) {
+  command.add_option("folder", options.folder, "what WEFT_STATE_DIR is in the job's environment")->required();
+  command.add_option("--wait", options.seconds, "seconds that the processes are given to answer")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
+}
+
+// More than a line: what a support request needs.
+std::string versionLines() {
+  return std::string(versionText()) + "\nbuilt by compiler " + perf::buildText() + ", with " +
+         builtProviders() + "\nNCCL net tables v6 to v12";
+}
+
+int noCommand(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> names;
+  std::string all;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+    all += (all.empty() ? "" : ", ") + names.back();
+  }
+  std::vector<std::string> operations;
+  for (const perf::Operation& operation : perf::operations()) operations.emplace_back(operation.name);
+  std::string hint = nearestHint(word, names);
+  if (const std::string operation = nearestWord(word, operations); hint.empty() && !operation.empty())
+    hint = "; did you mean weft perf " + operation + "?";
+  std::cerr << "weft: '" << word << "' is no command" << hint << "; there are " << all << ", see --help\n";
+  return kUsage;
+}
+
 int runCommandLine(int argc, char** argv) {
   CLI::App app("weft: an NCCL network plugin, and the tools to see, prove and diagnose it");
-  app.set_version_flag("--version", versionText());
+  app.set_version_flag("--version", versionLines());
+  app.footer(kExamples);
   app.require_subcommand(1);
 
   CLI::App* infoCommand =
       app.add_subcommand("info", "what weft finds here, would tell NCCL, and its settings");
   info::Options infoOptions;
-  infoCommand->set_version_flag("--version", versionText());
+  infoCommand->set_version_flag("--version", versionLines());
+  infoCommand->footer(kInfoExamples);
   declareInfo(*infoCommand, infoOptions);
   CLI::App* perfCommand =
       app.add_subcommand("perf", "Run verified collectives over a network plugin and measure them");
   perf::Options perfOptions;
   declarePerf(*perfCommand, perfOptions);
+  perfCommand->footer(kPerfExamples);
   CLI::App* traceCommand =
       app.add_subcommand("trace", "show what libnccl-net-record.so recorded of a plugin's calls");
   trace::Options traceOptions;
   declareTrace(*traceCommand, traceOptions);
+  traceCommand->footer(kTraceExamples);
+  CLI::App* stateCommand = app.add_subcommand("state", "show what a running job's processes wait for");
+  state::Options stateOptions;
+  declareState(*stateCommand, stateOptions);
+  stateCommand->footer(kStateExamples);
 
-  if (const std::string word = argc > 1 ? argv[1] : ""; !word.empty() && word[0] != '-')
-    if (app.get_subcommands([&](const CLI::App* one) { return one->get_name() == word; }).empty()) {
-      std::cerr << "weft: '" << word << "' is no command; there are info, perf and trace, see --help\n";
-      return kUsage;
-    }
-  CLI11_PARSE(app, argc, argv);
+  const auto find = [&](const std::string& name) {
+    const auto found = app.get_subcommands([&](const CLI::App* one) { return one->get_name() == name; });
+    return found.empty() ? nullptr : found.front();
+  };
+  const std::string word = argc > 1 ? argv[1] : "";
+  if (word == "-V" || word == "version") {
+    std::cout << versionLines() << "\n";
+    return 0;
+  }
+  if (word == "help") {  // of a command, or of all
+    const CLI::App* of = argc > 2 ? find(argv[2]) : &app;
+    if (!of) return noCommand(app, argv[2]);
+    std::cout << of->help();
+    return 0;
+  }
+  if (!word.empty() && word[0] != '-' && !find(word)) return noCommand(app, word);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kUsage;  // help and versions are no errors
+  }
   if (traceCommand->parsed()) return trace::run(traceOptions);
+  if (stateCommand->parsed()) return state::run(stateOptions);
   return infoCommand->parsed() ? info::run(infoOptions) : perf::run(perfOptions);
 }
 

@@ -34,6 +34,7 @@ struct MemoryDesc {
   int fd = -1;
   uint64_t fdOffset = 0;
   bool strictOrder = false;  // never relaxed-ordered: the protocol's own rings
+  int gpu = -1;              // whose memory it is, by the driver's number; -1: the host's, or not known
 };
 
 // Registered memory; deregisters itself. The blob is what a peer imports to reach it.
@@ -55,12 +56,12 @@ enum class Opcode : uint8_t {
   read,         // from the peer into local memory
 };
 
-// One operation. The buffer behind `local` is borrowed until its completion (for a quiet one: until the
+// One operation. The buffer behind `local` is borrowed until its completion (for an unsignaled one: until the
 // protocol knows by other means that the peer has it, or the Endpoint retired).
 struct Work {
   Opcode op = Opcode::write;
   bool delivered = false;  // complete only once the bytes are in the peer's memory (see DeviceInfo::delivery)
-  bool quiet = false;      // no completion wanted on success; a failure is reported all the same
+  bool unsignaled = false;  // no completion wanted on success; a failure is reported all the same
   uint32_t imm = 0;
   void* local = nullptr;
   size_t length = 0;               // 0 is allowed for writes
@@ -165,15 +166,20 @@ struct DeviceInfo {
   int numaNode = -1;
   int mtu = 0;
   Delivery delivery = Delivery::accepted;
-  bool cudaMemory = false;
-  bool dmabufMemory = false;
+  // What may be tried with GPU memory; whether it works, a trial registration says (src/mem/ladder.h).
+  bool cudaMemory = false;    // registered by its address, which the GPU's kernel module resolves
+  bool dmabufMemory = false;  // registered by a dma-buf
+  bool pcieMapping =
+      false;  // where a GPU is also reached past PCIe (C2C), the card needs the mapping over PCIe
+  std::string withoutGpu;        // why neither is tried
   bool lines128InOrder = false;  // 128-byte lines land whole or in increasing address order
   bool offload = false;          // the card moves the data, not this machine's processors
   bool virtualFunction = false;  // SR-IOV, on the host that has the card itself
   bool targetMustKnow = false;   // a card refuses writes of an Endpoint that none of its own connected to
   std::string linkLayer;         // "InfiniBand", "Ethernet" or empty
   size_t maxWriteBytes = size_t{1} << 30;
-  int eagerBytes = 8192;  // a message of so many bytes is better copied at both ends than asked for first
+  int eagerBytes = 8192;    // a message of so many bytes is better copied at both ends than asked for first
+  bool postIsCall = false;  // a post enters the kernel, so small works are better posted several at a time
 };
 
 // One NIC port. Shared by every Context of the process.
@@ -190,6 +196,7 @@ struct Refusal {
   std::string what;
   std::string why;
   bool failed = false;  // it is here and should be usable, but something is wrong with this machine
+  bool byUser = false;  // a setting leaves it out
 };
 
 class Transport {

@@ -118,7 +118,7 @@ bool FaultQueue::inject(FaultEndpoint& lane, const Work& work, RuleState& hit) {
       lane.faults().refusals = rule.times - 1;
       return false;
     case FaultKind::drop:
-      if (!work.quiet) complete(sent);
+      if (!work.unsignaled) complete(sent);
       return true;
     case FaultKind::error:
       sent.ok = false;
@@ -187,7 +187,7 @@ bool FaultQueue::early(FaultEndpoint& lane, const Work& work, uint32_t polls) {
   entry.work.memory = copy->memory.get();
   entry.copy = std::move(copy);
   entry.polls = polls;
-  if (!work.quiet) tell(index, 0);
+  if (!work.unsignaled) tell(index, 0);
   entry.owed = false;
   held_.push_back(index);
   return true;

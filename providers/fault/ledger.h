@@ -9,9 +9,9 @@
 #include "weft/transport.h"
 
 // The unfinished works of one fault Queue. A work has two halves: what the user still waits for (`owed`) and
-// what the inner Queue still does with it. Faults pull them apart: told but not landed, landed but not told.
-// The Queue's owner thread only; allocates only when more works are unfinished than ever before, or a fault
-// needs a copy.
+// what the inner Queue still does with it. Faults pull them apart: reported but not landed, landed but not
+// reported. The Queue's owner thread only; allocates only when more works are unfinished than ever before, or
+// a fault needs a copy.
 namespace weft::fault {
 
 class FaultEndpoint;
@@ -33,9 +33,9 @@ struct Entry {
   Inner inner = Inner::held;
   bool owed = true;
   bool fail = false;  // report an error whatever comes
-  bool lost = false;  // its completion was dropped: told when the lane retires
+  bool lost = false;  // its completion was dropped: reported when the lane retires
   std::unique_ptr<Staged> copy;
-  uint32_t partner = 0;  // the other one of a duplicated pair, 0: none; told when both ended
+  uint32_t partner = 0;  // the other one of a duplicated pair, 0: none; reported when both ended
 
   // While held: posted once the first of these comes true.
   bool parked = false;      // never

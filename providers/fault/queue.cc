@@ -107,7 +107,7 @@ void FaultQueue::pump() {
 bool FaultQueue::postHeld(uint32_t index) {
   Entry& entry = ledger_.at(index);
   Work work = entry.work;
-  work.quiet = false;  // its end is how we know when a copy can go, and what to tell
+  work.unsignaled = false;  // its end is how we know when a copy can go, and what to tell
   work.context = ledger_.contextOf(index);
   if (entry.lane->inner()->post({&work, 1}) == 0) return false;
   entry.inner = Entry::Inner::posted;
@@ -178,7 +178,7 @@ void FaultQueue::settle(uint32_t index, const Completion& inner) {
   Entry& entry = ledger_.at(index);
   const int error = !inner.ok ? inner.error : entry.fail ? EIO : 0;
   const bool failed = !inner.ok || entry.fail;
-  if (!entry.owed || (!failed && entry.work.quiet)) return ledger_.remove(index);
+  if (!entry.owed || (!failed && entry.work.unsignaled)) return ledger_.remove(index);
   Completion completion = sentBy(entry.work, entry.lane, error);
   completion.ok = !failed;
   if (!failed && swallow(index, completion)) return;
@@ -227,7 +227,7 @@ void FaultQueue::tellAll(FaultEndpoint& lane) {
   });
 }
 
-// retire: what is held back never lands, what was delayed or lost is told, the rest is the inner lane's.
+// retire: what is held back never lands, what was delayed or lost is reported, the rest is the inner lane's.
 void FaultQueue::fence(FaultEndpoint& lane) {
   lane.faults().doomed = 0;
   ledger_.forEach(lane, [&](uint32_t index) {
@@ -286,9 +286,9 @@ std::string FaultQueue::explain(const Completion& completion) const {
   for (FaultEndpoint* lane : lanes_)
     if (lane == completion.source && completion.kind == CompletionKind::retired)
       return lane->faults().fenceWhy;
-  for (const auto& [told, inner] : failures_) {
-    if (told.kind == completion.kind && told.source == completion.source &&
-        told.context == completion.context)
+  for (const auto& [reported, inner] : failures_) {
+    if (reported.kind == completion.kind && reported.source == completion.source &&
+        reported.context == completion.context)
       return inner_->explain(inner);
   }
   return format("%s: failed by the fault injector", device_.info().name.c_str());

@@ -94,7 +94,7 @@ class FaultQueue : public Queue {
   size_t readyFront_ = 0;
   size_t readySent_ = 0;
   std::vector<Completion> scratch_;
-  // Of the last poll: as told, as the inner one said.
+  // Of the last poll: as reported, as the inner one said.
   std::vector<std::pair<Completion, Completion>> failures_;
 };
 

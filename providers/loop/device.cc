@@ -3,7 +3,11 @@
 #include "providers/loop/device.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "providers/loop/queue.h"
 #include "src/base/bytes.h"
@@ -17,8 +21,39 @@ constexpr uint32_t kBlobMagic = 0x6d706c77;  // "wlpm"
 
 }  // namespace
 
-LoopMemory::LoopMemory(std::shared_ptr<Fabric> fabric, uint64_t key, const MemoryDesc& desc)
-    : fabric_(std::move(fabric)), key_(key) {
+// A descriptor may begin at a position of its own: those of the software GPU do.
+Result<Mapped> Mapped::of(const MemoryDesc& desc) {
+  constexpr const char* kMapping = "mapping a dma-buf";
+  Mapped mapped;
+  const off_t position = std::max<off_t>(::lseek(desc.fd, 0, SEEK_CUR), 0);
+  void* begin = ::mmap(nullptr, desc.length, PROT_READ | PROT_WRITE, MAP_SHARED, desc.fd,
+                       position + static_cast<off_t>(desc.fdOffset));
+  if (begin == MAP_FAILED)
+    return Error(Code::system, kMapping,
+                 format("descriptor %d, %zu bytes from %llu; the loop takes what a processor may map",
+                        desc.fd, desc.length, static_cast<unsigned long long>(desc.fdOffset)),
+                 errno);
+  mapped.begin_ = begin;
+  mapped.bytes_ = desc.length;
+  struct stat file {};
+  const auto end = static_cast<uint64_t>(position) + desc.fdOffset + desc.length;
+  if (::fstat(desc.fd, &file) == 0 && static_cast<uint64_t>(file.st_size) >= end) return mapped;
+  return Error(Code::invalidArgument, kMapping,
+               format("descriptor %d ends before %llu bytes", desc.fd, static_cast<unsigned long long>(end)));
+}
+
+Mapped& Mapped::operator=(Mapped&& other) noexcept {
+  std::swap(begin_, other.begin_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+Mapped::~Mapped() {
+  if (begin_) ::munmap(begin_, bytes_);
+}
+
+LoopMemory::LoopMemory(std::shared_ptr<Fabric> fabric, uint64_t key, const MemoryDesc& desc, Mapped mapped)
+    : fabric_(std::move(fabric)), key_(key), mapped_(std::move(mapped)) {
   ByteWriter writer;
   writer.put(kBlobMagic).put(key).put(reinterpret_cast<uint64_t>(desc.address)).put(uint64_t{desc.length});
   std::memcpy(blob_.data(), writer.bytes().data(), blob_.size());
@@ -53,11 +88,16 @@ Result<std::unique_ptr<Memory>> LoopDevice::registerMemory(const MemoryDesc& des
     return Error(Code::invalidArgument, operation, "an empty range, or none at all");
   if (desc.length > UINTPTR_MAX - reinterpret_cast<uintptr_t>(desc.address))
     return Error(Code::invalidArgument, operation, "a range that runs past the end of the address space");
-  if (desc.kind != MemoryKind::host)
-    return Error(Code::unavailable, operation, "only host memory can be reached in process");
-  const uint64_t key = fabric_->regions().add(desc.address, desc.length, domain_);
+  if (desc.kind == MemoryKind::cuda)
+    return Error(Code::unavailable, operation, "GPU memory by its address; a dma-buf can be mapped here");
+  Mapped mapped;
+  if (desc.kind == MemoryKind::dmabuf) {
+    TRY(mapped, Mapped::of(desc));
+  }
+  void* const base = mapped.data() ? mapped.data() : desc.address;
+  const uint64_t key = fabric_->regions().add(base, desc.length, domain_, desc.address);
   if (key == 0) return Error(Code::resources, operation, "a million ranges are registered already");
-  return std::unique_ptr<Memory>(std::make_unique<LoopMemory>(fabric_, key, desc));
+  return std::unique_ptr<Memory>(std::make_unique<LoopMemory>(fabric_, key, desc, std::move(mapped)));
 }
 
 Result<std::unique_ptr<Queue>> LoopDevice::openQueue(const QueueDepths& wanted) {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <memory>
+#include <utility>
 
 #include "providers/loop/fabric.h"
 #include "providers/loop/options.h"
@@ -13,9 +14,25 @@
 // Endpoints of the same Device object, as with a NIC's protection domain. Thread-safe.
 namespace weft::loop {
 
+// Memory of a dma-buf, mapped where only this fabric's copies look, as a card maps it. Its owner may not be
+// able to touch it.
+class Mapped {
+ public:
+  static Result<Mapped> of(const MemoryDesc& desc);
+  Mapped() = default;
+  Mapped(Mapped&& other) noexcept : begin_(std::exchange(other.begin_, nullptr)), bytes_(other.bytes_) {}
+  Mapped& operator=(Mapped&& other) noexcept;
+  ~Mapped();
+  void* data() const { return begin_; }
+
+ private:
+  void* begin_ = nullptr;
+  size_t bytes_ = 0;
+};
+
 class LoopMemory : public Memory {
  public:
-  LoopMemory(std::shared_ptr<Fabric> fabric, uint64_t key, const MemoryDesc& desc);
+  LoopMemory(std::shared_ptr<Fabric> fabric, uint64_t key, const MemoryDesc& desc, Mapped mapped);
   ~LoopMemory() override;
   std::span<const std::byte> blob() const override { return blob_; }
   uint64_t key() const { return key_; }
@@ -23,6 +40,7 @@ class LoopMemory : public Memory {
  private:
   const std::shared_ptr<Fabric> fabric_;
   const uint64_t key_;
+  const Mapped mapped_;
   std::array<std::byte, 28> blob_;
 };
 

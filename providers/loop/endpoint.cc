@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <unistd.h>
 
 #include "providers/loop/compat.h"
 #include "src/base/bytes.h"
@@ -28,7 +29,7 @@ std::shared_ptr<Port> makePort(LoopQueue& queue) {
 
 LoopEndpoint::LoopEndpoint(LoopQueue& queue) : queue_(queue), port_(makePort(queue)) {
   ByteWriter writer;
-  writer.put(kAddressMagic).put(port_->id);
+  writer.put(kAddressMagic).put(port_->id).put(static_cast<uint32_t>(::getpid()));
   std::memcpy(address_.data(), writer.bytes().data(), address_.size());
 }
 
@@ -47,8 +48,13 @@ Status LoopEndpoint::connect(std::span<const std::byte> peerAddress) {
   ByteReader reader(peerAddress);
   const auto magic = reader.get<uint32_t>();
   const auto id = reader.get<uint64_t>();
+  const auto process = reader.get<uint32_t>();
   if (magic != kAddressMagic || !reader.done())
     return Error(Code::invalidArgument, "connecting a loop lane", "the address is not one of a loop lane");
+  if (process != static_cast<uint32_t>(::getpid()))
+    return Error(
+        Code::config, "connecting a loop lane",
+        "WEFT_PROVIDER=loop stays inside one process, and the peer is another one; use tcp or ofi:shm");
   if (state_ != State::fresh)
     return Error(Code::invalidArgument, "connecting a loop lane", "it was connected before");
   peer_ = queue_.device().fabric().find(id);
@@ -135,7 +141,8 @@ bool LoopEndpoint::landNow(const Work& work) {
     return true;
   }
   stats.bytes.fetch_add(work.length, std::memory_order_relaxed);
-  if (!work.quiet) queue_.complete({.kind = CompletionKind::sent, .context = work.context, .source = this});
+  if (!work.unsignaled)
+    queue_.complete({.kind = CompletionKind::sent, .context = work.context, .source = this});
   return true;
 }
 

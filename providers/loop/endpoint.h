@@ -45,7 +45,7 @@ class LoopEndpoint : public Endpoint {
   std::shared_ptr<Port> peer_;
   State state_ = State::fresh;
   bool known_ = false;  // by what the user says
-  std::array<std::byte, 12> address_;
+  std::array<std::byte, 16> address_;
 };
 
 }  // namespace weft::loop

@@ -54,6 +54,7 @@ struct LoopOptions {
   bool silentFailures = false;  // a work that completed before landing and then fails is never mentioned
   bool announceClose = false;   // the peer of a destroyed Endpoint gets `broken`
   bool lines128InOrder = false;
+  bool postIsCall = false;      // small messages that follow each other are posted together, as over sockets
   bool targetMustKnow = false;  // a lane stands once its peer connected to it, as on EFA's direct fabric
   QueueDepths maxDepths{1u << 16, 1u << 18};  // what openQueue grants at most
   size_t maxWriteBytes = size_t{1} << 30;

@@ -149,7 +149,7 @@ bool LoopQueue::dispatch(LoopEndpoint& endpoint, const Work& work, const Port& t
   }
   freeSlots_.pop_back();
   outstanding_.push_back({.slot = slot, .endpoint = &endpoint, .context = work.context});
-  outstanding_.back().quiet = work.quiet;
+  outstanding_.back().unsignaled = work.unsignaled;
   outstanding_.back().early = isEarly(work);
   return true;
 }
@@ -165,7 +165,7 @@ void LoopQueue::settle(Outstanding& work) {
   Transfer& transfer = outbox_->transfers[work.slot];
   const Phase phase = transfer.phase();
   if (phase == Phase::failed) return settleFailed(work, transfer.error);
-  if (!work.told && !work.quiet && (work.early || phase == Phase::landed)) tell(work, 0);
+  if (!work.reported && !work.unsignaled && (work.early || phase == Phase::landed)) tell(work, 0);
   if (phase == Phase::landed) close(work);
 }
 
@@ -173,10 +173,10 @@ void LoopQueue::settleFailed(Outstanding& work, int error) {
   device_.stats().errors.fetch_add(1, std::memory_order_relaxed);
   close(work);
   if (work.early && device_.options().silentFailures) {
-    if (!work.told && !work.quiet) tell(work, 0);
+    if (!work.reported && !work.unsignaled) tell(work, 0);
     return;
   }
-  if (work.told)
+  if (work.reported)
     complete({.kind = CompletionKind::broken, .ok = false, .error = error, .source = work.endpoint});
   else
     tell(work, error);
@@ -184,7 +184,7 @@ void LoopQueue::settleFailed(Outstanding& work, int error) {
 }
 
 void LoopQueue::tell(Outstanding& work, int error) {
-  work.told = true;
+  work.reported = true;
   complete({.kind = CompletionKind::sent,
             .ok = error == 0,
             .error = error,
@@ -213,7 +213,7 @@ void LoopQueue::cancel(const LoopEndpoint& endpoint, int error) {
     freeSlots_.push_back(work.slot);
     work.over = true;
     device_.stats().cancelled.fetch_add(1, std::memory_order_relaxed);
-    if (!work.told) tell(work, error);
+    if (!work.reported) tell(work, error);
   }
 }
 

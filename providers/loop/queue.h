@@ -44,10 +44,10 @@ class LoopQueue : public Queue {
     uint32_t slot = 0;
     LoopEndpoint* endpoint = nullptr;
     uint64_t context = 0;
-    bool quiet = false;
-    bool early = false;  // completes before it lands
-    bool told = false;   // its completion is in ready_ or was handed out
-    bool over = false;   // to be swept
+    bool unsignaled = false;
+    bool early = false;     // completes before it lands
+    bool reported = false;  // its completion is in ready_ or was handed out
+    bool over = false;      // to be swept
   };
 
   void takeArrivals();

@@ -19,7 +19,10 @@ constexpr uint64_t generationOf(uint64_t value) {
 }  // namespace
 
 RegionTable::Use::Use(Use&& other) noexcept
-    : state_(std::exchange(other.state_, nullptr)), base_(other.base_), length_(other.length_) {}
+    : state_(std::exchange(other.state_, nullptr)),
+      base_(other.base_),
+      length_(other.length_),
+      owners_(other.owners_) {}
 
 RegionTable::Use::~Use() {
   if (state_) state_->fetch_sub(1, std::memory_order_release);  // our copy is over: remove may return
@@ -32,8 +35,7 @@ std::byte* RegionTable::Use::at(uint64_t offset, size_t length) const {
 
 std::byte* RegionTable::Use::at(const void* address, size_t length) const {
   const auto first = reinterpret_cast<uintptr_t>(address);
-  const auto base = reinterpret_cast<uintptr_t>(base_);
-  return first < base ? nullptr : at(uint64_t{first - base}, length);
+  return first < owners_ ? nullptr : at(uint64_t{first - owners_}, length);
 }
 
 bool RegionTable::grow() {
@@ -52,7 +54,7 @@ RegionTable::Slot* RegionTable::find(uint64_t key) const {
   return chunk ? &chunk[index % kChunk] : nullptr;
 }
 
-uint64_t RegionTable::add(void* base, size_t length, uint64_t domain) {
+uint64_t RegionTable::add(void* base, size_t length, uint64_t domain, const void* owners) {
   const std::lock_guard lock(mutex_);
   if (free_.empty() && !grow()) return 0;
   const uint32_t index = free_.back();
@@ -61,8 +63,9 @@ uint64_t RegionTable::add(void* base, size_t length, uint64_t domain) {
   slot.base = static_cast<std::byte*>(base);
   slot.length = length;
   slot.domain = domain;
+  slot.owners = reinterpret_cast<uintptr_t>(owners);
   const uint64_t generation = generationOf(slot.state.load(std::memory_order_relaxed)) + 1;
-  slot.state.store(generation << 32 | kAlive, std::memory_order_release);  // publishes the three above
+  slot.state.store(generation << 32 | kAlive, std::memory_order_release);  // publishes the four above
   return generation << 32 | index;
 }
 
@@ -84,7 +87,7 @@ RegionTable::Use RegionTable::use(uint64_t key, uint64_t domain) {
     if (!(seen & kAlive) || generationOf(seen) != generationOf(key)) return {};
     // acquire: pairs with add's release, so base and length are this generation's
   } while (!slot->state.compare_exchange_weak(seen, seen + 1, std::memory_order_acquire));
-  Use pinned(&slot->state, slot->base, slot->length);
+  Use pinned(&slot->state, slot->base, slot->length, slot->owners);
   if (slot->domain != domain) return {};
   return pinned;
 }

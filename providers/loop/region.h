@@ -21,8 +21,8 @@ class RegionTable {
   class Use {
    public:
     Use() = default;
-    Use(std::atomic<uint64_t>* pinned, std::byte* base, size_t length)
-        : state_(pinned), base_(base), length_(length) {}
+    Use(std::atomic<uint64_t>* pinned, std::byte* base, size_t length, uintptr_t owners)
+        : state_(pinned), base_(base), length_(length), owners_(owners) {}
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
     Use(Use&& other) noexcept;
@@ -30,16 +30,19 @@ class RegionTable {
     bool valid() const { return state_ != nullptr; }
     // The bytes at `offset`; nullptr when the region is gone or [offset, offset + length) leaves it.
     std::byte* at(uint64_t offset, size_t length) const;
-    // Likewise for an address of the owner's.
+    // Likewise for an address of the owner's, which may see the memory elsewhere, or not at all.
     std::byte* at(const void* address, size_t length) const;
 
    private:
     std::atomic<uint64_t>* state_ = nullptr;
     std::byte* base_ = nullptr;
     size_t length_ = 0;
+    uintptr_t owners_ = 0;
   };
 
-  uint64_t add(void* base, size_t length, uint64_t domain);  // 0: the table is full
+  // `owners`: what the owner calls the first byte, which is copied at `base`. 0: the table is full.
+  uint64_t add(void* base, size_t length, uint64_t domain, const void* owners);
+  uint64_t add(void* base, size_t length, uint64_t domain) { return add(base, length, domain, base); }
   void remove(uint64_t key);
 
   // Not valid when the key is unknown, removed or belongs to another domain (another Device).
@@ -54,6 +57,7 @@ class RegionTable {
     std::byte* base = nullptr;
     size_t length = 0;
     uint64_t domain = 0;
+    uintptr_t owners = 0;
   };
 
   Slot* find(uint64_t key) const;

@@ -33,8 +33,9 @@ int copy(RegionTable& regions, const Transfer& transfer, size_t from, size_t n) 
   if (!there) return EACCES;
   const RegionTable::Use pinned =
       transfer.localKey ? regions.use(transfer.localKey, transfer.localDomain) : RegionTable::Use();
-  if (transfer.localKey && !pinned.at(transfer.local, transfer.length)) return EFAULT;
   std::byte* here = transfer.local;
+  if (transfer.localKey) here = pinned.at(static_cast<const void*>(transfer.local), transfer.length);
+  if (!here) return EFAULT;
   if (transfer.op == Opcode::read) std::swap(here, there);
   std::memmove(there + from, here + from, n);
   return 0;

@@ -22,6 +22,8 @@ DeviceInfo describe(const LoopOptions& options, int rail) {
   info.delivery = options.delivery;
   info.lines128InOrder = options.lines128InOrder;
   info.targetMustKnow = options.targetMustKnow;
+  info.postIsCall = options.postIsCall;
+  info.dmabufMemory = true;
   info.maxWriteBytes = options.maxWriteBytes;
   return info;
 }

@@ -30,7 +30,7 @@ Bytes encode(const LaneAddress& address) {
   ByteWriter out;
   out.put(kAddressVersion).put(static_cast<uint8_t>(address.names.size()));
   for (const Bytes& name : address.names) out.blob(name);
-  out.put(address.doorstepBase).put(address.doorstepKey);
+  out.put(address.helloBase).put(address.helloKey);
   return out.take();
 }
 
@@ -47,8 +47,8 @@ Result<LaneAddress> decodeLaneAddress(std::span<const std::byte> bytes) {
     nameBytes += name.size();
     good = !name.empty() && nameBytes <= kMostNameBytes;
   }
-  address.doorstepBase = in.get<uint64_t>();
-  address.doorstepKey = in.get<uint64_t>();
+  address.helloBase = in.get<uint64_t>();
+  address.helloKey = in.get<uint64_t>();
   if (good && in.done()) return address;
   return Error(Code::invalidArgument, "connecting a lane",
                "the peer's lane address is damaged or from another version of weft");

@@ -15,13 +15,13 @@
 namespace weft::ofi {
 
 // An Endpoint's address: libfabric's own names for its streams, and a few bytes of the peer's memory
-// ("doorstep") that anyone who has the address may write to. Connecting and fencing write there.
+// ("hello target") that anyone who has the address may write to. Connecting and fencing write there.
 struct LaneAddress {
   static constexpr size_t kMostNames = 6;  // as many with IPv6 as fit into what the seam allows
 
   std::vector<Bytes> names;  // one at least
-  uint64_t doorstepBase = 0;
-  uint64_t doorstepKey = 0;
+  uint64_t helloBase = 0;
+  uint64_t helloKey = 0;
 };
 
 Bytes encode(const LaneAddress& address);

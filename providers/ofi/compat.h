@@ -4,6 +4,7 @@
 
 // The only door to libfabric's headers, 1.17 to 2.x. The library is opened at run time, so nothing here may
 // need a symbol of it: everything but library.cc's few functions is reached through an object's table.
+#include <cstddef>
 #include <memory>
 
 #include <rdma/fabric.h>
@@ -28,6 +29,39 @@ constexpr uint32_t kWriteLinesInOrderSince = FI_VERSION(1, 19);
 
 // FI_OPT_SHARED_MEMORY_PERMITTED of newer headers: a bool, of an endpoint that is not enabled yet.
 constexpr int kSharedMemoryPermitted = 11;
+
+// FI_OPT_INJECT_RMA_SIZE of newer headers: a size_t; so many bytes a write hands the card with its request,
+// read by the processor.
+constexpr int kInjectedWrite = 18;
+
+// Registering a dma-buf: FI_MR_DMABUF of rdma/fi_domain.h, and the structures it goes with, which older
+// headers do not have. The library reads the structure's new end only where it was asked for that version.
+constexpr uint32_t kDmabufSince = FI_VERSION(1, 20);
+constexpr uint64_t kDmabufFlag = uint64_t{1} << 40;
+struct DmabufRange {  // struct fi_mr_dmabuf
+  int fd;
+  uint64_t offset;
+  size_t length;
+  void* base;  // what peers and works call its first byte, less the offset
+};
+struct MemoryAttributes {  // struct fi_mr_attr, as in version 2
+  const DmabufRange* dmabuf;
+  size_t count;
+  uint64_t access;
+  uint64_t offset;
+  uint64_t requestedKey;
+  void* context;
+  size_t authKeySize;
+  uint8_t* authKey;
+  int interface;
+  uint64_t device;
+  void* deviceData;
+  size_t pageSize;
+  const fid_mr* baseMemory;
+  size_t parts;
+};
+static_assert(sizeof(MemoryAttributes) >= sizeof(fi_mr_attr));
+static_assert(offsetof(MemoryAttributes, device) == offsetof(fi_mr_attr, device));
 
 // Closes any libfabric object. An object must be closed before what it was opened on.
 struct CloseFid {

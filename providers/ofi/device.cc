@@ -85,12 +85,12 @@ Status OfiDevice::start() {
     TRY(domain_, Domain::open(library_, fabricInfo(), false));
     TRY(registry_.attach(domain_.get()));
   }
-  TRY(doorstepPage_, newPage());
+  TRY(helloPage_, newPage());
   MemoryDesc desc;
-  desc.address = doorstepPage_.get();
-  desc.length = kDoorstepBytes;
+  desc.address = helloPage_.get();
+  desc.length = kHelloBytes;
   TRY(const Registry::Entry entry, registry_.add(desc));
-  doorstep_ = std::make_unique<OfiMemory>(registry_, entry);
+  helloMemory_ = std::make_unique<OfiMemory>(registry_, entry);
   return {};
 }
 
@@ -99,7 +99,7 @@ Status OfiDevice::start() {
 // fail with it.
 Result<std::unique_ptr<Memory>> OfiDevice::registerMemory(const MemoryDesc& desc) {
   if (!lost_.load(std::memory_order_relaxed)) {
-    auto memory = OfiMemory::create(registry_, desc);
+    auto memory = OfiMemory::create(registry_, info(), desc);
     if (memory || !domain_ || !domain_->cardGone()) return memory;
   }
   return std::unique_ptr<Memory>(std::make_unique<OfiMemory>(registry_, Registry::Entry{}));

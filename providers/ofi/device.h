@@ -11,7 +11,7 @@
 #include "weft/transport.h"
 
 // One card through one provider. Holds the memory registry, the hardware providers' shared domain, and the
-// doorstep: a few bytes that any peer with one of our addresses may write to. Thread-safe.
+// hello target: a few bytes that any peer with one of our addresses may write to. Thread-safe.
 namespace weft::ofi {
 
 class OfiDevice : public Device {
@@ -32,15 +32,15 @@ class OfiDevice : public Device {
   const Config& config() const { return config_; }
   fi_info& fabricInfo() const { return *nic_.fabricInfo; }
   Registry& registry() { return registry_; }
-  Domain* sharedDomain() const { return domain_.get(); }    // null for software providers
-  const OfiMemory& doorstep() const { return *doorstep_; }  // of a device with a queue
-  std::byte* doorstepSource() { return doorstepPage_.get() + kDoorstepBytes / 2; }
+  Domain* sharedDomain() const { return domain_.get(); }          // null for software providers
+  const OfiMemory& helloMemory() const { return *helloMemory_; }  // of a device with a queue
+  std::byte* helloSource() { return helloPage_.get() + kHelloBytes / 2; }
 
   OfiDevice(std::shared_ptr<const Library> library, const Traits& traits, const Nic& nic,
             const Config& config);
 
  private:
-  static constexpr size_t kDoorstepBytes = 128;
+  static constexpr size_t kHelloBytes = 128;
   struct Unmap {
     void operator()(std::byte* page) const;
   };
@@ -57,8 +57,8 @@ class OfiDevice : public Device {
   Registry registry_;
   // Peers write its first bytes. Alone there: to be safe with forks before Linux 5.12 (FI_EFA_FORK_SAFE),
   // libibverbs keeps every registered page from children, and what else is on it.
-  Page doorstepPage_;
-  std::unique_ptr<OfiMemory> doorstep_;
+  Page helloPage_;
+  std::unique_ptr<OfiMemory> helloMemory_;
 };
 
 }  // namespace weft::ofi

@@ -3,12 +3,31 @@
 #include "providers/ofi/domain.h"
 
 #include "src/base/log.h"
+#include "src/mem/gpu_refusal.h"
 
 namespace weft::ofi {
 
 namespace {
 
 constexpr uint64_t kAccess = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+
+// GPU memory goes as if it were the host's: libfabric itself need not know of GPUs, as it hands the
+// descriptor on and touches nothing behind it.
+int registerDmabuf(fid_domain* domain, uint64_t key, const MemoryDesc& desc, fid_mr** out) {
+  const DmabufRange range{desc.fd, desc.fdOffset, desc.length,
+                          reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(desc.address) - desc.fdOffset)};
+  MemoryAttributes attributes{};
+  attributes.dmabuf = &range;
+  attributes.count = 1;
+  attributes.access = kAccess;
+  attributes.requestedKey = key;
+  return fi_mr_regattr(domain, reinterpret_cast<const fi_mr_attr*>(&attributes), kDmabufFlag, out);
+}
+
+int registerRange(fid_domain* domain, uint64_t key, const MemoryDesc& desc, fid_mr** out) {
+  if (desc.kind == MemoryKind::dmabuf) return registerDmabuf(domain, key, desc, out);
+  return fi_mr_reg(domain, desc.address, desc.length, kAccess, 0, key, 0, out, nullptr);
+}
 
 }  // namespace
 
@@ -42,12 +61,12 @@ Result<std::unique_ptr<Domain>> Domain::open(std::shared_ptr<const Library> libr
 Result<Domain::Registered> Domain::registerMemory(uint64_t id, uint64_t wantedKey, const MemoryDesc& desc) {
   const Entered entered(gate_.get());
   fid_mr* raw = nullptr;
-  const int code =
-      fi_mr_reg(domain_.get(), desc.address, desc.length, kAccess, 0, wantedKey, 0, &raw, nullptr);
+  const int code = registerRange(domain_.get(), wantedKey, desc, &raw);
   if (code == -FI_EIO) cardGone_.store(true, std::memory_order_relaxed);
   if (code != 0)
-    return fabricError(*library_, "registering memory",
-                       format("%zu bytes with %s", desc.length, name_.c_str()), code);
+    return fabricError(
+        *library_, "registering memory",
+        format("%zu bytes with %s%s", desc.length, name_.c_str(), mem::gpuRefusal(desc.kind, -code)), code);
   FidPtr<fid_mr> region(raw);
   // shm 2.1 looks into the one it is given, though it asks for none: it must not be that of a Domain that is
   // closed before the memory is given up.

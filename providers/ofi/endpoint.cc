@@ -44,9 +44,9 @@ Status OfiEndpoint::start() {
     mine_.names.push_back(std::move(name));
   }
   if (software() && queue_.device().traits().networkCards) (void)protectListeners(mine_.names);
-  const RemoteMemory doorstep = queue_.device().doorstep().remote();
-  mine_.doorstepBase = doorstep.base;
-  mine_.doorstepKey = doorstep.key;
+  const RemoteMemory hello = queue_.device().helloMemory().remote();
+  mine_.helloBase = hello.base;
+  mine_.helloKey = hello.key;
   address_ = encode(mine_);
   return {};
 }
@@ -111,7 +111,7 @@ Status OfiEndpoint::connect(std::span<const std::byte> peerAddress) {
   const TimePoint now = Clock::system().now();
   deadline_ = now + queue_.device().config().connectTimeout;
   dialAnyway_ = now + kPatience;
-  queue_.tend(this);
+  queue_.progress(this);
   return {};
 }
 
@@ -164,7 +164,7 @@ inline bool OfiEndpoint::submit(const Work& work) {
   operation->lane = this;
   operation->stream = &stream;
   operation->context = work.context;
-  operation->purpose = work.quiet ? Purpose::quiet : Purpose::work;
+  operation->purpose = work.unsignaled ? Purpose::unsignaled : Purpose::work;
   const ssize_t code = isPlain(work) ? issuePlain(work, operation) : issueSpecial(work, operation);
   if (code != 0) [[unlikely]] {
     queue_.operations().give(operation);
@@ -176,7 +176,7 @@ inline bool OfiEndpoint::submit(const Work& work) {
 
 // Small ones all go over the first stream.
 inline bool OfiEndpoint::mayInject(const Work& work) {
-  if (!work.quiet || work.length > injectRoom_ || !isPlain(work)) return false;
+  if (!work.unsignaled || work.length > injectRoom_ || !isPlain(work)) return false;
   if (injected_++ < kInjectedInARow) [[likely]]
     return true;
   injected_ = 0;
@@ -222,7 +222,7 @@ bool OfiEndpoint::refused(const Work& work, Stream& stream, ssize_t code) {
   return false;
 }
 
-// A write of no bytes still has to arrive somewhere: at the doorstep, so that it needs no memory of the
+// A write of no bytes still has to arrive somewhere: at the hello, so that it needs no memory of the
 // caller.
 ssize_t OfiEndpoint::issueSpecial(const Work& work, Operation* operation) {
   const Stream& stream = *operation->stream;
@@ -238,17 +238,17 @@ ssize_t OfiEndpoint::issueSpecial(const Work& work, Operation* operation) {
   }
   if (work.length > 0) [[likely]]
     return fi_writemsg(stream.endpoint, message.to(stream.to, operation, data), flags);
-  RmaMessage empty(doorstepSource(), doorstepTarget(), queue_.device().doorstep().descriptor());
+  RmaMessage empty(helloSource(), helloTarget(), queue_.device().helloMemory().descriptor());
   return fi_writemsg(stream.endpoint, empty.to(stream.to, operation, data), flags);
 }
 
 // shm 1.17 never completes a write of no bytes and takes nothing behind it, so software providers send one.
-iovec OfiEndpoint::doorstepSource() const {
-  return {queue_.device().doorstepSource(), software() ? size_t{1} : 0};
+iovec OfiEndpoint::helloSource() const {
+  return {queue_.device().helloSource(), software() ? size_t{1} : 0};
 }
 
-fi_rma_iov OfiEndpoint::doorstepTarget() const {
-  return {peer_.doorstepBase, software() ? size_t{1} : 0, peer_.doorstepKey};
+fi_rma_iov OfiEndpoint::helloTarget() const {
+  return {peer_.helloBase, software() ? size_t{1} : 0, peer_.helloKey};
 }
 
 // FI_DELIVERY_COMPLETE was seen to wait for the target's poll with net, tcp;ofi_rxm and shm; without it their
@@ -271,11 +271,11 @@ bool OfiEndpoint::finished(const Operation& operation, int error, std::string_vi
     if (state_ != State::closing) operation.stream->fenced = true;
     if (state_ == State::ready) state_ = State::dead;
   }
-  if (operation.purpose == Purpose::doorstep) {
-    doorstepFinished(operation.stream, error, std::string(why));
+  if (operation.purpose == Purpose::hello) {
+    helloFinished(operation.stream, error, std::string(why));
     return false;
   }
-  if (operation.purpose == Purpose::quiet && error == 0) return false;
+  if (operation.purpose == Purpose::unsignaled && error == 0) return false;
   if (error == 0) [[likely]] {
     *out = Completion{};
     out->context = operation.context;
@@ -286,15 +286,6 @@ bool OfiEndpoint::finished(const Operation& operation, int error, std::string_vi
   out->context = operation.context;
   queue_.explainNow(*out, named("writing to or reading from", std::string(why)));
   return true;
-}
-
-Completion OfiEndpoint::about(CompletionKind kind, int error) {
-  Completion completion;
-  completion.kind = kind;
-  completion.ok = error == 0;
-  completion.error = error;
-  completion.source = this;
-  return completion;
 }
 
 std::string OfiEndpoint::named(const char* what, const std::string& why) const {

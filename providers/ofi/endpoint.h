@@ -13,7 +13,7 @@
 #include "weft/transport.h"
 
 // One lane. libfabric's RDM endpoints connect when something is posted and reconnect when something broke,
-// both without a word; a lane is stricter. It is connected once a write to the peer's doorstep was
+// both without a word; a lane is stricter. It is connected once a write to the peer's hello target was
 // acknowledged, dead at the first failure, and retired after one more acknowledged write behind everything
 // else, or after its sockets were closed. With several streams all that holds of each of them. Used by the
 // Queue's thread.
@@ -37,7 +37,7 @@ class OfiEndpoint : public Endpoint {
 
   // From the Queue. finished: an operation of this lane ended; true when `out` holds something to hand out.
   bool finished(const Operation& operation, int error, std::string_view why, Completion* out);
-  // The same for a Work that went well; `out` is to be handed out unless it was a quiet one.
+  // The same for a Work that went well; `out` is to be handed out unless it was an unsignaled one.
   void succeeded(const Operation& operation, Completion* out) {
     operation.stream->outstanding--;
     out->kind = CompletionKind::sent;
@@ -45,9 +45,9 @@ class OfiEndpoint : public Endpoint {
     out->context = operation.context;
     out->source = this;
   }
-  void rung(fi_addr_t by);  // a doorstep write of one of the peer's streams is here
+  void helloCame(fi_addr_t by);  // a hello write of one of the peer's streams is here
   // Moves a connecting or retiring lane on; false when there is nothing more to do.
-  bool tend(TimePoint now, bool drained);
+  bool progress(TimePoint now, bool drained);
   void broke(const std::string& why);          // all of it, with no operation to blame
   void endpointGoing(const std::string& why);  // the Queue closes the shared endpoint: broken
   void endpointGone(const std::string& why);   // it is closed: fenced
@@ -73,27 +73,27 @@ class OfiEndpoint : public Endpoint {
   [[gnu::noinline]] bool refused(const Work& work, Stream& stream, ssize_t code);
   uint64_t noticeOf(const Work& work) const;
   bool software() const { return queue_.device().traits().software; }
-  iovec doorstepSource() const;
-  fi_rma_iov doorstepTarget() const;
+  iovec helloSource() const;
+  fi_rma_iov helloTarget() const;
   uint64_t deliveredFlag() const;
   void rejected(const Work& work, int64_t code);
-  int64_t ring(Stream* stream);  // posts its doorstep write; 0, above 0 for later, or libfabric's error
-  bool tendConnecting(TimePoint now);
-  bool tendRetiring(TimePoint now);
-  bool tendClosing(bool drained);
+  int64_t sendHello(Stream* stream);  // posts its hello write; 0, above 0 for later, or libfabric's error
+  bool progressConnecting(TimePoint now);
+  bool progressRetiring(TimePoint now);
+  bool progressClosing(bool drained);
   bool stayBusy();
   void died(const std::string& why);
   bool landed(Stream* stream);
   bool everythingLanded();
   bool fenced() const;
   size_t outstanding() const;
-  void doorstepFinished(Stream* stream, int error, const std::string& why);
+  void helloFinished(Stream* stream, int error, const std::string& why);
   void connected();
   void connectFailed(int error, const std::string& why);
   void closeFabric();
   void failOutstanding();
   void reportRetired(int error);
-  Completion about(CompletionKind kind, int error = 0);
+  Completion about(CompletionKind kind, int error = 0) { return completionOf(this, kind, error); }
   std::string named(const char* what, const std::string& why) const;
 
   OfiQueue& queue_;
@@ -101,7 +101,7 @@ class OfiEndpoint : public Endpoint {
   std::array<Stream, LaneAddress::kMostNames> streams_;
   size_t count_ = 1;       // streams in use
   size_t turn_ = 0;        // the one that carried a large write last
-  size_t injectRoom_ = 0;  // quiet writes of so many bytes may be injected
+  size_t injectRoom_ = 0;  // unsignaled writes of so many bytes may be injected
   uint32_t injected_ = 0;
   LaneAddress mine_;
   Bytes address_;  // mine_, encoded

@@ -63,6 +63,17 @@ std::string unusable(const Traits& traits, const fi_info& info) {
   return {};
 }
 
+// Empty: it may be tried.
+std::string withoutGpu(const Library& library, const Traits& traits) {
+  if (traits.software) return "libfabric's " + traits.name + " moves data by this machine's processors";
+  if (!traits.cardMoves)
+    return "libfabric's " + traits.name +
+           " may copy by this machine's processors; ofi:efa-direct and verbs leave everything to the card";
+  if (library.version() < kDmabufSince)
+    return library.versionText() + " registers no dma-buf; 1.20 and later do";
+  return {};
+}
+
 Nic makeNic(const Library& library, const Traits& traits, const fi_info& info) {
   Nic nic;
   nic.fabricInfo = library.duplicate(&info);
@@ -90,6 +101,11 @@ Nic makeNic(const Library& library, const Traits& traits, const fi_info& info) {
   nic.info.virtualFunction = facts.virtualFunction;
   nic.info.targetMustKnow = traits.targetMustKnow;
   nic.info.offload = !traits.software && !traits.networkCards;
+  nic.info.withoutGpu = withoutGpu(library, traits);
+  nic.info.dmabufMemory = nic.info.cudaMemory = nic.info.withoutGpu.empty();
+  nic.info.pcieMapping = true;
+  // Later calls are read by this version; others stay with the oldest.
+  if (nic.info.dmabufMemory) nic.fabricInfo->fabric_attr->api_version = kDmabufSince;
   nic.info.latencyUs = traits.latencyUs;
   nic.info.delivery = traits.delivery;
   nic.info.maxWriteBytes = std::min(kMaxWriteBytes, info.ep_attr->max_msg_size);
@@ -111,21 +127,27 @@ void addNic(const Library& library, const fi_info& info, Catalogue* catalogue) {
   }
 }
 
-void refuse(Catalogue* catalogue, const std::string& what, const std::string& why) {
+void refuse(Catalogue* catalogue, const std::string& what, const std::string& why, bool byUser = false) {
   const auto same = [&](const Refusal& seen) { return seen.what == what && seen.why == why; };
   if (std::none_of(catalogue->refusals.begin(), catalogue->refusals.end(), same))
-    catalogue->refusals.push_back({what, why});
+    catalogue->refusals.push_back({what, why, false, byUser});
 }
+
+struct Filter {
+  const char* settings;
+  std::string value;
+};
 
 // The filter that speaks about this provider's devices. NCCL_IB_HCA is often set to RDMA names; on network
 // cards, and in shared memory, it counts only where it names one.
-const char* filterFor(const Catalogue& catalogue, const Config& config) {
+Filter filterFor(const Catalogue& catalogue, const Config& config) {
   const Traits& traits = catalogue.traits;
   const bool rdma = !traits.networkCards && !traits.software;
   const NameFilter hca(config.hca);
   const auto named = [&](const Nic& nic) { return hca.names(nic.info.name, nic.info.port); };
-  if (rdma || std::any_of(catalogue.nics.begin(), catalogue.nics.end(), named)) return config.hca.c_str();
-  return traits.networkCards ? config.socketIfname.c_str() : "";
+  if (rdma || std::any_of(catalogue.nics.begin(), catalogue.nics.end(), named))
+    return {"WEFT_HCA (or NCCL_IB_HCA)", config.hca};
+  return {"WEFT_SOCKET_IFNAME (or NCCL_SOCKET_IFNAME)", traits.networkCards ? config.socketIfname : ""};
 }
 
 // Interfaces that reach no other host: used when named, or when there is nothing else.
@@ -135,20 +157,21 @@ bool staysOnHost(const std::string& name) {
 
 void keepWanted(Catalogue* catalogue, const Config& config) {
   auto& nics = catalogue->nics;
-  const NameFilter filter(filterFor(*catalogue, config));
-  const auto drop = [&](auto unwanted, const char* why) {
+  const Filter wanted = filterFor(*catalogue, config);
+  const NameFilter filter(wanted.value);
+  const auto drop = [&](auto unwanted, const std::string& why, bool byUser) {
     for (const Nic& nic : nics)
-      if (unwanted(nic)) refuse(catalogue, nic.info.provider + " " + nic.info.name, why);
+      if (unwanted(nic)) refuse(catalogue, nic.info.provider + " " + nic.info.name, why, byUser);
     nics.erase(std::remove_if(nics.begin(), nics.end(), unwanted), nics.end());
   };
   drop([&](const Nic& nic) { return !filter.accepts(nic.info.name, nic.info.port); },
-       "the device filter leaves it out (WEFT_HCA, WEFT_SOCKET_IFNAME)");
+       leftOutBy(wanted.settings, wanted.value), true);
   if (!catalogue->traits.networkCards) return;
   const auto local = [&](const Nic& nic) {
     return staysOnHost(nic.info.name) && (filter.excludes() || !filter.names(nic.info.name));
   };
   if (!std::all_of(nics.begin(), nics.end(), local))
-    drop(local, "it reaches no other host; name it in WEFT_SOCKET_IFNAME to use it");
+    drop(local, "it reaches no other host; name it in WEFT_SOCKET_IFNAME to use it", false);
 }
 
 // Which providers of the list the traits are about, card by card.

@@ -16,27 +16,27 @@ constexpr const char* kCut = "a lane on the same card had to be cut";
 constexpr int64_t kNoneFree = 1;  // later: all operations are in flight, which says nothing of the stream
 }  // namespace
 
-bool OfiEndpoint::tend(TimePoint now, bool drained) {
+bool OfiEndpoint::progress(TimePoint now, bool drained) {
   switch (state_) {
     case State::connecting:
-      return tendConnecting(now);
+      return progressConnecting(now);
     case State::retiring:
-      return tendRetiring(now);
+      return progressRetiring(now);
     case State::closing:
-      return tendClosing(drained);
+      return progressClosing(drained);
     default:
       return false;
   }
 }
 
-int64_t OfiEndpoint::ring(Stream* stream) {
+int64_t OfiEndpoint::sendHello(Stream* stream) {
   Operation* operation = queue_.operations().take();
   if (!operation) return kNoneFree;
   operation->lane = this;
   operation->stream = stream;
   operation->context = 0;
-  operation->purpose = Purpose::doorstep;
-  RmaMessage message(doorstepSource(), doorstepTarget(), queue_.device().doorstep().descriptor());
+  operation->purpose = Purpose::hello;
+  RmaMessage message(helloSource(), helloTarget(), queue_.device().helloMemory().descriptor());
   const bool tells = queue_.device().traits().oneDials;
   const ssize_t code = fi_writemsg(stream->endpoint, message.to(stream->to, operation, tells ? kRing : 0),
                                    deliveredFlag() | (tells ? FI_REMOTE_CQ_DATA : 0));
@@ -44,22 +44,22 @@ int64_t OfiEndpoint::ring(Stream* stream) {
     queue_.operations().give(operation);
     return code;
   }
-  stream->ringing = true;
+  stream->helloInFlight = true;
   stream->outstanding++;
   return 0;
 }
 
 // Trying to post is what makes a provider connect; -FI_EAGAIN says that it is not done. A peer that is not
 // there looks the same, so only the deadline ends this.
-bool OfiEndpoint::tendConnecting(TimePoint now) {
+bool OfiEndpoint::progressConnecting(TimePoint now) {
   if (now >= deadline_) {
     connectFailed(FI_ETIMEDOUT, "no answer within WEFT_CONNECT_TIMEOUT");
     return false;
   }
   for (Stream& stream : streams()) {
-    if (stream.stands || stream.ringing || !known_) continue;
+    if (stream.stands || stream.helloInFlight || !known_) continue;
     if (!stream.mayDial && now < dialAnyway_) continue;
-    const int64_t code = ring(&stream);
+    const int64_t code = sendHello(&stream);
     if (code >= 0 || code == -FI_EAGAIN) continue;
     connectFailed(static_cast<int>(-code), queue_.device().library()->errorText(code));
     return false;
@@ -84,8 +84,8 @@ bool worthRingingAgain(int error) {
 
 }  // namespace
 
-void OfiEndpoint::doorstepFinished(Stream* stream, int error, const std::string& why) {
-  stream->ringing = false;
+void OfiEndpoint::helloFinished(Stream* stream, int error, const std::string& why) {
+  stream->helloInFlight = false;
   if (state_ == State::retiring) {
     stream->fenced = true;  // acknowledged, or the connection ended
   } else if (state_ == State::connecting && error != 0) {
@@ -98,7 +98,7 @@ void OfiEndpoint::doorstepFinished(Stream* stream, int error, const std::string&
   }
 }
 
-void OfiEndpoint::rung(fi_addr_t by) {
+void OfiEndpoint::helloCame(fi_addr_t by) {
   for (Stream& stream : streams())
     if (stream.to == by) stream.mayDial = true;
 }
@@ -116,14 +116,14 @@ void OfiEndpoint::retire() {
   for (Stream& stream : streams()) stream.fenced |= nothing;
   state_ = State::retiring;
   deadline_ = Clock::system().now() + queue_.device().config().closeTimeout;
-  queue_.tend(this);
+  queue_.progress(this);
 }
 
 // Closing a socket does not take back what is already in it, so a healthy lane is fenced by one more write
 // behind everything else: when it is acknowledged, all before it has landed. A peer that does not poll cannot
 // acknowledge; then the lane is cut at the deadline, and `retired` says that it is not ok. Lanes that share
 // an endpoint can only be cut together: while others are wanted there, that is for the protocol to say.
-bool OfiEndpoint::tendRetiring(TimePoint now) {
+bool OfiEndpoint::progressRetiring(TimePoint now) {
   if (queue_.endpointClosing()) return true;
   const bool landed = everythingLanded();
   if (!landed && now < deadline_) return true;
@@ -153,13 +153,13 @@ bool OfiEndpoint::cut() {
   if (state_ != State::retired || software()) return false;
   if (onItsWay_ && !queue_.endpointClosing()) queue_.cutEndpoint(kCut);
   state_ = State::closing;
-  queue_.tend(this);
+  queue_.progress(this);
   return true;
 }
 
 bool OfiEndpoint::landed(Stream* stream) {
-  if (!stream->fenced && !stream->ringing) {
-    const int64_t code = ring(stream);
+  if (!stream->fenced && !stream->helloInFlight) {
+    const int64_t code = sendHello(stream);
     const bool gone = code == -FI_EAGAIN && stream->outstanding == 0 && queue_.device().traits().connections;
     stream->fenced = gone || (code < 0 && code != -FI_EAGAIN);
   }
@@ -198,7 +198,7 @@ void OfiEndpoint::endpointGone(const std::string& why) {
 
 // A closed endpoint's operations are all in the completion queue, as cancelled; when that was read to its end
 // and some are still missing, they will not come.
-bool OfiEndpoint::tendClosing(bool drained) {
+bool OfiEndpoint::progressClosing(bool drained) {
   if (queue_.endpointClosing()) return true;
   if (outstanding() > 0 && !drained) return true;
   failOutstanding();
@@ -217,7 +217,7 @@ void OfiEndpoint::closeFabric() {
 // Reports what libfabric will not report any more. The operations stay out of the pool, in case it does.
 void OfiEndpoint::failOutstanding() {
   queue_.abandon(this, [this](const Operation& operation) {
-    if (operation.purpose == Purpose::doorstep) return;
+    if (operation.purpose == Purpose::hello) return;
     Completion completion = about(CompletionKind::sent, FI_ECANCELED);
     completion.context = operation.context;
     queue_.report(completion, named("writing to or reading from", "the lane was retired"));

@@ -13,12 +13,14 @@ OfiMemory::OfiMemory(Registry& registry, const Registry::Entry& entry) : registr
   std::memcpy(blob_.data() + sizeof entry.base, &entry.key, sizeof entry.key);
 }
 
-Result<std::unique_ptr<Memory>> OfiMemory::create(Registry& registry, const MemoryDesc& desc) {
+Result<std::unique_ptr<Memory>> OfiMemory::create(Registry& registry, const DeviceInfo& device,
+                                                  const MemoryDesc& desc) {
   if (!desc.address || desc.length == 0)
     return Error(Code::invalidArgument, "registering memory", "the range is empty");
-  if (desc.kind != MemoryKind::host)
+  if (desc.kind != MemoryKind::host && !device.withoutGpu.empty())
     return Error(Code::unavailable, "registering memory",
-                 "only host memory is registered with libfabric here; NCCL stages GPU buffers through it");
+                 device.name + " takes no GPU memory: " + device.withoutGpu +
+                     "; NCCL stages GPU buffers through host memory");
   TRY(const Registry::Entry entry, registry.add(desc));
   return std::unique_ptr<Memory>(std::make_unique<OfiMemory>(registry, entry));
 }

@@ -14,7 +14,8 @@ namespace weft::ofi {
 
 class OfiMemory : public Memory {
  public:
-  static Result<std::unique_ptr<Memory>> create(Registry& registry, const MemoryDesc& desc);
+  static Result<std::unique_ptr<Memory>> create(Registry& registry, const DeviceInfo& device,
+                                                const MemoryDesc& desc);
   ~OfiMemory() override { registry_.remove(entry_.id); }
 
   std::span<const std::byte> blob() const override { return blob_; }

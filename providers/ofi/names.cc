@@ -17,7 +17,7 @@ Traits efa(const std::string& name) {
   traits.provider = "efa";
   traits.reportsLength = traits.wantsEventQueue = true;
   traits.delivery = name == kEfaDirect ? Delivery::always : Delivery::selectable;
-  traits.canOrderLines = name == kEfaDirect;
+  traits.canOrderLines = traits.cardMoves = name == kEfaDirect;
   traits.latencyUs = 15;
   if (name != kEfaDirect) traits.mostPackets = 512;
   traits.targetMustKnow = name == kEfaDirect;

@@ -60,6 +60,10 @@ struct Traits {
   // All its writes are the card's own, which may be asked to write lines of 128 bytes in order (lines.h).
   bool canOrderLines = false;
 
+  // All its writes and reads are the card's own: this machine's processors never touch what it moves. So it
+  // takes GPU memory, whatever libfabric was built with.
+  bool cardMoves = false;
+
   // Why nothing can be built on it, in words; null: something can.
   const char* unfit = nullptr;
 

@@ -16,11 +16,11 @@ class OfiEndpoint;
 struct Stream;
 
 enum class Purpose : uint8_t {
-  work,      // a Work that wants its completion
-  quiet,     // a Work that only wants to hear of failure
-  doorstep,  // ours: proves that a connection stands, or that everything before it has landed
-  receive,   // ours: what a notification consumes with providers that want it so
-  none,      // it is free: whatever the provider still says of it is about a Work that has ended
+  work,        // a Work that wants its completion
+  unsignaled,  // a Work that only wants to hear of failure
+  hello,       // ours: proves that a connection stands, or that everything before it has landed
+  receive,     // ours: what a notification consumes with providers that want it so
+  none,        // it is free: whatever the provider still says of it is about a Work that has ended
 };
 
 struct Operation {

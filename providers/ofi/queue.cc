@@ -99,9 +99,12 @@ Status OfiQueue::openCompletionQueue() {
 // Between processes of one host EFA's plain fabric would take its shared memory, which refuses writes with
 // data in libfabric 2, is not fenced by closing the endpoint, and looks at no key. Other providers and 1.17
 // know no such option.
-void OfiQueue::keepToTheCard(fid_ep* endpoint) {
+void OfiQueue::keepToTheCard(fid_ep* endpoint) const {
   const bool permitted = false;
   (void)fi_setopt(&endpoint->fid, FI_OPT_ENDPOINT, kSharedMemoryPermitted, &permitted, sizeof permitted);
+  if (!device_.info().withoutGpu.empty()) return;
+  const size_t none = 0;  // it takes GPU memory for the host's, and would read it
+  (void)fi_setopt(&endpoint->fid, FI_OPT_ENDPOINT, kInjectedWrite, &none, sizeof none);
 }
 
 Result<FidPtr<fid_ep>> OfiQueue::openFabricEndpoint() {
@@ -173,23 +176,13 @@ size_t OfiQueue::poll(std::span<Completion> out) {
 
 // What is rare: words of the last poll to forget, events to hand out, lanes that connect or retire.
 size_t OfiQueue::pollWithCare(std::span<Completion> out) {
-  explanations_.clear();
+  events_.beginPoll();
   drained_ = false;
   if (endpointClosing_ && closer_.closed()) endpointClosed();
-  size_t count = takeEvents(out);
+  size_t count = events_.take(out);
   if (count < out.size() && !failed_ && !endpointClosing_) count += readCompletions(out.subspan(count));
-  if (!restless_.empty()) tendLanes();
-  attention_ = failed_ || endpointCut_ || !explanations_.empty() || !events_.empty() || !restless_.empty();
-  return count;
-}
-
-size_t OfiQueue::takeEvents(std::span<Completion> out) {
-  size_t count = 0;
-  while (count < out.size() && !events_.empty()) {
-    out[count++] = events_.front().completion;
-    if (!events_.front().completion.ok) explanations_.push_back(std::move(events_.front()));
-    events_.pop_front();
-  }
+  if (!pending_.empty()) progressLanes();
+  attention_ = failed_ || endpointCut_ || events_.explains() || !events_.empty() || !pending_.empty();
   return count;
 }
 
@@ -214,7 +207,7 @@ inline void OfiQueue::fillNotified(const fi_cq_data_entry& entry, Completion* ou
 
 inline bool OfiQueue::notified(const fi_cq_data_entry& entry, fi_addr_t source, Completion* out) {
   if (entry.data == kRing) [[unlikely]]
-    return rung(source);
+    return helloCame(source);
   fillNotified(entry, out);
   out->source = knowsSource_ && book_ ? book_->laneFrom(source) : nullptr;
   if (!receives_.empty() && sharedEndpoint_)  // it may have been cut since
@@ -225,7 +218,7 @@ inline bool OfiQueue::notified(const fi_cq_data_entry& entry, fi_addr_t source, 
 inline bool OfiQueue::translate(const fi_cq_data_entry& entry, fi_addr_t source, Completion* out) {
   if (entry.flags & FI_REMOTE_CQ_DATA) return notified(entry, source, out);
   auto* operation = static_cast<Operation*>(entry.op_context);
-  if (!operation || !operation->lane || operation->purpose > Purpose::quiet) [[unlikely]]
+  if (!operation || !operation->lane || operation->purpose > Purpose::unsignaled) [[unlikely]]
     return finish(operation, 0, {}, out);
   operation->lane->succeeded(*operation, out);
   const bool wanted = operation->purpose == Purpose::work;
@@ -233,8 +226,8 @@ inline bool OfiQueue::translate(const fi_cq_data_entry& entry, fi_addr_t source,
   return wanted;
 }
 
-bool OfiQueue::rung(fi_addr_t by) {
-  if (OfiEndpoint* lane = book_ ? book_->laneFrom(by) : nullptr) lane->rung(by);
+bool OfiQueue::helloCame(fi_addr_t by) {
+  if (OfiEndpoint* lane = book_ ? book_->laneFrom(by) : nullptr) lane->helloCame(by);
   return false;  // nothing to hand out
 }
 
@@ -364,22 +357,21 @@ void OfiQueue::reclaimOperations() {
   orphans_ = 0;
 }
 
-void OfiQueue::tendLanes() {
+void OfiQueue::progressLanes() {
   const TimePoint now = Clock::system().now();
-  const auto done = [&](OfiEndpoint* lane) { return !lane->tend(now, drained_ || failed_); };
-  restless_.erase(std::remove_if(restless_.begin(), restless_.end(), done), restless_.end());
+  const auto done = [&](OfiEndpoint* lane) { return !lane->progress(now, drained_ || failed_); };
+  pending_.erase(std::remove_if(pending_.begin(), pending_.end(), done), pending_.end());
 }
 
-void OfiQueue::tend(OfiEndpoint* lane) {
+void OfiQueue::progress(OfiEndpoint* lane) {
   attention_ = true;
-  if (std::find(restless_.begin(), restless_.end(), lane) == restless_.end()) restless_.push_back(lane);
+  if (std::find(pending_.begin(), pending_.end(), lane) == pending_.end()) pending_.push_back(lane);
 }
 
 void OfiQueue::forget(OfiEndpoint* lane, FidPtr<fid_ep> endpoint) {
   lanes_.erase(std::remove(lanes_.begin(), lanes_.end(), lane), lanes_.end());
-  restless_.erase(std::remove(restless_.begin(), restless_.end(), lane), restless_.end());
-  const auto ofLane = [&](const Event& event) { return event.completion.source == lane; };
-  events_.erase(std::remove_if(events_.begin(), events_.end(), ofLane), events_.end());
+  pending_.erase(std::remove(pending_.begin(), pending_.end(), lane), pending_.end());
+  events_.eraseIf([lane](const Completion& completion) { return completion.source == lane; });
   abandon(lane, [](const Operation&) {});
   if (endpoint && orphans_ > 0 && !device_.traits().closesCleanly) parked_.push_back(std::move(endpoint));
 }
@@ -397,21 +389,16 @@ void OfiQueue::turnStrangersAway(std::span<const Bytes> names) {
 
 void OfiQueue::report(const Completion& completion, std::string why) {
   attention_ = true;
-  events_.push_back({completion, std::move(why)});
+  events_.report(completion, std::move(why));
 }
 
 void OfiQueue::explainNow(const Completion& completion, std::string why) {
   attention_ = true;
-  explanations_.push_back({completion, std::move(why)});
+  events_.explainNow(completion, std::move(why));
 }
 
 std::string OfiQueue::explain(const Completion& completion) const {
-  for (const Event& event : explanations_) {
-    const Completion& known = event.completion;
-    if (known.kind == completion.kind && known.source == completion.source &&
-        known.context == completion.context)
-      return event.why;
-  }
+  if (const std::string* why = events_.wordsOf(completion)) return *why;
   return completion.ok ? "no error" : domain_->library().errorText(completion.error);
 }
 

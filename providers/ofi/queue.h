@@ -3,12 +3,12 @@
 #pragma once
 
 #include <array>
-#include <deque>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "providers/common/rare_events.h"
 #include "providers/ofi/address_book.h"
 #include "providers/ofi/device.h"
 #include "providers/ofi/endpoint_closer.h"
@@ -17,8 +17,8 @@
 #include "weft/transport.h"
 
 // One completion queue and what shares it. Owned by one engine and used by one thread at a time. Polling
-// reads the completion queue, which is also what moves data on software providers, and tends the lanes that
-// are connecting or retiring.
+// reads the completion queue, which is also what moves data on software providers, and progresses the lanes
+// that are connecting or retiring.
 namespace weft::ofi {
 
 class OfiQueue : public Queue {
@@ -49,7 +49,7 @@ class OfiQueue : public Queue {
   void holdMemory();  // what works of a lane that could not be fenced use stays registered
   void report(const Completion& completion, std::string why = {});  // comes out of a later poll
   void explainNow(const Completion& completion, std::string why);   // of the poll that runs
-  void tend(OfiEndpoint* lane);                                     // from the next poll on
+  void progress(OfiEndpoint* lane);                                 // from the next poll on
   void forget(OfiEndpoint* lane, FidPtr<fid_ep> endpoint);          // the lane is being destroyed
   void turnStrangersAway(std::span<const Bytes> names);  // before endpoints of these names are closed
 
@@ -70,21 +70,16 @@ class OfiQueue : public Queue {
   OfiQueue(OfiDevice& device, const QueueDepths& wanted);
 
  private:
-  struct Event {
-    Completion completion;
-    std::string why;
-  };
   static constexpr size_t kBatch = 32;
   static constexpr uint32_t kReadsPerEventRead = 64;
-  static constexpr size_t kOwnOperations = 256;  // doorstep writes, beside the caller's Works
+  static constexpr size_t kOwnOperations = 256;  // hello writes, beside the caller's Works
 
   Status start();
   Status openBook();
-  static void keepToTheCard(fid_ep* endpoint);
+  void keepToTheCard(fid_ep* endpoint) const;
   Status openCompletionQueue();
   Status postReceives();
   [[gnu::noinline]] size_t pollWithCare(std::span<Completion> out);
-  size_t takeEvents(std::span<Completion> out);
   ssize_t read(size_t room);
   size_t readCompletions(std::span<Completion> out);
   [[gnu::noinline]] size_t translateAll(size_t read, Completion* out);
@@ -94,9 +89,9 @@ class OfiQueue : public Queue {
   bool translate(const fi_cq_data_entry& entry, fi_addr_t source, Completion* out);
   bool notified(const fi_cq_data_entry& entry, fi_addr_t source, Completion* out);
   bool finish(Operation* operation, int error, std::string_view why, Completion* out);
-  bool rung(fi_addr_t by);
+  bool helloCame(fi_addr_t by);
   void fillNotified(const fi_cq_data_entry& entry, Completion* out) const;
-  void tendLanes();
+  void progressLanes();
   void queueFailed(int64_t code);
   void readEvents();
   void endpointClosed();
@@ -136,9 +131,8 @@ class OfiQueue : public Queue {
   size_t orphans_ = 0;                  // operations in flight whose lane is gone
 
   std::vector<OfiEndpoint*> lanes_;
-  std::vector<OfiEndpoint*> restless_;
-  std::deque<Event> events_;
-  std::vector<Event> explanations_;
+  std::vector<OfiEndpoint*> pending_;
+  RareEvents events_;
 };
 
 }  // namespace weft::ofi

@@ -11,19 +11,19 @@
 // networks give a single flow only so much. Plain values, moved on by their OfiEndpoint.
 namespace weft::ofi {
 
-// What a doorstep write tells its target where one end dials: no notification has this length.
+// What a hello write tells its target where one end dials: no notification has this length.
 constexpr uint64_t kRing = ~uint64_t{0};
 
 struct Stream {
   FidPtr<fid_ep> own;          // software providers
   fid_ep* endpoint = nullptr;  // that, or the one that the Queue's lanes share
   fi_addr_t to = FI_ADDR_UNSPEC;
-  size_t outstanding = 0;  // operations in flight
-  bool inBook = false;     // `to` is to be given back
-  bool mayDial = true;     // false: the peer's end does, and has not yet
-  bool stands = false;     // a doorstep write was acknowledged
-  bool ringing = false;    // one is in flight
-  bool fenced = false;     // nothing of ours is on its way any more, or its connection is lost
+  size_t outstanding = 0;      // operations in flight
+  bool inBook = false;         // `to` is to be given back
+  bool mayDial = true;         // false: the peer's end does, and has not yet
+  bool stands = false;         // a hello write was acknowledged
+  bool helloInFlight = false;  // one is in flight
+  bool fenced = false;         // nothing of ours is on its way any more, or its connection is lost
 };
 
 }  // namespace weft::ofi

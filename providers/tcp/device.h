@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "providers/tcp/interfaces.h"
-#include "providers/tcp/regions.h"
 #include "src/base/config.h"
+#include "src/mem/key_table.h"
 #include "weft/transport.h"
 
 // One network interface, and the memory that peers may reach over it. Thread-safe: nothing but the table of
@@ -16,7 +16,7 @@ namespace weft::tcp {
 class TcpDevice : public Device {
  public:
   TcpDevice(Nic nic, const Config& config)
-      : nic_(std::move(nic)), config_(config), regions_(std::make_shared<RegionTable>()) {}
+      : nic_(std::move(nic)), config_(config), regions_(std::make_shared<mem::KeyTable>()) {}
 
   const DeviceInfo& info() const override { return nic_.info; }
   Result<std::unique_ptr<Memory>> registerMemory(const MemoryDesc& desc) override;
@@ -24,12 +24,12 @@ class TcpDevice : public Device {
 
   const SocketAddress& address() const { return nic_.address; }
   const Config& config() const { return config_; }
-  const std::shared_ptr<RegionTable>& regions() const { return regions_; }
+  const std::shared_ptr<mem::KeyTable>& regions() const { return regions_; }
 
  private:
   const Nic nic_;
   const Config config_;
-  const std::shared_ptr<RegionTable> regions_;
+  const std::shared_ptr<mem::KeyTable> regions_;
 };
 
 }  // namespace weft::tcp

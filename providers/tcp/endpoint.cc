@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "providers/tcp/memory.h"
+#include "providers/common/keyed_memory.h"
 #include "src/base/log.h"
 
 namespace weft::tcp {
@@ -16,7 +16,7 @@ TcpEndpoint::TcpEndpoint(TcpQueue& queue, const LaneAddress& mine)
 TcpEndpoint::~TcpEndpoint() {
   for (const auto& stream : streams_) {
     stream->dropAll([this](Purpose purpose, uint64_t) {
-      if (purpose <= Purpose::quiet) queue_.workGone();
+      if (purpose <= Purpose::unsignaled) queue_.workGone();
     });
     queue_.forget(stream.get());
   }
@@ -26,7 +26,7 @@ TcpEndpoint::~TcpEndpoint() {
 }
 
 Result<RemoteMemory> TcpEndpoint::import(std::span<const std::byte> blob) {
-  return decodeMemory(blob);
+  return decodeKeyedMemory(blob, kMemoryMagic);
 }
 
 size_t TcpEndpoint::post(std::span<const Work> works) {
@@ -35,7 +35,7 @@ size_t TcpEndpoint::post(std::span<const Work> works) {
   while (taken < works.size() && state_ == State::ready && queue_.hasRoom()) {
     const Work& work = works[taken++];
     queue_.workPosted();
-    const int error = check(work);
+    const int error = faultOf(work, kMaxWriteBytes);
     if (error != 0) [[unlikely]] {
       reject(work, error);
       return taken;
@@ -60,7 +60,7 @@ void TcpEndpoint::put(Stream& stream, const Work& work) {
   outgoing.header.offset = work.remote.base + work.remoteOffset;
   outgoing.data = static_cast<const std::byte*>(work.local);
   outgoing.context = work.context;
-  outgoing.purpose = work.quiet ? Purpose::quiet : Purpose::work;
+  outgoing.purpose = work.unsignaled ? Purpose::unsignaled : Purpose::work;
   stream.push(outgoing);
 }
 
@@ -84,18 +84,9 @@ void TcpEndpoint::putRead(Stream& stream, const Work& work) {
   stream.push(request);
 }
 
-int TcpEndpoint::check(const Work& work) const {
-  if (work.length > kMaxWriteBytes) return EMSGSIZE;
-  if (work.length == 0) return 0;
-  if (!work.memory || !work.local) return EINVAL;
-  return static_cast<const TcpMemory*>(work.memory)->covers(work.local, work.length) ? 0 : EFAULT;
-}
-
 // The Work counts as taken, and as failed; the lane ends with it, as a queue pair does.
 void TcpEndpoint::reject(const Work& work, int error) {
-  const char* why = error == EMSGSIZE ? "a work larger than a lane takes"
-                    : error == EINVAL ? "a work without a buffer or its registration"
-                                      : "a work whose buffer is not inside its registration";
+  const char* why = faultWords(error);
   failWork(work.context, error, why);
   failWorks(ECANCELED, why);
   closeStreams();
@@ -126,7 +117,7 @@ void TcpEndpoint::notified(uint32_t imm, uint32_t length) {
 }
 
 void TcpEndpoint::workFinished(Purpose purpose, uint64_t context) {
-  if (purpose == Purpose::quiet) return queue_.workGone();
+  if (purpose == Purpose::unsignaled) return queue_.workGone();
   Completion completion;
   completion.context = context;
   completion.source = this;
@@ -143,15 +134,6 @@ void TcpEndpoint::readFinished(uint32_t number) {
   reads_[number].open = false;
   freeReads_.push_back(number);
   workFinished(Purpose::work, reads_[number].context);
-}
-
-Completion TcpEndpoint::about(CompletionKind kind, int error) {
-  Completion completion;
-  completion.kind = kind;
-  completion.ok = error == 0;
-  completion.error = error;
-  completion.source = this;
-  return completion;
 }
 
 std::string TcpEndpoint::named(const char* what, const std::string& why) const {
@@ -177,7 +159,7 @@ size_t TcpEndpoint::failWorks(int error, const std::string& why) {
   size_t count = 0;
   for (const auto& stream : streams_) {
     stream->dropAll([&](Purpose purpose, uint64_t context) {
-      if (purpose > Purpose::quiet) return;
+      if (purpose > Purpose::unsignaled) return;
       failWork(context, error, why);
       count++;
     });

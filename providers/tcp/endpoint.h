@@ -28,7 +28,7 @@ class TcpEndpoint : public Endpoint, private StreamHost {
   void retire() override;
 
   // From the Queue. Moves on what is not the exchange of data; false when there is nothing more to do.
-  bool tend(TimePoint now);
+  bool progress(TimePoint now);
   uint64_t id() const { return mine_.lane; }
   Doorman::Verdict judge(const Hello& hello) const;  // whether a connection is this lane's
   void greeted(const Hello& hello, Fd fd);           // it is
@@ -43,7 +43,6 @@ class TcpEndpoint : public Endpoint, private StreamHost {
     uint64_t context = 0;
   };
 
-  int check(const Work& work) const;
   void reject(const Work& work, int error);
   void put(Stream& stream, const Work& work);
   void putRead(Stream& stream, const Work& work);
@@ -60,8 +59,8 @@ class TcpEndpoint : public Endpoint, private StreamHost {
   static std::string refusalText(uint32_t reason);
   void connected();
   void connectFailed(int error, const std::string& why);
-  bool tendConnecting(TimePoint now);
-  bool tendRetiring(TimePoint now);
+  bool progressConnecting(TimePoint now);
+  bool progressRetiring(TimePoint now);
   void sayGoodbye();
   void finishRetiring(bool fenced);
   void die(int error, const std::string& why);
@@ -70,11 +69,11 @@ class TcpEndpoint : public Endpoint, private StreamHost {
   size_t failWorks(int error, const std::string& why);
   void failWork(uint64_t context, int error, const std::string& why);
   void failRead(uint64_t number, int error, const std::string& why);
-  Completion about(CompletionKind kind, int error = 0);
+  Completion about(CompletionKind kind, int error = 0) { return completionOf(this, kind, error); }
   std::string named(const char* what, const std::string& why) const;
 
   // StreamHost
-  RegionTable& regions() override { return queue_.regions(); }
+  mem::KeyTable& regions() override { return queue_.regions(); }
   void notified(uint32_t imm, uint32_t length) override;
   void workFinished(Purpose purpose, uint64_t context) override;
   std::byte* readInto(uint32_t number, uint32_t length) override;

@@ -19,7 +19,10 @@ namespace weft::tcp {
 namespace {
 
 constexpr int kDefaultSpeedMbps = 10000;
-constexpr float kLatencyUs = 10;
+// NCCL's costs hold a network's latency already; what is told here comes on top, twice for Simple. NCCL's
+// own sockets tell none. With 10 us it took LL, which sends every byte twice, up to 64 KiB, where Simple is
+// faster over sockets (tests/bench/nccl-speed).
+constexpr float kLatencyUs = 0;
 // A question costs a system call at each end and a way there and back, which takes longer than copying this.
 constexpr int kEagerBytes = 32768;
 
@@ -57,11 +60,13 @@ DeviceInfo describeOne(const Interface& interface) {
   info.speedMbps = facts.speedMbps ? facts.speedMbps : kDefaultSpeedMbps;
   info.latencyUs = kLatencyUs;
   info.eagerBytes = kEagerBytes;
+  info.postIsCall = true;
   info.numaNode = facts.numaNode;
   info.mtu = facts.mtu;
   info.delivery = Delivery::selectable;
   info.virtualFunction = facts.virtualFunction;
   info.linkLayer = facts.linkLayer;
+  info.withoutGpu = "sockets move data by this machine's processors";
   info.maxWriteBytes = kMaxWriteBytes;
   return info;
 }
@@ -93,18 +98,20 @@ std::vector<Interface> chooseInterfaces(const std::vector<Interface>& all, const
   const bool byHca =
       std::any_of(chosen.begin(), chosen.end(), [&](const Interface& one) { return hca.names(one.name); });
   const NameFilter filter(byHca ? config.hca : config.socketIfname);
-  const auto drop = [&](auto unwanted, const char* why) {
+  const auto drop = [&](auto unwanted, const std::string& why, bool byUser) {
     for (const Interface& one : chosen)
-      if (unwanted(one)) refusals->push_back({"tcp " + one.name, why});
+      if (unwanted(one)) refusals->push_back({"tcp " + one.name, why, false, byUser});
     std::erase_if(chosen, unwanted);
   };
   drop([&](const Interface& one) { return !filter.accepts(one.name); },
-       "the device filter leaves it out (WEFT_HCA, WEFT_SOCKET_IFNAME)");
+       byHca ? leftOutBy("WEFT_HCA (or NCCL_IB_HCA)", config.hca)
+             : leftOutBy("WEFT_SOCKET_IFNAME (or NCCL_SOCKET_IFNAME)", config.socketIfname),
+       true);
   const auto local = [&](const Interface& one) {
     return staysOnHost(one.name) && (filter.excludes() || !filter.names(one.name));
   };
   if (!std::all_of(chosen.begin(), chosen.end(), local))
-    drop(local, "it reaches no other host; name it in WEFT_SOCKET_IFNAME to use it");
+    drop(local, "it reaches no other host; name it in WEFT_SOCKET_IFNAME to use it", false);
   return chosen;
 }
 

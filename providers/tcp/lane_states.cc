@@ -24,7 +24,7 @@ Status TcpEndpoint::connect(std::span<const std::byte> peerAddress) {
            std::lexicographical_compare(mine.begin(), mine.end(), peerAddress.begin(), peerAddress.end());
   state_ = State::connecting;
   deadline_ = Clock::system().now() + queue_.device().config().connectTimeout;
-  queue_.tend(this);
+  queue_.progress(this);
   if (peer_.v6 != mine_.v6) {
     connectFailed(EAFNOSUPPORT,
                   "one end has an IPv4 address only and the other one IPv6; choose interfaces "
@@ -36,12 +36,12 @@ Status TcpEndpoint::connect(std::span<const std::byte> peerAddress) {
   return {};
 }
 
-bool TcpEndpoint::tend(TimePoint now) {
+bool TcpEndpoint::progress(TimePoint now) {
   switch (state_) {
     case State::connecting:
-      return tendConnecting(now);
+      return progressConnecting(now);
     case State::retiring:
-      return tendRetiring(now);
+      return progressRetiring(now);
     case State::ready:
       return now < expecting_ && streams_.size() < streamsWanted();
     default:
@@ -49,7 +49,7 @@ bool TcpEndpoint::tend(TimePoint now) {
   }
 }
 
-bool TcpEndpoint::tendConnecting(TimePoint now) {
+bool TcpEndpoint::progressConnecting(TimePoint now) {
   if (now < deadline_) return true;
   connectFailed(ETIMEDOUT, "no answer within WEFT_CONNECT_TIMEOUT");
   return false;
@@ -140,7 +140,7 @@ void TcpEndpoint::wantStreams() {
   if (streamsWanted() < 2) return;
   if (dials_) return dialStreams();
   expecting_ = Clock::system().now() + queue_.device().config().connectTimeout;
-  queue_.tend(this);
+  queue_.progress(this);
   streams_.front()->pushControl(FrameKind::streams);
 }
 
@@ -183,7 +183,7 @@ bool TcpEndpoint::streamsAnnounced() {
   if (dial && streamsWanted() > 1) dialStreams();
   if (dials_) return true;
   expecting_ = Clock::system().now() + queue_.device().config().connectTimeout;
-  queue_.tend(this);
+  queue_.progress(this);
   return true;
 }
 
@@ -205,7 +205,7 @@ void TcpEndpoint::streamFailed(Stream& stream, int error, const std::string& why
   if (state_ == State::retiring) {
     fenced_ &= stream.fenced || stream.peerLeft;
     stream.dropAll([&](Purpose purpose, uint64_t context) {
-      if (purpose <= Purpose::quiet) failWork(context, error, why);
+      if (purpose <= Purpose::unsignaled) failWork(context, error, why);
     });
   }
   closeStream(stream);
@@ -237,7 +237,7 @@ void TcpEndpoint::retire() {
   if (state_ == State::ready) sayGoodbye();
   state_ = State::retiring;
   deadline_ = Clock::system().now() + queue_.device().config().closeTimeout;
-  queue_.tend(this);
+  queue_.progress(this);
 }
 
 // Closing a socket does not take back what is in it. So what has not left stays here, and a goodbye goes
@@ -262,7 +262,7 @@ void TcpEndpoint::sayGoodbye() {
   }
 }
 
-bool TcpEndpoint::tendRetiring(TimePoint now) {
+bool TcpEndpoint::progressRetiring(TimePoint now) {
   const auto ended = [](const auto& stream) { return stream->fenced || !stream->open(); };
   const bool over = std::all_of(streams_.begin(), streams_.end(), ended);
   if (!over && now < deadline_) return true;

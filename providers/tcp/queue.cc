@@ -33,11 +33,10 @@ Result<std::unique_ptr<Endpoint>> TcpQueue::openEndpoint() {
 // Small writes are finished when they are posted: that is told without a system call, every other time. And
 // what arrived and was not asked for is bounded: with so much of it nothing more is read.
 size_t TcpQueue::poll(std::span<Completion> out) {
-  if (!explanations_.empty()) [[unlikely]]
-    explanations_.clear();
-  const bool tellOnly = !ready_.empty() && !toldOnly_;
-  toldOnly_ = tellOnly;
-  if (!tellOnly && ready_.size() < depths_.notifications) progress();
+  after_.beginPoll();
+  const bool reportOnly = !ready_.empty() && !reportedOnly_;
+  reportedOnly_ = reportOnly;
+  if (!reportOnly && ready_.size() < depths_.notifications) progress();
   return emit(out);
 }
 
@@ -49,8 +48,8 @@ void TcpQueue::progress() {
       flushLater(&stream);
     return any;
   });
-  if (!restless_.empty() || doorman_.busy()) [[unlikely]]
-    tendLanes();
+  if (!pending_.empty() || doorman_.busy()) [[unlikely]]
+    progressLanes();
 }
 
 void TcpQueue::flushAll() {
@@ -73,13 +72,13 @@ void TcpQueue::flushLater(Stream* stream) {
   sending_.push_back(stream);
 }
 
-void TcpQueue::tendLanes() {
+void TcpQueue::progressLanes() {
   const TimePoint now = Clock::system().now();
-  attendDoor(now);
-  std::erase_if(restless_, [now](TcpEndpoint* lane) { return !lane->tend(now); });
+  progressDoor(now);
+  std::erase_if(pending_, [now](TcpEndpoint* lane) { return !lane->progress(now); });
 }
 
-void TcpQueue::attendDoor(TimePoint now) {
+void TcpQueue::progressDoor(TimePoint now) {
   if (!doorman_.isOpen()) return;
   doorman_.attend(
       now,
@@ -96,8 +95,8 @@ TcpEndpoint* TcpQueue::laneAskedFor(const Hello& hello) const {
   return known == lanes_.end() ? nullptr : *known;
 }
 
-void TcpQueue::tend(TcpEndpoint* lane) {
-  if (std::find(restless_.begin(), restless_.end(), lane) == restless_.end()) restless_.push_back(lane);
+void TcpQueue::progress(TcpEndpoint* lane) {
+  if (std::find(pending_.begin(), pending_.end(), lane) == pending_.end()) pending_.push_back(lane);
 }
 
 void TcpQueue::forget(Stream* stream) {
@@ -108,18 +107,18 @@ void TcpQueue::forget(Stream* stream) {
 
 void TcpQueue::forget(TcpEndpoint* lane) {
   std::erase(lanes_, lane);
-  std::erase(restless_, lane);
+  std::erase(pending_, lane);
   const auto ofOthers = [this, lane](const Completion& completion) {
     if (completion.source != lane) return true;
     handedOut(completion);
     return false;
   };
   ready_.keepIf(ofOthers);
-  std::erase_if(after_, [&](const Event& event) { return !ofOthers(event.completion); });
+  after_.eraseIf([&](const Completion& completion) { return !ofOthers(completion); });
 }
 
 void TcpQueue::reportAfter(const Completion& completion, std::string why) {
-  after_.push_back({completion, std::move(why)});
+  after_.report(completion, std::move(why));
 }
 
 size_t TcpQueue::emit(std::span<Completion> out) {
@@ -130,28 +129,18 @@ size_t TcpQueue::emit(std::span<Completion> out) {
     ready_.pop();
   }
   if (!after_.empty() && ready_.empty()) [[unlikely]]
-    count += emitAfter(out.subspan(count));
+    count += takeAfter(out.subspan(count));
   return count;
 }
 
-size_t TcpQueue::emitAfter(std::span<Completion> out) {
-  size_t count = 0;
-  while (count < out.size() && !after_.empty()) {
-    out[count] = after_.front().completion;
-    handedOut(out[count++]);
-    if (!out[count - 1].ok) explanations_.push_back(std::move(after_.front()));
-    after_.pop_front();
-  }
+size_t TcpQueue::takeAfter(std::span<Completion> out) {
+  const size_t count = after_.take(out);
+  for (const Completion& completion : out.first(count)) handedOut(completion);
   return count;
 }
 
 std::string TcpQueue::explain(const Completion& completion) const {
-  for (const Event& event : explanations_) {
-    const Completion& known = event.completion;
-    if (known.kind == completion.kind && known.source == completion.source &&
-        known.context == completion.context)
-      return event.why;
-  }
+  if (const std::string* why = after_.wordsOf(completion)) return *why;
   return completion.ok ? "no error" : std::strerror(completion.error);
 }
 

@@ -2,11 +2,11 @@
 // Copyright The weft authors
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "providers/common/rare_events.h"
 #include "providers/tcp/device.h"
 #include "providers/tcp/doorman.h"
 #include "providers/tcp/ring.h"
@@ -33,51 +33,45 @@ class TcpQueue : public Queue {
 
   // For its lanes.
   TcpDevice& device() const { return device_; }
-  RegionTable& regions() const { return *regions_; }
+  mem::KeyTable& regions() const { return *regions_; }
   bool hasRoom() const { return works_ < depths_.sends; }
   void workPosted() { works_++; }
   void workGone() { works_--; }  // nobody is told
   void report(const Completion& completion) { ready_.push(completion); }
   // After all that was reported by then: what failed, with its words, and the end of a lane.
   void reportAfter(const Completion& completion, std::string why);
-  void tend(TcpEndpoint* lane);  // from the next poll on
+  void progress(TcpEndpoint* lane);  // from the next poll on
   void read(Stream* stream) { watch_.add(stream); }
   void flushLater(Stream* stream);
   void forget(Stream* stream);
   void forget(TcpEndpoint* lane);
 
  private:
-  struct Event {
-    Completion completion;
-    std::string why;
-  };
-
   void progress();
   void flushAll();
-  void tendLanes();
-  void attendDoor(TimePoint now);
+  void progressLanes();
+  void progressDoor(TimePoint now);
   size_t emit(std::span<Completion> out);
-  size_t emitAfter(std::span<Completion> out);
+  size_t takeAfter(std::span<Completion> out);
   void handedOut(const Completion& completion) { works_ -= completion.kind == CompletionKind::sent; }
   TcpEndpoint* laneAskedFor(const Hello& hello) const;
 
   TcpDevice& device_;
-  const std::shared_ptr<RegionTable> regions_;
+  const std::shared_ptr<mem::KeyTable> regions_;
   const QueueDepths depths_;
   size_t works_ = 0;  // posted, and not yet reported or forgotten
   uint64_t lastLane_ = 0;
-  bool toldOnly_ = false;  // the last poll read nothing
+  bool reportedOnly_ = false;  // the last poll read nothing
 
   Doorman doorman_;
   Watch watch_;
   Stream::Buffer buffer_;
   std::vector<TcpEndpoint*> lanes_;
-  std::vector<TcpEndpoint*> restless_;
+  std::vector<TcpEndpoint*> pending_;
   std::vector<Stream*> sending_;  // have something that the kernel did not take
 
   Ring<Completion> ready_;
-  std::deque<Event> after_;          // handed out when nothing of those is left
-  std::vector<Event> explanations_;  // of those that the last poll handed out
+  RareEvents after_;  // handed out when nothing of those is left
 };
 
 }  // namespace weft::tcp

@@ -5,10 +5,10 @@
 #include <string>
 #include <sys/uio.h>
 
-#include "providers/tcp/regions.h"
 #include "providers/tcp/ring.h"
 #include "providers/tcp/wire.h"
 #include "src/base/fd.h"
+#include "src/mem/key_table.h"
 
 // One connection of a lane: frames go out in the order they were pushed, and come in straight into the memory
 // they name. Small frames are read many at a time through the Queue's buffer; of a large one only what came
@@ -18,10 +18,10 @@ namespace weft::tcp {
 class Stream;
 
 enum class Purpose : uint8_t {
-  work,     // a write that wants its completion
-  quiet,    // a write that wants none
-  request,  // of a read, which ends with its reply
-  reply,    // to the peer's read
+  work,        // a write that wants its completion
+  unsignaled,  // a write that wants none
+  request,     // of a read, which ends with its reply
+  reply,       // to the peer's read
   control,
   hello,
 };
@@ -41,7 +41,7 @@ struct Outgoing {
 class StreamHost {
  public:
   virtual ~StreamHost() = default;
-  virtual RegionTable& regions() = 0;
+  virtual mem::KeyTable& regions() = 0;
   virtual void notified(uint32_t imm, uint32_t length) = 0;
   virtual void workFinished(Purpose purpose, uint64_t context) = 0;   // sent, or landed if that was asked for
   virtual std::byte* readInto(uint32_t number, uint32_t length) = 0;  // null: there is no such read
@@ -65,7 +65,7 @@ class Stream {
   void cut();  // likewise, and what the kernel still holds is not sent
 
   void push(const Outgoing& outgoing) {
-    if (outgoing.purpose <= Purpose::quiet) queuedBytes_ += outgoing.header.length;
+    if (outgoing.purpose <= Purpose::unsignaled) queuedBytes_ += outgoing.header.length;
     out_.push(outgoing);
   }
   void pushControl(FrameKind kind, uint32_t number = 0);
@@ -73,7 +73,7 @@ class Stream {
   bool blocked() const { return !out_.empty() && sendError_ == 0; }  // there is more to flush
   // Something is to be read for, beside what the peer may send: an acknowledgement is owed, or the last
   // words.
-  bool restless() const { return landed_ != told_ || sendError_ != 0 || !out_.empty(); }
+  bool hasPending() const { return landed_ != acknowledged_ || sendError_ != 0 || !out_.empty(); }
   size_t queuedBytes() const { return queuedBytes_; }
 
   // Sends what the kernel takes.
@@ -104,7 +104,7 @@ class Stream {
     Purpose purpose = Purpose::work;
   };
   struct Landing {
-    RegionTable::Use pin;
+    mem::KeyTable::Use pin;
     std::byte* at = nullptr;
   };
   struct Gathered;
@@ -143,8 +143,8 @@ class Stream {
   uint32_t haveHeader_ = 0;
   uint32_t done_ = 0;  // of its bytes
   bool inFrame_ = false;
-  uint32_t landed_ = 0;  // how many of the peer's that asked for it
-  uint32_t told_ = 0;    // how many of them it knows of
+  uint32_t landed_ = 0;        // how many of the peer's that asked for it
+  uint32_t acknowledged_ = 0;  // how many of them it knows of
   size_t ahead_ = kBufferBytes;
 };
 

@@ -51,7 +51,7 @@ void Watch::warmUp(size_t index) {
 // acknowledge stays, and so do all where there is no such set.
 void Watch::freeze(size_t index) {
   Stream* stream = warm_[index];
-  if (stream->restless()) return;
+  if (stream->hasPending()) return;
   if (!epoll_) {
     epoll_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
     epoll_.closeInForkedChildren();

@@ -11,7 +11,7 @@
 // Which of a Queue's connections are read at a poll, each for a system call. Those where something came a
 // moment ago are hot and are always read. Of the others, which are warm, one is read at a time, in turn:
 // while nothing is hot that finds what comes as soon as reading all of them would. With many of them, those
-// that were quiet for long are left to an epoll set, which is asked now and then, so that a thousand idle
+// that were idle for long are left to an epoll set, which is asked now and then, so that a thousand idle
 // peers cost nothing. One thread.
 namespace weft::tcp {
 

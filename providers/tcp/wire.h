@@ -17,7 +17,8 @@
 namespace weft::tcp {
 
 constexpr size_t kMaxWriteBytes = size_t{1} << 30;
-constexpr size_t kMostStreams = 8;  // connections of one lane, the first one included
+constexpr uint32_t kMemoryMagic = 0x6d637477;  // "wtcm", begins a memory's description
+constexpr size_t kMostStreams = 8;             // connections of one lane, the first one included
 
 // What proves that somebody was given an address: 128 random bits, new for each lane.
 using Secret = Tag128;

@@ -61,12 +61,12 @@ std::shared_ptr<const PortAddress> VerbsDevice::address() const {
   return address_;
 }
 
-void VerbsDevice::tell(const Letter& letter, const ibv_cq* cq, const ibv_srq* srq) {
+void VerbsDevice::tell(const QueueEvent& event, const ibv_cq* cq, const ibv_srq* srq) {
   const std::lock_guard lock(mutex_);
   for (const Listener& listener : listeners_) {
     if (cq && cq != listener.cq) continue;
     if (srq && srq != listener.srq) continue;
-    listener.mailbox->post(letter);
+    listener.mailbox->post(event);
   }
 }
 
@@ -84,28 +84,28 @@ bool isOfPair(ibv_event_type type) {
 }  // namespace
 
 // On the Watcher's thread. What is not an error of ours or of this port is of no interest.
-void VerbsDevice::happened(const ibv_async_event& event) {
-  const auto type = event.event_type;
-  if (isOfPort(type) && event.element.port_num != port_.info.port) return;
-  Letter letter;
-  letter.about = Letter::About::queue;
-  letter.error = EIO;
-  letter.why = eventWords(type, port_.card, port_.info.port);
+void VerbsDevice::happened(const ibv_async_event& async) {
+  const auto type = async.event_type;
+  if (isOfPort(type) && async.element.port_num != port_.info.port) return;
+  QueueEvent event;
+  event.about = QueueEvent::About::queue;
+  event.error = EIO;
+  event.why = eventWords(type, port_.card, port_.info.port);
   if (isOfPair(type)) {
-    letter.about = Letter::About::lane;
-    letter.queuePair = event.element.qp->qp_num;
-    tell(letter, event.element.qp->send_cq);  // elsewhere its number may be a newer pair's by now
+    event.about = QueueEvent::About::lane;
+    event.queuePair = async.element.qp->qp_num;
+    tell(event, async.element.qp->send_cq);  // elsewhere its number may be a newer pair's by now
   } else if (type == IBV_EVENT_PORT_ERR) {
-    letter.error = ENETDOWN;
-    tell(letter);
+    event.error = ENETDOWN;
+    tell(event);
   } else if (isOfPort(type)) {
     readAddress();
   } else if (type == IBV_EVENT_CQ_ERR) {
-    tell(letter, event.element.cq);
+    tell(event, async.element.cq);
   } else if (type == IBV_EVENT_SRQ_ERR) {
-    tell(letter, nullptr, event.element.srq);
+    tell(event, nullptr, async.element.srq);
   } else if (type == IBV_EVENT_DEVICE_FATAL) {
-    tell(letter);
+    tell(event);
   }
 }
 
@@ -118,11 +118,11 @@ void VerbsDevice::readAddress() {
   const std::string gone = now ? whatIsGone(*before, *now) : now.error().detail();
   if (now) announce(now.take());
   if (gone.empty()) return;
-  Letter letter;
-  letter.about = Letter::About::queue;
-  letter.error = EADDRNOTAVAIL;
-  letter.why = format("port %d of %s: %s", port_.info.port, port_.card.c_str(), gone.c_str());
-  tell(letter);
+  QueueEvent event;
+  event.about = QueueEvent::About::queue;
+  event.error = EADDRNOTAVAIL;
+  event.why = format("port %d of %s: %s", port_.info.port, port_.card.c_str(), gone.c_str());
+  tell(event);
 }
 
 }  // namespace weft::verbs

@@ -50,7 +50,7 @@ class VerbsDevice : public Device {
   void happened(const ibv_async_event& event);
   void readAddress();
   void announce(PortAddress address);
-  void tell(const Letter& letter, const ibv_cq* cq = nullptr, const ibv_srq* srq = nullptr);
+  void tell(const QueueEvent& event, const ibv_cq* cq = nullptr, const ibv_srq* srq = nullptr);
 
   // Teardown is in reverse order.
   const std::shared_ptr<const Library> library_;

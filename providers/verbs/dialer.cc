@@ -71,8 +71,8 @@ void Dialer::rest(std::unique_lock<std::mutex>& lock, TimePoint now) {
 // One that has to be tried again goes behind the others and rests, so that dead peers delay nobody for long
 // and cost no processor, however many they are.
 void Dialer::attempt(Call call) {
-  Letter letter;
-  letter.sender = call.sender;
+  QueueEvent event;
+  event.sender = call.sender;
   if (call.pair.use_count() > 1) {  // else its SendQueue is gone
     const Status connected = call.pair->connect(call.peer);
     if (!connected && worthAnotherTry(connected.error()) && Clock::system().now() < call.deadline) {
@@ -81,11 +81,11 @@ void Dialer::attempt(Call call) {
       return calls_.push_back(std::move(call));
     }
     if (!connected) {
-      letter.error = connected.error().errnum() ? connected.error().errnum() : EPROTO;
-      letter.why = connected.error().message();
+      event.error = connected.error().errnum() ? connected.error().errnum() : EPROTO;
+      event.why = connected.error().message();
     }
   }
-  call.answerTo->post(std::move(letter));
+  call.answerTo->post(std::move(event));
 }
 
 }  // namespace weft::verbs

@@ -21,7 +21,7 @@ class Dialer {
   struct Call {
     std::shared_ptr<QueuePair> pair;
     LaneAddress peer;
-    std::shared_ptr<Mailbox> answerTo;  // gets the Letter
+    std::shared_ptr<Mailbox> answerTo;  // gets the QueueEvent
     uint64_t sender = 0;
     TimePoint deadline;
     TimePoint notBefore{};  // of the next attempt

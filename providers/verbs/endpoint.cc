@@ -106,15 +106,6 @@ void VerbsEndpoint::lost(const std::string& why) {
   if (state_ == State::ready) state_ = State::dead;
 }
 
-Completion VerbsEndpoint::about(CompletionKind kind, int error) {
-  Completion completion;
-  completion.kind = kind;
-  completion.ok = error == 0;
-  completion.error = error;
-  completion.source = this;
-  return completion;
-}
-
 std::string VerbsEndpoint::named(const char* what, const std::string& why) const {
   return format("%s %s over verbs %s (%s): %s", what, peerText_.empty() ? "the peer" : peerText_.c_str(),
                 queue_.device().info().name.c_str(), addressText(own_).c_str(), why.c_str());

@@ -29,12 +29,12 @@ class VerbsEndpoint : public Endpoint {
   // From the Queue:
   void dialled(int error, const std::string& why);  // one of the queue pairs
   void broke(int error, const std::string& why);    // died with no work to blame
-  bool tend(TimePoint now);                         // false: nothing more to do
+  bool progress(TimePoint now);                     // false: nothing more to do
 
   // From its SendQueues:
   void lost(const std::string& why);  // a work failed
   void markerBack(bool acknowledged);
-  Completion about(CompletionKind kind, int error = 0);
+  Completion about(CompletionKind kind, int error = 0) { return completionOf(this, kind, error); }
   std::string failureWords() const { return named("writing to or reading from", firstFailure_); }
 
   explicit VerbsEndpoint(VerbsQueue& queue);
@@ -56,7 +56,7 @@ class VerbsEndpoint : public Endpoint {
   void rejected(const Work& work, int code);
   void connectFailed(int error, const std::string& why);
   void startDraining();
-  bool tendDraining(TimePoint now);
+  bool progressDraining(TimePoint now);
   size_t outstanding() const;
   void reportRetired();
   std::string named(const char* what, const std::string& why) const;

@@ -35,7 +35,7 @@ Status VerbsEndpoint::connect(std::span<const std::byte> peerAddress) {
   }
   dialling_ = sendQueues_.size();
   state_ = State::connecting;
-  queue_.tend(this);
+  queue_.progress(this);
   return {};
 }
 
@@ -81,7 +81,7 @@ void VerbsEndpoint::retire() {
   } else {
     startDraining();
   }
-  queue_.tend(this);
+  queue_.progress(this);
 }
 
 void VerbsEndpoint::markerBack(bool acknowledged) {
@@ -107,7 +107,7 @@ size_t VerbsEndpoint::outstanding() const {
   return sum;
 }
 
-bool VerbsEndpoint::tend(TimePoint now) {
+bool VerbsEndpoint::progress(TimePoint now) {
   switch (state_) {
     case State::connecting:
       if (now < deadline_) return true;
@@ -117,7 +117,7 @@ bool VerbsEndpoint::tend(TimePoint now) {
       if (now >= deadline_) startDraining();
       return true;
     case State::draining:
-      return tendDraining(now);
+      return progressDraining(now);
     default:
       return false;
   }
@@ -125,7 +125,7 @@ bool VerbsEndpoint::tend(TimePoint now) {
 
 // Works that succeeded without an entry of their own are silent in ERR too, so a marker is sent behind them:
 // it comes back flushed. A card that does not even do that is done with when the queue pair is destroyed.
-bool VerbsEndpoint::tendDraining(TimePoint now) {
+bool VerbsEndpoint::progressDraining(TimePoint now) {
   for (auto& one : sendQueues_)
     if (one->outstanding() > 0 && !one->markerOut()) one->postMarker();
   if (outstanding() > 0 && now < deadline_) return true;

@@ -74,6 +74,7 @@ Status Library::bind(void* handle, const std::string& path) {
   TRY(find.needed("ibv_ack_async_event", &ackAsyncEvent));
   find.optional("_ibv_query_gid_table", "IBVERBS_1.11", &queryGidTable);
   find.optional("ibv_reg_mr_iova2", "IBVERBS_1.8", &regMrIova2);
+  find.optional("ibv_reg_dmabuf_mr", "IBVERBS_1.12", &regDmabufMr);
   find.optional("ibv_query_ece", "IBVERBS_1.10", &queryEce);
   find.optional("ibv_set_ece", "IBVERBS_1.10", &setEce);
   return {};

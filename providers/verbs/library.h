@@ -30,6 +30,8 @@ struct Library {
   ibv_mr* (*regMr)(ibv_pd* pd, void* address, size_t length, int access) = nullptr;
   ibv_mr* (*regMrIova2)(ibv_pd* pd, void* address, size_t length, uint64_t iova,
                         unsigned int access) = nullptr;  // null before rdma-core 28: no relaxed ordering
+  ibv_mr* (*regDmabufMr)(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd,
+                         int access) = nullptr;  // null before rdma-core 34
   int (*deregMr)(ibv_mr* mr) = nullptr;
   ibv_cq* (*createCq)(ibv_context* context, int entries, void* owner, ibv_comp_channel* channel,
                       int vector) = nullptr;

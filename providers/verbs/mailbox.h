@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-// How a Device's helper threads reach a Queue: they leave letters, its thread reads them when it polls next.
+// How a Device's helper threads reach a Queue: they leave events, its thread reads them when it polls next.
 // An empty mailbox costs the poll one relaxed load.
 namespace weft::verbs {
 
-struct Letter {
+struct QueueEvent {
   enum class About : uint8_t { connected, lane, queue };
   About about = About::connected;
   uint64_t sender = 0;     // connected: the SendQueue's number
@@ -26,21 +26,21 @@ class Mailbox {
  public:
   bool empty() const { return !any_.load(std::memory_order_relaxed); }
 
-  void post(Letter letter) {
+  void post(QueueEvent event) {
     const std::lock_guard lock(mutex_);
-    letters_.push_back(std::move(letter));
+    events_.push_back(std::move(event));
     any_.store(true, std::memory_order_release);
   }
 
-  std::vector<Letter> take() {
+  std::vector<QueueEvent> take() {
     const std::lock_guard lock(mutex_);
     any_.store(false, std::memory_order_relaxed);
-    return std::exchange(letters_, {});
+    return std::exchange(events_, {});
   }
 
  private:
   std::mutex mutex_;
-  std::vector<Letter> letters_;
+  std::vector<QueueEvent> events_;
   std::atomic<bool> any_{false};
 };
 

@@ -8,6 +8,7 @@
 #include "providers/verbs/words.h"
 #include "src/base/bytes.h"
 #include "src/base/log.h"
+#include "src/mem/gpu_refusal.h"
 
 namespace weft::verbs {
 
@@ -18,15 +19,30 @@ constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_A
 // Relaxed ordering lets the card's writes pass each other on their way to memory, which the seam allows; a
 // completion still comes after its data. Cards and kernels without it ignore the flag.
 ibv_mr* registerRange(const Library& library, ibv_pd* pd, const MemoryDesc& desc) {
+  const auto base = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(desc.address));
+  if (desc.kind == MemoryKind::dmabuf) {
+    const int order = desc.strictOrder ? 0 : int{IBV_ACCESS_RELAXED_ORDERING};
+    return library.regDmabufMr(pd, desc.fdOffset, desc.length, base, desc.fd, kAccess | order);
+  }
   if (desc.strictOrder || !library.regMrIova2) return library.regMr(pd, desc.address, desc.length, kAccess);
-  return library.regMrIova2(pd, desc.address, desc.length, reinterpret_cast<uintptr_t>(desc.address),
-                            kAccess | IBV_ACCESS_RELAXED_ORDERING);
+  return library.regMrIova2(pd, desc.address, desc.length, base, kAccess | IBV_ACCESS_RELAXED_ORDERING);
+}
+
+constexpr const char* kRegistering = "registering memory";
+
+Error failure(const MemoryDesc& desc, int code) {
+  if (desc.kind == MemoryKind::host) return verbsError(kRegistering, format("%zu bytes", desc.length), code);
+  const bool limit = code == ENOMEM || code == EMFILE || code == EPERM || code == EACCES;
+  return Error(
+      limit ? Code::resources : Code::system, kRegistering,
+      format("%zu bytes of GPU memory at %p%s", desc.length, desc.address, mem::gpuRefusal(desc.kind, code)),
+      code);
 }
 
 }  // namespace
 
-VerbsMemory::VerbsMemory(Handle<ibv_mr> region) : region_(std::move(region)) {
-  const auto base = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(region_->addr));
+VerbsMemory::VerbsMemory(Handle<ibv_mr> region, uint64_t base, bool host)
+    : region_(std::move(region)), host_(host) {
   const uint64_t key = region_->rkey;
   std::memcpy(blob_.data(), &base, sizeof base);
   std::memcpy(blob_.data() + sizeof base, &key, sizeof key);
@@ -35,14 +51,16 @@ VerbsMemory::VerbsMemory(Handle<ibv_mr> region) : region_(std::move(region)) {
 Result<std::unique_ptr<Memory>> VerbsMemory::create(const Library& library, ibv_pd* pd,
                                                     const MemoryDesc& desc) {
   if (!desc.address || desc.length == 0)
-    return Error(Code::invalidArgument, "registering memory", "the range is empty");
-  if (desc.kind != MemoryKind::host)
-    return Error(Code::unavailable, "registering memory",
-                 "only host memory is registered with verbs here; NCCL stages GPU buffers through it");
+    return Error(Code::invalidArgument, kRegistering, "the range is empty");
+  if (desc.kind == MemoryKind::dmabuf && !library.regDmabufMr)
+    return Error(Code::unavailable, kRegistering,
+                 "this libibverbs registers no dma-buf (rdma-core 34 and later do)");
   errno = 0;
   ibv_mr* raw = registerRange(library, pd, desc);
-  if (!raw) return verbsError("registering memory", format("%zu bytes", desc.length), errno ? errno : ENOMEM);
-  return std::unique_ptr<Memory>(std::make_unique<VerbsMemory>(Handle<ibv_mr>(raw, library.deregMr)));
+  if (!raw) return failure(desc, errno ? errno : ENOMEM);
+  const auto base = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(desc.address));
+  return std::unique_ptr<Memory>(std::make_unique<VerbsMemory>(Handle<ibv_mr>(raw, library.deregMr), base,
+                                                               desc.kind == MemoryKind::host));
 }
 
 Result<RemoteMemory> decodeMemory(std::span<const std::byte> blob) {

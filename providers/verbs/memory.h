@@ -16,11 +16,14 @@ class VerbsMemory : public Memory {
 
   std::span<const std::byte> blob() const override { return blob_; }
   uint32_t localKey() const { return region_->lkey; }
+  bool host() const { return host_; }  // this machine's processors may read it
 
-  explicit VerbsMemory(Handle<ibv_mr> region);
+  // `base`: what works and peers call its first byte.
+  VerbsMemory(Handle<ibv_mr> region, uint64_t base, bool host);
 
  private:
   const Handle<ibv_mr> region_;
+  const bool host_;
   std::array<std::byte, 16> blob_{};
 };
 

@@ -134,6 +134,9 @@ void describe(const Candidate& seen, Port* port) {
   info.virtualFunction = facts.virtualFunction;
   info.offload = !isSoftware(seen);
   info.numaNode = facts.numaNode;
+  if (!info.offload) info.withoutGpu = "a card in software copies by this machine's processors";
+  info.cudaMemory = info.offload;
+  info.dmabufMemory = info.offload && seen.library->regDmabufMr;
   info.mtu = 128 << port->address.mtu;
   info.delivery = Delivery::always;
   // A connected queue pair writes in order, and a card puts an aligned line into one PCIe packet: NCCL's own
@@ -234,8 +237,11 @@ void lookAt(Candidate seen, Catalogue* catalogue) {
   const auto refuse = [&](const std::string& what, const std::string& why, bool failed = false) {
     catalogue->refusals.push_back({"verbs " + what, why, failed});
   };
-  constexpr const char* kLeftOut = "the device filter leaves it out (WEFT_HCA, NCCL_IB_HCA)";
-  if (!mayBeWanted(filter, seen.card)) return refuse(seen.card, kLeftOut);
+  const auto leaveOut = [&](const std::string& what) {
+    const std::string why = leftOutBy("WEFT_HCA (or NCCL_IB_HCA)", seen.config.hca);
+    catalogue->refusals.push_back({"verbs " + what, why, false, true});
+  };
+  if (!mayBeWanted(filter, seen.card)) return leaveOut(seen.card);
   auto context = openCard(*seen.library, seen.handle);
   if (!context) return refuse(seen.card, context.error().message(), true);
   seen.context = context->get();
@@ -245,7 +251,7 @@ void lookAt(Candidate seen, Catalogue* catalogue) {
     seen.number = static_cast<uint8_t>(number);
     seen.port = {};
     if (!filter.accepts(seen.card, number)) {
-      refuse(seen.name(), kLeftOut);
+      leaveOut(seen.name());
     } else if (const int code = queryPort(seen.context, seen.number, &seen.port)) {
       refuse(seen.name(), verbsError("asking the port", seen.name(), code).message(), true);
     } else {

@@ -96,25 +96,14 @@ Result<std::unique_ptr<Endpoint>> VerbsQueue::openEndpoint() {
 }
 
 size_t VerbsQueue::poll(std::span<Completion> out) {
-  if (!explanations_.empty()) [[unlikely]]
-    explanations_.clear();
+  events_.beginPoll();
   if (!mailbox_->empty()) [[unlikely]]
     readMail();
-  size_t count = events_.empty() ? 0 : takeEvents(out);
+  size_t count = events_.empty() ? 0 : events_.take(out);
   count += readCompletions(out.subspan(count));
   receives_.refill();
-  if (!restless_.empty()) [[unlikely]]
-    tendLanes();
-  return count;
-}
-
-size_t VerbsQueue::takeEvents(std::span<Completion> out) {
-  size_t count = 0;
-  while (count < out.size() && !events_.empty()) {
-    out[count++] = events_.front().completion;
-    if (!events_.front().completion.ok) explanations_.push_back(std::move(events_.front()));
-    events_.pop_front();
-  }
+  if (!pending_.empty()) [[unlikely]]
+    progressLanes();
   return count;
 }
 
@@ -172,20 +161,20 @@ bool VerbsQueue::arrived(const ibv_wc& entry, Completion* out) {
 }
 
 void VerbsQueue::readMail() {
-  for (const Letter& letter : mailbox_->take()) open(letter);
+  for (const QueueEvent& event : mailbox_->take()) open(event);
 }
 
-void VerbsQueue::open(const Letter& letter) {
-  if (letter.about == Letter::About::queue) return failed(letter.error, letter.why);
+void VerbsQueue::open(const QueueEvent& event) {
+  if (event.about == QueueEvent::About::queue) return failed(event.error, event.why);
   SendQueue* found = nullptr;
   senders_.forEach([&](SendQueue& sender) {
-    const bool meant = letter.about == Letter::About::connected ? sender.number() == letter.sender
-                                                                : sender.pairNumber() == letter.queuePair;
+    const bool meant = event.about == QueueEvent::About::connected ? sender.number() == event.sender
+                                                                   : sender.pairNumber() == event.queuePair;
     if (meant) found = &sender;
   });
   if (!found) return;
-  if (letter.about == Letter::About::lane) return found->lane().broke(letter.error, letter.why);
-  found->lane().dialled(letter.error, letter.why);
+  if (event.about == QueueEvent::About::lane) return found->lane().broke(event.error, event.why);
+  found->lane().dialled(event.error, event.why);
 }
 
 // Something that all lanes hang on. What the card still reports is read nevertheless.
@@ -193,13 +182,13 @@ void VerbsQueue::failed(int error, const std::string& why) {
   senders_.forEach([&](SendQueue& sender) { sender.lane().broke(error, why); });
 }
 
-void VerbsQueue::tendLanes() {
+void VerbsQueue::progressLanes() {
   const TimePoint now = Clock::system().now();
-  std::erase_if(restless_, [&](VerbsEndpoint* lane) { return !lane->tend(now); });
+  std::erase_if(pending_, [&](VerbsEndpoint* lane) { return !lane->progress(now); });
 }
 
-void VerbsQueue::tend(VerbsEndpoint* lane) {
-  if (std::find(restless_.begin(), restless_.end(), lane) == restless_.end()) restless_.push_back(lane);
+void VerbsQueue::progress(VerbsEndpoint* lane) {
+  if (std::find(pending_.begin(), pending_.end(), lane) == pending_.end()) pending_.push_back(lane);
 }
 
 void VerbsQueue::forget(SendQueue* sender) {
@@ -208,25 +197,20 @@ void VerbsQueue::forget(SendQueue* sender) {
 }
 
 void VerbsQueue::forget(VerbsEndpoint* lane) {
-  std::erase(restless_, lane);
-  std::erase_if(events_, [&](const Event& event) { return event.completion.source == lane; });
+  std::erase(pending_, lane);
+  events_.eraseIf([lane](const Completion& completion) { return completion.source == lane; });
 }
 
 void VerbsQueue::report(const Completion& completion, std::string why) {
-  events_.push_back({completion, std::move(why)});
+  events_.report(completion, std::move(why));
 }
 
 void VerbsQueue::explainNow(const Completion& completion, std::string why) {
-  explanations_.push_back({completion, std::move(why)});
+  events_.explainNow(completion, std::move(why));
 }
 
 std::string VerbsQueue::explain(const Completion& completion) const {
-  for (const Event& event : explanations_) {
-    const Completion& known = event.completion;
-    if (known.kind == completion.kind && known.source == completion.source &&
-        known.context == completion.context)
-      return event.why;
-  }
+  if (const std::string* why = events_.wordsOf(completion)) return *why;
   return completion.ok ? "no error" : format("verbs error %d", completion.error);
 }
 

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <array>
-#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "providers/common/rare_events.h"
 #include "providers/verbs/device.h"
 #include "providers/verbs/lane_table.h"
 #include "providers/verbs/receives.h"
@@ -46,17 +46,13 @@ class VerbsQueue : public Queue {
   void add(uint32_t queuePair, SendQueue* sender) { senders_.insert(queuePair, sender); }
   void forget(SendQueue* sender);                                   // it is being destroyed
   void forget(VerbsEndpoint* lane);                                 // likewise
-  void tend(VerbsEndpoint* lane);                                   // from the next poll on
+  void progress(VerbsEndpoint* lane);                               // from the next poll on
   void report(const Completion& completion, std::string why = {});  // comes out of a later poll
   void explainNow(const Completion& completion, std::string why);   // of the poll that runs
 
   VerbsQueue(VerbsDevice& device, const QueueDepths& wanted);
 
  private:
-  struct Event {
-    Completion completion;
-    std::string why;
-  };
   static constexpr int kBatch = 32;
   // Fence markers, for each queue pair of a lane, and what receive batches round up to, beside the caller's
   // works and notifications.
@@ -66,15 +62,14 @@ class VerbsQueue : public Queue {
   uint32_t perNotification() const { return settings().apart ? 2 : 1; }  // receives it may consume
   Status openCompletionQueue();
   Status openReceiveQueue();
-  size_t takeEvents(std::span<Completion> out);
   size_t readCompletions(std::span<Completion> out);
   bool nextEntry();
   bool handle(const ibv_wc& entry, Completion* out);
   bool arrived(const ibv_wc& entry, Completion* out);
   void readMail();
-  void open(const Letter& letter);
+  void open(const QueueEvent& event);
   void failed(int error, const std::string& why);
-  void tendLanes();
+  void progressLanes();
 
   VerbsDevice& device_;
   QueueDepths depths_;
@@ -90,9 +85,8 @@ class VerbsQueue : public Queue {
   int filled_ = 0;
   SendQueue* unfolding_ = nullptr;  // has more to hand out for the last entry
 
-  std::vector<VerbsEndpoint*> restless_;
-  std::deque<Event> events_;
-  std::vector<Event> explanations_;
+  std::vector<VerbsEndpoint*> pending_;
+  RareEvents events_;
 };
 
 }  // namespace weft::verbs

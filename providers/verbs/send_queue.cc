@@ -90,7 +90,7 @@ size_t SendQueue::post(std::span<const Work> works, int* refusal) {
     if (isApart(work)) [[unlikely]]
       addApart(work, &burst);
     else
-      add(work, work.quiet ? Purpose::quiet : Purpose::work, &burst);
+      add(work, work.unsignaled ? Purpose::unsignaled : Purpose::work, &burst);
     if (wantsEntry(work, &work == &works.back()))
       burst.requests[burst.count - 1].send_flags |= IBV_SEND_SIGNALED;
   }
@@ -103,7 +103,7 @@ size_t SendQueue::post(std::span<const Work> works, int* refusal) {
     return works.size();
   }
   // Perhaps it was the one to ask for an entry that was refused; then the next burst asks.
-  loudUnsignalled_ = true;
+  signaledUnposted_ = true;
   const size_t taken = keep(static_cast<size_t>(refused - burst.requests.data()));
   // Half a work cannot be taken back, and the target would take the other half for the next one's.
   const bool half = refused != burst.requests.data() && slot(posted_ - 1).purpose == Purpose::part;
@@ -138,35 +138,36 @@ void SendQueue::addApart(const Work& work, Burst* burst) {
   empty.imm = static_cast<uint32_t>(work.length);
   add(empty, Purpose::part, burst);
   empty.imm = work.imm;
-  add(empty, work.quiet ? Purpose::quiet : Purpose::work, burst);
+  add(empty, work.unsignaled ? Purpose::unsignaled : Purpose::work, burst);
 }
 
 void SendQueue::fill(const Work& work, ibv_send_wr* request, ibv_sge* piece) const {
-  const bool out = work.op != Opcode::read;
+  const auto* memory = static_cast<const VerbsMemory*>(work.memory);
+  const bool fits = work.length > 0 && work.length <= pair_->inlineBytes();
   piece->addr = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(work.local));
   piece->length = static_cast<uint32_t>(work.length);
-  piece->lkey = work.memory ? static_cast<const VerbsMemory*>(work.memory)->localKey() : 0;
+  piece->lkey = memory ? memory->localKey() : 0;
   request->sg_list = piece;
   request->num_sge = work.length > 0 ? 1 : 0;
   request->opcode = opcodeOf(work.op);
-  request->send_flags = out && work.length > 0 && work.length <= pair_->inlineBytes() ? IBV_SEND_INLINE : 0;
+  request->send_flags = fits && work.op != Opcode::read && memory->host() ? IBV_SEND_INLINE : 0;
   request->imm_data = htonl(work.imm);
   request->wr.rdma.remote_addr = work.remote.base + work.remoteOffset;
   request->wr.rdma.rkey = static_cast<uint32_t>(work.remote.key);
 }
 
-// A burst ends with an entry, unless all of it and of those before is quiet: then the card is asked only
-// often enough that slots come back. While the Queue runs short of room every burst asks, or lanes that fell
-// silent could keep what others wait for.
+// A burst ends with an entry, unless all of it and of those before are unsignaled: then the card is asked
+// only often enough that slots come back. While the Queue runs short of room every burst asks, or lanes that
+// fell silent could keep what others wait for.
 bool SendQueue::wantsEntry(const Work& work, bool last) {
   unsignalled_ += static_cast<uint32_t>(requestsOf(work));
-  loudUnsignalled_ |= !work.quiet;
+  signaledUnposted_ |= !work.unsignaled;
   bytesUnsignalled_ += work.length;
-  const bool due = loudUnsignalled_ || unsignalled_ >= depth_ / 2 || !queue_.roomy();
-  const bool large = loudUnsignalled_ && bytesUnsignalled_ >= kLargeBytes;
+  const bool due = signaledUnposted_ || unsignalled_ >= depth_ / 2 || !queue_.roomy();
+  const bool large = signaledUnposted_ && bytesUnsignalled_ >= kLargeBytes;
   if (!large && !(last && due)) return false;
   unsignalled_ = 0;
-  loudUnsignalled_ = false;
+  signaledUnposted_ = false;
   bytesUnsignalled_ = 0;
   return true;
 }
@@ -192,7 +193,7 @@ bool SendQueue::unfold(Completion* out) {
       continue;
     }
     queue_.give(1);
-    if (work.purpose == Purpose::part || (ok && work.purpose == Purpose::quiet)) continue;
+    if (work.purpose == Purpose::part || (ok && work.purpose == Purpose::unsignaled)) continue;
     *out = lane_.about(CompletionKind::sent, ok ? 0 : statusErrno(verdict_));
     out->context = work.context;
     if (!ok) queue_.explainNow(*out, lane_.failureWords());

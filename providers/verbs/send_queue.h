@@ -66,7 +66,7 @@ class SendQueue {
  private:
   enum class Purpose : uint8_t {
     work,
-    quiet,
+    unsignaled,
     part,  // of a work that is further back
     marker,
   };
@@ -112,7 +112,7 @@ class SendQueue {
 
   // Since the last work that asked for an entry.
   uint32_t unsignalled_ = 0;  // requests
-  bool loudUnsignalled_ = false;
+  bool signaledUnposted_ = false;
   size_t bytesUnsignalled_ = 0;
 };
 

@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include "providers/verbs/transport.h"
 
+#include <cerrno>
 #include <mutex>
 #include <optional>
 
@@ -71,6 +72,17 @@ Result<std::shared_ptr<Device>> VerbsTransport::open(const DeviceInfo& info) {
 Result<std::unique_ptr<Transport>> makeTransport(const Config& config) {
   TRY(auto library, Library::open(config.libibverbs));
   return makeTransport(std::move(library), config);
+}
+
+std::optional<int> cardsHere(const Config& config) {
+  const auto library = Library::open(config.libibverbs);
+  if (!library) return std::nullopt;
+  int count = 0;
+  ibv_device** const list = (*library)->getDeviceList(&count);
+  if (list == nullptr)
+    return errno == ENOSYS ? std::optional<int>(0) : std::nullopt;  // a kernel without RDMA
+  (*library)->freeDeviceList(list);
+  return count;
 }
 
 std::unique_ptr<Transport> makeTransport(std::shared_ptr<const Library> library, const Config& config) {

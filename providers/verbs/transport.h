@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "src/base/config.h"
 #include "weft/transport.h"
@@ -17,5 +18,8 @@ struct Library;
 Result<std::unique_ptr<Transport>> makeTransport(const Config& config);
 // Over one that was opened before.
 std::unique_ptr<Transport> makeTransport(std::shared_ptr<const Library> library, const Config& config);
+
+// How many cards libibverbs shows, whatever they can; nothing when it is not there to say so.
+std::optional<int> cardsHere(const Config& config);
 
 }  // namespace weft::verbs

@@ -25,6 +25,7 @@ libfmt-dev          output of the tools
 nlohmann-json3-dev  --json of the tools
 iproute2            network namespaces and links (system tests)
 openmpi-bin         starts ranks on several hosts (perf tests)
+cmark-gfm           the manual as one HTML page
 mount               a /run of their own for tests that cut cables
 procps              process tables (system tests)
 LIST

@@ -21,10 +21,10 @@ weftNeedRoot() {
 weftMakeRoot() {
   local root=$1 release=$2 packages=$3 unfinished=$1.unfinished from
   from=$(weftMirror) || return 1
-  echo "== a root of $release in $root"
+  echo "== makes a root of $release in $root: some minutes, and a few hundred MiB of packages from $from"
   rm -rf "$unfinished"
   # Left of || set -e ends nothing.
-  mmdebstrap --quiet --variant=apt --include="$packages" "$release" "$unfinished" "$from" || { rm -rf "$unfinished"; return 1; }
+  mmdebstrap --variant=apt --include="$packages" "$release" "$unfinished" "$from" || { rm -rf "$unfinished"; return 1; }
   mv "$unfinished" "$root"
 }
 

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "src/base/log.h"
+#include "src/base/nearest.h"
 #include "src/base/number.h"
 
 namespace weft {
@@ -22,13 +23,19 @@ constexpr int kHourMs = 3600 * 1000;
 
 constexpr ConfigField kFields[] = {
     {"WEFT_PROVIDER", &Config::provider,
-     "Fabric to use: tcp, verbs, ofi, ofi:NAME (efa, verbs, tcp, net, shm, ...) or loop; a prefix "
+     "Fabric to use: tcp, verbs, ofi, ofi:NAME (efa, verbs, tcp, net, shm, ...), local or loop; a prefix "
      "fault(SPEC): "
      "wraps any of them in the fault injector. Empty: the best one found. A named provider that fails means "
      "no device.",
      nullptr},
     {"WEFT_FALLBACK", &Config::fallback,
      "1: when the best fabric fails and none was named, take the next one and say so once. 0: use none.",
+     nullptr},
+    {"WEFT_LOCAL", &Config::local,
+     "Peers on this host through shared memory in place of the device: auto (where WEFT_PROVIDER names none "
+     "and the machine has 8 processors or more), on or off. Each pair of processes tries it; where they "
+     "share "
+     "none, or the device takes GPU memory, the device carries all.",
      nullptr},
     {"WEFT_LIBFABRIC", &Config::libfabric,
      "Path of the libfabric.so.1 to open. Empty: the loader's path, then /opt/amazon/efa/lib64 and lib.",
@@ -94,6 +101,10 @@ constexpr ConfigField kFields[] = {
      nullptr, 0, 65536},
     {"WEFT_EAGER_SLOTS", &Config::eagerSlots, "Eager buffers a receiving engine keeps for each peer engine.",
      nullptr, 0, 64},
+    {"WEFT_EAGER_POOL_MIB", &Config::eagerPoolMib,
+     "Most memory in MiB that the eager buffers of one engine take for all its peers; those that come later "
+     "have fewer or none, and their messages wait until the receiver asks for them.",
+     nullptr, 0, 1 << 20},
     {"WEFT_STRIPE_MIN", &Config::stripeMinBytes,
      "Smallest piece in bytes worth a rail of its own; messages below twice this stay whole.", nullptr, 128,
      1 << 28},
@@ -105,12 +116,54 @@ constexpr ConfigField kFields[] = {
     {"WEFT_FLUSH", &Config::alwaysFlush,
      "1: flush host memory too (an expert's check of the flush path; GPU memory is always flushed).",
      nullptr},
+    {"WEFT_GDR", &Config::gdr,
+     "GPU memory over the network without a copy through the host (GPUDirect RDMA): auto (where a trial "
+     "registration works), require (no device where none works; the log says why) or off.",
+     nullptr},
+    {"WEFT_LIBCUDA", &Config::libcuda,
+     "Path of the libcuda.so.1 to open. Empty: the one that this process has loaded already.", nullptr},
+    {"WEFT_MR_CACHE", &Config::mrCacheCount,
+     "Registrations of GPU memory that are kept for the next user when their last one is gone, the least "
+     "recently used going first; 0 keeps none.",
+     nullptr, 0, 1 << 20},
+    {"WEFT_MR_CACHE_MIB", &Config::mrCacheMib,
+     "Most GPU memory in MiB that such registrations hold; an allocation that fits is registered as a whole, "
+     "so that its parts are found again.",
+     nullptr, 0, 1 << 24},
     {"WEFT_TUNER", &Config::tuner,
      "0: leave NCCL's table of costs alone, also where LL128 is unsafe. All ranks must agree.", nullptr},
     {"WEFT_TUNER_TABLE", &Config::tunerTable,
      "File that weft perf --fit wrote: its numbers of this fabric instead of published ones. All ranks must "
      "have the same.",
      nullptr},
+    {"WEFT_COLLNET", &Config::collnet,
+     "Collective offload for NCCL_COLLNET_ENABLE=1: off, peers (the ranks share the reduction), tree "
+     "(daemons "
+     "named by WEFT_AGGD do it) or sharp (InfiniBand switches do it). All ranks must agree.",
+     nullptr},
+    {"WEFT_AGGD", &Config::aggd,
+     "WEFT_COLLNET=tree: HOST:PORT of the daemon this rank joins; of a comma list, one for each device in "
+     "turn.",
+     nullptr},
+    {"WEFT_AGGD_SECRET", &Config::aggdSecret,
+     "What proves to weft-aggd that a rank may use it: the secret, or @FILE whose first line it is.",
+     nullptr},
+    {"WEFT_LIBSHARP", &Config::libsharp,
+     "Path of the libsharp_coll.so to open for WEFT_COLLNET=sharp. Empty: the loader's path, then "
+     "/opt/mellanox/sharp/lib.",
+     nullptr},
+    {"WEFT_COLLNET_CHUNK", &Config::collnetChunkBytes,
+     "Bytes of a vector that are reduced at a time; several are on their way. All ranks must agree.", nullptr,
+     4096, 1 << 24},
+    {"WEFT_COLLNET_ONE_STEP", &Config::collnetOneStepBytes,
+     "WEFT_COLLNET=peers: vectors up to so many bytes are reduced by every rank, in one step instead of two. "
+     "All "
+     "ranks must agree.",
+     nullptr, 0, 1 << 20},
+    {"WEFT_COLLNET_TIMEOUT", &Config::collnetTimeout,
+     "How long forming a collective group may take before all its ranks give it up, and NCCL goes on "
+     "without.",
+     nullptr, 10, kHourMs},
     {"WEFT_CONNECT_TIMEOUT", &Config::connectTimeout,
      "How long reaching a peer may take before the connection fails, and again its lanes once it accepted.",
      nullptr, 10, kHourMs},
@@ -120,6 +173,11 @@ constexpr ConfigField kFields[] = {
      nullptr, 10, 24 * kHourMs},
     {"WEFT_CLOSE_TIMEOUT", &Config::closeTimeout,
      "How long closing waits for a peer's agreement before it cuts the lane.", nullptr, 1, kHourMs},
+    {"WEFT_IDLE_PEERS", &Config::idlePeers,
+     "Peer engines whose lanes stay up after their last connection has closed, for the next one; those that "
+     "have been idle longest go first.",
+     nullptr, 0, 65536},
+    {"WEFT_IDLE_TIME", &Config::idleTime, "And how long they stay.", nullptr, 0, 24 * kHourMs},
     {"WEFT_LANE_TIMEOUT", &Config::laneTimeout,
      "How long posted data may stay without effect, while the peer answers, before its rail is called dead.",
      nullptr, 10, kHourMs},
@@ -140,6 +198,16 @@ constexpr ConfigField kFields[] = {
      "A peer whose host acknowledges nothing on the control network for this long, while nothing comes or "
      "arrives over the fabric either, is given up. A warning names it earlier, after 3 s or half of this.",
      nullptr, 10, kHourMs},
+    {"WEFT_WAIT_WARN", &Config::waitWarn,
+     "When NCCL has waited this long for a message, or to get rid of one, while the peer is well, one "
+     "warning "
+     "says which, with tag, size and peer, and what it waits for. Nothing ends for that. 0: never.",
+     nullptr, 0, 24 * kHourMs},
+    {"WEFT_STATE_DIR", &Config::stateDir,
+     "Folder into which each process writes the state of its comms, as HOST.PID.state, whenever the file "
+     "\"ask\" there is touched, and with the warning of WEFT_WAIT_WARN. weft state FOLDER asks and shows. "
+     "Empty: none.",
+     nullptr},
 };
 
 // `place` is empty for the environment.
@@ -235,22 +303,6 @@ const char* aliasValue(const Lookup& lookup, const ConfigField& field) {
   return value && *value ? value : nullptr;
 }
 
-// Levenshtein distance, for "did you mean".
-size_t distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); j++) row[j] = j;
-  for (size_t i = 1; i <= a.size(); i++) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); j++) {
-      const size_t substitute = diagonal + (a[i - 1] != b[j - 1]);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
-    }
-  }
-  return row[b.size()];
-}
-
 const ConfigField* findField(std::string_view name) {
   const auto* field = std::find_if(std::begin(kFields), std::end(kFields),
                                    [&](const ConfigField& one) { return name == one.env; });
@@ -259,7 +311,7 @@ const ConfigField* findField(std::string_view name) {
 
 const char* nearestName(const std::string& name) {
   const auto nearer = [&](const ConfigField& a, const ConfigField& b) {
-    return distance(name, a.env) < distance(name, b.env);
+    return editDistance(name, a.env) < editDistance(name, b.env);
   };
   return std::min_element(std::begin(kFields), std::end(kFields), nearer)->env;
 }
@@ -334,6 +386,9 @@ Origin originOf(const ConfigField& field, const Lookup& environment, const Confi
   return {};
 }
 
+// Which NCCL the tests and scripts/nccl-check take.
+constexpr const char* kNcclFileVariable = "WEFT_NCCL";
+
 std::vector<std::string> unknownVariables(std::span<const char* const> environment) {
   std::vector<std::string> lines;
   for (const char* entry : environment) {
@@ -342,6 +397,7 @@ std::vector<std::string> unknownVariables(std::span<const char* const> environme
     if (std::strncmp(entry, "WEFT_RECORD_", 12) == 0) continue;  // the recorder's, see docs/trace.md
     const std::string name(entry, std::strcspn(entry, "="));
     if (findField(name) || name == kConfigFileVariable) continue;
+    if (name == kNcclFileVariable) continue;
     lines.push_back(unknownName(name));
   }
   return lines;

@@ -21,6 +21,7 @@ using Milliseconds = std::chrono::milliseconds;
 struct Config {
   std::string provider;  // empty: choose
   bool fallback = true;
+  std::string local = "auto";
   std::string libfabric;
   std::string socketIfname;
   std::string hca;
@@ -40,22 +41,38 @@ struct Config {
   std::string logLevel = "WARN";
   int eagerMaxBytes = 8192;
   int eagerSlots = 64;
+  int eagerPoolMib = 2048;
   int stripeMinBytes = 65536;
   int maxRails = 16;
   int loopRails = 1;
   int sequenceBits = 32;
   bool alwaysFlush = false;
+  std::string gdr = "auto";
+  std::string libcuda;
+  int mrCacheCount = 256;
+  int mrCacheMib = 4096;
   bool tuner = true;
   std::string tunerTable;
+  std::string collnet = "off";
+  std::string aggd;
+  std::string aggdSecret;
+  std::string libsharp;
+  int collnetChunkBytes = 65536;
+  int collnetOneStepBytes = 2048;
+  Milliseconds collnetTimeout{20000};
   Milliseconds connectTimeout{20000};
   Milliseconds acceptTimeout{1800000};
   Milliseconds closeTimeout{2000};
+  int idlePeers = 256;
+  Milliseconds idleTime{300000};
   Milliseconds laneTimeout{10000};
   Milliseconds railTimeout{1000};
   Milliseconds railRetry{100};
   Milliseconds peerSilentWarn{5000};
   Milliseconds peerTimeout{60000};
   Milliseconds kernelTimeout{30000};
+  Milliseconds waitWarn{10000};
+  std::string stateDir;
 };
 
 using ConfigMember =

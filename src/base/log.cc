@@ -19,7 +19,7 @@ std::atomic<int> level{static_cast<int>(LogLevel::warn)};
 std::atomic<int> warnings{0};
 
 constexpr const char* kNames[] = {"NONE", "ERROR", "WARN", "INFO", "TRACE"};
-constexpr size_t kLineBytes = 1024;  // longer lines are cut; NCCL's own logger does the same
+constexpr size_t kLineBytes = 8192;  // longer lines are cut
 
 void writeStderr(LogLevel lineLevel, const char* message) {
   char line[kLineBytes + 64];
@@ -29,10 +29,18 @@ void writeStderr(LogLevel lineLevel, const char* message) {
 }
 
 std::string formatList(const char* pattern, va_list args) {
-  char buffer[kLineBytes];
+  char buffer[512];
+  va_list again;
+  va_copy(again, args);
   const int n = vsnprintf(buffer, sizeof buffer, pattern, args);
-  if (n < 0) return pattern;
-  return std::string(buffer, std::min(static_cast<size_t>(n), sizeof buffer - 1));
+  std::string text =
+      n < 0 ? std::string(pattern) : std::string(buffer, std::min(static_cast<size_t>(n), sizeof buffer - 1));
+  if (n >= static_cast<int>(sizeof buffer)) {
+    text.resize(std::min(static_cast<size_t>(n), kLineBytes));
+    (void)vsnprintf(text.data(), text.size() + 1, pattern, again);
+  }
+  va_end(again);
+  return text;
 }
 
 }  // namespace

@@ -58,4 +58,8 @@ bool isContainerBridge(std::string_view interface) {
   return interface.starts_with("docker") || interface.starts_with("virbr");
 }
 
+std::string leftOutBy(const char* settings, const std::string& value) {
+  return std::string(settings) + " is \"" + value + "\" and leaves it out";
+}
+
 }  // namespace weft

@@ -42,6 +42,9 @@ class NameFilter {
   bool exact_ = false;
 };
 
+// Why a filter's setting leaves a device out, in words: `settings` are its names, the user's value is in it.
+std::string leftOutBy(const char* settings, const std::string& value);
+
 // Whether an interface is a bridge for the containers or virtual machines of this host: it has the same
 // address on every host that has one, and leads to none of them.
 bool isContainerBridge(std::string_view interface);

@@ -11,6 +11,9 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "src/base/config.h"
+#include "src/base/number.h"
+
 namespace weft {
 
 namespace {
@@ -33,6 +36,17 @@ std::string hostName() {
   std::array<char, 256> buffer{"unknown"};
   (void)gethostname(buffer.data(), buffer.size() - 1);
   return buffer.data();
+}
+
+// torchrun's, Open MPI's, PMIx's, PMI's and Slurm's, the one that is set by hand most often first.
+std::string placeName() {
+  for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
+    const char* value = environmentValue(name);
+    if (!value) continue;
+    const auto rank = parseNumber<uint32_t>(value);
+    return rank ? "rank " + std::to_string(*rank) + " on " + hostName() : hostName();
+  }
+  return hostName();
 }
 
 std::atomic<const std::atomic<unsigned char>*> forkGuardPage{nullptr};

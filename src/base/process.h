@@ -16,6 +16,10 @@ namespace weft {
 // As gethostname(2) says it; "unknown" where it fails.
 std::string hostName();
 
+// How this process is called in the logs of others: "rank 3 on node7" where a launcher says which rank it is,
+// else "node7".
+std::string placeName();
+
 // True in a process that forked from the one that armed the guard. No system call: it reads a page that the
 // kernel wipes in the child (madvise(2), MADV_WIPEONFORK), so the data path may ask. False while the guard is
 // not armed.

@@ -8,7 +8,7 @@
 #include "src/base/random.h"
 #include "src/base/reserve.h"
 #include "src/control/addresses.h"
-#include "src/control/switchboard.h"
+#include "src/control/control_loop.h"
 
 namespace weft::control {
 
@@ -17,12 +17,12 @@ namespace {
 // The part of the hub other threads see: it turns every call into work for the control thread.
 class HubImpl : public Hub {
  public:
-  HubImpl(SwitchboardParts parts, std::unique_ptr<EventLoop> loop)
+  HubImpl(ControlLoopParts parts, std::unique_ptr<EventLoop> loop)
       : self_(parts.self),
         addresses_(parts.addresses),
         mailbox_(parts.mailbox),
         listeners_(parts.listeners),
-        board_(std::make_unique<Switchboard>(std::move(parts), std::move(loop))) {}
+        loop_(std::make_unique<ControlLoop>(std::move(parts), std::move(loop))) {}
   ~HubImpl() override;
 
   Status start(std::vector<Fd> sockets);
@@ -32,7 +32,7 @@ class HubImpl : public Hub {
   std::unique_ptr<Call> call(const Handle& handle, Bytes body) override;
   void reply(const Request& request, Bytes body) override;
   void refuse(const Request& request, const Error& why) override;
-  void help() override { board_->help(); }
+  void runInline() override { loop_->runInline(); }
   void wake() override;
   void post(std::function<void()> work) override { mailbox_->post(std::move(work)); }
   bool onControlThread() const override { return std::this_thread::get_id() == threadId_.load(); }
@@ -43,16 +43,16 @@ class HubImpl : public Hub {
   const std::shared_ptr<Mailbox> mailbox_;
   const std::shared_ptr<ListenerTable> listeners_;
   std::atomic<uint64_t> lastCall_{0};
-  std::unique_ptr<Switchboard> board_;
+  std::unique_ptr<ControlLoop> loop_;
   std::atomic<std::thread::id> threadId_{};  // written by the thread itself
   std::thread thread_;
 };
 
 Status HubImpl::start(std::vector<Fd> sockets) {
-  TRY(board_->start(std::move(sockets)));
+  TRY(loop_->start(std::move(sockets)));
   TRY(thread_, startThread("weft-control", [this] {
         threadId_.store(std::this_thread::get_id());
-        board_->run();
+        loop_->run();
       }));
   return {};
 }
@@ -62,18 +62,18 @@ HubImpl::~HubImpl() {
   if (!thread_.joinable()) return;
   if (inForkedChild()) {
     thread_.detach();
-    (void)board_.release();
+    (void)loop_.release();
     return;
   }
   const MustNotFail closing;
-  mailbox_->post([board = board_.get()] { board->stop(); });
+  mailbox_->post([board = loop_.get()] { board->stop(); });
   thread_.join();
 }
 
 Result<std::unique_ptr<Listener>> HubImpl::listen() {
   auto queue = listeners_->add(self_, addresses_);
   const uint32_t id = queue->handle().listener;
-  auto closed = [id, listeners = listeners_, mailbox = mailbox_, board = board_.get()] {
+  auto closed = [id, listeners = listeners_, mailbox = mailbox_, board = loop_.get()] {
     listeners->remove(id);
     mailbox->post([board, id] { board->closeListener(id); });
   };
@@ -83,7 +83,7 @@ Result<std::unique_ptr<Listener>> HubImpl::listen() {
 std::unique_ptr<Call> HubImpl::call(const Handle& handle, Bytes body) {
   auto state = std::make_shared<CallState>();
   const uint64_t id = lastCall_.fetch_add(1) + 1;
-  auto forgotten = [id, mailbox = mailbox_, board = board_.get()] {
+  auto forgotten = [id, mailbox = mailbox_, board = loop_.get()] {
     mailbox->post([board, id] { board->forgetCall(id); });
   };
   auto call = std::make_unique<CallImpl>(state, std::move(forgotten));
@@ -95,7 +95,7 @@ std::unique_ptr<Call> HubImpl::call(const Handle& handle, Bytes body) {
     return call;
   }
   auto shared = std::make_shared<Bytes>(std::move(body));
-  const bool posted = mailbox_->post([board = board_.get(), id, state, handle, shared] {
+  const bool posted = mailbox_->post([board = loop_.get(), id, state, handle, shared] {
     board->startCall(id, state, handle, std::move(*shared));
   });
   if (!posted)
@@ -105,15 +105,15 @@ std::unique_ptr<Call> HubImpl::call(const Handle& handle, Bytes body) {
 
 void HubImpl::reply(const Request& request, Bytes body) {
   auto shared = std::make_shared<Bytes>(std::move(body));
-  mailbox_->post([board = board_.get(), request, shared] { board->answer(request, *shared); });
+  mailbox_->post([board = loop_.get(), request, shared] { board->answer(request, *shared); });
 }
 
 void HubImpl::refuse(const Request& request, const Error& why) {
-  mailbox_->post([board = board_.get(), request, why] { board->refuse(request, why); });
+  mailbox_->post([board = loop_.get(), request, why] { board->refuse(request, why); });
 }
 
 void HubImpl::wake() {
-  board_->wantTick();
+  loop_->wantTick();
   mailbox_->signal();
 }
 
@@ -134,7 +134,7 @@ Result<std::shared_ptr<Hub>> Hub::create(HubOptions options) {
   for (SocketAddress& address : addresses) address.setPort(listening.port);
   TRY(auto mailbox, Mailbox::create());
   TRY(auto loop, EventLoop::create(*options.clock));
-  SwitchboardParts parts;
+  ControlLoopParts parts;
   parts.options = std::move(options);
   fillRandom(parts.self);
   parts.addresses = std::move(addresses);

@@ -17,7 +17,7 @@
 
 // How processes find, authenticate and watch each other: one control thread ("weft-control") and one TCP link
 // per pair of processes. Everything here may be called from any thread and never blocks; handlers run on the
-// control thread or within help().
+// control thread or within runInline().
 namespace weft::control {
 
 // What both ends compare before they talk; a `mustMatch` field that differs fails the connection on both
@@ -28,13 +28,15 @@ struct FingerprintField {
   bool mustMatch = true;
 };
 using Fingerprint = std::vector<FingerprintField>;
+// The value of a field that this process has no part in: it fits whatever the other has.
+constexpr const char* kFitsAll = "*";
 
 // One other process, from the first proof of identity to its death. Kept alive by whoever refers to it.
 class Peer {
  public:
   virtual ~Peer() = default;
   virtual const Incarnation& incarnation() const = 0;
-  virtual std::string name() const = 0;  // for people: "node7 pid 4711 (192.0.2.7)"
+  virtual std::string name() const = 0;  // for people: "rank 3 on node7 pid 4711 (192.0.2.7)"
   virtual bool alive() const = 0;        // one atomic load
   virtual Error reason() const = 0;      // why it is dead; only meaningful when !alive()
 
@@ -59,8 +61,8 @@ class Peer {
 };
 using PeerRef = std::shared_ptr<Peer>;
 
-// Implemented by src/core; all calls come on the control thread or from within help(), never two at a time,
-// and must be short.
+// Implemented by src/core; all calls come on the control thread or from within runInline(), never two at a
+// time, and must be short.
 class Handler {
  public:
   virtual ~Handler() = default;
@@ -124,7 +126,7 @@ class Hub {
 
   // Does at once what there is to do for the control thread, if that is not at it already: for who waits for
   // an answer and does not sleep. Never waits. Not from within a handler.
-  virtual void help() = 0;
+  virtual void runInline() = 0;
 
   // Makes the control thread call Handler::onTick soon.
   virtual void wake() = 0;

@@ -45,13 +45,13 @@ bool Link::enter(State next) {
 void Link::leaveConnection() {
   if (io_) {
     io_->close();
-    owner_.bury(std::move(io_));
+    owner_.deferDelete(std::move(io_));
   }
-  if (dial_) owner_.bury(std::move(dial_));
+  if (dial_) owner_.deferDelete(std::move(dial_));
 }
 
 void Link::dial(DialPlan plan) {
-  if (dial_) owner_.bury(std::move(dial_));
+  if (dial_) owner_.deferDelete(std::move(dial_));
   dial_ = std::make_unique<Dial>(owner_.loop(), *this, std::move(plan));
   dial_->start();
 }
@@ -123,7 +123,7 @@ void Link::ping() {
 void Link::goodbye() {
   if (closing_) return;
   closing_ = true;
-  if (dial_) owner_.bury(std::move(dial_));
+  if (dial_) owner_.deferDelete(std::move(dial_));
   if (!io_) return;
   while (const auto* frame = frames_.nextUnsent()) writeNumbered(*frame);
   sendUnnumbered(FrameType::goodbye);

@@ -66,8 +66,8 @@ class Link : public MessageSink, public Dial::Owner, public LinkIo::Owner {
     virtual void linkFrame(Link& link, FrameType type, std::span<const std::byte> body) = 0;
     virtual void linkMessage(Link& link, uint16_t type, std::span<const std::byte> body) = 0;
     virtual void linkDead(Link& link, const Error& reason) = 0;
-    virtual void bury(std::unique_ptr<LinkIo> io) = 0;  // kept until the running callbacks returned
-    virtual void bury(std::unique_ptr<Dial> dial) = 0;
+    virtual void deferDelete(std::unique_ptr<LinkIo> io) = 0;  // kept until the running callbacks returned
+    virtual void deferDelete(std::unique_ptr<Dial> dial) = 0;
   };
 
   Link(Owner& owner, const Incarnation& process);

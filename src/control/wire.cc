@@ -251,7 +251,7 @@ std::optional<Error> compareFingerprints(const Fingerprint& ours, const Fingerpr
     const FingerprintField* other = find(theirs, field.name);
     if (!field.mustMatch && !(other && other->mustMatch)) continue;
     if (!other) return differs(peerName, field.name, "\"" + field.value + "\"", "unknown");
-    if (other->value == field.value) continue;
+    if (other->value == field.value || other->value == kFitsAll || field.value == kFitsAll) continue;
     return differs(peerName, field.name, "\"" + field.value + "\"", "\"" + other->value + "\"");
   }
   for (const auto& field : theirs) {

@@ -3,9 +3,11 @@
 #include "src/core/comm.h"
 
 #include <time.h>
+#include <utility>
 
 #include "src/base/log.h"
 #include "src/base/reserve.h"
+#include "src/core/ending_log.h"
 #include "src/core/recv_comm.h"
 #include "src/core/send_comm.h"
 #include "src/core/testing.h"
@@ -27,8 +29,8 @@ Error StickyError::get() const {
 
 // One that failed says so again whatever still arrives.
 Tested CommBase::testUnfinished(Request* request) const {
-  if (failed()) request->toldFailed = true;
-  return {!request->toldFailed, false};
+  if (failed()) request->reportedFailed = true;
+  return {!request->reportedFailed, false};
 }
 
 // Of a group, or a flush.
@@ -59,14 +61,14 @@ CommBase::CommBase(CommOptions options) : options_(std::move(options)) {
 
 // A comm whose own constructor failed was never closed; its maker is inside the engine.
 CommBase::~CommBase() {
-  if (attached_) {
+  if (number_ != 0) {
     engine().removeComm(number_);
     peering().comms--;
   }
   for (MemoryHandle* handle : handles_) std::unique_ptr<MemoryHandle> owned(handle);
 }
 
-void CommBase::detach() {
+void CommBase::detach(uint64_t sent) {
   EngineEntry in(engine(), EngineEntry::wait);
   for (MemoryHandle* handle : handles_) {
     if (handle->announcement) peering().memory().withdraw(handle->announcement);
@@ -74,27 +76,31 @@ void CommBase::detach() {
   }
   // Also a peer that was too slow for us: without this word it would wait for what was lost for ever.
   if (!peering().remoteGone() && !peerClosed_)
-    peering().tell(MessageType::closed, CommMessage{remoteNumber_, 0});
-  attached_ = false;
-  engine().removeComm(number_);  // and its requests that were never tested to the end
+    peering().tell(MessageType::closed, CommMessage{remoteNumber_, sent});
+  engine().removeComm(std::exchange(number_, 0));  // and its requests that were never tested to the end
   peering().comms--;
   engine().cleanUpPeerings();
 }
 
 void CommBase::end(const Ending& ending) {
   if (!sticky_.put(ending.error)) return;
+  const bool closing = state_ == CommState::finishing;
+  enter(CommState::ended);
   const bool tell = ending.by == Ending::By::us && !peering().ending();
   if (tell) peering().tell(MessageType::failed, FailedMessage{remoteNumber_, ending.error.message()});
-  if (closing_) return;
+  if (closing) return;
   if (mayBeUnheard(ending)) {
     WEFT_LOG(info, "comm %u ended: %s", number_, ending.error.message().c_str());
+  } else if (ending.by == Ending::By::peer) {
+    logEnding(peering().peer(), 1, ending, engine().now());
   } else {
     WEFT_LOG(warn, "comm %u ended: %s", number_, ending.error.message().c_str());
   }
 }
 
 // What the peering ended of was said once, for all its comms. What NCCL did itself it need not be warned of,
-// nor of lanes that break because the peer has closed.
+// nor of lanes that break because the peer has closed. But a call that fails, as the peer has closed, is
+// told: NCCL has nothing else to say why.
 bool CommBase::mayBeUnheard(const Ending& ending) const {
   return peering().ending() || ending.by == Ending::By::caller ||
          (peerClosed_ && ending.by == Ending::By::us);
@@ -190,7 +196,7 @@ void CommBase::fence() {
     peering().end({Ending::By::us, Error(Code::remote, "closing",
                                          "a comm to " + peering().peer()->name() +
                                              " was closed with data in flight; its lanes were cut")});
-    peering().fence();
+    peering().lanes().fence();
   }
   // The lanes have deadlines of their own, and say how it ended.
   const TimePoint deadline = Clock::system().now() + engine().config().closeTimeout * 5 / 4;
@@ -198,7 +204,7 @@ void CommBase::fence() {
     {
       EngineEntry in(engine(), EngineEntry::wait);
       engine().progress();
-      if (peering().fenced()) return;
+      if (peering().lanes().isFenced()) return;
     }
     const timespec pause{0, 50'000};
     nanosleep(&pause, nullptr);

@@ -6,8 +6,10 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "src/base/pointer_set.h"
+#include "src/core/comm_report.h"
 #include "src/core/ending.h"
 #include "src/core/engine_entry.h"
 
@@ -30,11 +32,21 @@ class StickyError {
 };
 
 struct CommOptions {
-  std::shared_ptr<Session> session;  // keeps the hub alive; null while a connection is being made
+  std::shared_ptr<Runtime> runtime;  // keeps the hub alive; null while a connection is being made
   ContextRef context;                // likewise
   std::shared_ptr<Engine> engine;
   Peering* peering = nullptr;
   int device = 0;
+};
+
+// The life of a comm; one way, and only `enter` changes it. What follows from it for the other end is said by
+// messages: the sender's total, and closed.
+enum class CommState : uint8_t {
+  opening,    // a receiver whose sender has not said where its ring is
+  open,       // NCCL may post
+  stopped,    // a sender whose receiver has withdrawn its memory: the next send ends it
+  finishing,  // NCCL closes it, and waits for what is on its way
+  ended,      // for the reason in stickyError(): every call says it
 };
 
 class CommBase {
@@ -53,16 +65,21 @@ class CommBase {
   // the peering, and logs what its owner does not know, as long as that has not closed it. Inside the engine.
   [[gnu::cold]] void end(const Ending& ending);
   bool failed() const { return sticky_.set(); }
-  bool wantsPeer() const { return !failed() && !closing_ && needsPeer(); }  // its owner has to hear
+  CommState state() const { return state_; }
+  bool wantsPeer() const { return state_ < CommState::finishing && needsPeer(); }  // its owner has to hear
   Error stickyError() const { return sticky_.get(); }
-  void keepAlive(std::shared_ptr<Session> session, ContextRef context) {
-    options_.session = std::move(session);
+  void keepAlive(std::shared_ptr<Runtime> runtime, ContextRef context) {
+    options_.runtime = std::move(runtime);
     options_.context = std::move(context);
   }
 
   virtual bool busy() const = 0;          // something is outstanding
   virtual void watch(TimePoint now) = 0;  // looks for what waits too long
-  virtual void onPeerClosed() { peerClosed_ = true; }
+  // The other end is closed. A sender says how many messages it sent, unless its whole engine is gone.
+  virtual void onPeerClosed(std::optional<uint64_t> /*sent*/) { peerClosed_ = true; }
+  virtual CommReport describe() = 0;
+  // To be called now and then: so it is known since when NCCL waits for the same message.
+  virtual void noteWaits(TimePoint now, TimePoint after, OldestWaits* oldest) = 0;
   virtual bool needsPeer() const { return true; }  // false: the peer may go, everything got where it should
   virtual void onPeerGone() {}                     // instead of failing, where the peer is not needed
   virtual void onMessage(MessageType type, ByteReader* body) = 0;  // addressed to this comm
@@ -113,7 +130,11 @@ class CommBase {
   [[gnu::cold]] void endByUs(Error why) { end({Ending::By::us, std::move(why)}); }
   bool mayBeUnheard(const Ending& ending) const;
 
-  void detach();  // from the engine, at the end of closing
+  CommReport describeCommon() const;
+  void enter(CommState to) {
+    if (to > state_) state_ = to;
+  }
+  void detach(uint64_t sent = 0);  // from the engine, at the end of closing; a sender's messages in all
   [[gnu::noinline]] Tested testUnfinished(Request* request) const;
   [[gnu::noinline]] Tested finish(Request* request, int* sizes);
 
@@ -127,13 +148,12 @@ class CommBase {
   CommOptions options_;
   SendCommImpl* send_ = nullptr;  // this, whichever it is
   RecvCommImpl* recv_ = nullptr;
-  uint32_t number_ = 0;
+  uint32_t number_ = 0;  // in the engine; 0 once it is detached
   uint32_t remoteNumber_ = 0;
+  CommState state_ = CommState::opening;
   uint8_t declines_ = 0;    // of the profiler, in a row
   uint8_t untilAsked_ = 0;  // so many messages pass before it is asked again
   bool peerClosed_ = false;
-  bool closing_ = false;
-  bool attached_ = true;  // the engine knows us
   StickyError sticky_;
   PointerSet<MemoryHandle> handles_;  // owned; only inside the engine
 };

@@ -6,34 +6,45 @@
 
 namespace weft::core {
 
-Connector::Connector(Session& session, const Context* context, int device)
-    : session_(session), context_(context), device_(device) {
+Connector::Connector(Runtime& runtime, const Context* context, int device)
+    : runtime_(runtime), context_(context), device_(device) {
   startWaiting();
-  called(session_.net().clock().now());
+  called(runtime_.net().clock().now());
+}
+
+Connector::~Connector() {
+  if (engine_) engine_->connecting--;
+}
+
+// From here on none of its peerings ends for being idle: the peer may answer with one.
+void Connector::hold(std::shared_ptr<Engine> engine) {
+  EngineEntry in(*engine, EngineEntry::wait);
+  engine_ = std::move(engine);
+  engine_->connecting++;
 }
 
 void Connector::startWaiting() {
-  deadline_ = session_.net().clock().now() + session_.net().config().connectTimeout;
+  deadline_ = runtime_.net().clock().now() + runtime_.net().config().connectTimeout;
 }
 
 void Connector::called(TimePoint now) {
-  giveUpAt_ = now + 2 * session_.net().config().connectTimeout;
+  giveUpAt_ = now + 2 * runtime_.net().config().connectTimeout;
 }
 
 Status Connector::start(const ContextRef& context, const control::Handle& handle) {
   listener_ = handle.listener;
   if (!handle.addresses.empty()) target_ = handle.addresses.front().text();
   ConnectRequest request;
-  if (auto engine = session_.engineFor(context, device_)) {
-    engine_ = engine.take();
+  if (auto engine = runtime_.engineFor(context, device_)) {
+    hold(engine.take());
     request.engine = engine_->id();
     request.rails = static_cast<uint16_t>(engine_->railCount());
   } else {
     refusal_ = std::make_unique<Error>(engine.takeError());
     request.refusal = refusal_->message();
-    deadline_ = std::min(deadline_, session_.net().clock().now() + session_.net().config().closeTimeout);
+    deadline_ = std::min(deadline_, runtime_.net().clock().now() + runtime_.net().config().closeTimeout);
   }
-  call_ = session_.hub().call(handle, request.encode());
+  call_ = runtime_.hub().call(handle, request.encode());
   return {};
 }
 
@@ -45,38 +56,48 @@ Error Connector::late() const {
   return Error(
       Code::timeout, "connecting",
       format("the lanes to %s did not come up within %lld ms; WEFT_CONNECT_TIMEOUT sets the limit",
-             target_.c_str(), static_cast<long long>(session_.net().config().connectTimeout.count())));
+             target_.c_str(), static_cast<long long>(runtime_.net().config().connectTimeout.count())));
 }
 
 // The other end would wait for us until its deadline. A short one is ours: it may not be accepting yet.
 Result<std::unique_ptr<SendComm>> Connector::tellRefusal() const {
   const bool told = call_->state() != control::Call::State::pending;
-  if (told || session_.net().clock().now() > deadline_) return *refusal_;
+  if (told || runtime_.net().clock().now() > deadline_) return *refusal_;
   return std::unique_ptr<SendComm>();
 }
 
-Result<std::unique_ptr<SendComm>> Connector::step(const std::shared_ptr<Session>& session,
+Result<std::unique_ptr<SendComm>> Connector::step(const std::shared_ptr<Runtime>& runtime,
                                                   const ContextRef& context) {
   if (refusal_) return tellRefusal();
   if (!comm_) {
     const auto state = call_->state();
     if (state == control::Call::State::failed) return call_->error();
     if (state == control::Call::State::pending) return std::unique_ptr<SendComm>();
-    startWaiting();
+    if (!answered_) startWaiting();
+    answered_ = true;
     TRY(onReply());
-    session_.hub().help();
+    runtime_.hub().runInline();
+    if (!comm_) return stillMeeting();
   }
   {
     EngineEntry in(*engine_, EngineEntry::tryOnce);
     if (in) engine_->progress();
     if (comm_->failed()) return comm_->stickyError();
     if (!in || !comm_->peering().ready()) {
-      if (session_.net().clock().now() > deadline_) return late();
+      if (runtime_.net().clock().now() > deadline_) return late();
       return std::unique_ptr<SendComm>();
     }
   }
-  comm_->keepAlive(session, context);
+  comm_->keepAlive(runtime, context);
   return std::unique_ptr<SendComm>(std::move(comm_));
+}
+
+// The two look whether they share memory.
+Result<std::unique_ptr<SendComm>> Connector::stillMeeting() const {
+  EngineEntry in(*engine_, EngineEntry::tryOnce);
+  if (in) engine_->progress();
+  if (runtime_.net().clock().now() > deadline_) return late();
+  return std::unique_ptr<SendComm>();
 }
 
 Status Connector::onReply() {
@@ -91,6 +112,7 @@ Status Connector::onReply() {
 
 Status Connector::open(const ConnectReply& reply) {
   TRY(Peering * peering, engine_->peering(call_->peer(), reply.half.engine, reply.half.rails));
+  if (!peering->meet(reply.half)) return {};
   TRY(peering->adopt(reply.half));
   CommOptions options{nullptr, nullptr, engine_, peering, device_};
   TRY(comm_, SendCommImpl::create(std::move(options), reply.comm));
@@ -107,15 +129,15 @@ Status Connector::open(const ConnectReply& reply) {
 // Accepting:
 
 Result<std::unique_ptr<RecvComm>> ListenCommImpl::step() {
-  session_->hub().help();
+  runtime_->hub().runInline();
   if (!comm_) {
     TRY(auto request, listener_->take());
     if (!request) return std::unique_ptr<RecvComm>();
     if (Status status = onRequest(*request); !status) {
-      session_->hub().refuse(*request, status.error());
+      runtime_->hub().refuse(*request, status.error());
       return status.takeError();
     }
-    session_->hub().help();
+    runtime_->hub().runInline();
   }
   EngineEntry in(*engine_, EngineEntry::tryOnce);
   if (in) engine_->progress();
@@ -123,8 +145,9 @@ Result<std::unique_ptr<RecvComm>> ListenCommImpl::step() {
     const Error why = comm_->stickyError();
     return why;
   }
-  if (in && comm_->opened() && comm_->peering().ready()) return std::unique_ptr<RecvComm>(std::move(comm_));
-  if (session_->net().clock().now() <= deadline_) return std::unique_ptr<RecvComm>();
+  if (in && comm_->state() == CommState::open && comm_->peering().ready())
+    return std::unique_ptr<RecvComm>(std::move(comm_));
+  if (runtime_->net().clock().now() <= deadline_) return std::unique_ptr<RecvComm>();
   in.insist();
   const Error why = late();
   comm_->end({Ending::By::us, why});
@@ -136,22 +159,22 @@ Error ListenCommImpl::late() const {
   return Error(
       Code::timeout, "accepting",
       format("%s began to connect and did not finish within %lld ms", comm_->peering().peer()->name().c_str(),
-             static_cast<long long>(session_->net().config().connectTimeout.count())));
+             static_cast<long long>(runtime_->net().config().connectTimeout.count())));
 }
 
 Status ListenCommImpl::onRequest(const control::Request& request) {
   TRY(const ConnectRequest wanted, ConnectRequest::decode(request.body));
   if (!wanted.refusal.empty()) return Error(Code::remote, request.peer->name() + " reports", wanted.refusal);
-  TRY(engine_, session_->engineFor(context_, device_));
-  deadline_ = session_->net().clock().now() + session_->net().config().connectTimeout;
+  TRY(engine_, runtime_->engineFor(context_, device_));
+  deadline_ = runtime_->net().clock().now() + runtime_->net().config().connectTimeout;
   EngineEntry in(*engine_, EngineEntry::wait);
   TRY(Peering * peering, engine_->peering(request.peer, wanted.engine, wanted.rails));
-  CommOptions options{session_, context_, engine_, peering, device_};
+  CommOptions options{runtime_, context_, engine_, peering, device_};
   TRY(comm_, RecvCommImpl::create(std::move(options), 0));
   ConnectReply reply;
   reply.comm = comm_->number();
   reply.half = peering->half();
-  session_->hub().reply(request, reply.encode());
+  runtime_->hub().reply(request, reply.encode());
   return {};
 }
 

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "src/core/recv_comm.h"
+#include "src/core/runtime.h"
 #include "src/core/send_comm.h"
-#include "src/core/session.h"
 
 // Making a connection, as seen from either end. NCCL calls connect and accept again and again until they
 // return a comm; each call takes the next step that can be taken and never waits. The call has deadlines of
@@ -21,25 +21,30 @@ namespace weft::core {
 
 class Connector {
  public:
-  Connector(Session& session, const Context* context, int device);
+  Connector(Runtime& runtime, const Context* context, int device);
+  ~Connector();
+  Connector(const Connector&) = delete;
+  Connector& operator=(const Connector&) = delete;
 
   Status start(const ContextRef& context, const control::Handle& handle);
-  // A null comm: not yet. The comm handed out keeps session and context alive; until then the connector must
+  // A null comm: not yet. The comm handed out keeps runtime and context alive; until then the connector must
   // not, or a connection that is never finished would keep both for ever.
-  Result<std::unique_ptr<SendComm>> step(const std::shared_ptr<Session>& session, const ContextRef& context);
-  void called(TimePoint now);  // by NCCL; under the session's lock, as expired()
+  Result<std::unique_ptr<SendComm>> step(const std::shared_ptr<Runtime>& runtime, const ContextRef& context);
+  void called(TimePoint now);  // by NCCL; under the runtime's lock, as expired()
   bool expired(TimePoint now) const { return now > giveUpAt_; }
   bool madeIn(const Context* context) const { return context_ == context; }
   bool belongsTo(const Context* context, int device, uint32_t listener) const;
 
  private:
+  void hold(std::shared_ptr<Engine> engine);
   void startWaiting();
   Result<std::unique_ptr<SendComm>> tellRefusal() const;
+  Result<std::unique_ptr<SendComm>> stillMeeting() const;
   Status onReply();
   Status open(const ConnectReply& reply);
   Error late() const;
 
-  Session& session_;        // owns us
+  Runtime& runtime_;        // owns us
   const Context* context_;  // drops us when it closes
   int device_;
   uint32_t listener_ = 0;
@@ -49,14 +54,15 @@ class Connector {
   std::shared_ptr<Engine> engine_;
   std::unique_ptr<Error> refusal_;  // of this side: it is told, and then returned
   std::unique_ptr<control::Call> call_;
+  bool answered_ = false;
   std::unique_ptr<SendCommImpl> comm_;
 };
 
 class ListenCommImpl final : public ListenComm {
  public:
-  ListenCommImpl(std::shared_ptr<Session> session, ContextRef context, int device,
+  ListenCommImpl(std::shared_ptr<Runtime> runtime, ContextRef context, int device,
                  std::unique_ptr<control::Listener> listener)
-      : session_(std::move(session)),
+      : runtime_(std::move(runtime)),
         context_(std::move(context)),
         device_(device),
         listener_(std::move(listener)) {}
@@ -68,7 +74,7 @@ class ListenCommImpl final : public ListenComm {
   Status onRequest(const control::Request& request);
   Error late() const;
 
-  std::shared_ptr<Session> session_;
+  std::shared_ptr<Runtime> runtime_;
   ContextRef context_;
   int device_;
   std::unique_ptr<control::Listener> listener_;

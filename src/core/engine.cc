@@ -80,6 +80,8 @@ Status Engine::openQueues() {
 
 // The setting's default stands for what suits the cards.
 void Engine::decideEager() {
+  gathersEager_ = std::any_of(rails_.begin(), rails_.end(),
+                              [](const RailUse& rail) { return rail.device->info().postIsCall; });
   eagerMax_ = config().eagerMaxBytes;
   if (eagerMax_ != Config{}.eagerMaxBytes) return;
   const auto less = [](const RailUse& a, const RailUse& b) {
@@ -103,7 +105,6 @@ Engine::~Engine() {
     if (peering && !peering->remoteGone()) peering->tell(MessageType::engineGone, CommMessage{});
   }
   peerings_.clear();
-  flushLanes_.clear();
 }
 
 void Engine::readClock() {
@@ -165,17 +166,28 @@ void Engine::drainMail() {
     door_.fetch_and(~kMailWaits, std::memory_order_seq_cst);
   }
   for (Mail& mail : batch) handle(mail);
-  if (!lineWriters_.empty()) linesDueAt(pass_);  // one may have waited for what the mail said
+  if (!ctsWriters_.empty()) ctsDueAt(pass_);  // one may have waited for what the mail said
   flush();
 }
 
-// Notification budget:
+// What eager slots may take: notifications, of which each slot may cause one at any time, and memory.
 
-uint32_t Engine::takeEagerBudget(uint32_t wanted) {
-  const auto granted = static_cast<uint32_t>(std::clamp<int64_t>(std::min(eagerBudget_, budget_), 0, wanted));
+uint32_t Engine::takeEagerBudget(uint32_t wanted, uint32_t slotBytes) {
+  if (slotBytes == 0) return 0;
+  const uint64_t most = static_cast<uint64_t>(options_.config->eagerPoolMib) << 20;
+  const uint64_t room = eagerBytes_ < most ? (most - eagerBytes_) / slotBytes : 0;
+  const auto granted = static_cast<uint32_t>(
+      std::min<uint64_t>(std::clamp<int64_t>(std::min(eagerBudget_, budget_), 0, wanted), room));
   eagerBudget_ -= granted;
   budget_ -= granted;
+  eagerBytes_ += uint64_t{granted} * slotBytes;
   return granted;
+}
+
+void Engine::returnEagerBudget(uint32_t granted, uint32_t slotBytes) {
+  eagerBudget_ += granted;
+  budget_ += granted;
+  eagerBytes_ -= uint64_t{granted} * slotBytes;
 }
 
 // Peerings and comms:
@@ -186,6 +198,18 @@ Result<std::unique_ptr<Endpoint>> Engine::openEndpoint(size_t rail) {
   return opened;
 }
 
+// Its queue is polled from the first peer on that may be on this host.
+Result<std::unique_ptr<Endpoint>> Engine::openLocalEndpoint() {
+  if (queues_.size() == railCount()) {
+    QueueDepths depths = options_.depths;
+    TRY(auto queue, options_.local->openQueue(depths));
+    rails_.push_back({options_.local, std::move(queue)});
+    queues_.push_back(rails_.back().queue.get());
+    onlyQueue_ = nullptr;
+  }
+  return queues_[localRail()]->openEndpoint();
+}
+
 bool Engine::wornOut() {
   EngineEntry in(*this, EngineEntry::wait);
   return cardLost_ && comms_.empty();
@@ -194,7 +218,7 @@ bool Engine::wornOut() {
 // One that has ended stays beside the next one until its last comm is closed.
 Peering* Engine::livePeering(const control::Peer* peer, uint32_t remoteEngine) {
   for (auto& peering : peerings_) {
-    if (!peering || peering->remoteGone() || peering->ending()) continue;
+    if (!peering || peering->over()) continue;
     if (peering->remoteEngine() == remoteEngine && peering->peer().get() == peer) return peering.get();
   }
   return nullptr;
@@ -225,7 +249,7 @@ Result<Peering*> Engine::peering(const control::PeerRef& peer, uint32_t remoteEn
 // Drops peerings that nobody uses and whose other side is gone; the others are kept for the next connection.
 void Engine::cleanUpPeerings() {
   for (auto& peering : peerings_) {
-    if (peering && peering->comms == 0 && (peering->remoteGone() || peering->ending())) peering.reset();
+    if (peering && peering->comms == 0 && peering->over()) peering.reset();
   }
 }
 
@@ -236,7 +260,7 @@ uint32_t Engine::addComm(CommBase* comm) {
 void Engine::removeComm(uint32_t number) {
   const CommBase* comm = comms_.find(number);
   if (!comm) return;
-  std::erase_if(lineWriters_, [&](const RecvCommImpl* writer) { return writer == comm; });
+  std::erase_if(ctsWriters_, [&](const RecvCommImpl* writer) { return writer == comm; });
   comms_.remove(number);
   eachRequestOf(comm, [&](Request& request) {
     request.events.fill(nullptr);
@@ -266,117 +290,13 @@ bool Engine::tickBusy() {
   comms_.each([&](const CommBase& comm) { commBusy = commBusy || comm.busy(); });
   if (commBusy) return true;
   return std::any_of(peerings_.begin(), peerings_.end(), [](const auto& peering) {
-    if (!peering) return false;
-    for (size_t i = 0; i < peering->laneCount(); i++) {
-      Lane& lane = peering->lane(i);
-      if (lane.waiting() || lane.state() == LaneState::connecting || lane.tickLingering()) return true;
-    }
-    return peering->failover() && !peering->ending() && peering->failover()->recovering();
+    return peering && (peering->lanes().tickBusy() || (!peering->ending() && peering->lanes().isLeaving()));
   });
 }
 
-// Flush:
-
-// A card that is dead now is tried again when a flush needs it; without any there is nothing to flush by.
-Status Engine::openFlushLanes() {
-  if (!flushLanes_.empty()) return {};
-  TRY(mem::Block scratch, arena_.take(64 * rails_.size()));
-  std::vector<std::unique_ptr<Lane>> lanes;
-  std::optional<Error> refused;
-  for (size_t rail = 0; rail < rails_.size(); rail++) {
-    auto lane = openFlushLane(rail);
-    if (!lane && !refused) refused = lane.takeError();
-    lanes.push_back(lane ? lane.take() : nullptr);
-  }
-  const auto opened = [](const auto& lane) { return lane != nullptr; };
-  if (std::none_of(lanes.begin(), lanes.end(), opened)) return *std::move(refused);
-  flushScratch_ = std::move(scratch);
-  flushLanes_ = std::move(lanes);
-  return {};
-}
-
-Result<std::unique_ptr<Lane>> Engine::openFlushLane(size_t rail) {
-  const uint8_t used = railInUse_[rail];
-  TRY(auto endpoint, rails_[used].queue->openEndpoint());
-  const auto address = endpoint->address();
-  TRY(endpoint->connect(address));
-  endpoint->peerConnected();
-  return std::make_unique<Lane>(static_cast<uint8_t>(rail), used, railInfo(used).name, std::move(endpoint),
-                                false);
-}
-
-// One small read per rail from where data landed: when it is back, everything before it is visible. A lane
-// that connects reads as soon as it is up, as data may come by its rail already.
-bool Engine::postFlush(Request* request, MemoryHandle* memory, const void* address) {
-  uint8_t posted = 0;
-  for (size_t rail = 0; rail < flushLanes_.size(); rail++) {
-    if (!flushLanes_[rail] && carries(railInUse_[rail])) {
-      if (auto opened = openFlushLane(rail)) flushLanes_[rail] = opened.take();
-    }
-    if (!flushLanes_[rail]) {
-      if (carries(railInUse_[rail])) return false;
-      continue;
-    }
-    Lane& lane = *flushLanes_[rail];
-    if (lane.state() == LaneState::dead && !lane.waiting() && carries(lane.rail())) reviveFlushLane(lane);
-    if (!lane.up() && lane.state() != LaneState::connecting) {
-      if (carries(lane.rail())) return false;
-      continue;  // its rail died: what came by it did so long ago
-    }
-    auto target = lane.endpoint().import(memory->region->rail(lane.rail())->blob());
-    if (!target) return false;
-    Work work;
-    work.op = Opcode::read;
-    work.local = flushScratch_.data() + 64 * rail;
-    work.length = 1;
-    work.memory = flushScratch_.region()->rail(lane.rail());
-    work.remote = *target;
-    work.remoteOffset = memory->region->offsetOf(address);
-    work.context = workContext(WorkKind::flush, request->index, request->generation, lane.number());
-    if (!lane.submitOrHold(work, *this)) due_ = 0;
-    posted++;
-  }
-  request->remaining = posted;
-  return posted > 0;
-}
-
-void Engine::watchFlushLane(Lane& lane) {
-  const TimePoint since = lane.stalledSince(now_);
-  if (since == TimePoint{}) return lane.restartStallClock(now_);
-  if (now_ - since < options_.config->laneTimeout) return;
-  lane.startRetiring();
-  failFlushes(lane, format("nothing came back for %lld ms",
-                           static_cast<long long>(options_.config->laneTimeout.count())));
-}
-
-// A flush that does not come back ends its comm: what was received may not be visible. Its reads end all the
-// same, when their lane is fenced.
-void Engine::failFlushes(const Lane& lane, const std::string& why) {
-  eachRequest([&](Request& request) {
-    if (request.kind != RequestKind::flush || request.remaining == 0) return;
-    endFlush(&request, lane, why);
-  });
-}
-
-void Engine::endFlush(Request* request, const Lane& lane, const std::string& why) {
-  request->toldFailed = true;
-  request->comm->end({Ending::By::us, Error(Code::system, "flushing",
-                                            "the loopback lane of " + lane.railName() + ": " + why)});
-}
-
-// Something may come by this card.
 bool Engine::carries(size_t rail) const {
   return std::any_of(peerings_.begin(), peerings_.end(),
-                     [&](const auto& peering) { return peering && peering->upOn(rail); });
-}
-
-void Engine::reviveFlushLane(Lane& lane) {
-  auto endpoint = rails_[lane.rail()].queue->openEndpoint();
-  if (!endpoint) return;
-  lane.replace(endpoint.take(), now());
-  const auto address = lane.endpoint().address();
-  if (!lane.endpoint().connect(address)) lane.setState(LaneState::dead);
-  lane.endpoint().peerConnected();
+                     [&](const auto& peering) { return peering && peering->lanes().upOn(rail); });
 }
 
 }  // namespace weft::core

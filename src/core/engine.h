@@ -12,9 +12,11 @@
 #include "src/base/pool.h"
 #include "src/core/comm_table.h"
 #include "src/core/engine_options.h"
+#include "src/core/flush_lanes.h"
 #include "src/core/peering.h"
 #include "src/core/request.h"
 #include "src/core/sequence.h"
+#include "src/core/wait_watch.h"
 #include "src/core/work_context.h"
 #include "src/mem/arena.h"
 
@@ -33,11 +35,15 @@ class Engine {
   uint32_t id() const { return id_; }  // unique in the process, never reused
   const Config& config() const { return *options_.config; }
   const std::string& deviceName() const { return options_.deviceName; }
-  int eagerMax() const { return eagerMax_; }  // bytes; 0: nothing leaves eagerly
+  int eagerMax() const { return eagerMax_; }           // bytes; 0: nothing leaves eagerly
+  bool gathersEager() const { return gathersEager_; }  // small messages that follow each other leave together
   const SequenceSpace& sequences() const { return sequences_; }
-  size_t railCount() const { return queues_.size(); }
+  size_t railCount() const { return options_.devices.size(); }
   Queue& queue(size_t rail) { return *queues_[rail]; }
   Result<std::unique_ptr<Endpoint>> openEndpoint(size_t rail);  // a rail that refuses has lost its card
+  bool hasLocal() const { return options_.local != nullptr; }   // peers may be reached through shared memory
+  size_t localRail() const { return railCount(); }
+  Result<std::unique_ptr<Endpoint>> openLocalEndpoint();
   bool wornOut();  // no comms, and a card lost: one made anew may have it back; any thread
   const DeviceInfo& railInfo(size_t rail) const { return rails_[rail].device->info(); }
   // The rail itself, or the one that stands in for a rail whose card could not be used.
@@ -47,9 +53,9 @@ class Engine {
 
   // Entering:
   bool tryEnter() {  // data path and control thread
+    constexpr auto kFirst = std::memory_order_acquire, kElse = std::memory_order_relaxed;
     uint32_t seen = 0;
-    if (!door_.compare_exchange_strong(seen, kInside, std::memory_order_acquire, std::memory_order_relaxed))
-        [[unlikely]]
+    if (!door_.compare_exchange_strong(seen, kInside, kFirst, kElse)) [[unlikely]]
       return tryEnterAsked(seen);
     called_.store(true, std::memory_order_relaxed);
     return true;
@@ -79,7 +85,7 @@ class Engine {
   void deliver(Mail mail);  // handled by whoever enters or leaves next; at once if nobody is inside
 
   // Everything below only inside:
-  // One poll pass: completions, clear-to-send lines, credits, bursts. Most of them find nothing, so that
+  // One poll pass: completions, CTS, credits, bursts. Most of them find nothing, so that
   // costs a call a rail; one that finds something mostly found what its caller waits for, so the rails behind
   // it come first in the next pass.
   void progress() {
@@ -98,15 +104,22 @@ class Engine {
   void flush() {  // hands queued bursts to the fabric
     if (due_ <= pass_) flushQueued();
   }
+  uint32_t nextFlush() const { return nextFlush_; }  // with which leaves what is queued now
   // When this pass began, or something in it first asked: a pass that finds nothing reads no clock.
   TimePoint now() {
     if (!nowIsFresh_) readClock();
+    return now_;
+  }
+  TimePoint readNow() {  // for what is rare, and happens outside of passes too
+    readClock();
     return now_;
   }
   TimePoint lately() const { return now_; }  // when somebody last asked: at least at every watch()
   uint64_t pass() const { return pass_; }
   bool tickBusy();  // something is outstanding here; asked by the control thread, once a tick
   void watch();     // looks for what waits too long; called now and then
+  const WaitWatch& waits() const { return waits_; }
+  std::string stateText();  // of all that is here; waits for its turn
 
   Result<Peering*> peering(const control::PeerRef& peer, uint32_t remoteEngine, uint16_t remoteRails);
   Peering* peeringByNumber(uint32_t number) {
@@ -138,10 +151,10 @@ class Engine {
     wantsAfterPoll_ = true;
     due_ = 0;
   }
-  void drain(size_t rail);                                               // polls until nothing more comes
-  void queueLines(RecvCommImpl* comm) { lineWriters_.push_back(comm); }  // has clear-to-send lines to write
-  void linesDueAt(uint64_t pass) {                                       // one of those, from that pass on
-    linesDue_ = std::min(linesDue_, pass);
+  void drain(size_t rail);                                                  // polls until nothing more comes
+  void queueCtsWriter(RecvCommImpl* comm) { ctsWriters_.push_back(comm); }  // has CTS to write
+  void ctsDueAt(uint64_t pass) {                                            // one of those, from that pass on
+    ctsDue_ = std::min(ctsDue_, pass);
     due_ = std::min(due_, pass);
   }
   void queueFlush(Peering* peering) {  // has works to hand to the fabric
@@ -154,7 +167,8 @@ class Engine {
     Request* request = requests_.take();
     if (!request) return nullptr;
     request->kind = kind;
-    request->toldFailed = false;
+    request->reportedFailed = false;
+    request->flush = 0;
     request->count = 1;
     request->remaining = 0;
     request->comm = comm;
@@ -177,20 +191,20 @@ class Engine {
   bool hasSlot(uint32_t index) const { return slots_.contains(index); }
   ReceiveSlot& slot(uint32_t index) { return slots_[index]; }
 
-  uint32_t takeEagerBudget(uint32_t wanted);
-  void returnEagerBudget(uint32_t granted) { eagerBudget_ += granted, budget_ += granted; }
+  uint32_t takeEagerBudget(uint32_t wanted, uint32_t slotBytes);
+  void returnEagerBudget(uint32_t granted, uint32_t slotBytes);
   bool takeBudget(uint32_t notifications) {
-    if (budget_ < notifications) return false;
-    budget_ -= notifications;
-    return true;
+    return budget_ >= notifications && (budget_ -= notifications, true);
   }
   void returnBudget(uint32_t notifications) { budget_ += notifications; }
 
-  Status openFlushLanes();  // loopback, one a rail; again is harmless
-  bool postFlush(Request* request, MemoryHandle* memory, const void* address);
+  FlushLanes& flushLanes() { return flushLanes_; }
+  void flushSoon() { due_ = 0; }    // some lane has works to hand over
+  bool carries(size_t rail) const;  // something may come by this card
 
   EngineCounters& counters() { return counters_; }
   void cleanUpPeerings();
+  std::atomic<int> connecting{0};  // connections half made; counted up inside
 
  private:
   Status openQueues();
@@ -207,14 +221,8 @@ class Engine {
   [[gnu::noinline]] void handleMail();
   [[gnu::noinline]] void finishPass(bool polledAll);
   [[gnu::noinline]] void flushQueued();
-  void writeLines();
+  void writeAllCts();
   void readClock();
-  bool flushOwnLanes();  // true: a fabric took not all of what they hold
-  bool carries(size_t rail) const;
-  Result<std::unique_ptr<Lane>> openFlushLane(size_t rail);
-  void reviveFlushLane(Lane& lane);
-  void watchFlushLane(Lane& lane);
-  [[gnu::cold]] void failFlushes(const Lane& lane, const std::string& why);
   [[gnu::noinline]] bool pollSeveral(int mostBatches);  // false: not all of them
   void pollRail(size_t rail, Queue& queue, int mostBatches) {
     const size_t n = queue.poll(completions_);
@@ -232,7 +240,6 @@ class Engine {
   }
   [[gnu::noinline]] void dispatchAll(size_t rail, size_t n, int mostBatches);
   [[gnu::cold]] void afterPoll();
-  void watchOnlyLane(Peering& peering);
   void drainMail();
   void handle(Mail& mail);
   void handlePeerDeath(const Mail& mail);
@@ -241,6 +248,7 @@ class Engine {
   void handleForPeering(Peering& peering, const Mail& mail);
   void handleForComm(const Mail& mail);
   void answerStray(const Mail& mail) const;
+  void endIdlePeerings();
   Peering* livePeering(const control::Peer* peer, uint32_t remoteEngine);
   Peering* peeringOf(const Mail& mail);
 
@@ -250,13 +258,11 @@ class Engine {
   [[gnu::cold]] void onFailed(size_t rail, const Completion& completion);
   Peering* asideFinished(const Completion& completion);
   [[gnu::noinline]] void landed(const Completion& completion);
-  [[gnu::noinline]] void flushFinished(const Completion& completion);
-  [[gnu::cold]] void flushFailed(size_t rail, const Completion& completion);
-  [[gnu::cold]] static void endFlush(Request* request, const Lane& lane, const std::string& why);
   [[gnu::noinline]] void onEager(uint32_t number, const Completion& completion);
   [[gnu::cold]] void onLaneEvent(size_t rail, const Completion& completion);
   bool cutOff(Peering& owner, Lane& lane, const std::string& why);
-  Lane* findLane(const Endpoint* endpoint, Peering** owner);
+  LaneSet* findLane(const Endpoint* endpoint, Lane** lane, Peering** owner);  // the set it is in
+  void onSameHost(const Completion& completion, const std::string& why);
   void finishSegment(const Completion& completion);
 
   std::atomic<uint32_t> door_{0};
@@ -270,28 +276,22 @@ class Engine {
   Queue* onlyQueue_ = nullptr;  // where there are no others
   size_t railTurn_ = 0;         // the one to poll next
   std::vector<uint8_t> railInUse_;
-  std::vector<std::unique_ptr<Lane>> flushLanes_;
-  mem::Block flushScratch_;
   std::vector<Peering*> flushQueue_;  // with room for all peerings; before them, as they leave it
   std::vector<std::unique_ptr<Peering>> peerings_;  // by number; null where one was dropped
   Pool<Request> requests_;
   Pool<ReceiveSlot, 256> slots_;
-  uint32_t lives_ = 0;  // peerings made so far
-  bool cardLost_ = false;
+  FlushLanes flushLanes_{*this};
   int eagerMax_ = 0;
   CommTable comms_;
-  std::vector<RecvCommImpl*> lineWriters_;
-  uint64_t linesDue_ = UINT64_MAX;  // the pass from which one of them wants to be looked at
-  uint64_t due_ = UINT64_MAX;       // and from which anything is due beside polling
-  std::array<Completion, 32>
-      completions_;  // of the poll that runs; a member, as filling it afresh costs more than a poll
-  int64_t budget_ = 0;
-  int64_t eagerBudget_ = 0;
-  TimePoint now_{};
-  bool nowIsFresh_ = false;
-  TimePoint commsWatchedAt_{};
-  uint64_t pass_ = 0;
-  bool wantsAfterPoll_ = false;
+  std::vector<RecvCommImpl*> ctsWriters_;
+  uint64_t ctsDue_ = UINT64_MAX, due_ = UINT64_MAX;  // from which pass one is, and anything beside polling
+  std::array<Completion, 32> completions_;           // of the poll that runs; to fill it afresh costs more
+  int64_t budget_ = 0, eagerBudget_ = 0;
+  TimePoint now_{}, commsWatchedAt_{};
+  WaitWatch waits_;
+  uint64_t pass_ = 0, eagerBytes_ = 0;  // the latter: of all peerings' pools
+  uint32_t nextFlush_ = 1, lives_ = 0;  // the latter: peerings made so far
+  bool nowIsFresh_ = false, wantsAfterPoll_ = false, cardLost_ = false, gathersEager_ = false;
   EngineCounters counters_;
   std::mutex mailMutex_;
   std::vector<Mail> mail_;

@@ -25,6 +25,7 @@ void Engine::handle(Mail& mail) {
     case MessageType::laneAddress:
     case MessageType::tellPolled:
     case MessageType::laneConnected:
+    case MessageType::localAddress:
     case MessageType::ended:
       if (Peering* peering = peeringOf(mail)) handleForPeering(*peering, mail);
       return;
@@ -45,24 +46,22 @@ Peering* Engine::peeringOf(const Mail& mail) {
   return nullptr;
 }
 
-// Where there are several lanes, after a poll.
+// Whether the rails work is what who asks wants to know, so they are polled first.
 void Engine::answerAsked(const Mail& mail) {
-  Peering* peering = peeringOf(mail);
-  if (peering && peering->failover()) return handleForPeering(*peering, mail);
   ByteReader body(mail.body);
   CommMessage question;
   if (!decodeBody(&body, &question)) return;
+  for (size_t rail = 0; rail < queues_.size(); rail++) drain(rail);
+  if (Peering* peering = peeringOf(mail)) return peering->tell(MessageType::tellPolled, question);
   tellEngine(*mail.peer, {mail.fromEngine, id_}, MessageType::tellPolled, question);
 }
 
 void Engine::handlePeerDeath(const Mail& mail) {
   for (auto& peering : peerings_) {
     if (!peering || peering->peer() != mail.peer) continue;
-    std::string rails;
-    for (size_t i = 0; i < peering->laneCount(); i++) rails += (i ? ", " : "") + peering->lane(i).railName();
-    peering->end(
-        {Ending::By::gone, Error(Code::remote, "watching peers",
-                                 mail.peer->name() + " is gone (rail " + rails + "): " + mail.reason)});
+    peering->end({Ending::By::gone, Error(Code::remote, "watching peers",
+                                          mail.peer->name() + " is gone (rail " +
+                                              peering->lanes().railNames() + "): " + mail.reason)});
   }
 }
 
@@ -71,10 +70,9 @@ void Engine::handleEngineGone(const Mail& mail) {
     if (!peering || peering->remoteEngine() != mail.fromEngine || peering->peer() != mail.peer) continue;
     peering->peerEngineGone();
     comms_.each([&](CommBase& comm) {
-      if (&comm.peering() == peering.get()) comm.onPeerClosed();
+      if (&comm.peering() == peering.get()) comm.onPeerClosed(std::nullopt);
     });
-    peering->endDoubt();
-    peering->failIfLeaving();
+    peering->endIfLeaving();
   }
   cleanUpPeerings();
 }
@@ -97,11 +95,12 @@ void Engine::handleForPeering(Peering& peering, const Mail& mail) {
     peering.onEnded(ended);
   } else if (mail.type == MessageType::laneConnected && decodeBody(&body, &lane)) {
     peering.onLaneConnected(lane);
+  } else if (mail.type == MessageType::localAddress && decodeBody(&body, &lane)) {
+    peering.sameHost().ask(lane.address);
   } else if (mail.type == MessageType::tellPolled && decodeBody(&body, &plain)) {
-    peering.peerAnswered(plain.number);
-    if (peering.failover()) peering.failover()->peerPolled(plain.number);
+    peering.lanes().answered(TimePoint(Nanoseconds(static_cast<int64_t>(plain.number))));
   } else if (mail.type >= MessageType::laneRetire) {
-    if (!peering.failover() || !peering.failover()->onMessage(mail.type, &body)) counters_.foreignNotes++;
+    if (!peering.failover().onMessage(mail.type, &body)) counters_.foreignNotes++;
   } else {
     counters_.foreignNotes++;
   }
@@ -128,7 +127,7 @@ void Engine::handleForComm(const Mail& mail) {
   FailedMessage failure;
   CommMessage plain;
   if (mail.type == MessageType::closed && decodeBody(&body, &plain)) {
-    comm->onPeerClosed();
+    comm->onPeerClosed(plain.number);
   } else if (mail.type == MessageType::failed && decodeBody(&body, &failure)) {
     comm->end(
         {Ending::By::peer, Error(Code::remote, comm->peering().peer()->name() + " reports", failure.reason)});
@@ -142,38 +141,16 @@ void Engine::handleForComm(const Mail& mail) {
 void Engine::watch() {
   readClock();
   for (size_t i = 0; i < peerings_.size(); i++) {
-    Peering* peering = peerings_[i].get();
-    if (!peering || peering->ending()) continue;
-    for (size_t lane = 0; lane < peering->laneCount(); lane++)
-      if (peering->lane(lane).takePeerSeen()) peering->peer()->seenOnFabric(now_);
-    peering->watchDoubt(now_);
-    if (peering->failover()) {
-      peering->failover()->watch(now_);
-    } else {
-      watchOnlyLane(*peering);
-    }
+    if (peerings_[i]) peerings_[i]->watch(now_);
   }
-  for (auto& lane : flushLanes_)
-    if (lane && (lane->up() || lane->state() == LaneState::connecting)) watchFlushLane(*lane);
+  flushLanes_.watch(now_);
+  endIdlePeerings();
+  waits_.look(*this, now_);
   if (now_ - commsWatchedAt_ < options_.config->laneTimeout / 8) return;
   commsWatchedAt_ = now_;
   comms_.each([&](CommBase& comm) {
     if (!comm.failed()) comm.watch(now_);
   });
-}
-
-// A lane that holds work of ours and shows no sign of life is dead, unless the peer's whole process is
-// silent: then the control link decides. Every byte outstanding buys time, so a slow rail is not mistaken for
-// a dead one. With several lanes Failover::watch has rules of its own.
-void Engine::watchOnlyLane(Peering& peering) {
-  Lane& lane = peering.lane(0);
-  const TimePoint since = peering.peer()->settled() ? lane.stalledSince(now_) : TimePoint{};
-  if (since == TimePoint{} || !lane.up()) return lane.restartStallClock(now_);
-  if (now_ - since < options_.config->laneTimeout + slowest(lane.outstandingBytes())) return;
-  peering.laneFailed(
-      lane, format("nothing moved for %lld ms with %llu bytes posted, though the process answers",
-                   static_cast<long long>(std::chrono::duration_cast<Milliseconds>(now_ - since).count()),
-                   static_cast<unsigned long long>(lane.outstandingBytes())));
 }
 
 }  // namespace weft::core

@@ -10,7 +10,7 @@
 #include "src/core/recv_comm.h"
 #include "src/core/send_comm.h"
 
-// The engine's poll pass: completions in, clear-to-send lines and bursts out.
+// The engine's poll pass: completions in, CTS and bursts out.
 namespace weft::core {
 
 void Engine::afterPoll() {
@@ -20,15 +20,15 @@ void Engine::afterPoll() {
   }
 }
 
-inline void Engine::writeLines() {
-  linesDue_ = UINT64_MAX;
-  for (size_t i = 0; i < lineWriters_.size();) {
-    if (lineWriters_[i]->writeLines()) {
-      linesDue_ = std::min(linesDue_, lineWriters_[i]->linesDue());
+inline void Engine::writeAllCts() {
+  ctsDue_ = UINT64_MAX;
+  for (size_t i = 0; i < ctsWriters_.size();) {
+    if (ctsWriters_[i]->writeAllCts()) {
+      ctsDue_ = std::min(ctsDue_, ctsWriters_[i]->ctsDue());
       i++;
     } else {
-      lineWriters_[i] = lineWriters_.back();
-      lineWriters_.pop_back();
+      ctsWriters_[i] = ctsWriters_.back();
+      ctsWriters_.pop_back();
     }
   }
 }
@@ -39,18 +39,10 @@ void Engine::finishPass(bool polledAll) {
   flush();
 }
 
-bool Engine::flushOwnLanes() {
-  bool more = false;
-  for (auto& lane : flushLanes_) {
-    if (!lane || !lane->hasQueued()) continue;
-    more |= lane->state() == LaneState::connecting || (lane->up() && lane->flush(now()));
-  }
-  return more;
-}
-
 void Engine::flushQueued() {
+  nextFlush_++;
   due_ = 0;  // until everything was looked at: what comes meanwhile is looked at here
-  if (linesDue_ <= pass_) writeLines();
+  if (ctsDue_ <= pass_) writeAllCts();
   for (size_t i = 0; i < flushQueue_.size();) {
     if (flushQueue_[i]->flush(now())) {
       i++;
@@ -59,50 +51,49 @@ void Engine::flushQueued() {
       flushQueue_.pop_back();
     }
   }
-  const bool ownWait = flushOwnLanes();
-  due_ = flushQueue_.empty() && !ownWait && !wantsAfterPoll_ ? linesDue_ : 0;
+  const bool ownWait = flushLanes_.hasQueued() && flushLanes_.flush(now());
+  due_ = flushQueue_.empty() && !ownWait && !wantsAfterPoll_ ? ctsDue_ : 0;
 }
 
-Lane* Engine::findLane(const Endpoint* endpoint, Peering** owner) {
+LaneSet* Engine::findLane(const Endpoint* endpoint, Lane** lane, Peering** owner) {
   *owner = nullptr;
-  for (auto& lane : flushLanes_) {
-    if (lane && &lane->endpoint() == endpoint) return lane.get();
-  }
+  if ((*lane = flushLanes_.lanes().find(endpoint))) return &flushLanes_.lanes();
   for (auto& peering : peerings_) {
-    if (!peering) continue;
-    if (Lane* lane = peering->laneOf(endpoint)) {
-      *owner = peering.get();
-      return lane;
-    }
+    if (!peering || !(*lane = peering->lanes().find(endpoint))) continue;
+    *owner = peering.get();
+    return &peering->lanes();
   }
   return nullptr;
 }
 
 void Engine::onLaneEvent(size_t rail, const Completion& completion) {
   Peering* owner = nullptr;
-  Lane* lane = findLane(completion.source, &owner);
-  if (!lane) return;  // of an endpoint that is gone
+  Lane* lane = nullptr;
+  LaneSet* lanes = findLane(completion.source, &lane, &owner);
   const std::string why = completion.ok ? "" : rails_[rail].queue->explain(completion);
-  if (!owner) {
-    const bool up = completion.kind == CompletionKind::connected && completion.ok;
-    const bool unread = !up && lane->dropHeld();
-    lane->setState(up ? LaneState::up : LaneState::dead);
-    if (unread) failFlushes(*lane, why);
-  } else if (completion.kind == CompletionKind::connected) {
-    owner->laneConnected(*lane, completion.ok, why);
+  if (!lanes) return onSameHost(completion, why);
+  if (completion.kind == CompletionKind::connected) {
+    lanes->connected(*lane, completion.ok, why);
   } else if (completion.kind == CompletionKind::retired) {
-    if (completion.error != EBUSY || !cutOff(*owner, *lane, why)) owner->laneRetired(*lane);
+    if (completion.error != EBUSY || !owner || !cutOff(*owner, *lane, why)) lanes->fenced(*lane);
   } else {
-    owner->laneFailed(*lane, why.empty() ? "the lane broke" : why);
+    lanes->suspect(*lane, why.empty() ? "the lane broke" : why);
+  }
+}
+
+// No lane yet, or one that is gone.
+void Engine::onSameHost(const Completion& completion, const std::string& why) {
+  for (auto& peering : peerings_) {
+    if (peering && peering->sameHost().is(completion.source))
+      return peering->sameHost().answered(completion.ok, why);
   }
 }
 
 // The lane cannot be fenced without those of other peers on its card. Where all of them have another rail
 // that is what happens, as this peering cannot go on before; else it is this peering that ends.
 bool Engine::cutOff(Peering& owner, Lane& lane, const std::string& why) {
-  if (!owner.failover()) return false;
   const auto survives = [&](const auto& peering) {
-    return !peering || peering->comms == 0 || peering->ending() || peering->upWithout(lane.rail());
+    return !peering || peering->comms == 0 || peering->ending() || peering->lanes().upWithout(lane.rail());
   };
   const bool all = std::all_of(peerings_.begin(), peerings_.end(), survives);
   if (!owner.ending() && all && lane.endpoint().cut()) return true;
@@ -113,9 +104,9 @@ bool Engine::cutOff(Peering& owner, Lane& lane, const std::string& why) {
 
 void Engine::onFailed(size_t rail, const Completion& completion) {
   Peering* owner = nullptr;
-  Lane* lane = findLane(completion.source, &owner);
-  if (lane && owner && lane->up()) owner->laneFailed(*lane, rails_[rail].queue->explain(completion));
-  if (lane && !owner) lane->setState(LaneState::dead);
+  Lane* lane = nullptr;
+  if (LaneSet* lanes = findLane(completion.source, &lane, &owner); lanes && lane->up())
+    lanes->suspect(*lane, rails_[rail].queue->explain(completion));
 }
 
 void Engine::onSent(const Completion& completion) {
@@ -123,14 +114,14 @@ void Engine::onSent(const Completion& completion) {
   if (kind == WorkKind::segment) return finishSegment(completion);
   if (kind == WorkKind::aside) return (void)asideFinished(completion);
   if (kind == WorkKind::eagerAgain || kind == WorkKind::credit) return landed(completion);
-  if (kind == WorkKind::flush) flushFinished(completion);
+  if (kind == WorkKind::flush) flushLanes_.finished(completion);
 }
 
 inline Peering* Engine::asideFinished(const Completion& completion) {
   const auto large = static_cast<uint32_t>(completion.context);
   Peering* peering = peeringByNumber(static_cast<uint32_t>(completion.context >> 32) & 0xffffff);
   const size_t lane = completion.context >> 56 & 15;
-  Lane* by = peering ? peering->laneAt(lane) : nullptr;
+  Lane* by = peering ? peering->lanes().find(lane) : nullptr;
   if (!by) [[unlikely]]
     return nullptr;
   by->finished(large & kAsideBytes, *this);
@@ -142,28 +133,7 @@ void Engine::landed(const Completion& completion) {
   Peering* peering = asideFinished(completion);
   if (!peering || !completion.ok) return;
   if (static_cast<WorkKind>(completion.context >> 60) == WorkKind::credit) return peering->creditLanded();
-  peering->eagerLanded(static_cast<uint32_t>(completion.context) >> kAsideBits);
-}
-
-void Engine::flushFinished(const Completion& completion) {
-  Request& request = requests_[static_cast<uint32_t>(completion.context)];
-  flushLanes_[completion.context >> 56 & 15]->finished(1, *this);
-  const auto generation = static_cast<uint16_t>(completion.context >> 32 & 0xffff);
-  if (request.kind != RequestKind::flush || request.generation != generation || request.remaining == 0)
-    return;
-  if (completion.ok) [[likely]]
-    request.remaining--;
-}
-
-// A read that failed says nothing of what it was to make visible: it is never done, and ends its comm.
-void Engine::flushFailed(size_t rail, const Completion& completion) {
-  const auto kind = static_cast<WorkKind>(completion.context >> 60);
-  if (kind != WorkKind::flush) return;
-  const auto generation = static_cast<uint16_t>(completion.context >> 32 & 0xffff);
-  Request& request = requests_[static_cast<uint32_t>(completion.context)];
-  if (request.kind != RequestKind::flush || request.generation != generation) return;
-  const Lane& lane = *flushLanes_[completion.context >> 56 & 15];
-  endFlush(&request, lane, rails_[rail].queue->explain(completion));
+  peering->eagerOut().landed(static_cast<uint32_t>(completion.context) >> kAsideBits);
 }
 
 // Between lane and index sit 4 bits of attempt, 4 of segment and 16 of the request's generation.
@@ -189,16 +159,16 @@ void Engine::onEager(uint32_t number, const Completion& completion) {
   counters_.eagerIn++;
   Peering* peering = peeringByNumber(number / kEagerSlotsPerPeering);
   const uint32_t slot = number % kEagerSlotsPerPeering;
-  const bool theirs = peering && peering->mayNotify(completion.source);
-  const std::byte* at = theirs ? peering->eagerArrived(slot) : nullptr;
+  const bool theirs = peering && peering->lanes().mayNotify(completion.source);
+  const std::byte* at = theirs ? peering->eagerIn().at(slot) : nullptr;
   EagerHeader header;
   if (!at || !readHeader(at, &header) || length < sizeof header || header.size != length - sizeof header ||
-      !peering->mayArriveEagerly(header.size))  // on some fabrics the writer says how long its write was
+      !peering->eagerIn().mayArrive(header.size))  // on some fabrics the writer says how long its write was
       [[unlikely]] {
     counters_.foreignNotes++;
     return;
   }
-  if (!peering->holdEagerSlot(slot, header.use)) [[unlikely]] {
+  if (!peering->eagerIn().hold(slot, header.use)) [[unlikely]] {
     counters_.duplicateNotes++;
     return;
   }
@@ -221,11 +191,11 @@ void Engine::onNotified(const Completion& completion) {
   }
   counters_.segmentsIn++;
   ReceiveSlot* slot = slots_.contains(note.slot()) ? &slots_[note.slot()] : nullptr;
-  if (!slot || slot->state != SlotState::told || slot->generation != note.generation()) [[unlikely]] {
+  if (!slot || slot->state != SlotState::advertised || slot->generation != note.generation()) [[unlikely]] {
     counters_.staleNotes++;
     return;
   }
-  if (!slot->comm->peering().mayNotify(completion.source)) [[unlikely]] {
+  if (!slot->comm->peering().lanes().mayNotify(completion.source)) [[unlikely]] {
     counters_.foreignNotes++;
     return;
   }
@@ -235,7 +205,6 @@ void Engine::onNotified(const Completion& completion) {
 void Engine::onRare(size_t rail, const Completion& completion) {
   if (completion.kind != CompletionKind::sent) return onLaneEvent(rail, completion);
   onFailed(rail, completion);
-  flushFailed(rail, completion);
   onSent(completion);
 }
 

@@ -28,79 +28,36 @@ void inChunks(const std::vector<Item>& items, size_t most, Send send) {
 
 }  // namespace
 
-Failover::Failover(Engine& engine, Peering& peering) : engine_(engine), peering_(peering) {
-  for (Record& record : records_) record.pause = engine.config().railRetry;
-}
+Failover::Failover(Engine& engine, Peering& peering) : engine_(engine), peering_(peering) {}
 
 Lane* Failover::laneNamed(uint8_t number) const {
   return number < peering_.laneCount() ? &peering_.lane(number) : nullptr;
 }
 
-bool Failover::recovering() const {
-  for (size_t i = 0; i < peering_.laneCount(); i++) {
-    const LaneState state = peering_.lane(i).state();
-    if (state == LaneState::retiring || state == LaneState::retired) return true;
-  }
-  return false;
-}
-
-std::string Failover::causes() const {
-  std::string text;
-  for (size_t i = 0; i < peering_.laneCount(); i++) {
-    if (peering_.lane(i).up()) continue;
-    text += (text.empty() ? "rail " : "; rail ") + peering_.lane(i).railName() + ": " +
-            (records_[i].cause.empty() ? "not connected" : records_[i].cause);
-  }
-  return text;
-}
-
 // Leaving:
 
-void Failover::begin(Lane& lane, const std::string& why, bool tellPeer) {
+void Failover::begin(Lane& lane) {
   Record& record = recordOf(lane);
-  const TimePoint now = engine_.now();
-  // One that died young dies again, probably. What is young does not grow with the pause: rails that live for
-  // a while now and then would be left alone for longer each time.
-  if (record.upAt == TimePoint{} || now - record.upAt < 10 * engine_.config().railRetry) {
-    if (lane.incarnation() > 1) lengthenPause(record);
-  } else {
-    record.pause = engine_.config().railRetry;
-  }
-  record.upAt = TimePoint{};
-  record.cause = why;
-  record.leftAt = now;
-  engine_.counters().lanesLeft++;
-  record.unsaid = true;
-  if (tellPeer) {
-    peering_.tell(MessageType::laneRetire, LaneMessage{lane.number(), lane.incarnation(), why, {}});
-  } else {
-    sayLeft(lane);
-  }
+  WEFT_LOG(warn, "%s is left to the other rails: %s", peering_.where(lane).c_str(), lane.cause().c_str());
+  if (!std::exchange(record.peerLeft, false))
+    peering_.tell(MessageType::laneRetire, LaneMessage{lane.number(), lane.incarnation(), lane.cause(), {}});
 }
 
-// When the peer has answered, or does not: lanes of one that is closing break before its goodbye is here,
-// which is nothing to warn of.
-void Failover::sayLeft(const Lane& lane) {
-  Record& record = recordOf(lane);
-  if (!std::exchange(record.unsaid, false)) return;
-  WEFT_LOG(warn, "%s is left to the other rails: %s", peering_.where(lane).c_str(), record.cause.c_str());
-}
-
-void Failover::lengthenPause(Record& record) const {
-  constexpr Milliseconds kLongest{30'000};
-  record.pause = std::min(record.pause * 2, std::max(kLongest, engine_.config().railRetry));
+// It is there, so nothing has to be asked.
+void Failover::peerLeft(Lane& lane, const std::string& why) {
+  if (lane.state() > LaneState::suspected) return;
+  recordOf(lane).peerLeft = true;
+  peering_.lanes().lose(lane, peering_.peer()->name() + " left it" + why);
 }
 
 bool Failover::onLaneRetire(const LaneMessage& message) {
   Lane* lane = laneNamed(message.lane);
   if (!lane) return false;
-  const LaneState state = lane->state();
-  if (message.incarnation == lane->incarnation() &&
-      (state == LaneState::up || state == LaneState::connecting)) {
-    peering_.laneFailed(*lane, peering_.peer()->name() + " left it: " + message.reason, false);
+  if (message.incarnation == lane->incarnation()) {
+    peerLeft(*lane, ": " + message.reason);
   } else if (message.incarnation == lane->incarnation() + 1) {
     recordOf(*lane).nextGivenUp = true;
-    if (state == LaneState::dead) skipNext(*lane);
+    if (lane->state() == LaneState::accounted) skipNext(*lane);
   }
   return true;
 }
@@ -110,13 +67,11 @@ void Failover::skipNext(Lane& lane) {
   Record& record = recordOf(lane);
   record.nextGivenUp = false;
   record.nextAddress.clear();
-  lane.skipIncarnation();
+  peering_.lanes().skip(lane);
   peering_.tell(MessageType::laneRetired, RetiredMessage{lane.number(), lane.incarnation(), false, {}});
 }
 
-void Failover::onRetired(Lane& lane) {
-  if (lane.state() != LaneState::retiring) return;
-  lane.setState(LaneState::retired);
+void Failover::onFenced(Lane& lane) {
   listOwn(lane);
   if (recordOf(lane).peerRetired) engine_.wantAfterPoll();
 }
@@ -137,9 +92,10 @@ void Failover::listOwn(Lane& lane) {
     list.push_back({request.comm->remoteNumber(), request.transfer.slot,
                     static_cast<uint32_t>(request.tags[0]), request.sequence[0], mask});
   });
-  peering_.eachUnreturned(lane, [&](int slot) {
+  peering_.eagerOut().eachUnreturned(lane.number(), [&](int slot) {
     record.own.push_back({0, 0, 1, slot});
-    list.push_back({0, static_cast<uint32_t>(slot) | peering_.eagerUse(slot) << kSuspectUseShift, 0, 0, 1});
+    list.push_back(
+        {0, static_cast<uint32_t>(slot) | peering_.eagerOut().use(slot) << kSuspectUseShift, 0, 0, 1});
   });
   RetiredMessage message{lane.number(), lane.incarnation(), false, {}};
   inChunks(list, kMostSuspects, [&](size_t first, std::vector<Suspect> chunk) {
@@ -153,12 +109,10 @@ void Failover::listOwn(Lane& lane) {
 bool Failover::onLaneRetired(RetiredMessage& message) {
   Lane* lane = laneNamed(message.lane);
   if (!lane) return false;
-  if (message.incarnation != lane->incarnation() || lane->state() == LaneState::dead) return true;
+  if (message.incarnation != lane->incarnation() || lane->state() == LaneState::accounted) return true;
   Record& record = recordOf(*lane);
   if (record.peerRetired || record.theirs.size() > kMostListed) return false;
-  if (lane->state() == LaneState::up || lane->state() == LaneState::connecting)
-    peering_.laneFailed(*lane, peering_.peer()->name() + " left it", false);
-  sayLeft(*lane);
+  peerLeft(*lane, "");
   record.theirs.insert(record.theirs.end(), message.suspects.begin(), message.suspects.end());
   record.peerRetired = !message.more;
   if (record.peerRetired) engine_.wantAfterPoll();
@@ -168,12 +122,10 @@ bool Failover::onLaneRetired(RetiredMessage& message) {
 // Both ends are fenced:
 
 void Failover::afterPoll() {
-  for (const uint64_t number : polledAsked_) peering_.tell(MessageType::tellPolled, CommMessage{0, number});
-  polledAsked_.clear();
   if (peering_.ending()) return;
   for (size_t i = 0; i < peering_.laneCount(); i++) {
     Lane& lane = peering_.lane(i);
-    if (lane.state() == LaneState::retired && records_[i].peerRetired && !records_[i].settled) settle(lane);
+    if (lane.state() == LaneState::fenced && records_[i].peerRetired && !records_[i].settled) settle(lane);
   }
 }
 
@@ -184,7 +136,7 @@ void Failover::settle(Lane& lane) {
   engine_.drain(lane.rail());
   if (peering_.ending()) return;
   engine_.eachComm([&](CommBase& comm) {
-    if (&comm.peering() == &peering_ && comm.asRecv()) comm.asRecv()->tellLines(lane.number());
+    if (&comm.peering() == &peering_ && comm.asRecv()) comm.asRecv()->tellCts(lane.number());
   });
   peering_.creditsAfterFence(lane);
   answer(lane);
@@ -208,12 +160,12 @@ void Failover::answer(const Lane& lane) {
 uint16_t Failover::missingOf(const Suspect& suspect) {
   if (suspect.comm == 0) {
     const uint32_t slot = suspect.slot & ((1u << kSuspectUseShift) - 1);
-    return peering_.missesEager(slot, suspect.slot >> kSuspectUseShift, kUseMask) ? 1 : 0;
+    return peering_.eagerIn().misses(slot, suspect.slot >> kSuspectUseShift, kUseMask) ? 1 : 0;
   }
   const uint32_t index = suspect.slot & (kMaxSlots - 1);
   if (!engine_.hasSlot(index)) return 0;
   ReceiveSlot& slot = engine_.slot(index);
-  if (slot.state != SlotState::told || slot.generation != suspect.slot >> kSlotBits) return 0;
+  if (slot.state != SlotState::advertised || slot.generation != suspect.slot >> kSlotBits) return 0;
   if (slot.comm->number() != suspect.comm || &slot.comm->peering() != &peering_) return 0;
   if (slot.tag != suspect.tag || slot.k != suspect.k) return 0;
   const auto missing = static_cast<uint16_t>(suspect.segments & ~slot.arrived);
@@ -227,7 +179,7 @@ bool Failover::onMissing(const MissingMessage& message) {
   Lane* lane = laneNamed(message.lane);
   if (!lane) return false;
   Record& record = recordOf(*lane);
-  if (message.incarnation != lane->incarnation() || lane->state() != LaneState::retired) return true;
+  if (message.incarnation != lane->incarnation() || lane->state() != LaneState::fenced) return true;
   if (message.first != record.answered || message.segments.size() > record.own.size() - record.answered)
     return false;
   for (const uint16_t segments : message.segments) resolve(*lane, record.own[record.answered++], segments);
@@ -237,7 +189,8 @@ bool Failover::onMissing(const MissingMessage& message) {
 
 void Failover::resolve(const Lane& lane, const Own& own, uint16_t missing) {
   if (own.eagerSlot >= 0)
-    return missing ? peering_.sendEagerAgain(own.eagerSlot) : peering_.eagerAccounted(own.eagerSlot, lane);
+    return missing ? peering_.sendEagerAgain(own.eagerSlot)
+                   : peering_.eagerOut().accounted(own.eagerSlot, lane.number());
 
   Request& request = engine_.requestAt(own.request);
   if (request.kind != RequestKind::send || request.generation != own.generation) return;
@@ -246,36 +199,24 @@ void Failover::resolve(const Lane& lane, const Own& own, uint16_t missing) {
 
 void Failover::endIfAccounted(Lane& lane) {
   Record& record = recordOf(lane);
-  if (lane.state() != LaneState::retired || !record.settled || record.answered < record.own.size()) return;
-  lane.setState(LaneState::dead);
+  if (lane.state() != LaneState::fenced || !record.settled || record.answered < record.own.size()) return;
+  peering_.lanes().accounted(lane);
   record.own.clear();
-  record.reviveAt = engine_.now() + record.pause;
   if (record.nextGivenUp) {
     skipNext(lane);
   } else if (!record.nextAddress.empty()) {
-    revive(lane);
+    peering_.lanes().reopen(lane);
   }
 }
 
 // Coming back:
 
-// A peering that failed may be cut off, and stays so; the peer may not have heard.
-void Failover::revive(Lane& lane) {
-  if (peering_.ending()) return;
+void Failover::onReopened(Lane& lane) {
   Record& record = recordOf(lane);
-  auto endpoint = engine_.openEndpoint(lane.rail());
-  if (!endpoint) {
-    record.cause = endpoint.error().message();
-    lengthenPause(record);
-    record.reviveAt = engine_.now() + record.pause;
-    return;
-  }
-  lane.replace(endpoint.take(), engine_.now());
-  record.connecting = record.peerRetired = record.settled = false;
+  record.connecting = record.peerRetired = record.settled = record.peerLeft = false;
   record.answered = 0;
   record.own.clear();
   record.theirs.clear();
-  record.connectBy = engine_.now() + engine_.config().connectTimeout;
   const auto address = lane.endpoint().address();
   peering_.tell(MessageType::laneAddress,
                 LaneMessage{lane.number(), lane.incarnation(), {}, Bytes(address.begin(), address.end())});
@@ -286,7 +227,7 @@ void Failover::connect(Lane& lane) {
   const Bytes address = std::exchange(recordOf(lane).nextAddress, {});
   recordOf(lane).connecting = true;
   if (Status status = peering_.connectLane(lane, address); !status)
-    peering_.laneFailed(lane, status.error().message());
+    peering_.lanes().suspect(lane, status.error().message());
 }
 
 // The peer may be through with the last incarnation before this side is; then the address waits.
@@ -296,7 +237,7 @@ bool Failover::onLaneAddress(const LaneMessage& message) {
   Record& record = recordOf(*lane);
   if (message.incarnation == lane->incarnation() + 1) {
     record.nextAddress = message.address;
-    if (lane->state() == LaneState::dead) revive(*lane);
+    if (!peering_.ending()) peering_.lanes().reopen(*lane);
   } else if (message.incarnation == lane->incarnation() && lane->state() == LaneState::connecting) {
     if (record.connecting || lane->incarnation() == 1) return false;
     record.nextAddress = message.address;
@@ -306,74 +247,22 @@ bool Failover::onLaneAddress(const LaneMessage& message) {
 }
 
 void Failover::onUp(Lane& lane) {
-  Record& record = recordOf(lane);
-  record.upAt = engine_.now();
-  record.cause.clear();
   if (lane.incarnation() == 1) return;
   engine_.counters().lanesRevived++;
   WEFT_LOG(info, "%s is used again", peering_.where(lane).c_str());
 }
 
-// What takes too long:
-
-void Failover::watch(TimePoint now) {
-  for (size_t i = 0; i < peering_.laneCount() && !peering_.ending(); i++) {
-    Lane& lane = peering_.lane(i);
-    if (lane.up()) {
-      watchSilence(lane, now);
-    } else if (lane.state() != LaneState::dead) {
-      watchEnding(lane, now);
-    } else if (now >= records_[i].reviveAt && !peering_.remoteGone()) {
-      revive(lane);
-    }
-  }
-}
-
-void Failover::watchSilence(Lane& lane, TimePoint now) {
-  const TimePoint since = peering_.peer()->settled() ? lane.stalledSince(now) : TimePoint{};
-  if (since == TimePoint{}) return lane.restartStallClock(now);
-  const Config& config = engine_.config();
-  const bool last = peering_.lanesUp() == 1;
-  const Nanoseconds bound =
-      last ? Nanoseconds(config.laneTimeout)
-           : std::min(Nanoseconds(config.railTimeout), Nanoseconds(config.laneTimeout) / 2);
-  if (now - since < bound / 2) return;
-  if (!last && askedAt_ != now) {
-    askedAt_ = now;
-    const auto number = static_cast<uint64_t>(now.time_since_epoch().count());
-    peering_.tell(MessageType::askPolled, CommMessage{0, number});
-  }
-  if (now - since < bound + slowest(lane.outstandingBytes())) return;
-  if (!last && polledThere_ < since + bound / 2) return;
-  peering_.laneFailed(
-      lane, format("nothing moved for %lld ms with %llu bytes posted, though the peer answers",
-                   static_cast<long long>(std::chrono::duration_cast<Milliseconds>(now - since).count()),
-                   static_cast<unsigned long long>(lane.outstandingBytes())));
-}
-
-// The peer's process answers and does not say what it must: nothing more can be promised to anybody.
-void Failover::watchEnding(Lane& lane, TimePoint now) {
-  Record& record = recordOf(lane);
-  if (lane.state() == LaneState::connecting) {
-    if (lane.incarnation() > 1 && now > record.connectBy)
-      peering_.laneFailed(lane, "no connection within WEFT_CONNECT_TIMEOUT");
-    return;
-  }
-  if (!peering_.remoteGone() && now - record.leftAt >= kDoubt) sayLeft(lane);
-  if (!peering_.peer()->settled()) record.leftAt = now;
-  const Config& config = engine_.config();
-  if (now - record.leftAt < config.laneTimeout + config.closeTimeout) return;
-  peering_.end({Ending::By::us,
-                Error(Code::timeout, "leaving a rail",
-                      format("%s (%s) was not accounted for by %s in time", peering_.where(lane).c_str(),
-                             record.cause.c_str(), record.peerRetired ? "its list" : "the other end"))});
+void Failover::stuck(const Lane& lane) {
+  peering_.end({Ending::By::us, Error(Code::timeout, "leaving a rail",
+                                      format("%s (%s) was not accounted for by %s in time",
+                                             peering_.where(lane).c_str(), lane.cause().c_str(),
+                                             recordOf(lane).peerRetired ? "its list" : "the other end"))});
 }
 
 bool Failover::onMessage(MessageType type, ByteReader* body) {
   LaneMessage lane;
   RetiredMessage retired;
   MissingMessage missing;
-  CommMessage plain;
   switch (type) {
     case MessageType::laneRetire:
       return decodeBody(body, &lane) && onLaneRetire(lane);
@@ -383,18 +272,9 @@ bool Failover::onMessage(MessageType type, ByteReader* body) {
       return decodeBody(body, &missing) && onMissing(missing);
     case MessageType::laneAddress:
       return decodeBody(body, &lane) && onLaneAddress(lane);
-    case MessageType::askPolled:
-      if (!decodeBody(body, &plain) || polledAsked_.size() > 64) return false;
-      polledAsked_.push_back(plain.number);
-      engine_.wantAfterPoll();
-      return true;
     default:
       return false;
   }
-}
-
-void Failover::peerPolled(uint64_t asked) {
-  polledThere_ = std::min(TimePoint(Nanoseconds(static_cast<int64_t>(asked))), engine_.now());
 }
 
 }  // namespace weft::core

@@ -7,35 +7,29 @@
 #include <vector>
 
 #include "src/base/clock.h"
-#include "src/base/config.h"
-#include "src/core/lane.h"
+#include "src/core/lane_set.h"
 #include "src/core/messages.h"
 
-// What becomes of a peering whose lane died while another is left: both ends fence it, tell each other what
-// they cannot account for, the receiver asks for what is missing, and later the rail is tried again. The
-// states are in docs/design.md, "Fail-over". Owned by its Peering; used only by who has entered the engine.
+// What becomes of what a lost lane carried while another is left: both ends fence it, tell each other what
+// they cannot account for, the receiver asks for what is missing, and later both connect its next
+// incarnation. The states are in docs/design.md, "Fail-over"; LaneSet has them, this is the talk about them.
+// Owned by its Peering; used only by who has entered the engine.
 namespace weft::core {
 
 class Engine;
 class Peering;
 
-// How long a lane's end is taken for that of its peer, whose goodbye comes by another way.
-constexpr Milliseconds kDoubt{500};
-
 class Failover {
  public:
   Failover(Engine& engine, Peering& peering);
 
-  // The lane retires already, for this reason. `tellPeer` unless the peer was first.
-  void begin(Lane& lane, const std::string& why, bool tellPeer);
+  void begin(Lane& lane);  // it is lost, and others are left
   void onUp(Lane& lane);
-  void onRetired(Lane& lane);                          // our end
+  void onFenced(Lane& lane);  // our end
+  void onReopened(Lane& lane);
   bool onMessage(MessageType type, ByteReader* body);  // false: it does not decode, or cannot be
   void afterPoll();                                    // the queues were just polled
-  void watch(TimePoint now);                           // silence, deadlines, rails to try again
-  void peerPolled(uint64_t asked);                     // after it was asked at this time
-  bool recovering() const;                             // some lane has not been accounted for
-  std::string causes() const;                          // of every lane that is not up, for an error
+  void stuck(const Lane& lane);
 
  private:
   // What left by a fenced lane: segments of a request, or an eager slot where that is not negative.
@@ -47,18 +41,12 @@ class Failover {
   };
 
   struct Record {
-    std::string cause;
-    TimePoint upAt{};
-    TimePoint leftAt{};
-    TimePoint connectBy{};
-    TimePoint reviveAt{};
-    Milliseconds pause{0};
     bool connecting = false;   // the peer's address of this incarnation is known
     Bytes nextAddress;         // the peer is ready for the next one
     bool nextGivenUp = false;  // and left it already
     bool peerRetired = false;  // and its list is whole
     bool settled = false;      // we answered it
-    bool unsaid = false;       // nobody was warned yet
+    bool peerLeft = false;     // it told us first
     std::vector<Own> own;
     size_t answered = 0;  // of them
     std::vector<Suspect> theirs;
@@ -72,24 +60,17 @@ class Failover {
   uint16_t missingOf(const Suspect& suspect);
   void resolve(const Lane& lane, const Own& own, uint16_t missing);
   void endIfAccounted(Lane& lane);
-  void revive(Lane& lane);
   void connect(Lane& lane);
   void skipNext(Lane& lane);
-  void sayLeft(const Lane& lane);
   bool onLaneRetire(const LaneMessage& message);
   bool onLaneRetired(RetiredMessage& message);
   bool onMissing(const MissingMessage& message);
   bool onLaneAddress(const LaneMessage& message);
-  void watchSilence(Lane& lane, TimePoint now);
-  void watchEnding(Lane& lane, TimePoint now);
-  void lengthenPause(Record& record) const;
+  void peerLeft(Lane& lane, const std::string& why);
 
   Engine& engine_;
   Peering& peering_;
-  std::array<Record, 16> records_;
-  std::vector<uint64_t> polledAsked_;  // the peer's questions, answered after the next poll
-  TimePoint polledThere_{};            // the peer polled after this
-  TimePoint askedAt_{};
+  std::array<Record, LaneSet::kMaxLanes> records_;
 };
 
 }  // namespace weft::core

@@ -15,13 +15,6 @@ bool Lane::flush(TimePoint now) {
   return false;
 }
 
-bool Lane::dropHeld() {
-  const size_t held = queued_.size();
-  outstandingWorks_ -= static_cast<uint32_t>(held);
-  queued_.clear();
-  return held > 0;
-}
-
 // The rate over windows in which the lane was never idle, the first from when it got work; an exponential
 // mean over windows follows a rail that slows down within a few of them.
 void Lane::measure(uint64_t bytes, TimePoint now) {
@@ -45,18 +38,15 @@ TimePoint Lane::stalledSince(TimePoint now) {
 
 void Lane::replace(std::unique_ptr<Endpoint> endpoint, TimePoint now) {
   endpoint_ = std::move(endpoint);
-  incarnation_++;
+  standing.incarnation++;
   queued_.clear();
   outstandingBytes_ = windowBytes_ = 0;
   outstandingWorks_ = 0;
   windowStart_ = TimePoint{};
   lastSign_ = now;
-  state_ = LaneState::connecting;
 }
 
-void Lane::startRetiring() {
-  if (state_ != LaneState::up && state_ != LaneState::connecting) return;
-  state_ = LaneState::retiring;
+void Lane::startFencing() {
   queued_.clear();
   endpoint_->retire();
 }

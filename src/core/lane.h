@@ -8,12 +8,14 @@
 #include <utility>
 
 #include "src/base/clock.h"
+#include "src/base/config.h"
 #include "src/core/growing_ring.h"
 #include "src/core/stripe.h"
 #include "weft/transport.h"
 
 // One endpoint to one peer engine over one rail, with what has to be known to choose it and to blame it. The
-// one owner of a rail's health as seen from this peering. Used only by who has entered the engine.
+// one owner of a rail's health as seen from this peering. Its LaneSet owns it, and alone moves its state.
+// Used only by who has entered the engine.
 namespace weft::core {
 
 constexpr uint8_t kNoLane = UINT8_MAX;  // in the place of a lane's number
@@ -21,9 +23,10 @@ constexpr uint8_t kNoLane = UINT8_MAX;  // in the place of a lane's number
 enum class LaneState : uint8_t {
   connecting,
   up,
-  retiring,  // our endpoint is being fenced
-  retired,   // it is; the peer has not accounted for everything yet
-  dead,      // nothing of this incarnation is unaccounted for
+  suspected,  // something is wrong with it: it is given nothing more, and the peer is asked before it is lost
+  retiring,   // it is lost, and our endpoint is being fenced
+  fenced,     // it is; the peer has not accounted for everything yet
+  accounted,  // nothing of this incarnation is unaccounted for: the next one may begin
 };
 
 // What a lane that moves at all needs for so much, at most: large messages get more time before it is blamed.
@@ -34,43 +37,52 @@ inline Nanoseconds slowest(uint64_t bytes) {
 
 // What a lane that has others beside it did so far, over all its incarnations.
 struct LaneTotals {
-  uint64_t works = 0, bytes = 0;            // finished: messages' segments and, with several lanes, lines
+  uint64_t works = 0, bytes = 0;            // finished: messages' segments and, with several lanes, CTS
   uint64_t worksAgain = 0, bytesAgain = 0;  // of those, written again after another lane had lost them
+};
+
+// Where a lane stands. Its LaneSet writes this, and nobody else.
+struct LaneStanding {
+  LaneState state = LaneState::connecting;
+  uint32_t incarnation = 1;
+  std::string cause{};    // why it is not up; empty: it has not connected yet
+  TimePoint since{};      // it is in this state, or not up any more for one that is being fenced
+  Milliseconds pause{0};  // before the next incarnation
 };
 
 class Lane {
  public:
-  // `measured`: there are others to choose from, so its rate matters, and what it carried.
+  // `measured`: there are others to choose from, so its rate matters, and what it carried. Without an
+  // endpoint it waits for its first one.
   Lane(uint8_t number, uint8_t rail, std::string railName, std::unique_ptr<Endpoint> endpoint, bool measured)
       : endpoint_(std::move(endpoint)),
         railName_(std::move(railName)),
         number_(number),
         rail_(rail),
-        measured_(measured) {}
+        measured_(measured) {
+    if (!endpoint_) standing = {LaneState::accounted, 0};
+  }
 
   Endpoint& endpoint() { return *endpoint_; }
+  bool isAt(const Endpoint* endpoint) const { return endpoint_.get() == endpoint; }
   uint8_t number() const { return number_; }
   uint8_t rail() const { return rail_; }  // of this side's device
   const std::string& railName() const { return railName_; }
-  uint32_t incarnation() const { return incarnation_; }
-  LaneState state() const { return state_; }
-  bool up() const { return state_ == LaneState::up; }
+  uint32_t incarnation() const { return standing.incarnation; }
+  LaneState state() const { return standing.state; }
+  bool up() const { return standing.state == LaneState::up; }
 
-  void setState(LaneState state) { state_ = state; }
-
-  // Begins the next incarnation: on a fresh endpoint, idle, connecting.
-  void replace(std::unique_ptr<Endpoint> endpoint, TimePoint now);
-  void skipIncarnation() { incarnation_++; }  // the peer gave it up before this side had one
+  const std::string& cause() const { return standing.cause; }
 
   // Hands one work to the fabric, at once unless others wait already or `more` follow that should go with it
-  // as one burst. False: it is queued, and flush must be called. A lane that is not up drops it: its peering
-  // has failed.
+  // as one burst. False: it is queued, and flush must be called. A lane that is not up drops it: a suspected
+  // one lists it as lost when it is fenced, behind any other the peering is over.
   // `clock.now()` is asked only when the lane was idle, and measured.
   template <class Clock>
   bool submit(const Work& work, bool more, Clock& clock) {
     if (!up()) [[unlikely]]
       return true;
-    if (!work.quiet) {
+    if (!work.unsignaled) {
       // That a fabric takes works is no sign of life: a dead one may go on taking them.
       if (outstandingWorks_++ == 0) beginWindow(clock);
       outstandingBytes_ += work.length;
@@ -85,13 +97,12 @@ class Lane {
   // The same where the lane may still be connecting: what it is given waits until it is up.
   template <class Clock>
   bool submitOrHold(const Work& work, Clock& clock) {
-    if (state_ != LaneState::connecting) return submit(work, false, clock);
+    if (standing.state != LaneState::connecting) return submit(work, false, clock);
     if (outstandingWorks_++ == 0) beginWindow(clock);
     outstandingBytes_ += work.length;
     queued_.push(work);
     return false;
   }
-  bool dropHeld();            // it does not come up; false: it was given nothing
   bool flush(TimePoint now);  // true: some is left for later
   bool hasQueued() const { return !queued_.empty(); }
 
@@ -114,8 +125,9 @@ class Lane {
   const LaneTotals& totals() const { return totals_; }
 
   bool waiting() const { return !queued_.empty() || outstandingWorks_ > 0; }  // for something to finish
-  // Nobody hears of it when a quiet work is gone, but a fabric may need polls until it is: so the control
-  // thread asks this with each tick on which nothing else kept it busy, and is told to come back a while.
+  // Nobody hears of it when an unsignaled work is gone, but a fabric may need polls until it is: so the
+  // control thread asks this with each tick on which nothing else kept it busy, and is told to come back a
+  // while.
   bool tickLingering() { return lingers_ > 0 && lingers_-- > 0; }
   // Since when work has been waiting without any sign of life from the lane; default TimePoint: nothing is
   // waiting. A lane that is not measured reads no clock for its signs: they count as of the next such call.
@@ -137,7 +149,10 @@ class Lane {
   }
   LaneLoad load() const { return {up(), outstandingBytes_, bytesPerUs_}; }
 
-  void startRetiring();
+  // For its LaneSet alone:
+  void replace(std::unique_ptr<Endpoint> endpoint, TimePoint now);  // for the next incarnation: idle
+  void startFencing();
+  LaneStanding standing;
 
  private:
   static constexpr uint32_t kRoundsRemembered = 256;
@@ -165,14 +180,12 @@ class Lane {
   LaneTotals totals_;
   float bytesPerUs_ = 0;  // 0: not known
   uint32_t roundsSinceMeasured_ = 0;
-  uint32_t incarnation_ = 1;
   uint8_t number_;
   uint8_t rail_;
   bool measured_;
   bool signSinceWatch_ = false;
   bool peerSeen_ = false;  // since takePeerSeen()
   uint8_t lingers_ = 0;
-  LaneState state_ = LaneState::connecting;
 };
 
 }  // namespace weft::core

@@ -14,23 +14,23 @@ Announcement* MemoryBook::announce(const mem::RegionRef& region) {
   const uint32_t id = nextId_++;
   auto fresh = std::make_unique<Announcement>(Announcement{id, region, 1, false});
   Announcement* announcement = fresh.get();
-  // Where memory runs out on the way nothing may stay that was not told: a later region may lie at the same
-  // address, and would wait for its acknowledgement for ever.
+  // Where memory runs out on the way nothing may stay that was not announced: a later region may lie at the
+  // same address, and would wait for its acknowledgement for ever.
   struct Undo {
     ~Undo() {
-      if (told) return;
+      if (announced) return;
       of.announcedOf_.erase(region);
       of.announced_.erase(id);
     }
     MemoryBook& of;
     const mem::Region* region;
     uint32_t id;
-    bool told;
+    bool announced;
   } undo{*this, region.get(), id, false};
   announced_.emplace(id, std::move(fresh));
   announcedOf_.emplace(region.get(), announcement);
   peering_.tell(MessageType::announce, peering_.noticeOf(*region, id));
-  undo.told = true;
+  undo.announced = true;
   return announcement;
 }
 

@@ -7,11 +7,12 @@
 #include <memory>
 #include <unordered_map>
 
+#include "src/core/lane_set.h"
 #include "src/core/messages.h"
 #include "src/mem/region.h"
 
 // Which memory the two ends of a peering have announced to each other: ours, that the peer writes to, and the
-// peer's, by the numbers that its clear-to-send lines use. Owned by its Peering; used only by who has entered
+// peer's, by the numbers that its CTS use. Owned by its Peering; used only by who has entered
 // the engine.
 namespace weft::core {
 
@@ -19,16 +20,15 @@ class Peering;
 
 // One of our regions as far as this peer knows it.
 struct Announcement {
-  uint32_t id = 0;  // what lines call it; never reused on a peering
+  uint32_t id = 0;  // what CTS call it; never reused on a peering
   mem::RegionRef region;
   uint32_t users = 0;         // memory handles that rely on it
-  bool acknowledged = false;  // the peer can be sent lines that name it
+  bool acknowledged = false;  // the peer can be sent CTS that name it
 };
 
 class MemoryBook {
  public:
-  static constexpr size_t kMaxLanes = 16;
-  using Imported = std::array<RemoteMemory, kMaxLanes>;  // one region of the peer, per lane
+  using Imported = std::array<RemoteMemory, LaneSet::kMaxLanes>;  // one region of the peer, per lane
 
   explicit MemoryBook(Peering& peering) : peering_(peering) {}
 

@@ -13,7 +13,7 @@ void encodeBlobs(ByteWriter* out, const std::vector<Bytes>& blobs) {
   for (const Bytes& blob : blobs) out->blob(blob);
 }
 
-constexpr uint16_t kMaxBlobs = 16;  // rails or lanes of one peering
+constexpr uint16_t kMaxBlobs = 17;  // rails or lanes of one peering, and shared memory
 
 std::vector<Bytes> decodeBlobs(ByteReader* in) {
   std::vector<Bytes> blobs;
@@ -48,6 +48,7 @@ MemoryNotice MemoryNotice::decode(ByteReader* in) {
 void PeeringInfo::encode(ByteWriter* out) const {
   out->put(engine).put(peering).put(life).put(rails).text(deviceName);
   encodeBlobs(out, laneAddresses);
+  out->blob(localAddress);
   memory.encode(out);
   out->put(eagerOffset).put(eagerSlots).put(eagerSlotBytes).put(eagerFirstSlot).put(creditOffset);
 }
@@ -60,6 +61,8 @@ PeeringInfo PeeringInfo::decode(ByteReader* in) {
   info.rails = in->get<uint16_t>();
   info.deviceName = in->text();
   info.laneAddresses = decodeBlobs(in);
+  const auto local = in->blob();
+  info.localAddress.assign(local.begin(), local.end());
   info.memory = MemoryNotice::decode(in);
   info.eagerOffset = in->get<uint64_t>();
   info.eagerSlots = in->get<uint32_t>();
@@ -194,20 +197,20 @@ bool decodeBody(ByteReader* in, MissingMessage* message) {
   return in->done();
 }
 
-void encodeBody(ByteWriter* out, const LinesMessage& message) {
-  out->put(message.comm).put(static_cast<uint16_t>(message.lines.size()));
-  for (const auto& placed : message.lines)
-    out->put(placed.position).raw(std::as_bytes(std::span(&placed.line, 1)));
+void encodeBody(ByteWriter* out, const CtsMessage& message) {
+  out->put(message.comm).put(static_cast<uint16_t>(message.cts.size()));
+  for (const auto& placed : message.cts)
+    out->put(placed.position).raw(std::as_bytes(std::span(&placed.cts, 1)));
 }
 
-bool decodeBody(ByteReader* in, LinesMessage* message) {
+bool decodeBody(ByteReader* in, CtsMessage* message) {
   message->comm = in->get<uint32_t>();
   const auto count = in->get<uint16_t>();
   for (uint16_t i = 0; i < count && !in->failed(); i++) {
-    auto& placed = message->lines.emplace_back();
+    auto& placed = message->cts.emplace_back();
     placed.position = in->get<uint16_t>();
-    const auto line = in->raw(sizeof placed.line);
-    if (!line.empty()) std::memcpy(&placed.line, line.data(), sizeof placed.line);
+    const auto cts = in->raw(sizeof placed.cts);
+    if (!cts.empty()) std::memcpy(&placed.cts, cts.data(), sizeof placed.cts);
   }
   return in->done();
 }

@@ -16,18 +16,17 @@ namespace weft::core {
 
 enum class MessageType : uint16_t {
   open = 16,        // connector -> acceptor: my half is ready, here is my ring
-  announce,         // this memory id may appear in my clear-to-send lines once you acknowledged it
+  announce,         // this memory id may appear in my CTS once you acknowledged it
   announced,        //   acknowledgement
-  withdraw,         // forget that id; no line names it any more
-  cancel,           // receiver -> sender: stop writing for this comm and tell what you sent
-  canceled,         //   acknowledgement, with the number of messages sent in all
-  finish,           // sender -> receiver: I sent this many messages in all; tell me when you have them
-  finished,         //   acknowledgement
-  closed,           // this comm is closed on my side
+  withdraw,         // forget that id; no CTS names it any more
+  cancel,           // receiver -> sender: begin nothing more on this comm, and tell your total
+  total,            // sender -> receiver: I sent this many messages, and no more; tell me when you have them
+  receivedAll,      //   acknowledgement
+  closed,           // this comm is closed on my side; a sender adds its total
   failed,           // this comm failed on my side, with the reason
   probe,            // receiver -> sender: what became of message (tag, k)?
   probed,           //   answer
-  askRead,          // receiver -> sender: how far did you read my clear-to-send lines?
+  askRead,          // receiver -> sender: how far did you read my CTS?
   tellRead,         //   answer
   engineGone,       // my engine is closing: its lanes will break
   ended,            // our peering is over, for this reason, and every comm on it
@@ -35,10 +34,12 @@ enum class MessageType : uint16_t {
   laneRetired,      // my end is fenced, and this is what I cannot account for
   missing,          //   answer: what of it must be written again
   laneAddress,      // my end's of the lane's next incarnation
-  lines,            // clear-to-send lines that may have been lost with a lane
+  ctsAgain,         // CTS that may have been lost with a lane
   askPolled,        // tell me when your engine has polled
   tellPolled,       //   answer
   laneConnected,    // my end of the lane has your address: where the fabric asks for that, you may write
+  gpuMemory,        // receiver -> sender: I receive into GPU memory, so send nothing eagerly
+  localAddress,     // connector -> acceptor: my endpoint in shared memory; look for it
 };
 
 struct EngineHeader {
@@ -69,7 +70,8 @@ struct PeeringInfo {
   uint16_t rails = 0;    // of this side's device
   std::string deviceName;
   std::vector<Bytes> laneAddresses;
-  MemoryNotice memory;       // where the two below live
+  Bytes localAddress;   // of an endpoint in shared memory; empty: there is none, or the two cannot use it
+  MemoryNotice memory;  // where the two below live; with such an endpoint its key comes last
   uint64_t eagerOffset = 0;  // pool of eager slots
   uint32_t eagerSlots = 0;   // how many of them the other side may use; 0: no eager
   uint32_t eagerSlotBytes = 0;
@@ -106,8 +108,8 @@ struct OpenMessage {
   uint64_t ringOffset = 0;
 };
 
-// cancel, closed, askRead: comm only; canceled, finish, finished, tellRead: and a number; announced and
-// withdraw: the memory id in place of the comm; askPolled, tellPolled: a number only.
+// cancel, receivedAll, askRead, gpuMemory: comm only; total, closed, tellRead: and a number;
+// announced and withdraw: the memory id in place of the comm; askPolled, tellPolled: a number only.
 struct CommMessage {
   uint32_t comm = 0;
   uint64_t number = 0;
@@ -119,7 +121,7 @@ struct FailedMessage {
   std::string reason;
 };
 
-enum class ProbeState : uint8_t { notPosted, waitingForLine, sent };
+enum class ProbeState : uint8_t { notPosted, waitingForCts, sent };
 
 struct ProbeMessage {
   uint32_t comm = 0;
@@ -132,6 +134,7 @@ struct ProbeMessage {
 };
 
 // A lane's incarnation, and what belongs to it: laneRetire (why), laneAddress (address), laneConnected.
+// localAddress: the address only.
 struct LaneMessage {
   uint8_t lane = 0;
   uint32_t incarnation = 0;
@@ -164,23 +167,23 @@ struct MissingMessage {
   std::vector<uint16_t> segments;
 };
 
-struct LinesMessage {
+struct CtsMessage {
   struct Placed {
     uint16_t position = 0;
-    CtsLine line;
+    Cts cts;
   };
   uint32_t comm = 0;
-  std::vector<Placed> lines;
+  std::vector<Placed> cts;
 };
 
 void encodeBody(ByteWriter* out, const LaneMessage& message);
 void encodeBody(ByteWriter* out, const RetiredMessage& message);
 void encodeBody(ByteWriter* out, const MissingMessage& message);
-void encodeBody(ByteWriter* out, const LinesMessage& message);
+void encodeBody(ByteWriter* out, const CtsMessage& message);
 bool decodeBody(ByteReader* in, LaneMessage* message);
 bool decodeBody(ByteReader* in, RetiredMessage* message);
 bool decodeBody(ByteReader* in, MissingMessage* message);
-bool decodeBody(ByteReader* in, LinesMessage* message);
+bool decodeBody(ByteReader* in, CtsMessage* message);
 void encodeBody(ByteWriter* out, const OpenMessage& message);
 void encodeBody(ByteWriter* out, const CommMessage& message);
 void encodeBody(ByteWriter* out, const FailedMessage& message);

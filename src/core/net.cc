@@ -8,7 +8,7 @@
 #include "src/base/log.h"
 #include "src/base/reserve.h"
 #include "src/core/connector.h"
-#include "src/core/session.h"
+#include "src/core/runtime.h"
 
 namespace weft::core {
 
@@ -40,6 +40,13 @@ void writeToken(std::span<std::byte, control::kHandleBytes> handle, uint64_t tok
   std::memcpy(handle.data() + control::kScratchOffset, &token, sizeof token);
 }
 
+std::string describeGpuDirect(const mem::GpuPath& path, const mem::GdrVerdict& first) {
+  if (!path.works()) return "off: " + path.why;
+  std::string text = "on, by " + first.taken().name;
+  if (path.pcie) text += ", mapped over PCIe";
+  return text + (first.ordersWrites ? ", no flush needed" : ", flushed");
+}
+
 }  // namespace
 
 // Context:
@@ -52,9 +59,9 @@ Context::~Context() {
   net_->releaseContext(this);
 }
 
-void Context::hold(std::shared_ptr<Session> session) {
+void Context::hold(std::shared_ptr<Runtime> runtime) {
   std::lock_guard lock(mutex_);
-  if (options_.perCommunicator) held_ = std::move(session);
+  if (options_.perCommunicator) held_ = std::move(runtime);
 }
 
 // Devices:
@@ -65,8 +72,60 @@ Result<std::shared_ptr<Net>> Net::create(NetOptions options) {
   if (net->rails_.empty()) {
     TRY(net->rails_, net->transport().discover());
   }
+  TRY(net->decideGpuDirect());
   TRY(net->devices_, topo::groupRails(net->rails_, topo::acceleratorPaths(), net->config().mergeNics));
   return net;
+}
+
+// Once, so that what NCCL is told stays true; of the GPU that the calling thread uses, as NCCL's does.
+Status Net::decideGpuDirect() {
+  const std::string& mode = config().gdr;
+  if (mode != "auto" && mode != "require" && mode != "off")
+    return Error(Code::config, "reading settings",
+                 "WEFT_GDR is \"" + mode + "\"; allowed: auto, require or off");
+  mem::LadderInput input;
+  input.driver = driver_ = mem::gpu::Driver::ofProcess(config().libcuda, &input.whyNoDriver);
+  if (driver_) input.gpu = driver_->gpuInUse().value_or(-1);
+  input.off = mode == "off";
+  std::string refusals;
+  for (const DeviceInfo& rail : rails_) {
+    input.device = &rail;
+    input.open = [&] { return transport().open(rail); };
+    gpuDirect_.push_back(mem::climb(input));
+    if (!gpuDirect_.back().path.works())
+      refusals += (refusals.empty() ? "" : "; ") + rail.name + ": " + gpuDirect_.back().path.why;
+  }
+  if (mode == "require" && !refusals.empty())
+    return Error(Code::unavailable, "looking for GPUDirect, as WEFT_GDR is require", refusals);
+  return {};
+}
+
+mem::GpuPath Net::gpuPath(const std::vector<int>& rails) const {
+  mem::GpuPath path = gpuDirect_[static_cast<size_t>(rails.front())].path;
+  for (const int rail : rails) path = mem::both(path, gpuDirect_[static_cast<size_t>(rail)].path);
+  return path;
+}
+
+mem::CacheOptions Net::cacheOptions(int device) const {
+  mem::CacheOptions options;
+  options.driver = driver_;
+  options.path = gpuPath(railsOf(device));
+  options.ordersWrites = true;
+  for (const int rail : railsOf(device))
+    options.ordersWrites = options.ordersWrites && gpuDirect_[static_cast<size_t>(rail)].ordersWrites;
+  options.mostKept = static_cast<size_t>(config().mrCacheCount);
+  options.mostKeptBytes = static_cast<uint64_t>(config().mrCacheMib) << 20;
+  return options;
+}
+
+// Shared memory is host memory: where a card takes GPU memory, it takes all.
+std::string Net::whyNotLocal(int device) const {
+  if (!options_.local) return options_.whyNotLocal;
+  return gpuPath(railsOf(device)).works() ? "GPU memory goes by the device, and all else with it" : "";
+}
+
+Transport* Net::localFor(int device) const {
+  return whyNotLocal(device).empty() ? options_.local.get() : nullptr;
 }
 
 int Net::deviceCount() const {
@@ -102,17 +161,25 @@ Result<Properties> Net::properties(int device) const {
   out.guid = first.guid;
   out.port = first.port;
   out.maxComms = kMostComms;
-  out.cudaMemory = out.dmabufMemory = out.lines128InOrder = true;
+  const mem::GpuPath path = gpuPath(rails);
+  out.cudaMemory = path.works();
+  out.dmabufMemory = path.dmabuf;
+  out.lines128InOrder = true;
   for (const int index : rails) {
     const DeviceInfo& info = rail(index);
     out.rails.push_back(info.name);
     out.name += (out.name.empty() ? "" : "+") + info.name;
     out.speedMbps += info.speedMbps;
     out.latencyUs = std::max(out.latencyUs, info.latencyUs);
-    out.cudaMemory = out.cudaMemory && info.cudaMemory;
-    out.dmabufMemory = out.dmabufMemory && info.dmabufMemory;
     out.lines128InOrder = out.lines128InOrder && info.lines128InOrder;
     out.maxP2pBytes = std::min(out.maxP2pBytes, info.maxWriteBytes);
+  }
+  const std::string why = whyNotLocal(device);
+  out.sameHost =
+      why.empty() ? "through shared memory, where both processes see it" : "as other peers: " + why;
+  if (driver_) out.gpuDirect = describeGpuDirect(path, gpuDirect_[static_cast<size_t>(rails.front())]);
+  for (const int index : rails) {
+    if (path.works() && gpuDirect_[static_cast<size_t>(index)].forceFlush) out.forceFlush = true;
   }
   out.name = shortened(std::move(out.name));
   out.maxCollBytes = out.maxP2pBytes;
@@ -132,7 +199,11 @@ Result<int> Net::makeVirtual(std::span<const int> members) {
       return Error(Code::invalidArgument, "merging devices", format("device %d is named twice", members[i]));
     }
   }
-  virtuals_.emplace_back(members.begin(), members.end());
+  // NCCL asks once for its network and once for its offload.
+  std::vector<int> wanted(members.begin(), members.end());
+  const auto known = std::find(virtuals_.begin(), virtuals_.end(), wanted);
+  if (known != virtuals_.end()) return physical + static_cast<int>(known - virtuals_.begin());
+  virtuals_.push_back(std::move(wanted));
   return physical + static_cast<int>(virtuals_.size()) - 1;
 }
 
@@ -149,18 +220,22 @@ ContextRef Net::openContext(ContextOptions options) {
 
 // Connections:
 
-Result<std::shared_ptr<Session>> Net::session() {
-  std::lock_guard lock(sessionMutex_);
-  if (auto living = session_.lock()) return living;
-  TRY(auto fresh, Session::create(shared_from_this()));
-  session_ = fresh;
+Result<std::shared_ptr<control::Hub>> Net::makeHub(control::HubOptions options) const {
+  return options_.makeHub ? options_.makeHub(std::move(options)) : control::Hub::create(std::move(options));
+}
+
+Result<std::shared_ptr<Runtime>> Net::runtime() {
+  std::lock_guard lock(runtimeMutex_);
+  if (auto living = runtime_.lock()) return living;
+  TRY(auto fresh, Runtime::create(shared_from_this()));
+  runtime_ = fresh;
   return fresh;
 }
 
 Result<std::unique_ptr<ListenComm>> Net::listen(const ContextRef& context, int device,
                                                 std::span<std::byte, control::kHandleBytes> handleOut) {
   if (device < 0 || device >= deviceCount()) return noSuchDevice(device, deviceCount());
-  TRY(auto living, session());
+  TRY(auto living, runtime());
   context->hold(living);
   settle(living);
   TRY(auto listener, living->hub().listen());
@@ -175,7 +250,7 @@ Result<std::unique_ptr<SendComm>> Net::connect(const ContextRef& context, int de
                                                std::span<std::byte, control::kHandleBytes> handle) {
   if (device < 0 || device >= deviceCount()) return noSuchDevice(device, deviceCount());
   TRY(control::Handle target, control::Handle::decode(handle));
-  TRY(auto living, session());
+  TRY(auto living, runtime());
   context->hold(living);
   uint64_t token = readToken(handle);
   std::shared_ptr<Connector> connector = token == 0 ? nullptr : living->find(token);
@@ -191,7 +266,7 @@ Result<std::unique_ptr<SendComm>> Net::connect(const ContextRef& context, int de
     writeToken(handle, token);
     settle(living);
   }
-  living->hub().help();
+  living->hub().runInline();
   auto comm = connector->step(living, context);
   if (comm && !*comm) return comm;
   living->drop(token);
@@ -200,11 +275,11 @@ Result<std::unique_ptr<SendComm>> Net::connect(const ContextRef& context, int de
   return comm;
 }
 
-// Between two calls of connect only `connecting_` keeps the session; it goes with the last connection being
+// Between two calls of connect only `connecting_` keeps the runtime; it goes with the last connection being
 // made.
-void Net::settle(const std::shared_ptr<Session>& living) {
-  std::shared_ptr<Session> released;  // after the lock: it may be the last one
-  std::lock_guard lock(sessionMutex_);
+void Net::settle(const std::shared_ptr<Runtime>& living) {
+  std::shared_ptr<Runtime> released;  // after the lock: it may be the last one
+  std::lock_guard lock(runtimeMutex_);
   living->dropExpired(clock().now());
   released = std::exchange(connecting_, living->connecting() ? living : nullptr);
 }
@@ -214,10 +289,10 @@ void Net::releaseContext(const Context* context) {
     std::lock_guard lock(mutex_);
     seats_.erase({context->options().communicator, context->seat()});
   }
-  std::shared_ptr<Session> living;
+  std::shared_ptr<Runtime> living;
   {
-    std::lock_guard lock(sessionMutex_);
-    living = session_.lock();
+    std::lock_guard lock(runtimeMutex_);
+    living = runtime_.lock();
   }
   if (!living) return;
   living->dropOf(context);

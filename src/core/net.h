@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -13,6 +14,8 @@
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/control/handle.h"
+#include "src/mem/ladder.h"
+#include "src/mem/region.h"
 #include "src/topo/rail_groups.h"
 #include "weft/transport.h"
 
@@ -20,6 +23,11 @@
 // plugin life; it finds the devices and starts nothing. Threads and links exist only while a comm, a listener
 // or a held Context needs them. Every call may come from any thread and none of connect, accept, isend,
 // irecv, test or iflush blocks.
+namespace weft::control {
+class Hub;
+struct HubOptions;
+}  // namespace weft::control
+
 namespace weft::core {
 
 constexpr int kMaxRecvs = 8;      // receives in one group
@@ -49,6 +57,8 @@ struct Properties {
   std::vector<int> members;        // devices it was merged of at NCCL's request; itself for any other
   std::vector<std::string> rails;  // the cards it drives
   std::string grouping;            // why it is these
+  std::string sameHost;            // whether peers on this host are reached through shared memory, or why not
+  std::string gpuDirect;           // whether GPU memory goes without a copy, and why not; empty: no driver
 };
 
 // What the profiler is told about one message.
@@ -78,7 +88,7 @@ struct ContextOptions {
   uint64_t communicator = 0;  // NCCL's hash of it, the same on all its ranks
 };
 
-class Session;
+class Runtime;
 class Engine;
 class Request;
 class MemoryHandle;
@@ -88,7 +98,7 @@ class Context {
  public:
   Context(std::shared_ptr<class Net> net, ContextOptions options, int seat);
   ~Context();
-  void hold(std::shared_ptr<Session> session);  // if it is one of a communicator
+  void hold(std::shared_ptr<Runtime> runtime);  // if it is one of a communicator
   const ContextOptions& options() const { return options_; }
   // Which of this process's ranks of its communicator it is; 0 in most jobs. Ranks with one seat use the same
   // engines, so a second communicator finds the lanes of the first, and ranks that run side by side on
@@ -100,7 +110,7 @@ class Context {
   std::shared_ptr<Net> net_;
   ContextOptions options_;
   int seat_;
-  std::shared_ptr<Session> held_;
+  std::shared_ptr<Runtime> held_;
   std::mutex mutex_;
 };
 using ContextRef = std::shared_ptr<Context>;
@@ -183,6 +193,8 @@ class RecvComm : public Comm {
   virtual Posted irecv(std::span<const ReceiveSpec> receives) = 0;
   // One, which most are: its arguments fit into registers.
   virtual Posted irecvOne(void* data, size_t bytes, int tag, MemoryHandle* memory, void* profilerHandle) = 0;
+  // Its receives may stand for as long as they like: no warning says that they wait.
+  virtual void mayStand() = 0;
   // Null request with ok: nothing to wait for.
   virtual Posted iflush(std::span<const ReceiveSpec> received) = 0;
 };
@@ -192,8 +204,12 @@ struct NetOptions {
   std::shared_ptr<Transport> transport;
   const Clock* clock = &Clock::system();
   int maxMembers = kMaxMembers;
-  std::vector<DeviceInfo> devices;  // what the transport discovered already; empty: create asks it
+  std::vector<DeviceInfo> devices;   // what the transport discovered already; empty: create asks it
+  std::shared_ptr<Transport> local;  // for peers on this host; null: they are reached as all others
+  std::string whyNotLocal;           // then
   std::string tuner;  // what the tuner decided, in words that must be the same on both ends; empty: no tuner
+  // Makes the hub of each runtime; empty: control::Hub::create.
+  std::function<Result<std::shared_ptr<control::Hub>>(control::HubOptions)> makeHub;
 };
 
 class Net : public std::enable_shared_from_this<Net> {
@@ -219,27 +235,36 @@ class Net : public std::enable_shared_from_this<Net> {
   const Config& config() const { return options_.config; }
   const std::string& tuner() const { return options_.tuner; }
   const Clock& clock() const { return *options_.clock; }
+  Result<std::shared_ptr<control::Hub>> makeHub(control::HubOptions options) const;
   void releaseContext(const Context* context);  // called by ~Context
   Transport& transport() const { return *options_.transport; }
-  Result<std::shared_ptr<Session>> session();  // made on first use; lives while someone holds it
+  Result<std::shared_ptr<Runtime>> runtime();  // made on first use; lives while someone holds it
   const DeviceInfo& rail(int index) const { return rails_[static_cast<size_t>(index)]; }
   std::vector<int> railsOf(int device) const;
+  Transport* localFor(int device) const;             // null: its peers on this host are reached as all others
+  mem::CacheOptions cacheOptions(int device) const;  // of its registrations
+  const std::vector<mem::GdrVerdict>& gpuDirect() const { return gpuDirect_; }  // one a rail; none: no driver
 
   explicit Net(NetOptions options) : options_(std::move(options)) {}
 
  private:
-  void settle(const std::shared_ptr<Session>& living);
+  void settle(const std::shared_ptr<Runtime>& living);
   std::vector<int> membersOf(int device) const;
+  Status decideGpuDirect();
+  mem::GpuPath gpuPath(const std::vector<int>& rails) const;
+  std::string whyNotLocal(int device) const;
 
   NetOptions options_;
   std::vector<DeviceInfo> rails_;         // what the transport discovered
   std::vector<topo::RailGroup> devices_;  // of rails_
+  std::shared_ptr<const mem::gpu::Driver> driver_;
+  std::vector<mem::GdrVerdict> gpuDirect_;  // of rails_; fixed from create on, as NCCL was told
   mutable std::mutex mutex_;
   std::vector<std::vector<int>> virtuals_;
   std::set<std::pair<uint64_t, int>> seats_;  // taken: communicator, seat
-  std::mutex sessionMutex_;
-  std::weak_ptr<Session> session_;
-  std::shared_ptr<Session> connecting_;  // while a connection is being made: nobody else may hold it yet
+  std::mutex runtimeMutex_;
+  std::weak_ptr<Runtime> runtime_;
+  std::shared_ptr<Runtime> connecting_;  // while a connection is being made: nobody else may hold it yet
 };
 
 }  // namespace weft::core

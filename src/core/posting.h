@@ -10,26 +10,33 @@ namespace weft::core {
 
 // Writing to an engine that is gone is pointless, and over shared memory it faults.
 inline void Peering::submit(Lane& lane, const Work& work, bool more) {
-  if (lane.submit(work, more || halted_, engine_)) [[likely]]
+  if (lane.submit(work, more || halted(), engine_)) [[likely]]
     return;
   if (!awaitsFlush_) engine_.queueFlush(this);
   awaitsFlush_ = true;
 }
 
 inline void Peering::aside(Work* work, const Lane& lane) const {
-  work->quiet = !failover_;
+  work->unsignaled = !signalsAll();
   work->delivered = wantsDelivered_;
-  const WorkKind kind = failover_ ? WorkKind::aside : WorkKind::quiet;
+  const WorkKind kind = signalsAll() ? WorkKind::aside : WorkKind::unsignaled;
   work->context = workContext(kind, static_cast<uint32_t>(work->length), number_, lane.number());
 }
 
-inline void Peering::sendEager(int slot, size_t bytes) {
-  Lane& lane = quickestLane(bytes);
-  slotLanes_[static_cast<size_t>(slot)] = lane.number();
+inline bool Peering::followsEager(size_t bytes) {
+  constexpr size_t kMostTogether = 4096;  // a larger one is worth a call of its own
+  const bool follows = lastEagerPass_ == engine_.pass() && bytes <= kMostTogether && eagerOut_.hasSlot();
+  lastEagerPass_ = engine_.pass();
+  return follows;
+}
+
+inline void Peering::sendEager(int slot, size_t bytes, bool together) {
+  Lane& lane = lanes_.quickest(bytes);
+  eagerOut_.leftBy(slot, lane.number());
   Work& work = eagerWrites_[size_t{lane.number()} * kEagerSlotsPerPeering + static_cast<size_t>(slot)];
   work.length = bytes;
   work.context = withBytes(work.context, bytes);
-  submit(lane, work);
+  submit(lane, work, together);
 }
 
 }  // namespace weft::core

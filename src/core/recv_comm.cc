@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "src/base/log.h"
 #include "src/base/reserve.h"
@@ -21,7 +22,7 @@ constexpr uint16_t kMostInRun = 8;
 }  // namespace
 
 RecvCommImpl::RecvCommImpl(CommOptions options)
-    : CommBase(std::move(options)), lines_(engine().sequences()), unwritten_(kMostOpen) {
+    : CommBase(std::move(options)), ctsRing_(engine().sequences()), unwritten_(kMostOpen) {
   recv_ = this;
   waiting_.reserve(kEagerSlotsPerPeering);
   waitingFree_.reserve(kEagerSlotsPerPeering);
@@ -40,14 +41,13 @@ RecvCommImpl::~RecvCommImpl() {
   const MustNotFail closing;
   {
     EngineEntry in(engine(), EngineEntry::wait);
-    closing_ = true;
+    enter(CommState::finishing);
   }
   if (!cancelReceives()) fence();
   {
     EngineEntry in(engine(), EngineEntry::wait);
     closeAllSlots();
     dropWaiting();
-    if (finishAsked_) answerFinish();
   }
   detach();
 }
@@ -66,18 +66,34 @@ Status RecvCommImpl::adopt(const OpenMessage& open) {
     peering().aside(&work, lane);
     writes.push_back(work);
   }
-  lineWrites_ = std::move(writes);
+  ctsWrites_ = std::move(writes);
   ringOffset_ = open.ringOffset;
-  opened_ = true;
+  enter(CommState::open);
   return {};
 }
 
 Result<MemoryHandle*> RecvCommImpl::registerMemory(const MemoryDesc& desc) {
-  if (engine().config().alwaysFlush || desc.kind != MemoryKind::host) {
+  if (needsFlush(desc.kind)) {
     EngineEntry in(engine(), EngineEntry::wait);
-    TRY(engine().openFlushLanes());
+    TRY(engine().flushLanes().open());
   }
-  return addHandle(desc);
+  TRY(MemoryHandle * handle, addHandle(desc));
+  if (!handle->host) {
+    EngineEntry in(engine(), EngineEntry::wait);
+    const bool known = std::exchange(gpuMemory_, true);
+    if (!known) tellGpuMemory();
+  }
+  return handle;
+}
+
+bool RecvCommImpl::needsFlush(MemoryKind kind) const {
+  return engine().config().alwaysFlush || (kind != MemoryKind::host && !engine().regions().ordersWrites());
+}
+
+// What leaves before the sender hears of it is copied here, by the driver: fillGpu.
+void RecvCommImpl::tellGpuMemory() {
+  if (gpuMemory_ && state_ == CommState::open && !peerClosed_)
+    peering().tell(MessageType::gpuMemory, CommMessage{remoteNumber_, 0});
 }
 
 // What a receive is made of:
@@ -112,42 +128,42 @@ void RecvCommImpl::closeAllSlots() {
 
 // NCCL posts receives of a whole slot of its buffer, whatever the message's size, so room says little about
 // how a message will come; what came before does. Once several came eagerly, so will the next ones, and
-// lines for them would be writes for nothing: they wait for a gap. A line for a receive that only an eager
-// message is likely to fill waits one poll pass in any case: it may already be on its way. Other lines wait
-// for company while the sender has enough to do without them.
+// CTS for them would be writes for nothing: they wait for a gap. A CTS for a receive that only an eager
+// message is likely to fill waits one poll pass in any case: it may already be on its way. Other CTS wait
+// for a batch while the sender has enough to do without them.
 inline uint64_t RecvCommImpl::holdUntil(const ReceiveSlot& slot, const TagState& tag) const {
   if (slot.mayComeEagerly) return engine().pass() + (expectsEager() ? kEagerGap : 1);
-  return senderHasEnough(tag) ? kForCompany : 0;
+  return senderHasEnough(tag) ? kForBatch : 0;
 }
 
-// The poll pass from which its line leaves, 0 for at once. Lines keep their order, so one that waits for
-// company only does while all that wait here do the same.
+// The poll pass from which its CTS leaves, 0 for at once. CTS keep their order, so one that waits for
+// a batch only does while all that wait here do the same.
 inline uint64_t RecvCommImpl::heldUntil(const ReceiveSlot& slot) const {
-  if (slot.holdUntilPass == kForCompany)
-    return companyDue_ || openCount_ - toldCount_ != company_ ? 0 : kForCompany;
+  if (slot.holdUntilPass == kForBatch)
+    return batchDue_ || openCount_ - advertisedCount_ != waitingForBatch_ ? 0 : kForBatch;
   return std::max(slot.holdUntilPass, eagerUntilPass_);
 }
 
-void RecvCommImpl::companyIsDue() {
-  companyDue_ = true;
-  lookAtLinesFrom(engine().pass());
+void RecvCommImpl::batchIsDue() {
+  batchDue_ = true;
+  lookAtCtsFrom(engine().pass());
 }
 
-void RecvCommImpl::lookAtLinesFrom(uint64_t pass) {
-  if (!linesQueued_) engine().queueLines(this);
-  linesQueued_ = true;
-  linesDue_ = std::min(linesDue_, pass);
-  engine().linesDueAt(pass);
+void RecvCommImpl::lookAtCtsFrom(uint64_t pass) {
+  if (!ctsQueued_) engine().queueCtsWriter(this);
+  ctsQueued_ = true;
+  ctsDue_ = std::min(ctsDue_, pass);
+  engine().ctsDueAt(pass);
 }
 
 inline void RecvCommImpl::enqueue(ReceiveSlot* slot) {
   if (unwritten_.full()) [[unlikely]]
     dropLeftBehind();
-  slot->queuedAs = ++queuedLines_ << kSlotBits | slot->index;
+  slot->queuedAs = ++queuedCts_ << kSlotBits | slot->index;
   unwritten_.push(slot->queuedAs);
 }
 
-// The slot that still waits for this line. Null: it was filled meanwhile, and may serve another receive, of
+// The slot that still waits for this CTS. Null: it was filled meanwhile, and may serve another receive, of
 // this comm or another.
 inline ReceiveSlot* RecvCommImpl::queuedSlot(uint64_t entry) {
   ReceiveSlot& slot = engine().slot(entry & (kMaxSlots - 1));
@@ -161,24 +177,24 @@ void RecvCommImpl::dropLeftBehind() {
 }
 
 // What is urgent leaves by the end of the call; for the rest they are mostly looked at soon enough already.
-inline void RecvCommImpl::queueLine(ReceiveSlot* slot, TagState& tag) {
-  slot->mayComeEagerly =
-      peering().mayArriveEagerly(slot->capacity) || (expectsEager() && peering().mayArriveEagerly(0));
+inline void RecvCommImpl::queueCts(ReceiveSlot* slot, TagState& tag) {
+  slot->mayComeEagerly = !gpuMemory_ && (peering().eagerIn().mayArrive(slot->capacity) ||
+                                         (expectsEager() && peering().eagerIn().mayArrive(0)));
   slot->holdUntilPass = holdUntil(*slot, tag);
   if (slot->holdUntilPass == 0) [[unlikely]]
     return queueUrgent(slot, tag);
   enqueue(slot);
-  if (slot->holdUntilPass == kForCompany) {
-    company_++;
-  } else if (const uint64_t pass = heldUntil(*slot); pass < linesDue_) {
-    lookAtLinesFrom(pass);
+  if (slot->holdUntilPass == kForBatch) {
+    waitingForBatch_++;
+  } else if (const uint64_t pass = heldUntil(*slot); pass < ctsDue_) {
+    lookAtCtsFrom(pass);
   }
 }
 
 // What cannot leave yet is looked at with each pass.
 void RecvCommImpl::writeUrgent() {
-  writeDueLines();
-  if (!unwritten_.empty()) lookAtLinesFrom(linesDue_);
+  writeDueCts();
+  if (!unwritten_.empty()) lookAtCtsFrom(ctsDue_);
 }
 
 // irecv:
@@ -194,7 +210,7 @@ inline void RecvCommImpl::open(TagState& tag, ReceiveSlot* slot) {
   slot->previous = tag.last;
   (tag.last ? tag.last->next : tag.first) = slot;
   tag.last = slot;
-  queueLine(slot, tag);
+  queueCts(slot, tag);
 }
 
 // Null: none is left, and the comm has failed.
@@ -213,7 +229,7 @@ inline ReceiveSlot* RecvCommImpl::post(const ReceiveSpec& spec, Request* request
   slot->k = tag.k;
   slot->part = static_cast<uint8_t>(part);
   slot->isRequest = !request;
-  slot->toldFailed = false;
+  slot->reportedFailed = false;
   slot->received = 0;
   slot->capacity = spec.bytes;
   slot->data = spec.data;
@@ -236,7 +252,7 @@ void RecvCommImpl::beginProfiled(Request* request, size_t part, ReceiveSpec spec
 inline bool RecvCommImpl::mayPost(size_t count) {
   if (failed()) [[unlikely]]
     return false;
-  if (openCount_ + count <= kMostOpen && !peering().inDoubt()) [[likely]]
+  if (openCount_ + count <= kMostOpen && !peering().suspected()) [[likely]]
     return true;
   engine().progress();
   return false;
@@ -245,7 +261,7 @@ inline bool RecvCommImpl::mayPost(size_t count) {
 inline Posted RecvCommImpl::posted(Request* request) {
   if (failed()) [[unlikely]]
     return {false, nullptr};
-  if (urgent_ > 0) writeUrgent();  // lines that are held back leave after a later poll pass
+  if (urgent_ > 0) writeUrgent();  // CTS that are held back leave after a later poll pass
   return {true, request};
 }
 
@@ -293,15 +309,15 @@ Posted RecvCommImpl::irecvGroup(std::span<const ReceiveSpec> receives, bool prof
 
 // What failed once stays so, whatever still arrives.
 Tested RecvCommImpl::testUnfilled(ReceiveSlot* slot) const {
-  if (failed()) slot->toldFailed = true;
-  return {!slot->toldFailed && slot->isRequest, false};
+  if (failed()) slot->reportedFailed = true;
+  return {!slot->reportedFailed && slot->isRequest, false};
 }
 
 // Clear to send:
 
 inline bool RecvCommImpl::mayTell(const ReceiveSlot& slot) {
   if (slot.memory && !(slot.memory->announcement && slot.memory->announcement->acknowledged)) return false;
-  if (!lines_.canWrite()) [[unlikely]] {
+  if (!ctsRing_.canWrite()) [[unlikely]] {
     askForPositions();
     return false;
   }
@@ -309,106 +325,106 @@ inline bool RecvCommImpl::mayTell(const ReceiveSlot& slot) {
 }
 
 void RecvCommImpl::askForPositions() {
-  if (lines_.hasOvertaken() && !readAsked_)
+  if (ctsRing_.hasOvertaken() && !readAsked_)
     peering().tell(MessageType::askRead, CommMessage{remoteNumber_, 0});
   readAsked_ = true;
 }
 
 // Into the staging of its place in the ring, from where the caller sends it by that lane.
-inline uint16_t RecvCommImpl::writeLine(ReceiveSlot& slot, TagState& tag, const Lane& lane) {
-  const LineRing::Place place = lines_.take();
-  CtsLine line;
-  line.comm = remoteNumber_;
-  line.sequence = place.sequence;
-  line.tag = slot.tag;
-  line.k = slot.k;
-  line.slot = slot.code();
+inline uint16_t RecvCommImpl::writeCts(ReceiveSlot& slot, TagState& tag, const Lane& lane) {
+  const CtsRing::Place place = ctsRing_.take();
+  Cts cts;
+  cts.comm = remoteNumber_;
+  cts.sequence = place.sequence;
+  cts.tag = slot.tag;
+  cts.k = slot.k;
+  cts.slot = slot.code();
   if (slot.memory) [[likely]] {
-    line.memory = slot.memory->announcement->id;
-    line.offset = slot.memory->offsetOf(slot.data);
+    cts.memory = slot.memory->announcement->id;
+    cts.offset = slot.memory->offsetOf(slot.data);
   }
-  line.size = slot.capacity;
-  line.next = place.next;
-  core::writeLine(staging_.data() + size_t{place.position} * sizeof line, line);
-  slot.state = SlotState::told;
+  cts.size = slot.capacity;
+  cts.next = place.next;
+  core::writeCts(staging_.data() + size_t{place.position} * sizeof cts, cts);
+  slot.state = SlotState::advertised;
   slot.position = place.position;
   slot.lane = lane.number();
   slot.ctsSequence = place.sequence;
-  slot.toldAt = engine().lately();
+  slot.advertisedAt = engine().lately();
   slot.sentAt = TimePoint{};
-  toldCount_++;
+  advertisedCount_++;
   tag.toldBytes += slot.capacity;
-  engine().counters().linesOut++;
+  engine().counters().ctsOut++;
   return place.position;
 }
 
 // Those that lie side by side leave in one write.
-inline void RecvCommImpl::addLine(ReceiveSlot& slot, LineRun* run) {
-  if (run->count == kMostInRun || (run->count > 0 && run->first + run->count != lines_.nextPosition()))
+inline void RecvCommImpl::addCts(ReceiveSlot& slot, CtsRun* run) {
+  if (run->count == kMostInRun || (run->count > 0 && run->first + run->count != ctsRing_.nextPosition()))
     post(run, true);
-  if (run->count == 0) run->lane = &peering().quickestLane(sizeof(CtsLine));
-  const uint16_t position = writeLine(slot, tags_.at(slot.tag), *run->lane);
+  if (run->count == 0) run->lane = &peering().lanes().quickest(sizeof(Cts));
+  const uint16_t position = writeCts(slot, tags_.at(slot.tag), *run->lane);
   if (run->count++ == 0) run->first = position;
   urgent_ -= slot.holdUntilPass == 0;
-  company_ -= slot.holdUntilPass == kForCompany;
+  waitingForBatch_ -= slot.holdUntilPass == kForBatch;
 }
 
-// In posting order, so that a tag's lines stay in order in the chain: a line that must wait holds up those
+// In posting order, so that a tag's CTS stay in order in the chain: a CTS that must wait holds up those
 // behind it.
-void RecvCommImpl::writeDueLines() {
-  linesDue_ = engine().pass() + 1;
-  LineRun run;
-  while (!unwritten_.empty() && !failed() && opened_) {
+void RecvCommImpl::writeDueCts() {
+  ctsDue_ = engine().pass() + 1;
+  CtsRun run;
+  while (!unwritten_.empty() && state_ == CommState::open) {
     if (ReceiveSlot* slot = queuedSlot(unwritten_.front())) {
-      // Once one leaves, those that only waited for company go with it.
+      // Once one leaves, those that only waited for a batch go with it.
       const bool goesAlong = urgent_ > 0 || (run.count > 0 && !slot->mayComeEagerly);
       const uint64_t until = goesAlong ? 0 : heldUntil(*slot);
       if (until > engine().pass()) {
-        linesDue_ = until;
+        ctsDue_ = until;
         break;
       }
       if (!mayTell(*slot)) break;
-      addLine(*slot, &run);
+      addCts(*slot, &run);
     }
     unwritten_.pop();
   }
   post(&run, false);
-  if (unwritten_.empty()) linesDue_ = UINT64_MAX;
-  if (company_ == 0) companyDue_ = false;
+  if (unwritten_.empty()) ctsDue_ = UINT64_MAX;
+  if (waitingForBatch_ == 0) batchDue_ = false;
 }
 
-bool RecvCommImpl::writeLines() {
-  writeDueLines();
-  linesQueued_ = !unwritten_.empty() && !failed();
-  if (!linesQueued_) linesDue_ = UINT64_MAX;
-  return linesQueued_;
+bool RecvCommImpl::writeAllCts() {
+  writeDueCts();
+  ctsQueued_ = !unwritten_.empty() && !failed();
+  if (!ctsQueued_) ctsDue_ = UINT64_MAX;
+  return ctsQueued_;
 }
 
-// Where no line waits before it, and none of its group may go with it, it leaves at once.
+// Where no CTS waits before it, and none of its group may go with it, it leaves at once.
 void RecvCommImpl::queueUrgent(ReceiveSlot* slot, TagState& tag) {
-  if (!slot->isRequest || !unwritten_.empty() || !opened_ || !mayTell(*slot)) {
+  if (!slot->isRequest || !unwritten_.empty() || state_ != CommState::open || !mayTell(*slot)) {
     urgent_++;
     return enqueue(slot);
   }
-  Lane& lane = peering().quickestLane(sizeof(CtsLine));
-  sendLines(lane, writeLine(*slot, tag, lane), 1, false);
+  Lane& lane = peering().lanes().quickest(sizeof(Cts));
+  sendCts(lane, writeCts(*slot, tag, lane), 1, false);
 }
 
-void RecvCommImpl::post(LineRun* run, bool more) {
+void RecvCommImpl::post(CtsRun* run, bool more) {
   if (run->count == 0) return;
-  sendLines(*run->lane, run->first, run->count, more);
+  sendCts(*run->lane, run->first, run->count, more);
   run->count = 0;
 }
 
-inline void RecvCommImpl::sendLines(Lane& lane, uint16_t first, uint16_t count, bool more) {
-  const size_t offset = size_t{first} * sizeof(CtsLine);
-  const size_t bytes = size_t{count} * sizeof(CtsLine);
-  Work& work = lineWrites_[lane.number()];
+inline void RecvCommImpl::sendCts(Lane& lane, uint16_t first, uint16_t count, bool more) {
+  const size_t offset = size_t{first} * sizeof(Cts);
+  const size_t bytes = size_t{count} * sizeof(Cts);
+  Work& work = ctsWrites_[lane.number()];
   work.local = staging_.data() + offset;
   work.length = bytes;
   work.remoteOffset = ringOffset_ + offset;
   work.context = withBytes(work.context, bytes);
-  engine().counters().lineWrites++;
+  engine().counters().ctsWrites++;
   peering().submit(lane, work, more);
 }
 
@@ -428,22 +444,22 @@ void RecvCommImpl::onSegment(ReceiveSlot& slot, ReceivedNote note, uint64_t leng
   slot.arrived |= bit;
   slot.received += length;
   if (slot.arrived != (1u << slot.segments) - 1) return;
-  lines_.done(slot.position, slot.ctsSequence);
-  if (eagerInARow_ > 0) cameByLine();
+  ctsRing_.done(slot.position, slot.ctsSequence);
+  if (eagerInARow_ > 0) cameByCts();
   unlink(&slot, tags_.at(slot.tag));
   fulfil(&slot, slot.received);
   messageArrived();
 }
 
 // The next ones will, too, so what was held back for eager ones leaves.
-void RecvCommImpl::cameByLine() {
+void RecvCommImpl::cameByCts() {
   eagerInARow_ = 0;
   eagerUntilPass_ = 0;
   const uint64_t now = engine().pass();
   eachOpen([&](ReceiveSlot& slot) {
-    if (slot.holdUntilPass != kForCompany) slot.holdUntilPass = std::min(slot.holdUntilPass, now);
+    if (slot.holdUntilPass != kForBatch) slot.holdUntilPass = std::min(slot.holdUntilPass, now);
   });
-  lookAtLinesFrom(engine().pass());
+  lookAtCtsFrom(engine().pass());
 }
 
 // Of a segment that was asked for again only the answer counts: it alone is not followed by another write.
@@ -458,9 +474,7 @@ Posted RecvCommImpl::iflush(std::span<const ReceiveSpec> received) {
   if (failed()) return {false, nullptr};
   const ReceiveSpec* last = nullptr;
   for (const ReceiveSpec& spec : received) {
-    const bool needed =
-        spec.memory && (engine().config().alwaysFlush || spec.memory->region->kind() != MemoryKind::host);
-    if (spec.bytes > 0 && needed) last = &spec;
+    if (spec.bytes > 0 && spec.memory && needsFlush(spec.memory->region->kind())) last = &spec;
   }
   if (!last) return {};
   // A null request means "nothing to wait for" here, so not entering must not look like it.
@@ -469,7 +483,7 @@ Posted RecvCommImpl::iflush(std::span<const ReceiveSpec> received) {
   if (!request) {
     endByUs(Error(Code::resources, "flushing",
                   "no request is left; test what is in flight before the next flush"));
-  } else if (!engine().postFlush(request, last->memory, last->data)) {
+  } else if (!engine().flushLanes().post(request, *last->memory, last->data)) {
     engine().giveRequest(request);
     request = nullptr;
     endByUs(Error(Code::system, "flushing", "the loopback lane of " + engine().deviceName() + " is not up"));

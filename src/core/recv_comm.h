@@ -3,11 +3,11 @@
 #pragma once
 
 #include "src/core/comm.h"
-#include "src/core/line_ring.h"
+#include "src/core/cts_ring.h"
 #include "src/core/tag_table.h"
 
 // The receiving end of a connection: posts receives as slots of the engine, tells the sender where they are
-// by clear-to-send lines, counts segments, and takes what came eagerly.
+// by CTS, counts segments, and takes what came eagerly.
 namespace weft::core {
 
 class RecvCommImpl final : public CommBase, public RecvComm {
@@ -25,15 +25,16 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   Posted irecv(std::span<const ReceiveSpec> receives) override;
   Posted irecvOne(void* data, size_t bytes, int tag, MemoryHandle* memory, void* profilerHandle) override;
   Posted iflush(std::span<const ReceiveSpec> received) override;
+  void mayStand() override { mayStand_ = true; }
 
   // CommBase:
-  bool busy() const override { return openCount_ > 0 || finishAsked_; }
+  bool busy() const override { return openCount_ > 0 || (sent_ && !peerClosed_ && !hasAll()); }
   void watch(TimePoint now) override;
+  CommReport describe() override;
+  void noteWaits(TimePoint now, TimePoint after, OldestWaits* oldest) override;
   void onMessage(MessageType type, ByteReader* body) override;
-  void onPeerClosed() override;
-  bool needsPeer() const override { return openCount_ > 0 || !(peerClosed_ || finishAnswered_); }
-
-  bool opened() const { return opened_; }  // the sender's ring is known
+  void onPeerClosed(std::optional<uint64_t> sent) override;
+  bool needsPeer() const override { return openCount_ > 0 || !(peerClosed_ || hasAll()); }
 
   void finishRequest(Request* request, int* sizes) {  // it is done, and NCCL hears of it
     for (size_t i = 0; sizes && i < request->count; i++) sizes[i] = request->sizes[i];
@@ -41,9 +42,9 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   static Tested testSlot(ReceiveSlot* slot, int* sizes);  // that is its own request; testing.h
   void onSegment(ReceiveSlot& slot, ReceivedNote note, uint64_t length);
   void onEager(uint32_t eagerSlot, const EagerHeader& header, const std::byte* payload);  // arrival.h
-  bool writeLines();                               // false: none left to write
-  uint64_t linesDue() const { return linesDue_; }  // the poll pass from which that is worth a look again
-  void tellLines(uint8_t lane);                    // those that left by a lane that is fenced
+  bool writeAllCts();                          // false: none left to write
+  uint64_t ctsDue() const { return ctsDue_; }  // the poll pass from which that is worth a look again
+  void tellCts(uint8_t lane);                  // those that left by a lane that is fenced
 
  private:
   struct Waiting {  // an eager message nobody has posted a receive for
@@ -61,15 +62,18 @@ class RecvCommImpl final : public CommBase, public RecvComm {
     ReceiveSlot* first = nullptr;  // posted and not filled, oldest first
     ReceiveSlot* last = nullptr;
     uint64_t toldBytes = 0;  // room of those that the sender may write
+    Standing standing;       // of the first
   };
 
-  struct LineRun {  // lines that lie side by side and leave in one write
+  struct CtsRun {  // CTS that lie side by side and leave in one write
     uint16_t first = 0;
     uint16_t count = 0;
     Lane* lane = nullptr;
   };
 
   void onOpen(const OpenMessage& open);
+  bool needsFlush(MemoryKind kind) const;
+  void tellGpuMemory();
   Status adopt(const OpenMessage& open);
   const char* fault(std::span<const ReceiveSpec> receives) const;
   const char* fault(const ReceiveSpec& spec) const;
@@ -82,14 +86,14 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   [[gnu::noinline]] bool takeWaiting(TagState& tag, ReceiveSlot* slot);
   void open(TagState& tag, ReceiveSlot* slot);
   [[gnu::cold]] void failPosting(bool noSlot);
-  void queueLine(ReceiveSlot* slot, TagState& tag);
+  void queueCts(ReceiveSlot* slot, TagState& tag);
   void enqueue(ReceiveSlot* slot);
   ReceiveSlot* queuedSlot(uint64_t entry);
   [[gnu::noinline]] void dropLeftBehind();
   [[gnu::noinline]] void queueUrgent(ReceiveSlot* slot, TagState& tag);
   [[gnu::noinline]] void writeUrgent();
-  void writeDueLines();
-  [[gnu::noinline]] void lookAtLinesFrom(uint64_t pass);
+  void writeDueCts();
+  [[gnu::noinline]] void lookAtCtsFrom(uint64_t pass);
   void unlink(ReceiveSlot* slot, TagState& tag);
   void fulfil(ReceiveSlot* slot, uint64_t bytes);
   [[gnu::noinline]] Tested testUnfilled(ReceiveSlot* slot) const;
@@ -99,61 +103,62 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   static ReceiveSlot* findOpen(const TagState& tag, uint32_t k);
   [[gnu::cold]] void refuseWaiting(uint32_t eagerSlot);
   [[gnu::noinline]] void keepWaiting(uint32_t eagerSlot, uint32_t tag, uint32_t k, uint32_t size);
-  bool fill(void* to, uint64_t room, const EagerHeader& header, const std::byte* payload);
+  bool fill(const ReceiveSlot& slot, const EagerHeader& header, const std::byte* payload);
+  [[gnu::cold]] bool fillGpu(const ReceiveSlot& slot, const EagerHeader& header, const std::byte* payload);
   void completePart(Request* request, size_t part, uint64_t bytes);
   void messageArrived();
   [[gnu::cold]] void overrun(const ReceiveSlot& slot, ReceivedNote note, uint64_t length);
   static bool awaited(const ReceiveSlot& slot, uint16_t bit, NoteKind kind);
   uint64_t holdUntil(const ReceiveSlot& slot, const TagState& tag) const;
   bool expectsEager() const { return eagerInARow_ == kEagerRun; }
-  [[gnu::noinline]] void cameByLine();
+  [[gnu::noinline]] void cameByCts();
   bool senderHasEnough(const TagState& tag) const;
   uint64_t heldUntil(const ReceiveSlot& slot) const;
-  [[gnu::noinline]] void companyIsDue();
+  [[gnu::noinline]] void batchIsDue();
   bool mayTell(const ReceiveSlot& slot);
   [[gnu::cold]] void askForPositions();
-  uint16_t writeLine(ReceiveSlot& slot, TagState& tag, const Lane& lane);  // its position in the ring
-  void addLine(ReceiveSlot& slot, LineRun* run);
-  void post(LineRun* run, bool more);
-  void sendLines(Lane& lane, uint16_t first, uint16_t count, bool more);
+  uint16_t writeCts(ReceiveSlot& slot, TagState& tag, const Lane& lane);  // its position in the ring
+  void addCts(ReceiveSlot& slot, CtsRun* run);
+  void post(CtsRun* run, bool more);
+  void sendCts(Lane& lane, uint16_t first, uint16_t count, bool more);
   void tooLarge(uint32_t tag, uint32_t k, uint64_t sent, uint64_t room);
   void answerProbed(const ProbeMessage& answer);
-  void answerFinish();
+  void takeTotal(uint64_t sent);
+  void tellReceivedAll();
+  const char* whyOpen(const ReceiveSlot& slot) const;
   bool cancelReceives();
-  bool hasAll() const;
-  bool leftUnanswered() const;
+  // The sender writes no more, and all that it wrote is here.
+  bool hasAll() const { return sent_ && arrived_ >= *sent_; }
+  bool leftUnanswered() const { return peerClosed_ && !sent_; }  // how much it wrote nobody will say
   void dropWaiting();
   void stopUsing(MemoryHandle* handle) override;
 
-  LineRing lines_;
-  mem::Block staging_;            // lines are written from here, position by position
-  std::vector<Work> lineWrites_;  // of each lane, but for which lines
+  CtsRing ctsRing_;
+  mem::Block staging_;           // CTS are written from here, position by position
+  std::vector<Work> ctsWrites_;  // of each lane, but for which CTS
   uint64_t ringOffset_ = 0;
-  bool opened_ = false;
+  bool gpuMemory_ = false;  // some is registered, so the sender is told to send nothing eagerly
 
   TagTable<TagState> tags_;
   std::vector<Waiting> waiting_;
   std::vector<uint16_t> waitingFree_;
-  // Lines to write, in posting order: a number that never comes again, and the slot below it. A slot that was
+  // CTS to write, in posting order: a number that never comes again, and the slot below it. A slot that was
   // filled meanwhile leaves its entry behind.
   GrowingRing<uint64_t> unwritten_;
-  uint64_t queuedLines_ = 0;  // in all
-  uint32_t openCount_ = 0;    // slots posted and not filled
-  uint32_t toldCount_ = 0;    // of them, those the sender may write
-  bool linesQueued_ = false;  // the engine knows that there are some
-  uint64_t linesDue_ = UINT64_MAX;
-  uint32_t urgent_ = 0;          // unwritten lines that need not be held back
-  uint32_t company_ = 0;         // and those that wait for company
-  bool companyDue_ = false;      // some tag's sender has not enough to do any more
-  uint64_t eagerUntilPass_ = 0;  // lines are held back until then, while messages are expected eagerly
-  uint8_t eagerInARow_ = 0;      // messages since one came by its line, at most kEagerRun
-  uint64_t arrived_ = 0;         // messages in all
-  bool finishAsked_ = false;
-  bool finishAnswered_ = false;  // the sender sends no more, and all of it is here
-  uint64_t finishAt_ = 0;
-  bool canceledByPeer_ = false;  // the answer to our cancel is here
-  uint64_t canceledAt_ = 0;
+  uint64_t queuedCts_ = 0;        // in all
+  uint32_t openCount_ = 0;        // slots posted and not filled
+  uint32_t advertisedCount_ = 0;  // of them, those the sender may write
+  bool ctsQueued_ = false;        // the engine knows that there are some
+  uint64_t ctsDue_ = UINT64_MAX;
+  uint32_t urgent_ = 0;           // unwritten CTS that need not be held back
+  uint32_t waitingForBatch_ = 0;  // and those that wait for a batch
+  bool batchDue_ = false;         // some tag's sender has not enough to do any more
+  uint64_t eagerUntilPass_ = 0;   // CTS are held back until then, while messages are expected eagerly
+  uint8_t eagerInARow_ = 0;       // messages since one came by its CTS, at most kEagerRun
+  uint64_t arrived_ = 0;          // messages in all
+  std::optional<uint64_t> sent_;  // the sender's total: it sends no more than these
   bool readAsked_ = false;
+  bool mayStand_ = false;
 };
 
 template <class Visit>

@@ -17,9 +17,10 @@ Posted RecvCommImpl::refuse(const char* why) {
 }
 
 void RecvCommImpl::failPosting(bool noSlot) {
-  endByUs(noSlot ? Error(Code::resources, "posting a receive", "the engine has 262144 receives open")
-                 : Error(Code::remote, "posting a receive",
-                         peering().peer()->name() + " closed the connection and sent nothing more"));
+  if (noSlot)
+    return endByUs(Error(Code::resources, "posting a receive", "the engine has 262144 receives open"));
+  end({Ending::By::peer, Error(Code::remote, "posting a receive",
+                               peering().peer()->name() + " closed the connection and sent nothing more")});
 }
 
 void RecvCommImpl::overrun(const ReceiveSlot& slot, ReceivedNote note, uint64_t length) {
@@ -47,6 +48,8 @@ void RecvCommImpl::onOpen(const OpenMessage& message) {
     peering().tell(MessageType::failed, FailedMessage{remoteNumber_, stickyError().message()});
   } else if (Status status = adopt(message); !status) {
     endByUs(status.takeError());
+  } else {
+    tellGpuMemory();
   }
 }
 
@@ -58,29 +61,24 @@ void RecvCommImpl::onMessage(MessageType type, ByteReader* body) {
   if (type == MessageType::probed && decodeBody(body, &probe)) return answerProbed(probe);
   if (!decodeBody(body, &plain)) return;
   if (type == MessageType::tellRead) {
-    lines_.readUpTo(static_cast<uint32_t>(plain.number));
+    ctsRing_.readUpTo(static_cast<uint32_t>(plain.number));
     readAsked_ = false;
   }
-  if (type == MessageType::canceled) {
-    canceledByPeer_ = true;
-    canceledAt_ = plain.number;
-  }
-  if (type == MessageType::finish) {
-    finishAsked_ = true;
-    finishAt_ = plain.number;
-    answerFinish();
-  }
+  if (type == MessageType::total) takeTotal(plain.number);
 }
 
-void RecvCommImpl::answerFinish() {
-  if (arrived_ < finishAt_ && !closing_) return;
-  finishAsked_ = false;
-  finishAnswered_ = true;
-  peering().tell(MessageType::finished, CommMessage{remoteNumber_, arrived_});
+void RecvCommImpl::takeTotal(uint64_t sent) {
+  sent_ = sent;
+  if (hasAll()) tellReceivedAll();
 }
 
-void RecvCommImpl::onPeerClosed() {
-  CommBase::onPeerClosed();
+void RecvCommImpl::tellReceivedAll() {
+  peering().tell(MessageType::receivedAll, CommMessage{remoteNumber_, 0});
+}
+
+void RecvCommImpl::onPeerClosed(std::optional<uint64_t> sent) {
+  CommBase::onPeerClosed(sent);
+  if (!sent_) sent_ = sent;
   if (openCount_ == 0) return;
   end({Ending::By::peer, Error(Code::remote, "receiving",
                                format("%s closed the connection with %u receives posted here",
@@ -97,7 +95,8 @@ void RecvCommImpl::watch(TimePoint now) {
   tags_.each([&](uint32_t, const TagState& tag) {
     if (!tag.first) return;
     const ReceiveSlot& slot = *tag.first;
-    if (slot.state != SlotState::told || now - slot.toldAt < engine().config().laneTimeout / 2) return;
+    if (slot.state != SlotState::advertised || now - slot.advertisedAt < engine().config().laneTimeout / 2)
+      return;
     peering().tell(
         MessageType::probe,
         ProbeMessage{remoteNumber_, slot.tag, slot.k, slot.ctsSequence, slot.index, slot.generation, {}});
@@ -107,7 +106,8 @@ void RecvCommImpl::watch(TimePoint now) {
 void RecvCommImpl::answerProbed(const ProbeMessage& answer) {
   if (!engine().hasSlot(answer.slot)) return;  // never ours
   ReceiveSlot& slot = engine().slot(answer.slot);
-  if (slot.comm != this || slot.state != SlotState::told || slot.generation != answer.generation) return;
+  if (slot.comm != this || slot.state != SlotState::advertised || slot.generation != answer.generation)
+    return;
   if (slot.tag != answer.tag || slot.k != answer.k) return;  // its generation came again
   if (answer.state == ProbeState::notPosted) {
     slot.sentAt = TimePoint{};
@@ -116,36 +116,35 @@ void RecvCommImpl::answerProbed(const ProbeMessage& answer) {
   const TimePoint now = engine().now();
   if (slot.sentAt == TimePoint{} || !peering().peer()->settled()) slot.sentAt = now;
   if (now - slot.sentAt < engine().config().laneTimeout + slowest(slot.capacity)) return;
-  const bool line = answer.state == ProbeState::waitingForLine;
-  std::string rails;
-  for (size_t i = 0; i < peering().laneCount(); i++) rails += (i ? ", " : "") + peering().lane(i).railName();
-  endByUs(Error(Code::remote, "receiving",
-                format("tag %u, message %u from %s was lost on rail %s: %s", slot.tag, slot.k,
-                       peering().peer()->name().c_str(), rails.c_str(),
-                       line ? "the sender never saw our clear-to-send line"
-                            : "it was sent, but its notification never came")));
+  const bool cts = answer.state == ProbeState::waitingForCts;
+  const std::string rails = peering().lanes().railNames();
+  endByUs(
+      Error(Code::remote, "receiving",
+            format("tag %u, message %u from %s was lost on rail %s: %s", slot.tag, slot.k,
+                   peering().peer()->name().c_str(), rails.c_str(),
+                   cts ? "the sender never saw our CTS" : "it was sent, but its notification never came")));
 }
 
 // Fail-over:
 
 // What may have been lost with a lane goes by the control link, which loses nothing. Both ends of the lane
 // are fenced, so no write of the same line can come later.
-void RecvCommImpl::tellLines(uint8_t lane) {
-  LinesMessage message{remoteNumber_, {}};
+void RecvCommImpl::tellCts(uint8_t lane) {
+  CtsMessage message{remoteNumber_, {}};
   const auto add = [&](uint16_t position, uint8_t* by) {
     if (*by != lane) return;
     *by = kNoLane;
-    auto& placed = message.lines.emplace_back();
+    auto& placed = message.cts.emplace_back();
     placed.position = position;
-    std::memcpy(&placed.line, staging_.data() + size_t{position} * sizeof placed.line, sizeof placed.line);
+    std::memcpy(&placed.cts, staging_.data() + size_t{position} * sizeof placed.cts, sizeof placed.cts);
   };
   eachOpen([&](ReceiveSlot& slot) {
-    if (slot.state == SlotState::told) add(slot.position, &slot.lane);
+    if (slot.state == SlotState::advertised) add(slot.position, &slot.lane);
   });
-  lines_.eachOvertaken([&](uint16_t position, uint8_t& by) { add(position, &by); });
-  if (message.lines.empty()) return;
-  engine().counters().linesAgain += message.lines.size();
-  peering().tell(MessageType::lines, message);
+  ctsRing_.eachOvertaken([&](uint16_t position, uint8_t& by) { add(position, &by); });
+  if (message.cts.empty()) return;
+  engine().counters().ctsAgain += message.cts.size();
+  peering().tell(MessageType::ctsAgain, message);
 }
 
 // Closing:
@@ -156,9 +155,9 @@ bool RecvCommImpl::cancelReceives() {
   bool told = false;
   {
     EngineEntry in(engine(), EngineEntry::wait);
-    eachOpen([&](const ReceiveSlot& slot) { told = told || slot.state == SlotState::told; });
+    eachOpen([&](const ReceiveSlot& slot) { told = told || slot.state == SlotState::advertised; });
     unwritten_.clear();
-    if (!told || !opened_ || hasAll()) return true;
+    if (!told || hasAll()) return true;
     if (peering().unresponsive() || leftUnanswered()) return false;
     peering().tell(MessageType::cancel, CommMessage{remoteNumber_, 0});
   }
@@ -168,16 +167,6 @@ bool RecvCommImpl::cancelReceives() {
     return agreed || leftUnanswered();
   });
   return agreed;
-}
-
-// The sender writes no more, as it agreed to stop or was through, and all that it wrote is here.
-bool RecvCommImpl::hasAll() const {
-  return (canceledByPeer_ && arrived_ >= canceledAt_) || (finishAnswered_ && arrived_ >= finishAt_);
-}
-
-// The sender is gone, and how much it had written nobody will say.
-bool RecvCommImpl::leftUnanswered() const {
-  return peerClosed_ && !canceledByPeer_ && !finishAnswered_;
 }
 
 // What was sent arrives within the cancel's deadline; whatever is open after it

@@ -50,8 +50,8 @@ bool RecvCommImpl::takeWaiting(TagState& tag, ReceiveSlot* slot) {
   header.tag = slot->tag;
   header.k = found.k;
   header.size = found.size;
-  const std::byte* payload = peering().eagerArrived(found.eagerSlot) + sizeof(EagerHeader);
-  const bool fits = fill(slot->data, slot->capacity, header, payload);
+  const std::byte* payload = peering().eagerIn().at(found.eagerSlot) + sizeof(EagerHeader);
+  const bool fits = fill(*slot, header, payload);
   peering().freeEagerSlot(found.eagerSlot);
   if (fits) {
     fulfil(slot, found.size);
@@ -59,6 +59,17 @@ bool RecvCommImpl::takeWaiting(TagState& tag, ReceiveSlot* slot) {
     engine().giveSlot(slot);
   }
   return true;
+}
+
+// Rare: it left before the sender heard that GPU memory is received into.
+bool RecvCommImpl::fillGpu(const ReceiveSlot& slot, const EagerHeader& header, const std::byte* payload) {
+  if (header.size == 0) return true;
+  const mem::gpu::Driver* driver = engine().regions().driver();
+  const int gpu = slot.memory->region->gpu();
+  Status copied = driver ? driver->toGpu(gpu, slot.data, payload, header.size)
+                         : Error(Code::unavailable, "receiving", "there is no CUDA driver to copy with");
+  if (!copied) endByUs(copied.takeError());
+  return static_cast<bool>(copied);
 }
 
 void RecvCommImpl::dropWaiting() {

@@ -65,12 +65,13 @@ struct Transfer {
 class Request {
  public:
   RequestKind kind = RequestKind::none;
-  bool toldFailed = false;   // test said so once, and says so again whatever still arrives
-  uint8_t count = 1;         // receives in the group
-  uint8_t remaining = 0;     // receives, segments or reads still to come
-  uint8_t segmentCount = 0;  // send
-  uint16_t generation = 0;   // bumped after each use: late completions are told by it
-  uint32_t index = 0;        // of this item in the pool
+  bool reportedFailed = false;  // test said so once, and says so again whatever still arrives
+  uint8_t count = 1;            // receives in the group
+  uint8_t remaining = 0;        // receives, segments or reads still to come
+  uint8_t segmentCount = 0;     // send
+  uint16_t generation = 0;      // bumped after each use: late completions are told by it
+  uint32_t index = 0;           // of this item in the pool
+  uint32_t flush = 0;           // a send that waits for others: the engine's flush that it leaves with
   CommBase* comm = nullptr;
   MemoryHandle* memory = nullptr;  // send: while its segments are in flight
   uint64_t bytes = 0;              // send
@@ -84,10 +85,10 @@ class Request {
 
 enum class SlotState : uint8_t {
   free,
-  queued,  // posted; its clear-to-send line is not written yet
-  told,    // the sender may write
-  filled,  // its message is here, and whoever tests it has not heard
-  ended,   // its comm has failed and let go of it; whoever tests it has not heard
+  queued,      // posted; its CTS is not written yet
+  advertised,  // the sender may write
+  filled,      // its message is here, and whoever tests it has not heard
+  ended,       // its comm has failed and let go of it; whoever tests it has not heard
 };
 
 // One posted receive. Where it is no part of a group, and nobody profiles it, it is what NCCL waits for, too.
@@ -102,26 +103,26 @@ struct ReceiveSlot {
   uint32_t tag = 0;
   uint32_t k = 0;
   uint32_t ctsSequence = 0;
-  uint16_t position = 0;    // of its line in the ring
-  uint8_t lane = 0;         // its line left by; kNoLane: by the control link
-  uint8_t part = 0;         // which receive of its request
-  bool isRequest = false;   // whoever posted it tests it
-  bool toldFailed = false;  // as a request's
+  uint16_t position = 0;        // of its CTS in the ring
+  uint8_t lane = 0;             // its CTS left by; kNoLane: by the control link
+  uint8_t part = 0;             // which receive of its request
+  bool isRequest = false;       // whoever posted it tests it
+  bool reportedFailed = false;  // as a request's
   bool mayComeEagerly = false;
   ReceiveSlot* previous = nullptr;  // slots of the same tag, oldest first
   ReceiveSlot* next = nullptr;
-  uint64_t queuedAs = 0;       // its entry in its comm's queue of lines, where it has one
-  uint64_t holdUntilPass = 0;  // poll pass from which the line leaves in any case; 0: at once; or for company
+  uint64_t queuedAs = 0;       // its entry in its comm's queue of CTS, where it has one
+  uint64_t holdUntilPass = 0;  // poll pass from which the CTS leaves in any case; 0: at once; or for a batch
   uint64_t received = 0;
   uint64_t capacity = 0;
   void* data = nullptr;
 
-  uint32_t code() const { return index | generation << kSlotBits; }  // as lines and segments name it
+  uint32_t code() const { return index | generation << kSlotBits; }  // as CTS and segments name it
   RecvCommImpl* comm = nullptr;                                      // null while it is free
   Request* request = nullptr;                                        // it is part of, if any
   MemoryHandle* memory = nullptr;
-  TimePoint toldAt{};  // about: by Engine::lately
-  TimePoint sentAt{};  // when the sender first said it had sent this; default: never
+  TimePoint advertisedAt{};  // about: by Engine::lately
+  TimePoint sentAt{};        // when the sender first said it had sent this; default: never
 };
 
 inline Request* requestOf(ReceiveSlot* slot) {

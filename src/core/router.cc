@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "src/base/log.h"
-#include "src/core/session.h"
+#include "src/core/runtime.h"
 
 namespace weft::core {
 
@@ -62,8 +62,12 @@ void Router::onPeerDead(const control::PeerRef& peer, const Error& reason) {
 // entered since the last tick gets one poll pass; while nothing is outstanding the ticks become rare.
 Milliseconds Router::onTick(TimePoint now) {
   constexpr Milliseconds kShortest{2}, kLongest{128};
+  constexpr Milliseconds kLookForFreed{500};
   bool busy = false;
+  const bool lookForFreed = now - freedLookedAt_ >= kLookForFreed;
+  if (lookForFreed) freedLookedAt_ = now;
   for (const auto& engine : living()) {
+    if (lookForFreed) engine->regions().dropFreed();
     std::lock_guard lock(mutex_);
     const auto known = engines_.find(engine->id());
     if (known != engines_.end()) busy = nudge(known->second, *engine, now) || busy;

@@ -25,9 +25,10 @@ Result<std::unique_ptr<SendCommImpl>> SendCommImpl::create(CommOptions options, 
   TRY(mem::Block ring, options.engine->arena().take(kRingBytes));
   auto comm = std::make_unique<SendCommImpl>(std::move(options));
   comm->remoteNumber_ = remoteNumber;
+  comm->enter(CommState::open);
   comm->ring_ = std::move(ring);
   std::memset(comm->ring_.data(), 0,
-              kRingBytes);  // an earlier comm's lines carry its number, but zero is clearer
+              kRingBytes);  // an earlier comm's CTS carry its number, but zero is clearer
   return comm;
 }
 
@@ -37,17 +38,17 @@ SendCommImpl::~SendCommImpl() {
   const MustNotFail closing;
   {
     EngineEntry in(engine(), EngineEntry::wait);
-    closing_ = true;
+    enter(CommState::finishing);
   }
   waitFor([&] { return unfinished_ == 0; });
   bool ask = false;
   {
     EngineEntry in(engine(), EngineEntry::wait);
-    ask = messages_ > 0 && !failed() && !peerClosed_ && !peering().unresponsive();
-    if (ask) peering().tell(MessageType::finish, CommMessage{remoteNumber_, messages_});
+    ask = messages_ > 0 && !receivedAll_ && !failed() && !peerClosed_ && !peering().unresponsive();
+    if (ask) tellTotal();
   }
-  if (ask) waitFor([&] { return finishedByPeer_ || peerClosed_ || failed(); });
-  detach();
+  if (ask) waitFor([&] { return receivedAll_ || peerClosed_ || failed(); });
+  detach(messages_);
 }
 
 // isend:
@@ -68,44 +69,44 @@ Posted SendCommImpl::failSending(Code code, const char* why) {
   return {false, nullptr};
 }
 
-// Follows the chain as far as it has arrived. A line that does not fit yet (torn, late, an older one) ends
+// Follows the chain as far as it has arrived. A CTS that does not fit yet (torn, late, an older one) ends
 // the walk and is looked at again next time.
-void SendCommImpl::readNewLines() {
-  CtsLine line;
+void SendCommImpl::readNewCts() {
+  Cts cts;
   do {
-    if (!readLine(lineAt(position_), &line) || line.comm != number_ || line.sequence != sequence_ ||
-        line.next >= kRingLines)
+    if (!readCts(ctsAt(position_), &cts) || cts.comm != number_ || cts.sequence != sequence_ ||
+        cts.next >= kRingPositions)
       return;
     const uint16_t here = position_;
-    position_ = line.next;
+    position_ = cts.next;
     sequence_ = engine().sequences().next(sequence_);
-    TagState& tag = tags_.at(line.tag);
+    TagState& tag = tags_.at(cts.tag);
     // Its message left eagerly; the receiver will use the position again as soon as it hears that we have
     // read this far.
-    if (engine().sequences().before(line.k, tag.k)) {
-      engine().counters().crossedLines++;
-      forgetLine(here);
+    if (engine().sequences().before(cts.k, tag.k)) {
+      engine().counters().crossedCts++;
+      forgetCts(here);
       continue;
     }
-    nextInTag_[here] = kNoLine;
-    if (tag.first == kNoLine) {
+    nextInTag_[here] = kNoCts;
+    if (tag.first == kNoCts) {
       tag.first = here;
     } else {
       nextInTag_[tag.last] = here;
     }
     tag.last = here;
-  } while (lineIsNew());
+  } while (ctsIsNew());
 }
 
-// A position may rest while the sequence numbers go once around; what it held must not pass for the line that
+// A position may rest while the sequence numbers go once around; what it held must not pass for the CTS that
 // is awaited there then. Before the receiver can learn that we are done with it, so nothing new is there yet.
-void SendCommImpl::forgetLine(uint16_t position) {
-  eraseLine(ring_.data() + size_t{position} * sizeof(CtsLine));
+void SendCommImpl::forgetCts(uint16_t position) {
+  eraseCts(ring_.data() + size_t{position} * sizeof(Cts));
 }
 
-// The line that comes next of those read for a tag is done with, its message having left by it or eagerly.
-inline void SendCommImpl::usedFirstLine(TagState* tag) {
-  forgetLine(tag->first);
+// The CTS that comes next of those read for a tag is done with, its message having left by it or eagerly.
+inline void SendCommImpl::usedFirstCts(TagState* tag) {
+  forgetCts(tag->first);
   tag->first = nextInTag_[tag->first];
 }
 
@@ -148,30 +149,30 @@ inline void SendCommImpl::postSegment(Request* request, size_t i, uint64_t offse
 }
 
 // The receiver cleared less than is sent, or memory that it never announced.
-void SendCommImpl::failAgainst(uint32_t tag, size_t bytes, HeldLine line) {
+void SendCommImpl::failAgainst(uint32_t tag, size_t bytes, HeldCts cts) {
   const std::string& peer = peering().peer()->name();
-  if (bytes > line.size()) {
+  if (bytes > cts.size()) {
     endByUs(Error(Code::invalidArgument, "matching a message",
                   format("tag %u, message %u: %zu bytes sent to %s, which posted a receive of %llu", tag,
-                         line.k(), bytes, peer.c_str(), static_cast<unsigned long long>(line.size()))));
+                         cts.k(), bytes, peer.c_str(), static_cast<unsigned long long>(cts.size()))));
   } else {
     endByUs(
         Error(Code::remote, "matching a message",
-              format("%s cleared memory %u to send, which it never announced", peer.c_str(), line.memory())));
+              format("%s cleared memory %u to send, which it never announced", peer.c_str(), cts.memory())));
   }
 }
 
-inline Request* SendCommImpl::sendByLine(const Send& send, TagState& tag, HeldLine line) {
-  const Peering::Imported* target = peering().memory().imported(line.memory());
-  if (send.bytes > line.size() || (!target && line.size() > 0)) [[unlikely]] {
-    failAgainst(send.tag, send.bytes, line);
+inline Request* SendCommImpl::sendByCts(const Send& send, TagState& tag, HeldCts cts) {
+  const Peering::Imported* target = peering().memory().imported(cts.memory());
+  if (send.bytes > cts.size() || (!target && cts.size() > 0)) [[unlikely]] {
+    failAgainst(send.tag, send.bytes, cts);
     return nullptr;
   }
-  Request* request = begin(send, line.k());
+  Request* request = begin(send, cts.k());
   if (!request) [[unlikely]]
     return nullptr;
-  request->transfer = {send.data, line.offset(), line.memory(), line.slot()};
-  usedFirstLine(&tag);
+  request->transfer = {send.data, cts.offset(), cts.memory(), cts.slot()};
+  usedFirstCts(&tag);
   tag.k = engine().sequences().next(tag.k);
   unfinished_++;
   if (send.memory && send.bytes > 0) {
@@ -179,10 +180,10 @@ inline Request* SendCommImpl::sendByLine(const Send& send, TagState& tag, HeldLi
     send.memory->inUse++;
   }
   const Peering::Imported& there = target ? *target : kNowhere;
-  if (peering().mayBeSplit(send.bytes)) {
+  if (peering().lanes().mayBeSplit(send.bytes)) {
     postSegments(request, there);
   } else {
-    postWhole(request, peering().quickestLane(send.bytes), there);
+    postWhole(request, peering().lanes().quickest(send.bytes), there);
   }
   return request;
 }
@@ -195,7 +196,7 @@ inline void SendCommImpl::postWhole(Request* request, Lane& lane, const Peering:
 
 void SendCommImpl::postSegments(Request* request, const Peering::Imported& target) {
   std::array<Segment, kMaxSegments> plan;
-  const size_t count = peering().split(request->bytes, &plan);
+  const size_t count = peering().lanes().split(request->bytes, &plan);
   request->remaining = request->segmentCount = static_cast<uint8_t>(count);
   for (size_t i = 0; i < count; i++) {
     request->segments[i] = {plan[i].lane, 0, false, static_cast<uint32_t>(plan[i].length)};
@@ -203,72 +204,85 @@ void SendCommImpl::postSegments(Request* request, const Peering::Imported& targe
   }
 }
 
-inline void SendCommImpl::writeEager(int slot, const Send& send, TagState& tag) {
+inline void SendCommImpl::writeEager(int slot, const Send& send, TagState& tag, bool together) {
   EagerHeader header;
   header.comm = remoteNumber_;
   header.tag = send.tag;
   header.k = tag.k;
   header.size = static_cast<uint32_t>(send.bytes);
   header.ctsRead = sequence_;
-  header.use = peering().eagerUse(slot);
-  std::byte* staging = peering().eagerStaging(slot);
+  header.use = peering().eagerOut().use(slot);
+  std::byte* staging = peering().eagerOut().staging(slot);
   writeHeader(staging, header);
   if (send.bytes > 0) std::memcpy(staging + sizeof header, send.data, send.bytes);
-  peering().sendEager(slot, sizeof header + send.bytes);
+  peering().sendEager(slot, sizeof header + send.bytes, together);
   tag.k = engine().sequences().next(tag.k);
   engine().counters().eagerOut++;
 }
 
+// Where a post is a system call, the first message since the last pass leaves at once, and those behind it
+// together: with the next pass, or the test of one of them. So they are requests, though nobody waits for
+// them.
+Request* SendCommImpl::sendTogether(const Send& send, TagState& tag) {
+  Request* request = begin(send, tag.k);
+  if (!request) return nullptr;
+  writeEager(peering().eagerOut().takeSlot(), send, tag, true);
+  request->flush = engine().nextFlush();
+  return request;
+}
+
 // Done at once: the bytes are in our staging, which is not reused before the peer returned the credit.
 inline Request* SendCommImpl::sendEager(const Send& send, TagState& tag) {
-  const int slot = peering().takeEagerSlot();
+  if (engine().gathersEager() && peering().followsEager(send.bytes)) return sendTogether(send, tag);
+  const int slot = peering().eagerOut().takeSlot();
   if (slot < 0) [[unlikely]]
     return nullptr;
   writeEager(slot, send, tag);
   // Nobody has to poll for it, but with several lanes a completion says how much each has to do.
-  if (++messages_ % kEagerBetweenPolls == 0 && peering().failover()) engine().progress();
+  if (++messages_ % kEagerBetweenPolls == 0 && peering().signalsAll()) engine().progress();
   return doneSend(send.bytes);
 }
 
 // With an object that keeps the profiler's event until the test.
 Request* SendCommImpl::sendProfiled(const Send& send, TagState& tag) {
-  if (!peering().hasEagerSlot()) return nullptr;
+  if (!peering().eagerOut().hasSlot()) return nullptr;
   Request* request = begin(send, tag.k);
-  if (request) writeEager(peering().takeEagerSlot(), send, tag);
+  if (request) writeEager(peering().eagerOut().takeSlot(), send, tag);
   return request;
 }
 
 inline bool SendCommImpl::mayLeaveEagerly(const Send& send) const {
-  return peering().sendsEagerly(send.bytes) && (send.bytes == 0 || send.memory->host);
+  return peering().eagerOut().sends(send.bytes) &&
+         (send.bytes == 0 || (send.memory->host && !toGpu_.load(std::memory_order_relaxed)));
 }
 
-// Also where its line is there: if the message went by the line, the next ones would have to as well, each
+// Also where its CTS is there: if the message went by the CTS, the next ones would have to as well, each
 // with a line of its own.
 inline bool SendCommImpl::prefersEager(const Send& send) {
-  return mayLeaveEagerly(send) && peering().hasEagerSlot();
+  return mayLeaveEagerly(send) && peering().eagerOut().hasSlot();
 }
 
 // The first one's message leaves eagerly.
-void SendCommImpl::dropLine(TagState& tag) {
-  engine().counters().crossedLines++;
-  usedFirstLine(&tag);
+void SendCommImpl::dropCts(TagState& tag) {
+  engine().counters().crossedCts++;
+  usedFirstCts(&tag);
 }
 
-// The line that waits for this message, or none. In the order of k; one that is missing at the front belongs
+// The CTS that waits for this message, or none. In the order of k; one that is missing at the front belongs
 // to a message that will leave eagerly, or is still on its way.
-inline HeldLine SendCommImpl::lineFor(const TagState& tag) const {
-  if (tag.first == kNoLine) return HeldLine(nullptr);
-  const HeldLine line(lineAt(tag.first));
-  return line.k() == tag.k ? line : HeldLine(nullptr);
+inline HeldCts SendCommImpl::ctsFor(const TagState& tag) const {
+  if (tag.first == kNoCts) return HeldCts(nullptr);
+  const HeldCts cts(ctsAt(tag.first));
+  return cts.k() == tag.k ? cts : HeldCts(nullptr);
 }
 
 // What may go either way. Null: not now, or the comm has failed.
 inline Request* SendCommImpl::attempt(const Send& send) {
-  readLines();
+  readCtsChain();
   TagState& tag = tags_.at(send.tag);
-  if (const HeldLine line = lineFor(tag)) {
-    if (!prefersEager(send)) return sendByLine(send, tag, line);
-    dropLine(tag);
+  if (const HeldCts cts = ctsFor(tag)) {
+    if (!prefersEager(send)) return sendByCts(send, tag, cts);
+    dropCts(tag);
   }
   if (!mayLeaveEagerly(send)) return nullptr;
   return send.profilerHandle ? sendProfiled(send, tag) : sendEager(send, tag);
@@ -276,9 +290,12 @@ inline Request* SendCommImpl::attempt(const Send& send) {
 
 // What a call returns that may not start.
 Posted SendCommImpl::cannotStart(bool entered) {
-  if (failed() || !entered || !(canceled_ || peerClosed_)) return {!failed(), nullptr};
-  return failSending(Code::remote, canceled_ ? "a message after the receiver withdrew its memory"
-                                             : "a message after the receiver closed the connection");
+  const bool withdrawn = state_ == CommState::stopped;
+  if (failed() || !entered || !(withdrawn || peerClosed_)) return {!failed(), nullptr};
+  const char* why = withdrawn ? "a message after the receiver withdrew its memory"
+                              : "a message after the receiver closed the connection";
+  end({Ending::By::peer, Error(Code::remote, "sending", "to " + peering().peer()->name() + ": " + why)});
+  return {false, nullptr};
 }
 
 // Which way a message goes follows from its size, mostly, and that is known before anything is entered. The
@@ -308,9 +325,9 @@ Posted SendCommImpl::sendSmall(const void* data, size_t bytes, uint32_t tag, Mem
   const EngineStay inside(engine);
   if (!mayStart()) [[unlikely]]
     return cannotStart(true);
-  readLines();
+  readCtsChain();
   TagState& state = tags_.at(tag);
-  if (state.first == kNoLine) [[likely]] {
+  if (state.first == kNoCts) [[likely]] {
     if (Request* request = sendEager({data, bytes, tag, memory, nullptr}, state)) [[likely]]
       return {true, request};
   }
@@ -323,13 +340,13 @@ Posted SendCommImpl::sendEitherWay(const Send& send) {
   for (bool polled = false;; polled = true) {
     if (Request* request = attempt(send)) return {true, request};
     if (failed()) return {false, nullptr};
-    if (polled) return {true, nullptr};
+    if (polled) return tags_.at(send.tag).notNow(send.bytes);
     engine().progress();
     if (!mayStart()) return cannotStart(true);
   }
 }
 
-// Only by a line; as above.
+// Only by a CTS; as above.
 Posted SendCommImpl::sendLarge(const void* data, size_t bytes, uint32_t tag, MemoryHandle* memory) {
   Engine& engine = this->engine();
   if (!engine.tryEnter()) [[unlikely]]
@@ -338,13 +355,13 @@ Posted SendCommImpl::sendLarge(const void* data, size_t bytes, uint32_t tag, Mem
   if (!mayStart()) [[unlikely]]
     return cannotStart(true);
   for (bool polled = false;; polled = true) {
-    readLines();
+    readCtsChain();
     TagState& state = tags_.at(tag);
-    if (const HeldLine line = lineFor(state)) {
-      Request* request = sendByLine({data, bytes, tag, memory, nullptr}, state, line);
+    if (const HeldCts cts = ctsFor(state)) {
+      Request* request = sendByCts({data, bytes, tag, memory, nullptr}, state, cts);
       return {request || !failed(), request};
     }
-    if (polled) return {true, nullptr};
+    if (polled) return state.notNow(bytes);
     engine.progress();
     if (!mayStart()) return cannotStart(true);
   }
@@ -391,7 +408,7 @@ void SendCommImpl::writeAgain(Request* request, size_t i, uint64_t offset) {
                                   : "is missing in memory that was withdrawn")));
     return;
   }
-  Lane& lane = peering().quickestLane(segment.bytes);
+  Lane& lane = peering().lanes().quickest(segment.bytes);
   segment.attempt++;
   segment.lane = lane.number();
   engine().counters().segmentsAgain++;
@@ -401,13 +418,13 @@ void SendCommImpl::writeAgain(Request* request, size_t i, uint64_t offset) {
 }
 
 // Into the ring, as if they had been written there; what was read already is not looked at again.
-void SendCommImpl::takeLines(const LinesMessage& message) {
-  for (const auto& [position, line] : message.lines) {
-    CtsLine whole;
-    if (position >= kRingLines || !readWhole(&line, &whole) || whole.comm != number_) {
+void SendCommImpl::takeCts(const CtsMessage& message) {
+  for (const auto& [position, cts] : message.cts) {
+    Cts whole;
+    if (position >= kRingPositions || !readWhole(&cts, &whole) || whole.comm != number_) {
       engine().counters().foreignNotes++;
     } else if (!engine().sequences().before(whole.sequence, sequence_)) {
-      std::memcpy(ring_.data() + size_t{position} * sizeof line, &line, sizeof line);
+      std::memcpy(ring_.data() + size_t{position} * sizeof cts, &cts, sizeof cts);
     }
   }
 }
@@ -417,29 +434,30 @@ void SendCommImpl::takeLines(const LinesMessage& message) {
 void SendCommImpl::onMessage(MessageType type, ByteReader* body) {
   CommMessage plain;
   ProbeMessage probe;
-  LinesMessage lines;
+  CtsMessage lines;
   if (type == MessageType::probe && decodeBody(body, &probe)) return answerProbe(probe);
-  if (type == MessageType::lines && decodeBody(body, &lines)) return takeLines(lines);
+  if (type == MessageType::ctsAgain && decodeBody(body, &lines)) return takeCts(lines);
   if (!decodeBody(body, &plain)) return;
-  if (type == MessageType::finished) finishedByPeer_ = true;
+  if (type == MessageType::receivedAll) receivedAll_ = true;
+  if (type == MessageType::gpuMemory) toGpu_.store(true, std::memory_order_relaxed);
   if (type == MessageType::askRead) {
-    readLines();
+    readCtsChain();
     peering().tell(MessageType::tellRead, CommMessage{remoteNumber_, sequence_});
   }
   if (type == MessageType::cancel) {
-    canceled_ = true;
-    answerCancel();
+    enter(CommState::stopped);
+    tellTotal();
   }
 }
 
-// The receiver may take its memory away once it has everything we posted: the count says how much that is.
-// What is still queued at a lane has been posted as far as it is concerned.
-void SendCommImpl::answerCancel() {
-  peering().tell(MessageType::canceled, CommMessage{remoteNumber_, messages_});
+// Said once nothing new begins. The receiver may take its memory away when it has as many, and says so; what
+// is still queued at a lane has been posted as far as it is concerned.
+void SendCommImpl::tellTotal() {
+  peering().tell(MessageType::total, CommMessage{remoteNumber_, messages_});
 }
 
 void SendCommImpl::answerProbe(const ProbeMessage& probe) {
-  readLines();
+  readCtsChain();
   ProbeMessage answer = probe;
   answer.comm = remoteNumber_;
   const SequenceSpace& sequences = engine().sequences();
@@ -447,7 +465,7 @@ void SendCommImpl::answerProbe(const ProbeMessage& probe) {
     // While its lane has not said what became of it, the lane is watched here.
     answer.state = inFlight(probe.tag, probe.k) ? ProbeState::notPosted : ProbeState::sent;
   } else if (!sequences.before(probe.ctsSequence, sequence_)) {
-    answer.state = ProbeState::waitingForLine;
+    answer.state = ProbeState::waitingForCts;
   } else {
     answer.state = ProbeState::notPosted;
   }
@@ -466,7 +484,7 @@ bool SendCommImpl::inFlight(uint32_t tag, uint32_t k) {
 // Watching and closing:
 
 void SendCommImpl::watch(TimePoint) {
-}  // lanes are watched by their peering; a missing line by the receiver's probe
+}  // lanes are watched by their peering; a missing CTS by the receiver's probe
 
 // Also of a comm that failed: its sends are over soon, and cutting the lanes would end the comms beside it.
 void SendCommImpl::stopUsing(MemoryHandle* handle) {

@@ -5,7 +5,7 @@
 #include "src/core/comm.h"
 #include "src/core/tag_table.h"
 
-// The sending end of a connection: reads the receiver's clear-to-send lines, matches them by (tag, k), writes
+// The sending end of a connection: reads the receiver's CTS, matches them by (tag, k), writes
 // straight to where they point; small messages leave earlier, through the eager pool.
 namespace weft::core {
 
@@ -38,6 +38,8 @@ class SendCommImpl final : public CommBase, public SendComm {
   // Of these segments, whose lane is fenced, the peer misses some; the others are done.
   [[gnu::cold]] void resolve(Request* request, uint16_t segments, uint16_t missing);
   void watch(TimePoint now) override;
+  CommReport describe() override;
+  void noteWaits(TimePoint now, TimePoint after, OldestWaits* oldest) override;
   bool needsPeer() const override { return !peerClosed_ || failed(); }
   void onPeerGone() override;
   void onMessage(MessageType type, ByteReader* body) override;
@@ -47,11 +49,23 @@ class SendCommImpl final : public CommBase, public SendComm {
 
  private:
   struct TagState {
-    uint32_t k = 0;            // of the next send
-    uint16_t first = kNoLine;  // lines read and not used, oldest first
-    uint16_t last = kNoLine;
+    uint32_t k = 0;           // of the next send
+    uint16_t first = kNoCts;  // CTS read and not used, oldest first
+    uint16_t last = kNoCts;
+    bool tried = false;     // and refused, since somebody looked last
+    uint32_t refusedK = 0;  // the next send's, plus 1, once that could not start
+    uint32_t refusedBytes = 0;
+    Standing standing;
+
+    bool refused(uint32_t next) const { return refusedK == next + 1; }
+    Posted notNow(size_t bytes) {
+      tried = true;
+      refusedK = k + 1;
+      refusedBytes = static_cast<uint32_t>(bytes);
+      return {true, nullptr};
+    }
   };
-  static constexpr uint16_t kNoLine = UINT16_MAX;
+  static constexpr uint16_t kNoCts = UINT16_MAX;
 
   struct Send {
     const void* data;
@@ -64,54 +78,53 @@ class SendCommImpl final : public CommBase, public SendComm {
   const char* fault(const Send& send) const;
   [[gnu::cold]] Posted refuse(const char* why);
   [[gnu::cold]] Posted failSending(Code code, const char* why);
-  bool mayStart() const { return !(failed() || canceled_ || peerClosed_ || peering().inDoubt()); }
+  bool mayStart() const { return state_ == CommState::open && !peerClosed_ && !peering().suspected(); }
   [[gnu::cold]] Posted cannotStart(bool entered);
-  HeldLine lineFor(const TagState& tag) const;
+  HeldCts ctsFor(const TagState& tag) const;
   Request* attempt(const Send& send);
   [[gnu::cold]] Posted isendProfiled(const Send& send);
   [[gnu::noinline]] Posted sendSmall(const void* data, size_t bytes, uint32_t tag, MemoryHandle* memory);
   [[gnu::noinline]] Posted sendLarge(const void* data, size_t bytes, uint32_t tag, MemoryHandle* memory);
   [[gnu::noinline]] Posted sendEitherWay(const Send& send);
-  void readLines() {
-    if (lineIsNew()) readNewLines();
+  void readCtsChain() {
+    if (ctsIsNew()) readNewCts();
   }
-  [[gnu::noinline]] void readNewLines();
-  bool lineIsNew() const { return lineBegins(lineAt(position_), number_, sequence_); }
-  void forgetLine(uint16_t position);
-  void usedFirstLine(TagState* tag);
-  [[gnu::cold]] void failAgainst(uint32_t tag, size_t bytes, HeldLine line);
+  [[gnu::noinline]] void readNewCts();
+  bool ctsIsNew() const { return ctsBegins(ctsAt(position_), number_, sequence_); }
+  void forgetCts(uint16_t position);
+  void usedFirstCts(TagState* tag);
+  [[gnu::cold]] void failAgainst(uint32_t tag, size_t bytes, HeldCts cts);
   bool mayLeaveEagerly(const Send& send) const;
   bool prefersEager(const Send& send);
-  [[gnu::noinline]] void dropLine(TagState& tag);
-  [[gnu::always_inline]] Request* sendByLine(const Send& send, TagState& tag, HeldLine line);
+  [[gnu::noinline]] void dropCts(TagState& tag);
+  [[gnu::always_inline]] Request* sendByCts(const Send& send, TagState& tag, HeldCts cts);
   [[gnu::always_inline]] void postWhole(Request* request, Lane& lane, const Peering::Imported& target);
   [[gnu::noinline]] void postSegments(Request* request, const Peering::Imported& target);
   [[gnu::always_inline]] void postSegment(Request* request, size_t i, uint64_t offset, Lane& lane,
                                           const Peering::Imported& target);
   void writeAgain(Request* request, size_t i, uint64_t offset);
-  void takeLines(const LinesMessage& message);
+  void takeCts(const CtsMessage& message);
   [[gnu::always_inline]] Request* sendEager(const Send& send, TagState& tag);
+  [[gnu::noinline]] Request* sendTogether(const Send& send, TagState& tag);
   [[gnu::cold]] Request* sendProfiled(const Send& send, TagState& tag);
-  [[gnu::always_inline]] void writeEager(int slot, const Send& send, TagState& tag);
+  [[gnu::always_inline]] void writeEager(int slot, const Send& send, TagState& tag, bool together = false);
   Request* begin(const Send& send, uint32_t k);
   void answerProbe(const ProbeMessage& probe);
   bool inFlight(uint32_t tag, uint32_t k);
-  void answerCancel();
+  void tellTotal();
   void stopUsing(MemoryHandle* handle) override;
-  const std::byte* lineAt(uint16_t position) const {
-    return ring_.data() + size_t{position} * sizeof(CtsLine);
-  }
+  const std::byte* ctsAt(uint16_t position) const { return ring_.data() + size_t{position} * sizeof(Cts); }
 
   mem::Block ring_;  // the receiver writes here
   TagTable<TagState> tags_;
-  std::array<uint16_t, kRingLines> nextInTag_{};
-  uint16_t position_ = 0;    // where the next line will appear
-  uint32_t sequence_ = 0;    // and which one it is
-  uint64_t messages_ = 0;    // sent in all
-  uint32_t inFlight_ = 0;    // requests not handed back
-  uint32_t unfinished_ = 0;  // of them, those a fabric still works on
-  bool canceled_ = false;    // the receiver withdrew its memory
-  bool finishedByPeer_ = false;
+  std::array<uint16_t, kRingPositions> nextInTag_{};
+  uint16_t position_ = 0;           // where the next CTS will appear
+  uint32_t sequence_ = 0;           // and which one it is
+  uint64_t messages_ = 0;           // sent in all
+  uint32_t inFlight_ = 0;           // requests not handed back
+  uint32_t unfinished_ = 0;         // of them, those a fabric still works on
+  bool receivedAll_ = false;        // the receiver has as many as it was told in all
+  std::atomic<bool> toGpu_{false};  // the receiver has GPU memory; set inside, read before entering
 };
 
 }  // namespace weft::core

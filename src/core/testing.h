@@ -18,7 +18,7 @@ inline Tested RecvCommImpl::testSlot(ReceiveSlot* slot, int* sizes) {
     return {};
   const EngineStay inside(engine);
   if (slot->state != SlotState::filled && !comm->failed()) engine.progress();
-  if (slot->state != SlotState::filled || slot->toldFailed) return comm->testUnfilled(slot);
+  if (slot->state != SlotState::filled || slot->reportedFailed) return comm->testUnfilled(slot);
   if (sizes) sizes[0] = static_cast<int>(slot->received);
   engine.giveSlot(slot);
   return {true, true};
@@ -31,8 +31,9 @@ inline Tested CommBase::testOwn(Request* request, int* sizes) {
     return {};
   const EngineStay inside(engine);
   if (request->remaining != 0 && !failed()) engine.progress();
-  if (request->remaining != 0 || request->toldFailed) return testUnfinished(request);
+  if (request->remaining != 0 || request->reportedFailed) return testUnfinished(request);
   if (request->kind == RequestKind::send) [[likely]] {
+    if (request->flush == engine.nextFlush()) engine.flush();
     send_->finishRequest(request, sizes);
     engine.giveRequest(request);
     return {true, true};

@@ -65,7 +65,7 @@ struct Note {
   }
 };
 
-// The notification of a segment, first attempt, for a receive slot as lines name it.
+// The notification of a segment, first attempt, for a receive slot as CTS name it.
 inline uint32_t segmentNote(uint32_t slotCode, uint32_t segment, uint32_t segments) {
   return (slotCode & (kMaxSlots - 1)) << 12 | segment << 8 | (segments - 1) << 4 |
          (slotCode >> kSlotBits & (kGenerations - 1));
@@ -73,10 +73,10 @@ inline uint32_t segmentNote(uint32_t slotCode, uint32_t segment, uint32_t segmen
 
 // Clear to send: one 64-byte line per receive, in a ring of the sender's memory:
 
-// Lines form a chain: each names the position of the one after it, so a position busy with an old message
-// never holds up a new one. A line is believed only when comm, sequence and checksum fit: it may be torn,
+// CTS form a chain: each names the position of the one after it, so a position busy with an old message
+// never holds up a new one. A CTS is believed only when comm, sequence and checksum fit: it may be torn,
 // late or stale.
-struct CtsLine {
+struct Cts {
   uint32_t comm = 0;      // the sender's number for the connection
   uint32_t sequence = 0;  // place in the chain
   uint32_t tag = 0;
@@ -85,16 +85,16 @@ struct CtsLine {
   uint32_t slot = 0;       // receive slot (18 bits) | generation << 18
   uint64_t offset = 0;     // from the first byte of that memory
   uint64_t size = 0;       // room there, bytes
-  uint16_t next = 0;       // position of the next line
+  uint16_t next = 0;       // position of the next CTS
   uint16_t reserved = 0;   // zero
   uint32_t reserved2 = 0;  // zero
   uint64_t reserved3 = 0;  // zero
   uint64_t checksum = 0;   // over the 56 bytes before it
 };
-static_assert(sizeof(CtsLine) == 64);
+static_assert(sizeof(Cts) == 64);
 
-constexpr uint16_t kRingLines = 320;  // 32 requests x 8 receives in flight, and room for lines not yet read
-constexpr size_t kRingBytes = kRingLines * sizeof(CtsLine);
+constexpr uint16_t kRingPositions = 320;  // 32 requests x 8 receives in flight, and room for CTS not yet read
+constexpr size_t kRingBytes = kRingPositions * sizeof(Cts);
 
 // Eager: header and payload in one slot of the receiver's pool:
 
@@ -114,14 +114,14 @@ constexpr uint32_t kEagerSlotsPerPeering = 64;
 // Credits: which eager slots are free again, in the sender's memory:
 
 // Slot i is free while bit i equals the sender's own bit i, which it flips at each use. State, not a
-// difference: a line that is lost or late is made up for by the next.
-struct CreditLine {
+// difference: a CTS that is lost or late is made up for by the next.
+struct CreditRecord {
   uint32_t sequence = 0;
   uint32_t peering = 0;  // the sender's number for the peering
   uint64_t freed = 0;
   uint64_t checksum = 0;
 };
-static_assert(sizeof(CreditLine) == 24);
+static_assert(sizeof(CreditRecord) == 24);
 
 // Over all words of a record but the last, which holds it. Not cryptographic: it tells a whole record from a
 // torn or stale one. Each step is a bijection of what came before and of the word.
@@ -162,11 +162,11 @@ bool readWhole(const void* from, Record* out) {
   return whole;
 }
 
-// Lines and eager headers pass through registers, as one of them comes with every message: as words, not by
+// CTS and eager headers pass through registers, as one of them comes with every message: as words, not by
 // way of memory.
-inline bool readLine(const void* from, CtsLine* out) {
-  uint64_t words[sizeof(CtsLine) / 8];
-  const bool whole = readWords<CtsLine>(from, words);
+inline bool readCts(const void* from, Cts* out) {
+  uint64_t words[sizeof(Cts) / 8];
+  const bool whole = readWords<Cts>(from, words);
   out->comm = static_cast<uint32_t>(words[0]);
   out->sequence = static_cast<uint32_t>(words[0] >> 32);
   out->tag = static_cast<uint32_t>(words[1]);
@@ -179,40 +179,40 @@ inline bool readLine(const void* from, CtsLine* out) {
   return whole;
 }
 
-// One look at where the line awaited next will be, before the whole of it is copied and summed up. It decides
+// One look at where the CTS awaited next will be, before the whole of it is copied and summed up. It decides
 // nothing, so it need not be volatile.
-__attribute__((no_sanitize("thread"))) inline bool lineBegins(const void* at, uint32_t comm,
-                                                              uint32_t sequence) {
+__attribute__((no_sanitize("thread"))) inline bool ctsBegins(const void* at, uint32_t comm,
+                                                             uint32_t sequence) {
   uint32_t words[2];
   std::memcpy(words, at, sizeof words);
   return words[0] == comm && words[1] == sequence;
 }
 
-// What is there passes for no line any more.
-__attribute__((no_sanitize("thread"))) inline void eraseLine(void* at) {
-  std::memset(at, 0, sizeof CtsLine::comm);
+// What is there passes for no CTS any more.
+__attribute__((no_sanitize("thread"))) inline void eraseCts(void* at) {
+  std::memset(at, 0, sizeof Cts::comm);
 }
 
 // A line of the ring that was whole when it was read, taken from where it lies. A receiver that writes it
 // again writes the same; whatever else it writes there can only misplace what it is sent itself.
-class HeldLine {
+class HeldCts {
  public:
-  explicit HeldLine(const void* at) : line_(static_cast<const CtsLine*>(at)) {}
-  explicit operator bool() const { return line_ != nullptr; }
+  explicit HeldCts(const void* at) : cts_(static_cast<const Cts*>(at)) {}
+  explicit operator bool() const { return cts_ != nullptr; }
 
-  uint32_t k() const { return read(&CtsLine::k); }
-  uint32_t memory() const { return read(&CtsLine::memory); }
-  uint32_t slot() const { return read(&CtsLine::slot); }
-  uint64_t offset() const { return read(&CtsLine::offset); }
-  uint64_t size() const { return read(&CtsLine::size); }
+  uint32_t k() const { return read(&Cts::k); }
+  uint32_t memory() const { return read(&Cts::memory); }
+  uint32_t slot() const { return read(&Cts::slot); }
+  uint64_t offset() const { return read(&Cts::offset); }
+  uint64_t size() const { return read(&Cts::size); }
 
  private:
   template <class Field>
-  __attribute__((no_sanitize("thread"))) Field read(Field CtsLine::*field) const {
-    return line_->*field;
+  __attribute__((no_sanitize("thread"))) Field read(Field Cts::*field) const {
+    return cts_->*field;
   }
 
-  const CtsLine* line_;
+  const Cts* cts_;
 };
 
 inline bool readHeader(const void* from, EagerHeader* out) {
@@ -236,14 +236,14 @@ void writeWords(void* to, uint64_t (&words)[sizeof(Record) / 8]) {
   for (size_t i = 0; i < kWords; i++) target[i] = words[i];
 }
 
-inline void writeLine(void* to, const CtsLine& line) {
-  uint64_t words[sizeof(CtsLine) / 8] = {line.comm | uint64_t{line.sequence} << 32,
-                                         line.tag | uint64_t{line.k} << 32,
-                                         line.memory | uint64_t{line.slot} << 32,
-                                         line.offset,
-                                         line.size,
-                                         line.next};
-  writeWords<CtsLine>(to, words);
+inline void writeCts(void* to, const Cts& cts) {
+  uint64_t words[sizeof(Cts) / 8] = {cts.comm | uint64_t{cts.sequence} << 32,
+                                     cts.tag | uint64_t{cts.k} << 32,
+                                     cts.memory | uint64_t{cts.slot} << 32,
+                                     cts.offset,
+                                     cts.size,
+                                     cts.next};
+  writeWords<Cts>(to, words);
 }
 
 inline void writeHeader(void* to, const EagerHeader& header) {

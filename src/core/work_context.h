@@ -8,7 +8,7 @@
 // thread.
 namespace weft::core {
 
-enum class WorkKind : uint8_t { segment = 1, aside, eagerAgain, credit, quiet, flush };
+enum class WorkKind : uint8_t { segment = 1, aside, eagerAgain, credit, unsignaled, flush };
 
 // An aside is no message of its own: only its bytes are counted, and for an eager message that is written
 // again the slot above them.

@@ -73,6 +73,13 @@ void Arena::giveBack(RegionRef region, std::byte* data, size_t bytes) {
   free_.push_back({bytes, std::move(region), data});
 }
 
+size_t Arena::registeredBytes() {
+  std::lock_guard lock(mutex_);
+  size_t bytes = 0;
+  for (const auto& chunk : chunks_) bytes += chunk->bytes;
+  return bytes;
+}
+
 Status Arena::addChunk(size_t atLeast) {
   auto chunk = std::make_unique<Chunk>();
   chunk->bytes = alignUp(std::max(atLeast, kChunkBytes), 4096);

@@ -2,22 +2,20 @@
 // Copyright The weft authors
 #include "src/mem/region.h"
 
-#include <algorithm>
+#include <atomic>
+#include <chrono>
 
 #include "src/base/log.h"
+#include "src/mem/region_table.h"
 
 namespace weft::mem {
 
 namespace {
 
-constexpr uintptr_t kPage = 4096;
-
 std::atomic<uint32_t> nextId{1};
 
-// Pages around the range are mapped as well, so rounding lets what lies on the same ones be shared. A dma-buf
-// is exactly what its exporter says.
+// Pages around the range are mapped as well, so rounding lets what lies on the same ones be shared.
 MemoryDesc rounded(MemoryDesc desc) {
-  if (desc.kind != MemoryKind::host) return desc;
   const auto address = reinterpret_cast<uintptr_t>(desc.address);
   const uintptr_t first = address / kPage * kPage;
   const uintptr_t end = (address + desc.length + kPage - 1) / kPage * kPage;
@@ -36,67 +34,81 @@ Status checkRange(const MemoryDesc& desc) {
 
 }  // namespace
 
+RegionCache::RegionCache(std::vector<std::shared_ptr<Device>> rails, CacheOptions options)
+    : rails_(std::move(rails)),
+      options_(std::move(options)),
+      table_(std::make_shared<Table>(options_.mostKept, options_.mostKeptBytes)) {}
+
+// Those that nobody uses go before their devices.
+RegionCache::~RegionCache() {
+  if (counters().misses > 0 && !rails_.empty())
+    WEFT_LOG(info, "%s: %s", rails_.front()->info().name.c_str(), summary().c_str());
+  table_->evictUnused();
+}
+
 RegionCache::Key RegionCache::keyOf(const MemoryDesc& desc) {
   const auto first = reinterpret_cast<uintptr_t>(desc.address);
-  return {first, first + desc.length, desc.kind, desc.strictOrder};
+  return {0, desc.strictOrder, first, first + desc.length};
 }
 
 Result<RegionRef> RegionCache::get(const MemoryDesc& wanted) {
   TRY(checkRange(wanted));
+  return wanted.kind == MemoryKind::host ? getHost(wanted) : getGpu(wanted);
+}
+
+Result<RegionRef> RegionCache::getHost(const MemoryDesc& wanted) {
   const MemoryDesc desc = rounded(wanted);
   const Key key = keyOf(desc);
-  if (RegionRef found = find(key)) return found;
-  TRY(RegionRef fresh, registerOnRails(desc));
-  return keep(key, std::move(fresh));
+  if (RegionRef found = table_->find(key)) return found;
+  TRY(refuseGpu(wanted));
+  TRY(RegionRef fresh, registerEvicting(desc));
+  return table_->keep(key, std::move(fresh));
 }
 
-RegionCache::Recent& RegionCache::recentOf(const Key& key) {
-  const uint64_t pages = (key.first / kPage) ^ ((key.end / kPage) << 20);
-  return recent_[(pages * 0x9e3779b97f4a7c15u) >> 58];
-}
-
-RegionRef RegionCache::find(const Key& key) {
-  std::lock_guard lock(mutex_);
-  Recent& recent = recentOf(key);
-  RegionRef found = recent.key == key ? recent.region.lock() : nullptr;
-  if (!found) {
-    const auto entry = entries_.find(key);
-    if (entry != entries_.end()) found = entry->second.lock();
-    recent = {key, found};
-  }
-  (found ? counters_.hits : counters_.misses)++;
-  return found;
-}
-
-// Two threads may have registered the same range at once: the first one in is kept, the other goes.
-RegionRef RegionCache::keep(const Key& key, RegionRef fresh) {
-  std::lock_guard lock(mutex_);
-  auto& entry = entries_[key];
-  if (RegionRef earlier = entry.lock()) return earlier;
-  entry = fresh;
-  if (entries_.size() > sweepAt_) sweep();
-  return fresh;
-}
-
-// Forgets regions that are gone. Runs each time the table has doubled, so its cost per registration is
-// constant.
-void RegionCache::sweep() {
-  std::erase_if(entries_, [](const auto& entry) { return entry.second.expired(); });
-  sweepAt_ = std::max<size_t>(64, 2 * entries_.size());
+// A device that is full is emptied of what nobody uses, and asked again.
+Result<RegionRef> RegionCache::registerEvicting(const MemoryDesc& desc) {
+  auto region = registerOnRails(desc);
+  if (region || region.error().code() != Code::resources || !table_->evictUnused()) return region;
+  return registerOnRails(desc);
 }
 
 Result<RegionRef> RegionCache::registerOnRails(const MemoryDesc& desc) const {
+  const auto began = std::chrono::steady_clock::now();
   std::vector<std::unique_ptr<Memory>> memories;
   for (const auto& device : rails_) {
-    TRY(auto memory, device->registerMemory(desc));
-    memories.push_back(std::move(memory));
+    if (desc.kind != MemoryKind::host && memories.size() + options_.hostRails >= rails_.size()) {
+      memories.push_back(nullptr);
+      continue;
+    }
+    auto memory = device->registerMemory(desc);
+    if (!memory && desc.kind != MemoryKind::host) {
+      const Error& error = memory.error();
+      return Error(error.code(), "registering GPU memory",
+                   format("%zu bytes at %p of GPU %d with %s: %s", desc.length, desc.address, desc.gpu,
+                          device->info().name.c_str(), error.message().c_str()));
+    }
+    if (!memory) return memory.takeError();
+    memories.push_back(memory.take());
   }
-  return std::make_shared<Region>(nextId.fetch_add(1), desc, std::move(memories));
+  auto region = std::make_shared<Region>(nextId.fetch_add(1), desc, std::move(memories));
+  const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - began;
+  std::lock_guard lock(table_->mutex);
+  table_->counters.bytes += desc.length;
+  table_->counters.nanoseconds += static_cast<uint64_t>(took.count());
+  return region;
 }
 
 CacheCounters RegionCache::counters() const {
-  std::lock_guard lock(mutex_);
-  return counters_;
+  std::lock_guard lock(table_->mutex);
+  return table_->counters;
+}
+
+std::string RegionCache::summary() const {
+  const CacheCounters all = counters();
+  const auto number = [](uint64_t value) { return static_cast<unsigned long long>(value); };
+  return format("registrations: %llu found again, %llu made, %llu MiB in %llu ms, %llu given back early",
+                number(all.hits), number(all.misses), number(all.bytes >> 20),
+                number(all.nanoseconds / 1'000'000), number(all.evictions));
 }
 
 }  // namespace weft::mem

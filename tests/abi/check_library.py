@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 TABLES = ({f"ncclNetPlugin_v{version}" for version in range(6, 13)} |
+          {f"ncclCollNetPlugin_v{version}" for version in range(6, 13)} |
           {f"ncclTunerPlugin_v{version}" for version in range(2, 7)})
 
 

@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "nccl/collnet.h"
 #include "nccl/net.h"
 #include "nccl/tuner.h"
 

@@ -8,13 +8,14 @@
 #include <vector>
 
 #include "tests/bench/connections.h"
+#include "tests/bench/copy_end.h"
 #include "tests/bench/measures.h"
 #include "tests/bench/plugin_end.h"
 #include "tests/bench/raw_end.h"
 #include "tests/bench/seam_end.h"
 #include "tests/bench/socket_end.h"
 
-// usage: bench-end raw-write|raw-inject|raw-tagged|socket|seam[:PROVIDER] CHANNELS
+// usage: bench-end raw-write|raw-inject|raw-tagged|socket|copy-once|copy-twice|seam[:PROVIDER] CHANNELS
 //        bench-end PLUGIN.so CHANNELS         0: none yet, and none back
 //        bench-end --build                    prints how it was compiled
 //
@@ -49,6 +50,8 @@ std::unique_ptr<End> openWay(const std::string& way, const Shape& shape, const C
   if (way == "raw-write") return std::make_unique<RawEnd>(RawStyle::write, shape, companion);
   if (way == "raw-inject") return std::make_unique<RawEnd>(RawStyle::inject, shape, companion);
   if (way == "raw-tagged") return std::make_unique<RawEnd>(RawStyle::tagged, shape, companion);
+  if (way == "copy-once") return std::make_unique<CopyEnd>(CopyStyle::once, shape, companion);
+  if (way == "copy-twice") return std::make_unique<CopyEnd>(CopyStyle::twice, shape, companion);
   if (way == "socket") return std::make_unique<SocketEnd>(shape, companion);
   constexpr std::string_view kSeamOf = "seam:";
   if (way.starts_with(kSeamOf)) ::setenv("WEFT_PROVIDER", way.substr(kSeamOf.size()).c_str(), 1);
@@ -199,9 +202,10 @@ int main(int argc, char** argv) {
   const size_t channels = argc == 3 ? std::strtoull(argv[2], nullptr, 10) : 0;
   const bool plugin = argc == 3 && std::string(argv[1]).ends_with(".so");
   if (argc != 3 || channels > 64 || (channels == 0 && !plugin)) {
-    std::fprintf(
-        stderr,
-        "usage: bench-end raw-write|raw-inject|raw-tagged|socket|seam[:PROVIDER]|PLUGIN.so CHANNELS\n");
+    std::fprintf(stderr,
+                 "usage: bench-end "
+                 "raw-write|raw-inject|raw-tagged|socket|copy-once|copy-twice|seam[:PROVIDER]|PLUGIN.so "
+                 "CHANNELS\n");
     return 2;
   }
   watchdog(kStartSeconds);

@@ -88,7 +88,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       tryBody<MissingMessage>(body);
       break;
     case lines:
-      tryBody<LinesMessage>(body);
+      tryBody<CtsMessage>(body);
       break;
     default:
       tryBody<MemoryNotice>(body);
@@ -115,5 +115,5 @@ std::vector<fuzz::Input> fuzz::seeds() {
           seedOf(lane, LaneMessage{1, 2, "the rail broke", Bytes(32, std::byte{5})}),
           seedOf(retired, RetiredMessage{1, 2, true, {{3, 4, 5, 6, 7}, {0, 70, 0, 0, 1}}}),
           seedOf(missing, MissingMessage{1, 2, 0, {1, 0, 3}}),
-          seedOf(lines, LinesMessage{1, {{2, CtsLine{}}}})};
+          seedOf(lines, CtsMessage{1, {{2, Cts{}}}})};
 }

@@ -47,13 +47,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     }
     case line:
-      tryRecord<CtsLine>(body);
+      tryRecord<Cts>(body);
       break;
     case eager:
       tryRecord<EagerHeader>(body);
       break;
     default:
-      tryRecord<CreditLine>(body);
+      tryRecord<CreditRecord>(body);
   }
   return 0;
 }

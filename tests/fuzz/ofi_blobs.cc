@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto address = ofi::decodeLaneAddress(body);
   if (!address) return 0;
   const auto again = ofi::decodeLaneAddress(ofi::encode(*address));
-  fuzz::demand(again && again->names == address->names && again->doorstepKey == address->doorstepKey,
+  fuzz::demand(again && again->names == address->names && again->helloKey == address->helloKey,
                "a lane's address stays the same");
   return 0;
 }
@@ -25,8 +25,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 std::vector<fuzz::Input> fuzz::seeds() {
   ofi::LaneAddress address;
   address.names = {Bytes(16, std::byte{2}), Bytes(16, std::byte{3})};
-  address.doorstepBase = 4096;
-  address.doorstepKey = 7;
+  address.helloBase = 4096;
+  address.helloKey = 7;
   return {choose(0, ofi::encode(address)), choose(1, Bytes(24, std::byte{1})),
           choose(1, Bytes(16, std::byte{1}))};
 }

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <sys/socket.h>
 
-#include "providers/tcp/memory.h"
+#include "providers/common/keyed_memory.h"
 #include "providers/tcp/stream.h"
 #include "tests/fuzz/target.h"
 
@@ -25,7 +25,7 @@ class Lane : public StreamHost {
   Lane() : key_(table_.add(bytes_.data() + kGuard, kRegion)) { bytes_.fill(std::byte{0x5a}); }
   ~Lane() override { table_.remove(key_); }
 
-  RegionTable& regions() override { return table_; }
+  mem::KeyTable& regions() override { return table_; }
   void notified(uint32_t, uint32_t length) override {
     fuzz::demand(length <= kRegion, "a notification is no longer than what it may name");
   }
@@ -61,7 +61,7 @@ class Lane : public StreamHost {
   uint64_t key() const { return key_; }
 
  private:
-  RegionTable table_;
+  mem::KeyTable table_;
   std::array<std::byte, kRegion + 2 * kGuard> bytes_;
   std::array<std::byte, kReadBytes + 2 * kGuard> answer_{};
   uint64_t key_;
@@ -155,7 +155,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       decodeHello(body);
       break;
     case 2:
-      (void)decodeMemory(body);
+      (void)decodeKeyedMemory(body, kMemoryMagic);
       break;
     default:
       receiveFrames(body);

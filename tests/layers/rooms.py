@@ -42,7 +42,7 @@ class Room:
 BASE = ('include/weft/', 'src/base/')
 CORE_MAY = BASE + ('src/mem/', 'src/topo/', 'src/control/')
 # A fabric's network cards are described in sysfs, whoever drives them, hence topo.
-PROVIDER_MAY = BASE + ('src/mem/', 'src/topo/')
+PROVIDER_MAY = BASE + ('src/mem/', 'src/topo/', 'providers/common/')
 EVERYTHING = ('include/', 'src/', 'providers/', 'plugin/', 'tools/', 'tests/')
 
 # The longest path that fits decides.
@@ -55,14 +55,16 @@ ROOMS = [
     Room('src/tuner/', BASE),
     Room('src/control/', BASE),
     Room('src/core/', CORE_MAY),
-    Room('src/coll/', CORE_MAY + ('src/core/', 'src/agg/wire')),
-    Room('src/agg/', CORE_MAY + ('src/core/',)),
+    Room('src/coll/', CORE_MAY + ('src/core/',)),
+    Room('src/agg/', CORE_MAY + ('src/core/', 'src/coll/')),
     Room('providers/registry', BASE + ('providers/',)),
+    Room('providers/common/', BASE + ('src/mem/',)),
     Room('providers/loop/', PROVIDER_MAY),
     Room('providers/fault/', PROVIDER_MAY),
     Room('providers/ofi/', PROVIDER_MAY, (FABRIC,)),
     Room('providers/verbs/', PROVIDER_MAY, (VERBS,)),
     Room('providers/tcp/', PROVIDER_MAY),
+    Room('providers/local/', PROVIDER_MAY),
     Room('plugin/', BASE + ('src/core/', 'src/coll/', 'src/control/handle.h', 'src/topo/machine.h', 'src/tuner/', 'providers/registry', 'include/nccl/')),
     Room('tools/', ('include/', 'src/', 'providers/'), (FABRIC, VERBS, CUDA, TOOL_LIBRARIES), library=False),
     Room('tools/json/', (), (JSON,), library=False),

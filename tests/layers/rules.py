@@ -37,7 +37,7 @@ CONDITIONAL_HOMES = {
     'src/base/log.cc': 'trace lines are left out of release builds',
     'src/mem/gpu.cc': 'CUDA headers are optional',
     'providers/registry.cc': 'a fabric that is not built is not in the list',
-    'providers/*/compat.h': 'versions of the library below, and what sanitizers must be told',
+    'providers/*/compat.h': 'versions of the library below, kinds of processors, and what sanitizers must be told',
     'tests/support/catch.h': 'Catch2 2 and 3',
     'tests/support/sanitizer.h': 'what cannot be measured under a sanitizer',
     'tools/perf/conditions.cc': 'a benchmark says how it was compiled',

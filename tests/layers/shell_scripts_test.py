@@ -72,12 +72,12 @@ esac""")
         return f'weftMirror() {{ echo there; }}; weftHaveRoot {self.folder}/root trixie a,b'
 
     def test_nothing_is_left_of_a_root_that_was_not_finished(self):
-        self.program('mmdebstrap', 'mkdir -p "$5"; exit 1')
+        self.program('mmdebstrap', 'mkdir -p "$4"; exit 1')
         self.assertIn('no root', self.printed(f'{self.have_root()} || echo no root'))
         self.assertEqual([path.name for path in self.folder.glob('root*')], [])
 
     def test_two_callers_make_one_root(self):
-        self.program('mmdebstrap', 'echo >>made; sleep 0.5; mkdir "$5"')
+        self.program('mmdebstrap', 'echo >>made; sleep 0.5; mkdir "$4"')
         both = [self.start(f'{self.have_root()} && echo there') for _ in range(2)]
         for one in both:
             self.assertTrue(one.communicate(timeout=60)[0].endswith('there\n'))

@@ -22,7 +22,17 @@ bool take(void* library, const char* name, Function& function, std::string& why)
   return function != nullptr;
 }
 
+void takeNewer(void* lib) {
+  std::string ignored;
+  (void)take(lib, "ncclCommInitRankConfig", nccl.commInitRankConfig, ignored);
+  (void)take(lib, "ncclCommFinalize", nccl.commFinalize, ignored);
+  (void)take(lib, "ncclCommShrink", nccl.commShrink, ignored);
+  (void)take(lib, "ncclCommRegister", nccl.commRegister, ignored);
+  (void)take(lib, "ncclCommDeregister", nccl.commDeregister, ignored);
+}
+
 bool takeNccl(void* lib, std::string& why) {
+  takeNewer(lib);
   return take(lib, "ncclGetVersion", nccl.getVersion, why) &&
          take(lib, "ncclGetUniqueId", nccl.getUniqueId, why) &&
          take(lib, "ncclCommInitRank", nccl.commInitRank, why) &&

@@ -20,6 +20,16 @@ using Stream = void*;
 enum Type { kInt8, kUint8, kInt32, kUint32, kInt64, kUint64, kFloat16, kFloat32, kFloat64, kBfloat16 };
 enum Operator { kSum, kProd, kMax, kMin, kAvg };
 
+constexpr int kInProgress = 7;  // of ncclResult_t
+
+// The head of ncclConfig_t, as version 2.14 had it; what came later is then as if it were not set.
+struct CommConfig {
+  size_t size = sizeof(CommConfig);
+  unsigned magic = 0xcafebeef;
+  unsigned version = 21400;
+  int blocking = 1;
+};
+
 struct Nccl {
   int (*getVersion)(int*);
   int (*getUniqueId)(UniqueId*);
@@ -40,6 +50,12 @@ struct Nccl {
   int (*groupStart)();
   int (*groupEnd)();
   const char* (*getLastError)(Comm);
+  // Null where this NCCL is too old for them.
+  int (*commInitRankConfig)(Comm*, int, UniqueId, int, CommConfig*);
+  int (*commFinalize)(Comm);
+  int (*commShrink)(Comm, int*, int, Comm*, CommConfig*, int);
+  int (*commRegister)(Comm, void*, size_t, void**);
+  int (*commDeregister)(Comm, void*);
 };
 
 struct Cuda {

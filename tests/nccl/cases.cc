@@ -17,14 +17,6 @@ namespace {
 
 const std::vector<size_t> kSizes{1, 3, 1000, 65537, 1048577};
 
-bool finish(const Rank& rank, const char* what) {
-  expect(cuda.streamSynchronize(rank.stream), what);
-  int error = 0;
-  expect(nccl.commGetAsyncError(rank.comm, &error), "ncclCommGetAsyncError");
-  expect(error, what);
-  return true;
-}
-
 bool allReduceOf(const Rank& rank, int type, int op, size_t count, bool inPlace) {
   Buffer in(type, count), out(type, count);
   in.fill([&](size_t i) { return given(rank.rank, i); });
@@ -165,6 +157,8 @@ bool abortInTheMiddle(Rank& rank) {
     expect(nccl.allReduce(in.at(0), in.at(0), 100000, kFloat32, kSum, rank.comm, rank.stream),
            "ncclAllReduce");
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  } else {
+    letOthersFinish();
   }
   const auto begin = std::chrono::steady_clock::now();
   expect(nccl.commAbort(rank.comm), "ncclCommAbort");
@@ -183,11 +177,41 @@ const std::map<std::string, bool (*)(Rank&)>& cases() {
                                                              {"all_to_all", allToAll},
                                                              {"split", split},
                                                              {"graph", graph},
-                                                             {"abort", abortInTheMiddle}};
+                                                             {"abort", abortInTheMiddle},
+                                                             {"several", several},
+                                                             {"shrink", shrink},
+                                                             {"non_blocking", nonBlocking},
+                                                             {"again", again},
+                                                             {"forked", forked},
+                                                             {"registered", registered},
+                                                             {"killed", killed},
+                                                             {"stopped", stopped},
+                                                             {"left", left},
+                                                             {"steady", steady},
+                                                             {"cut_off", cutOff}};
   return kCases;
 }
 
 }  // namespace
+
+// A kernel waits for ever for what an error keeps away, so the communicator is asked, too.
+bool finish(const Rank& rank, const char* what) {
+  constexpr int kNotReady = 600;  // cudaErrorNotReady
+  int error = 0;
+  for (int state = kNotReady; (state = cuda.streamQuery(rank.stream)) == kNotReady;) {
+    expect(nccl.commGetAsyncError(rank.comm, &error), "ncclCommGetAsyncError");
+    expect(error, what);
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  expect(cuda.streamSynchronize(rank.stream), what);
+  expect(nccl.commGetAsyncError(rank.comm, &error), "ncclCommGetAsyncError");
+  expect(error, what);
+  return true;
+}
+
+bool sums(const Rank& rank, size_t count) {
+  return allReduceOf(rank, kFloat32, kSum, count, false);
+}
 
 bool runCase(const std::string& name, Rank& rank) {
   const auto found = cases().find(name);

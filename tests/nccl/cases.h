@@ -17,6 +17,31 @@ struct Rank {
   Stream stream = nullptr;
 };
 
+// One all_reduce of that many floats, every element checked.
+bool sums(const Rank& rank, size_t count);
+// Waits for the stream; an error of the communicator ends the program.
+bool finish(const Rank& rank, const char* what);
+
+// A rank that has its result may still owe others theirs: NCCL's proxy sends on, and an abort or a death ends
+// it.
+void letOthersFinish();
+
+// What communicators live through: comms.cc.
+bool several(Rank& rank);
+bool shrink(Rank& rank);
+bool nonBlocking(Rank& rank);
+bool again(Rank& rank);
+bool forked(Rank& rank);
+bool registered(Rank& rank);
+// Rank 1 is lost: killed, stopped, or gone in order.
+bool killed(Rank& rank);
+bool stopped(Rank& rank);
+bool left(Rank& rank);
+
+// The network is cut meanwhile: outages.cc.
+bool steady(Rank& rank);
+bool cutOff(Rank& rank);
+
 // Runs a case by name, on all ranks at once. False: something was wrong, and was told.
 bool runCase(const std::string& name, Rank& rank);
 std::vector<std::string> caseNames();

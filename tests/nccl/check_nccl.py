@@ -5,8 +5,10 @@
 
 LAYOUT is how many ranks each process has: 1,1 are two processes, each a node with one GPU; 2,2 are two with two each. NETWORK is what
 weft is told (ofi:net, ofi:shm, ...). NCCL is WEFT_NCCL's or one that the loader finds; without one, the test is skipped. NCCL's own lines have to
-show that weft carried the data.
+show that weft carried the data, as a network that reduces where NCCL_COLLNET_ENABLE is set. A setting LOST=N says that process N is killed or stopped
+in the middle, AGGD=FILE that an aggregation daemon is started and named to the ranks.
 """
+import contextlib
 import ctypes.util
 import os
 import re
@@ -58,27 +60,52 @@ def start(command, environment, log):
     return subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
 
 
-def wait_all(processes):
-    """Exit statuses; what is not done in time is ended and counts as 124."""
+def wait_all(processes, lost):
+    """Exit statuses; what is not done in time is ended and counts as 124. One that is lost is ended in any case, and counts as 0."""
     until = time.monotonic() + PATIENCE
     statuses = []
-    for process in processes:
+    for process in [process for i, process in enumerate(processes) if i != lost]:
         try:
             statuses.append(process.wait(max(until - time.monotonic(), 0.1)))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
             statuses.append(124)
+    if lost is not None:
+        processes[lost].kill()
+        processes[lost].wait()
+        statuses.insert(lost, 0)
     return statuses
 
 
-def judge(statuses, logs):
+@contextlib.contextmanager
+def daemon(program):
+    """Settings that name an aggregation daemon, which runs meanwhile; none without a program."""
+    if not program:
+        yield {}
+        return
+    secret = {'WEFT_AGGD_SECRET': 'check'}
+    process = subprocess.Popen([program, '--listen', '127.0.0.1:0'], env={**os.environ, **secret}, stdout=subprocess.PIPE, text=True)
+    try:
+        port = next(found.group(1) for found in (re.search(r'on port (\d+)', line) for line in process.stdout) if found)
+        yield {'WEFT_AGGD': f'127.0.0.1:{port}', **secret}
+    finally:
+        process.terminate()
+        process.wait()
+        process.stdout.close()
+
+
+def judge(statuses, logs, lost, carrier):
     complaints = [f'process {i} ended with {status}' for i, status in enumerate(statuses) if status != 0]
     for i, text in enumerate(logs):
+        if i == lost:
+            continue  # what it had not written yet is lost with it
         if 'Using network weft' not in text:
             complaints.append(f'process {i}: NCCL did not say "Using network weft"')
-        if 'via NET/weft' not in text:
-            complaints.append(f'process {i}: no channel went via NET/weft')
+        if f'via {carrier}/weft' not in text:
+            complaints.append(f'process {i}: no channel went via {carrier}/weft')
+        if carrier == 'COLLNET' and i == 0 and not re.search(r'AllReduce: \d+ Bytes -> Algo COLLNET_CHAIN', text):
+            complaints.append(f'process {i}: NCCL did not have the network reduce')
     return complaints
 
 
@@ -86,6 +113,11 @@ def main():
     softgpu, program, plugin, layout, network, *rest = sys.argv[1:]
     split = rest.index('--')
     settings = dict(pair.split('=', 1) for pair in rest[:split])
+    lost = int(settings.pop('LOST')) if 'LOST' in settings else None
+    carrier = 'COLLNET' if 'NCCL_COLLNET_ENABLE' in settings else 'NET'
+    if carrier == 'COLLNET':
+        settings['NCCL_DEBUG_SUBSYS'] = 'INIT,NET,TUNING'
+    aggd = settings.pop('AGGD', '')
     cases = rest[split + 1:]
     counts = [int(count) for count in layout.split(',')]
     nccl, why = find_nccl()
@@ -94,22 +126,23 @@ def main():
     if nccl is None:
         print(f'skipped: {why}')
         sys.exit(SKIP)
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, daemon(aggd) as more:
+        settings.update(more)
         files = [open(f'{folder}/{node}.log', 'w+', encoding='utf-8') for node in range(len(counts))]
         processes, first = [], 0
         for node, count in enumerate(counts):
             command = [program, nccl, str(sum(counts)), str(first), str(count), f'{folder}/id', *cases]
             processes.append(start(command, environment_of(softgpu, plugin, network, settings, node, count), files[node]))
             first += count
-        statuses = wait_all(processes)
+        statuses = wait_all(processes, lost)
         logs = []
         for file in files:
             file.seek(0)
             logs.append(file.read())
-    complaints = judge(statuses, logs)
+    complaints = judge(statuses, logs, lost, carrier)
     for text in logs if complaints else logs[:1]:
         lines = text.splitlines()
-        shown = lines[-60:] if complaints else [line for line in lines if re.search(r'software GPU|NCCL version|Using network|is right', line)]
+        shown = lines[-60:] if complaints else [line for line in lines if re.search(r'software GPU|NCCL version|Using network|is right|last error', line)]
         print('\n'.join(shown))
     if complaints:
         sys.exit('\n'.join(complaints))

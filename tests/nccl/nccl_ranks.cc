@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 #include <thread>
-#include <unistd.h>
 #include <vector>
 
 #include "tests/nccl/api.h"
 #include "tests/nccl/cases.h"
+#include "tests/nccl/meet.h"
 
 // nccl-ranks NCCL RANKS FIRST COUNT ID_FILE CASE...: ranks FIRST to FIRST + COUNT - 1 of RANKS, each in a
 // thread with a GPU of its own, run the cases one after the other. Rank 0 writes the unique id to ID_FILE.
@@ -18,28 +17,6 @@
 namespace {
 
 using namespace nccltest;
-
-constexpr auto kIdPatience = std::chrono::seconds(30);
-
-void writeId(const UniqueId& id, const std::string& file) {
-  const std::string part = file + ".part";
-  std::FILE* const to = std::fopen(part.c_str(), "wb");
-  const bool written = to != nullptr && std::fwrite(&id, sizeof id, 1, to) == 1 && std::fclose(to) == 0;
-  expect(written && std::rename(part.c_str(), file.c_str()) == 0 ? 0 : 1, "writing the unique id");
-}
-
-UniqueId readId(const std::string& file) {
-  UniqueId id{};
-  const auto until = std::chrono::steady_clock::now() + kIdPatience;
-  while (access(file.c_str(), R_OK) != 0) {
-    expect(std::chrono::steady_clock::now() < until ? 0 : 1, "waiting for rank 0's unique id");
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  std::FILE* const from = std::fopen(file.c_str(), "rb");
-  expect(from != nullptr && std::fread(&id, sizeof id, 1, from) == 1 ? 0 : 1, "reading the unique id");
-  std::fclose(from);
-  return id;
-}
 
 bool runRank(int rank, int ranks, int device, const UniqueId& id, const std::vector<std::string>& names) {
   Rank self;
@@ -73,13 +50,7 @@ int main(int argc, char** argv) {
     return kSkip;
   }
   const int ranks = std::atoi(argv[2]), first = std::atoi(argv[3]), count = std::atoi(argv[4]);
-  UniqueId id{};
-  if (first == 0) {
-    expect(nccl.getUniqueId(&id), "ncclGetUniqueId");
-    writeId(id, argv[5]);
-  } else {
-    id = readId(argv[5]);
-  }
+  const UniqueId id = meet(first == 0, argv[5]);
   const std::vector<std::string> names(argv + 6, argv + argc);
   std::vector<char> good(static_cast<size_t>(count), 0);
   std::vector<std::thread> threads;

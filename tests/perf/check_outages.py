@@ -142,7 +142,7 @@ def warnings_complaints(job, outage):
     for rank in range(2):
         lines = [line for line in job.said(rank)[1].splitlines() if 'on the control network, ' in line]
         expected = 'control' in outage.networks and outage.seconds > 3
-        if expected and (len(lines) != 1 or not re.search(r'the host of \S+ pid \d+ \(10\.79\.1\.\d\)', lines[0])):
+        if expected and (len(lines) != 1 or not re.search(r'the host of rank \d on \S+ pid \d+ \(10\.79\.1\.\d\)', lines[0])):
             yield f'rank {rank} does not report the silence once: {lines}'
 
 

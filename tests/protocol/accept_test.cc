@@ -77,7 +77,7 @@ TEST_CASE("a connector whose lanes are up is told when its acceptor gives up") {
   }
   REQUIRE(sender);
   REQUIRE(refusal);
-  // Expect: it does not wait for lines for ever, though the listener is still there.
+  // Expect: it does not wait for CTS for ever, though the listener is still there.
   std::vector<std::byte> memory(100'000);
   MemoryDesc desc;
   desc.address = memory.data();

@@ -77,10 +77,12 @@ TEST_CASE("memory of a send may go while nobody knows what became of it on a rai
   rails.breakRail(0, FaultKind::kill, FaultOp::writeNotify, 1);
   (void)rails.receive(to, kLarge);
   (void)rails.post(*from, kLarge);
-  for (int i = 0; i < 20 && rails.lane(0, 1).state() != LaneState::retired; i++) {
+  for (int i = 0; i < 20 && rails.lane(0, 1).state() != LaneState::fenced; i++) {
+    if (rails.lane(0, 1).state() < LaneState::retiring) rails.world().deliverMessages();
     rails.world().messages.clear();  // so that the peer does not say what it misses
     rails.world().progress(0);
   }
+  REQUIRE(rails.lane(0, 1).state() == LaneState::fenced);
   // Event: it is given back, which ends in a fence, and the peer answers then.
   from.reset();
   rails.live(200);

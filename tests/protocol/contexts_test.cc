@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 #include "providers/loop/transport.h"
-#include "src/core/session.h"
+#include "src/core/runtime.h"
 #include "tests/support/catch.h"
 
 // Which contexts share their engines, and with them the lanes to every peer.
@@ -17,9 +17,9 @@ struct Process {
     auto made = Net::create(std::move(options));
     REQUIRE(made);
     net = *made;
-    auto living = net->session();
+    auto living = net->runtime();
     REQUIRE(living);
-    session = *living;
+    runtime = *living;
   }
 
   ContextRef rankOf(uint64_t communicator, int trafficClass = -1) const {
@@ -30,13 +30,13 @@ struct Process {
     return net->openContext(std::move(options));
   }
   uint32_t engineOf(const ContextRef& context) const {
-    auto engine = session->engineFor(context, 0);
+    auto engine = runtime->engineFor(context, 0);
     REQUIRE(engine);
     return (*engine)->id();
   }
 
   std::shared_ptr<Net> net;
-  std::shared_ptr<Session> session;
+  std::shared_ptr<Runtime> runtime;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "src/base/log.h"
+#include "tests/protocol/kept_log.h"
 #include "tests/support/catch.h"
 #include "tests/support/engine_pair.h"
 
@@ -138,9 +139,8 @@ TEST_CASE("receives that a sender which closed did not use are dropped without c
   REQUIRE(stage.link.send->isend(from.data(), kBytes, 1, from.handle(), nullptr).request);
   stage.world.pump(3);
   REQUIRE(stage.link.recv->testRequest(used, nullptr).done);
-  // As a sender does that closes.
-  stage.tell(*stage.link.send, MessageType::finish, CommMessage{stage.link.recv->number(), 1});
-  stage.tell(*stage.link.send, MessageType::closed, CommMessage{stage.link.recv->number(), 0});
+  // As a sender does that closes: its goodbye has its total.
+  stage.tell(*stage.link.send, MessageType::closed, CommMessage{stage.link.recv->number(), 1});
   stage.world.deliverMessages();
   to.release();
   stage.link.recv.reset();
@@ -210,4 +210,81 @@ TEST_CASE("what ends a peering is told once, and both ends begin anew") {
   CHECK_FALSE(third.send->failed());
   CHECK_FALSE(third.recv->peering().ending());
   setLogSink(nullptr);
+}
+
+TEST_CASE("a call that comes after the peer closed says why, as a warning") {
+  World world({});
+  Connection link = world.connect(0);
+  const int before = loggedWarnings();
+  SECTION("a receive that was posted before") {
+    Buffer to(*link.recv, 8);
+    const ReceiveSpec spec{to.data(), 8, 3, to.handle(), nullptr};
+    REQUIRE(link.recv->irecv(std::span(&spec, 1)).request);
+    const KeptLog log;
+    link.send.reset();
+    world.deliverMessages();
+    CHECK(log.text().find("closed the connection with 1 receives posted here") != std::string::npos);
+    CHECK(loggedWarnings() == before + 1);
+    CHECK(link.recv->failed());
+  }
+  SECTION("a receive that is posted after") {
+    link.send.reset();
+    world.deliverMessages();
+    Buffer to(*link.recv, 8);
+    const ReceiveSpec spec{to.data(), 8, 3, to.handle(), nullptr};
+    const KeptLog log;
+    CHECK_FALSE(link.recv->irecv(std::span(&spec, 1)).ok);
+    CHECK(log.text().find("closed the connection and sent nothing more") != std::string::npos);
+    CHECK(loggedWarnings() == before + 1);
+  }
+  SECTION("a send") {
+    link.recv.reset();
+    world.deliverMessages();
+    Buffer from(*link.send, 8);
+    const KeptLog log;
+    CHECK_FALSE(link.send->isend(from.data(), 8, 3, from.handle(), nullptr).ok);
+    CHECK(log.text().find("a message after the receiver closed the connection") != std::string::npos);
+    CHECK(loggedWarnings() == before + 1);
+  }
+}
+
+TEST_CASE("memory that NCCL takes away under its receives, as it does when it aborts, is no warning") {
+  World world({});
+  Connection link = world.connect(0);
+  Buffer to(*link.recv, 8);
+  const ReceiveSpec spec{to.data(), 8, 3, to.handle(), nullptr};
+  REQUIRE(link.recv->irecv(std::span(&spec, 1)).request);
+  const int before = loggedWarnings();
+  to.release();
+  CHECK(link.recv->failed());
+  link.recv.reset();
+  world.deliverMessages();
+  CHECK(loggedWarnings() == before);
+}
+
+TEST_CASE("what ends the comms of one peer is said once, and then counted") {
+  World world({});
+  std::vector<Connection> links;
+  for (int i = 0; i < 4; i++) links.push_back(world.connect(0));
+  for (Connection& link : links) link.send.reset();
+  world.deliverMessages();
+  Buffer to(*links[0].recv, 8);
+  const int before = loggedWarnings();
+  const auto post = [](Connection& link) {
+    const ReceiveSpec spec{nullptr, 0, 3, nullptr, nullptr};
+    CHECK_FALSE(link.recv->irecv(std::span(&spec, 1)).ok);
+  };
+  {
+    const KeptLog log;
+    for (int i = 0; i < 3; i++) post(links[i]);
+    CHECK(loggedWarnings() == before + 1);
+    CHECK(log.text().find("1 more comm to node0 pid 1000 ended for that reason, 3 so far") !=
+          std::string::npos);
+  }
+  // Event: much later it happens again. Expect: it is said again.
+  world.clock().advance(Milliseconds(11'000));
+  world.progress(1);
+  const KeptLog log;
+  post(links[3]);
+  CHECK(loggedWarnings() == before + 2);
 }

@@ -123,14 +123,14 @@ TEST_CASE("of two credit lines the second waits until the first has landed") {
     CHECK(rails.send().test(rails.post(from, kBytes), nullptr).done);
 }
 
-TEST_CASE("lines that were lost with their rail are told again") {
+TEST_CASE("CTS that were lost with their rail are told again") {
   const FaultKind kind = GENERATE(FaultKind::kill, FaultKind::killSilent);
   constexpr size_t kBytes = 20'000;
   constexpr int kMessages = 6;
   Rails rails(2);
   std::vector<std::unique_ptr<Buffer>> from, to;
   std::vector<Request*> receiving;
-  const auto fault = rails.breakRail(1, kind, FaultOp::write, 0);  // the receiver's lines are its only writes
+  const auto fault = rails.breakRail(1, kind, FaultOp::write, 0);  // the receiver's CTS are its only writes
   for (int i = 0; i < kMessages; i++) {
     to.push_back(std::make_unique<Buffer>(rails.recv(), kBytes));
     receiving.push_back(rails.receive(*to.back(), kBytes, i % 2));
@@ -145,17 +145,17 @@ TEST_CASE("lines that were lost with their rail are told again") {
     CHECK(firstMismatch(to[i]->data(), kBytes, i) == kBytes);
   }
   CHECK(fault->counts().hits == 1);
-  CHECK(rails.counters(1).linesAgain > 0);
+  CHECK(rails.counters(1).ctsAgain > 0);
 }
 
-TEST_CASE("a line that is told again after it was read takes no later one's place") {
+TEST_CASE("a CTS that is told again after it was read takes no later one's place") {
   constexpr size_t kBytes = 20'000;
   Rails rails(2);
   Buffer from(rails.send(), kBytes), to(rails.recv(), kBytes);
-  LinesMessage again{rails.send().number(), {{.position = 1, .line = {}}}};
+  CtsMessage again{rails.send().number(), {{.position = 1, .cts = {}}}};
   Request* receiving = rails.receive(to, kBytes);
   rails.live(1);
-  std::memcpy(&again.lines[0].line, rails.send().ring().data(), sizeof(CtsLine));
+  std::memcpy(&again.cts[0].cts, rails.send().ring().data(), sizeof(Cts));
   CHECK(rails.finished(rails.send(), rails.post(from, kBytes)));
   CHECK(rails.finished(rails.recv(), receiving));
 
@@ -163,7 +163,7 @@ TEST_CASE("a line that is told again after it was read takes no later one's plac
   rails.live(1);
   {
     EngineEntry in(*rails.world().side(1).engine, EngineEntry::wait);
-    rails.recv().peering().tell(MessageType::lines, again);
+    rails.recv().peering().tell(MessageType::ctsAgain, again);
   }
   rails.world().deliverMessages();
   CHECK(rails.finished(rails.send(), rails.post(from, kBytes)));
@@ -227,7 +227,7 @@ TEST_CASE("while a rail is being left a silent peer has all the time it wants") 
     rails.world().clock().advance(Milliseconds(1));
     rails.world().watch(0);
   }
-  CHECK(rails.lane(0, 1).state() == LaneState::retired);
+  CHECK(rails.lane(0, 1).state() == LaneState::fenced);
   CHECK_FALSE(rails.send().failed());
   // Event: it was only stopped. Expect: all goes on.
   rails.world().side(0).other->answering = true;
@@ -312,8 +312,8 @@ TEST_CASE("talk about lanes that cannot be changes nothing") {
     tell(MessageType::laneAddress, LaneMessage{static_cast<uint8_t>(random.below(2)), other, {}, Bytes(12)});
     tell(MessageType::laneAddress, LaneMessage{0, 1, {}, Bytes(12)});
     tell(MessageType::tellPolled, CommMessage{0, random.next()});
-    tell(MessageType::lines,
-         LinesMessage{rails.send().remoteNumber(), {{static_cast<uint16_t>(random.next()), {}}}});
+    tell(MessageType::ctsAgain,
+         CtsMessage{rails.send().remoteNumber(), {{static_cast<uint16_t>(random.next()), {}}}});
     rails.live(1);
   }
   Buffer from(rails.send(), kLarge), to(rails.recv(), kLarge);

@@ -22,7 +22,10 @@ void silent(LogLevel, const char*, int, const char*) {}  // errors are what is p
 
 // Side 0 sends to side 1 on both connections; side 0 is the hostile one unless said otherwise.
 struct Stage {
-  Stage() : link(world.connect(0)), other(world.connect(0)) { setLogSink(silent); }
+  Stage() : link(world.connect(0)), other(world.connect(0)) {
+    setLogSink(silent);
+    REQUIRE(link.send->peering().eagerOut().hasSlot());  // takes the staging
+  }
   ~Stage() { setLogSink(nullptr); }
 
   static WorldOptions options() {
@@ -67,12 +70,12 @@ struct Stage {
     Work work;
     work.op = Opcode::writeNotify;
     work.imm = note.encode();
-    work.local = peering.eagerStaging(0);
+    work.local = peering.eagerOut().staging(0);
     work.length = bytes;
-    work.memory = link.send->ring().region()->rail(0);
+    work.memory = peering.staging().region()->rail(0);
     work.remote = peering.landing(peering.lane(0));
     work.remoteOffset = peering.half().eagerOffset;
-    work.context = workContext(WorkKind::quiet, 0, peering.number(), 0);
+    work.context = workContext(WorkKind::unsignaled, 0, peering.number(), 0);
     peering.submit(peering.lane(0), work);
     sender().flush();
   }
@@ -159,7 +162,7 @@ TEST_CASE("an eager message that says it is larger than its slot is not believed
   header.comm = stage.link.recv->number();
   header.tag = 3;
   header.size = kBytes;
-  writeHeader(stage.link.send->peering().eagerStaging(0), header);
+  writeHeader(stage.link.send->peering().eagerOut().staging(0), header);
   Note note;
   note.kind = NoteKind::eager;
   stage.notify(note, sizeof header + kBytes);
@@ -178,7 +181,7 @@ TEST_CASE("a slot that holds a message takes no other one") {
   header.tag = 3;
   header.size = 8;
   for (header.use = 0; header.use < 200; header.use++, header.k++) {
-    writeHeader(stage.link.send->peering().eagerStaging(0), header);
+    writeHeader(stage.link.send->peering().eagerOut().staging(0), header);
     stage.notify(note, sizeof header + 8);
     stage.world.pump(2);
   }
@@ -212,7 +215,7 @@ TEST_CASE("a message too large for its receive has arrived, and closing cuts no 
   CHECK(stage.link.recv->failed());
   // Event: it closes with a receive open. What the sender answers to that is here already, as no messages
   // travel meanwhile.
-  stage.tell(0, MessageType::canceled, CommMessage{stage.link.recv->number(), 1});
+  stage.tell(0, MessageType::total, CommMessage{stage.link.recv->number(), 1});
   stage.world.deliverMessages();
   later.release();
   CHECK(stage.other.recv->peering().ending() == nullptr);
@@ -261,7 +264,7 @@ TEST_CASE("notifications that come in through another peer's lane complete nothi
     note.generation = generation;
     Work work;
     work.op = Opcode::writeNotify;
-    work.quiet = true;
+    work.unsignaled = true;
     work.imm = note.encode();
     EngineEntry in(stage.sender(), EngineEntry::wait);
     REQUIRE(theirs->post({&work, 1}) == 1);
@@ -301,25 +304,23 @@ TEST_CASE("a segment that does not fit its receive fails that comm alone") {
   stage.prove(stage.other);
 }
 
-TEST_CASE("lines that lead nowhere fail the sender's comm alone") {
+TEST_CASE("CTS that lead nowhere fail the sender's comm alone") {
   const uint32_t foreignMemory = 4711;
   Stage stage;
   Buffer from(*stage.link.send, 50'000);
-  CtsLine line;
-  line.comm = stage.link.send->number();
-  line.size = 50'000;
-  line.memory = foreignMemory;
-  line.next = 1;
-  line.tag = 1;
-  const auto put = [&](const CtsLine& what) {
-    std::memcpy(stage.link.send->ring().data(), &what, sizeof what);
-  };
-  SECTION("a line with a wrong checksum, comm, sequence or position is not believed") {
+  Cts cts;
+  cts.comm = stage.link.send->number();
+  cts.size = 50'000;
+  cts.memory = foreignMemory;
+  cts.next = 1;
+  cts.tag = 1;
+  const auto put = [&](const Cts& what) { std::memcpy(stage.link.send->ring().data(), &what, sizeof what); };
+  SECTION("a CTS with a wrong checksum, comm, sequence or position is not believed") {
     for (int kind = 0; kind < 4; kind++) {
-      CtsLine bad = line;
+      Cts bad = cts;
       if (kind == 1) bad.comm++;
       if (kind == 2) bad.sequence = 9;
-      if (kind == 3) bad.next = kRingLines;
+      if (kind == 3) bad.next = kRingPositions;
       if (kind != 0) seal(&bad);
       put(bad);
       const Posted posted = stage.link.send->isend(from.data(), 50'000, 1, from.handle(), nullptr);
@@ -329,25 +330,25 @@ TEST_CASE("lines that lead nowhere fail the sender's comm alone") {
     CHECK_FALSE(stage.link.send->failed());
   }
   SECTION("memory that was never announced") {
-    seal(&line);
-    put(line);
+    seal(&cts);
+    put(cts);
     CHECK_FALSE(stage.link.send->isend(from.data(), 50'000, 1, from.handle(), nullptr).ok);
     CHECK(stage.link.send->stickyError().message().find("never announced") != std::string::npos);
   }
   SECTION("less room than the message needs") {
-    line.size = 10;
-    seal(&line);
-    put(line);
+    cts.size = 10;
+    seal(&cts);
+    put(cts);
     CHECK_FALSE(stage.link.send->isend(from.data(), 50'000, 1, from.handle(), nullptr).ok);
     CHECK(stage.link.send->failed());
   }
-  SECTION("a chain that returns to a line in use") {
-    line.next = 0;
-    line.k = 5;
+  SECTION("a chain that returns to a CTS in use") {
+    cts.next = 0;
+    cts.k = 5;
     for (uint32_t sequence = 0; sequence < 1000; sequence++) {
-      line.sequence = sequence;
-      seal(&line);
-      put(line);
+      cts.sequence = sequence;
+      seal(&cts);
+      put(cts);
       const Posted posted = stage.link.send->isend(from.data(), 50'000, 1, from.handle(), nullptr);
       CHECK(posted.ok);
       CHECK_FALSE(posted.request);

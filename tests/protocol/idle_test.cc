@@ -2,7 +2,7 @@
 // Copyright The weft authors
 #include "providers/fault/control.h"
 #include "providers/fault/transport.h"
-#include "src/core/session.h"
+#include "src/core/runtime.h"
 #include "tests/support/catch.h"
 #include "tests/support/engine_pair.h"
 
@@ -57,4 +57,92 @@ TEST_CASE("a message of a sender who calls nothing more leaves, though its fabri
   CHECK(world.side(0).engine->counters().eagerAgain == 0);
   for (int i = 0; i < 200; i++) world.clock().advance(router.onTick(world.clock().now()));
   CHECK(router.onTick(world.clock().now()) > Milliseconds(100));
+}
+
+namespace {
+
+bool hasPeering(World& world, int side) {
+  return world.side(side).engine->peeringByNumber(0) != nullptr;
+}
+
+void closeAndWatch(World& world, Connection* link, Milliseconds pause) {
+  link->send.reset();
+  link->recv.reset();
+  world.deliverMessages();
+  for (int i = 0; i < 2; i++) {  // the first look learns that it is idle
+    for (const int side : {0, 1}) world.watch(side);
+    world.deliverMessages();
+    if (i == 0) world.clock().advance(pause);
+  }
+}
+
+void prove(World& world, const Connection& link) {
+  constexpr size_t kBytes = 100;
+  Buffer from(*link.send, kBytes), to(*link.recv, kBytes);
+  fillPattern(from.data(), kBytes, 7);
+  const ReceiveSpec spec{to.data(), kBytes, 1, to.handle(), nullptr};
+  Request* receiving = link.recv->irecv(std::span(&spec, 1)).request;
+  world.pump(4);  // without eager buffers its CTS has to come first
+  REQUIRE(link.send->isend(from.data(), kBytes, 1, from.handle(), nullptr).request);
+  world.pump(4);
+  REQUIRE(link.recv->testRequest(receiving, nullptr).done);
+  CHECK(firstMismatch(to.data(), kBytes, 7) == kBytes);
+}
+
+WorldOptions keeping(int peers) {
+  WorldOptions options;
+  options.config.idlePeers = peers;
+  options.config.idleTime = Milliseconds(1000);
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("lanes outlive their last connection, and the next one finds them") {
+  World world(keeping(8));
+  Connection link = world.connect(0);
+  const Peering* peering = &link.send->peering();
+  closeAndWatch(world, &link, Milliseconds(900));
+  REQUIRE(hasPeering(world, 0));
+  link = world.connect(0);
+  CHECK(&link.send->peering() == peering);
+  prove(world, link);
+}
+
+TEST_CASE("lanes that no connection has used for long end on both sides, and new ones come up") {
+  World world(keeping(8));
+  Connection link = world.connect(0);
+  closeAndWatch(world, &link, Milliseconds(1100));
+  CHECK_FALSE(hasPeering(world, 0));
+  world.watch(1);  // it was told, and nobody uses them there either
+  world.deliverMessages();
+  link = world.connect(1);
+  prove(world, link);
+}
+
+TEST_CASE("more idle peers than the setting allows do not stay at all") {
+  World world(keeping(0));
+  Connection link = world.connect(0);
+  closeAndWatch(world, &link, Milliseconds(0));
+  CHECK_FALSE(hasPeering(world, 0));
+}
+
+TEST_CASE("no lanes end while a connection is being made from here") {
+  World world(keeping(8));
+  Connection link = world.connect(0);
+  for (const int side : {0, 1}) world.side(side).engine->connecting++;
+  closeAndWatch(world, &link, Milliseconds(5000));
+  CHECK(hasPeering(world, 0));
+  for (const int side : {0, 1}) world.side(side).engine->connecting--;
+  world.watch(0);
+  CHECK_FALSE(hasPeering(world, 0));
+}
+
+TEST_CASE("eager buffers of all peers together stay within the setting") {
+  WorldOptions options;
+  options.config.eagerPoolMib = 0;
+  World world(std::move(options));
+  Connection link = world.connect(0);
+  CHECK(link.send->peering().eagerIn().slots() == 0);
+  prove(world, link);
 }

@@ -32,7 +32,7 @@ TEST_CASE("a rail does not come back to a peering that has failed meanwhile") {
     EngineEntry in(*rails.world().side(0).engine, EngineEntry::wait);
     rails.send().peering().laneFailed(rails.lane(0, 0), "a cable was pulled");
   }
-  const auto dead = [&](int side) { return rails.lane(side, 0).state() == LaneState::dead; };
+  const auto dead = [&](int side) { return rails.lane(side, 0).state() == LaneState::accounted; };
   for (int i = 0; i < 100 && !(dead(0) && dead(1)); i++) rails.world().pump();
   REQUIRE(dead(0));
   REQUIRE(dead(1));
@@ -41,12 +41,12 @@ TEST_CASE("a rail does not come back to a peering that has failed meanwhile") {
   {
     EngineEntry in(*rails.world().side(1).engine, EngineEntry::wait);
     rails.recv().peering().end({Ending::By::us, Error(Code::remote, "closing", "data was in flight")});
-    rails.recv().peering().fence();
+    rails.recv().peering().lanes().fence();
   }
   rails.live(100);
   // Expect: fenced is fenced.
   CHECK(dead(1));
-  CHECK(rails.recv().peering().fenced());
+  CHECK(rails.recv().peering().lanes().isFenced());
 }
 
 TEST_CASE("an engine made when a card cannot be used goes on with the others") {

@@ -55,9 +55,9 @@ class Storm {
       CHECK_FALSE(flow->receiver().failed());
     }
     for (int side = 0; side < 2; side++) CHECK(counters(side).foreignNotes == 0);
-    std::printf("%-42s %5zu kills of %zu counted; again: %llu segments, %llu eager, %llu lines\n",
+    std::printf("%-42s %5zu kills of %zu counted; again: %llu segments, %llu eager, %llu CTS\n",
                 options_.name.c_str(), counted_, tried_, total(&core::EngineCounters::segmentsAgain),
-                total(&core::EngineCounters::eagerAgain), total(&core::EngineCounters::linesAgain));
+                total(&core::EngineCounters::eagerAgain), total(&core::EngineCounters::ctsAgain));
   }
 
  private:

@@ -65,7 +65,7 @@ class Stream {
 
 }  // namespace
 
-TEST_CASE("a line that was queued for an earlier use of a slot is not written for a later one") {
+TEST_CASE("a CTS that was queued for an earlier use of a slot is not written for a later one") {
   const Silence silence;
   // Each slot is used 16 times and more, so that its generation comes around, by every number of messages;
   // and once more entries are left behind than the queue has room for.
@@ -76,22 +76,22 @@ TEST_CASE("a line that was queued for an earlier use of a slot is not written fo
     Connection link = world.connect(0);
     Buffer idle(*link.recv, kSmall);
     Stream stream(world, link);
-    // Event: a receive waits, and so does its line while messages of another tag come eagerly.
+    // Event: a receive waits, and so does its CTS while messages of another tag come eagerly.
     (void)receive(*link.recv, idle, kSmall, 1);
     for (uint64_t i = 0; i < count; i++) {
       REQUIRE(stream.message(kSmall, i));
       stream.post(kSmall);
     }
-    // Event: they stop, so the lines leave. Expect: those of the receives that are open, in their order.
+    // Event: they stop, so the CTS leave. Expect: those of the receives that are open, in their order.
     for (int pass = 0; pass < 70; pass++) world.progress(1);
-    CHECK(world.side(1).engine->counters().linesOut == kAhead + 1);
+    CHECK(world.side(1).engine->counters().ctsOut == kAhead + 1);
     for (uint64_t i = 0; i < kAhead; i++) REQUIRE(stream.message(kSmall, count + i));
     stream.post(kLarge);
     REQUIRE(stream.message(kLarge, 7));
   }
 }
 
-TEST_CASE("a line that was queued for a comm's use of a slot is not written for another comm's") {
+TEST_CASE("a CTS that was queued for a comm's use of a slot is not written for another comm's") {
   const Silence silence;
   for (uint64_t messages = 90; messages < 130; messages++) {
     INFO(messages << " messages");
@@ -105,17 +105,17 @@ TEST_CASE("a line that was queued for a comm's use of a slot is not written for 
       stream.post(kSmall);
     }
     for (uint64_t i = 0; i < kAhead; i++) REQUIRE(stream.message(kSmall, messages + i));
-    // Event: the slots go to another comm, whose own messages come eagerly while the first one's lines are
+    // Event: the slots go to another comm, whose own messages come eagerly while the first one's CTS are
     // due.
     Stream second(world, other);
     for (uint64_t i = 0; i < 100; i++) {
       REQUIRE(second.message(kSmall, i));
       second.post(kSmall);
     }
-    // Expect: the one line that the first has to write, and then those of the second.
-    CHECK(world.side(1).engine->counters().linesOut == 1);
+    // Expect: the one CTS that the first has to write, and then those of the second.
+    CHECK(world.side(1).engine->counters().ctsOut == 1);
     for (int pass = 0; pass < 70; pass++) world.progress(1);
-    CHECK(world.side(1).engine->counters().linesOut == 1 + kAhead);
+    CHECK(world.side(1).engine->counters().ctsOut == 1 + kAhead);
     for (uint64_t i = 0; i < kAhead; i++) REQUIRE(second.message(kSmall, i));
     second.post(kLarge);
     REQUIRE(second.message(kLarge, 7));

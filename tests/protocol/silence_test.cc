@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
-#include "src/core/session.h"
+#include "src/core/runtime.h"
 #include "tests/support/catch.h"
 #include "tests/support/engine_pair.h"
 

@@ -60,13 +60,13 @@ TEST_CASE("an eager message that comes before its receive waits for it") {
   world.pump();
 
   const Posted got = receive(*link.recv, to, 0, 100, 3);
-  // Expect: the receive is filled while it is posted, and no line is written for it.
+  // Expect: the receive is filled while it is posted, and no CTS is written for it.
   REQUIRE(got.request);
   int size = -1;
   CHECK(link.recv->test(got.request, &size).done);
   CHECK(size == 100);
   CHECK(firstMismatch(to.data(), 100, 7) == 100);
-  CHECK(world.side(1).engine->counters().linesOut == 0);
+  CHECK(world.side(1).engine->counters().ctsOut == 0);
 }
 
 TEST_CASE("a large message waits for the receiver's line") {
@@ -142,7 +142,7 @@ TEST_CASE("a send larger than its receive fails on both sides and writes nothing
   CHECK_FALSE(receive(*link.recv, to, 0, 1, 4).ok);
 }
 
-TEST_CASE("a line and an eager message may cross: the payload wins and the line is dropped") {
+TEST_CASE("a CTS and an eager message may cross: the payload wins and the CTS is dropped") {
   World world({});
   Connection link = world.connect(0);
   Buffer from(*link.send, 64), to(*link.recv, 640);
@@ -150,7 +150,7 @@ TEST_CASE("a line and an eager message may cross: the payload wins and the line 
   for (uint64_t k = 0; k < 1000; k++) {
     const Posted got = receive(*link.recv, to, 64 * (k % 10), 64, 1);
     REQUIRE(got.request);
-    for (int pass = 0; pass < 70; pass++) world.progress(1);  // the hold is over: the line leaves
+    for (int pass = 0; pass < 70; pass++) world.progress(1);  // the hold is over: the CTS leaves
     fillPattern(from.data(), 64, k);
     Posted sent;
     while (!sent.request)
@@ -159,10 +159,10 @@ TEST_CASE("a line and an eager message may cross: the payload wins and the line 
     CHECK(finished(world, *link.recv, got.request));
     CHECK(firstMismatch(to.data() + 64 * (k % 10), 64, k) == 64);
   }
-  CHECK(world.side(1).engine->counters().linesOut > 0);
+  CHECK(world.side(1).engine->counters().ctsOut > 0);
 }
 
-TEST_CASE("lines leave when messages stop coming eagerly, and not while they keep coming") {
+TEST_CASE("CTS leave when messages stop coming eagerly, and not while they keep coming") {
   World world({});
   Connection link = world.connect(0);
   Buffer from(*link.send, 64), to(*link.recv, 64 * 32);
@@ -186,20 +186,20 @@ TEST_CASE("lines leave when messages stop coming eagerly, and not while they kee
     message(k);
     post(k + 31);
   }
-  CHECK(world.side(1).engine->counters().linesOut == 0);
+  CHECK(world.side(1).engine->counters().ctsOut == 0);
   for (int pass = 0; pass < 70; pass++) world.progress(1);
-  const uint64_t told = world.side(1).engine->counters().linesOut;
+  const uint64_t told = world.side(1).engine->counters().ctsOut;
   CHECK(told == ahead.size());
 
-  // Event: they go on. Expect: eagerly, though there is a line for each of the first; so no more lines leave.
+  // Event: they go on. Expect: eagerly, though there is a CTS for each of the first; so no more CTS leave.
   for (size_t k = 500; k < 1000; k++) {
     message(k);
     post(k + 31);
   }
-  CHECK(world.side(1).engine->counters().linesOut == told);
+  CHECK(world.side(1).engine->counters().ctsOut == told);
 }
 
-TEST_CASE("while the sender has enough to do, lines leave together") {
+TEST_CASE("while the sender has enough to do, CTS leave together") {
   World world({});
   Connection link = world.connect(0);
   constexpr size_t kBytes = 65536, kInFlight = 8, kMessages = 200;
@@ -222,13 +222,13 @@ TEST_CASE("while the sender has enough to do, lines leave together") {
     }
     world.pump();
   }
-  // Expect: a line for each, in fewer than half as many writes.
+  // Expect: a CTS for each, in fewer than half as many writes.
   const EngineCounters& counters = world.side(1).engine->counters();
-  CHECK(counters.linesOut == kMessages);
-  CHECK(counters.lineWrites * 2 < kMessages);
+  CHECK(counters.ctsOut == kMessages);
+  CHECK(counters.ctsWrites * 2 < kMessages);
 }
 
-TEST_CASE("a line waits for company until its tag's sender runs short") {
+TEST_CASE("a CTS waits for a batch until its tag's sender runs short") {
   World world({});
   Connection link = world.connect(0);
   constexpr size_t kBytes = 100'000;
@@ -255,27 +255,27 @@ TEST_CASE("a line waits for company until its tag's sender runs short") {
   };
   for (int i = 0; i < 3; i++) post(1, kBytes);
   world.pump(3);
-  REQUIRE(counters.linesOut == 3);
+  REQUIRE(counters.ctsOut == 3);
 
   // Event: three more, with 300,000 bytes ahead of them. Expect: however long it takes, nothing is written.
   for (int i = 0; i < 3; i++) post(1, kBytes);
   world.pump(1000);
-  CHECK(counters.linesOut == 3);
+  CHECK(counters.ctsOut == 3);
 
   SECTION("a message leaves 200,000 bytes: they go in one write") {
-    const uint64_t writes = counters.lineWrites;
+    const uint64_t writes = counters.ctsWrites;
     message();
-    CHECK(counters.linesOut == 6);
-    CHECK(counters.lineWrites == writes + 1);
+    CHECK(counters.ctsOut == 6);
+    CHECK(counters.ctsWrites == writes + 1);
   }
   SECTION("another tag's line leaves at once, and they go along") {
     post(2, kBytes);
-    CHECK(counters.linesOut == 7);
+    CHECK(counters.ctsOut == 7);
   }
   SECTION("one that an eager message could fill waits for that message alone") {
     post(2, 8);
     world.pump(3);
-    CHECK(counters.linesOut == 7);
+    CHECK(counters.ctsOut == 7);
   }
   while (!receives.empty()) message();
 }
@@ -312,7 +312,7 @@ TEST_CASE("256 receives may be posted, more are put off without an error") {
   CHECK(late.request);
 }
 
-TEST_CASE("a line is not written before the peer acknowledged the memory it names") {
+TEST_CASE("a CTS is not written before the peer acknowledged the memory it names") {
   World world({});
   Connection link = world.connect(0);
   std::vector<std::byte> memory(50'000);
@@ -324,10 +324,10 @@ TEST_CASE("a line is not written before the peer acknowledged the memory it name
   const Posted got = link.recv->irecv(std::span(&spec, 1));
   REQUIRE(got.request);
   for (int i = 0; i < 5; i++) world.progress(0), world.progress(1);
-  CHECK(world.side(1).engine->counters().linesOut == 0);
+  CHECK(world.side(1).engine->counters().ctsOut == 0);
   world.deliverMessages();
   world.progress(1);
-  CHECK(world.side(1).engine->counters().linesOut == 1);
+  CHECK(world.side(1).engine->counters().ctsOut == 1);
 }
 
 TEST_CASE("buffers that are not registered, or not here, are refused") {

@@ -70,7 +70,7 @@ FakeVerbs::Asked askedOf(FakeVerbs& fake, int card) {
 }  // namespace
 
 TEST_CASE(
-    "over verbs a message is one call and one signalled work, its line an inline write that mostly asks for "
+    "over verbs a message is one call and one signalled work, its CTS an inline write that mostly asks for "
     "none") {
   FakeVerbs fake;
   World world(over(fake, {0}, {1}));

@@ -28,7 +28,7 @@ bool parsePercent(std::string text, uint64_t& value) {
 }
 
 constexpr uint64_t kLastErrno = 4095;
-constexpr std::array<const char*, 8> kCalls{"alloc_pd",  "reg_mr",    "create_ah", "create_cq",
+constexpr std::array<const char*, 9> kCalls{"alloc_pd", "reg_mr", "reg_dmabuf_mr",    "create_ah", "create_cq",
                                             "create_qp", "modify_qp", "post_send", "post_recv"};
 
 // "VALUE@N": VALUE, 1 to `most`, for the N-th from now on.

@@ -3,7 +3,13 @@
 //
 // Protection domains, memory regions, address handles.
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
 
 #include <infiniband/verbs.h>
 
@@ -17,28 +23,87 @@ using namespace softefa;
 
 namespace {
 
-ibv_mr* registerMemory(ibv_pd* pd, void* memory, size_t length, uint64_t iova, unsigned access) {
-  Nic& nic = nicOf(pd->context);
-  const bool writes = (access & IBV_ACCESS_REMOTE_WRITE) != 0;
-  errno = nic.plannedFailure("reg_mr");
-  if (errno == 0 && (length == 0 || (writes && !(access & IBV_ACCESS_LOCAL_WRITE)))) errno = EINVAL;
-  if (errno == 0 && writes && nic.settings().generation < Generation::write) errno = EOPNOTSUPP;
-  if (errno != 0) return nullptr;
+struct Wanted {
+  std::byte* memory;  // where the device finds it
+  size_t length;
+  uint64_t iova;  // what requests call its first byte
+  unsigned access;
+};
+
+int refusal(const Nic& nic, const Wanted& wanted) {
+  const bool writes = (wanted.access & IBV_ACCESS_REMOTE_WRITE) != 0;
+  if (wanted.length == 0 || (writes && !(wanted.access & IBV_ACCESS_LOCAL_WRITE))) return EINVAL;
+  if (writes && nic.settings().generation < Generation::write) return EOPNOTSUPP;
+  return 0;
+}
+
+ibv_mr* addRegion(ibv_pd* pd, const Wanted& wanted, void* user, DmabufMapping mapping) {
   Regions::Region region;
-  region.address = iova;
-  region.length = length;
-  region.memory = static_cast<std::byte*>(memory);
-  region.access = access;
+  region.address = wanted.iova;
+  region.length = wanted.length;
+  region.memory = wanted.memory;
+  region.access = wanted.access;
   region.domain = pd;
-  const uint32_t key = nic.lock()->regions.add(region);
+  const uint32_t key = nicOf(pd->context).lock()->regions.add(region);
   if (key == 0) {
     errno = ENOMEM;
     return nullptr;
   }
   auto mr = std::make_unique<MemoryRegion>();
-  mr->verbs = {pd->context, pd, memory, length, key, key, key};
+  mr->verbs = {pd->context, pd, user, wanted.length, key, key, key};
+  mr->dmabuf = std::move(mapping);
   ++objectOf<ProtectionDomain>(pd)->users;
   return &release(std::move(mr))->verbs;
+}
+
+// As the kernel finds out when it pins pages: what the CPU may not read, memory of a GPU, has none.
+bool readable(const std::byte* memory, size_t length) {
+  char byte = 0;
+  for (const std::byte* at : {memory, memory + length - 1}) {
+    const iovec to{&byte, 1}, from{const_cast<std::byte*>(at), 1};
+    if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) != 1 && errno == EFAULT) return false;
+  }
+  return true;
+}
+
+ibv_mr* registerMemory(ibv_pd* pd, void* memory, size_t length, uint64_t iova, unsigned access) {
+  Nic& nic = nicOf(pd->context);
+  const Wanted wanted{static_cast<std::byte*>(memory), length, iova, access};
+  errno = nic.plannedFailure("reg_mr");
+  if (errno == 0) errno = refusal(nic, wanted);
+  if (errno == 0 && !readable(wanted.memory, length)) errno = EFAULT;
+  return errno == 0 ? addRegion(pd, wanted, memory, {}) : nullptr;
+}
+
+// A dma-buf here is memory of the software GPU (../softgpu); others have none that could be mapped.
+bool isDmabuf(int fd) {
+  char path[64], name[64] = {};
+  std::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  return readlink(path, name, sizeof name - 1) > 0 && std::strncmp(name, "/memfd:softgpu", 14) == 0;
+}
+
+// The range begins at the descriptor's own position. A device sees whole pages, as the kernel maps them.
+ibv_mr* registerDmabuf(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd, unsigned access) {
+  constexpr uint64_t kPage = 4096;
+  const off_t begins = lseek(fd, 0, SEEK_CUR);
+  struct stat file {};
+  if (begins < 0 || fstat(fd, &file) != 0 || !isDmabuf(fd) || iova % kPage != offset % kPage) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  const auto room = static_cast<uint64_t>(file.st_size - begins);
+  if (offset > room || length > room - offset) {
+    errno = EINVAL;
+    return nullptr;
+  }
+  const uint64_t first = static_cast<uint64_t>(begins) + offset;
+  const uint64_t before = first % kPage;
+  void* const mapped = mmap(nullptr, length + before, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                            static_cast<off_t>(first - before));
+  if (mapped == MAP_FAILED) return nullptr;
+  DmabufMapping mapping(mapped, length + before);
+  return addRegion(pd, {static_cast<std::byte*>(mapped) + before, length, iova, access}, nullptr,
+                   std::move(mapping));
 }
 
 }  // namespace
@@ -72,10 +137,12 @@ ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* memory, size_t length, uint64_t iova,
   return registerMemory(pd, memory, length, iova, access);
 }
 
-// There is no memory behind a dma-buf that this process could copy to; users go on to plain registration.
-ibv_mr* ibv_reg_dmabuf_mr(ibv_pd*, uint64_t, size_t, uint64_t, int, int) {
-  errno = EOPNOTSUPP;
-  return nullptr;
+ibv_mr* ibv_reg_dmabuf_mr(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access) {
+  Nic& nic = nicOf(pd->context);
+  errno = nic.plannedFailure("reg_dmabuf_mr");
+  if (errno == 0) errno = refusal(nic, {nullptr, length, iova, static_cast<unsigned>(access)});
+  if (errno != 0) return nullptr;
+  return registerDmabuf(pd, offset, length, iova, fd, static_cast<unsigned>(access));
 }
 
 int ibv_dereg_mr(ibv_mr* mr) {

@@ -5,8 +5,10 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <sys/mman.h>
 #include <type_traits>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include <infiniband/verbs.h>
@@ -40,8 +42,32 @@ struct ProtectionDomain {
   std::atomic<int> users{0};
 };
 
+// Memory of a dma-buf, mapped where the device alone looks.
+class DmabufMapping {
+ public:
+  DmabufMapping() = default;
+  DmabufMapping(void* begin, size_t bytes) : begin_(begin), bytes_(bytes) {}
+  DmabufMapping(DmabufMapping&& other) noexcept
+      : begin_(std::exchange(other.begin_, nullptr)), bytes_(other.bytes_) {}
+  ~DmabufMapping() {
+    if (begin_ != nullptr) munmap(begin_, bytes_);
+  }
+  DmabufMapping(const DmabufMapping&) = delete;
+  DmabufMapping& operator=(const DmabufMapping&) = delete;
+  DmabufMapping& operator=(DmabufMapping&& other) noexcept {
+    std::swap(begin_, other.begin_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+
+ private:
+  void* begin_ = nullptr;
+  size_t bytes_ = 0;
+};
+
 struct MemoryRegion {
   ibv_mr verbs{};
+  DmabufMapping dmabuf;  // where it is of one
 };
 
 struct AddressHandle {

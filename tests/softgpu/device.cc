@@ -73,7 +73,6 @@ const std::map<int, int>& commonAttributes() {
       {106, 32},
       {115, 1},
       {117, 1},
-      {118, 100},
       {119, 1},
       {125, 1},
       {126, 1},
@@ -124,6 +123,8 @@ int deviceAttribute(int attribute, int ordinal) {
     case 110:
     case 116:
       return all.gdr ? 1 : 0;
+    case 118:
+      return all.ordered ? 100 : 0;
     case 124:
       return all.dmabuf ? 1 : 0;
     case 134:

@@ -115,6 +115,7 @@ const std::vector<std::pair<const char*, Reader>>& readers() {
       {"SOFTGPU_NUMA", readNuma},
       {"SOFTGPU_GDR", [](auto& text, auto& all) { return readSwitch(text, all.gdr); }},
       {"SOFTGPU_DMABUF", [](auto& text, auto& all) { return readSwitch(text, all.dmabuf); }},
+      {"SOFTGPU_ORDERED", [](auto& text, auto& all) { return readSwitch(text, all.ordered); }},
       {"SOFTGPU_PEER", [](auto& text, auto& all) { return readSwitch(text, all.peer); }},
       {"SOFTGPU_DRIVER", [](auto& text, auto& all) { return readUnsigned(text, 11000, 99990, all.driver); }},
       {"SOFTGPU_STRICT", [](auto& text, auto& all) { return readSwitch(text, all.strict); }},

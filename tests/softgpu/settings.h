@@ -23,6 +23,7 @@ struct Settings {
   std::vector<int> numa;          // NUMA node of each GPU, -1: none
   bool gdr = false;               // GPUDirect RDMA
   bool dmabuf = false;            // memory is handed out as a file descriptor for a NIC
+  bool ordered = true;            // a NIC's writes are visible to the GPU without a flush
   bool peer = true;               // GPUs reach each other's memory
   unsigned driver = 13000;        // driver API version
   bool strict = false;            // the CPU touches device memory by the driver alone

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <numeric>
 #include <thread>
 
 #include "tests/support/catch.h"
@@ -25,99 +26,90 @@ Config configOfTests() {
 }
 
 World::World(WorldOptions options) : options_(std::move(options)) {
-  for (int i = 0; i < 2; i++) {
-    if (!options_.transports[i]) {
-      loop::LoopOptions friendly;
-      friendly.rails = options_.rails[i];
-      options_.transports[i] = loop::makeTransport(friendly);
-    }
-    Side& side = sides_[i];
-    auto net = core::Net::create({options_.config, options_.transports[i], &clock_});
-    REQUIRE(net);
-    side.net = *net;
-    side.context = side.net->openContext({});
-    core::EngineOptions engine;
-    engine.config = &side.net->config();
-    engine.clock = &clock_;
-    engine.deviceName = "loop";
-    for (int rail = 0; rail < options_.rails[i]; rail++) {
-      auto device = options_.transports[i]->open(side.net->rail(rail));
-      REQUIRE(device);
-      engine.devices.push_back(*device);
-    }
-    engine.regions = std::make_shared<mem::RegionCache>(engine.devices);
-    auto made = Engine::create(std::move(engine));
-    REQUIRE(made);
-    side.engine = *made;
-    side.other = std::make_shared<FakePeer>(*this, 1 - i, i == 0 ? "node1 pid 1001" : "node0 pid 1000");
-  }
+  for (int i = 0; i < 2; i++) make(i);
 }
 
 World::~World() = default;
 
-// What Connector and ListenCommImpl do, step by step and without a hub.
+void World::make(int i) {
+  if (!options_.transports[i]) {
+    loop::LoopOptions friendly;
+    friendly.rails = options_.rails[i];
+    options_.transports[i] = loop::makeTransport(friendly);
+  }
+  Side& side = sides_[i];
+  side.other = std::make_shared<FakePeer>(*this, 1 - i, i == 0 ? "node1 pid 1001" : "node0 pid 1000");
+  core::NetOptions of;
+  of.config = options_.config;
+  of.transport = options_.transports[i];
+  of.local = options_.locals[i];
+  of.clock = &clock_;
+  of.maxMembers = options_.rails[i];
+  of.makeHub = [this, &side](control::HubOptions hub) -> Result<std::shared_ptr<control::Hub>> {
+    side.hub = std::make_shared<FakeHub>(exchange_, side.other, std::move(hub));
+    return std::shared_ptr<control::Hub>(side.hub);
+  };
+  auto net = core::Net::create(std::move(of));
+  REQUIRE(net);
+  side.net = *net;
+  if (options_.rails[i] > 1) {
+    std::vector<int> rails(static_cast<size_t>(options_.rails[i]));
+    std::iota(rails.begin(), rails.end(), 0);
+    auto merged = side.net->makeVirtual(rails);
+    REQUIRE(merged);
+    side.device = *merged;
+  }
+  side.context = side.net->openContext({});
+  auto runtime = side.net->runtime();
+  REQUIRE(runtime);
+  side.runtime = *runtime;
+  auto engine = side.runtime->engineFor(side.context, side.device);
+  REQUIRE(engine);
+  side.engine = *engine;
+}
+
 Connection World::connect(int from) {
   Side& sender = sides_[from];
   Side& receiver = sides_[1 - from];
-  Connection made;
-  core::ConnectReply reply;
-  {
-    EngineEntry in(*receiver.engine, EngineEntry::wait);
-    auto peering = receiver.engine->peering(receiver.other, sender.engine->id(),
-                                            static_cast<uint16_t>(sender.engine->railCount()));
-    REQUIRE(peering);
-    auto comm = core::RecvCommImpl::create({nullptr, receiver.context, receiver.engine, *peering, 0}, 0);
-    REQUIRE(comm);
-    made.recv = std::move(*comm);
-    reply.comm = made.recv->number();
-    reply.half = (*peering)->half();
-  }
-  {
-    EngineEntry in(*sender.engine, EngineEntry::wait);
-    auto peering = sender.engine->peering(sender.other, reply.half.engine, reply.half.rails);
-    REQUIRE(peering);
-    REQUIRE((*peering)->adopt(reply.half));
-    auto comm = core::SendCommImpl::create({nullptr, sender.context, sender.engine, *peering, 0}, reply.comm);
-    REQUIRE(comm);
-    made.send = std::move(*comm);
-    core::OpenMessage open;
-    open.comm = reply.comm;
-    open.sender = made.send->number();
-    open.half = (*peering)->half();
-    open.ringMemory = (*peering)->noticeOf(*made.send->ring().region(), 0);
-    open.ringOffset = made.send->ring().offset();
-    (*peering)->tell(core::MessageType::open, open);
-  }
-  const auto joined = [&] {
-    return made.recv->opened() && made.recv->peering().ready() && made.send->peering().ready();
-  };
-  for (int i = 0; i < 1000 && !joined(); i++) pump();
-  // Real cards connect on a thread of their own.
-  for (int ms = 0; ms < 5000 * patience() && !joined(); ms++) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  std::array<std::byte, control::kHandleBytes> handle{};
+  auto listener = receiver.net->listen(receiver.context, receiver.device, handle);
+  REQUIRE(listener);
+  std::unique_ptr<core::SendComm> send;
+  std::unique_ptr<core::RecvComm> recv;
+  const auto step = [&] {
+    if (!send) {
+      auto stepped = sender.net->connect(sender.context, sender.device, handle);
+      REQUIRE(stepped);
+      send = std::move(*stepped);
+    }
+    if (!recv) {
+      auto stepped = receiver.net->accept(**listener);
+      REQUIRE(stepped);
+      recv = std::move(*stepped);
+    }
     pump();
+    return send && recv;
+  };
+  bool joined = false;
+  for (int i = 0; i < 1000 && !joined; i++) joined = step();
+  // Real cards connect on a thread of their own.
+  for (int ms = 0; ms < 5000 * patience() && !joined; ms++) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    joined = step();
   }
-  REQUIRE(made.send->peering().ready());
-  REQUIRE(made.recv->peering().ready());
+  REQUIRE(joined);
+  Connection made;
+  made.send.reset(static_cast<core::SendCommImpl*>(send.release()));
+  made.recv.reset(static_cast<core::RecvCommImpl*>(recv.release()));
   return made;
 }
 
 void World::deliverMessages() {
   while (!messages.empty()) {
-    Message message = std::move(messages.front());
+    const Message message = std::move(messages.front());
     messages.pop_front();
-    ByteReader in(message.body);
-    const core::EngineHeader header = core::EngineHeader::decode(&in);
     Side& side = sides_[message.receiver];
-    if (header.to != side.engine->id()) continue;
-    Engine::Mail mail;
-    mail.peer = side.other;
-    mail.type = static_cast<core::MessageType>(message.type);
-    mail.fromEngine = header.from;
-    mail.life = header.life;
-    const auto rest = in.raw(in.left());
-    mail.body.assign(rest.begin(), rest.end());
-    side.engine->deliver(std::move(mail));
+    side.hub->handler().onMessage(side.other, message.type, message.body);
   }
 }
 

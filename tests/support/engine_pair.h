@@ -9,7 +9,9 @@
 
 #include "providers/loop/transport.h"
 #include "src/core/recv_comm.h"
+#include "src/core/runtime.h"
 #include "src/core/send_comm.h"
+#include "tests/support/fake_hub.h"
 
 // Two engines of two imagined processes, on any in-process transport, joined by control messages that travel
 // only when the test lets them. One thread, a fake clock: every interleaving can be made on purpose.
@@ -21,7 +23,12 @@ class World;
 class FakePeer final : public control::Peer {
  public:
   FakePeer(World& world, int receiver, std::string name)
-      : world_(world), receiver_(receiver), name_(std::move(name)) {}
+      : world_(world), receiver_(receiver), name_(std::move(name)) {
+    static uint8_t processes[2] = {};
+    if (++processes[0] == 0) processes[1]++;
+    incarnation_[0] = std::byte{processes[0]};
+    incarnation_[1] = std::byte{processes[1]};
+  }
   const control::Incarnation& incarnation() const override { return incarnation_; }
   std::string name() const override { return name_; }
   bool alive() const override { return living; }
@@ -48,6 +55,9 @@ class FakePeer final : public control::Peer {
 struct Side {
   std::shared_ptr<core::Net> net;
   core::ContextRef context;
+  int device = 0;
+  std::shared_ptr<FakeHub> hub;
+  std::shared_ptr<core::Runtime> runtime;
   std::shared_ptr<core::Engine> engine;
   std::shared_ptr<FakePeer> other;  // how this side sees the other one
 };
@@ -62,6 +72,7 @@ Config configOfTests();  // closing waits for messages that nobody delivers mean
 struct WorldOptions {
   Config config = configOfTests();
   std::shared_ptr<Transport> transports[2];  // of the two sides; loop with friendly options when null
+  std::shared_ptr<Transport> locals[2];      // for peers on the same host; none when null
   int rails[2] = {1, 1};                     // how many of the transport's devices each side's device has
 };
 
@@ -89,8 +100,11 @@ class World {
   bool dropMessages = false;
 
  private:
+  void make(int side);
+
   FakeClock clock_;
   WorldOptions options_;
+  std::shared_ptr<HubExchange> exchange_ = std::make_shared<HubExchange>();
   Side sides_[2];
 };
 

@@ -169,12 +169,12 @@ void checkContexts(const SeamUnderTest& seam) {
   CHECK(pair.a.count(sent, false) == 0);
 }
 
-void checkQuiet(const SeamUnderTest& seam) {
+void checkUnsignaled(const SeamUnderTest& seam) {
   Pair pair(seam, 65536, {.sends = 16});
   std::vector<Work> works;
   for (size_t i = 0; i < 100; i++) {
     works.push_back(pair.a.work(i % 2 ? Opcode::write : Opcode::writeNotify, 64 * i, 64 * i, 64));
-    works.back().quiet = true;
+    works.back().unsignaled = true;
   }
   postAll(pair.a, pair.b, works);
   CHECK(pumpUntil({&pair.a, &pair.b},
@@ -371,8 +371,8 @@ void checkSeam(const SeamUnderTest& seam) {
   SECTION("contexts") {
     checkContexts(seam);
   }
-  SECTION("quiet works") {
-    checkQuiet(seam);
+  SECTION("unsignaled works") {
+    checkUnsignaled(seam);
   }
   SECTION("delivered works") {
     checkDelivered(seam);

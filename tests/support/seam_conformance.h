@@ -31,7 +31,7 @@ void checkWrites(const SeamUnderTest& seam);      // plain: data at odd sizes an
 void checkNotifications(const SeamUnderTest& seam);  // imm and length intact, data there when notified
 void checkReads(const SeamUnderTest& seam);
 void checkContexts(const SeamUnderTest& seam);  // each completion exactly once
-void checkQuiet(const SeamUnderTest& seam);
+void checkUnsignaled(const SeamUnderTest& seam);
 void checkDelivered(const SeamUnderTest& seam);  // landed when completed, where the device says so
 void checkDepth(const SeamUnderTest& seam);      // post takes fewer, never more than granted
 void checkLoopback(const SeamUnderTest& seam);

@@ -131,10 +131,62 @@ class InfoTest(unittest.TestCase):
             self.assertRegex(done.stdout + done.stderr, '--(nodes|ranks)')
             self.assertNotIn('cheapest', done.stdout)
 
-    def test_a_command_that_is_none_is_named(self):
-        done = subprocess.run([WEFT, 'prf', 'all_reduce'], capture_output=True, text=True, check=False, timeout=60)
+    def test_a_machine_without_numbers_names_those_that_have_some(self):
+        done = info('--tuner', '--machine', 'p5.48xlrge')
         self.assertEqual((done.returncode, done.stdout), (2, ''))
-        self.assertIn("'prf' is no command", done.stderr)
+        self.assertIn('there are numbers of p5.48xlarge, p5e.48xlarge, p5en.48xlarge only; the nearest is p5.48xlarge', done.stderr)
+
+    def test_a_misspelt_provider_gets_the_nearest_one(self):
+        for spec, nearest in (('tpc', 'tcp'), ('verb', 'verbs'), ('ofi:', None), ('infiniband', None)):
+            failure = document(WEFT_PROVIDER=spec)[1]['failure']
+            self.assertIn(f'WEFT_PROVIDER is "{spec}": there is no such provider', failure)
+            self.assertEqual(f'; the nearest is {nearest};' in failure, nearest is not None, failure)
+
+    def test_the_users_own_setting_is_the_first_reason(self):
+        status, found = document(WEFT_SOCKET_IFNAME='nope')
+        self.assertEqual(status, 1)
+        self.assertRegex(found['failure'], r'^choosing the fabric: no fabric can be used: .*(tcp|ofi:tcp|ofi:net)')
+        self.assertIn('WEFT_SOCKET_IFNAME (or NCCL_SOCKET_IFNAME) is "nope" and leaves it out', found['failure'])
+        self.assertLess(len(found['failure']), 700)
+
+    def test_the_log_has_a_line_for_each_fabric(self):
+        done = info(WEFT_DEBUG='INFO', WEFT_SOCKET_IFNAME='nope')
+        lines = [line for line in done.stderr.splitlines() if ' is not used: ' in line]
+        self.assertEqual(len(lines), 8, done.stderr)
+        self.assertTrue(all(len(line) < 1000 for line in lines), lines)
+        self.assertNotIn(' is not used: ', info(WEFT_SOCKET_IFNAME='nope').stderr)
+        self.assertIn('INFO ofi:efa is not used: ', info(WEFT_DEBUG='INFO').stderr)
+
+    def test_json_says_that_a_setting_is_bad(self):
+        done = info('--json', WEFT_EAGER_MAX='8k')
+        self.assertEqual(done.returncode, 1)
+        self.assertIn('WEFT_EAGER_MAX is "8k"', json.loads(done.stdout)['failure'])
+        self.assertIn('WEFT_EAGER_MAX is "8k"', done.stderr)
+
+    def test_words_that_are_none_get_the_nearest_right_one(self):
+        for words, hint in ((('prf', 'all_reduce'), "'prf' is no command; the nearest is perf; there are info, perf,"),
+                            (('all_reduce',), "'all_reduce' is no command; did you mean weft perf all_reduce?"),
+                            (('perf', 'allreduce', '-n', '2'), 'there is no operation allreduce; the nearest is all_reduce; there are all_reduce,'),
+                            (('help', 'prf'), 'the nearest is perf')):
+            done = subprocess.run([WEFT, *words], capture_output=True, text=True, check=False, timeout=60)
+            self.assertEqual(done.returncode, 2, words)
+            self.assertIn(hint, done.stderr)
+
+    def test_every_usage_error_has_one_exit_code(self):
+        for words in ((), ('perf', '--nosuch'), ('info', '--markdown'), ('perf', 'all_reduce', '-n', 'x'), ('perf', 'all_reduce', '-n', '0'),
+                      ('trace',), ('perf', 'all_reduce', '-n', '2', '-f', '1.0000001'), ('perf', 'all_reduce', '-n', '2', '--plot', 'a.png'),
+                      ('info', '--tuner', '--nodes', '4', '--ranks', '2')):
+            done = subprocess.run([WEFT, *words], capture_output=True, text=True, check=False, timeout=60)
+            self.assertEqual((done.returncode, done.stdout), (2, ''), (words, done.stderr))
+            self.assertNotEqual(done.stderr, '')
+
+    def test_help_and_versions_in_every_spelling(self):
+        ask = lambda *words: subprocess.run([WEFT, *words], capture_output=True, text=True, check=True, timeout=60).stdout
+        for words in (('--help',), ('help',), ('perf', '--help'), ('help', 'perf'), ('info', '--help'), ('trace', '--help'), ('state', '--help')):
+            self.assertIn('Examples:\n    ', ask(*words))
+        version = ask('--version')
+        self.assertRegex(version, r'^weft \d+\.\d+\.\d+ \(commit \w+.*\)\nbuilt by compiler \S+.*optimized.*, with tcp local loop')
+        self.assertEqual({ask('-V'), ask('version'), ask('info', '--version')}, {version})
 
     def test_versions_are_named(self):
         versions = document(WEFT_PROVIDER='loop')[1]['versions']

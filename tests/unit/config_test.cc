@@ -195,7 +195,7 @@ TEST_CASE("a named file must be there and readable") {
 
 TEST_CASE("unknown variables are reported with the nearest name") {
   const char* const environment[] = {"PATH=/bin", "WEFT_EAGER_MAXX=1", "WEFT_PROVIDER=loop",
-                                     "WEFT_TEST_FULL=1"};
+                                     "WEFT_TEST_FULL=1", "WEFT_NCCL=/opt/libnccl.so.2"};
   const auto lines = unknownVariables(environment);
   REQUIRE(lines.size() == 1);
   CHECK(lines[0] == "WEFT_EAGER_MAXX is not a setting of weft; the nearest is WEFT_EAGER_MAX");

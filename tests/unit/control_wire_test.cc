@@ -35,6 +35,13 @@ std::string compared(const Fingerprint& ours, const Fingerprint& theirs) {
 
 }  // namespace
 
+TEST_CASE("a process that has no part in a field fits any other") {
+  const Fingerprint rank{{"tuner", "p5", true}}, daemon{{"tuner", kFitsAll, true}}, none{};
+  CHECK_FALSE(compareFingerprints(rank, daemon, "node7"));
+  CHECK_FALSE(compareFingerprints(daemon, rank, "node7"));
+  CHECK(compareFingerprints(daemon, none, "node7"));
+}
+
 TEST_CASE("handshake messages come back as they went, and no truncation does") {
   Hello hello;
   hello.kind = HelloKind::resume;

@@ -7,6 +7,7 @@
 
 #include "providers/loop/transport.h"
 #include "src/base/log.h"
+#include "src/core/merging.h"
 #include "src/core/net.h"
 #include "src/topo/nic_facts.h"
 #include "tests/support/catch.h"
@@ -283,6 +284,22 @@ TEST_CASE("accelerators are found by their PCI class") {
   CHECK(acceleratorPaths(root.string()).empty());
 }
 
+TEST_CASE("NCCL does not merge interfaces that are no PCI devices") {
+  core::NetOptions options;
+  options.transport = loop::makeTransport({});
+  for (const char* name : {"veth0", "veth1"}) {
+    DeviceInfo& nic = options.devices.emplace_back();
+    nic.name = name;
+    nic.provider = "tcp";
+  }
+  const auto net = core::Net::create(std::move(options));
+  REQUIRE(net);
+  const int both[] = {0, 1};
+  const Status merged = core::ncclCanMerge(**net, both);
+  REQUIRE_FALSE(merged);
+  CHECK(merged.error().message().find("veth0 is no PCI device") != std::string::npos);
+}
+
 // What NCCL merges itself comes on top: it names devices, and gets all their rails.
 TEST_CASE("NCCL's virtual devices are made of our devices") {
   Machine machine;
@@ -312,6 +329,7 @@ TEST_CASE("NCCL's virtual devices are made of our devices") {
   CHECK(properties->members == std::vector<int>{0, 1});
   CHECK(properties->rails.size() == 3);
   CHECK(properties->speedMbps == 500'000);
-  const int cards[] = {0, 2};  // there is no device 2 to merge: it is one of NCCL's own
+  CHECK(*(*net)->makeVirtual(both) == 2);  // asked again, as for its offload
+  const int cards[] = {0, 2};              // there is no device 2 to merge: it is one of NCCL's own
   CHECK_FALSE((*net)->makeVirtual(cards));
 }

@@ -6,6 +6,7 @@
 
 #include "providers/fault/transport.h"
 #include "providers/loop/transport.h"
+#include "providers/verbs/transport.h"
 #include "src/base/log.h"
 #include "tests/support/catch.h"
 
@@ -74,6 +75,18 @@ TransportMaker machine(std::map<std::string, Here> here) {
 }
 
 }  // namespace
+
+TEST_CASE("where libibverbs shows no card libfabric is not asked for one") {
+  const Config config;
+  const auto cards = verbs::cardsHere(config);
+  for (const char* spec : {"ofi:efa-direct", "ofi:efa", "ofi:verbs;ofi_rxm"}) {
+    const auto made = makeCandidate(spec, config);
+    const bool spared = !made && made.error().message().find("libibverbs shows none") != std::string::npos;
+    CHECK(spared == (cards == 0));
+    if (spared) CHECK(made.error().code() == Code::unavailable);
+  }
+  CHECK(makeCandidate("tcp", config));
+}
 
 TEST_CASE("every documented spelling makes its transport") {
   Config config;
@@ -196,10 +209,37 @@ TEST_CASE("a named fabric that fails is never replaced") {
   CHECK(choice.error().message().find("ofi:efa") != std::string::npos);
 }
 
-TEST_CASE("with nothing usable the error lists every candidate and its reason") {
+TEST_CASE("with nothing usable each candidate has a line with its reason, and the error is short") {
+  LogCapture capture;
   const auto choice = chooseTransport(Config{}, machine({{"ofi:net", Here::empty}}));
   REQUIRE_FALSE(choice);
   CHECK(choice.error().code() == Code::unavailable);
+  CHECK(choice.error().detail().starts_with("no fabric can be used: tcp: "));
   for (const std::string& spec : candidateTransports())
-    CHECK(choice.error().detail().find(spec + ": ") != std::string::npos);
+    CHECK(logged.find("INFO " + spec + " is not used: ") != std::string::npos);
+  CHECK(logged.find("WARN") == std::string::npos);
+}
+
+TEST_CASE("the user's own setting is the reason that is told first, whatever else is not here") {
+  LogCapture capture;
+  Config config;
+  config.socketIfname = "nope";
+  config.libfabric = "/nonexistent/libfabric.so.1";
+  config.libibverbs = "/nonexistent/libibverbs.so.1";
+  config.provider = "tcp";
+  const auto named = chooseTransport(config);
+  REQUIRE_FALSE(named);
+  CHECK(named.error().detail().starts_with("no device; tcp "));
+  CHECK(named.error().detail().ends_with(
+      ": WEFT_SOCKET_IFNAME (or NCCL_SOCKET_IFNAME) is \"nope\" and leaves it out"));
+  config.provider.clear();
+  CHECK(chooseTransport(config).error().detail().find("/nonexistent/libfabric.so.1") != std::string::npos);
+  config.libfabric.clear();
+  config.libibverbs.clear();
+  const auto choice = chooseTransport(config);
+  REQUIRE_FALSE(choice);
+  const std::string detail = choice.error().detail();
+  CHECK(detail.starts_with("no fabric can be used: "));
+  CHECK(detail.find("is \"nope\" and leaves it out") != std::string::npos);
+  CHECK(detail.size() < 700);
 }

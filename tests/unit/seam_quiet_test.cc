@@ -45,7 +45,7 @@ void exchange(SeamEnd& a, SeamEnd& b) {
     for (SeamEnd* end : {&a, &b}) {
       const Opcode op = i % 3 == 0 ? Opcode::read : i % 3 == 1 ? Opcode::write : Opcode::writeNotify;
       Work work = end->work(op, 0, 32768, 1000);
-      work.quiet = i % 5 == 0;
+      work.unsignaled = i % 5 == 0;
       end->post(work);
     }
     for (SeamEnd* end : {&a, &b}) end->queue->poll(found);

@@ -5,7 +5,6 @@
 #include <array>
 #include <vector>
 
-#include "src/core/lane.h"
 #include "tests/support/catch.h"
 
 // How a message is cut over lanes, by what is known of their rates.
@@ -65,34 +64,6 @@ TEST_CASE("small messages try a lane of which nothing is known") {
 TEST_CASE("a lane that has much to do already gets less") {
   const auto bytes = shares({lane(100, 4 << 20), lane(100)}, kMessage);
   CHECK(near(bytes[1] - bytes[0], 4 << 20));
-}
-
-// Takes everything.
-class Sink : public Endpoint {
- public:
-  std::span<const std::byte> address() const override { return {}; }
-  Status connect(std::span<const std::byte>) override { return {}; }
-  Result<RemoteMemory> import(std::span<const std::byte>) override { return RemoteMemory{}; }
-  size_t post(std::span<const Work> works) override { return works.size(); }
-  void retire() override {}
-};
-
-TEST_CASE("a lane that has one work at a time is measured, and what it was is forgotten in time") {
-  Lane measured(0, 0, "rail", std::make_unique<Sink>(), true);
-  measured.setState(LaneState::up);
-  CHECK(measured.load().bytesPerUs == 0);
-  Work work;
-  work.length = 4 << 20;
-  FakeClock clock;
-  for (int i = 0; i < 3; i++) {
-    REQUIRE(measured.submit(work, false, clock));
-    clock.advance(std::chrono::microseconds(1 << 20));
-    measured.finished(work.length, clock);
-    CHECK(measured.load().bytesPerUs == 4);
-    clock.advance(std::chrono::seconds(1));  // idle
-  }
-  for (int i = 0; i < 500; i++) measured.countRound();
-  CHECK(measured.load().bytesPerUs == 0);
 }
 
 TEST_CASE("lanes that are down carry nothing") {

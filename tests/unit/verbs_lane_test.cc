@@ -265,13 +265,13 @@ TEST_CASE("works that go apart fill a lane sooner, and each has one verdict") {
   }
 }
 
-TEST_CASE("quiet works that go apart give their slots back without a loud one") {
+TEST_CASE("unsignaled works that go apart give their slots back without a loud one") {
   FakeVerbs fake;
   Config config = adaptive();
   config.qpsPerConnection = GENERATE(1, 3);
   Lane lane(fake, config, config);
   Work work = notify(lane.a, 0, 2 * kLarge, 11);
-  work.quiet = true;
+  work.unsignaled = true;
   size_t posted = 0;
   const auto post = [&] { return posted += lane.a.lane->post({&work, 1}), posted >= 500; };
   CHECK(pumpUntil({&lane.a, &lane.b}, post));
@@ -463,4 +463,28 @@ TEST_CASE(
     CHECK_FALSE(one.failed);
     CHECK(contains(one.why, words));
   }
+}
+
+TEST_CASE("a card reads GPU memory itself: it never goes inline") {
+  FakeVerbs fake;
+  Lane lane(fake);
+  MemoryDesc desc;
+  desc.address = lane.a.bytes.data();
+  desc.length = lane.a.bytes.size();
+  desc.kind = MemoryKind::cuda;
+  const auto memory = lane.a.device->registerMemory(desc);
+  REQUIRE(memory);
+  Work work = lane.a.work(Opcode::write, 0, 0, 32);
+  REQUIRE(lane.a.post(work));
+  REQUIRE(lane.allSent(1));
+  const auto inlined = [&] {
+    uint64_t sum = 0;
+    for (const uint32_t pair : fake.pairsOf(0)) sum += fake.asked(pair).inlined;
+    return sum;
+  };
+  CHECK(inlined() == 1);
+  work.memory = memory->get();
+  REQUIRE(lane.a.post(work));
+  REQUIRE(lane.allSent(2));
+  CHECK(inlined() == 1);
 }

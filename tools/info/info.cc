@@ -2,11 +2,16 @@
 // Copyright The weft authors
 #include "tools/info/info.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "providers/registry.h"
 #include "src/base/config.h"
+#include "src/base/log.h"
+#include "src/base/nearest.h"
 #include "src/topo/machine.h"
+#include "src/tuner/platforms.h"
 #include "tools/info/config_table.h"
 #include "tools/info/image.h"
 #include "tools/info/survey_text.h"
@@ -17,9 +22,20 @@ namespace weft::info {
 
 namespace {
 
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+
 int fail(const Error& error) {
   fmt::print(stderr, "error: {}\n", error.message());
-  return 1;
+  return error.code() == Code::invalidArgument ? kUsage : kFailed;
+}
+
+// A program that reads JSON gets some in any case.
+int fail(const Options& options, const Error& error) {
+  Json document;
+  document.set("failure", error.message());
+  if (options.json) (void)show(document.text() + "\n");
+  return fail(error);
 }
 
 // The status, once the text has arrived.
@@ -80,6 +96,11 @@ Result<tuner::Surroundings> surroundings(const Options& options, const Config& c
 int printTuner(const Options& options, const Config& config) {
   if (options.ranks != 0 && options.ranks < options.nodes)
     return fail(Error(Code::invalidArgument, "command line", "--ranks is smaller than --nodes"));
+  const std::vector<std::string> known = tuner::knownMachines();
+  if (!options.machine.empty() && std::find(known.begin(), known.end(), options.machine) == known.end())
+    return fail(Error(Code::invalidArgument, "command line",
+                      fmt::format("--machine {}: there are numbers of {} only{}", options.machine,
+                                  fmt::join(known, ", "), nearestHint(options.machine, known))));
   auto around = surroundings(options, config);
   if (!around) return fail(around.error());
   const tuner::Policy policy = tuner::decide(config, *around);
@@ -95,7 +116,9 @@ int run(const Options& options) {
   if (options.sample) return print(configSample());
   if (options.image) return printImage(options);
   const auto settings = readSettings();
-  if (!settings) return fail(settings.error());
+  if (!settings) return fail(options, settings.error());
+  LogLevel level = LogLevel::warn;
+  if (parseLogLevel(settings->config.logLevel.c_str(), &level)) setLogLevel(level);
   if (options.tuner) return printTuner(options, settings->config);
   return options.config ? printSettings(options, *settings) : printSurvey(options, *settings);
 }

@@ -38,6 +38,10 @@ struct Survey {
   std::string takenSpec;                     // which of the providers it came from
   std::string failure;                       // why, when nothing is taken
   std::vector<core::Properties> properties;  // by NCCL's device number
+  std::string gpuDriver;                     // its version; empty: none
+  std::string noGpuDriver;                   // why
+  std::string gdrMode;                       // WEFT_GDR
+  std::vector<mem::GdrVerdict> gpuDirect;    // each card with each GPU; with none where it takes none
 };
 
 Survey survey(const Config& config);

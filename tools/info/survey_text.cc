@@ -33,7 +33,38 @@ Json propertiesJson(const core::Properties& device) {
           {"lines128InOrder", device.lines128InOrder},
           {"members", device.members},
           {"rails", device.rails},
-          {"grouping", device.grouping}};
+          {"grouping", device.grouping},
+          {"sameHost", device.sameHost},
+          {"gpuDirect", device.gpuDirect}};
+}
+
+Json gpuDirectJson(const Survey& survey) {
+  Json pairs = Json::array();
+  for (const mem::GdrVerdict& verdict : survey.gpuDirect) {
+    Json rungs = Json::array();
+    for (const mem::Rung& rung : verdict.rungs)
+      rungs.append({{"way", rung.name}, {"works", rung.works}, {"why", rung.why}});
+    pairs.append({{"device", verdict.device},
+                  {"gpu", verdict.gpu},
+                  {"gpuName", verdict.gpuName},
+                  {"on", verdict.path.works()},
+                  {"by", verdict.taken().name},
+                  {"why", verdict.path.why},
+                  {"slow", verdict.slow},
+                  {"flush", verdict.path.works() && !verdict.ordersWrites},
+                  {"ways", std::move(rungs)}});
+  }
+  return {{"mode", survey.gdrMode},
+          {"driver", survey.gpuDriver},
+          {"noDriver", survey.noGpuDriver},
+          {"pairs", std::move(pairs)}};
+}
+
+std::string gpuDirectText(const Survey& survey) {
+  if (survey.gpuDriver.empty()) return fmt::format("GPUDirect: {}\n", survey.noGpuDriver);
+  std::string text = fmt::format("GPUDirect, with {}; WEFT_GDR is {}\n", survey.gpuDriver, survey.gdrMode);
+  for (const mem::GdrVerdict& verdict : survey.gpuDirect) text += fmt::format("  {}\n", verdict.line());
+  return text;
 }
 
 Json deviceJson(const DeviceInfo& device) {
@@ -104,7 +135,7 @@ std::string surveyText(const Survey& survey) {
   text += survey.named ? "providers (WEFT_PROVIDER names the one to use)\n" : "providers, best first\n";
   for (const ProviderSurvey& provider : survey.providers)
     text += providerText(provider, provider.spec == survey.takenSpec);
-  return fmt::format("{}\n{}", text, takenText(survey));
+  return fmt::format("{}\n{}\n{}", text, takenText(survey), gpuDirectText(survey));
 }
 
 Json surveyJson(const Survey& survey) {
@@ -121,7 +152,8 @@ Json surveyJson(const Survey& survey) {
           {"providers", std::move(providers)},
           {"taken", survey.taken},
           {"failure", survey.failure},
-          {"devices", std::move(devices)}};
+          {"devices", std::move(devices)},
+          {"gpuDirect", gpuDirectJson(survey)}};
 }
 
 }  // namespace weft::info

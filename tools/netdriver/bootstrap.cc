@@ -13,8 +13,13 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <thread>
+#include <unistd.h>
+
+#include "src/base/process.h"
+#include "tools/netdriver/speaker.h"
 
 namespace weft::netdriver {
 
@@ -31,9 +36,12 @@ constexpr Milliseconds kSilence{3000};  // then who waits says for whom
 
 // The first bytes of a connection, each way: they keep a stray client from taking a rank's place.
 struct Hello {
-  uint64_t magic = 0x7765667470657268;  // "weftperh": changes with what ranks then tell each other
+  uint64_t magic = 0x7765667470657269;  // "weftperi": changes with what ranks then tell each other
   int32_t rank = 0;
   int32_t size = 0;
+  int32_t pid = 0;
+  char host[64] = "";
+  int32_t unused = 0;
 };
 // Rank 0's answer; its size is that of its run.
 enum class Verdict : int32_t { welcome, otherSize, taken };
@@ -43,8 +51,26 @@ struct Answer {
   int32_t unused = 0;
 };
 
+constexpr Milliseconds kBeat{1000};
+
+Hello helloOf(int rank, int size) {
+  Hello hello;
+  hello.rank = rank;
+  hello.size = size;
+  hello.pid = static_cast<int32_t>(::getpid());
+  const std::string host = hostName();
+  std::copy_n(host.begin(), std::min(host.size(), sizeof(hello.host) - 1), hello.host);
+  return hello;
+}
+
+// "rank 2 on node7 (pid 4711)".
+std::string nameOf(const Hello& hello) {
+  const std::string host(hello.host, ::strnlen(hello.host, sizeof(hello.host)));
+  return "rank " + std::to_string(hello.rank) + " on " + host + " (pid " + std::to_string(hello.pid) + ")";
+}
+
 // Says once that something is waited for.
-class Patience {
+class LongWait {
  public:
   bool isOver() {
     if (said_ || Clock::now() < end_) return false;
@@ -58,7 +84,7 @@ class Patience {
 };
 
 void say(const std::string& text) {
-  std::fprintf(stderr, "weft: %s: %s\n", kRendezvous, text.c_str());
+  std::fprintf(stderr, "%sweft: %s: %s\n", speaker().c_str(), kRendezvous, text.c_str());
 }
 
 Error systemError(std::string detail) {
@@ -167,40 +193,74 @@ Result<LocalListener> listenLocally() {
   return listener;
 }
 
-Result<std::unique_ptr<Bootstrap>> Bootstrap::create(const Place& place, Milliseconds timeout) {
+Result<std::unique_ptr<Bootstrap>> Bootstrap::create(const Place& place, const Patience& patience) {
   auto bootstrap = std::make_unique<Bootstrap>(Key{});
   bootstrap->rank_ = place.rank;
   bootstrap->size_ = place.size;
-  bootstrap->timeout_ = timeout;
-  if (place.size > 1 && place.rank == 0) TRY(bootstrap->acceptAll(place, timeout));
-  if (place.size > 1 && place.rank != 0) TRY(bootstrap->dialRoot(place, timeout));
+  bootstrap->patience_ = patience;
+  if (place.size < 2) return bootstrap;
+  TRY((place.rank == 0) != place.rootDials ? bootstrap->acceptAll(place) : bootstrap->dialRoot(place));
   return bootstrap;
 }
 
-Status Bootstrap::acceptAll(const Place& place, Milliseconds timeout) {
+Bootstrap::~Bootstrap() {
+  if (!beating_.joinable()) return;
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t ignored = ::write(stop_.get(), &one, sizeof(one));
+  beating_.join();
+}
+
+// A thread of its own, as the one that measures has no time for it.
+void Bootstrap::beginBeating() {
+  if (patience_.silence.count() == 0) return;
+  stop_.reset(::eventfd(0, EFD_CLOEXEC));
+  beating_ = std::thread([this] {
+    pollfd stop{stop_.get(), POLLIN, 0};
+    while (::poll(&stop, 1, static_cast<int>(kBeat.count())) <= 0) {
+      const std::lock_guard lock(mutex_);
+      for (const auto& wire : wires_)
+        if (wire) wire->sayAlive();
+    }
+  });
+}
+
+Wire* Bootstrap::wire(int rank) const {
+  return wires_[rank_ == 0 ? static_cast<size_t>(rank) : 0].get();
+}
+
+// Finding each other:
+
+Status Bootstrap::acceptAll(const Place& place) {
   Fd listener(place.listenFd);
   if (!listener) {
     TRY(Fd opened, listenOn(place.port));
     listener = std::move(opened);
   }
-  peers_.resize(static_cast<size_t>(size_));
-  const auto deadline = Clock::now() + timeout;
-  Patience patience;
+  wires_.resize(rank_ == 0 ? static_cast<size_t>(size_) : 1);
+  beginBeating();  // those that are here wait for those that are not
+  const auto end = deadline();
+  auto lastCame = Clock::now();
+  LongWait patience;
   for (int missing = size_ - 1; missing > 0;) {
-    const auto left = std::chrono::duration_cast<Milliseconds>(deadline - Clock::now());
+    const auto left = std::chrono::duration_cast<Milliseconds>(end - Clock::now());
     if (left.count() <= 0)
       return Error(Code::timeout, kRendezvous, "these did not appear: " + missingRanks());
+    if (patience_.missing.count() > 0 && Clock::now() - lastCame > patience_.missing) {
+      say("goes on without those that did not appear: " + missingRanks());
+      return {};
+    }
     if (patience.isOver()) say("waiting at port " + std::to_string(place.port) + " for " + missingRanks());
     pollfd wait{listener.get(), POLLIN, 0};
     if (::poll(&wait, 1, static_cast<int>(std::min(left, kSilence / 10).count())) <= 0) continue;
-    TRY(const int came, acceptOne(listener.get(), timeout));
+    TRY(const int came, acceptOne(listener.get()));
     missing -= came;
+    if (came > 0) lastCame = Clock::now();
   }
   return {};
 }
 
 // How many ranks came: 1, or 0 for a stray client and a rank of another run.
-Result<int> Bootstrap::acceptOne(int listener, Milliseconds timeout) {
+Result<int> Bootstrap::acceptOne(int listener) {
   Fd peer(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
   if (!peer) return 0;
   setTimeouts(peer.get(), kHelloTimeout);
@@ -208,10 +268,11 @@ Result<int> Bootstrap::acceptOne(int listener, Milliseconds timeout) {
   if (!receiveAll(peer.get(), std::as_writable_bytes(std::span(&hello, 1)), kStranger)) return 0;
   if (hello.magic != Hello().magic) return 0;
   Answer answer;
-  answer.from.size = size_;
-  const bool fits = hello.size == size_ && hello.rank > 0 && hello.rank < size_;
+  answer.from = helloOf(rank_, size_);
+  const int lowest = rank_ == 0 ? 1 : 0;
+  const bool fits = hello.size == size_ && hello.rank >= lowest && hello.rank < size_ && hello.rank != rank_;
   if (!fits) answer.verdict = Verdict::otherSize;
-  Fd* slot = fits ? &peers_[static_cast<size_t>(hello.rank)] : nullptr;
+  auto* slot = fits ? &wires_[rank_ == 0 ? static_cast<size_t>(hello.rank) : 0] : nullptr;
   if (slot != nullptr && *slot) answer.verdict = Verdict::taken;
   const Status sent = sendAll(peer.get(), std::as_bytes(std::span(&answer, 1)), hello.rank);
   if (answer.verdict == Verdict::otherSize)
@@ -220,8 +281,8 @@ Result<int> Bootstrap::acceptOne(int listener, Milliseconds timeout) {
   if (answer.verdict == Verdict::taken)
     return Error(Code::config, kRendezvous, "two processes claim rank " + std::to_string(hello.rank));
   if (!fits || !sent) return 0;
-  setTimeouts(peer.get(), timeout);
-  *slot = std::move(peer);
+  const std::lock_guard lock(mutex_);
+  *slot = std::make_unique<Wire>(std::move(peer), nameOf(hello), patience_.silence);
   return 1;
 }
 
@@ -230,48 +291,52 @@ std::string Bootstrap::missingRanks() const {
   constexpr int kNamed = 16;
   std::string names;
   int missing = 0;
-  for (size_t r = 1; r < peers_.size(); ++r) {
-    if (peers_[r]) continue;
+  for (int r = 0; r < size_; ++r) {
+    if (r == rank_ || wire(r) != nullptr) continue;
     if (missing++ < kNamed) names += (names.empty() ? "" : ", ") + std::to_string(r);
   }
   if (missing > kNamed) names += " and " + std::to_string(missing - kNamed) + " more";
   return (missing > 1 ? "ranks " : "rank ") + names + " of " + std::to_string(size_);
 }
 
-Status Bootstrap::dialRoot(const Place& place, Milliseconds timeout) {
+Result<Fd> Bootstrap::dial(const Place& place) {
+  const std::string whom = "rank " + std::to_string(place.rootDials ? 1 : 0);
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   if (const int rc = getaddrinfo(place.host.c_str(), std::to_string(place.port).c_str(), &hints, &found);
       rc != 0)
-    return Error(Code::config, kRendezvous, "address of rank 0, " + place.host + ": " + gai_strerror(rc));
+    return Error(Code::config, kRendezvous,
+                 "address of " + whom + ", " + place.host + ": " + gai_strerror(rc));
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, &freeaddrinfo);
-  const auto deadline = Clock::now() + timeout;
+  const auto end = deadline();
   const std::string where = place.host + " port " + std::to_string(place.port);
-  Patience patience;
-  Fd fd = dialOnce(addresses.get(), deadline);
-  while (!fd && Clock::now() < deadline) {
+  LongWait patience;
+  Fd fd = dialOnce(addresses.get(), end);
+  while (!fd && Clock::now() < end) {
     std::this_thread::sleep_for(kDialPause);
-    fd = dialOnce(addresses.get(), deadline);
-    if (!fd && patience.isOver()) say("rank " + std::to_string(rank_) + " waits for rank 0 at " + where);
+    fd = dialOnce(addresses.get(), end);
+    if (!fd && patience.isOver())
+      say("rank " + std::to_string(rank_) + " waits for " + whom + " at " + where);
   }
-  if (!fd) return systemError("rank 0 does not answer at " + where);
-  setTimeouts(fd.get(), timeout);
-  Hello hello;
-  hello.rank = rank_;
-  hello.size = size_;
-  TRY(sendAll(fd.get(), std::as_bytes(std::span(&hello, 1)), 0));
-  // Rank 0 answers at once. What else may listen there, a torchrun agent for one, waits for us to go on.
-  if (!hears(fd.get(), kSilence))
-    say("rank " + std::to_string(rank_) + " waits for an answer at " + where + "; is that rank 0?");
-  TRY(hearAnswer(fd.get(), where));
-  peers_.push_back(std::move(fd));
-  return {};
+  if (!fd) return systemError(whom + " does not answer at " + where);
+  return fd;
 }
 
-Status Bootstrap::hearAnswer(int fd, const std::string& where) const {
+Status Bootstrap::dialRoot(const Place& place) {
+  TRY(Fd fd, dial(place));
+  return greet(std::move(fd), place.host + " port " + std::to_string(place.port));
+}
+
+Status Bootstrap::greet(Fd fd, const std::string& where) {
+  setTimeouts(fd.get(), patience_.timeout);
+  const Hello hello = helloOf(rank_, size_);
+  TRY(sendAll(fd.get(), std::as_bytes(std::span(&hello, 1)), 0));
+  // The kernel accepts for a process that is not there yet, or stopped.
+  if (!hears(fd.get(), kSilence))
+    say("rank " + std::to_string(rank_) + " waits for an answer at " + where + "; is that rank 0?");
   Answer answer;
-  TRY(receiveAll(fd, std::as_writable_bytes(std::span(&answer, 1)), 0));
+  TRY(receiveAll(fd.get(), std::as_writable_bytes(std::span(&answer, 1)), 0));
   const auto refused = [&](const std::string& why) {
     return Error(Code::config, kRendezvous, "at " + where + why);
   };
@@ -281,40 +346,99 @@ Status Bootstrap::hearAnswer(int fd, const std::string& where) const {
   if (answer.verdict == Verdict::otherSize)
     return refused(" is a run of " + std::to_string(answer.from.size) + " ranks; this is rank " +
                    std::to_string(rank_) + " of " + std::to_string(size_));
+  wires_.resize(rank_ == 0 ? static_cast<size_t>(size_) : 1);
+  wires_.back() = std::make_unique<Wire>(std::move(fd), nameOf(answer.from), patience_.silence);
+  beginBeating();
   return {};
 }
 
-Status Bootstrap::gatherToRoot(std::span<const std::byte> mine, std::span<std::byte> all) {
-  if (rank_ != 0) return sendAll(peers_[0].get(), mine, 0);
-  std::copy(mine.begin(), mine.end(), all.begin());
-  std::vector<pollfd> due;  // by rank; a negative descriptor is none to poll
-  for (const Fd& peer : peers_) due.push_back({peer ? peer.get() : -1, POLLIN, 0});
-  for (int left = size_ - 1; left > 0;) {
-    if (left > 1) TRY(awaitAny(due));  // the last one is just waited for
-    for (size_t r = 1; r < due.size(); ++r) {
-      if (due[r].fd < 0 || (left > 1 && due[r].revents == 0)) continue;
-      TRY(receiveAll(due[r].fd, all.subspan(r * mine.size(), mine.size()), static_cast<int>(r)));
-      due[r] = {-1, 0, 0};
-      left--;
-    }
-  }
-  return {};
+// Talking:
+
+Status Bootstrap::tell(int rank, std::span<const std::byte> message) {
+  Wire* to = wire(rank);
+  if (to == nullptr) return Error(Code::remote, kRendezvous, "rank " + std::to_string(rank) + " is missing");
+  return to->send(message);
+}
+
+Result<std::vector<std::byte>> Bootstrap::hear(int rank, Moment deadline) {
+  Wire* from = wire(rank);
+  if (from == nullptr)
+    return Error(Code::remote, kRendezvous, "rank " + std::to_string(rank) + " is missing");
+  return from->receiveAny(deadline);
+}
+
+void Bootstrap::lose(int rank) {
+  const std::lock_guard lock(mutex_);
+  wires_[rank_ == 0 ? static_cast<size_t>(rank) : 0].reset();
 }
 
 // Whoever comes first: a rank that is gone must not hide behind one that is slow or stopped.
-Status Bootstrap::awaitAny(std::vector<pollfd>& due) const {
-  const auto deadline = Clock::now() + timeout_;
-  int ready = -1;
-  while (ready < 0) {
-    const auto left = std::chrono::duration_cast<Milliseconds>(deadline - Clock::now());
-    const auto ms = std::clamp<Milliseconds::rep>(left.count(), 0, std::numeric_limits<int>::max());
-    ready = ::poll(due.data(), due.size(), static_cast<int>(ms));
-    if (ready < 0 && errno != EINTR) return systemError("waiting for the other ranks");
+void Bootstrap::hearEach(std::vector<int> ranks, Moment deadline, const Visit& visit) {
+  std::erase_if(ranks, [&](int rank) { return wire(rank) == nullptr; });
+  for (const int rank : ranks) wire(rank)->begin();
+  std::vector<pollfd> waits;
+  while (!ranks.empty()) {
+    const auto left = std::chrono::ceil<Milliseconds>(deadline - Clock::now());
+    waits.clear();
+    for (const int rank : ranks) waits.push_back({wire(rank)->fd(), POLLIN, 0});
+    if (left.count() > 0)
+      (void)::poll(waits.data(), waits.size(),
+                   static_cast<int>(std::min<Milliseconds>(left, kSilence / 10).count()));
+    std::vector<int> still;
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      Wire& from = *wire(ranks[i]);
+      std::optional<Result<std::vector<std::byte>>> heard;
+      if (waits[i].revents != 0) {
+        auto taken = from.take();
+        if (!taken)
+          heard = taken.takeError();
+        else if (*taken)
+          heard = std::move(**taken);
+      } else if (Status well = from.look(); !well) {
+        heard = well.takeError();
+      }
+      if (!heard && left.count() <= 0)
+        heard = Error(Code::timeout, kRendezvous, "no answer from " + from.peer());
+      if (!heard)
+        still.push_back(ranks[i]);
+      else if (!visit(ranks[i], std::move(*heard)))
+        return;
+    }
+    ranks = std::move(still);
   }
-  if (ready > 0) return {};
-  const auto silent = std::find_if(due.begin(), due.end(), [](const pollfd& one) { return one.fd >= 0; });
-  return Error(Code::timeout, kRendezvous,
-               "no answer from " + nameOf(static_cast<int>(silent - due.begin())));
+}
+
+// What another rank is to blame for is passed on as it is.
+void Bootstrap::abandon(const std::string& why) {
+  const std::string prefix = std::string(kRendezvous) + ": ";
+  std::string words = why.starts_with(prefix) ? why.substr(prefix.size()) : why;
+  if (!words.starts_with("rank "))
+    words = "rank " + std::to_string(rank_) + " on " + hostName() + " failed: " + words;
+  const std::lock_guard lock(mutex_);
+  for (const auto& wire : wires_)
+    if (wire) wire->sayLastWords(words);
+}
+
+Status Bootstrap::gatherToRoot(std::span<const std::byte> mine, std::span<std::byte> all) {
+  if (rank_ != 0) return wires_[0]->send(mine);
+  std::vector<int> due;
+  for (int r = 0; r < size_; ++r) {
+    std::copy(mine.begin(), mine.end(), all.begin() + static_cast<std::ptrdiff_t>(mine.size()) * r);
+    if (r > 0) due.push_back(r);
+  }
+  Status result;
+  hearEach(std::move(due), deadline(), [&](int rank, Result<std::vector<std::byte>> message) {
+    if (message && message->size() != mine.size())
+      message = Error(Code::remote, kRendezvous, wire(rank)->peer() + " sent another message than was due");
+    if (!message) {
+      result = message.takeError();
+      return false;
+    }
+    std::copy(message->begin(), message->end(),
+              all.begin() + static_cast<std::ptrdiff_t>(mine.size()) * rank);
+    return true;
+  });
+  return result;
 }
 
 Status Bootstrap::allGather(std::span<const std::byte> mine, std::span<std::byte> all) {
@@ -323,8 +447,9 @@ Status Bootstrap::allGather(std::span<const std::byte> mine, std::span<std::byte
 }
 
 Status Bootstrap::fromRoot(std::span<std::byte> bytes) {
-  if (rank_ != 0) return receiveAll(peers_[0].get(), bytes, 0);
-  for (size_t r = 1; r < peers_.size(); ++r) TRY(sendAll(peers_[r].get(), bytes, static_cast<int>(r)));
+  if (rank_ != 0) return wires_[0]->receive(bytes, deadline());
+  for (int r = 1; r < size_; ++r)
+    if (Wire* to = wire(r)) TRY(to->send(bytes));
   return {};
 }
 

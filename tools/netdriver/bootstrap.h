@@ -4,19 +4,23 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
-#include <poll.h>
+#include <mutex>
 #include <span>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "src/base/config.h"
 #include "src/base/fd.h"
+#include "tools/netdriver/wire.h"
 #include "weft/result.h"
 
 // How ranks find each other and exchange what NCCL's bootstrap would: a star of TCP connections around rank
-// 0. Every wait ends at the timeout given to create; a long one for a rank that does not come says so on
-// stderr. All ranks make the same calls in the same order. One thread.
+// 0. Every wait ends at the timeout given to create, and earlier where a rank is stopped or cut off; a long
+// one for a rank that does not come says so on stderr. All ranks make the same calls in the same order. One
+// thread.
 namespace weft::netdriver {
 
 // Who I am, and where rank 0 listens.
@@ -26,6 +30,15 @@ struct Place {
   std::string host = "127.0.0.1";
   uint16_t port = 0;
   int listenFd = -1;  // rank 0 only: a socket that listens already, as a launcher on the same machine has it
+  // Of two ranks: the other one listens, and rank 0 dials.
+  bool rootDials = false;
+};
+
+struct Patience {
+  Milliseconds timeout{0};  // of every wait
+  Milliseconds silence{0};  // of a rank that is there and says nothing: it is given up; 0: never
+  // Rank 0 goes on without those that have not come when nobody has come for so long; 0: never.
+  Milliseconds missing{0};
 };
 
 class Bootstrap {
@@ -33,8 +46,14 @@ class Bootstrap {
 
  public:
   explicit Bootstrap(Key) {}
+  ~Bootstrap();
+  Bootstrap(const Bootstrap&) = delete;
+  Bootstrap& operator=(const Bootstrap&) = delete;
 
-  static Result<std::unique_ptr<Bootstrap>> create(const Place& place, Milliseconds timeout);
+  static Result<std::unique_ptr<Bootstrap>> create(const Place& place, const Patience& patience);
+  static Result<std::unique_ptr<Bootstrap>> create(const Place& place, Milliseconds timeout) {
+    return create(place, Patience{timeout, {}, {}});
+  }
 
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -44,7 +63,8 @@ class Bootstrap {
   Status barrier();
   // What rank 0 has in it, for all; as long on every rank.
   Status fromRoot(std::span<std::byte> bytes);
-  // Only rank 0 gets them; elsewhere `all` is not touched.
+  // Only rank 0 gets them; elsewhere `all` is not touched. In the place of a rank that is missing stands what
+  // rank 0 says.
   Status gatherToRoot(std::span<const std::byte> mine, std::span<std::byte> all);
 
   template <class T>
@@ -62,18 +82,37 @@ class Bootstrap {
     return all;
   }
 
+  // For rank 0 and one other, which may be lost without ending the rest:
+  bool present(int rank) const { return rank == rank_ || wire(rank) != nullptr; }
+  Status tell(int rank, std::span<const std::byte> message);
+  Result<std::vector<std::byte>> hear(int rank, Moment deadline);
+  // On rank 0: the next message of each of these, or why there is none, in the order in which they come,
+  // until the deadline. `visit` says whether to go on.
+  using Visit = std::function<bool(int rank, Result<std::vector<std::byte>> message)>;
+  void hearEach(std::vector<int> ranks, Moment deadline, const Visit& visit);
+  void lose(int rank);  // it is not there any more
+
+  // Why this rank ends: whoever waits for it says so.
+  void abandon(const std::string& why);
+
  private:
-  Status acceptAll(const Place& place, Milliseconds timeout);
-  Result<int> acceptOne(int listener, Milliseconds timeout);
+  Status acceptAll(const Place& place);
+  Result<int> acceptOne(int listener);
+  Status greet(Fd fd, const std::string& where);
   std::string missingRanks() const;
-  Status dialRoot(const Place& place, Milliseconds timeout);
-  Status hearAnswer(int fd, const std::string& where) const;
-  Status awaitAny(std::vector<pollfd>& due) const;
+  Result<Fd> dial(const Place& place);
+  Status dialRoot(const Place& place);
+  void beginBeating();
+  Wire* wire(int rank) const;
+  Moment deadline() const { return std::chrono::steady_clock::now() + patience_.timeout; }
 
   int rank_ = 0;
   int size_ = 1;
-  Milliseconds timeout_{};
-  std::vector<Fd> peers_;  // rank 0: by rank, own entry empty; others: one, to rank 0
+  Patience patience_;
+  std::vector<std::unique_ptr<Wire>> wires_;  // rank 0: by rank, its own empty; others: one, to rank 0
+  std::mutex mutex_;                          // over wires_ against the thread that says we are alive
+  Fd stop_;
+  std::thread beating_;
 };
 
 // A listening socket on the loopback interface, not closed by exec, and its port: what a launcher makes for

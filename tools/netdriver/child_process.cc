@@ -8,6 +8,8 @@
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <thread>
@@ -82,6 +84,16 @@ std::optional<int> ChildProcess::poll() {
   int status = 0;
   if (!status_ && pid_ > 0 && waitpid(pid_, &status, WNOHANG) == pid_) status_ = status;
   return status_;
+}
+
+// The state stands behind the name, which may hold anything.
+bool ChildProcess::stopped() const {
+  if (pid_ <= 0 || status_) return false;
+  std::ifstream file("/proc/" + std::to_string(pid_) + "/stat");
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  const size_t name = text.rfind(") ");
+  return name != std::string::npos && name + 2 < text.size() &&
+         (text[name + 2] == 'T' || text[name + 2] == 't');
 }
 
 std::optional<int> ChildProcess::wait(Milliseconds timeout) {

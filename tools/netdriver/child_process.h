@@ -34,6 +34,7 @@ class ChildProcess {
   // Non-blocking; at its end when the child and its children have closed it. -1 when not captured.
   int errorFd() const { return errors_.get(); }
   bool running() { return pid_ > 0 && !poll(); }
+  bool stopped() const;  // by a signal or a debugger, and not ended
   void signal(int number) const;
 
   // The status of waitpid once the child has ended; poll() returns at once, wait() at the latest after

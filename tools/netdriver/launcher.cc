@@ -113,9 +113,9 @@ Status Launcher::watch() {
       return Error(Code::remote, kRun, describeFailure());
     if (allEnded) return {};
     if (bounded && Clock::now() >= deadline)
-      return Error(
-          Code::timeout, kRun,
-          "not finished after " + std::to_string(options_.timeout.count() / 1000) + " s (--timeout)");
+      return Error(Code::timeout, kRun,
+                   "not finished after " + std::to_string(options_.timeout.count() / 1000) +
+                       " s (--timeout)" + stoppedRanks());
   }
 }
 
@@ -196,6 +196,16 @@ std::string Launcher::describeFailure() {
   std::string text = "rank " + std::to_string(first) + " (pid " + std::to_string(rank.process.pid()) +
                      ") ended with " + describeStatus(*rank.process.poll());
   if (!rank.lastLine.empty()) text += "; its last message: " + rank.lastLine;
+  return text + stoppedRanks();
+}
+
+// Who fails may only have waited for one of them.
+std::string Launcher::stoppedRanks() const {
+  std::string text;
+  for (size_t r = 0; r < ranks_.size(); ++r)
+    if (ranks_[r].process.stopped())
+      text +=
+          "; rank " + std::to_string(r) + " (pid " + std::to_string(ranks_[r].process.pid()) + ") is stopped";
   return text;
 }
 

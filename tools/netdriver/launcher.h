@@ -58,6 +58,7 @@ class Launcher {
   void showHeldLines();
   void stopAll();
   std::string describeFailure();
+  std::string stoppedRanks() const;
 
   LaunchOptions options_;
   LocalListener listener_;

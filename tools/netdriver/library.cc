@@ -73,6 +73,10 @@ Library::~Library() {
   if (handle_ != nullptr) dlclose(handle_);
 }
 
+const ncclCollNet_v12_t* Library::offload() const {
+  return static_cast<const ncclCollNet_v12_t*>(dlsym(handle_, "ncclCollNetPlugin_v12"));
+}
+
 Status Library::pickTable(int abi) {
   for (int version = kNewestAbi; version >= kOldestAbi; --version) {
     if (dlsym(handle_, symbolName(version).c_str()) != nullptr) abis_.push_back(version);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "nccl/collnet.h"
 #include "tools/netdriver/net.h"
 #include "weft/result.h"
 
@@ -28,6 +29,8 @@ class Library {
   Library& operator=(const Library&) = delete;
 
   Net& net() { return *net_; }
+  // Its newest table for collective offload; null where it has none.
+  const ncclCollNet_v12_t* offload() const;
   // The file the loader took, which for a bare name is the one that it found.
   const std::string& path() const { return path_; }
   // Versions the library exports, newest first.

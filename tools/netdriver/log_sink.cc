@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "tools/netdriver/speaker.h"
+
 namespace weft::netdriver {
 
 namespace {
@@ -60,7 +62,8 @@ void LogSink::callback(ncclDebugLogLevel level, unsigned long, const char*, int,
 
 void LogSink::write(ncclDebugLogLevel level, const char* text) {
   const bool warning = isWarning(level);
-  if ((warning && !quiet_) || (!warning && verbose_)) std::fprintf(stderr, "%s %s\n", levelName(level), text);
+  if ((warning && !quiet_) || (!warning && verbose_))
+    std::fprintf(stderr, "%s%s %s\n", speaker().c_str(), levelName(level), text);
   std::lock_guard lock(mutex_);
   if (std::string fabric = fabricOf(text); !fabric.empty()) fabric_ = std::move(fabric);
   if (!warning) return;

@@ -101,8 +101,14 @@ class Net {
   virtual ncclResult_t closeRecv(void* recvComm) = 0;
   virtual ncclResult_t closeListen(void* listenComm) = 0;
 
-  // Host memory.
-  virtual ncclResult_t regMr(void* comm, void* data, size_t size, void** mhandle) = 0;
+  // `type`: NCCL_PTR_HOST or NCCL_PTR_CUDA.
+  virtual ncclResult_t regMrAs(int type, void* comm, void* data, size_t size, void** mhandle) = 0;
+  ncclResult_t regMr(void* comm, void* data, size_t size, void** mhandle) {
+    return regMrAs(NCCL_PTR_HOST, comm, data, size, mhandle);
+  }
+  // Memory of a GPU, by a dma-buf that begins with it.
+  virtual ncclResult_t regMrDmaBuf(void* comm, void* data, size_t size, uint64_t offset, int fd,
+                                   void** mhandle) = 0;
   virtual ncclResult_t deregMr(void* comm, void* mhandle) = 0;
 
   // *request goes in as it is: it can carry NCCL's hint or a stale pointer.

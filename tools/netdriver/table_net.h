@@ -133,14 +133,20 @@ class TableNet final : public Net {
     return meter().measure(Call::closeListen, [&] { return table_->closeListen(listenComm); });
   }
 
-  ncclResult_t regMr(void* comm, void* data, size_t size, void** mhandle) override {
+  ncclResult_t regMrAs(int type, void* comm, void* data, size_t size, void** mhandle) override {
     return meter().measure(Call::regMr, [&]() -> ncclResult_t {
       if constexpr (requires(ncclNet_v6_t t) { t.regMr = table_->regMr; }) {
         if (size >= size_t{1} << 31) return ncclInternalError;
-        return table_->regMr(comm, data, static_cast<int>(size), NCCL_PTR_HOST, mhandle);
+        return table_->regMr(comm, data, static_cast<int>(size), type, mhandle);
       } else {
-        return table_->regMr(comm, data, size, NCCL_PTR_HOST, mhandle);
+        return table_->regMr(comm, data, size, type, mhandle);
       }
+    });
+  }
+  ncclResult_t regMrDmaBuf(void* comm, void* data, size_t size, uint64_t offset, int fd,
+                           void** mhandle) override {
+    return meter().measure(Call::regMr, [&] {
+      return table_->regMrDmaBuf(comm, data, size, NCCL_PTR_CUDA, offset, fd, mhandle);
     });
   }
   ncclResult_t deregMr(void* comm, void* mhandle) override {

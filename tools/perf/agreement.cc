@@ -3,10 +3,14 @@
 #include "tools/perf/agreement.h"
 
 #include <algorithm>
+#include <charconv>
+#include <chrono>
 #include <sstream>
+#include <variant>
 
 #include <fmt/format.h>
 
+#include "tools/netdriver/net.h"
 #include "tools/perf/operation.h"
 
 namespace weft::perf {
@@ -30,6 +34,7 @@ std::vector<std::string> commonOptions(const Options& o) {
           fmt::format("--stepfactor {}", o.factor),
           fmt::format("--stepbytes {}", o.stepBytes),
           fmt::format("--iters {}", o.iterations),
+          fmt::format("--duration {}", o.duration),
           fmt::format("--warmup_iters {}", o.warmup),
           fmt::format("--check {}", o.check),
           fmt::format("--datatype {}", o.type),
@@ -63,7 +68,91 @@ Error disagreement(std::string detail) {
   return {Code::config, "rendezvous", std::move(detail)};
 }
 
+// What a client tells its server, a line each: "NAME VALUE".
+struct SharedText {
+  const char* name;
+  std::string Options::*member;
+};
+constexpr SharedText kTexts[] = {{"operation", &Options::operation},
+                                 {"algorithm", &Options::algorithm},
+                                 {"type", &Options::type},
+                                 {"redop", &Options::redop}};
+struct SharedNumber {
+  const char* name;
+  std::variant<int Options::*, uint64_t Options::*, double Options::*> member;
+  double least;
+  double most;
+};
+constexpr double kMostBytes = 1ULL << 34;
+constexpr SharedNumber kNumbers[] = {{"minBytes", &Options::minBytes, 0, kMostBytes},
+                                     {"maxBytes", &Options::maxBytes, 0, kMostBytes},
+                                     {"stepBytes", &Options::stepBytes, 0, kMostBytes},
+                                     {"factor", &Options::factor, 1, 1e9},
+                                     {"iterations", &Options::iterations, 1, 1e9},
+                                     {"duration", &Options::duration, 0, 1e6},
+                                     {"warmup", &Options::warmup, 0, 1e9},
+                                     {"check", &Options::check, 0, 1},
+                                     {"root", &Options::root, 0, 1},
+                                     {"channels", &Options::channels, 1, 64},
+                                     {"communicators", &Options::communicators, 1, 256},
+                                     {"threads", &Options::threads, 0, 256},
+                                     {"bufferBytes", &Options::bufferBytes, 8192, 1 << 30},
+                                     {"p2pChunkBytes", &Options::p2pChunkBytes, 1024, 1 << 30},
+                                     {"group", &Options::group, 1, netdriver::kMaxGroup}};
+
+std::string textOf(const Options& options) {
+  std::string text;
+  for (const SharedText& one : kTexts) text += fmt::format("{} {}\n", one.name, options.*one.member);
+  for (const SharedNumber& one : kNumbers)
+    std::visit([&](auto member) { text += fmt::format("{} {}\n", one.name, options.*member); }, one.member);
+  return text;
+}
+
+Error unfit(const std::string& line) {
+  return disagreement(
+      fmt::format("the client asks for \"{}\", which this version does not know or allow", line));
+}
+
+Status take(const std::string& line, Options* options) {
+  const size_t space = line.find(' ');
+  const std::string name = line.substr(0, space);
+  const std::string value = space == std::string::npos ? std::string() : line.substr(space + 1);
+  for (const SharedText& one : kTexts) {
+    if (name != one.name) continue;
+    options->*one.member = value;
+    return {};
+  }
+  for (const SharedNumber& one : kNumbers) {
+    if (name != one.name) continue;
+    double number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    const bool whole = error == std::errc() && end == value.data() + value.size();
+    if (!whole || !(number >= one.least && number <= one.most)) return unfit(line);
+    std::visit(
+        [&](auto member) {
+          options->*member = static_cast<std::decay_t<decltype(options->*member)>>(number);
+        },
+        one.member);
+    return {};
+  }
+  return unfit(line);
+}
+
 }  // namespace
+
+Status followClient(Options* options, netdriver::Bootstrap& bootstrap) {
+  if (bootstrap.rank() == 0) {
+    const std::string text = textOf(*options);
+    return bootstrap.tell(1, std::as_bytes(std::span(text)));
+  }
+  TRY(const auto bytes, bootstrap.hear(0, std::chrono::steady_clock::now() + std::chrono::seconds(30)));
+  std::istringstream lines(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  for (std::string line; std::getline(lines, line);) TRY(take(line, options));
+  TRY(validate(*options));
+  TRY(parseTypes(options->type));
+  TRY(parseRedOps(options->redop));
+  return {};
+}
 
 Status agree(const Options& options, netdriver::Bootstrap& bootstrap) {
   const std::vector<std::string> mine = commonOptions(options);

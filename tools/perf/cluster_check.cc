@@ -3,16 +3,15 @@
 #include "tools/perf/cluster_check.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <limits>
 
 #include "src/base/process.h"
 #include "tools/netdriver/log_sink.h"
 #include "tools/output/output.h"
 #include "tools/perf/agreement.h"
-#include "tools/perf/connector.h"
-#include "tools/perf/pair_probe.h"
+#include "tools/perf/cluster_root.h"
 #include "tools/perf/results.h"
 
 namespace weft::perf {
@@ -20,6 +19,10 @@ namespace weft::perf {
 namespace {
 
 constexpr int kSecondLooks = 2;  // at whoever is to be named
+// A rank is silent that has not been heard of for so long, and a check begins without those that do not
+// appear.
+constexpr Milliseconds kSilence{10'000};
+constexpr Milliseconds kMissing{20'000};
 
 using Text = std::array<char, 64>;
 
@@ -32,16 +35,17 @@ Text cut(const std::string& text) {
 // Where a rank is: ranks with the same clock text read the same clock; with the same place they share a
 // network stack, too.
 struct Home {
+  int32_t rank;
   Text host;
   Text clock;
   Text place;
 };
 
-Home readHome() {
+Home readHome(int rank) {
   const std::string boot = machineId().data();
   std::error_code ignored;
   const auto network = std::filesystem::read_symlink("/proc/self/ns/net", ignored).string();
-  return {cut(hostName()), cut(boot), cut(boot + network)};
+  return {rank, cut(hostName()), cut(boot), cut(boot + network)};
 }
 
 // Equal texts get equal numbers, from 0 in order of appearance.
@@ -56,156 +60,95 @@ std::vector<int> numbersOf(const std::vector<Home>& homes, Text Home::*member) {
   return numbers;
 }
 
-// What a rank measured as the receiver, from each other.
-struct Received {
-  std::vector<double> latency;
-  std::vector<double> bandwidth;
-};
-
-class Check {
- public:
-  Check(const Options& options, netdriver::Bootstrap& bootstrap) : options_(options), bootstrap_(bootstrap) {
-    const auto size = static_cast<size_t>(bootstrap.size());
-    received_ = {std::vector<double>(size, std::numeric_limits<double>::infinity()),
-                 std::vector<double>(size)};
+void describeHomes(std::vector<Home> homes, ClusterResults* results) {
+  for (size_t rank = 0; rank < homes.size(); ++rank) {
+    Home& home = homes[rank];
+    const bool missing = home.rank != static_cast<int>(rank);  // rank 0 speaks for it
+    if (missing) home.place = cut("missing " + std::to_string(rank));
+    results->names.emplace_back(missing ? "a host that is not there" : home.host.data());
   }
-
-  Status open() {
-    const std::string path = options_.plugin.empty() ? netdriver::defaultPluginPath() : options_.plugin;
-    TRY(library_, netdriver::Library::open(path, options_.abi));
-    TRY(netdriver::Context context, netdriver::Context::create(library_->net(), 1));
-    context_.emplace(std::move(context));
-    TRY(netdriver::check(library_->net().devices(&devices_), netdriver::Call::devices, path));
-    if (options_.device >= devices_)
-      return Error(Code::unavailable, "open plugin",
-                   path + " offers " + std::to_string(devices_) + " devices, see --device");
-    device_ = options_.device;
-    if (options_.merge) {
-      TRY(device_, netdriver::mergeDevices(library_->net()));
-    }
-    return {};
-  }
-
-  // Pairs of a distance are connected together and measured one after the other.
-  Status run() {
-    const int size = bootstrap_.size();
-    for (int distance = 1; distance <= size / 2; ++distance) {
-      TRY(Connections made, connect([=](int from, int to) {
-            return (from + distance) % size == to || (to + distance) % size == from;
-          }));
-      const int pairs = 2 * distance == size ? distance : size;
-      for (int first = 0; first < pairs; ++first) {
-        TRY(measure(first, (first + distance) % size, &made));
-        TRY(bootstrap_.barrier());
-      }
-    }
-    return {};
-  }
-
-  // These once more, all of them the same on every rank; the better of all measurements counts.
-  Status runAgain(const std::vector<RankPair>& pairs) {
-    for (const RankPair& pair : pairs) {
-      TRY(Connections made, connect([&](int from, int to) {
-            return std::min(from, to) == pair.first && std::max(from, to) == pair.second;
-          }));
-      TRY(measure(pair.first, pair.second, &made));
-      TRY(bootstrap_.barrier());
-    }
-    return {};
-  }
-
-  // Rank 0's list, for all.
-  Status share(std::vector<RankPair>* pairs) {
-    uint64_t count = pairs->size();
-    TRY(bootstrap_.fromRoot(std::as_writable_bytes(std::span(&count, 1))));
-    pairs->resize(count);
-    return bootstrap_.fromRoot(std::as_writable_bytes(std::span(*pairs)));
-  }
-
-  // Complete on rank 0.
-  Result<ClusterResults> collect() {
-    ClusterResults results;
-    TRY(const auto homes, bootstrap_.gatherValues(readHome()));
-    TRY(results.latency, gather(received_.latency));
-    TRY(results.bandwidth, gather(received_.bandwidth));
-    results.options = &options_;
-    results.plugin = library_->path();
-    results.devices = devices_;
-    for (const Home& home : homes) results.names.emplace_back(home.host.data());
-    results.hosts = numbersOf(homes, &Home::place);
-    averageAcrossClocks(&results.latency, numbersOf(homes, &Home::clock));
-    return results;
-  }
-
- private:
-  Result<Connections> connect(std::function<bool(int from, int to)> connects) {
-    ConnectRequest request;
-    request.bootstrap = &bootstrap_;
-    request.context = &*context_;
-    request.device = device_;
-    request.onThread = [](const std::function<Status()>& job) { return job(); };
-    request.connects = std::move(connects);
-    return connectRanks(request);
-  }
-
-  Status measure(int first, int second, Connections* made) {
-    const int rank = bootstrap_.rank();
-    if (rank != first && rank != second) return {};
-    const int peer = rank == first ? second : first;
-    const auto at = static_cast<size_t>(peer);
-    TRY(PairProbe probe, PairProbe::create(std::move(made->to[at]), std::move(made->from[at]), rank, peer,
-                                           Milliseconds(int64_t{options_.stallSeconds} * 1000)));
-    TRY(const double latency, probe.latency(rank == first));
-    TRY(const double there, probe.bandwidth(rank == first, options_.clusterBytes));
-    TRY(const double back, probe.bandwidth(rank == second, options_.clusterBytes));
-    received_.latency[at] = std::min(received_.latency[at], latency);
-    received_.bandwidth[at] = std::max({received_.bandwidth[at], there, back});  // 0: what we sent
-    return {};
-  }
-
-  Result<CostMatrix> gather(const std::vector<double>& mine) {
-    const int size = bootstrap_.size();
-    std::vector<double> all(bootstrap_.rank() == 0 ? mine.size() * mine.size() : 0);
-    TRY(bootstrap_.gatherToRoot(std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(all))));
-    CostMatrix matrix(size);
-    for (size_t i = 0; i < all.size(); ++i)
-      matrix.at(static_cast<int>(i) % size, static_cast<int>(i) / size) = all[i];
-    return matrix;
-  }
-
-  const Options& options_;
-  int device_ = 0;
-  netdriver::Bootstrap& bootstrap_;
-  std::unique_ptr<netdriver::Library> library_;
-  std::optional<netdriver::Context> context_;
-  Received received_;
-  int devices_ = 0;
-};
-
-// Slow is what needs much time, so bandwidth counts as its inverse.
-void judge(ClusterResults* results) {
-  const int size = results->latency.size();
-  CostMatrix cost(size);
-  for (int from = 0; from < size; ++from)
-    for (int to = 0; to < size; ++to)
-      if (from != to) cost.at(from, to) = 1 / std::max(1e-9, results->bandwidth.at(from, to));
-  results->slowLatency = findSlow(results->latency, results->hosts, results->options->slowLimit);
-  results->slowBandwidth = findSlow(cost, results->hosts, results->options->slowLimit);
+  results->hosts = numbersOf(homes, &Home::place);
+  results->clocks = numbersOf(homes, &Home::clock);
 }
 
-// Complete on rank 0. What other work on the machine made slow for a moment is not named.
-Result<ClusterResults> judged(Check* check, const netdriver::Place& place) {
-  for (int again = 0;; ++again) {
-    TRY(ClusterResults results, check->collect());
-    if (place.rank == 0) judge(&results);
-    if (again == kSecondLooks) return results;
+// Slow is what needs much time, so bandwidth counts as its inverse. What was not measured is not slow.
+CostMatrix costsOf(const ClusterResults& results, bool latency) {
+  const CostMatrix& of = latency ? results.latency : results.bandwidth;
+  CostMatrix costs(of.size());
+  std::vector<double> known[2];
+  const auto local = [&](int a, int b) {
+    return results.hosts[static_cast<size_t>(a)] == results.hosts[static_cast<size_t>(b)];
+  };
+  for (int from = 0; from < of.size(); ++from)
+    for (int to = 0; to < of.size(); ++to) {
+      const double value = of.at(from, to);
+      costs.at(from, to) = latency ? value : 1 / std::max(1e-9, value);
+      if (from != to && !std::isnan(value)) known[local(from, to)].push_back(costs.at(from, to));
+    }
+  for (std::vector<double>& values : known) std::sort(values.begin(), values.end());
+  for (int from = 0; from < of.size(); ++from)
+    for (int to = 0; to < of.size(); ++to) {
+      const std::vector<double>& values = known[local(from, to)];
+      if (std::isnan(of.at(from, to))) costs.at(from, to) = values.empty() ? 1 : values[values.size() / 2];
+    }
+  return costs;
+}
+
+// With what both clocks say taken together, where they are two.
+ClusterResults judged(ClusterResults results) {
+  averageAcrossClocks(&results.latency, results.clocks);
+  results.slowLatency = findSlow(costsOf(results, true), results.hosts, results.options->slowLimit);
+  results.slowBandwidth = findSlow(costsOf(results, false), results.hosts, results.options->slowLimit);
+  return results;
+}
+
+// What other work on the machine made slow for a moment is not named.
+ClusterResults check(netdriver::Bootstrap& bootstrap, ClusterRank& self, ClusterResults raw) {
+  ClusterRoot root(bootstrap, self, &raw);
+  root.measureAll();
+  ClusterResults results = judged(raw);
+  for (int again = 0; again < kSecondLooks; ++again) {
     std::vector<Finding> suspects = results.slowLatency;
     suspects.insert(suspects.end(), results.slowBandwidth.begin(), results.slowBandwidth.end());
-    std::vector<RankPair> pairs = pairsOf(suspects, place.size);
-    TRY(check->share(&pairs));
-    if (pairs.empty()) return results;
-    TRY(check->runAgain(pairs));
+    const std::vector<RankPair> pairs = pairsOf(suspects, bootstrap.size());
+    if (pairs.empty()) break;
+    root.measureAgain(pairs);
+    results = judged(raw);
   }
+  root.dismiss();
+  return results;
+}
+
+// A rank that is not rank 0 does what it is asked.
+Status serve(netdriver::Bootstrap& bootstrap, ClusterRank& self, Milliseconds timeout) {
+  while (true) {
+    TRY(const auto message, bootstrap.hear(0, std::chrono::steady_clock::now() + timeout));
+    TRY(const Question question, decodeQuestion(message));
+    const std::vector<PeerAnswer> answers = self.answer(question);
+    if (question.ask == Ask::leave) return {};
+    TRY(bootstrap.tell(0, encode(answers)));
+  }
+}
+
+Result<size_t> runRank(const Options& options, netdriver::Bootstrap& bootstrap) {
+  TRY(agree(options, bootstrap));
+  TRY(ClusterRank self, ClusterRank::open(options, bootstrap.rank()));
+  ClusterResults results;
+  results.options = &options;
+  results.plugin = self.plugin();
+  results.devices = self.devices();
+  TRY(auto homes, bootstrap.gatherValues(readHome(bootstrap.rank())));
+  if (bootstrap.rank() != 0) {
+    TRY(serve(bootstrap, self, Milliseconds(int64_t{options.timeoutSeconds} * 1000)));
+    return size_t{0};
+  }
+  describeHomes(std::move(homes), &results);
+  results = check(bootstrap, self, std::move(results));
+  TRY(writeDocuments({{options.documentsShown() > 0 ? "" : "-", clusterText(results)},
+                      {options.json, clusterDocument(results)}}));
+  if (options.fit.empty()) return results.findings();
+  TRY(writeFit(results));
+  return size_t{0};  // to measure what is slow is no failure
 }
 
 }  // namespace
@@ -215,19 +158,12 @@ Result<size_t> runClusterCheck(const Options& options, const netdriver::Place& p
     return Error(Code::invalidArgument, "command line",
                  "--check-cluster wants several ranks: -n N, or a launcher");
   netdriver::LogSink::instance().setVerbose(options.verbose);
-  TRY(const auto bootstrap,
-      netdriver::Bootstrap::create(place, Milliseconds(int64_t{options.timeoutSeconds} * 1000)));
-  TRY(agree(options, *bootstrap));
-  Check check(options, *bootstrap);
-  TRY(check.open());
-  TRY(check.run());
-  TRY(ClusterResults results, judged(&check, place));
-  if (place.rank != 0) return size_t{0};
-  TRY(writeDocuments({{options.documentsShown() > 0 ? "" : "-", clusterText(results)},
-                      {options.json, clusterDocument(results)}}));
-  if (options.fit.empty()) return results.findings();
-  TRY(writeFit(results));
-  return size_t{0};  // to measure what is slow is no failure
+  const netdriver::Patience patience{Milliseconds(int64_t{options.timeoutSeconds} * 1000), kSilence,
+                                     kMissing};
+  TRY(const auto bootstrap, netdriver::Bootstrap::create(place, patience));
+  auto findings = runRank(options, *bootstrap);
+  if (!findings) bootstrap->abandon(findings.error().message());
+  return findings;
 }
 
 }  // namespace weft::perf

@@ -5,23 +5,43 @@
 #include "tools/perf/cluster_findings.h"
 #include "tools/perf/options.h"
 
-// `weft perf --check-cluster`: each pair of ranks in turn, while all others wait, so that a slow one cannot
-// hide behind another's traffic. One thread.
+// `weft perf --check-cluster`: every pair of ranks, those side by side that share no host, so that a slow one
+// cannot hide behind another's traffic. A rank or path that does not work is a result as any other. One
+// thread.
 namespace weft::perf {
 
-// What rank 0 knows at the end.
+// Two ranks that could not be measured.
+struct DeadPath {
+  int from = 0;
+  int to = 0;
+  bool bothWays = true;
+  std::string why;
+};
+
+// A rank that is not there: it never came, or stopped to answer.
+struct LostRank {
+  int rank = 0;
+  std::string why;
+};
+
+// What rank 0 knows at the end. What was not measured is no number (NaN) in the matrices.
 struct ClusterResults {
   const Options* options = nullptr;
   std::string plugin;
   int devices = 0;                 // of rank 0
   std::vector<std::string> names;  // of the ranks' hosts
   std::vector<int> hosts;          // number of each rank's host
+  std::vector<int> clocks;         // and of the clock it reads
+  size_t rounds = 0;               // in which all pairs were measured
+  double seconds = 0;              // that they took
   CostMatrix latency{0};           // microseconds, one way
   CostMatrix bandwidth{0};         // GB/s
+  std::vector<DeadPath> dead;
+  std::vector<LostRank> lost;
   std::vector<Finding> slowLatency;
   std::vector<Finding> slowBandwidth;
 
-  size_t findings() const { return slowLatency.size() + slowBandwidth.size(); }
+  size_t findings() const { return slowLatency.size() + slowBandwidth.size() + dead.size() + lost.size(); }
 };
 
 // One rank. The result is the number of findings, on rank 0; 0 elsewhere.

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <cmath>
+
 #include <fmt/format.h>
 
 #include "tools/json/json.h"
@@ -30,7 +32,9 @@ std::string matrixText(const char* title, const CostMatrix& matrix) {
   for (int from = 0; from < columns; ++from) {
     text += fmt::format("{:>11}", from);
     for (int to = 0; to < columns; ++to)
-      text += from == to ? fmt::format("  {:>8}", "-") : fmt::format("  {:>8.2f}", matrix.at(from, to));
+      text += from == to                        ? fmt::format("  {:>8}", "-")
+              : std::isnan(matrix.at(from, to)) ? fmt::format("  {:>8}", "X")
+                                                : fmt::format("  {:>8.2f}", matrix.at(from, to));
     text += "\n";
   }
   if (columns < matrix.size())
@@ -42,10 +46,30 @@ Json matrixOf(const CostMatrix& matrix) {
   Json rows = Json::array();
   for (int from = 0; from < matrix.size(); ++from) {
     Json row = Json::array();
-    for (int to = 0; to < matrix.size(); ++to) row.append(from == to ? Json() : Json(matrix.at(from, to)));
+    for (int to = 0; to < matrix.size(); ++to) {
+      const bool known = from != to && !std::isnan(matrix.at(from, to));
+      row.append(known ? Json(matrix.at(from, to)) : Json());
+    }
     rows.append(std::move(row));
   }
   return rows;
+}
+
+std::string deadText(const ClusterResults& results, const DeadPath& path) {
+  return fmt::format("unreachable: {} cannot reach {}{}: {}\n", rankName(results, path.from),
+                     rankName(results, path.to), path.bothWays ? ", nor the other way round" : "", path.why);
+}
+
+void addDead(const ClusterResults& results, Json* to) {
+  for (const DeadPath& path : results.dead)
+    to->append({{"kind", "unreachable"},
+                {"in", "connection"},
+                {"rank", path.from},
+                {"receiver", path.to},
+                {"both_ways", path.bothWays},
+                {"why", path.why}});
+  for (const LostRank& lost : results.lost)
+    to->append({{"kind", "lost rank"}, {"in", "rendezvous"}, {"rank", lost.rank}, {"why", lost.why}});
 }
 
 void addFindings(const std::vector<Finding>& findings, const char* what, Json* to) {
@@ -60,15 +84,23 @@ void addFindings(const std::vector<Finding>& findings, const char* what, Json* t
 }  // namespace
 
 std::string clusterText(const ClusterResults& results) {
-  std::string text =
-      fmt::format("# weft perf --check-cluster: {} ranks, {}\n", results.latency.size(), results.plugin);
+  std::string text = fmt::format(
+      "# weft perf --check-cluster: {} ranks, {} pairs in {} rounds of pairs without a common host, {:.1f} "
+      "s\n"
+      "# plugin {}\n",
+      results.latency.size(), results.latency.size() * (results.latency.size() - 1) / 2, results.rounds,
+      results.seconds, results.plugin);
   for (int rank = 0; rank < std::min(results.latency.size(), kMostColumns); ++rank)
     text += fmt::format("# {}\n", rankName(results, rank));
   text += matrixText("one-way latency of a small message (us)", results.latency);
   text += matrixText("bandwidth (GB/s)", results.bandwidth);
+  if (!results.dead.empty() || !results.lost.empty()) text += "# X: not measured\n";
+  for (const LostRank& lost : results.lost)
+    text += fmt::format("lost: {}: {}\n", rankName(results, lost.rank), lost.why);
+  for (const DeadPath& path : results.dead) text += deadText(results, path);
   for (const Finding& finding : results.slowLatency) text += describe(results, finding, "latency") + "\n";
   for (const Finding& finding : results.slowBandwidth) text += describe(results, finding, "bandwidth") + "\n";
-  if (results.findings() == 0)
+  if (results.slowLatency.empty() && results.slowBandwidth.empty())
     text += fmt::format("# no rank and no path takes more than {:.1f} times what is typical\n",
                         results.options->slowLimit);
   return text;
@@ -79,9 +111,12 @@ std::string clusterDocument(const ClusterResults& results) {
                    {"ranks", results.names},
                    {"hosts", results.hosts},
                    {"slow_limit", results.options->slowLimit},
+                   {"rounds", static_cast<uint64_t>(results.rounds)},
+                   {"seconds", results.seconds},
                    {"latency_us", matrixOf(results.latency)},
                    {"bandwidth_gbps", matrixOf(results.bandwidth)}};
   Json findings = Json::array();
+  addDead(results, &findings);
   addFindings(results.slowLatency, "latency", &findings);
   addFindings(results.slowBandwidth, "bandwidth", &findings);
   document.set("findings", std::move(findings));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tools/netdriver/channel.h"
+#include "tools/netdriver/coll_net.h"
 #include "tools/perf/elements.h"
 
 // A collective operation over host memory that never blocks: start it, then call progress until it is done.
@@ -34,9 +35,10 @@ struct Wiring {
   int channel = 0;                  // which of those side by side
   std::vector<netdriver::Comm> to;  // by peer; empty where the operation needs none
   std::vector<netdriver::Comm> from;
-  size_t bufferBytes = size_t{4} << 20;      // of one direction of one connection
-  size_t p2pChunkBytes = size_t{128} << 10;  // largest message of alltoall and sendrecv
-  int group = 1;                             // senders behind each rank of sendrecv, received in groups
+  size_t bufferBytes = size_t{4} << 20;          // of one direction of one connection
+  size_t p2pChunkBytes = size_t{128} << 10;      // largest message of alltoall and sendrecv
+  int group = 1;                                 // senders behind each rank of sendrecv, received in groups
+  std::shared_ptr<netdriver::CollComm> offload;  // instead of connections, where the plugin does it all
 };
 
 class Collective {
@@ -63,10 +65,23 @@ Result<std::unique_ptr<Collective>> makeRingBroadcast(Wiring wiring);
 // comes back down it.
 Result<std::unique_ptr<Collective>> makeTreeAllReduce(Wiring wiring);
 
+// By the plugin's table for collective offload.
+Result<std::unique_ptr<Collective>> makeOffloadedAllReduce(Wiring wiring);
+Result<std::unique_ptr<Collective>> makeOffloadedAllGather(Wiring wiring);
+Result<std::unique_ptr<Collective>> makeOffloadedReduceScatter(Wiring wiring);
+
 // Every rank has a part for every other.
 Result<std::unique_ptr<Collective>> makeAllToAll(Wiring wiring);
 
 // Everyone sends to the next rank and receives from the one before.
 Result<std::unique_ptr<Collective>> makeSendRecv(Wiring wiring);
+
+// Ranks 0 and 1 are partners, 2 and 3, and so on. The lower one sends, and the other answers as soon as it
+// has all of it.
+Result<std::unique_ptr<Collective>> makePingPong(Wiring wiring);
+
+// The lower partner sends kRateWindow messages one after the other, as fast as they go.
+constexpr int kRateWindow = 64;
+Result<std::unique_ptr<Collective>> makeMessageRate(Wiring wiring);
 
 }  // namespace weft::perf

@@ -22,6 +22,8 @@ uint32_t functionOf(Movement movement) {
     case Movement::allReduce:
       return 4;
     case Movement::sendRecv:
+    case Movement::pingPong:
+    case Movement::messageRate:
       return 6;
     case Movement::allToAll:
       return 8;
@@ -69,6 +71,9 @@ Result<std::unique_ptr<Collective>> Communicator::connect(const CommunicatorSetu
     return setup.operation->connects(from, to, wiring.size, instance);
   };
   TRY(Connections made, connectRanks(request));
+  if (setup.operation->offloaded()) {
+    TRY(wiring.offload, connectOffload(setup));
+  }
   wiring.to = std::move(made.to);
   wiring.from = std::move(made.from);
   std::unique_ptr<Collective> collective;
@@ -77,6 +82,27 @@ Result<std::unique_ptr<Collective>> Communicator::connect(const CommunicatorSetu
     return {};
   }));
   return collective;
+}
+
+Result<std::shared_ptr<netdriver::CollComm>> Communicator::connectOffload(const CommunicatorSetup& setup) {
+  if (setup.offload == nullptr)
+    return Error(Code::unavailable, "collective offload", "the plugin exports no ncclCollNetPlugin_v12");
+  netdriver::CollComm::Listening listening;
+  TRY(setup.onThread([&]() -> Status {
+    if (!offload_) {
+      TRY(offload_,
+          netdriver::CollContext::create(*setup.offload, kCommId + static_cast<uint64_t>(setup.number)));
+    }
+    TRY(listening, netdriver::CollComm::listen(*offload_, setup.device));
+    return {};
+  }));
+  TRY(auto handles, setup.bootstrap->gatherValues(listening.handle));
+  std::shared_ptr<netdriver::CollComm> comm;
+  TRY(setup.onThread([&]() -> Status {
+    TRY(comm, netdriver::CollComm::connect(*offload_, listening, handles, setup.bootstrap->rank()));
+    return {};
+  }));
+  return comm;
 }
 
 // Every instance works on a share of each part.

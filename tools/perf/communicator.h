@@ -16,6 +16,7 @@ namespace weft::perf {
 struct CommunicatorSetup {
   netdriver::Bootstrap* bootstrap = nullptr;
   netdriver::Net* net = nullptr;
+  const netdriver::CollTable* offload = nullptr;  // null: the plugin has none
   const Options* options = nullptr;
   int device = 0;
   const Operation* operation = nullptr;
@@ -43,6 +44,7 @@ class Communicator {
 
  private:
   Result<std::unique_ptr<Collective>> connect(const CommunicatorSetup& setup, int instance);
+  Result<std::shared_ptr<netdriver::CollComm>> connectOffload(const CommunicatorSetup& setup);
 
   // Tells the plugin what comes, where that is not what came before.
   void announce(const Case& c);
@@ -52,6 +54,7 @@ class Communicator {
   std::optional<uint32_t> announced_;  // operations
   const Workload* workload_ = nullptr;
   std::optional<netdriver::Context> context_;
+  std::unique_ptr<netdriver::CollContext> offload_;
   std::vector<std::unique_ptr<Collective>> instances_;  // side by side
 };
 

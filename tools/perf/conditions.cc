@@ -8,6 +8,8 @@
 
 #include "src/base/config.h"
 #include "src/base/process.h"
+#include "src/base/version.h"
+#include "tools/perf/perf.h"
 #include "tools/perf/results.h"
 
 namespace weft::perf {
@@ -48,6 +50,11 @@ std::vector<std::string> settingsHere() {
 
 }  // namespace
 
+std::string buildText() {
+  return fmt::format("{}, {}{}", __VERSION__, kOptimized ? "optimized" : "not optimized",
+                     kSanitized ? ", sanitizer" : "");
+}
+
 MachineId machineId() {
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
@@ -59,15 +66,15 @@ MachineId machineId() {
 Conditions readConditions(netdriver::Library& library, const netdriver::Properties& device) {
   Conditions c;
   c.plugin = library.path();
-  c.table = fmt::format("{} v{}", library.net().name(), library.net().abi());
+  c.table = fmt::format("{} (NCCL net v{})", library.net().name(), library.net().abi());
   c.device = device.name;
   c.speedMbps = device.speedMbps;
   c.settings = settingsHere();
+  c.date = momentOf(std::time(nullptr));
   c.host = hostName();
   c.processor = processorName();
   c.processors = static_cast<int>(std::thread::hardware_concurrency());
-  c.build = fmt::format("weft {}, {}{}", WEFT_VERSION, kOptimized ? "optimized" : "not optimized",
-                        kSanitized ? ", sanitizer" : "");
+  c.build = fmt::format("{}, compiler {}", versionText(), buildText());
   if (kSanitized) c.warnings.emplace_back("built with a sanitizer: the numbers say nothing about speed");
   if (!kOptimized) c.warnings.emplace_back("built without optimization: the numbers say nothing about speed");
   return c;

@@ -35,6 +35,7 @@ Json latencyOf(const Histogram& latency) {
 
 Json sampleOf(const Results& results, const Row& row, const Sample& sample) {
   Json json = {{"time_us", sample.microseconds},
+               {"iterations", sample.iterations},
                {"algbw_gbps", results.algorithmGBps(row, sample)},
                {"busbw_gbps", results.busGBps(row, sample)},
                {"messages", sample.messages},
@@ -66,7 +67,9 @@ Json conditionsOf(const Results& results) {
                {"processes", results.size},
                {"hosts", c.hosts},
                {"processes_here", c.ranksHere},
+               {"date", c.date},
                {"host", c.host},
+               {"host_names", c.names},
                {"processor", c.processor},
                {"processors", c.processors},
                {"plugin", c.plugin},

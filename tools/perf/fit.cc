@@ -2,7 +2,7 @@
 // Copyright The weft authors
 #include <algorithm>
 #include <array>
-#include <ctime>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -11,19 +11,11 @@
 #include "src/tuner/table_file.h"
 #include "tools/output/output.h"
 #include "tools/perf/cluster_check.h"
+#include "tools/perf/results.h"
 
 namespace weft::perf {
 
 namespace {
-
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  std::array<char, 16> text{};
-  gmtime_r(&now, &parts);
-  std::strftime(text.data(), text.size(), "%Y-%m-%d", &parts);
-  return text.data();
-}
 
 // Of the pairs between hosts; where there is only one, of all.
 double median(const ClusterResults& results, const CostMatrix& matrix) {
@@ -33,8 +25,10 @@ double median(const ClusterResults& results, const CostMatrix& matrix) {
   for (int from = 0; from < matrix.size(); ++from)
     for (int to = 0; to < matrix.size(); ++to) {
       const bool across = results.hosts[static_cast<size_t>(from)] != results.hosts[static_cast<size_t>(to)];
-      if (from != to && (across || !several)) values.push_back(matrix.at(from, to));
+      const bool known = from != to && !std::isnan(matrix.at(from, to));
+      if (known && (across || !several)) values.push_back(matrix.at(from, to));
     }
+  if (values.empty()) return 0;  // which no table takes
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
@@ -52,7 +46,7 @@ Result<std::string> fabricName() {
 Status writeFit(const ClusterResults& results) {
   tuner::MeasuredTable table;
   TRY(table.provider, fabricName());
-  table.date = today();
+  table.date = dateOf(std::time(nullptr));
   table.ranks = results.latency.size();
   table.hosts = 1 + *std::max_element(results.hosts.begin(), results.hosts.end());
   table.stepUs = median(results, results.latency);
@@ -60,6 +54,12 @@ Status writeFit(const ClusterResults& results) {
   table.devices = results.devices;
   const std::string text = tuner::tableText(table);
   TRY(tuner::parseTable(text));  // a run that measured nonsense must not leave it behind
+  if (table.hosts == 1)
+    fmt::print(stderr,
+               "weft perf: WARNING: all ranks are on one host, so {} says of steps between hosts what steps "
+               "within one "
+               "take; measure between hosts before a job uses it\n",
+               results.options->fit);
   TRY(writeDocument(results.options->fit, text));
   const std::string line = fmt::format(
       "# {}: {:.2f} us a step, {:.3g} GB/s a device, {} devices, over {}; use it on every rank with "

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ctime>
 #include <sched.h>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -13,6 +14,7 @@ namespace weft::perf {
 namespace {
 
 constexpr int kSpinsBetweenClocks = 1024;
+constexpr int kMostIterations = 1'000'000'000;
 
 double microseconds(std::chrono::nanoseconds d) {
   return std::chrono::duration<double, std::micro>(d).count();
@@ -40,13 +42,28 @@ Status Measurement::warmUp(Team& team, const Case& c, int iterations) {
   });
 }
 
-Result<Sample> Measurement::measure(Team& team, const Case& c) {
+// Doubled until they take long enough to tell; what all ranks took together is the same number on each of
+// them.
+Result<int> Measurement::iterationsFor(Team& team, const Case& c, double seconds) {
+  const double enough = std::min(0.05, seconds / 10) * 1e6;
+  const auto watcher = std::exchange(watcher_, nullptr);
+  for (int count = 1;; count *= 2) {
+    TRY(const Sample sample, measure(team, c, count));
+    const double taken = sample.microseconds * c.operation->legs * count;
+    if (taken < enough && count < kMostIterations / 2) continue;
+    watcher_ = watcher;
+    return static_cast<int>(
+        std::clamp(seconds * 1e6 / taken * count, 1.0, static_cast<double>(kMostIterations)));
+  }
+}
+
+Result<Sample> Measurement::measure(Team& team, const Case& c, int iterations) {
   Sample mine;
   timings_.assign(static_cast<size_t>(crew_.size()), {});
   cpu_ = {};
   const uint64_t before = team.messages();
-  for (int left = options_.iterations; left > 0;) {
-    const int batch = std::min(left, batchFor(team, c));
+  for (int left = iterations; left > 0;) {
+    const int batch = std::min(left, batchFor(team, c, iterations));
     TRY(runBatch(team, c, batch));
     if (options_.check != 0) mine.wrong += countWrong(team, c, batch);
     left -= batch;
@@ -54,10 +71,12 @@ Result<Sample> Measurement::measure(Team& team, const Case& c) {
   mine.messages = team.messages() - before;
   mine.cpuMicroseconds = microseconds(cpu_);
   for (const Timing& timing : timings_) {
-    mine.microseconds += microseconds(timing.total) / options_.iterations / crew_.size();
+    mine.microseconds += microseconds(timing.total) / iterations / c.operation->legs / crew_.size();
     mine.latency.merge(timing.latency);
   }
-  return gather(mine);
+  TRY(Sample sample, gather(mine));
+  sample.iterations = iterations;
+  return sample;
 }
 
 Result<Sample> Measurement::gather(const Sample& mine) {
@@ -83,10 +102,10 @@ Result<Sample> Measurement::gather(const Sample& mine) {
 
 // Those between two barriers have buffers of their own, so all of them can be verified and still follow one
 // another without a pause. Unverified ones share a buffer.
-int Measurement::batchFor(const Team& team, const Case& c) const {
-  if (options_.check == 0) return options_.iterations;
+int Measurement::batchFor(const Team& team, const Case& c, int iterations) const {
+  if (options_.check == 0) return iterations;
   const size_t slots = team.communicators().front()->workload().slots(c);
-  return static_cast<int>(std::min(slots, static_cast<size_t>(options_.iterations)));
+  return static_cast<int>(std::min(slots, static_cast<size_t>(iterations)));
 }
 
 Status Measurement::runBatch(Team& team, const Case& c, int iterations) {
@@ -110,7 +129,8 @@ Status Measurement::runIterations(std::span<Communicator* const> mine, const Cas
     for (Communicator* communicator : mine) communicator->start(c, slot);
     TRY(waitFor(mine));
     const auto now = Clock::now();
-    timing->latency.record(static_cast<uint64_t>(std::chrono::nanoseconds(now - last).count()));
+    const auto taken = std::chrono::nanoseconds(now - last) / c.operation->legs;
+    timing->latency.record(static_cast<uint64_t>(taken.count()));
     last = now;
     if (watched && watcher_) watcher_(now);
   }

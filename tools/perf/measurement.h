@@ -23,8 +23,10 @@ class Measurement {
   void onIteration(OnIteration watcher) { watcher_ = std::move(watcher); }
 
   Status warmUp(Team& team, const Case& c, int iterations);
-  // --iters iterations in batches. The histogram is complete on rank 0 only.
-  Result<Sample> measure(Team& team, const Case& c);
+  // So many iterations in batches. The histogram is complete on rank 0 only.
+  Result<Sample> measure(Team& team, const Case& c, int iterations);
+  // How many of them take about so long; the same on every rank.
+  Result<int> iterationsFor(Team& team, const Case& c, double seconds);
 
  private:
   struct Timing {
@@ -32,7 +34,7 @@ class Measurement {
     Histogram latency;
   };
 
-  int batchFor(const Team& team, const Case& c) const;
+  int batchFor(const Team& team, const Case& c, int iterations) const;
   Status runBatch(Team& team, const Case& c, int iterations);
   Status runIterations(std::span<Communicator* const> mine, const Case& c, int iterations, Timing* timing,
                        bool watched);

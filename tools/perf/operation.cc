@@ -3,7 +3,10 @@
 #include "tools/perf/operation.h"
 
 #include <array>
+#include <string>
+#include <vector>
 
+#include "src/base/nearest.h"
 #include "tools/perf/tree.h"
 
 namespace weft::perf {
@@ -23,27 +26,54 @@ bool alongTree(int from, int to, int size, int instance) {
   return treeNeighbours(from, to, size, instance % 2);
 }
 
+bool byOffload(int, int, int, int) {
+  return false;
+}
+
+// Ranks 0 and 1 are partners, 2 and 3, and so on.
+bool bothWays(int from, int to, int, int) {
+  return from != to && from / 2 == to / 2;
+}
+
+bool toPartner(int from, int to, int, int) {
+  return from % 2 == 0 && to == from + 1;
+}
+
 bool toEveryOther(int from, int to, int, int) {
   return from != to;
 }
 
 constexpr std::array kOperations = {
-    Operation{"all_reduce", "ring", Movement::allReduce, true, false, false, true, 1, makeRingAllReduce,
+    Operation{"all_reduce", "ring", Movement::allReduce, true, false, false, true, 1, 1, makeRingAllReduce,
               aroundRing},
-    Operation{"all_reduce", "tree", Movement::allReduce, true, false, false, true, 2, makeTreeAllReduce,
+    Operation{"all_reduce", "tree", Movement::allReduce, true, false, false, true, 2, 1, makeTreeAllReduce,
               alongTree},
-    Operation{"all_gather", "ring", Movement::allGather, false, false, true, true, 1, makeRingAllGather,
+    Operation{"all_reduce", "collnet", Movement::allReduce, true, false, false, true, 1, 1,
+              makeOffloadedAllReduce, byOffload},
+    Operation{"all_gather", "ring", Movement::allGather, false, false, true, true, 1, 1, makeRingAllGather,
               aroundRing},
-    Operation{"reduce_scatter", "ring", Movement::reduceScatter, true, false, true, true, 1,
+    Operation{"all_gather", "collnet", Movement::allGather, false, false, true, true, 1, 1,
+              makeOffloadedAllGather, byOffload},
+    Operation{"reduce_scatter", "ring", Movement::reduceScatter, true, false, true, true, 1, 1,
               makeRingReduceScatter, aroundRing},
-    Operation{"broadcast", "ring", Movement::broadcast, false, true, false, true, 1, makeRingBroadcast,
+    Operation{"reduce_scatter", "collnet", Movement::reduceScatter, true, false, true, true, 1, 1,
+              makeOffloadedReduceScatter, byOffload},
+    Operation{"broadcast", "ring", Movement::broadcast, false, true, false, true, 1, 1, makeRingBroadcast,
               aroundRing},
-    Operation{"alltoall", "p2p", Movement::allToAll, false, false, true, false, 1, makeAllToAll,
+    Operation{"alltoall", "p2p", Movement::allToAll, false, false, true, false, 1, 1, makeAllToAll,
               toEveryOther},
-    Operation{"sendrecv", "p2p", Movement::sendRecv, false, false, false, false, 1, makeSendRecv, toNext},
+    Operation{"sendrecv", "p2p", Movement::sendRecv, false, false, false, false, 1, 1, makeSendRecv, toNext},
+    Operation{"pingpong", "p2p", Movement::pingPong, false, false, false, false, 1, 2, makePingPong,
+              bothWays},
+    Operation{"msgrate", "p2p", Movement::messageRate, false, false, false, false, 1, kRateWindow,
+              makeMessageRate, toPartner},
 };
 
 }  // namespace
+
+bool Operation::offloaded() const {
+  return connects == byOffload;
+}
 
 double Operation::busFactor(int size) const {
   const double others = static_cast<double>(size - 1) / size;
@@ -64,7 +94,15 @@ Result<const Operation*> findOperation(const std::string& name, const std::strin
   }
   if (!known.empty())
     return Error(Code::invalidArgument, "command line", "--algo " + algorithm + ": " + name + " has" + known);
-  return Error(Code::invalidArgument, "command line", "no operation " + name + ", see --help");
+  std::vector<std::string> names;
+  std::string all;
+  for (const Operation& operation : kOperations) {
+    if (!names.empty() && names.back() == operation.name) continue;
+    names.emplace_back(operation.name);
+    all += (all.empty() ? "" : ", ") + names.back();
+  }
+  return Error(Code::invalidArgument, "command line",
+               "there is no operation " + name + nearestHint(name, names) + "; there are " + all);
 }
 
 }  // namespace weft::perf

@@ -11,11 +11,20 @@
 // thread.
 namespace weft::perf {
 
-enum class Movement : uint8_t { allReduce, allGather, reduceScatter, broadcast, allToAll, sendRecv };
+enum class Movement : uint8_t {
+  allReduce,
+  allGather,
+  reduceScatter,
+  broadcast,
+  allToAll,
+  sendRecv,
+  pingPong,
+  messageRate
+};
 
 struct Operation {
   const char* name;       // nccl-tests' name without "_perf"
-  const char* algorithm;  // "ring", "tree" or "p2p"
+  const char* algorithm;  // "ring", "tree", "collnet" or "p2p"
   Movement movement;
   bool reduces;  // -o matters
   bool rooted;   // -r matters
@@ -23,9 +32,13 @@ struct Operation {
   bool inParts;
   bool inPlace;  // NCCL defines it in place
   int ways;      // instances that one channel consists of
+  int legs;      // messages of the size that follow each other in an iteration; times are of one of them
   MakeCollective make;
   // Whether `from` has a connection to `to`, in the instance of that number.
   bool (*connects)(int from, int to, int size, int instance);
+
+  bool inPairs() const { return movement == Movement::pingPong || movement == Movement::messageRate; }
+  bool offloaded() const;  // the plugin does it, by its table for that
 
   // Bus bandwidth over algorithm bandwidth, as nccl-tests defines it: what it would take of the network if
   // every byte crossed it as seldom as it can.

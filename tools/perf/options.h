@@ -15,11 +15,14 @@ struct Options {
   std::string operation;  // one of operation.cc
   std::string algorithm;  // empty: its default one
 
+  std::vector<std::string> replay;  // traces to drive the plugin by, instead of an operation
+
   uint64_t minBytes = 8;
   uint64_t maxBytes = uint64_t{64} << 20;
   double factor = 2;
   uint64_t stepBytes = 0;  // not 0: grow by this much instead of by the factor
   int iterations = 20;
+  double duration = 0;  // seconds at each size, instead of a number of iterations; 0: not asked for
   int warmup = 5;
   int check = 1;
   std::string type = "float";
@@ -61,6 +64,13 @@ struct Options {
   bool verbose = false;
   int timeoutSeconds = 1800;
   int stallSeconds = 120;
+
+  // Two processes that find each other without a launcher: one serves, the other, a client, is rank 0 and
+  // says what is measured.
+  bool server = false;
+  std::string client;  // the server's host
+  int port = 0;        // 0: the usual one
+  bool withoutLauncher() const { return server || !client.empty(); }
 
   // Given by the launcher to the processes it starts.
   int rank = -1;

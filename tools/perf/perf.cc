@@ -5,20 +5,26 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <fcntl.h>
 #include <fstream>
 #include <unistd.h>
 
 #include <fmt/format.h>
 
+#include "src/base/config.h"
+#include "src/base/log.h"
+#include "src/base/process.h"
 #include "tools/netdriver/launcher.h"
 #include "tools/netdriver/library.h"
+#include "tools/netdriver/speaker.h"
 #include "tools/output/output.h"
 #include "tools/perf/cluster_check.h"
 #include "tools/perf/place.h"
 #include "tools/perf/progress.h"
 #include "tools/perf/runner.h"
 #include "tools/perf/watch.h"
+#include "tools/replay/replay.h"
 
 namespace weft::perf {
 
@@ -29,7 +35,7 @@ constexpr int kUsage = 2;
 constexpr int kFound = 3;
 
 int report(const Error& error) {
-  fmt::print(stderr, "weft perf: {}\n", error.message());
+  fmt::print(stderr, "{}weft perf: {}\n", netdriver::speaker(), error.message());
   return error.code() == Code::invalidArgument ? kUsage : kFailed;
 }
 
@@ -69,10 +75,7 @@ int launch(const Options& options) {
   const Status result = launcher.run();
   if (result) return launcher.hasVerdict() ? kFound : 0;
   if (launcher.outputClosed()) endBy(SIGPIPE);
-  if (terminal)
-    fmt::print(stderr, "{}", Progress::kWipe);
-  else if (isatty(STDOUT_FILENO) != 0)
-    fmt::print("\n");  // the row that was being measured has no end
+  if (terminal) fmt::print(stderr, "{}", Progress::kWipe);
   const int status = report(result.error());
   if (launcher.interruptedBy() != 0) endBy(launcher.interruptedBy());
   return status;
@@ -92,6 +95,20 @@ int checkCluster(const Options& options, const netdriver::Place& place) {
   return *findings == 0 ? 0 : kFound;
 }
 
+int replayRank(const Options& options, const netdriver::Place& place) {
+  const Watch watch(std::chrono::seconds(options.timeoutSeconds));
+  replay::Settings settings;
+  settings.traces = options.replay;
+  settings.plugin = options.plugin;
+  settings.abi = options.abi;
+  settings.json = options.json;
+  settings.verbose = options.verbose;
+  settings.timeoutSeconds = options.timeoutSeconds;
+  settings.stallSeconds = options.stallSeconds;
+  const Status done = replay::run(settings, place);
+  return done ? 0 : report(done.error());
+}
+
 int runRank(const Options& options, const netdriver::Place& place) {
   Watch watch(std::chrono::seconds(options.timeoutSeconds));
   auto runner = Runner::create(options, place);
@@ -105,13 +122,28 @@ int runRank(const Options& options, const netdriver::Place& place) {
   return kFailed;
 }
 
+// Which rank we are is in the names of processes that peers log, and in front of our own lines; whoever
+// started us writes it there himself.
+void takePlace(const netdriver::Place& place, bool ours) {
+  if (place.size == 0) return;
+  ::setenv("RANK", std::to_string(place.rank).c_str(), 1);
+  ::setenv("WORLD_SIZE", std::to_string(place.size).c_str(), 1);
+  netdriver::setSpeaker(ours ? std::string() : fmt::format("rank {} on {}", place.rank, hostName()));
+}
+
 }  // namespace
 
 int run(Options options) {
+  if (options.withoutLauncher() && options.operation.empty() && options.replay.empty())
+    options.operation = "sendrecv";
   if (options.baseline) {
     auto path = netdriver::baselinePluginPath();
     if (!path) return report(path.error());
     options.compare = path.take();
+  }
+  if (const auto config = readConfigFromEnvironment()) {
+    LogLevel level = LogLevel::warn;
+    if (parseLogLevel(config->logLevel.c_str(), &level) && level >= LogLevel::info) options.verbose = true;
   }
   if (const Status valid = validate(options); !valid) return report(valid.error());
   if (const auto types = parseTypes(options.type); !types) return report(types.error());
@@ -120,14 +152,16 @@ int run(Options options) {
   const bool launches = options.processes > 0 && options.rendezvous.empty();
   const auto place = launches ? Result<netdriver::Place>(netdriver::Place()) : findPlace(options);
   if (!place) return report(place.error());
-  if (place->size == 0)
-    return report(
-        Error(Code::invalidArgument, "command line",
-              "use -n N to start N processes here, or a launcher that says who is which rank (RANK and "
-              "WORLD_SIZE)"));
+  if (place->size == 0 && options.replay.empty())
+    return report(Error(Code::invalidArgument, "command line",
+                        "use -n N to start N processes here, a launcher that says who is which rank (RANK "
+                        "and WORLD_SIZE), or "
+                        "--server on one host and --client HOST on another"));
   if (place->rank == 0)
     if (const Status writable = checkFiles(options); !writable) return report(writable.error());
   if (launches) return launch(options);
+  takePlace(*place, !options.rendezvous.empty());
+  if (!options.replay.empty()) return replayRank(options, *place);
   return options.checksCluster() ? checkCluster(options, *place) : runRank(options, *place);
 }
 

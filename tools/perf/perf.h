@@ -9,4 +9,7 @@ namespace weft::perf {
 
 int run(Options options);  // the program's exit status
 
+// How this program was built: "12.2.0, optimized".
+std::string buildText();
+
 }  // namespace weft::perf

@@ -119,6 +119,14 @@ std::string firstHost(std::string_view nodeList) {
 Result<netdriver::Place> findPlace(const Options& options) {
   if (!options.rendezvous.empty()) return parseRendezvous(options);
   netdriver::Place place;
+  if (options.withoutLauncher()) {
+    place.rank = options.server ? 1 : 0;
+    place.size = 2;
+    place.host = options.client;
+    place.port = options.port != 0 ? static_cast<uint16_t>(options.port) : kDefaultPort;
+    place.rootDials = true;
+    return place;
+  }
   TRY(readRank(&place));
   if (place.size == 0) return place;
   place.host = hostOfRankZero(place.size);

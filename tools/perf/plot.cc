@@ -102,14 +102,28 @@ void addPoint(std::vector<Series>* all, const std::string& name, const Results& 
   if (bytes > 0 && latency > 0) at->latency.push_back({bytes, latency});
 }
 
+std::string hostsText(const Conditions& conditions) {
+  const auto& names = conditions.names;
+  if (names.size() < 2) return conditions.host;
+  return names.size() == 2 ? names[0] + " and " + names[1] : fmt::format("{} hosts", names.size());
+}
+
+// "libnccl-net-weft.so" and the other one; with their folders where they have the same name.
+std::pair<std::string, std::string> pluginNames(const Conditions& conditions) {
+  const auto last = [](const std::string& path) { return path.substr(path.rfind('/') + 1); };
+  if (last(conditions.plugin) == last(conditions.other)) return {conditions.plugin, conditions.other};
+  return {last(conditions.plugin), last(conditions.other)};
+}
+
 std::vector<Series> seriesOf(const Results& results) {
   std::vector<Series> all;
   for (const Row& row : results.rows) {
     for (const auto& [place, half] : halvesOf(row)) {
       const std::string kind = std::string(place) == "in_place" ? "in place" : "out of place";
       const std::string name = fmt::format("{} {}, {}", row.type, row.redop, kind);
-      addPoint(&all, half->other ? name + ", first plugin" : name, results, row, half->sample);
-      if (half->other) addPoint(&all, name + ", other plugin", results, row, *half->other);
+      const auto [first, other] = pluginNames(results.conditions);
+      addPoint(&all, half->other ? name + ", " + first : name, results, row, half->sample);
+      if (half->other) addPoint(&all, name + ", " + other, results, row, *half->other);
     }
   }
   return all;
@@ -205,11 +219,12 @@ std::string plotDocument(const Results& results) {
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" "
       "font-family=\"sans-serif\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n",
       kWidth, height);
-  text += label(
-      kWidth / 2, 24, "middle",
-      fmt::format("weft perf {} ({}), {} ranks, {}{}", results.operation->name, results.operation->algorithm,
-                  results.size, results.conditions.table, results.endedBy.empty() ? "" : ", incomplete"),
-      16);
+  text += label(kWidth / 2, 24, "middle",
+                fmt::format("weft perf {} ({}), {} ranks on {}, {}, {}{}", results.operation->name,
+                            results.operation->algorithm, results.size, hostsText(results.conditions),
+                            results.conditions.date, results.conditions.table,
+                            results.endedBy.empty() ? "" : ", incomplete"),
+                16);
   text += panelOf(all, &Series::bandwidth, kTop, "bus bandwidth (GB/s) over size (bytes)");
   text += panelOf(all, &Series::latency, second, "median latency (us) over size (bytes)");
   return text + legendOf(all, legend) + "</svg>\n";

@@ -36,6 +36,12 @@ constexpr const char* kLatencyHeader =
     "max  "
     "cpu/message\n";
 
+// "20 iterations", "10 s at each size".
+std::string timing(const Options& options) {
+  if (options.duration > 0) return fmt::format("{:g} s at each size", options.duration);
+  return fmt::format("{} iterations", options.iterations);
+}
+
 std::string overText(const std::string& fabric) {
   return fabric.empty() ? std::string() : ", over " + fabric;
 }
@@ -56,14 +62,16 @@ void Report::begin(Conditions conditions) {
     phase_ = Phase::during;
   }
   const Conditions& c = results_.conditions;
-  print("# weft perf {} ({}): {} processes{}, {} iterations after {} to warm up, {}\n",
-        results_.operation->name, results_.operation->algorithm, results_.size,
-        c.hosts > 1 ? fmt::format(" on {} hosts", c.hosts) : std::string(), options_.iterations,
-        options_.warmup, options_.check != 0 ? "every element verified" : "nothing verified");
+  print("# weft perf {} ({}): {} processes{}, {} after {} to warm up, {}\n", results_.operation->name,
+        results_.operation->algorithm, results_.size,
+        c.hosts > 1 ? fmt::format(" on {} hosts", c.hosts) : std::string(), timing(options_), options_.warmup,
+        options_.check != 0 ? "every element verified" : "nothing verified");
   if (options_.communicators > 1)
     print("# each   {} communicators at a time, on {} threads; bandwidths are their sum\n",
           options_.communicators, options_.threadsInUse());
+  print("# date    {}\n", c.date);
   print("# host    {}: {} x {}\n", c.host, c.processors, c.processor);
+  if (c.names.size() > 1) print("# hosts   {}\n", fmt::join(c.names, " "));
   print("# plugin  {}\n", c.plugin);
   print("# network {}, device {}: {}, {} Mb/s{}\n", c.table, c.deviceNumber, c.device, c.speedMbps,
         overText(c.fabric));
@@ -83,11 +91,6 @@ void Report::begin(Conditions conditions) {
   print("{}", c.other.empty() ? kHeader : kCompareHeader);
 }
 
-void Report::beginRow(const Row& row, bool show) {
-  keyShown_ = show && results_.conditions.other.empty();
-  if (keyShown_) printKey(row);
-}
-
 void Report::printKey(const Row& row) {
   print("{:>12}  {:>12}  {:>8}  {:>6}  {:>6}", row.bytes, row.count, row.type, row.redop, row.root);
 }
@@ -96,7 +99,7 @@ void Report::endRow(Row row) {
   if (!results_.conditions.other.empty()) {
     printComparison(row);
   } else {
-    if (!keyShown_) printKey(row);
+    printKey(row);
     printHalf(row, row.outOfPlace);
     printHalf(row, row.inPlace);
     print("\n");
@@ -196,6 +199,11 @@ void Report::printSummary() const {
                                          : "the other is faster");
   print("# Out of bounds values : {} {}\n", wrong, wrong == 0 ? "OK" : "FAILED");
   print("# Avg bus bandwidth    : {:.4f} GB/s\n", results_.averageBusGBps());
+  if (results_.operation->movement == Movement::messageRate && !results_.rows.empty()) {
+    const Row& row = results_.rows.front();
+    print("# Message rate         : {:.4f} million a second of {} bytes, of each sender\n",
+          1 / row.outOfPlace->sample.microseconds, row.bytes);
+  }
 }
 
 Status Report::write() const {

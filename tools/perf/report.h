@@ -18,9 +18,7 @@ class Report {
   Report(const Options& options, const Operation& operation, int size);
 
   void begin(Conditions conditions);
-  // The left half of a row is visible while its right half is measured, unless something else is shown there.
-  void beginRow(const Row& row, bool show);
-  void endRow(Row row);
+  void endRow(Row row);  // whole: whatever else is written meanwhile does not stand in the middle of one
   // Writes the summary and the documents. `ratio` as in Results.
   Status end(std::optional<Ratio> ratio);
   // Instead of the end, for a reason: the documents with the rows that there are. Nothing once the end has
@@ -45,7 +43,6 @@ class Report {
 
   const Options& options_;
   bool quiet_;
-  bool keyShown_ = false;
   mutable Status shown_;  // what the standard output did not take, nobody sees
   std::mutex mutex_;      // over what follows
   enum class Phase : uint8_t { before, during, after } phase_ = Phase::before;

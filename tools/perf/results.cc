@@ -4,6 +4,26 @@
 
 namespace weft::perf {
 
+namespace {
+
+std::string formatted(std::time_t time, const char* pattern) {
+  std::tm parts{};
+  std::array<char, 32> text{};
+  gmtime_r(&time, &parts);
+  std::strftime(text.data(), text.size(), pattern, &parts);
+  return text.data();
+}
+
+}  // namespace
+
+std::string dateOf(std::time_t time) {
+  return formatted(time, "%Y-%m-%d");
+}
+
+std::string momentOf(std::time_t time) {
+  return formatted(time, "%Y-%m-%d %H:%M UTC");
+}
+
 uint64_t Results::wrong() const {
   uint64_t sum = 0;
   for (const Row& row : rows)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <ctime>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,7 +25,9 @@ struct Conditions {
   std::string device;
   int deviceNumber = 0;
   int speedMbps = 0;
-  std::string host;
+  std::string date;                // when it began: "2026-11-25 09:30 UTC"
+  std::string host;                // of rank 0
+  std::vector<std::string> names;  // of all hosts, in the order of their ranks
   std::string processor;
   int processors = 0;
   int hosts = 1;      // of all ranks
@@ -40,11 +43,15 @@ struct Conditions {
 using MachineId = std::array<char, 40>;
 MachineId machineId();
 
+std::string dateOf(std::time_t time);  // "2026-11-25", UTC
+std::string momentOf(std::time_t time);
+
 // Asks the machine, the plugin and the way this program was built.
 Conditions readConditions(netdriver::Library& library, const netdriver::Properties& device);
 
 struct Sample {
   double microseconds = 0;  // mean of all iterations on all ranks
+  int iterations = 0;
   uint64_t wrong = 0;
   uint64_t messages = 0;       // sent and received by all ranks in the timed iterations
   double cpuMicroseconds = 0;  // of all ranks' processes in the same time

@@ -3,12 +3,14 @@
 #include "tools/perf/runner.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <set>
 #include <unistd.h>
 
 #include <fmt/format.h>
 
+#include "src/base/process.h"
 #include "tools/netdriver/log_sink.h"
 #include "tools/perf/agreement.h"
 
@@ -18,6 +20,9 @@ namespace {
 
 // Set aside for iterations that follow one another without a pause: each of them needs data of its own.
 constexpr uint64_t kBatchBytes = uint64_t{8} << 20;
+
+// A rank of which nothing was heard for so long is stopped, or cut off.
+constexpr Milliseconds kSilence{30'000};
 
 // Where progress is shown: the launcher's terminal, or our own.
 int terminal(const Options& options) {
@@ -41,25 +46,38 @@ int countCases(const Options& options, const Operation& operation) {
 Result<std::unique_ptr<Runner>> Runner::create(const Options& options, const netdriver::Place& place) {
   auto runner = std::make_unique<Runner>(Key{});
   runner->options_ = options;
-  TRY(runner->operation_, findOperation(options.operation, options.algorithm));
   netdriver::LogSink::instance().setVerbose(options.verbose);
-  TRY(runner->bootstrap_,
-      netdriver::Bootstrap::create(place, Milliseconds(int64_t{options.timeoutSeconds} * 1000)));
-  TRY(agree(options, *runner->bootstrap_));
-  TRY(runner->checkRoot());
-  TRY(runner->allocate());
-  runner->crew_.emplace(options.threadsInUse());
-  TRY(runner->openTeams());
-  runner->measurement_.emplace(runner->options_, *runner->bootstrap_, *runner->crew_);
-  if (place.rank != 0) return runner;
-  runner->report_.emplace(runner->options_, *runner->operation_, place.size);
-  runner->progress_.emplace(terminal(options), countCases(options, *runner->operation_));
-  runner->measurement_->onIteration(
-      [progress = &*runner->progress_](Progress::Clock::time_point now) { progress->iteration(now); });
+  const netdriver::Patience patience{Milliseconds(int64_t{options.timeoutSeconds} * 1000), kSilence, {}};
+  TRY(runner->bootstrap_, netdriver::Bootstrap::create(place, patience));
+  if (Status ready = runner->prepare(place); !ready) {
+    runner->bootstrap_->abandon(ready.error().message());
+    return ready.takeError();
+  }
   return runner;
 }
 
-Status Runner::checkRoot() const {
+Status Runner::prepare(const netdriver::Place& place) {
+  if (options_.withoutLauncher()) TRY(followClient(&options_, *bootstrap_));
+  TRY(operation_, findOperation(options_.operation, options_.algorithm));
+  TRY(agree(options_, *bootstrap_));
+  TRY(checkRanks());
+  TRY(allocate());
+  crew_.emplace(options_.threadsInUse());
+  TRY(openTeams());
+  measurement_.emplace(options_, *bootstrap_, *crew_);
+  if (place.rank != 0) return {};
+  report_.emplace(options_, *operation_, place.size);
+  progress_.emplace(terminal(options_), countCases(options_, *operation_));
+  measurement_->onIteration(
+      [progress = &*progress_](Progress::Clock::time_point now) { progress->iteration(now); });
+  return {};
+}
+
+Status Runner::checkRanks() const {
+  if (operation_->inPairs() && bootstrap_->size() % 2 != 0)
+    return Error(Code::invalidArgument, "command line",
+                 fmt::format("{} is between pairs of ranks; {} ranks leave one over", operation_->name,
+                             bootstrap_->size()));
   if (options_.root >= 0 && options_.root < bootstrap_->size()) return {};
   return Error(Code::invalidArgument, "command line",
                fmt::format("-r {}: there are ranks 0 to {}", options_.root, bootstrap_->size() - 1));
@@ -114,7 +132,10 @@ Case Runner::makeCase(uint64_t bytes, const ElementType& type, RedOp op) const {
 
 Result<uint64_t> Runner::run() {
   auto wrong = runAll();
-  if (!wrong) abandon(wrong.error().message());
+  if (!wrong) {
+    bootstrap_->abandon(wrong.error().message());
+    abandon(wrong.error().message());
+  }
   return wrong;
 }
 
@@ -123,11 +144,24 @@ void Runner::abandon(const std::string& why) {
 }
 
 Status Runner::beginReport() {
-  TRY(const auto machines, bootstrap_->gatherValuesToRoot(machineId()));
+  struct Home {
+    MachineId machine;
+    std::array<char, 64> host{};
+  };
+  Home home{machineId(), {}};
+  const std::string name = hostName();
+  std::copy_n(name.begin(), std::min(name.size(), home.host.size() - 1), home.host.begin());
+  TRY(const auto homes, bootstrap_->gatherValuesToRoot(home));
   if (!report_) return {};
+  std::vector<MachineId> machines;
+  for (const Home& one : homes) machines.push_back(one.machine);
   Conditions conditions = readConditions(team_->library(), team_->device());
   conditions.hosts = static_cast<int>(std::set(machines.begin(), machines.end()).size());
   conditions.ranksHere = static_cast<int>(std::count(machines.begin(), machines.end(), machines.front()));
+  for (size_t i = 0; i < homes.size(); ++i)
+    if (std::find(machines.begin(), machines.begin() + static_cast<std::ptrdiff_t>(i), machines[i]) ==
+        machines.begin() + static_cast<std::ptrdiff_t>(i))
+      conditions.names.emplace_back(homes[i].host.data());
   conditions.fabric = team_->fabric();
   conditions.deviceNumber = team_->number();
   if (other_) {
@@ -165,8 +199,9 @@ Status Runner::runCase(Case c, Row* row) {
   row->type = c.type->name;
   row->redop = operation_->reduces ? redOpName(c.op) : "none";
   row->root = operation_->rooted ? c.root : -1;
-  if (report_) report_->beginRow(*row, !progress_->enabled());
-  const auto iterations = static_cast<uint64_t>(options_.check != 0 ? options_.iterations : 1);
+  const bool several = options_.check != 0 && (options_.iterations > 1 || options_.duration > 0);
+  const uint64_t most = options_.duration > 0 ? UINT64_MAX : static_cast<uint64_t>(options_.iterations);
+  const uint64_t iterations = several ? most : 1;
   for (Workload& workload : workloads_)
     workload.prepare(c.bytes() * std::min<uint64_t>(iterations, workload.slots(c)));
   TRY(row->outOfPlace, measure(c));
@@ -179,20 +214,24 @@ Status Runner::runCase(Case c, Row* row) {
 
 Result<RowHalf> Runner::measure(const Case& c) {
   RowHalf half;
-  watch(c);
   TRY(measurement_->warmUp(*team_, c, options_.warmup));
   if (other_) TRY(measurement_->warmUp(*other_, c, options_.warmup));
-  TRY(other_ ? measureBoth(c, &half) : measureOne(c, &half));
+  int iterations = options_.iterations;
+  if (options_.duration > 0) {
+    TRY(iterations, measurement_->iterationsFor(*team_, c, options_.duration));
+  }
+  watch(c, iterations);
+  TRY(other_ ? measureBoth(c, iterations, &half) : measureOne(c, iterations, &half));
   return half;
 }
 
-Status Runner::measureOne(const Case& c, RowHalf* half) {
-  TRY(half->sample, measurement_->measure(*team_, c));
+Status Runner::measureOne(const Case& c, int iterations, RowHalf* half) {
+  TRY(half->sample, measurement_->measure(*team_, c, iterations));
   return {};
 }
 
 // Who begins changes with every round, so that a machine which gets faster or slower favours nobody.
-Status Runner::measureBoth(const Case& c, RowHalf* half) {
+Status Runner::measureBoth(const Case& c, int iterations, RowHalf* half) {
   half->other.emplace();
   std::vector<double> ratios;
   for (int round = 1; round <= options_.rounds; ++round) {
@@ -200,7 +239,7 @@ Status Runner::measureBoth(const Case& c, RowHalf* half) {
     for (const int turn : {round % 2, 1 - round % 2}) {
       Team& team = turn == 0 ? *team_ : *other_;
       TRY(measurement_->warmUp(team, c, 1));
-      TRY(samples[turn], measurement_->measure(team, c));
+      TRY(samples[turn], measurement_->measure(team, c, iterations));
     }
     addRound(&half->sample, samples[0], round);
     addRound(&*half->other, samples[1], round);
@@ -211,12 +250,12 @@ Status Runner::measureBoth(const Case& c, RowHalf* half) {
   return {};
 }
 
-void Runner::watch(const Case& c) {
+void Runner::watch(const Case& c, int iterations) {
   if (!progress_) return;
   const int turns = other_ ? 2 * options_.rounds : 1;
   progress_->begin(
       fmt::format("{} bytes of {} {}", c.bytes(), c.type->name, c.inPlace ? "in place" : "out of place"),
-      options_.iterations * turns);
+      iterations * turns);
 }
 
 }  // namespace weft::perf

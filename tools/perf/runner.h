@@ -30,16 +30,17 @@ class Runner {
  private:
   Status beginReport();
   Result<uint64_t> runAll();
-  Status checkRoot() const;
+  Status prepare(const netdriver::Place& place);
+  Status checkRanks() const;
   Status allocate();
   Status openTeams();
   TeamSetup teamSetup(const std::string& plugin);
   Case makeCase(uint64_t bytes, const ElementType& type, RedOp op) const;
   Status runCase(Case c, Row* row);
   Result<RowHalf> measure(const Case& c);
-  Status measureOne(const Case& c, RowHalf* half);
-  Status measureBoth(const Case& c, RowHalf* half);
-  void watch(const Case& c);
+  Status measureOne(const Case& c, int iterations, RowHalf* half);
+  Status measureBoth(const Case& c, int iterations, RowHalf* half);
+  void watch(const Case& c, int iterations);
 
   Options options_;
   const Operation* operation_ = nullptr;

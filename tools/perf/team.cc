@@ -70,6 +70,7 @@ Status Team::connect() {
     CommunicatorSetup one;
     one.bootstrap = setup_.bootstrap;
     one.net = &library_->net();
+    one.offload = library_->offload();
     one.options = setup_.options;
     one.device = number_;
     one.operation = setup_.operation;

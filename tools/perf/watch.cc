@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "tools/netdriver/log_sink.h"
+#include "tools/netdriver/speaker.h"
 
 namespace weft::perf {
 
@@ -94,7 +95,7 @@ void Watch::wait() {
 void Watch::end(int signal) {
   const std::string why = signal == 0 ? fmt::format("not finished after {} s (--timeout)", timeout_.count())
                                       : fmt::format("ended by signal {} ({})", signal, strsignal(signal));
-  if (signal == 0) fmt::print(stderr, "weft perf: run: {}\n", why);
+  if (signal == 0) fmt::print(stderr, "{}weft perf: run: {}\n", netdriver::speaker(), why);
   netdriver::LogSink::instance().setQuiet(true);  // the other ranks end, too: no news
   alarm(kSecondsForLastWords);                    // an output that takes nothing must not keep us
   const std::lock_guard lock(mutex_);

@@ -51,6 +51,12 @@ std::vector<Expected> expectedOutput(const Case& c, uint64_t number) {
     case Movement::sendRecv:
       parts.push_back(wholeOf(c, (c.rank + c.size - 1) % c.size, number));
       break;
+    case Movement::pingPong:
+      parts.push_back(wholeOf(c, c.rank ^ 1, number));
+      break;
+    case Movement::messageRate:
+      if (c.rank % 2 != 0) parts.push_back(wholeOf(c, c.rank - 1, number));
+      break;
     case Movement::allGather:
     case Movement::allToAll:
       return partsOfAll(c, number);

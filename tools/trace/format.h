@@ -10,7 +10,7 @@
 #include <vector>
 
 // What stands in a trace of a network plugin's calls: docs/trace.md. Written by tools/record, read by `weft
-// trace`. A file is a head and blocks; a block is of one thread and can be decoded
+// trace` and `weft perf --replay`. A file is a head and blocks; a block is of one thread and can be decoded
 // by itself. Values; any thread.
 namespace weft::trace {
 

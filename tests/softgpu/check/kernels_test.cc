@@ -18,6 +18,8 @@ TEST_CASE("a version has a layout or is refused") {
   CHECK(findLayout(22809) != findLayout(23007));
   CHECK(findLayout(21805) == nullptr);
   CHECK(findLayout(23102) == nullptr);
+  CHECK(layoutRefusal(22809).empty());
+  CHECK(layoutRefusal(23102).find("NCCL 23102") == 0);
 }
 
 TEST_CASE("device functions are numbered as NCCL numbers them") {

@@ -18,6 +18,10 @@ extern "C" __attribute__((visibility("default"))) void* softgpu_entry_point(cons
 
 }  // namespace softgpu
 
+// Not of the driver API. Why that NCCL cannot be used with the software GPU, null when it can. That the
+// function is there tells programs that this is the software GPU.
+SOFTGPU_API const char* softgpu_refuses_nccl(int version);
+
 SOFTGPU_API softgpu::Result cuInit(unsigned flags);
 SOFTGPU_API softgpu::Result cuDriverGetVersion(int* version);
 SOFTGPU_API softgpu::Result cuGetErrorString(softgpu::Result error, const char** text);

@@ -18,6 +18,11 @@ using namespace softgpu;
 
 namespace {
 
+// Devices that were current before contexts were pushed. No destructor, as for the current one.
+constexpr int kMostPushed = 16;
+thread_local int pushed[kMostPushed];
+thread_local int pushedCount = 0;
+
 struct Named {
   const char* name;
   const char* text;
@@ -182,6 +187,13 @@ Result cuDevicePrimaryCtxRelease_v2(int device) {
   return isDevice(device) ? kSuccess : kInvalidDevice;
 }
 
+SOFTGPU_API Result cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
+  if (!isDevice(device)) return kInvalidDevice;
+  *flags = 0;
+  *active = 1;
+  return kSuccess;
+}
+
 Result cuCtxGetCurrent(void** context) {
   *context = deviceCount() == 0 ? nullptr : &contextOf(currentDevice());
   return kSuccess;
@@ -206,11 +218,14 @@ SOFTGPU_API Result cuCtxDestroy_v2(void* context) {
 }
 
 SOFTGPU_API Result cuCtxPushCurrent_v2(void* context) {
+  if (context == nullptr || pushedCount == kMostPushed) return kInvalidContext;
+  pushed[pushedCount++] = currentDevice();
   return cuCtxSetCurrent(context);
 }
 
 SOFTGPU_API Result cuCtxPopCurrent_v2(void** context) {
-  if (context != nullptr) return cuCtxGetCurrent(context);
+  if (context != nullptr) cuCtxGetCurrent(context);
+  if (pushedCount > 0) setCurrentDevice(pushed[--pushedCount]);
   return kSuccess;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <string>
@@ -7,6 +8,7 @@
 #include "tests/softgpu/driver/driver.h"
 #include "tests/softgpu/event.h"
 #include "tests/softgpu/kernels/kernel.h"
+#include "tests/softgpu/kernels/layout.h"
 #include "tests/softgpu/ownership.h"
 #include "tests/softgpu/report.h"
 #include "tests/softgpu/settings.h"
@@ -37,6 +39,14 @@ bool parametersOf(const Kernel& kernel, void** parameters, void** extra, std::ve
 }
 
 }  // namespace
+
+const char* softgpu_refuses_nccl(int version) {
+  thread_local char text[300];
+  const std::string refusal = layoutRefusal(version);
+  refusal.copy(text, sizeof text - 1);
+  text[std::min(refusal.size(), sizeof text - 1)] = '\0';
+  return refusal.empty() ? nullptr : text;
+}
 
 Result cuLibraryLoadData(void** library, const void* code, int*, void**, unsigned, int*, void**, unsigned) {
   *library = handOut<Library>(Library{code});

@@ -31,6 +31,17 @@ struct IpcContent {
 };
 constexpr char kMagic[8] = "softgpu";
 
+constexpr size_t kHostPage = 4096;
+
+// A descriptor with a position of its own: the range it stands for begins there.
+int openAt(const Backing& backing, size_t offset) {
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/self/fd/%d", backing.fd);
+  const int fd = open(path, O_RDWR | O_CLOEXEC);
+  if (fd >= 0) lseek(fd, static_cast<off_t>(offset), SEEK_SET);
+  return fd;
+}
+
 Result allocateInto(uintptr_t* address, size_t size, MemoryKind kind) {
   if (size == 0 || address == nullptr) return kInvalidValue;
   *address = allocate(size, kind, currentDevice());
@@ -172,10 +183,8 @@ Result cuMemGetHandleForAddressRange(void* handle, DevicePointer address, size_t
   const auto found = findMapping(static_cast<uintptr_t>(address));
   if (!found || !found->backing || size == 0 || size > found->base + found->size - address)
     return kInvalidValue;
-  if (found->offset + (address - found->base) != 0) {
-    return unsupported("cuMemGetHandleForAddressRange", "a range that does not begin with its allocation");
-  }
-  const int fd = fcntl(found->backing->fd, F_DUPFD_CLOEXEC, 0);
+  if (address % kHostPage != 0 || size % kHostPage != 0) return kInvalidValue;
+  const int fd = openAt(*found->backing, found->offset + (address - found->base));
   if (fd < 0) return kUnknown;
   *static_cast<int*>(handle) = fd;
   return kSuccess;

@@ -116,11 +116,7 @@ Result prepareLaunch(const Kernel& kernel, Launch& launch) {
   if (origin.version == 0)
     return refuse(kernel, "its library (" + origin.file + ") does not tell NCCL's version");
   const Layout* const layout = findLayout(origin.version);
-  if (layout == nullptr) {
-    return refuse(kernel, "NCCL " + std::to_string(origin.version) + " (" + origin.file +
-                              ") has structures that are not known here; known are " + layoutVersions() +
-                              ", and kernels/layout.cc is where others belong");
-  }
+  if (layout == nullptr) return refuse(kernel, origin.file + ": " + layoutRefusal(origin.version));
   launch.play = [layout, version = origin.version](Launch& run) { playNccl(run, *layout, version); };
   return kSuccess;
 }

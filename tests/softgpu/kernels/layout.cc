@@ -36,8 +36,12 @@ const Layout* findLayout(int version) {
   return nullptr;
 }
 
-const char* layoutVersions() {
-  return "2.22.3 to 2.30.7";
+std::string layoutRefusal(int version) {
+  if (findLayout(version) != nullptr) return "";
+  return "NCCL " + std::to_string(version) +
+         " has structures that are not known here; known are those of 2.22.3 to 2.30.7, and "
+         "kernels/layout.cc is where "
+         "others belong";
 }
 
 }  // namespace softgpu

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 namespace softgpu {
 
@@ -30,8 +31,8 @@ struct Layout {
 
 // The row of an NCCL version, or null.
 const Layout* findLayout(int version);
-// All versions that have one, for messages.
-const char* layoutVersions();
+// Why the kernels of a version cannot be played; empty when it has a row.
+std::string layoutRefusal(int version);
 
 // The same in all versions above.
 constexpr size_t kFifoEntrySize = 24;  // ncclConnFifo: mode 0, offset 4, size 8, pointer 16

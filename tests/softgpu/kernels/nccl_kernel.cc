@@ -68,7 +68,8 @@ void readBatch(const Channel& channel, const Batch& batch, std::vector<char>& wo
 bool canPlay(const DeviceFunction& function) {
   if (function.collective == "SendRecv") return true;
   if (function.protocol == "LL128" || function.collective == "AllGatherV") return false;
-  return function.algorithm == "RING" || function.algorithm == "TREE";
+  return function.algorithm == "RING" || function.algorithm == "TREE" ||
+         function.algorithm == "COLLNET_CHAIN";
 }
 
 int protocolOf(const DeviceFunction& function) {
@@ -78,11 +79,21 @@ int protocolOf(const DeviceFunction& function) {
 void playCollective(Block& block, char* descriptor, const DeviceFunction& function) {
   const auto bytes = makeReduction(function.reduction, function.type, 2);
   const int protocol = protocolOf(function);
-  const CollectiveWork work = readWork(block, descriptor, protocol, bytes->size());
+  const bool collnet = function.algorithm == "COLLNET_CHAIN";
+  const CollectiveWork work = collnet ? readCollnetWork(block, descriptor, bytes->size())
+                                      : readWork(block, descriptor, protocol, bytes->size());
+  if (collnet && work.buffersRegistered) {
+    failKernel(
+        "buffers registered for CollNet are not played; NCCL_GRAPH_REGISTER=0 NCCL_LOCAL_REGISTER=0 switch "
+        "them off");
+    return;
+  }
   const auto reduction = makeReduction(function.reduction, function.type, work.argument);
   const Play play{block, work, *reduction, protocol};
   if (function.algorithm == "TREE") {
     playTree(play);
+  } else if (collnet) {
+    playCollnetChain(play);
   } else {
     playRing(play, function);
   }

@@ -25,9 +25,8 @@ Bits readBits(int version, uint32_t word) {
   return {bit(0), bit(1), bit(2), bit(6)};
 }
 
-}  // namespace
-
-CollectiveWork readWork(const Block& block, char* work, int protocol, size_t elementSize) {
+// What all algorithms have alike.
+CollectiveWork readHead(const Block& block, char* work, size_t elementSize) {
   const Layout& layout = block.layout();
   CollectiveWork read;
   const auto word = field<uint32_t>(work, 0);
@@ -46,7 +45,22 @@ CollectiveWork readWork(const Block& block, char* work, int protocol, size_t ele
   read.buffersRegistered = bits.registered;
   read.buffersShared = bits.shared;
   read.oneRankANode = bits.oneRankANode;
+  return read;
+}
 
+}  // namespace
+
+CollectiveWork readCollnetWork(const Block& block, char* work, size_t elementSize) {
+  CollectiveWork read = readHead(block, work, elementSize);
+  const int counts = block.layout().collnetCounts;
+  read.count = static_cast<ptrdiff_t>(field<uint64_t>(work, counts));
+  read.chunk = static_cast<ptrdiff_t>(field<uint32_t>(work, counts + 8));
+  return read;
+}
+
+CollectiveWork readWork(const Block& block, char* work, int protocol, size_t elementSize) {
+  const Layout& layout = block.layout();
+  CollectiveWork read = readHead(block, work, elementSize);
   // First, middle and last channels have parts of their own sizes.
   const auto low = static_cast<ptrdiff_t>(field<uint64_t>(work, layout.counts));
   const auto middle = static_cast<ptrdiff_t>(field<uint64_t>(work, layout.counts + 8));

@@ -32,6 +32,10 @@ struct CollectiveWork {
 // Reads the descriptor for a channel.
 CollectiveWork readWork(const Block& block, char* work, int protocol, size_t elementSize);
 
+// Likewise for the network's own reductions: channels take turns at chunks, so offset and partCount are not
+// set.
+CollectiveWork readCollnetWork(const Block& block, char* work, size_t elementSize);
+
 // What algorithms need. `protocol` is kLL or kSimple.
 struct Play {
   Block& block;
@@ -48,6 +52,7 @@ struct Play {
 
 void playRing(const Play& play, const DeviceFunction& function);
 void playTree(const Play& play);
+void playCollnetChain(const Play& play);
 
 // Sends and receives of one batch: `works` are ncclDevWorkP2p, each of which may be both.
 void playSendReceive(Block& block, char* const* works, size_t count);

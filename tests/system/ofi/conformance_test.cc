@@ -56,8 +56,8 @@ TEST_CASE("ofi: reads") {
 TEST_CASE("ofi: contexts") {
   over(checkContexts);
 }
-TEST_CASE("ofi: quiet") {
-  over(checkQuiet);
+TEST_CASE("ofi: unsignaled") {
+  over(checkUnsignaled);
 }
 TEST_CASE("ofi: delivered") {
   over(checkDelivered);

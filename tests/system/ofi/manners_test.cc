@@ -66,12 +66,12 @@ TEST_CASE("a forked child that has no registered page has everything else") {
   const OfiSide side(oneProcessProviders().at(0));
   auto& device = static_cast<ofi::OfiDevice&>(*side.device);
   const auto bytes = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  auto* page = device.doorstepSource() - reinterpret_cast<uintptr_t>(device.doorstepSource()) % bytes;
+  auto* page = device.helloSource() - reinterpret_cast<uintptr_t>(device.helloSource()) % bytes;
   REQUIRE(::madvise(page, bytes, MADV_DONTFORK) == 0);
   const pid_t child = ::fork();
   if (child == 0) {
     ::signal(SIGSEGV, SIG_DFL);
-    ::_exit(device.doorstep().blob().empty() || device.info().name.empty());
+    ::_exit(device.helloMemory().blob().empty() || device.info().name.empty());
   }
   int status = -1;
   REQUIRE(::waitpid(child, &status, 0) == child);

@@ -62,7 +62,7 @@ void answer(const Peer& peer, const Completion& notified) {
   work.length = notified.length;
   work.memory = peer.memory.get();
   work.remote = peer.remote;
-  work.quiet = true;
+  work.unsignaled = true;
   while (peer.lane->post(std::span(&work, 1)) == 0) {
     Completion found;
     if (peer.queue->poll(std::span(&found, 1)) == 1 && !found.ok) return;

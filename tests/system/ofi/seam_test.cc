@@ -199,7 +199,7 @@ TEST_CASE("memory comes and goes on another thread while a Queue works") {
   CHECK(pollUntil({&a, &b}, [&] { return b.count(CompletionKind::notified) == sent; }));
 }
 
-TEST_CASE("quiet works are silent and others keep their order of contexts") {
+TEST_CASE("unsignaled works are silent and others keep their order of contexts") {
   const std::string provider = anyProvider();
   if (provider.empty()) return;
   CAPTURE(provider);
@@ -208,9 +208,9 @@ TEST_CASE("quiet works are silent and others keep their order of contexts") {
   size_t loud = 0;
   for (size_t i = 0; i < 3000;) {
     Work work = a.work(Opcode::write, i, 64, i);
-    work.quiet = i % 3 != 0;
+    work.unsignaled = i % 3 != 0;
     if (a.post(work)) {
-      loud += !work.quiet;
+      loud += !work.unsignaled;
       i++;
     }
     a.poll();
@@ -221,9 +221,9 @@ TEST_CASE("quiet works are silent and others keep their order of contexts") {
     if (completion.kind == CompletionKind::sent) CHECK(completion.context % 3 == 0);
 }
 
-// Some providers are left alone with small quiet writes, and then say the same of a connection that is full
-// and of one that is lost.
-TEST_CASE("small quiet works into a full connection wait, and all of them arrive") {
+// Some providers are left alone with small unsignaled writes, and then say the same of a connection that is
+// full and of one that is lost.
+TEST_CASE("small unsignaled works into a full connection wait, and all of them arrive") {
   const std::string provider = anyProvider();
   if (provider.empty()) return;
   CAPTURE(provider);
@@ -234,7 +234,7 @@ TEST_CASE("small quiet works into a full connection wait, and all of them arrive
   const auto postMore = [&] {
     Work work = a.work(Opcode::writeNotify, 0, 40, 0);
     work.imm = posted;
-    work.quiet = true;
+    work.unsignaled = true;
     if (!a.post(work)) return false;
     posted++;
     return true;

@@ -76,7 +76,7 @@ std::vector<std::string> socketProviders() {
 Work pingOf(OfiSide& a, uint32_t i, size_t length) {
   Work work = a.work(Opcode::writeNotify, static_cast<size_t>(i) * 64 % a.buffer.size(), length, i);
   work.imm = i;
-  work.quiet = true;
+  work.unsignaled = true;
   return work;
 }
 

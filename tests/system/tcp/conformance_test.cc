@@ -55,8 +55,8 @@ TEST_CASE("tcp: reads") {
 TEST_CASE("tcp: contexts") {
   over(checkContexts);
 }
-TEST_CASE("tcp: quiet") {
-  over(checkQuiet);
+TEST_CASE("tcp: unsignaled") {
+  over(checkUnsignaled);
 }
 TEST_CASE("tcp: delivered") {
   over(checkDelivered);

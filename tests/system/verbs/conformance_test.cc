@@ -46,8 +46,8 @@ TEST_CASE("verbs: reads") {
 TEST_CASE("verbs: contexts") {
   checkContexts(seam());
 }
-TEST_CASE("verbs: quiet") {
-  checkQuiet(seam());
+TEST_CASE("verbs: unsignaled") {
+  checkUnsignaled(seam());
 }
 TEST_CASE("verbs: delivered") {
   checkDelivered(seam());

@@ -137,7 +137,7 @@ class Stream {
     std::printf(
         "%zu pulls of %zu counted; again: %llu segments, %llu bytes, %llu lines; rails revived %llu times\n",
         counted, tried, total(&EngineCounters::segmentsAgain), total(&EngineCounters::bytesAgain),
-        total(&EngineCounters::linesAgain), total(&EngineCounters::lanesRevived));
+        total(&EngineCounters::ctsAgain), total(&EngineCounters::lanesRevived));
     CHECK(counted == wanted);
     CHECK(total(&EngineCounters::foreignNotes) == 0);
     CHECK(world_.messages.empty());

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "weft/result.h"
+#include "weft/transport.h"
+
+// The offload seam: what a collective operation may be handed to instead of being built of point-to-point
+// messages. A backend (peers, tree) makes Groups; a Group is one rank's membership.
+//
+// Threads: a Group's data calls and test come from one thread at a time; registering and closing from
+// another. Nothing blocks but open. Every rank of a group starts the same operations in the same order: the
+// order is what matches them. Sizes are bytes unless a comment says elements.
+namespace weft::coll {
+
+enum class ElementType : uint8_t { i8, u8, i16, u16, i32, u32, i64, u64, f16, bf16, f32, f64 };
+constexpr size_t kElementTypes = 12;
+
+// land to bxor are for integers. minLoc and maxLoc are for 32- and 64-bit types: an element is a value and,
+// beside it, an unsigned index as wide as that; of equal values the lower index wins.
+enum class ReduceOp : uint8_t { sum, prod, min, max, land, lor, lxor, band, bor, bxor, minLoc, maxLoc };
+constexpr size_t kReduceOps = 12;
+
+enum class OperationKind : uint8_t { allReduce, allGather, reduceScatter, broadcast, barrier };
+
+// Registered memory, on behalf of one group.
+class GroupMemory {
+ public:
+  virtual ~GroupMemory() = default;
+};
+
+// One operation. allReduce: `send` and `receive` hold `bytes`. allGather: the whole is ranks * bytesPerRank
+// long; only [windowOffset, +windowBytes) of it takes part. `send` points to the first byte of what lies both
+// in the window and in this rank's own part (and to nothing where that is empty), `receive` holds the window.
+// reduceScatter: the same, with the two changing places. broadcast: `root` sends, all receive `bytes`.
+struct Operation {
+  OperationKind kind = OperationKind::allReduce;
+  ElementType type = ElementType::u8;
+  ReduceOp op = ReduceOp::sum;
+  const void* send = nullptr;
+  void* receive = nullptr;
+  GroupMemory* sendMemory = nullptr;
+  GroupMemory* receiveMemory = nullptr;
+  size_t bytes = 0;
+  size_t bytesPerRank = 0;
+  size_t windowOffset = 0;
+  size_t windowBytes = 0;
+  int root = 0;
+};
+
+class Group;
+
+// Owned by its group, which is found by it: NCCL tests a request without naming its group.
+class GroupRequest {
+ public:
+  Group* group = nullptr;
+};
+
+// As core's: `ok == false` means that the group is broken for good, and error() says why.
+struct Started {
+  bool ok = true;
+  GroupRequest* request = nullptr;  // null with ok: not now, call again with the same arguments
+};
+struct Finished {
+  bool ok = true;
+  bool done = false;
+  size_t bytes = 0;  // received, when done
+};
+
+struct GroupCounters {
+  uint64_t operations = 0;
+  uint64_t bytesSent = 0;  // payload that left this rank
+};
+
+class Group {
+ public:
+  virtual ~Group() = default;  // in any order with what is outstanding: nothing lands afterwards
+  virtual Result<GroupMemory*> registerMemory(const MemoryDesc& desc) = 0;
+  virtual Status deregisterMemory(GroupMemory* memory) = 0;
+  virtual Started start(const Operation& operation) = 0;
+  // Makes what was received visible to a GPU. The request may be done at once; never null with ok.
+  virtual Started flush(const void* data, size_t bytes, GroupMemory* memory) = 0;
+  virtual Finished test(GroupRequest* request) = 0;  // a request is dead after done
+  virtual Error error() const = 0;                   // the sticky error; only when a call said !ok
+  virtual GroupCounters counters() const = 0;
+};
+
+}  // namespace weft::coll

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "plugin/coll.h"
+
+#include <cstring>
+#include <optional>
+
+#include "plugin/guard.h"
+#include "plugin/plugin.h"
+#include "src/coll/kernels.h"
+#include "src/coll/offload.h"
+
+namespace weft::plugin {
+
+namespace {
+
+// A context of the offload tables belongs to the communicator whose hash this is mixed with: it has the
+// engines, and with them the lanes, of the network's context of the same rank.
+constexpr uint64_t kOffloadMark = 0x7765'6674'636f'6c6c;
+
+HeldGroup* groupOf(void* pointer) {
+  return static_cast<HeldGroup*>(heldOf(pointer, Kind::group));
+}
+
+Error refused(const char* operation, const char* why) {
+  return Error(Code::invalidArgument, operation, why);
+}
+
+std::optional<coll::ElementType> elementType(ncclDataType_t type) {
+  using coll::ElementType;
+  switch (type) {
+    case ncclInt8:
+      return ElementType::i8;
+    case ncclUint8:
+      return ElementType::u8;
+    case ncclInt32:
+      return ElementType::i32;
+    case ncclUint32:
+      return ElementType::u32;
+    case ncclInt64:
+      return ElementType::i64;
+    case ncclUint64:
+      return ElementType::u64;
+    case ncclFloat16:
+      return ElementType::f16;
+    case ncclFloat32:
+      return ElementType::f32;
+    case ncclFloat64:
+      return ElementType::f64;
+    case ncclBfloat16:
+      return ElementType::bf16;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<coll::ReduceOp> reduceOp(ncclRedOp_t op) {
+  switch (op) {
+    case ncclSum:
+      return coll::ReduceOp::sum;
+    case ncclProd:
+      return coll::ReduceOp::prod;
+    case ncclMax:
+      return coll::ReduceOp::max;
+    case ncclMin:
+      return coll::ReduceOp::min;
+    default:
+      return std::nullopt;
+  }
+}
+
+Result<std::vector<coll::HandleBytes>> readHandles(void* handles[], int ranks) {
+  std::vector<coll::HandleBytes> copies;
+  for (int rank = 0; rank < ranks; rank++) {
+    if (!handles[rank]) return refused("connecting a collective group", "the handle of a rank is null");
+    copies.emplace_back();
+    std::memcpy(copies.back().data(), handles[rank], copies.back().size());
+  }
+  return copies;
+}
+
+Status checkGroup(void* const* handles, int ranks, int rank, const void* listener, void* const* out) {
+  constexpr const char* kOperation = "connecting a collective group";
+  if (!out) return refused(kOperation, "no place for the group");
+  if (!handles) return refused(kOperation, "the handles are null");
+  if (!listener) return refused(kOperation, "the listener is not of this plugin");
+  if (ranks < 1 || ranks > coll::kMaxRanks) return refused(kOperation, "a group has 1 to 4096 ranks");
+  if (rank < 0 || rank >= ranks) return refused(kOperation, "the rank is not one of the group's");
+  return {};
+}
+
+ncclResult_t dataFault(const char* call, const char* why) {
+  return report(call, refused("checking arguments", why), LogLevel::error);
+}
+
+ncclResult_t startOperation(HeldGroup& held, const coll::Operation& operation, void** request) {
+  const coll::Started started = held.group().start(operation);
+  *request = started.request;
+  return started.ok ? ncclSuccess : resultOf(held.group().error().code());
+}
+
+// What of a window lies in the rank's own part is all that its own pointer stands for.
+const char* gatherFault(const GatherCall& call) {
+  if (call.parts != 1) return "the window is in several parts, and only one is supported";
+  if (call.partBytes < call.windowBytes) return "the part is smaller than the window";
+  if (call.windowBytes > 0 && !call.part) return "the part's address is null";
+  return nullptr;
+}
+
+coll::Operation gatherOf(const GatherCall& call) {
+  coll::Operation operation;
+  operation.bytesPerRank = call.bytesPerRank;
+  operation.windowOffset = call.windowOffset;
+  operation.windowBytes = call.windowBytes;
+  return operation;
+}
+
+}  // namespace
+
+// The same on every rank whatever its settings: NCCL 2.30 and later end a job whose ranks differ. Whether
+// there is offload is decided when a group is formed.
+ncclResult_t countCollDevices(int* count) {
+  return guard("devices", [&]() -> Status {
+    if (!count) return refused("counting devices", "no place for the answer");
+    *count = 0;
+    TRY(const Config* config, Plugin::get().config());
+    if (!config) return {};
+    TRY(*count, Plugin::get().deviceCount());
+    return {};
+  });
+}
+
+ncclResult_t openCollContext(void** context, uint64_t communicator, ncclDebugLogger_t logger) {
+  return guard("init", [&]() -> Status {
+    if (!context) return refused("opening a context", "no place for the context");
+    *context = nullptr;
+    TRY(*context, Plugin::get().openContext(communicator ^ kOffloadMark, core::ContextOptions().trafficClass,
+                                            logger, nullptr));
+    return {};
+  });
+}
+
+// A failure is what NCCL goes on from without offload, as long as it is one on all ranks; hence the level.
+ncclResult_t connectGroup(void* handles[], int ranks, int rank, void* listenComm, void** collComm) {
+  return guard(
+      "connect",
+      [&]() -> Status {
+        auto* listener = static_cast<HeldListener*>(heldOf(listenComm, Kind::listener));
+        if (collComm) *collComm = nullptr;
+        TRY(checkGroup(handles, ranks, rank, listener, collComm));
+        coll::MeshOptions options;
+        TRY(options.handles, readHandles(handles, ranks));
+        options.context = listener->context();
+        options.listener = &listener->listener();
+        options.device = listener->listener().device();
+        options.rank = rank;
+        TRY(auto group, coll::openGroup(std::move(options)));
+        *collComm = Plugin::get().keep(
+            std::make_unique<HeldGroup>(listener->owner(), listener->context(), std::move(group)));
+        return {};
+      },
+      LogLevel::warn);
+}
+
+ncclResult_t closeColl(void* collComm) {
+  return guard("closeColl", [&]() -> Status {
+    if (!collComm) return {};
+    TRY(const std::unique_ptr<Held> dying, Plugin::get().release(collComm, Kind::group));
+    return {};
+  });
+}
+
+ncclResult_t reduceSupport(ncclDataType_t type, ncclRedOp_t op, int* supported) {
+  return guard("reduceSupport", [&]() -> Status {
+    if (!supported) return refused("asking for a reduction", "no place for the answer");
+    *supported = 0;
+    const auto element = elementType(type);
+    const auto how = reduceOp(op);
+    if (element && how) *supported = coll::offloadReduces(*element, *how) ? 1 : 0;
+    return {};
+  });
+}
+
+namespace {
+
+ncclResult_t registerRange(const char* call, void* collComm, const MemoryDesc& desc, int type,
+                           void** mhandle) {
+  return guard(
+      call,
+      [&]() -> Status {
+        constexpr const char* kOperation = "registering memory";
+        if (!mhandle) return refused(kOperation, "no place for the registration");
+        *mhandle = nullptr;
+        HeldGroup* held = groupOf(collComm);
+        if (!held) return refused(kOperation, "the group is null or not of this plugin");
+        if (!desc.address || desc.length == 0 || desc.length > PTRDIFF_MAX)
+          return refused(kOperation, "the buffer is null, empty, or larger than any memory");
+        if (type != NCCL_PTR_HOST && type != NCCL_PTR_CUDA)
+          return refused(kOperation, "the memory is neither the host's (1) nor CUDA's (2)");
+        TRY(*mhandle, held->group().registerMemory(desc));
+        return {};
+      },
+      LogLevel::info);
+}
+
+}  // namespace
+
+ncclResult_t registerWithGroup(void* collComm, void* data, size_t bytes, int type, void** mhandle) {
+  MemoryDesc desc;
+  desc.address = data;
+  desc.length = bytes;
+  desc.kind = type == NCCL_PTR_CUDA ? MemoryKind::cuda : MemoryKind::host;
+  return registerRange("regMr", collComm, desc, type, mhandle);
+}
+
+ncclResult_t collRegMrDmaBuf(void* collComm, void* data, size_t size, int type, uint64_t offset, int fd,
+                             void** mhandle) {
+  MemoryDesc desc;
+  desc.address = data;
+  desc.length = size;
+  desc.kind = MemoryKind::dmabuf;
+  desc.fd = fd;
+  desc.fdOffset = offset;
+  return registerRange("regMrDmaBuf", collComm, desc, type, mhandle);
+}
+
+ncclResult_t collDeregMr(void* collComm, void* mhandle) {
+  return guard("deregMr", [&]() -> Status {
+    if (!mhandle) return {};
+    HeldGroup* held = groupOf(collComm);
+    if (!held) return refused("deregistering memory", "the group is null or not of this plugin");
+    return held->group().deregisterMemory(static_cast<coll::GroupMemory*>(mhandle));
+  });
+}
+
+ncclResult_t startAllReduce(void* collComm, void* send, void* receive, size_t count, ncclDataType_t type,
+                            ncclRedOp_t op, void* sendMhandle, void* receiveMhandle, void** request) {
+  return guardData("iallreduce", [&]() -> ncclResult_t {
+    if (!request) return dataFault("iallreduce", "no place for the request");
+    *request = nullptr;
+    HeldGroup* held = groupOf(collComm);
+    if (!held) return dataFault("iallreduce", "the group is null or not of this plugin");
+    const auto element = elementType(type);
+    const auto how = reduceOp(op);
+    if (!element || !how) return dataFault("iallreduce", "the type or operation is none of those supported");
+    if (count > (size_t{1} << 40)) return dataFault("iallreduce", "the count is negative or over 2^40");
+    if (!send || !receive || !sendMhandle || !receiveMhandle)
+      return dataFault("iallreduce", "a buffer or its registration is null");
+    coll::Operation operation;
+    operation.kind = coll::OperationKind::allReduce;
+    operation.type = *element;
+    operation.op = *how;
+    operation.bytes = count * coll::elementBytes(*element);
+    operation.send = send;
+    operation.receive = receive;
+    operation.sendMemory = static_cast<coll::GroupMemory*>(sendMhandle);
+    operation.receiveMemory = static_cast<coll::GroupMemory*>(receiveMhandle);
+    return startOperation(*held, operation, request);
+  });
+}
+
+ncclResult_t startAllGather(void* collComm, const GatherCall& call, void** request) {
+  return guardData("iallgather", [&]() -> ncclResult_t {
+    if (!request) return dataFault("iallgather", "no place for the request");
+    *request = nullptr;
+    HeldGroup* held = groupOf(collComm);
+    if (!held) return dataFault("iallgather", "the group is null or not of this plugin");
+    if (const char* fault = gatherFault(call)) return dataFault("iallgather", fault);
+    coll::Operation operation = gatherOf(call);
+    operation.kind = coll::OperationKind::allGather;
+    operation.send = call.own;
+    operation.sendMemory = static_cast<coll::GroupMemory*>(call.ownMhandle);
+    operation.receive = call.part;
+    operation.receiveMemory = static_cast<coll::GroupMemory*>(call.partMhandle);
+    return startOperation(*held, operation, request);
+  });
+}
+
+ncclResult_t startReduceScatter(void* collComm, const GatherCall& call, ncclDataType_t type, ncclRedOp_t op,
+                                void** request) {
+  return guardData("ireducescatter", [&]() -> ncclResult_t {
+    if (!request) return dataFault("ireducescatter", "no place for the request");
+    *request = nullptr;
+    HeldGroup* held = groupOf(collComm);
+    if (!held) return dataFault("ireducescatter", "the group is null or not of this plugin");
+    const auto element = elementType(type);
+    const auto how = reduceOp(op);
+    if (!element || !how)
+      return dataFault("ireducescatter", "the type or operation is none of those supported");
+    if (const char* fault = gatherFault(call)) return dataFault("ireducescatter", fault);
+    coll::Operation operation = gatherOf(call);
+    operation.kind = coll::OperationKind::reduceScatter;
+    operation.type = *element;
+    operation.op = *how;
+    operation.send = call.part;
+    operation.sendMemory = static_cast<coll::GroupMemory*>(call.partMhandle);
+    operation.receive = call.own;
+    operation.receiveMemory = static_cast<coll::GroupMemory*>(call.ownMhandle);
+    return startOperation(*held, operation, request);
+  });
+}
+
+ncclResult_t collFlush(void* collComm, void* data, int bytes, void* mhandle, void** request) {
+  return guardData("iflush", [&]() -> ncclResult_t {
+    if (!request) return dataFault("iflush", "no place for the request");
+    *request = nullptr;
+    HeldGroup* held = groupOf(collComm);
+    if (!held) return dataFault("iflush", "the group is null or not of this plugin");
+    const coll::Started started =
+        held->group().flush(data, static_cast<size_t>(bytes), static_cast<coll::GroupMemory*>(mhandle));
+    *request = started.request;
+    return started.ok ? ncclSuccess : resultOf(held->group().error().code());
+  });
+}
+
+ncclResult_t collTest(void* request, int* done, int* size) {
+  return guardData("test", [&]() -> ncclResult_t {
+    if (!done) return dataFault("test", "no place for the answer");
+    *done = 0;
+    auto* asked = static_cast<coll::GroupRequest*>(request);
+    if (!asked) return dataFault("test", "the request is null");
+    if (!asked->group) {
+      *done = 1;
+      return ncclSuccess;
+    }
+    const coll::Finished finished = asked->group->test(asked);
+    *done = finished.done ? 1 : 0;
+    if (finished.done && size) *size = static_cast<int>(finished.bytes);
+    return finished.ok ? ncclSuccess : resultOf(asked->group->error().code());
+  });
+}
+
+}  // namespace weft::plugin

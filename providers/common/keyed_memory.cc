@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "providers/common/keyed_memory.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "src/base/bytes.h"
+
+namespace weft {
+
+KeyedMemory::KeyedMemory(std::shared_ptr<mem::KeyTable> table, uint64_t key, const MemoryDesc& desc,
+                         uint32_t magic)
+    : table_(std::move(table)),
+      key_(key),
+      base_(reinterpret_cast<uintptr_t>(desc.address)),
+      length_(desc.length) {
+  ByteWriter out;
+  out.put(magic).put(key_);
+  std::copy(out.bytes().begin(), out.bytes().end(), blob_.begin());
+}
+
+Result<std::unique_ptr<Memory>> KeyedMemory::create(std::shared_ptr<mem::KeyTable> table,
+                                                    const MemoryDesc& desc, uint32_t magic,
+                                                    const char* hostOnly) {
+  if (!desc.address || desc.length == 0)
+    return Error(Code::invalidArgument, "registering memory", "the range is empty");
+  if (desc.kind != MemoryKind::host) return Error(Code::unavailable, "registering memory", hostOnly);
+  const uint64_t key = table->add(desc.address, desc.length);
+  if (key == 0)
+    return Error(Code::resources, "registering memory", "a million regions are registered already");
+  return std::unique_ptr<Memory>(std::make_unique<KeyedMemory>(std::move(table), key, desc, magic));
+}
+
+Result<RemoteMemory> decodeKeyedMemory(std::span<const std::byte> blob, uint32_t magic) {
+  ByteReader in(blob);
+  const auto begins = in.get<uint32_t>();
+  RemoteMemory memory;
+  memory.key = in.get<uint64_t>();
+  if (begins == magic && in.done()) return memory;
+  return Error(Code::invalidArgument, "importing memory", "the peer's memory description is damaged");
+}
+
+int faultOf(const Work& work, size_t most) {
+  if (work.length > most) return EMSGSIZE;
+  if (work.length == 0) return 0;
+  if (!work.memory || !work.local) return EINVAL;
+  return static_cast<const KeyedMemory*>(work.memory)->covers(work.local, work.length) ? 0 : EFAULT;
+}
+
+const char* faultWords(int error) {
+  return error == EMSGSIZE ? "a work larger than a lane takes"
+         : error == EINVAL ? "a work without a buffer or its registration"
+                           : "a work whose buffer is not inside its registration";
+}
+
+}  // namespace weft

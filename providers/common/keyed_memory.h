@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <array>
+#include <memory>
+
+#include "src/mem/key_table.h"
+#include "weft/transport.h"
+
+// Memory of a Device whose lanes land by the processor: a registration is nothing the kernel has to know,
+// only a key under which peers may reach the range. Made and destroyed by any thread; immutable between.
+namespace weft {
+
+class KeyedMemory : public Memory {
+ public:
+  // `magic` begins the description for peers; `hostOnly`: why a GPU's memory is refused.
+  static Result<std::unique_ptr<Memory>> create(std::shared_ptr<mem::KeyTable> table, const MemoryDesc& desc,
+                                                uint32_t magic, const char* hostOnly);
+  KeyedMemory(std::shared_ptr<mem::KeyTable> table, uint64_t key, const MemoryDesc& desc, uint32_t magic);
+  ~KeyedMemory() override { table_->remove(key_); }
+
+  std::span<const std::byte> blob() const override { return blob_; }
+  bool covers(const void* address, size_t length) const {
+    const auto first = reinterpret_cast<uintptr_t>(address);
+    return first >= base_ && length <= length_ && first - base_ <= length_ - length;
+  }
+
+ private:
+  const std::shared_ptr<mem::KeyTable> table_;
+  const uint64_t key_;
+  const uintptr_t base_;
+  const size_t length_;
+  std::array<std::byte, 12> blob_;
+};
+
+// The other end's reading of blob(), from outside.
+Result<RemoteMemory> decodeKeyedMemory(std::span<const std::byte> blob, uint32_t magic);
+
+// What is wrong with a work on keyed memory of at most `most` bytes: 0, or an errno, and its words.
+int faultOf(const Work& work, size_t most);
+const char* faultWords(int error);
+
+}  // namespace weft

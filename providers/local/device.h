@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <memory>
+
+#include "src/base/config.h"
+#include "src/mem/key_table.h"
+#include "weft/transport.h"
+
+// This host's memory as a device, and what of it peers may reach. Thread-safe: nothing but the table changes.
+namespace weft::local {
+
+class LocalDevice : public Device {
+ public:
+  LocalDevice(DeviceInfo info, const Config& config)
+      : info_(std::move(info)), config_(config), table_(std::make_shared<mem::KeyTable>()) {}
+
+  const DeviceInfo& info() const override { return info_; }
+  Result<std::unique_ptr<Memory>> registerMemory(const MemoryDesc& desc) override;
+  Result<std::unique_ptr<Queue>> openQueue(const QueueDepths& wanted) override;
+
+  const Config& config() const { return config_; }
+  const std::shared_ptr<mem::KeyTable>& table() const { return table_; }
+
+ private:
+  const DeviceInfo info_;
+  const Config config_;
+  const std::shared_ptr<mem::KeyTable> table_;
+};
+
+}  // namespace weft::local

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "providers/local/outbox.h"
+#include "providers/local/queue.h"
+#include "providers/local/shared.h"
+#include "src/base/bytes.h"
+#include "src/base/clock.h"
+#include "weft/transport.h"
+
+// One lane to a process of this host: our inbox, into which the peer writes, and the peer's. Whoever receives
+// lands, into memory of its own process: so every access is checked by the owner of the memory, and nothing
+// lands while it does not poll. Used by the Queue's thread.
+namespace weft::local {
+
+class LocalEndpoint : public Endpoint {
+ public:
+  static Result<std::unique_ptr<LocalEndpoint>> open(LocalQueue& queue);
+  explicit LocalEndpoint(LocalQueue& queue) : queue_(queue) {}
+  ~LocalEndpoint() override;
+
+  std::span<const std::byte> address() const override { return address_; }
+  Status connect(std::span<const std::byte> peerAddress) override;
+  Result<RemoteMemory> import(std::span<const std::byte> blob) override;
+  size_t post(std::span<const Work> works) override;
+  void retire() override;
+
+  // From the Queue.
+  size_t poll(std::span<Completion> out) {
+    if (state_ != State::ready) return 0;
+    const size_t count = complete(out);
+    if (writing_.open || reading_.open) [[unlikely]]
+      advance();
+    return count + (state_ == State::ready ? land(out.subspan(count)) : 0);
+  }
+  // Moves on what is not the exchange of data; false when there is nothing more to do.
+  bool progress(TimePoint now);
+  void checkPeer();  // whether it is still there
+
+ private:
+  // idle -> connecting -> ready -> dead, and from each of them -> retiring -> retired.
+  enum class State : uint8_t { idle, connecting, ready, dead, retiring, retired };
+  // A work that is under way: `done` of its bytes are with the peer, or here where it is a read.
+  struct Active {
+    Work work;
+    size_t done = 0;
+    bool open = false;
+    bool asked = false;  // of a read: its next piece
+  };
+  // What a frame says, in a copy that the peer cannot change any more.
+  struct Taken;
+
+  // endpoint.cc
+  int check(const Work& work) const;
+  void reject(const Work& work, int error);
+  bool start(const Work& work);
+  bool startRead(const Work& work);
+  void advance();
+  bool pushPieces();
+  bool askNext();
+  void takeReply();
+  size_t complete(std::span<Completion> out) {
+    if (outbox_.empty()) return 0;
+    return completeConsumed(out);
+  }
+  size_t completeConsumed(std::span<Completion> out);
+  void peerRefused();
+  Completion about(CompletionKind kind, int error = 0) { return completionOf(this, kind, error); }
+  std::string named(const char* what, const std::string& why) const;
+  void failWork(uint64_t context, int error, const std::string& why);
+  size_t failWorks(int error, const std::string& why);
+
+  // landing.cc
+  // Both lines of the frame are asked for at once: its second one comes from the other processor, too.
+  bool hasFrame() const {
+    const Frame& next = mine_->frames[taken_ % kSlots];
+    __builtin_prefetch(next.inlined.data() + kInlineBytes - 1);
+    return next.number.load(std::memory_order_acquire) == taken_ + 1;
+  }
+  size_t land(std::span<Completion> out) {
+    if (hasFrame()) return landAll(out);
+    if (untold_ > 0 && ++idlePolls_ >= kIdlePollsUntilTold) [[unlikely]]
+      tell();
+    return 0;
+  }
+  size_t landAll(std::span<Completion> out);
+  bool landNext(Completion* told);
+  void noteTaken(const Taken& frame);
+  bool landBytes(const Taken& frame);
+  bool answerRead(const Taken& frame);
+  bool refuse(int error, const std::string& why);
+  void tell();
+
+  // lane_states.cc
+  Status findPeer();
+  void say(Word word) { mine_->owner.word.store(word, std::memory_order_release); }
+  void connectFailed(int error, const std::string& why);
+  bool progressConnecting(TimePoint now);
+  bool progressRetiring(TimePoint now);
+  void finishRetiring(bool fenced);
+  void die(int error, const std::string& why);
+  bool peerLives() const;
+
+  static constexpr uint32_t kIdlePollsUntilTold = 4;
+  static constexpr uint32_t kMostUntold = kSlots / 4;
+
+  LocalQueue& queue_;
+  SharedInbox mine_;
+  SharedInbox theirs_;
+  Whereabouts here_, there_;
+  Bytes address_;
+  State state_ = State::idle;
+  bool sameProcess_ = false;
+  TimePoint deadline_{};
+
+  Outbox outbox_;
+  Active writing_;  // a write that is not all with the peer
+  Active reading_;  // one at a time
+
+  uint32_t taken_ = 0;      // frames of the peer
+  uint32_t untold_ = 0;     // of them, those that it may not know of; of what is in the ring, each KiB counts
+  uint32_t idlePolls_ = 0;  // since one was taken
+  uint64_t landedBytes_ = 0;  // ever
+};
+
+}  // namespace weft::local

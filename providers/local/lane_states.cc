@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+
+// LocalEndpoint's slow half: connecting, fencing and closing. Nothing here runs while a lane carries data.
+#include <algorithm>
+#include <cerrno>
+
+#include "providers/local/endpoint.h"
+#include "providers/local/wire.h"
+#include "src/base/log.h"
+
+namespace weft::local {
+
+// Both ends look for each other's inbox, and each says in its own what came of it. Where one of them cannot
+// be had the other end reads so, if it sees that much, and else finds nothing itself: there is no lane, and
+// both know.
+Status LocalEndpoint::connect(std::span<const std::byte> peerAddress) {
+  if (state_ != State::idle)
+    return Error(Code::internal, "connecting a lane", "the lane was connected before");
+  TRY(there_, decodeAddress(peerAddress));
+  state_ = State::connecting;
+  deadline_ = Clock::system().now() + queue_.device().config().connectTimeout;
+  queue_.attend(this);
+  if (const Status found = findPeer(); !found)
+    connectFailed(found.error().errnum() ? found.error().errnum() : ENOENT, found.error().message());
+  return {};
+}
+
+Status LocalEndpoint::findPeer() {
+  TRY(theirs_, SharedInbox::find(there_));
+  sameProcess_ = equalSecret(there_.process, here_.process);
+  mine_->owner.peer = there_.nonce;
+  say(Word::willing);
+  return {};
+}
+
+bool LocalEndpoint::progress(TimePoint now) {
+  if (state_ == State::connecting) return progressConnecting(now);
+  return state_ == State::retiring && progressRetiring(now);
+}
+
+bool LocalEndpoint::progressConnecting(TimePoint now) {
+  const Word word = theirs_->owner.word.load(std::memory_order_acquire);
+  if (word == Word::silent && now < deadline_ && peerLives()) return true;
+  if (word == Word::silent) {
+    const bool lives = peerLives();
+    connectFailed(lives ? ETIMEDOUT : ECONNRESET,
+                  lives ? "no answer within WEFT_CONNECT_TIMEOUT" : "the peer's process is gone");
+  } else if (word != Word::willing) {
+    connectFailed(ECONNREFUSED,
+                  word == Word::left ? "the peer closed its end" : "the peer cannot see our memory");
+  } else if (!equalSecret(theirs_->owner.peer, here_.nonce)) {
+    connectFailed(ECONNREFUSED, "the peer connected to another lane");
+  } else {
+    outbox_.attach(&*theirs_);
+    state_ = State::ready;
+    queue_.report(about(CompletionKind::connected));
+  }
+  return false;
+}
+
+void LocalEndpoint::connectFailed(int error, const std::string& why) {
+  say(Word::declined);
+  state_ = State::dead;
+  queue_.report(about(CompletionKind::connected, error), named("connecting to", why));
+}
+
+bool LocalEndpoint::peerLives() const {
+  return sameProcess_ || theirs_.ownerLives();
+}
+
+void LocalEndpoint::checkPeer() {
+  if (state_ != State::ready) return;
+  const bool left = theirs_->owner.word.load(std::memory_order_acquire) == Word::left;
+  if (left && theirs_->owner.error.load(std::memory_order_relaxed) != 0)
+    peerRefused();
+  else if (left)
+    die(ECONNRESET, "the peer closed its end");
+  else if (!peerLives())
+    die(ECONNRESET, "the peer's process is gone");
+}
+
+void LocalEndpoint::die(int error, const std::string& why) {
+  if (state_ != State::ready) return;
+  state_ = State::dead;
+  say(Word::left);
+  if (failWorks(error, why) == 0) queue_.report(about(CompletionKind::broken, error), named("lane to", why));
+}
+
+// Nothing that is in the peer's inbox may land from now on, and nothing lands here. What the peer lands at
+// this very moment is waited for.
+void LocalEndpoint::retire() {
+  if (state_ == State::retiring || state_ == State::retired) return;
+  if (state_ == State::connecting) connectFailed(ECANCELED, "the lane was retired while it connected");
+  if (theirs_) theirs_->peer.fence.store(1, std::memory_order_seq_cst);
+  if (state_ == State::ready) tell();
+  state_ = State::retiring;
+  say(Word::left);
+  deadline_ = Clock::system().now() + queue_.device().config().closeTimeout;
+  queue_.attend(this);
+}
+
+bool LocalEndpoint::progressRetiring(TimePoint now) {
+  const bool landing = theirs_ && theirs_->turn.landing.load(std::memory_order_seq_cst) != 0 && peerLives();
+  if (landing && now < deadline_) return true;
+  finishRetiring(!landing);
+  return false;
+}
+
+void LocalEndpoint::finishRetiring(bool fenced) {
+  if (!outbox_.empty()) outbox_.look();
+  while (const auto sent = outbox_.takeConsumed()) {
+    if (!sent->last) continue;
+    queue_.workGone();
+    Completion completion = about(CompletionKind::sent);
+    completion.context = sent->context;
+    if (!sent->silent) queue_.report(completion);
+  }
+  failWorks(ECANCELED, "the lane was retired");
+  state_ = State::retired;
+  if (fenced) return queue_.report(about(CompletionKind::retired));
+  queue_.report(
+      about(CompletionKind::retired, ETIMEDOUT),
+      named("retiring the lane to", "the peer stopped while it landed a write, which it may go on with"));
+}
+
+}  // namespace weft::local

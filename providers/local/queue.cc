@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "providers/local/queue.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "providers/local/endpoint.h"
+
+namespace weft::local {
+
+namespace {
+
+constexpr uint32_t kPollsBetweenClocks = 64;
+constexpr Milliseconds kBetweenLooks{5};
+
+}  // namespace
+
+LocalQueue::LocalQueue(LocalDevice& device, const QueueDepths& wanted)
+    : device_(device),
+      table_(device.table()),
+      depths_{std::max(wanted.sends, 1u), std::max(wanted.notifications, 1u), wanted.trafficClass} {}
+
+Result<std::unique_ptr<Endpoint>> LocalQueue::openEndpoint() {
+  TRY(auto lane, LocalEndpoint::open(*this));
+  lanes_.push_back(lane.get());
+  return std::unique_ptr<Endpoint>(std::move(lane));
+}
+
+size_t LocalQueue::poll(std::span<Completion> out) {
+  events_.beginPoll();
+  if (out.empty()) return 0;
+  size_t count = 0;
+  const size_t first = turn_;
+  for (size_t i = 0; i < lanes_.size(); i++) {
+    const size_t index = first + i < lanes_.size() ? first + i : first + i - lanes_.size();
+    count += lanes_[index]->poll(out.subspan(count));
+    if (count < out.size()) continue;
+    turn_ = index + 1 < lanes_.size() ? index + 1 : 0;  // who comes behind it is not left out
+    break;
+  }
+  if (!pending_.empty() || ++polls_ >= kPollsBetweenClocks) [[unlikely]]
+    look();
+  if (!events_.empty()) [[unlikely]]
+    count += events_.take(out.subspan(count));
+  return count;
+}
+
+void LocalQueue::look() {
+  polls_ = 0;
+  const TimePoint now = Clock::system().now();
+  std::erase_if(pending_, [now](LocalEndpoint* lane) { return !lane->progress(now); });
+  if (now - lookedAt_ < kBetweenLooks) return;
+  lookedAt_ = now;
+  for (LocalEndpoint* lane : lanes_) lane->checkPeer();
+}
+
+void LocalQueue::report(const Completion& completion, std::string why) {
+  events_.report(completion, std::move(why));
+}
+
+void LocalQueue::attend(LocalEndpoint* lane) {
+  if (std::find(pending_.begin(), pending_.end(), lane) == pending_.end()) pending_.push_back(lane);
+}
+
+void LocalQueue::forget(LocalEndpoint* lane) {
+  std::erase(lanes_, lane);
+  std::erase(pending_, lane);
+  events_.eraseIf([lane](const Completion& completion) { return completion.source == lane; });
+  turn_ = 0;
+}
+
+std::string LocalQueue::explain(const Completion& completion) const {
+  if (const std::string* why = events_.wordsOf(completion)) return *why;
+  return completion.ok ? "no error" : std::strerror(completion.error);
+}
+
+}  // namespace weft::local

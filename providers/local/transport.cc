@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "providers/local/transport.h"
+
+#include <unistd.h>
+
+#include "providers/local/device.h"
+#include "providers/local/shared.h"
+#include "src/base/process.h"
+#include "src/base/random.h"
+#include "src/topo/nic_facts.h"
+
+namespace weft::local {
+
+namespace {
+
+constexpr const char* kName = "local";
+constexpr int kSpeedMbps = 100000;
+constexpr float kLatencyUs = 0.5f;
+
+DeviceInfo describe() {
+  DeviceInfo info;
+  info.name = kName;
+  info.provider = kName;
+  info.address = hostName();
+  info.guid = topo::madeUpGuid(hostName(), kName);
+  info.speedMbps = kSpeedMbps;
+  info.latencyUs = kLatencyUs;
+  info.delivery = Delivery::always;
+  info.withoutGpu = "shared memory is reached by this machine's processors";
+  info.maxWriteBytes = kMaxWriteBytes;
+  return info;
+}
+
+// Whether an inbox can be made here, and found as a peer would find it.
+Status tryOut() {
+  Nonce nonce;
+  fillRandom(nonce);
+  TRY(const SharedInbox inbox, SharedInbox::create(nonce));
+  TRY(const SharedInbox found, SharedInbox::find({::getpid(), inbox.fd(), nonce, processNonce()}));
+  return {};
+}
+
+class LocalTransport : public Transport {
+ public:
+  explicit LocalTransport(const Config& config) : config_(config) {
+    if (Status works = tryOut(); !works) refusals_.push_back({kName, works.error().message(), true});
+  }
+
+  std::string name() const override { return kName; }
+  std::string version() const override { return {}; }
+  Result<std::vector<DeviceInfo>> discover() override {
+    if (!refusals_.empty()) return std::vector<DeviceInfo>{};
+    return std::vector<DeviceInfo>{describe()};
+  }
+  std::vector<Refusal> refusals() const override { return refusals_; }
+  Result<std::shared_ptr<Device>> open(const DeviceInfo& info) override {
+    if (info.name == kName && refusals_.empty())
+      return std::shared_ptr<Device>(std::make_shared<LocalDevice>(describe(), config_));
+    return Error(
+        Code::unavailable, "opening a device",
+        refusals_.empty() ? "local has one device, \"local\", and not " + info.name : refusals_.front().why);
+  }
+
+ private:
+  const Config config_;
+  std::vector<Refusal> refusals_;  // fixed from the beginning
+};
+
+}  // namespace
+
+std::unique_ptr<Transport> makeTransport(const Config& config) {
+  return std::make_unique<LocalTransport>(config);
+}
+
+}  // namespace weft::local

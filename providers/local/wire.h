@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <span>
+
+#include "providers/local/shared.h"
+#include "src/base/bytes.h"
+#include "weft/transport.h"
+
+// What this provider's ends tell each other through the control link: where a lane's inbox is. Pure values;
+// any thread. All of it comes from outside and is checked here.
+namespace weft::local {
+
+constexpr uint32_t kMemoryMagic = 0x6d6c6c77;  // "wllm", begins a memory's description
+
+Bytes encodeAddress(const Whereabouts& where);
+Result<Whereabouts> decodeAddress(std::span<const std::byte> bytes);
+
+}  // namespace weft::local

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "src/agg/group.h"
+
+// An aggregation daemon: lets ranks and other daemons join, forms groups of them, and moves their data. One
+// thread accepts, one short-lived thread talks to each that joins, one moves the data of all groups in turn;
+// without groups all of them sleep. Any thread may call.
+namespace weft::agg {
+
+struct Limits {
+  size_t groups = 64;
+  size_t bytes = size_t{1} << 30;  // of memory, over all groups
+  size_t children = 64;            // of a group
+  size_t joining = 128;            // who talk to us at a time
+  Milliseconds patience{20000};    // for a group to be complete
+};
+
+struct DaemonOptions {
+  core::ContextRef context;
+  int device = 0;
+  std::string listen = "0.0.0.0:0";  // ADDRESS:PORT; port 0: any
+  std::string name;                  // HOST:PORT as others call it; empty: what it listens on
+  std::string parent;                // empty: none
+  std::string secret;                // as in the settings
+  size_t window = 16;
+  Limits limits;
+};
+
+class Daemon {
+ public:
+  static Result<std::unique_ptr<Daemon>> start(DaemonOptions options);
+  explicit Daemon(DaemonOptions options) : options_(std::move(options)) {}
+  ~Daemon();
+
+  uint16_t port() const { return port_; }
+  const std::string& name() const { return options_.name; }
+  // Takes no new group from now on; true when the last one has gone.
+  bool drain();
+  enum class Format : uint8_t { text, json, prometheus };
+  std::string status(Format format);
+  void kill();  // for tests: as if the process died, without a word to anybody
+
+ private:
+  struct Forming {
+    std::vector<Child> children;
+    uint32_t ranks = 0;
+    uint32_t chunkBytes = 0;
+    uint32_t local = 0;
+    size_t admitted = 0;  // that were, and may not be connected yet
+    TimePoint until{};
+  };
+  struct Joiner {
+    std::thread thread;
+    std::atomic<bool> done{false};
+  };
+
+  Status listen();
+  void accept();
+  void reap();
+  void dropForming(TimePoint now);
+  void serve(Fd link);
+  Status talk(Fd& link);
+  Status answerStatus(const Fd& link, Format format, coll::Patience& patience);
+  Result<coll::JoinAnswer> admit(const coll::JoinRequest& request);
+  std::string refusal(const coll::JoinRequest& request);
+  void enter(const coll::JoinRequest& request, Child child);
+  void complete(uint64_t id, Forming forming);
+  Result<std::unique_ptr<AggGroup>> makeGroup(uint64_t id, Forming* forming);
+  void moveData();
+  bool passOver(std::list<std::unique_ptr<AggGroup>>& groups);
+
+  DaemonOptions options_;
+  Key128 key_{};
+  Fd listener_;
+  uint16_t port_ = 0;
+  std::atomic<bool> stopping_{false};
+  std::atomic<bool> draining_{false};
+  std::mutex mutex_;
+  std::condition_variable news_;
+  std::map<uint64_t, Forming> forming_;
+  std::list<std::unique_ptr<AggGroup>> fresh_;  // formed, for the data thread
+  std::mutex groupsMutex_;                      // held by the data thread during a pass
+  std::list<std::unique_ptr<AggGroup>> groups_;
+  std::atomic<size_t> groupCount_{0};
+  std::atomic<size_t> groupBytes_{0};
+  std::atomic<uint64_t> formed_{0}, refused_{0}, ended_{0};
+  std::list<Joiner> joiners_;
+  std::thread accepting_;
+  std::thread moving_;
+};
+
+}  // namespace weft::agg

@@ -1,0 +1,358 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/agg/group.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <sys/socket.h>
+
+#include "src/base/log.h"
+#include "src/base/reserve.h"
+#include "src/coll/tree.h"
+
+namespace weft::agg {
+
+using coll::OperationHead;
+using coll::Span;
+
+size_t AggGroup::memoryBytes(size_t children, size_t chunkBytes, size_t window) {
+  return (children + 2) * window * chunkBytes + (2 * children + 2) * kHeads * kHeadSlot;
+}
+
+Result<std::unique_ptr<AggGroup>> AggGroup::create(GroupOptions options, std::vector<Child> children) {
+  auto group = std::make_unique<AggGroup>(std::move(options));
+  TRY(group->prepare(std::move(children)));
+  if (group->options_.parent) TRY(group->prepareParent());
+  return group;
+}
+
+AggGroup::~AggGroup() {
+  const MustNotFail closing;
+  // What is registered on their comms goes before the comms do.
+  if (options_.parent) options_.parent->leave();
+  memory_ = {};
+  small_ = {};
+}
+
+// The slots of child i begin at i; the results and the parent's results follow the last child's.
+Status AggGroup::prepare(std::vector<Child> children) {
+  children_ = std::move(children);
+  std::sort(children_.begin(), children_.end(),
+            [](const Child& a, const Child& b) { return a.order < b.order; });
+  const size_t each = options_.window * options_.chunkBytes;
+  TRY(memory_, coll::Staging::create((children_.size() + 2) * each));
+  TRY(small_, coll::Staging::create(2 * kHeads * kHeadSlot));
+  for (size_t i = 0; i < children_.size(); i++) {
+    Child& child = children_[i];
+    TRY(child.headMemory, coll::Staging::create(kHeads * kHeadSlot));
+    TRY(core::MemoryHandle * headHandle, child.headMemory.registerOn(child.pipe->receiving()));
+    TRY(child.dataHandle, memory_.registerOn(child.pipe->receiving()));
+    TRY(child.resultHandle, memory_.registerOn(child.pipe->sending()));
+    TRY(child.smallHandle, small_.registerOn(child.pipe->sending()));
+    child.heads.open({&child.pipe->receiving(), coll::kHeadTag, child.headMemory.data(), kHeadSlot, kHeadSlot,
+                      kHeads, headHandle});
+    child.data.open({&child.pipe->receiving(), coll::kDataTag, memory_.data() + i * each, options_.chunkBytes,
+                     options_.chunkBytes, options_.window, child.dataHandle});
+  }
+  return {};
+}
+
+Status AggGroup::prepareParent() {
+  const coll::Pipe& pipe = *options_.parent->pipe;
+  TRY(upHandle_, memory_.registerOn(pipe.sending()));
+  TRY(smallUpHandle_, small_.registerOn(pipe.sending()));
+  TRY(downHandle_, memory_.registerOn(pipe.receiving()));
+  TRY(smallDownHandle_, small_.registerOn(pipe.receiving()));
+  return {};
+}
+
+std::byte* AggGroup::resultOf(uint64_t chunk) const {
+  const size_t each = options_.window * options_.chunkBytes;
+  return memory_.data() + children_.size() * each + chunk % options_.window * options_.chunkBytes;
+}
+
+std::byte* AggGroup::downOf(uint64_t chunk) const {
+  return isRoot() ? resultOf(chunk) : resultOf(chunk) + options_.window * options_.chunkBytes;
+}
+
+std::byte* AggGroup::smallOf(uint64_t operation) const {
+  return small_.data() + operation % kHeads * kHeadSlot + coll::kOperationHeadBytes;
+}
+
+Span AggGroup::chunkOf(const Record& record, size_t step) const {
+  if (record.head.inlined) return {0, record.head.bytes};
+  return {step * options_.chunkBytes, std::min<size_t>((step + 1) * options_.chunkBytes, record.head.bytes)};
+}
+
+bool AggGroup::blame(const Child& child, const std::string& why) {
+  end(format("%s%s", child.name.c_str(), why.c_str()));
+  return false;
+}
+
+bool AggGroup::blameParent() {
+  const auto said = options_.parent->pipe->alarm();
+  end(said && !said->empty() ? *said
+                             : format("the aggregation daemon %s is gone", options_.parent->daemon.c_str()));
+  return false;
+}
+
+void AggGroup::end(const std::string& reason) {
+  if (!broken_.empty()) return;
+  broken_ = reason;
+  WEFT_LOG(info, "group %016llx of %u ranks ended: %s", static_cast<unsigned long long>(options_.id),
+           options_.ranks, reason.c_str());
+  const Bytes alarm = coll::Alarm{reason}.encode();
+  for (Child& child : children_)
+    if (!child.gone) child.pipe->raiseAlarm(alarm);
+  if (options_.parent) options_.parent->pipe->raiseAlarm(alarm);
+}
+
+// A child that goes closes its link first and waits for ours: we have receives posted at its end.
+void AggGroup::dismiss(Child& child) {
+  child.gone = true;
+  incomplete_ = true;
+  child.pipe->raiseAlarm(coll::Alarm{}.encode());  // what it still has posted for one ends by this
+  for (core::Comm* comm : {static_cast<core::Comm*>(&child.pipe->sending()),
+                           static_cast<core::Comm*>(&child.pipe->receiving())}) {
+    memory_.releaseFrom(*comm);
+    small_.releaseFrom(*comm);
+  }
+  child.headMemory = {};
+  child.pipe.reset();
+  ::shutdown(child.link.get(), SHUT_RDWR);
+}
+
+bool AggGroup::progress() {
+  if (!broken_.empty() || incomplete_) return false;
+  bool moved = false;
+  bool fine = receiveAll(&moved) && takeHeads(&moved) && reduceReady(&moved);
+  if (fine && !isRoot()) fine = testRaised(&moved) && raiseReady(&moved) && takeFromParent(&moved);
+  for (Child& child : children_)
+    if (fine) fine = deliver(child, &moved);
+  if (fine) retire();
+  return moved;
+}
+
+bool AggGroup::receiveAll(bool* moved) {
+  for (Child& child : children_) {
+    const uint64_t before = child.data.arrived();
+    const bool fine =
+        child.heads.progress(first_ + kHeads, moved) && child.data.progress(freed_ + options_.window, moved);
+    if (!fine) {
+      const auto said = child.pipe->alarm();
+      if (said && !said->empty()) return end(*said), false;
+      return blame(child, " left the group or failed");
+    }
+    if (child.data.arrived() == before) continue;
+    const bool last = std::all_of(children_.begin(), children_.end(), [&](const Child& other) {
+      return other.data.arrived() >= child.data.arrived();
+    });
+    if (last) child.late++;
+  }
+  return true;
+}
+
+// An operation begins when its head is here from every child.
+bool AggGroup::takeHeads(bool* moved) {
+  while (operations_.size() < kHeads) {
+    const uint64_t next = first_ + operations_.size();
+    std::optional<OperationHead> agreed;
+    for (Child& child : children_) {
+      if (child.heads.arrived() <= next) return true;
+      const std::span<const std::byte> bytes(child.heads.slot(next), child.heads.size(next));
+      if (bytes.size() < coll::kOperationHeadBytes)
+        return blame(child, " sent something that is no operation");
+      const auto head = coll::decodeOperation(bytes.first(coll::kOperationHeadBytes));
+      if (!head) return blame(child, ": " + head.error().message());
+      if (!agreed) agreed = *head;
+      if (*head != *agreed)
+        return blame(child, format(" started %s, and %s %s", coll::describe(*head).c_str(),
+                                   children_[0].name.c_str(), coll::describe(*agreed).c_str()));
+    }
+    if (!openRecord(*agreed)) return false;
+    *moved = true;
+  }
+  return true;
+}
+
+bool AggGroup::openRecord(const OperationHead& head) {
+  const bool reduces =
+      head.kind == coll::OperationKind::allReduce || head.kind == coll::OperationKind::reduceScatter;
+  if (reduces &&
+      (!coll::canReduce(head.type, head.op) || head.bytes % coll::elementBytes(head.type, head.op) != 0))
+    return end("there is no such reduction: " + coll::describe(head)), false;
+  Record record;
+  record.head = head;
+  record.steps = head.inlined ? 1 : (head.bytes + options_.chunkBytes - 1) / options_.chunkBytes;
+  record.firstChunk = chunks_;
+  record.undelivered.assign(record.steps, static_cast<uint32_t>(children_.size()));
+  if (!head.inlined) chunks_ += record.steps;
+  operations_.push_back(std::move(record));
+  statistics_.operations++;
+  return true;
+}
+
+bool AggGroup::reduceReady(bool* moved) {
+  while (has(reducing_)) {
+    Record& now = record(reducing_);
+    if (now.reduced == now.steps) {
+      reducing_++;
+      continue;
+    }
+    if (!now.head.inlined) {
+      const uint64_t chunk = now.firstChunk + now.reduced;
+      if (chunk >= freed_ + options_.window) return true;
+      for (const Child& child : children_)
+        if (child.data.arrived() <= chunk) return true;
+    }
+    if (!reduceStep(now, now.reduced)) return false;
+    now.reduced++;
+    if (isRoot()) now.ready = now.reduced;
+    *moved = true;
+  }
+  return true;
+}
+
+bool AggGroup::expectSize(size_t child, const Record& record, Span chunk, size_t size) {
+  const Child& from = children_[child];
+  const size_t wanted = from.daemon ? chunk.bytes() : coll::sentOf(record.head, from.order, chunk).bytes();
+  statistics_.bytesIn += size;
+  if (size == wanted) return true;
+  return blame(from, format(" sent %zu bytes where %zu were expected, of %s", size, wanted,
+                            coll::describe(record.head).c_str()));
+}
+
+bool AggGroup::reduceStep(Record& record, size_t step) {
+  const Span chunk = chunkOf(record, step);
+  inputs_.clear();
+  for (size_t i = 0; i < children_.size(); i++) {
+    Child& child = children_[i];
+    const uint64_t at = record.head.inlined ? reducing_ : record.firstChunk + step;
+    const InboundRing& ring = record.head.inlined ? child.heads : child.data;
+    const size_t head = record.head.inlined ? coll::kOperationHeadBytes : 0;
+    if (!expectSize(i, record, chunk, ring.size(at) - head)) return false;
+    inputs_.push_back(ring.slot(at) + head);
+  }
+  combine(record, chunk, record.head.inlined ? smallOf(reducing_) : resultOf(record.firstChunk + step));
+  statistics_.chunks++;
+  return true;
+}
+
+// Reductions fold the children in their order. Of a gather or a broadcast each rank sent only what is its
+// own: it is put in its place, and other daemons' chunks, which are zero elsewhere, are laid over each other.
+void AggGroup::combine(const Record& record, Span chunk, std::byte* to) {
+  const bool reduces = record.head.kind == coll::OperationKind::allReduce ||
+                       record.head.kind == coll::OperationKind::reduceScatter;
+  if (chunk.bytes() == 0) return;
+  if (reduces) return coll::reduce(record.head.type, record.head.op, inputs_, to, chunk.bytes());
+  std::memset(to, 0, chunk.bytes());
+  for (size_t i = 0; i < children_.size(); i++) {
+    const Child& child = children_[i];
+    if (child.daemon) {
+      const void* both[] = {to, inputs_[i]};
+      coll::reduce(coll::ElementType::u8, coll::ReduceOp::bor, both, to, chunk.bytes());
+      continue;
+    }
+    const Span piece = coll::sentOf(record.head, child.order, chunk);
+    std::memcpy(to + (piece.begin - chunk.begin), inputs_[i], piece.bytes());
+  }
+}
+
+bool AggGroup::deliver(Child& child, bool* moved) {
+  while (!child.flights.empty()) {
+    const Child::Flight& flight = child.flights.front();
+    const core::Tested tested = core::test(flight.request, nullptr);
+    if (!tested.ok) return blame(child, " left the group or failed");
+    if (!tested.done) break;
+    record(flight.operation).undelivered[flight.step]--;
+    child.flights.pop_front();
+    *moved = true;
+  }
+  while (has(child.resultOperation)) {
+    Record& now = record(child.resultOperation);
+    if (child.resultStep == now.steps) {
+      child.resultOperation++;
+      child.resultStep = 0;
+      continue;
+    }
+    if (child.resultStep >= now.ready) return true;
+    bool posted = false;
+    if (!deliverStep(child, now, &posted)) return false;
+    if (!posted) return true;
+    *moved = true;
+  }
+  return true;
+}
+
+bool AggGroup::deliverStep(Child& child, Record& record, bool* posted) {
+  const size_t step = child.resultStep;
+  const Span chunk = chunkOf(record, step);
+  const Span piece = child.daemon ? chunk : coll::receivedOf(record.head, child.order, chunk);
+  const std::byte* from =
+      record.head.inlined ? smallDownOf(child.resultOperation) : downOf(record.firstChunk + step);
+  const core::Posted sent =
+      child.pipe->sending().isend(from + (piece.begin - chunk.begin), piece.bytes(), coll::kResultTag,
+                                  record.head.inlined ? child.smallHandle : child.resultHandle, nullptr);
+  if (!sent.ok) return blame(child, " left the group or failed");
+  *posted = sent.request != nullptr;
+  if (!*posted) return true;
+  child.flights.push_back({sent.request, child.resultOperation, step});
+  child.resultStep++;
+  statistics_.bytesOut += piece.bytes();
+  return true;
+}
+
+std::byte* AggGroup::smallDownOf(uint64_t operation) const {
+  return isRoot() ? smallOf(operation) : smallOf(operation) + kHeads * kHeadSlot;
+}
+
+// Slots in their order, operations in theirs.
+void AggGroup::retire() {
+  while (!operations_.empty()) {
+    Record& oldest = operations_.front();
+    while (oldest.finished < oldest.steps && oldest.undelivered[oldest.finished] == 0 &&
+           (isRoot() || raisedUpTo(first_, oldest.finished))) {
+      oldest.finished++;
+      if (!oldest.head.inlined) freed_++;
+    }
+    const bool done = oldest.finished == oldest.steps && reducing_ > first_ &&
+                      (isRoot() || (raising_ > first_ && lowerAsked_ > first_));
+    if (!done) return;
+    if (!std::all_of(children_.begin(), children_.end(),
+                     [&](const Child& child) { return child.resultOperation > first_; }))
+      return;
+    operations_.pop_front();
+    first_++;
+  }
+}
+
+void AggGroup::watch() {
+  for (Child& child : children_) {
+    if (child.gone) continue;
+    std::byte one;
+    const ssize_t got = ::recv(child.link.get(), &one, sizeof one, MSG_PEEK | MSG_DONTWAIT);
+    if (got > 0 || (got < 0 && errno == EAGAIN)) continue;
+    // It may have its last result before the others have theirs: they get it first.
+    const bool finishing = std::all_of(operations_.begin(), operations_.end(),
+                                       [](const Record& open) { return open.reduced == open.steps; });
+    if (finishing && !operations_.empty() && broken_.empty()) continue;
+    // Nothing that the others start can be finished any more, so they are told at once, even if they only
+    // close later than this one.
+    blame(child, " left the group or failed");
+    dismiss(child);
+  }
+  for (Child& child : children_) {
+    const auto alarm = child.gone ? std::nullopt : child.pipe->alarm();
+    if (alarm && !alarm->empty()) end(*alarm);
+  }
+  if (options_.parent && broken_.empty() && !options_.parent->linked()) blameParent();
+  if (options_.parent && broken_.empty())
+    if (const auto alarm = options_.parent->pipe->alarm(); alarm && !alarm->empty()) end(*alarm);
+}
+
+bool AggGroup::over() const {
+  return std::all_of(children_.begin(), children_.end(), [](const Child& child) { return child.gone; });
+}
+
+}  // namespace weft::agg

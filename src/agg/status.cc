@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/agg/daemon.h"
+#include "src/base/log.h"
+
+// What a daemon says about itself, to people, programs and Prometheus.
+namespace weft::agg {
+
+namespace {
+
+using Counter = unsigned long long;
+
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += static_cast<unsigned char>(c) < 32 ? ' ' : c;
+  }
+  return out + '"';
+}
+
+// The child that all others waited for most.
+const Child* slowest(const AggGroup& group) {
+  const Child* found = nullptr;
+  for (const Child& child : group.children())
+    if (child.late > 0 && (!found || child.late > found->late)) found = &child;
+  return found;
+}
+
+std::string groupText(const AggGroup& group) {
+  const GroupStatistics& s = group.statistics();
+  const Child* slow = slowest(group);
+  return format("  group %016llx: %u ranks, %zu children, %s, %llu operations, %llu bytes in, %llu out%s%s\n",
+                static_cast<Counter>(group.id()), group.ranks(), group.children().size(),
+                !group.broken().empty() ? "ended"
+                : group.hasParent()     ? "leaf"
+                                        : "root",
+                static_cast<Counter>(s.operations), static_cast<Counter>(s.bytesIn),
+                static_cast<Counter>(s.bytesOut), slow ? ", mostly waits for " : "",
+                slow ? slow->name.c_str() : "");
+}
+
+std::string groupJson(const AggGroup& group) {
+  const GroupStatistics& s = group.statistics();
+  std::string children;
+  for (const Child& child : group.children())
+    children += format("%s{\"name\":%s,\"ranks\":%u,\"late\":%llu}", children.empty() ? "" : ",",
+                       quoted(child.name).c_str(), child.weight, static_cast<Counter>(child.late));
+  return format(
+      "{\"id\":\"%016llx\",\"ranks\":%u,\"root\":%s,\"ended\":%s,\"operations\":%llu,\"chunks\":%llu,\"bytes_"
+      "in\":%llu,"
+      "\"bytes_out\":%llu,\"children\":[%s]}",
+      static_cast<Counter>(group.id()), group.ranks(), group.hasParent() ? "false" : "true",
+      group.broken().empty() ? "null" : quoted(group.broken()).c_str(), static_cast<Counter>(s.operations),
+      static_cast<Counter>(s.chunks), static_cast<Counter>(s.bytesIn), static_cast<Counter>(s.bytesOut),
+      children.c_str());
+}
+
+std::string metric(const char* name, const char* type, const char* help, Counter value) {
+  return format("# HELP weft_aggd_%s %s\n# TYPE weft_aggd_%s %s\nweft_aggd_%s %llu\n", name, help, name, type,
+                name, value);
+}
+
+}  // namespace
+
+std::string Daemon::status(Format format_) {
+  std::lock_guard lock(groupsMutex_);
+  GroupStatistics all;
+  std::string text, json;
+  for (const auto& group : groups_) {
+    text += groupText(*group);
+    json += (json.empty() ? "" : ",") + groupJson(*group);
+    all.operations += group->statistics().operations;
+    all.bytesIn += group->statistics().bytesIn;
+    all.bytesOut += group->statistics().bytesOut;
+  }
+  const Counter counts[] = {groups_.size(), formed_, refused_, ended_, groupBytes_};
+  switch (format_) {
+    case Format::text:
+      return format(
+                 "%s%s%s: %llu groups, %llu formed, %llu refused, %llu ended, %llu of %zu bytes in use%s\n",
+                 options_.name.c_str(), options_.parent.empty() ? "" : " below ", options_.parent.c_str(),
+                 counts[0], counts[1], counts[2], counts[3], counts[4], options_.limits.bytes,
+                 draining_ ? ", draining" : "") +
+             text;
+    case Format::json:
+      return format(
+                 "{\"name\":%s,\"parent\":%s,\"draining\":%s,\"groups_formed\":%llu,\"groups_refused\":%llu,"
+                 "\"groups_ended\":%llu,\"bytes_in_use\":%llu,\"groups\":[",
+                 quoted(options_.name).c_str(),
+                 options_.parent.empty() ? "null" : quoted(options_.parent).c_str(),
+                 draining_ ? "true" : "false", counts[1], counts[2], counts[3], counts[4]) +
+             json + "]}\n";
+    case Format::prometheus:
+      return metric("groups", "gauge", "Groups that are formed now.", counts[0]) +
+             metric("groups_formed_total", "counter", "Groups formed.", counts[1]) +
+             metric("groups_refused_total", "counter", "Requests and groups refused.", counts[2]) +
+             metric("groups_ended_total", "counter", "Groups whose ranks all left.", counts[3]) +
+             metric("memory_bytes", "gauge", "Memory of the groups.", counts[4]) +
+             metric("operations", "gauge", "Operations of the groups that are formed now.", all.operations) +
+             metric("received_bytes", "gauge", "Received from the children of those.", all.bytesIn) +
+             metric("sent_bytes", "gauge", "Sent to the children of those.", all.bytesOut);
+  }
+  return {};
+}
+
+}  // namespace weft::agg

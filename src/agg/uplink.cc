@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include <cstring>
+
+#include "src/agg/group.h"
+#include "src/coll/tree.h"
+
+// A group's talk with its parent daemon, to which it is a child like any other.
+namespace weft::agg {
+
+// Heads and chunks in the order of the operations. A head leaves when all children agree, its chunks as they
+// are reduced.
+bool AggGroup::raiseReady(bool* moved) {
+  while (has(raising_)) {
+    Record& now = record(raising_);
+    if (now.headSent && now.raised == now.steps) {
+      raising_++;
+      continue;
+    }
+    if (now.head.inlined ? now.reduced == 0 : (now.headSent && now.raised >= now.reduced)) return true;
+    bool posted = false;
+    const bool fine = now.headSent ? raiseChunk(now, raising_, &posted) : raiseHead(now, raising_, &posted);
+    if (!fine) return false;
+    if (!posted) return true;
+    *moved = true;
+  }
+  return true;
+}
+
+bool AggGroup::raiseHead(Record& record, uint64_t index, bool* posted) {
+  std::byte* at = smallOf(index) - coll::kOperationHeadBytes;
+  const Bytes head = record.head.encode();
+  std::memcpy(at, head.data(), head.size());
+  const size_t bytes = head.size() + (record.head.inlined ? record.head.bytes : 0);
+  const core::Posted sent =
+      options_.parent->pipe->sending().isend(at, bytes, coll::kHeadTag, smallUpHandle_, nullptr);
+  if (!sent.ok) return blameParent();
+  *posted = sent.request != nullptr;
+  if (!*posted) return true;
+  record.headSent = true;
+  if (record.head.inlined) record.raised = 1;
+  raised_.push_back({sent.request, index, 0, !record.head.inlined});
+  return true;
+}
+
+bool AggGroup::raiseChunk(Record& record, uint64_t index, bool* posted) {
+  const coll::Span chunk = chunkOf(record, record.raised);
+  const core::Posted sent = options_.parent->pipe->sending().isend(
+      resultOf(record.firstChunk + record.raised), chunk.bytes(), coll::kDataTag, upHandle_, nullptr);
+  if (!sent.ok) return blameParent();
+  *posted = sent.request != nullptr;
+  if (!*posted) return true;
+  raised_.push_back({sent.request, index, record.raised, false});
+  record.raised++;
+  return true;
+}
+
+bool AggGroup::testRaised(bool* moved) {
+  while (!raised_.empty()) {
+    const core::Tested tested = core::test(raised_.front().request, nullptr);
+    if (!tested.ok) return blameParent();
+    if (!tested.done) return true;
+    raised_.pop_front();
+    *moved = true;
+  }
+  return true;
+}
+
+// Whether that step has left, so that its slot may be written again.
+bool AggGroup::raisedUpTo(uint64_t operation, size_t step) const {
+  if (raised_.empty()) return true;
+  const UpFlight& oldest = raised_.front();
+  return oldest.operation > operation ||
+         (oldest.operation == operation && !oldest.head && oldest.step > step);
+}
+
+// The parent's results, one receive at a time for each slot that is free, in order.
+bool AggGroup::takeFromParent(bool* moved) {
+  core::RecvComm& from = options_.parent->pipe->receiving();
+  while (has(lowerAsked_)) {
+    Record& now = record(lowerAsked_);
+    if (now.asked == now.steps) {
+      lowerAsked_++;
+      continue;
+    }
+    const uint64_t chunk = now.firstChunk + now.asked;
+    if (!now.head.inlined && chunk >= freed_ + options_.window) break;
+    std::byte* to = now.head.inlined ? smallDownOf(lowerAsked_) : downOf(chunk);
+    const core::Posted posted = from.irecvOne(to, chunkOf(now, now.asked).bytes(), coll::kResultTag,
+                                              now.head.inlined ? smallDownHandle_ : downHandle_, nullptr);
+    if (!posted.ok) return blameParent();
+    if (!posted.request) break;
+    lowered_.push_back({posted.request, lowerAsked_, now.asked, false});
+    now.asked++;
+    *moved = true;
+  }
+  while (!lowered_.empty()) {
+    Record& now = record(lowered_.front().operation);
+    int size = 0;
+    const core::Tested tested = core::test(lowered_.front().request, &size);
+    if (!tested.ok) return blameParent();
+    if (!tested.done) return true;
+    if (static_cast<size_t>(size) != chunkOf(now, lowered_.front().step).bytes()) return blameParent();
+    now.ready++;
+    lowered_.pop_front();
+    *moved = true;
+  }
+  return true;
+}
+
+}  // namespace weft::agg

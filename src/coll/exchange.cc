@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/coll/exchange.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "src/base/log.h"
+#include "src/coll/kernels.h"
+
+namespace weft::coll {
+
+namespace {
+
+constexpr size_t kResultBytes = size_t{1} << 20;  // of one message of a result
+constexpr size_t kFoldingsAtOnce = 4;
+
+}  // namespace
+
+Block* BlockPool::take(bool oldest) {
+  const size_t left = free_.size() + most_ - blocks_.size();
+  if (!oldest && left <= kFoldingsAtOnce) return nullptr;
+  if (free_.empty() && blocks_.size() < most_) {
+    auto block = std::make_unique<Block>();
+    auto memory = Staging::create(static_cast<size_t>(mesh_.ranks()) * pieceBytes_);
+    if (!memory) return nullptr;
+    block->memory = memory.take();
+    for (int rank = 0; rank < mesh_.ranks(); rank++) {
+      core::MemoryHandle* handle = nullptr;
+      if (Pipe* pipe = mesh_.pipe(rank)) {
+        auto registered = block->memory.registerOn(pipe->receiving());
+        if (!registered) return nullptr;
+        handle = *registered;
+      }
+      block->handles.push_back(handle);
+    }
+    free_.push_back(block.get());
+    blocks_.push_back(std::move(block));
+  }
+  if (free_.empty()) return nullptr;
+  Block* block = free_.back();
+  free_.pop_back();
+  return block;
+}
+
+void Exchange::begin(const Operation& operation) {
+  const auto ranks = static_cast<size_t>(mesh_.ranks());
+  operation_ = operation;
+  makePlan(operation, mesh_.ranks(), oneStepBytes_, &plan_);
+  contributed_.assign(ranks, 0);
+  resultSent_.assign(ranks, 0);
+  resultAsked_.assign(ranks, 0);
+  opened_ = reduced_ = 0;
+  bytesSent_ = 0;
+  state_ = State::running;
+  if (!plan_.reduces || ranks == 1) takeOwnPart();
+}
+
+// Nothing has to be reduced: our part is final as it is, and lies where the result does.
+void Exchange::takeOwnPart() {
+  opened_ = reduced_ = own().bytes;
+  if (own().bytes == 0) return;
+  auto* to = static_cast<std::byte*>(operation_.receive);
+  if (operation_.kind == OperationKind::allGather) to += own().offset;
+  if (to && to != operation_.send) std::memmove(to, operation_.send, own().bytes);
+}
+
+size_t Exchange::bytesReceived() const {
+  switch (operation_.kind) {
+    case OperationKind::allGather:
+      return operation_.windowBytes;
+    case OperationKind::reduceScatter:
+      return own().bytes;
+    default:
+      return operation_.bytes;
+  }
+}
+
+bool Exchange::fail(int rank, std::string why) {
+  culprit_ = rank;
+  why_ = std::move(why);
+  return false;
+}
+
+Exchange::Step Exchange::progress(bool oldest, bool mayPost) {
+  refused_ = !mayPost;
+  bool fine = testFlights();
+  if (fine && mayPost)
+    fine = postContributions() && openFolding(oldest) && postFoldings() && postResultReceives();
+  fine = fine && advanceFoldings();
+  if (fine && mayPost) fine = postResults();
+  if (!fine) return Step::failed;
+  return finished() ? Step::done : Step::going;
+}
+
+bool Exchange::finished() const {
+  if (!flights_.empty() || !foldings_.empty() || reduced_ < own().bytes) return false;
+  for (int rank = 0; rank < mesh_.ranks(); rank++) {
+    const auto r = static_cast<size_t>(rank);
+    if (rank == self()) continue;
+    if (plan_.reduces && contributed_[r] < plan_.parts[r].bytes) return false;
+    if (plan_.distributes && (resultSent_[r] < own().bytes || resultAsked_[r] < plan_.parts[r].bytes))
+      return false;
+  }
+  return true;
+}
+
+bool Exchange::sendPiece(int rank, const std::byte* data, size_t bytes, const core::MemoryHandle* memory,
+                         int tag) {
+  const Pipe& pipe = *mesh_.pipe(rank);
+  const core::Posted posted =
+      pipe.sending().isend(data, bytes, tag, const_cast<core::MemoryHandle*>(memory), nullptr);
+  if (!posted.ok) return fail(rank, pipe.sending().error().message());
+  if (!posted.request) refused_ = true;
+  if (!posted.request) return true;
+  bytesSent_ += bytes;
+  flights_.push_back({posted.request, bytes, rank, true});
+  return true;
+}
+
+// To each rank its part of our vector, in pieces that fit its blocks. Whoever comes after us first: not all
+// ranks send to the same one at a time.
+bool Exchange::postContributions() {
+  if (!plan_.reduces) return true;
+  const auto& memory = *static_cast<const PeersMemory*>(operation_.sendMemory);
+  for (int step = 1; step < mesh_.ranks(); step++) {
+    const int rank = (self() + step) % mesh_.ranks();
+    const auto r = static_cast<size_t>(rank);
+    const Part& part = plan_.parts[r];
+    while (contributed_[r] < part.bytes) {
+      const size_t bytes = std::min(blocks_.pieceBytes(), part.bytes - contributed_[r]);
+      const size_t before = flights_.size();
+      if (!sendPiece(rank, contribution() + part.offset + contributed_[r], bytes, memory.sending[r],
+                     1 + 2 * slot_))
+        return false;
+      if (flights_.size() == before) break;
+      contributed_[r] += bytes;
+    }
+  }
+  return true;
+}
+
+bool Exchange::openFolding(bool oldest) {
+  while (opened_ < own().bytes && foldings_.size() < kFoldingsAtOnce) {
+    Block* block = blocks_.take(oldest);
+    if (!block) refused_ = true;
+    if (!block) return true;
+    const size_t bytes = std::min(blocks_.pieceBytes(), own().bytes - opened_);
+    const auto ranks = static_cast<size_t>(mesh_.ranks());
+    foldings_.push_back({block, {opened_, bytes}, std::vector<core::Request*>(ranks), mesh_.ranks() - 1, 0});
+    opened_ += bytes;
+  }
+  return true;
+}
+
+// Receives of a piece are posted before those of the next: their order is what matches them.
+bool Exchange::postReceives(Folding& folding) {
+  for (int rank = 0; rank < mesh_.ranks() && folding.unposted > 0; rank++) {
+    const auto r = static_cast<size_t>(rank);
+    if (rank == self() || folding.receives[r]) continue;
+    const Pipe& pipe = *mesh_.pipe(rank);
+    const core::Posted posted =
+        pipe.receiving().irecvOne(blocks_.piece(*folding.block, rank), folding.piece.bytes, 1 + 2 * slot_,
+                                  folding.block->handles[r], nullptr);
+    if (!posted.ok) return fail(rank, pipe.receiving().error().message());
+    folding.receives[r] = posted.request;
+    if (posted.request) folding.unposted--;
+  }
+  return true;
+}
+
+// All have to be here before anything can be done, so a pass goes on only as far as they are: each test of
+// one that is not polls the network.
+bool Exchange::testReceives(Folding& folding) {
+  for (; folding.next < mesh_.ranks(); folding.next++) {
+    if (folding.next == self()) continue;
+    const auto r = static_cast<size_t>(folding.next);
+    if (!folding.receives[r]) return true;
+    int size = 0;
+    const core::Tested tested = core::test(folding.receives[r], &size);
+    if (!tested.ok) return fail(folding.next, mesh_.pipe(folding.next)->receiving().error().message());
+    if (!tested.done) return true;
+    if (static_cast<size_t>(size) != folding.piece.bytes)
+      return fail(folding.next,
+                  format("it sent %d bytes where %zu were expected: the ranks disagree about the operation",
+                         size, folding.piece.bytes));
+  }
+  return true;
+}
+
+bool Exchange::postFoldings() {
+  for (Folding& folding : foldings_) {
+    if (!postReceives(folding)) return false;
+    if (folding.unposted == 0) continue;
+    refused_ = true;
+    break;
+  }
+  return true;
+}
+
+bool Exchange::advanceFoldings() {
+  while (!foldings_.empty()) {
+    Folding& oldest = foldings_.front();
+    if (!testReceives(oldest)) return false;
+    if (oldest.next < mesh_.ranks()) return true;
+    fold(oldest);
+    blocks_.give(oldest.block);
+    foldings_.pop_front();
+  }
+  return true;
+}
+
+// In the order of the ranks, ours in its place.
+void Exchange::fold(const Folding& folding) {
+  const Part& piece = folding.piece;
+  const bool scatters = operation_.kind == OperationKind::reduceScatter;
+  std::vector<const void*> inputs(static_cast<size_t>(mesh_.ranks()));
+  for (int rank = 0; rank < mesh_.ranks(); rank++)
+    inputs[static_cast<size_t>(rank)] = blocks_.piece(*folding.block, rank);
+  inputs[static_cast<size_t>(self())] = contribution() + own().offset + piece.offset;
+  auto* to = static_cast<std::byte*>(operation_.receive) + (scatters ? 0 : own().offset) + piece.offset;
+  reduce(operation_.type, operation_.op, inputs, to, piece.bytes);
+  reduced_ = piece.offset + piece.bytes;
+}
+
+bool Exchange::postResults() {
+  if (!plan_.distributes) return true;
+  const bool fromSend =
+      operation_.kind == OperationKind::allGather || operation_.kind == OperationKind::broadcast;
+  const auto* memory =
+      static_cast<const PeersMemory*>(fromSend ? operation_.sendMemory : operation_.receiveMemory);
+  const std::byte* from =
+      fromSend ? contribution() : static_cast<const std::byte*>(operation_.receive) + own().offset;
+  for (int step = 1; step < mesh_.ranks(); step++) {
+    const int rank = (self() + step) % mesh_.ranks();
+    const auto r = static_cast<size_t>(rank);
+    while (resultSent_[r] < reduced_) {
+      // Whole pieces, whatever the reduction has come to: the receiver posts its receives by them.
+      const size_t bytes = std::min(kResultBytes, own().bytes - resultSent_[r]);
+      if (resultSent_[r] + bytes > reduced_) break;
+      const size_t before = flights_.size();
+      if (!sendPiece(rank, from + resultSent_[r], bytes, memory->sending[r], 2 + 2 * slot_)) return false;
+      if (flights_.size() == before) break;
+      resultSent_[r] += bytes;
+    }
+  }
+  return true;
+}
+
+bool Exchange::postResultReceives() {
+  if (!plan_.distributes) return true;
+  const auto* memory = static_cast<const PeersMemory*>(operation_.receiveMemory);
+  for (int rank = 0; rank < mesh_.ranks(); rank++) {
+    const auto r = static_cast<size_t>(rank);
+    const Part& part = plan_.parts[r];
+    if (rank == self()) continue;
+    while (resultAsked_[r] < part.bytes) {
+      const Pipe& pipe = *mesh_.pipe(rank);
+      const size_t bytes = std::min(kResultBytes, part.bytes - resultAsked_[r]);
+      auto* to = static_cast<std::byte*>(operation_.receive) + part.offset + resultAsked_[r];
+      const core::Posted posted =
+          pipe.receiving().irecvOne(to, bytes, 2 + 2 * slot_, memory->receiving[r], nullptr);
+      if (!posted.ok) return fail(rank, pipe.receiving().error().message());
+      if (!posted.request) refused_ = true;
+      if (!posted.request) break;
+      flights_.push_back({posted.request, bytes, rank, false});
+      resultAsked_[r] += bytes;
+    }
+  }
+  return true;
+}
+
+// Oldest first and no further than they are done: the operation needs all of them.
+bool Exchange::testFlights() {
+  while (!flights_.empty()) {
+    const Flight& flight = flights_.front();
+    int size = 0;
+    const core::Tested tested = core::test(flight.request, &size);
+    const Pipe& pipe = *mesh_.pipe(flight.rank);
+    if (!tested.ok)
+      return fail(flight.rank,
+                  flight.sends ? pipe.sending().error().message() : pipe.receiving().error().message());
+    if (!tested.done) return true;
+    if (!flight.sends && static_cast<size_t>(size) != flight.bytes)
+      return fail(flight.rank,
+                  format("it sent %d bytes where %zu were expected: the ranks disagree about the operation",
+                         size, flight.bytes));
+    flights_.pop_front();
+  }
+  return true;
+}
+
+}  // namespace weft::coll

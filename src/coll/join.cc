@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/coll/join.h"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "src/base/log.h"
+#include "src/base/random.h"
+
+namespace weft::coll {
+
+namespace {
+
+constexpr uint8_t kGreeting = 32, kRequest = 33, kAnswer = 34, kStatus = 35;
+constexpr const char* kOperation = "joining an aggregation daemon";
+
+Error broken(const std::string& why, int errnum = 0, Code code = Code::remote) {
+  return Error(code, kOperation, why, errnum);
+}
+
+ByteWriter begin(uint8_t word) {
+  ByteWriter out;
+  out.put(kMagic).put(kVersion).put(word).put(uint8_t{0});
+  return out;
+}
+
+Status readHead(ByteReader* in, uint8_t word) {
+  const auto magic = in->get<uint32_t>();
+  const auto version = in->get<uint16_t>();
+  const auto said = in->get<uint8_t>();
+  in->get<uint8_t>();
+  if (in->failed() || magic != kMagic || said != word)
+    return broken("what came is no message of weft's aggregation");
+  if (version != kVersion)
+    return broken(
+        format("the other end speaks version %u and this one version %u: install one release everywhere",
+               version, kVersion));
+  return {};
+}
+
+Status readEnd(const ByteReader& in) {
+  return in.done() ? Status() : Status(broken("a message is cut off, or longer than it should be"));
+}
+
+// The message with the proof behind it that its sender knows the key, and saw the nonce.
+Bytes sealed(ByteWriter body, const Key128& key, const Nonce& nonce) {
+  Bytes proven(nonce.begin(), nonce.end());
+  proven.insert(proven.end(), body.bytes().begin(), body.bytes().end());
+  const Tag128 tag = sipHash128(key, proven);
+  return body.raw(tag).take();
+}
+
+Result<std::span<const std::byte>> unsealed(std::span<const std::byte> bytes, const Key128& key,
+                                            const Nonce& nonce) {
+  Tag128 tag{};
+  if (bytes.size() < tag.size()) return broken("a message is cut off");
+  const auto body = bytes.first(bytes.size() - tag.size());
+  std::memcpy(tag.data(), bytes.data() + body.size(), tag.size());
+  Bytes proven(nonce.begin(), nonce.end());
+  proven.insert(proven.end(), body.begin(), body.end());
+  if (equalSecret(sipHash128(key, proven), tag)) return body;
+  return broken("the other end has another secret; WEFT_AGGD_SECRET must be the daemon's", 0, Code::config);
+}
+
+// Waits for the descriptor, never longer than the patience lasts.
+Status await(int fd, short events, Patience& patience) {
+  while (!patience.over()) {
+    pollfd one{fd, events, 0};
+    if (::poll(&one, 1, 20) > 0) return {};
+  }
+  return broken("the other end says nothing", 0, Code::timeout);
+}
+
+}  // namespace
+
+Bytes Greeting::encode() const {
+  return begin(kGreeting).raw(nonce).take();
+}
+
+Bytes JoinRequest::encode(const Key128& key, const Nonce& greeting) const {
+  ByteWriter out = begin(kRequest);
+  out.raw(nonce).put(group).put(ranks).put(order).put(weight).put(local).put(uint8_t{daemon}).put(chunkBytes);
+  out.text(name.substr(0, 200)).raw(handle);
+  return sealed(std::move(out), key, greeting);
+}
+
+Bytes JoinAnswer::encode(const Key128& key, const Nonce& request) const {
+  ByteWriter out = begin(kAnswer);
+  out.put(uint8_t{accepted}).text(reason.substr(0, kReasonBytes)).put(window).raw(handle);
+  return sealed(std::move(out), key, request);
+}
+
+Bytes encodeStatusRequest(uint8_t format, const Key128& key, const Nonce& greeting) {
+  return sealed(std::move(begin(kStatus).put(format)), key, greeting);
+}
+
+Result<uint8_t> decodeStatusRequest(std::span<const std::byte> bytes, const Key128& key,
+                                    const Nonce& greeting) {
+  ByteReader head(bytes);
+  TRY(readHead(&head, kStatus));
+  TRY(const auto body, unsealed(bytes, key, greeting));
+  ByteReader in(body.subspan(8));
+  const auto format = in.get<uint8_t>();
+  TRY(readEnd(in));
+  return format;
+}
+
+Result<std::string> askStatus(const std::string& daemon, const std::string& secret, uint8_t format,
+                              Milliseconds timeout) {
+  constexpr size_t kMost = size_t{16} << 20;
+  Patience patience(Clock::system(), timeout);
+  TRY(const std::string known, readSecret(secret));
+  TRY(const Fd link, dialDaemon(daemon, patience));
+  TRY(const Bytes greeted, readFrame(link, patience));
+  TRY(const Greeting greeting, decodeGreeting(greeted));
+  TRY(writeFrame(link, encodeStatusRequest(format, keyOf(known), greeting.nonce), patience));
+  TRY(const Bytes said, readFrame(link, patience, kMost));
+  if (ByteReader(said).get<uint32_t>() == kMagic)  // an answer to who may not ask
+    return broken("the daemon has another secret; WEFT_AGGD_SECRET must be the same", 0, Code::config);
+  return std::string(reinterpret_cast<const char*>(said.data()), said.size());
+}
+
+Key128 keyOf(const std::string& secret) {
+  constexpr Key128 kFixed{};  // of a hash, not of a proof: what it is given is the secret
+  return sipHash128(kFixed, std::as_bytes(std::span(secret.data(), secret.size())));
+}
+
+Result<std::string> readSecret(const std::string& setting) {
+  if (!setting.starts_with('@')) return setting;
+  const Fd file(::open(setting.c_str() + 1, O_RDONLY | O_CLOEXEC));
+  char bytes[256];
+  const ssize_t size = file ? ::read(file.get(), bytes, sizeof bytes) : -1;
+  if (size < 0)
+    return Error(Code::config, "reading the secret", format("%s cannot be read", setting.c_str() + 1), errno);
+  const std::string text(bytes, static_cast<size_t>(size));
+  return text.substr(0, text.find('\n'));
+}
+
+Result<Greeting> decodeGreeting(std::span<const std::byte> bytes) {
+  ByteReader in(bytes);
+  TRY(readHead(&in, kGreeting));
+  Greeting greeting;
+  in.fill(greeting.nonce);
+  TRY(readEnd(in));
+  return greeting;
+}
+
+Result<JoinRequest> decodeJoinRequest(std::span<const std::byte> bytes, const Key128& key,
+                                      const Nonce& greeting) {
+  ByteReader head(bytes);
+  TRY(readHead(&head, kRequest));
+  TRY(const auto body, unsealed(bytes, key, greeting));
+  ByteReader in(body.subspan(8));
+  JoinRequest request;
+  in.fill(request.nonce);
+  request.group = in.get<uint64_t>();
+  request.ranks = in.get<uint32_t>();
+  request.order = in.get<uint32_t>();
+  request.weight = in.get<uint32_t>();
+  request.local = in.get<uint32_t>();
+  request.daemon = in.get<uint8_t>() != 0;
+  request.chunkBytes = in.get<uint32_t>();
+  request.name = in.text();
+  in.fill(request.handle);
+  TRY(readEnd(in));
+  const bool possible = request.ranks >= 1 && request.ranks <= kMaxRanks && request.order < request.ranks &&
+                        request.weight >= 1 && request.weight <= request.ranks &&
+                        request.local <= request.ranks && request.chunkBytes >= 4096 &&
+                        request.chunkBytes <= (1u << 24);
+  if (!possible) return broken("a request to join has numbers that cannot be");
+  return request;
+}
+
+Result<JoinAnswer> decodeJoinAnswer(std::span<const std::byte> bytes, const Key128& key,
+                                    const Nonce& request) {
+  ByteReader head(bytes);
+  TRY(readHead(&head, kAnswer));
+  TRY(const auto body, unsealed(bytes, key, request));
+  ByteReader in(body.subspan(8));
+  JoinAnswer answer;
+  answer.accepted = in.get<uint8_t>() != 0;
+  answer.reason = in.text();
+  answer.window = in.get<uint32_t>();
+  in.fill(answer.handle);
+  TRY(readEnd(in));
+  return answer;
+}
+
+Status writeFrame(const Fd& fd, const Bytes& frame, Patience& patience) {
+  Bytes out = ByteWriter().put(static_cast<uint32_t>(frame.size())).raw(frame).take();
+  size_t sent = 0;
+  while (sent < out.size()) {
+    const ssize_t n = ::send(fd.get(), out.data() + sent, out.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n > 0) sent += static_cast<size_t>(n);
+    if (n > 0) continue;
+    if (n < 0 && errno != EAGAIN && errno != EINTR) return broken("the connection broke", errno);
+    TRY(await(fd.get(), POLLOUT, patience));
+  }
+  return {};
+}
+
+Result<Bytes> readFrame(const Fd& fd, Patience& patience, size_t most) {
+  Bytes in;
+  size_t wanted = sizeof(uint32_t);
+  while (in.size() < wanted) {
+    std::byte some[512];
+    const ssize_t n = ::recv(fd.get(), some, std::min(sizeof some, wanted - in.size()), MSG_DONTWAIT);
+    if (n == 0) return broken("the other end closed the connection");
+    if (n < 0 && errno != EAGAIN && errno != EINTR) return broken("the connection broke", errno);
+    if (n < 0) TRY(await(fd.get(), POLLIN, patience));
+    if (n > 0) in.insert(in.end(), some, some + n);
+    if (in.size() == sizeof(uint32_t) && wanted == sizeof(uint32_t)) {
+      const auto length = ByteReader(in).get<uint32_t>();
+      if (length > most) return broken(format("a message of %u bytes is too long to be one", length));
+      wanted += length;
+    }
+  }
+  in.erase(in.begin(), in.begin() + sizeof(uint32_t));
+  return in;
+}
+
+namespace {
+
+Result<Fd> dialOne(const addrinfo& to, Patience& patience) {
+  Fd fd(::socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return broken("no socket", errno, Code::resources);
+  fd.closeInForkedChildren();
+  if (::connect(fd.get(), to.ai_addr, to.ai_addrlen) != 0 && errno != EINPROGRESS)
+    return broken("it cannot be reached", errno);
+  TRY(await(fd.get(), POLLOUT, patience));
+  int error = 0;
+  socklen_t size = sizeof error;
+  ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+  if (error != 0) return broken("it cannot be reached", error);
+  const int on = 1;
+  ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  return fd;
+}
+
+}  // namespace
+
+Result<Fd> dialDaemon(const std::string& address, Patience& patience) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos || colon + 1 == address.size())
+    return Error(Code::config, kOperation, "\"" + address + "\" is not HOST:PORT");
+  std::string host = address.substr(0, colon);
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int failed = ::getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found);
+  if (failed != 0)
+    return Error(Code::config, kOperation, format("%s: %s", address.c_str(), ::gai_strerror(failed)));
+  Result<Fd> fd = broken("it has no address");
+  for (const addrinfo* one = found; one && !fd; one = one->ai_next) fd = dialOne(*one, patience);
+  ::freeaddrinfo(found);
+  if (fd) return fd;
+  return broken(format("%s: %s", address.c_str(), fd.error().message().c_str()), 0, fd.error().code());
+}
+
+Result<std::unique_ptr<Pipe>> openPipe(const core::ContextRef& context, int device,
+                                       core::ListenComm& listener, HandleBytes peer, std::string name,
+                                       Patience& patience) {
+  core::Net& net = context->net();
+  std::unique_ptr<core::SendComm> send;
+  std::unique_ptr<core::RecvComm> receive;
+  while (!send || !receive) {
+    if (!send) {
+      TRY(send, net.connect(context, device, peer));
+    }
+    if (!receive) {
+      TRY(receive, net.accept(listener));
+    }
+    if (patience.over()) return broken("no connection over the fabric with " + name, 0, Code::timeout);
+    if (!send || !receive) patience.pause();
+  }
+  return Pipe::create(std::move(send), std::move(receive), std::move(name));
+}
+
+void Membership::leave() {
+  if (!link) return;
+  ::shutdown(link.get(), SHUT_WR);
+  Patience patience(Clock::system(), Milliseconds(1000));
+  (void)readFrame(link, patience);
+}
+
+bool Membership::linked() const {
+  std::byte one;
+  const ssize_t got = ::recv(link.get(), &one, sizeof one, MSG_PEEK | MSG_DONTWAIT);
+  return got > 0 || (got < 0 && errno == EAGAIN);
+}
+
+namespace {
+
+Result<Membership> join(JoinOptions& options, Patience& patience) {
+  TRY(const std::string secret, readSecret(options.secret));
+  const Key128 key = keyOf(secret);
+  Membership made;
+  made.daemon = options.daemon;
+  TRY(made.link, dialDaemon(options.daemon, patience));
+  TRY(const Bytes greeted, readFrame(made.link, patience));
+  TRY(const Greeting greeting, decodeGreeting(greeted));
+  TRY(auto listener, options.context->net().listen(options.context, options.device, options.request.handle));
+  fillRandom(options.request.nonce);
+  TRY(writeFrame(made.link, options.request.encode(key, greeting.nonce), patience));
+  TRY(const Bytes answered, readFrame(made.link, patience));
+  TRY(const JoinAnswer answer, decodeJoinAnswer(answered, key, options.request.nonce));
+  if (!answer.accepted) return broken("it refuses: " + answer.reason, 0, Code::unavailable);
+  made.window = answer.window;
+  TRY(made.pipe, openPipe(options.context, options.device, *listener, answer.handle,
+                          "the aggregation daemon " + options.daemon, patience));
+  TRY(const Bytes formed, readFrame(made.link, patience));
+  TRY(const Verdict verdict, decodeVerdict(formed));
+  if (!verdict.formed) return broken("it refuses: " + verdict.reason, 0, Code::unavailable);
+  return made;
+}
+
+}  // namespace
+
+Result<Membership> joinDaemon(JoinOptions options) {
+  if (options.daemon.empty())
+    return Error(Code::config, kOperation, "WEFT_AGGD names none; give it HOST:PORT of a weft-aggd");
+  Patience patience(options.context->net().clock(), options.timeout);
+  auto made = join(options, patience);
+  if (made) return made;
+  return Error(made.error().code(), kOperation, options.daemon + ": " + made.error().detail());
+}
+
+}  // namespace weft::coll

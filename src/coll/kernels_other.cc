@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/coll/kernels.h"
+
+namespace weft::coll {
+
+std::span<const KernelTable* const> runnableKernels() {
+  static constexpr const KernelTable* kOnly = &kPortableKernels;
+  return std::span(&kOnly, 1);
+}
+
+}  // namespace weft::coll

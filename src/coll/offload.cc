@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/coll/offload.h"
+
+#include "src/base/log.h"
+#include "src/coll/kernels.h"
+#include "src/coll/peers.h"
+#include "src/coll/sharp.h"
+#include "src/coll/tree.h"
+
+namespace weft::coll {
+
+namespace {
+
+constexpr const char* kBackends[] = {"off", "peers", "tree", "sharp"};
+
+// What must be equal on all ranks.
+std::string settingsOf(const Config& config) {
+  return format("WEFT_COLLNET=%s WEFT_COLLNET_CHUNK=%d WEFT_COLLNET_ONE_STEP=%d", config.collnet.c_str(),
+                config.collnetChunkBytes, config.collnetOneStepBytes);
+}
+
+// The daemon of this rank: of several, one for each device in turn.
+std::string daemonOf(const Config& config, int device) {
+  std::vector<std::string> named;
+  for (size_t at = 0; at <= config.aggd.size();) {
+    const size_t comma = std::min(config.aggd.find(',', at), config.aggd.size());
+    named.push_back(config.aggd.substr(at, comma - at));
+    at = comma + 1;
+  }
+  return named[static_cast<size_t>(device) % named.size()];
+}
+
+// Everybody's verdict; what rank 0 counted of the ranks with this one's daemon goes to `local`.
+Status agree(Mesh& mesh, const Config& config, const Status& ready, uint32_t* local = nullptr,
+             const std::string& capabilities = {}) {
+  Ballot mine;
+  mine.place = daemonOf(config, mesh.options().device);
+  mine.ready = static_cast<bool>(ready);
+  mine.settings = settingsOf(config) + capabilities;
+  if (!ready) mine.reason = ready.error().message();
+  TRY(const Verdict verdict, mesh.vote(mine));
+  if (local) *local = verdict.local;
+  if (verdict.formed) return {};
+  return Error(Code::unavailable, "forming a collective group", verdict.reason);
+}
+
+Result<std::unique_ptr<PeersGroup>> makePeers(Mesh& mesh, const Config& config,
+                                              std::unique_ptr<Mesh>* owner) {
+  TRY(mesh.extend());
+  PeersOptions options;
+  options.pieceBytes = static_cast<size_t>(config.collnetChunkBytes);
+  options.oneStepBytes = static_cast<size_t>(config.collnetOneStepBytes);
+  return std::make_unique<PeersGroup>(std::move(*owner), options);
+}
+
+// The ranks hold the connections that the library is set up by, and do what the switches cannot.
+Result<std::unique_ptr<Group>> makeSharp(Mesh& mesh, const Config& config, std::unique_ptr<Mesh>* owner,
+                                         std::string* capabilities) {
+  auto library = SharpLibrary::open(config.libsharp);
+  // Also without one: the others ask the ranks for words.
+  if (!library) OutOfBand(mesh, mesh.timeout()).giveUp();
+  if (!library) return library.takeError();
+  TRY(auto job, SharpJob::open(mesh, library.take()));
+  *capabilities = " " + job->describe();
+  TRY(auto peers, makePeers(mesh, config, owner));
+  return std::unique_ptr<Group>(std::make_unique<SharpGroup>(std::move(job), std::move(peers)));
+}
+
+Result<std::unique_ptr<Group>> makeTree(const Mesh& mesh, const Config& config, uint32_t local) {
+  JoinOptions join;
+  join.context = mesh.options().context;
+  join.device = mesh.options().device;
+  join.daemon = daemonOf(config, join.device);
+  join.secret = config.aggdSecret;
+  join.timeout = config.collnetTimeout;
+  join.request.group = mesh.group();
+  join.request.ranks = static_cast<uint32_t>(mesh.ranks());
+  join.request.order = static_cast<uint32_t>(mesh.rank());
+  join.request.local = local;
+  join.request.chunkBytes = static_cast<uint32_t>(config.collnetChunkBytes);
+  join.request.name = format("rank %d", mesh.rank());
+  const uint32_t rank = join.request.order;
+  const uint32_t ranks = join.request.ranks;
+  TRY(auto membership, joinDaemon(std::move(join)));
+  return TreeGroup::create(std::move(membership), rank, ranks, static_cast<size_t>(config.collnetChunkBytes));
+}
+
+// One that can form a group. A rank without says so to the others by its vote.
+Result<Backend> wantedBackend(const Config& config) {
+  TRY(const Backend backend, backendOf(config));
+  if (backend != Backend::off) return backend;
+  return Error(Code::unavailable, "forming a collective group",
+               "WEFT_COLLNET is off there; peers, tree or sharp turns collective offload on, on every rank");
+}
+
+}  // namespace
+
+Result<Backend> backendOf(const Config& config) {
+  for (size_t i = 0; i < std::size(kBackends); i++)
+    if (config.collnet == kBackends[i]) return static_cast<Backend>(i);
+  return Error(Code::config, "reading settings",
+               format("WEFT_COLLNET is \"%s\"; allowed: off, peers, tree or sharp", config.collnet.c_str()));
+}
+
+bool offloadReduces(ElementType type, ReduceOp op) {
+  return canReduce(type, op);
+}
+
+Result<std::unique_ptr<Group>> openGroup(MeshOptions options) {
+  const Config& config = options.context->net().config();
+  options.timeout = config.collnetTimeout;
+  options.full = false;
+  TRY(auto mesh, Mesh::open(std::move(options)));
+  const auto backend = wantedBackend(config);
+  Mesh& connected = *mesh;
+  uint32_t local = 0;
+  TRY(agree(connected, config, backend ? Status() : Status(backend.error()), &local));
+  Result<std::unique_ptr<Group>> group = Error(Code::unavailable, "forming a collective group",
+                                               "WEFT_COLLNET=" + config.collnet + " is not there");
+  std::string capabilities;
+  if (*backend == Backend::peers) {
+    auto peers = makePeers(connected, config, &mesh);
+    group = peers ? Result<std::unique_ptr<Group>>(peers.take()) : peers.takeError();
+  }
+  if (*backend == Backend::tree) group = makeTree(connected, config, local);
+  if (*backend == Backend::sharp) group = makeSharp(connected, config, &mesh, &capabilities);
+  TRY(agree(connected, config, group ? Status() : Status(group.error()), nullptr, capabilities));
+  return group;
+}
+
+}  // namespace weft::coll

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/coll/peers.h"
+
+#include <algorithm>
+
+#include "src/base/log.h"
+#include "src/base/reserve.h"
+
+namespace weft::coll {
+
+PeersGroup::PeersGroup(std::unique_ptr<Mesh> mesh, const PeersOptions& options)
+    : mesh_(std::move(mesh)), blocks_(*mesh_, options.pieceBytes, options.blocks) {
+  for (int slot = 0; slot < kSlots; slot++) {
+    slots_.push_back(std::make_unique<Exchange>(*mesh_, blocks_, options.oneStepBytes, slot));
+    slots_.back()->group = this;
+  }
+}
+
+// Says goodbye first: what the others wait for from us is no failure then.
+PeersGroup::~PeersGroup() {
+  const MustNotFail closing;
+  if (broken_.empty()) {
+    mesh_->raiseAlarm("");
+    mesh_->awaitGoodbyes(Milliseconds(500));
+  }
+  for (const auto& memory : memories_) release(*memory);
+}
+
+Result<GroupMemory*> PeersGroup::registerMemory(const MemoryDesc& desc) {
+  if (desc.kind != MemoryKind::host)
+    return Error(Code::unavailable, "registering memory",
+                 "WEFT_COLLNET=peers reduces in host memory, and this is a GPU's");
+  auto memory = std::make_unique<PeersMemory>();
+  Status status;
+  for (int rank = 0; rank < mesh_->ranks() && status; rank++) {
+    Pipe* pipe = mesh_->pipe(rank);
+    memory->sending.push_back(nullptr);
+    memory->receiving.push_back(nullptr);
+    if (!pipe) continue;
+    auto sending = pipe->sending().registerMemory(desc);
+    auto receiving = pipe->receiving().registerMemory(desc);
+    memory->sending.back() = sending ? *sending : nullptr;
+    memory->receiving.back() = receiving ? *receiving : nullptr;
+    if (!sending) status = sending.takeError();
+    if (!receiving) status = receiving.takeError();
+  }
+  if (!status) {
+    release(*memory);
+    return status.takeError();
+  }
+  std::lock_guard lock(mutex_);
+  memories_.push_back(std::move(memory));
+  return memories_.back().get();
+}
+
+void PeersGroup::release(PeersMemory& memory) {
+  for (size_t rank = 0; rank < memory.sending.size(); rank++) {
+    Pipe* pipe = mesh_->pipe(static_cast<int>(rank));
+    if (memory.sending[rank]) (void)pipe->sending().deregisterMemory(memory.sending[rank]);
+    if (memory.receiving[rank]) (void)pipe->receiving().deregisterMemory(memory.receiving[rank]);
+  }
+}
+
+Status PeersGroup::deregisterMemory(GroupMemory* memory) {
+  std::unique_ptr<PeersMemory> gone;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = std::find_if(memories_.begin(), memories_.end(),
+                                    [&](const auto& one) { return one.get() == memory; });
+    if (found == memories_.end())
+      return Error(Code::invalidArgument, "deregistering memory", "it is not registered with this group");
+    gone = std::move(*found);
+    memories_.erase(found);
+  }
+  release(*gone);
+  return {};
+}
+
+Error PeersGroup::error() const {
+  return Error(Code::remote, "collective group", broken_.empty() ? "nothing is wrong" : broken_);
+}
+
+Started PeersGroup::start(const Operation& operation) {
+  if (!broken_.empty()) return {false, nullptr};
+  if (const char* fault = faultOf(operation, mesh_->ranks())) {
+    breakDown(format("rank %d started an operation that cannot be: %s", mesh_->rank(), fault), true);
+    return {false, nullptr};
+  }
+  Exchange& slot = *slots_[next_ % kSlots];
+  if (slot.state() != Exchange::State::free) {
+    progress();
+    return {broken_.empty(), nullptr};
+  }
+  slot.begin(operation);
+  next_++;
+  counters_.operations++;
+  progress();
+  return {broken_.empty(), broken_.empty() ? &slot : nullptr};
+}
+
+// Data is in host memory, where it is visible as soon as it is received.
+Started PeersGroup::flush(const void*, size_t, GroupMemory*) {
+  static GroupRequest done;
+  return {true, &done};
+}
+
+void PeersGroup::progress() {
+  if (!broken_.empty()) return;
+  constexpr uint64_t kAlarmEvery = 256;
+  if (passes_++ % kAlarmEvery == 0 && !hearAlarms()) return;
+  bool oldest = true, mayPost = true;
+  for (uint64_t at = oldest_; at < next_; at++) {
+    Exchange& exchange = *slots_[at % kSlots];
+    if (exchange.state() != Exchange::State::running) continue;
+    const Exchange::Step step = exchange.progress(oldest, mayPost);
+    oldest = false;
+    mayPost = mayPost && !exchange.refused();
+    if (step == Exchange::Step::going) continue;
+    if (step == Exchange::Step::failed) {
+      WEFT_LOG(info, "collective group: rank %d: %s", exchange.culprit(), exchange.why().c_str());
+      if (hearAlarms())
+        breakDown(format("rank %d failed: %s", exchange.culprit(), exchange.why().c_str()), true);
+      return;
+    }
+    counters_.bytesSent += exchange.bytesSent();
+    exchange.setState(Exchange::State::done);
+  }
+}
+
+// False: somebody told why the group is broken, which is then our reason too.
+bool PeersGroup::hearAlarms() {
+  for (int rank = 0; rank < mesh_->ranks(); rank++) {
+    Pipe* pipe = mesh_->pipe(rank);
+    const auto alarm = pipe ? pipe->alarm() : std::nullopt;
+    if (!alarm) continue;
+    if (alarm->empty() && next_ == oldest_) continue;  // it leaves, and nothing is missing
+    breakDown(alarm->empty() ? format("rank %d left the group", rank) : *alarm, false);
+    return false;
+  }
+  return true;
+}
+
+void PeersGroup::breakDown(std::string reason, bool tell) {
+  broken_ = std::move(reason);
+  WEFT_LOG(error, "collective group of %d ranks: %s", mesh_->ranks(), broken_.c_str());
+  if (tell) mesh_->raiseAlarm(broken_);
+}
+
+Finished PeersGroup::test(GroupRequest* request) {
+  auto& exchange = static_cast<Exchange&>(*request);
+  if (exchange.state() == Exchange::State::running) progress();
+  if (exchange.state() == Exchange::State::done) {
+    const size_t bytes = exchange.bytesReceived();
+    exchange.setState(Exchange::State::free);
+    while (oldest_ < next_ && slots_[oldest_ % kSlots]->state() == Exchange::State::free) oldest_++;
+    return {true, true, bytes};
+  }
+  return {broken_.empty(), false, 0};
+}
+
+}  // namespace weft::coll

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/coll/plan.h"
+
+#include <algorithm>
+
+#include "src/coll/kernels.h"
+
+namespace weft::coll {
+
+namespace {
+
+constexpr size_t kAlign = 128;  // lines are not shared between ranks
+
+// Equal shares, in whole lines; the last ranks may have none.
+void share(size_t bytes, size_t ranks, std::vector<Part>* parts) {
+  const size_t each = ((bytes + ranks - 1) / ranks + kAlign - 1) / kAlign * kAlign;
+  for (size_t rank = 0; rank < ranks; rank++) {
+    const size_t begin = std::min(bytes, rank * each);
+    parts->push_back({begin, std::min(bytes, begin + each) - begin});
+  }
+}
+
+// What of each rank's part lies in the window, counted from the window's begin.
+void window(const Operation& operation, size_t ranks, std::vector<Part>* parts) {
+  const size_t first = operation.windowOffset;
+  const size_t end = first + operation.windowBytes;
+  for (size_t rank = 0; rank < ranks; rank++) {
+    const size_t from = std::clamp(rank * operation.bytesPerRank, first, end);
+    const size_t to = std::clamp((rank + 1) * operation.bytesPerRank, first, end);
+    parts->push_back({from - first, to - from});
+  }
+}
+
+}  // namespace
+
+void makePlan(const Operation& operation, int ranks, size_t oneStepBytes, Plan* plan) {
+  const auto count = static_cast<size_t>(ranks);
+  plan->parts.clear();
+  plan->reduces = plan->distributes = plan->whole = false;
+  switch (operation.kind) {
+    case OperationKind::barrier:
+    case OperationKind::allReduce:
+      plan->reduces = true;
+      plan->whole = operation.bytes <= oneStepBytes;
+      plan->distributes = !plan->whole;
+      if (plan->whole)
+        plan->parts.assign(count, {0, operation.bytes});
+      else
+        share(operation.bytes, count, &plan->parts);
+      return;
+    case OperationKind::reduceScatter:
+      plan->reduces = true;
+      window(operation, count, &plan->parts);
+      return;
+    case OperationKind::allGather:
+      plan->distributes = true;
+      window(operation, count, &plan->parts);
+      return;
+    case OperationKind::broadcast:
+      plan->distributes = true;
+      plan->parts.assign(count, {0, 0});
+      plan->parts[static_cast<size_t>(operation.root)] = {0, operation.bytes};
+      return;
+  }
+}
+
+const char* faultOf(const Operation& operation, int ranks) {
+  constexpr size_t kMost = size_t{1} << 40;
+  const bool windowed =
+      operation.kind == OperationKind::allGather || operation.kind == OperationKind::reduceScatter;
+  const bool reduces =
+      operation.kind == OperationKind::allReduce || operation.kind == OperationKind::reduceScatter;
+  if (reduces && !canReduce(operation.type, operation.op)) return "there is no such reduction of that type";
+  const size_t element = reduces ? elementBytes(operation.type, operation.op) : 1;
+  if (operation.bytes > kMost || operation.windowBytes > kMost || operation.bytesPerRank > kMost)
+    return "the size is negative or over 1 TiB";
+  if (operation.bytes % element != 0 || operation.windowBytes % element != 0 ||
+      operation.windowOffset % element != 0)
+    return "the size is not a number of whole elements";
+  if (windowed &&
+      (operation.windowOffset > operation.bytesPerRank * static_cast<size_t>(ranks) ||
+       operation.windowBytes > operation.bytesPerRank * static_cast<size_t>(ranks) - operation.windowOffset))
+    return "the window ends behind the last rank's part";
+  if (operation.root < 0 || operation.root >= ranks) return "the root is no rank of the group";
+  return nullptr;
+}
+
+}  // namespace weft::coll

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/coll/sharp.h"
+
+#include <algorithm>
+
+#include "src/base/log.h"
+#include "src/base/reserve.h"
+#include "src/coll/kernels.h"
+#include "src/coll/plan.h"
+
+namespace weft::coll {
+
+namespace {
+
+constexpr uint64_t kLookEvery = 256;  // tests that find nothing
+
+sharp::Buffer bufferOf(const void* data, size_t bytes, const GroupMemory* memory) {
+  const auto* known = static_cast<const SharpMemory*>(memory);
+  sharp::Buffer buffer{};
+  buffer.memory = !known || known->host ? sharp::kHost : sharp::kCuda;
+  buffer.address = const_cast<void*>(data);
+  buffer.bytes = bytes;
+  buffer.registration = known ? known->registration : nullptr;
+  return buffer;
+}
+
+bool onHost(const GroupMemory* memory) {
+  return !memory || static_cast<const SharpMemory*>(memory)->host;
+}
+
+// A scatter's and a gather's buffers are as long as NVIDIA's own plugin says they are.
+sharp::Reduction reductionOf(const Operation& operation) {
+  const bool scatters = operation.kind == OperationKind::reduceScatter;
+  const size_t bytes = scatters ? operation.windowBytes : operation.bytes;
+  sharp::Reduction spec{};
+  spec.send = bufferOf(operation.send, bytes, operation.sendMemory);
+  spec.receive =
+      bufferOf(operation.receive, scatters ? operation.bytesPerRank : bytes, operation.receiveMemory);
+  spec.type = *sharpType(operation.type);
+  spec.operation = *sharpOperation(operation.op);
+  spec.elements = bytes / elementBytes(operation.type);
+  spec.offset = scatters ? operation.windowOffset : 0;
+  return spec;
+}
+
+sharp::Gather gatherOf(const Operation& operation) {
+  sharp::Gather spec{};
+  spec.send = bufferOf(operation.send, operation.bytesPerRank, operation.sendMemory);
+  spec.receive = bufferOf(operation.receive, operation.windowBytes, operation.receiveMemory);
+  spec.type = sharp::kI8;
+  spec.size = operation.windowBytes;
+  spec.offset = operation.windowOffset;
+  return spec;
+}
+
+size_t bytesOf(const Operation& operation) {
+  return operation.kind == OperationKind::allReduce ? operation.bytes : operation.windowBytes;
+}
+
+}  // namespace
+
+SharpGroup::SharpGroup(std::unique_ptr<SharpJob> job, std::unique_ptr<PeersGroup> peers)
+    : peers_(std::move(peers)), job_(std::move(job)), mesh_(peers_->mesh()) {
+  for (Slot& slot : slots_) slot.group = this;
+}
+
+SharpGroup::~SharpGroup() {
+  const MustNotFail closing;
+  for (const Slot& slot : slots_)
+    if (slot.state == State::running) (void)job_->library().freeRequest(slot.request);
+  for (const auto& memory : memories_) release(*memory);
+  job_.reset();
+}
+
+// Memory:
+
+core::RecvComm* SharpGroup::flushingComm() const {
+  for (int rank = 0; rank < mesh_.ranks(); rank++)
+    if (const Pipe* pipe = mesh_.pipe(rank)) return &pipe->receiving();
+  return nullptr;
+}
+
+Status SharpGroup::takeMemory(const MemoryDesc& desc, SharpMemory* memory) {
+  const SharpLibrary& library = job_->library();
+  int code = 0;
+  if (desc.kind == MemoryKind::dmabuf) {
+    if (!library.registerDmaBuf)
+      return Error(Code::unavailable, "registering memory", "this libsharp_coll takes no dma-buf");
+    using Options = sharp::RegistrationOptions;
+    const Options options{Options::kFd | Options::kOffset, desc.fd, desc.fdOffset};
+    code =
+        library.registerDmaBuf(job_->context(), desc.address, desc.length, &options, &memory->registration);
+  } else {
+    code = library.registerMemory(job_->context(), desc.address, desc.length, &memory->registration);
+  }
+  if (code != 0)
+    return Error(Code::unavailable, "registering memory", "libsharp_coll: " + library.words(code));
+  if (memory->host) {
+    TRY(memory->peers, peers_->registerMemory(desc));
+  } else if (core::RecvComm* comm = flushingComm()) {
+    TRY(memory->flushing, comm->registerMemory(desc));
+  }
+  return {};
+}
+
+Result<GroupMemory*> SharpGroup::registerMemory(const MemoryDesc& desc) {
+  auto memory = std::make_unique<SharpMemory>();
+  memory->host = desc.kind == MemoryKind::host;
+  if (Status taken = takeMemory(desc, memory.get()); !taken) {
+    release(*memory);
+    return taken.takeError();
+  }
+  std::lock_guard lock(mutex_);
+  memories_.push_back(std::move(memory));
+  return memories_.back().get();
+}
+
+void SharpGroup::release(const SharpMemory& memory) {
+  if (memory.flushing) (void)flushingComm()->deregisterMemory(memory.flushing);
+  if (memory.peers) (void)peers_->deregisterMemory(memory.peers);
+  if (memory.registration) (void)job_->library().deregisterMemory(job_->context(), memory.registration);
+}
+
+Status SharpGroup::deregisterMemory(GroupMemory* memory) {
+  std::unique_ptr<SharpMemory> gone;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = std::find_if(memories_.begin(), memories_.end(),
+                                    [&](const auto& one) { return one.get() == memory; });
+    if (found == memories_.end())
+      return Error(Code::invalidArgument, "deregistering memory", "it is not registered with this group");
+    gone = std::move(*found);
+    memories_.erase(found);
+  }
+  release(*gone);
+  return {};
+}
+
+// Operations:
+
+Error SharpGroup::error() const {
+  if (broken_.empty()) return peers_->error();
+  return Error(Code::remote, "collective group", broken_);
+}
+
+GroupCounters SharpGroup::counters() const {
+  GroupCounters all = peers_->counters();
+  all.operations += counters_.operations;
+  all.bytesSent += counters_.bytesSent;
+  return all;
+}
+
+SharpGroup::Slot* SharpGroup::freeSlot() {
+  const auto found =
+      std::find_if(slots_.begin(), slots_.end(), [](const Slot& one) { return one.state == State::free; });
+  return found == slots_.end() ? nullptr : &*found;
+}
+
+Started SharpGroup::start(const Operation& operation) {
+  if (!broken_.empty()) return {false, nullptr};
+  if (const char* fault = faultOf(operation, mesh_.ranks())) {
+    breakDown(format("rank %d started an operation that cannot be: %s", mesh_.rank(), fault));
+    return {false, nullptr};
+  }
+  if (!job_->does(operation)) return startElsewhere(operation);
+  Slot* slot = freeSlot();
+  if (!slot) return {};
+  const int code = hand(operation, &slot->request);
+  if (code == sharp::kLockFailed) return notNow();
+  if (code != 0 || !slot->request) {
+    breakDown(format("rank %d: libsharp_coll began no operation: %s", mesh_.rank(),
+                     job_->library().words(code).c_str()));
+    return {false, nullptr};
+  }
+  refusedSince_ = TimePoint{};
+  slot->state = State::running;
+  slot->bytes = bytesOf(operation);
+  counters_.operations++;
+  counters_.bytesSent += slot->bytes;
+  return {true, slot};
+}
+
+int SharpGroup::hand(const Operation& operation, void** request) {
+  const SharpLibrary& library = job_->library();
+  *request = nullptr;
+  if (operation.kind == OperationKind::allGather) {
+    sharp::Gather spec = gatherOf(operation);
+    return library.allGather(job_->comm(), &spec, request);
+  }
+  sharp::Reduction spec = reductionOf(operation);
+  return operation.kind == OperationKind::allReduce ? library.allReduce(job_->comm(), &spec, request)
+                                                    : library.reduceScatter(job_->comm(), &spec, request);
+}
+
+// Another job's operation has the tree to itself: NCCL calls again, for as long as forming a group may take.
+Started SharpGroup::notNow() {
+  const TimePoint now = Clock::system().now();
+  if (refusedSince_ == TimePoint{}) refusedSince_ = now;
+  if (now - refusedSince_ < mesh_.timeout()) return {};
+  breakDown(format("rank %d: the switches' tree stays locked by another job", mesh_.rank()));
+  return {false, nullptr};
+}
+
+Started SharpGroup::startElsewhere(Operation operation) {
+  if (!onHost(operation.sendMemory) || !onHost(operation.receiveMemory)) {
+    breakDown(format("rank %d: the switches do no %s of %s, and the ranks only reduce host memory",
+                     mesh_.rank(), nameOf(operation.op), nameOf(operation.type)));
+    return {false, nullptr};
+  }
+  const auto known = [](GroupMemory* memory) {
+    return memory ? static_cast<SharpMemory*>(memory)->peers : nullptr;
+  };
+  operation.sendMemory = known(operation.sendMemory);
+  operation.receiveMemory = known(operation.receiveMemory);
+  return peers_->start(operation);
+}
+
+Started SharpGroup::flush(const void* data, size_t bytes, GroupMemory* memory) {
+  const auto* known = static_cast<const SharpMemory*>(memory);
+  if (!known || !known->flushing) return peers_->flush(data, bytes, nullptr);
+  Slot* slot = freeSlot();
+  if (!slot) return {broken_.empty(), nullptr};
+  const core::ReceiveSpec spec{const_cast<void*>(data), bytes, 0, known->flushing, nullptr};
+  const core::Posted posted = flushingComm()->iflush(std::span(&spec, 1));
+  if (!posted.ok) {
+    breakDown(
+        format("rank %d: flushing failed: %s", mesh_.rank(), flushingComm()->error().message().c_str()));
+    return {false, nullptr};
+  }
+  slot->flush = posted.request;
+  slot->state = State::flushing;
+  slot->bytes = bytes;
+  return {true, slot};
+}
+
+Finished SharpGroup::test(GroupRequest* request) {
+  if (request->group != this) return request->group->test(request);  // the ranks do it
+  auto& slot = static_cast<Slot&>(*request);
+  if (slot.state == State::flushing) {
+    const core::Tested tested = slot.flush ? core::test(slot.flush, nullptr) : core::Tested{true, true};
+    if (tested.ok && !tested.done) return {};
+    slot.state = State::free;
+    if (!tested.ok) breakDown(format("rank %d: flushing failed", mesh_.rank()));
+    return {tested.ok, tested.ok, slot.bytes};
+  }
+  if (slot.state == State::running && job_->library().test(slot.request) != 0) {
+    (void)job_->library().freeRequest(slot.request);
+    slot.state = State::free;
+    return {true, true, slot.bytes};
+  }
+  if (++passes_ % kLookEvery == 0 && broken_.empty()) (void)othersAreThere();
+  return {broken_.empty(), false, 0};
+}
+
+// Whoever leaves has its results, so ours come soon; if they do not, it left too early.
+bool SharpGroup::othersAreThere() {
+  for (int rank = 0; rank < mesh_.ranks(); rank++) {
+    Pipe* pipe = mesh_.pipe(rank);
+    if (!pipe) continue;
+    if (const auto alarm = pipe->alarm(); alarm && !alarm->empty()) {
+      breakDown(*alarm);
+      return false;
+    }
+    if (pipe->isBroken()) {
+      breakDown(pipe->errorOf(pipe->receiving()).message());
+      return false;
+    }
+    if (!pipe->saidGoodbye()) continue;
+    const TimePoint now = Clock::system().now();
+    if (aloneSince_ == TimePoint{}) aloneSince_ = now;
+    if (now - aloneSince_ < Milliseconds(2000)) continue;
+    breakDown(format("rank %d left the group", rank));
+    return false;
+  }
+  return true;
+}
+
+void SharpGroup::breakDown(std::string reason) {
+  broken_ = std::move(reason);
+  WEFT_LOG(error, "collective group of %d ranks: %s", mesh_.ranks(), broken_.c_str());
+  mesh_.raiseAlarm(broken_);
+}
+
+}  // namespace weft::coll

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/coll/sharp_job.h"
+
+#include "src/base/log.h"
+
+namespace weft::coll {
+
+namespace {
+
+OutOfBand& callsOf(void* context) {
+  return *static_cast<OutOfBand*>(context);
+}
+
+int answer(const Status& status) {
+  if (!status) WEFT_LOG(info, "libsharp_coll: %s", status.error().message().c_str());
+  return status ? 0 : -1;
+}
+
+int onBroadcast(void* context, void* buffer, int bytes, int root) {
+  return answer(
+      callsOf(context).broadcast({static_cast<std::byte*>(buffer), static_cast<size_t>(bytes)}, root));
+}
+
+int onBarrier(void* context) {
+  return answer(callsOf(context).barrier());
+}
+
+// Where this is not the root nothing may be written to, or assumed of, `receive`.
+int onGather(void* context, int root, void* send, void* receive, int bytes) {
+  OutOfBand& calls = callsOf(context);
+  const auto each = static_cast<size_t>(bytes);
+  const std::span all(static_cast<std::byte*>(receive), calls.isRank(root) ? each * calls.ranks() : 0);
+  return answer(calls.gather({static_cast<const std::byte*>(send), each}, all, root));
+}
+
+// Of a device of several cards all; a card without a port is meant by its first.
+std::string devicesOf(const Mesh& mesh) {
+  core::Net& net = mesh.options().context->net();
+  std::string all;
+  for (const int rail : net.railsOf(mesh.options().device)) {
+    const std::string& name = net.rail(rail).name;
+    all += (all.empty() ? "" : ",") + name + (name.find(':') == std::string::npos ? ":1" : "");
+  }
+  return all;
+}
+
+}  // namespace
+
+std::optional<sharp::DataType> sharpType(ElementType type) {
+  switch (type) {
+    case ElementType::i8:
+      return sharp::kI8;
+    case ElementType::u8:
+      return sharp::kU8;
+    case ElementType::i16:
+      return sharp::kI16;
+    case ElementType::u16:
+      return sharp::kU16;
+    case ElementType::i32:
+      return sharp::kI32;
+    case ElementType::u32:
+      return sharp::kU32;
+    case ElementType::i64:
+      return sharp::kI64;
+    case ElementType::u64:
+      return sharp::kU64;
+    case ElementType::f16:
+      return sharp::kF16;
+    case ElementType::bf16:
+      return sharp::kBf16;
+    case ElementType::f32:
+      return sharp::kF32;
+    case ElementType::f64:
+      return sharp::kF64;
+  }
+  return std::nullopt;
+}
+
+// An element with its index is two of its types there; NCCL never asks for it.
+std::optional<sharp::ReduceOperation> sharpOperation(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+      return sharp::kSum;
+    case ReduceOp::prod:
+      return sharp::kProd;
+    case ReduceOp::min:
+      return sharp::kMin;
+    case ReduceOp::max:
+      return sharp::kMax;
+    case ReduceOp::land:
+      return sharp::kLand;
+    case ReduceOp::lor:
+      return sharp::kLor;
+    case ReduceOp::lxor:
+      return sharp::kLxor;
+    case ReduceOp::band:
+      return sharp::kBand;
+    case ReduceOp::bor:
+      return sharp::kBor;
+    case ReduceOp::bxor:
+      return sharp::kBxor;
+    case ReduceOp::minLoc:
+    case ReduceOp::maxLoc:
+      break;
+  }
+  return std::nullopt;
+}
+
+SharpJob::SharpJob(Mesh& mesh, std::shared_ptr<const SharpLibrary> library)
+    : library_(std::move(library)), outOfBand_(mesh, mesh.timeout()), devices_(devicesOf(mesh)) {}
+
+Result<std::unique_ptr<SharpJob>> SharpJob::open(Mesh& mesh, std::shared_ptr<const SharpLibrary> library) {
+  auto job = std::make_unique<SharpJob>(mesh, std::move(library));
+  if (Status started = job->start(mesh); !started) {
+    job->outOfBand_.giveUp();
+    return started.takeError();
+  }
+  return job;
+}
+
+Status SharpJob::start(Mesh& mesh) {
+  const auto done = [&](int code, const char* what) -> Status {
+    if (code == 0) return {};
+    if (outOfBand_.isOver()) return Error(Code::unavailable, what, kAnotherGaveUp);
+    return Error(
+        Code::unavailable, what,
+        library_->words(code) + "; cards " + devices_ +
+            ". SHARP_COLL_LOG_LEVEL=4 shows what the library did; the aggregation manager (sharp_am) "
+            "must run beside the subnet manager");
+  };
+  sharp::JobSpec spec{};
+  spec.job = mesh.group();
+  spec.rank = mesh.rank();
+  spec.ranks = mesh.ranks();
+  spec.configuration = *library_->defaults;
+  spec.configuration.devices = devices_.c_str();
+  spec.calls = {onBroadcast, onBarrier, onGather};
+  spec.threads = 1;
+  spec.callsContext = &outOfBand_;
+  TRY(done(library_->init(&spec, &context_), "creating a SHARP job"));
+  TRY(done(library_->queryCapabilities(context_, &capabilities_), "asking what the switches can do"));
+  sharp::CommSpec comm{};
+  comm.rank = mesh.rank();
+  comm.ranks = mesh.ranks();
+  comm.callsContext = &outOfBand_;
+  TRY(done(library_->openComm(context_, &comm, &comm_), "creating a SHARP group"));
+  // Nobody goes on where somebody could not.
+  Status all = outOfBand_.barrier();
+  if (!all && outOfBand_.isOver()) return Error(Code::unavailable, "creating a SHARP group", kAnotherGaveUp);
+  return all;
+}
+
+// The others may be gone, so nothing waits long for them.
+SharpJob::~SharpJob() {
+  outOfBand_.setTimeout(Milliseconds(500));
+  if (comm_) (void)library_->closeComm(comm_);
+  if (context_) (void)library_->finalize(context_);
+}
+
+bool SharpJob::does(const Operation& operation) const {
+  const bool streams = (capabilities_.features & sharp::kStreaming) != 0;
+  if (operation.kind == OperationKind::allGather) return streams && library_->allGather;
+  const bool scatters = operation.kind == OperationKind::reduceScatter;
+  if (scatters ? !streams || !library_->reduceScatter : operation.kind != OperationKind::allReduce)
+    return false;
+  const auto type = sharpType(operation.type);
+  const auto how = sharpOperation(operation.op);
+  return type && how && (capabilities_.types >> *type & 1) && (capabilities_.operations >> *how & 1);
+}
+
+std::string SharpJob::describe() const {
+  return format("SHARP types %llx operations %llx features %llx gathers %d scatters %d",
+                static_cast<unsigned long long>(capabilities_.types),
+                static_cast<unsigned long long>(capabilities_.operations),
+                static_cast<unsigned long long>(capabilities_.features), library_->allGather != nullptr,
+                library_->reduceScatter != nullptr);
+}
+
+}  // namespace weft::coll

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/core/comm_report.h"
+
+#include <algorithm>
+
+#include "src/base/log.h"
+#include "src/core/recv_comm.h"
+#include "src/core/send_comm.h"
+
+namespace weft::core {
+
+namespace {
+
+constexpr size_t kMostTagsNamed = 4;
+
+long long secondsOf(Nanoseconds time) {
+  return std::chrono::duration_cast<std::chrono::seconds>(time).count();
+}
+
+}  // namespace
+
+// For the log:
+
+std::string unmatchedText(const CommReport& comm) {
+  if (comm.unmatched.empty()) return {};
+  std::string tags;
+  for (size_t i = 0; i < std::min(comm.unmatched.size(), kMostTagsNamed); i++)
+    tags += format("%s%u", i > 0 ? ", " : "", comm.unmatched[i].tag);
+  if (comm.unmatched.size() > kMostTagsNamed) tags += ", ...";
+  return (comm.sends ? "the peer waits for tag " : "here is a message that nobody receives, with tag ") +
+         tags;
+}
+
+std::string waitText(const CommReport& comm, const Wait& wait) {
+  return format("%s with tag %u of %s%llu bytes on comm %u %s %s (message %u of the tag%s): %s",
+                comm.sends ? "send" : "receive", wait.tag, comm.sends ? "" : "up to ",
+                static_cast<unsigned long long>(wait.bytes), comm.number, comm.sends ? "to" : "from",
+                comm.peer.c_str(), wait.k,
+                wait.requests > 1 ? format(", %zu posted", wait.requests).c_str() : "", wait.why);
+}
+
+std::string stateText(const CommReport& comm, TimePoint now) {
+  std::string text = format("  comm %u %s %s: %s, %llu messages so far", comm.number,
+                            comm.sends ? "sends to" : "receives from", comm.peer.c_str(), comm.life.c_str(),
+                            static_cast<unsigned long long>(comm.messages));
+  if (comm.sends) text += format(", %zu on the fabric", comm.inFlight);
+  text += "\n";
+  for (const Wait& wait : comm.waits) {
+    const auto age = wait.since == TimePoint{} ? Nanoseconds(0) : now - wait.since;
+    text += format("    waits for %lld s: %s\n", secondsOf(age), waitText(comm, wait).c_str());
+  }
+  for (const Unmatched& one : comm.unmatched)
+    text += format(comm.sends ? "    the peer waits for tag %u: %zu receives\n"
+                              : "    nobody receives tag %u: %zu messages are here\n",
+                   one.tag, one.count);
+  return text;
+}
+
+namespace {
+
+const char* stateName(PeeringState state) {
+  static constexpr const char* kNames[] = {"opening",   "connecting",         "live",
+                                           "suspected", "closed by the peer", "ended"};
+  return kNames[static_cast<size_t>(state)];
+}
+
+std::string peeringText(const Peering& peering) {
+  const LaneSet& lanes = peering.lanes();
+  std::string text =
+      format("  to %s: %s, %zu of %zu lanes up on rail %s, the process %s\n", peering.peer()->name().c_str(),
+             stateName(peering.state()), lanes.up(), lanes.size(), lanes.railNames().c_str(),
+             peering.peer()->answers() ? "answers" : "does not answer");
+  if (peering.ending()) text += "    " + peering.ending()->error.message() + "\n";
+  return text;
+}
+
+}  // namespace
+
+// Formatted outside, as what is gathered inside keeps NCCL waiting.
+std::string Engine::stateText() {
+  std::vector<CommReport> comms;
+  std::string text;
+  TimePoint now;
+  {
+    EngineEntry in(*this, EngineEntry::wait);
+    now = readNow();
+    for (const auto& peering : peerings_)
+      if (peering) text += peeringText(*peering);
+    eachComm([&](CommBase& comm) { comms.push_back(comm.describe()); });
+  }
+  for (const CommReport& comm : comms) text += core::stateText(comm, now);
+  return format("device %s, engine %u: %zu comms\n", deviceName().c_str(), id_, comms.size()) + text;
+}
+
+// What comms tell of themselves:
+
+CommReport CommBase::describeCommon() const {
+  CommReport state;
+  state.number = number_;
+  state.sends = send_ != nullptr;
+  state.device = engine().deviceName();
+  state.peer = peering().peer()->name();
+  state.life = failed()                         ? "ended: " + stickyError().message()
+               : state_ == CommState::finishing ? "closing"
+               : peerClosed_                    ? "closed by the peer"
+                                                : "live";
+  return state;
+}
+
+const char* RecvCommImpl::whyOpen(const ReceiveSlot& slot) const {
+  if (state_ == CommState::opening) return "the peer's half of the connection has not come";
+  if (slot.state == SlotState::queued) {
+    const bool known = !slot.memory || (slot.memory->announcement && slot.memory->announcement->acknowledged);
+    if (!known) return "the peer has not acknowledged the memory it is to write to";
+    return ctsRing_.canWrite() ? "the peer is about to be told"
+                               : "the peer has not read what it was told before";
+  }
+  if (slot.sentAt != TimePoint{}) return "the peer has sent it, and it has not arrived";
+  return slot.received > 0 ? "some of it is here" : "the peer has not sent it";
+}
+
+CommReport RecvCommImpl::describe() {
+  CommReport state = describeCommon();
+  state.messages = arrived_;
+  tags_.each([&](uint32_t number, const TagState& tag) {
+    if (tag.waiting != kNone) {
+      Unmatched here{number, 0};
+      for (uint16_t i = tag.waiting; i != kNone; i = waiting_[i].next) here.count++;
+      state.unmatched.push_back(here);
+    }
+    if (!tag.first) return;
+    Wait wait{number, tag.first->k, tag.first->capacity, 0, tag.standing.since(), whyOpen(*tag.first)};
+    for (const ReceiveSlot* slot = tag.first; slot; slot = slot->next) wait.requests++;
+    state.waits.push_back(wait);
+  });
+  return state;
+}
+
+CommReport SendCommImpl::describe() {
+  CommReport state = describeCommon();
+  state.messages = messages_;
+  state.inFlight = unfinished_;
+  if (!failed()) readCtsChain();
+  tags_.each([&](uint32_t number, const TagState& tag) {
+    size_t cleared = 0;
+    for (uint16_t i = tag.first; i != kNoCts; i = i == tag.last ? kNoCts : nextInTag_[i]) cleared++;
+    if (tag.refused(tag.k)) {
+      const char* why = cleared > 0 ? "an earlier receive of the tag has not been told here"
+                        : peering().eagerOut().sends(tag.refusedBytes)
+                            ? "the peer has no room for it and has posted no receive with this tag"
+                            : "the peer has posted no receive with this tag";
+      state.waits.push_back({number, tag.k, tag.refusedBytes, 1, tag.standing.since(), why});
+    } else if (cleared > 0) {
+      state.unmatched.push_back({number, cleared});
+    }
+  });
+  return state;
+}
+
+// Looked at now and then. A peer that does not answer is another matter, of which the control link tells.
+
+void RecvCommImpl::noteWaits(TimePoint now, TimePoint after, OldestWaits* oldest) {
+  const bool quiet = mayStand_ || !peering().peer()->answers();
+  tags_.each([&](uint32_t, TagState& tag) {
+    if (!tag.first || quiet) return tag.standing.over();
+    tag.standing.seen(tag.first->k, now);
+    oldest->add(tag.standing.since(), after);
+  });
+}
+
+// A send that NCCL has not tried again since the last look is given up.
+void SendCommImpl::noteWaits(TimePoint now, TimePoint after, OldestWaits* oldest) {
+  const bool answers = peering().peer()->answers();
+  tags_.each([&](uint32_t, TagState& tag) {
+    const bool tried = std::exchange(tag.tried, false);
+    if (!tried || !tag.refused(tag.k) || !answers) return tag.standing.over();
+    tag.standing.seen(tag.k, now);
+    oldest->add(tag.standing.since(), after);
+  });
+}
+
+}  // namespace weft::core

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/base/clock.h"
+
+// What a comm waits for, in plain values: for the warning about waits that last, and for an operator who asks
+// for the state of a process. Filled by who has entered the engine, read anywhere.
+namespace weft::core {
+
+// Since when one and the same message is awaited, as who looks now and then can tell. Costs the data path
+// nothing.
+class Standing {
+ public:
+  void seen(uint32_t k, TimePoint now) {
+    if (since_ != TimePoint{} && k_ == k) return;
+    k_ = k;
+    since_ = now;
+  }
+  void over() { since_ = TimePoint{}; }
+  TimePoint since() const { return since_; }  // default: nothing is awaited
+
+ private:
+  uint32_t k_ = 0;
+  TimePoint since_{};
+};
+
+// When the longest waits began: of all, and of those that began after a certain moment.
+struct OldestWaits {
+  TimePoint all{};
+  TimePoint later{};
+  void add(TimePoint since, TimePoint after) {
+    all = std::min(all, since);
+    if (since > after) later = std::min(later, since);
+  }
+};
+
+// The oldest message of one tag that NCCL wants and has not got, or not got rid of.
+struct Wait {
+  uint32_t tag = 0;
+  uint32_t k = 0;  // how many of this tag came before
+  uint64_t bytes = 0;
+  size_t requests = 1;   // of this tag
+  TimePoint since{};     // default: for less than a look ago
+  const char* why = "";  // what has to happen
+};
+
+// A message or a receive of the other end that has no counterpart here.
+struct Unmatched {
+  uint32_t tag = 0;
+  size_t count = 0;
+};
+
+struct CommReport {
+  uint32_t number = 0;
+  bool sends = false;
+  std::string device;
+  std::string peer;
+  std::string life;       // "live", or how it ended
+  uint64_t messages = 0;  // so far
+  size_t inFlight = 0;    // sends that a fabric works on
+  std::vector<Wait> waits;
+  std::vector<Unmatched> unmatched;
+};
+
+// "receive with tag 7 of at most 65536 bytes on comm 5 from node7 pid 4711 (192.0.2.7), message 0 of the tag:
+// the peer has not sent it; there is tag 8, which nobody receives".
+std::string waitText(const CommReport& comm, const Wait& wait);
+std::string unmatchedText(const CommReport& comm);  // empty: nothing is
+
+// All of it, some lines.
+std::string stateText(const CommReport& comm, TimePoint now);
+
+}  // namespace weft::core

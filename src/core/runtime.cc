@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/core/runtime.h"
+
+#include <algorithm>
+#include <ctime>
+#include <unistd.h>
+
+#include "src/base/log.h"
+#include "src/base/process.h"
+#include "src/base/reserve.h"
+#include "src/core/connector.h"
+
+namespace weft::core {
+
+namespace {
+
+// A thread's identity without a system call; plain data, so that it does not keep the library from being
+// unloaded.
+thread_local char threadMark;
+
+control::Fingerprint fingerprintOf(const Net& net) {
+  const Config& config = net.config();
+  control::Fingerprint print;
+  print.push_back({"weft version", WEFT_VERSION, false});
+  print.push_back({"provider", net.transport().name(), true});
+  print.push_back({"fabric library", net.transport().version(), false});
+  print.push_back({"WEFT_SEQUENCE_BITS", std::to_string(config.sequenceBits), true});
+  print.push_back({"WEFT_MAX_RAILS", std::to_string(config.maxRails), true});
+  print.push_back({"WEFT_EAGER_MAX", std::to_string(config.eagerMaxBytes), false});
+  print.push_back({"WEFT_STRIPE_MIN", std::to_string(config.stripeMinBytes), false});
+  if (!net.tuner().empty()) print.push_back({"tuner", net.tuner(), true});
+  return print;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Runtime>> Runtime::create(std::shared_ptr<Net> net) {
+  auto runtime = std::make_shared<Runtime>(std::move(net));
+  runtime->router_ = std::make_shared<Router>(runtime->net().config());
+  control::HubOptions options;
+  options.config = runtime->net().config();
+  options.fingerprint = fingerprintOf(runtime->net());
+  options.handler = runtime->router_;
+  options.clock = &runtime->net().clock();
+  TRY(runtime->hub_, runtime->net().makeHub(std::move(options)));
+  TRY(runtime->reportState());
+  return runtime;
+}
+
+Status Runtime::reportState() {
+  const std::string& folder = net_->config().stateDir;
+  if (folder.empty()) return {};
+  StateReport::Source source;
+  source.text = [this] { return stateText(); };
+  source.warnings = [this] {
+    uint32_t warnings = 0;
+    for (const auto& engine : living()) warnings += engine->waits().warnings();
+    return warnings;
+  };
+  TRY(report_, StateReport::start(folder, std::move(source)));
+  return {};
+}
+
+std::vector<std::shared_ptr<Engine>> Runtime::living() {
+  std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<Engine>> engines;
+  for (const auto& [key, known] : engines_) {
+    if (auto engine = known.engine.lock()) engines.push_back(std::move(engine));
+  }
+  return engines;
+}
+
+std::string Runtime::stateText() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  char date[32] = "";
+  gmtime_r(&now, &parts);
+  std::strftime(date, sizeof date, "%Y-%m-%d %H:%M:%S UTC", &parts);
+  std::string text = format("weft " WEFT_VERSION ", %s pid %d at %s, over %s\n", placeName().c_str(),
+                            ::getpid(), date, net_->transport().name().c_str());
+  for (const auto& engine : living()) text += engine->stateText();
+  std::lock_guard lock(mutex_);
+  if (!connectors_.empty()) text += format("%zu connections are being made\n", connectors_.size());
+  return text;
+}
+
+// Connections half made go first: they hold engines. Those say goodbye over the hub.
+Runtime::~Runtime() {
+  const MustNotFail closing;
+  report_.reset();
+  connectors_.clear();
+  engines_.clear();
+}
+
+Result<Runtime::DeviceUse> Runtime::openDevice(int device) {
+  if (const auto known = devices_.find(device); known != devices_.end()) return known->second;
+  DeviceUse use;
+  std::vector<int> rails = net_->railsOf(device);
+  rails.resize(std::min(rails.size(), static_cast<size_t>(net_->config().maxRails)));  // as many as lanes use
+  for (const int index : rails) {
+    std::shared_ptr<Device> rail = physical_[index].lock();
+    if (!rail) {
+      TRY(rail, net_->transport().open(net_->rail(index)));
+    }
+    physical_[index] = rail;
+    use.rails.push_back(std::move(rail));
+  }
+  TRY(openLocal(device, &use));
+  devices_[device] = use;
+  return use;
+}
+
+// What is registered with a device's rails is registered with shared memory, too, where that may be used.
+Status Runtime::openLocal(int device, DeviceUse* use) const {
+  std::vector<std::shared_ptr<Device>> all = use->rails;
+  mem::CacheOptions options = net_->cacheOptions(device);
+  if (Transport* local = net_->localFor(device)) {
+    TRY(const auto infos, local->discover());
+    TRY(use->local, local->open(infos.front()));
+    all.push_back(use->local);
+    options.hostRails = 1;
+  }
+  use->regions = std::make_shared<mem::RegionCache>(std::move(all), std::move(options));
+  return {};
+}
+
+Result<std::shared_ptr<Engine>> Runtime::engineFor(const ContextRef& context, int device) {
+  std::lock_guard lock(mutex_);
+  const ContextOptions& of = context->options();
+  const EngineKey key{device, of.trafficClass, context->seat(), of.perCommunicator ? nullptr : &threadMark};
+  if (auto known = engines_[key].engine.lock(); known && !known->wornOut()) return known;
+  TRY(DeviceUse use, openDevice(device));
+  TRY(Properties properties, net_->properties(device));
+  EngineOptions options;
+  options.config = &net_->config();
+  options.clock = &net_->clock();
+  options.regions = use.regions;
+  options.devices = use.rails;
+  options.local = use.local;
+  options.deviceName = properties.name;
+  options.trafficClass = of.trafficClass;
+  TRY(auto engine, Engine::create(std::move(options)));
+  std::erase_if(engines_, [](const auto& entry) { return entry.second.engine.expired(); });
+  engines_[key] = {engine, of.perCommunicator ? engine : nullptr};
+  router_->add(engine);
+  hub_->wake();
+  return engine;
+}
+
+uint64_t Runtime::keep(std::shared_ptr<Connector> connector) {
+  std::lock_guard lock(mutex_);
+  connectors_.emplace(++nextToken_, std::move(connector));
+  return nextToken_;
+}
+
+std::shared_ptr<Connector> Runtime::find(uint64_t token) {
+  std::lock_guard lock(mutex_);
+  const auto found = connectors_.find(token);
+  if (found == connectors_.end()) return nullptr;
+  found->second->called(net_->clock().now());
+  return found->second;
+}
+
+void Runtime::drop(uint64_t token) {
+  std::shared_ptr<Connector> dropped;  // destroyed after the lock: it may close a comm
+  std::lock_guard lock(mutex_);
+  if (const auto found = connectors_.find(token); found != connectors_.end()) {
+    dropped = std::move(found->second);
+    connectors_.erase(found);
+  }
+}
+
+// An aborted connect is never called again and nobody closes it: its deadline does.
+void Runtime::dropExpired(TimePoint now) {
+  dropIf([&](const Connector& connector) { return connector.expired(now); });
+}
+
+void Runtime::dropOf(const Context* context) {
+  dropIf([&](const Connector& connector) { return connector.madeIn(context); });
+}
+
+bool Runtime::connecting() {
+  std::lock_guard lock(mutex_);
+  return !connectors_.empty();
+}
+
+void Runtime::dropIf(const std::function<bool(const Connector&)>& unwanted) {
+  std::vector<std::shared_ptr<Connector>> dropped;
+  std::lock_guard lock(mutex_);
+  for (auto entry = connectors_.begin(); entry != connectors_.end();) {
+    if (unwanted(*entry->second)) {
+      dropped.push_back(std::move(entry->second));
+      entry = connectors_.erase(entry);
+    } else {
+      ++entry;
+    }
+  }
+}
+
+}  // namespace weft::core

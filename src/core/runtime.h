@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+
+#include "src/control/hub.h"
+#include "src/core/engine.h"
+#include "src/core/state_report.h"
+
+// What lives while anything is connected: the hub with its thread, the opened devices, the engines, and
+// connections being made. Held by comms, listeners and v11+ contexts; the last of them ends it. Thread-safe.
+namespace weft::core {
+
+class Connector;
+
+// Routes control messages to engines and keeps idle ones moving. Owned by the hub (it is its Handler), so
+// that nothing the control thread runs can be the last owner of the Runtime.
+class Router final : public control::Handler {
+ public:
+  explicit Router(const Config& config) : config_(config) {}
+  void add(const std::shared_ptr<Engine>& engine);
+  void onMessage(const control::PeerRef& peer, uint16_t type, std::span<const std::byte> body) override;
+  void onPeerDead(const control::PeerRef& peer, const Error& reason) override;
+  Milliseconds onTick(TimePoint now) override;
+
+ private:
+  struct Known {
+    std::weak_ptr<Engine> engine;
+    TimePoint watchedAt{};
+  };
+
+  bool nudge(Known& known, Engine& engine, TimePoint now);
+  std::vector<std::shared_ptr<Engine>> living();
+
+  Config config_;
+  std::mutex mutex_;
+  std::unordered_map<uint32_t, Known> engines_;
+  Milliseconds pause_{1};
+  TimePoint freedLookedAt_{};
+};
+
+class Runtime : public std::enable_shared_from_this<Runtime> {
+ public:
+  static Result<std::shared_ptr<Runtime>> create(std::shared_ptr<Net> net);
+  explicit Runtime(std::shared_ptr<Net> net) : net_(std::move(net)) {}
+  ~Runtime();
+
+  Net& net() const { return *net_; }
+  control::Hub& hub() const { return *hub_; }
+
+  // The engine that a context uses on a device, made on first use.
+  Result<std::shared_ptr<Engine>> engineFor(const ContextRef& context, int device);
+
+  // Connections being made, by the token their handle's scratch part carries.
+  uint64_t keep(std::shared_ptr<Connector> connector);
+  std::shared_ptr<Connector> find(uint64_t token);
+  void drop(uint64_t token);
+  void dropExpired(TimePoint now);
+  void dropOf(const Context* context);
+  bool connecting();
+
+  // What every comm of this process is doing, and waits for. Waits for its turn in each engine.
+  std::string stateText();
+
+ private:
+  struct DeviceUse {
+    std::vector<std::shared_ptr<Device>> rails;
+    std::shared_ptr<Device> local;  // may be null
+    std::shared_ptr<mem::RegionCache> regions;
+  };
+  // Ranks of one seat, and of one traffic class, share their engines for the runtime's life. A table without
+  // contexts (v10 and older) does not say which communicator a call is of, so each thread that connects has
+  // engines of its own there, for as long as it has comms.
+  struct EngineKey {
+    int device;
+    int trafficClass;
+    int seat;
+    const void* thread;  // null with contexts
+    auto operator<=>(const EngineKey&) const = default;
+  };
+  struct KnownEngine {
+    std::weak_ptr<Engine> engine;
+    std::shared_ptr<Engine> kept;
+  };
+
+  Status reportState();
+  std::vector<std::shared_ptr<Engine>> living();
+  Result<DeviceUse> openDevice(int device);
+  Status openLocal(int device, DeviceUse* use) const;
+  void dropIf(const std::function<bool(const Connector&)>& unwanted);
+
+  std::shared_ptr<Net> net_;
+  std::shared_ptr<Router> router_;
+  std::mutex mutex_;
+  std::map<int, std::weak_ptr<Device>> physical_;
+  std::map<int, DeviceUse> devices_;
+  std::map<EngineKey, KnownEngine> engines_;
+  std::unordered_map<uint64_t, std::shared_ptr<Connector>> connectors_;
+  uint64_t nextToken_ = 0;
+  std::shared_ptr<control::Hub> hub_;    // its thread uses the router
+  std::unique_ptr<StateReport> report_;  // last: its thread uses all of this
+};
+
+}  // namespace weft::core

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/core/state_report.h"
+
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <memory>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/base/fd.h"
+#include "src/base/log.h"
+#include "src/base/process.h"
+
+namespace weft::core {
+
+namespace {
+
+constexpr std::chrono::milliseconds kBetweenLooks{500};
+
+// In nanoseconds; 0: there is no such file.
+int64_t touchedAt(const std::string& path) {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) != 0) return 0;
+  return int64_t{facts.st_mtim.tv_sec} * 1'000'000'000 + facts.st_mtim.tv_nsec;
+}
+
+// A reader sees the whole of it, or the one before. 0, or errno.
+int replaceFile(const std::string& path, const std::string& text) {
+  const std::string fresh = path + ".new";
+  const Fd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
+  if (!file) return errno;
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t wrote = ::write(file.get(), text.data() + done, text.size() - done);
+    if (wrote < 0 && errno != EINTR) return errno;
+    if (wrote > 0) done += static_cast<size_t>(wrote);
+  }
+  return std::rename(fresh.c_str(), path.c_str()) == 0 ? 0 : errno;
+}
+
+}  // namespace
+
+StateReport::StateReport(Key, const std::string& folder, Source source)
+    : ask_(folder + "/ask"),
+      file_(folder + "/" + hostName() + "." + std::to_string(::getpid()) + ".state"),
+      source_(std::move(source)),
+      askedAt_(touchedAt(ask_)) {}
+
+Result<std::unique_ptr<StateReport>> StateReport::start(const std::string& folder, Source source) {
+  auto report = std::make_unique<StateReport>(Key{}, folder, std::move(source));
+  TRY(report->thread_, startThread("weft-state", [raw = report.get()] { raw->run(); }));
+  return report;
+}
+
+StateReport::~StateReport() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void StateReport::run() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    lock.unlock();
+    look();
+    lock.lock();
+    wake_.wait_for(lock, kBetweenLooks, [this] { return stopping_; });
+  }
+}
+
+void StateReport::look() {
+  const int64_t asked = touchedAt(ask_);
+  const uint32_t warnings = source_.warnings();
+  const bool wanted = (asked != 0 && asked != askedAt_) || warnings != warnings_;
+  askedAt_ = asked;
+  warnings_ = warnings;
+  if (wanted) write();
+}
+
+void StateReport::write() {
+  const int failed = replaceFile(file_, source_.text());
+  if (failed == 0 || complained_) return;
+  complained_ = true;
+  WEFT_LOG(warn,
+           "the state of this process cannot be written to %s: %s; WEFT_STATE_DIR must name a folder that it "
+           "may write to",
+           file_.c_str(), std::strerror(failed));
+}
+
+}  // namespace weft::core

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "weft/result.h"
+
+// Writes the state of this process's comms into WEFT_STATE_DIR when somebody touches the file "ask" there,
+// and when a wait was warned of. A thread of its own looks twice a second: a folder on a network file system
+// may take its time, which the control thread has not. It exists only where the setting names a folder.
+namespace weft::core {
+
+class StateReport {
+  struct Key {};
+
+ public:
+  struct Source {
+    std::function<std::string()> text;   // called on our thread
+    std::function<uint32_t()> warnings;  // of waits, so far; likewise
+  };
+
+  static Result<std::unique_ptr<StateReport>> start(const std::string& folder, Source source);
+  StateReport(Key, const std::string& folder, Source source);
+  ~StateReport();
+  StateReport(const StateReport&) = delete;
+  StateReport& operator=(const StateReport&) = delete;
+
+ private:
+  void run();
+  void look();
+  void write();
+
+  const std::string ask_;
+  const std::string file_;
+  const Source source_;
+  int64_t askedAt_ = 0;  // when the file was touched last, as far as we know
+  uint32_t warnings_ = 0;
+  bool complained_ = false;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace weft::core

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "src/base/clock.h"
+
+// Says once, in the log, what an engine's comms wait for when that takes longer than WEFT_WAIT_WARN: a
+// receive that nobody sends to is no error, and for ever is how a job hangs whose ranks call different
+// things. Owned by the Engine; used only by who has entered it.
+namespace weft::core {
+
+class Engine;
+
+class WaitWatch {
+ public:
+  void look(Engine& engine, TimePoint now);
+  uint32_t warnings() const { return warnings_.load(std::memory_order_relaxed); }  // so far; any thread
+
+ private:
+  void warn(Engine& engine, TimePoint now, TimePoint after);
+
+  TimePoint lookedAt_{};
+  // What has waited since before this is known: others of the same halt are not told one by one.
+  TimePoint toldUpTo_{};
+  bool halted_ = false;  // the last warning still holds
+  std::atomic<uint32_t> warnings_{0};
+};
+
+}  // namespace weft::core

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+// What we use of CUDA's driver API, declared by ourselves: there is no CUDA where weft is built. NVIDIA's
+// cuda.h documents names, values and shapes; tests/unit/cuda_headers_test.cc compares where it is installed.
+namespace weft::mem::gpu {
+
+using Result32 = int;  // CUresult
+constexpr Result32 kSuccess = 0;
+constexpr Result32 kInvalidValue = 1;
+constexpr Result32 kOutOfMemory = 2;
+constexpr Result32 kDeinitialized = 4;  // the process is ending
+constexpr Result32 kNotSupported = 801;
+
+using Address = unsigned long long;  // CUdeviceptr
+using Context = void*;               // CUcontext
+using Stream = void*;                // CUstream
+
+enum DeviceAttribute : int {
+  kMajor = 75,
+  kMinor = 76,
+  kHostPageTables = 100,  // coherent with the processor: Grace and GPU by C2C
+  kGpuDirectRdma = 116,   // nvidia_p2p_get_pages and what builds on it
+  kWritesOrdering = 118,  // who sees a card's writes without a flush
+  kDmabufSupported = 124,
+};
+constexpr int kOrderedForOwner = 100;  // of kWritesOrdering: the GPU itself, and all at 200
+
+enum PointerAttribute : int {
+  kMemoryType = 2,
+  kBufferId = 7,
+  kIsManaged = 8,
+  kDeviceOrdinal = 9,
+  kRangeStart = 11,
+  kRangeSize = 12,
+};
+constexpr unsigned kTypeHost = 1;
+constexpr unsigned kTypeDevice = 2;
+
+constexpr int kDmabufHandle = 1;                // of cuMemGetHandleForAddressRange
+constexpr unsigned long long kPcieMapping = 1;  // its flag, from CUDA 12.8 on
+constexpr int kRelaxedCapture = 2;              // of cuThreadExchangeStreamCaptureMode
+constexpr unsigned kNonBlockingStream = 1;      // of cuStreamCreate
+
+// The functions, by the names that libcuda.so.1 exports: a suffix names the version of the function. Null:
+// this driver has none; only the last one may be.
+struct Functions {
+  Result32 (*cuInit)(unsigned flags) = nullptr;
+  Result32 (*cuDriverGetVersion)(int* version) = nullptr;
+  Result32 (*cuGetErrorName)(Result32 error, const char** name) = nullptr;
+  Result32 (*cuDeviceGetCount)(int* count) = nullptr;
+  Result32 (*cuDeviceGet)(int* device, int ordinal) = nullptr;
+  Result32 (*cuDeviceGetName)(char* name, int length, int device) = nullptr;
+  Result32 (*cuDeviceGetPCIBusId)(char* text, int length, int device) = nullptr;
+  Result32 (*cuDeviceGetAttribute)(int* value, int attribute, int device) = nullptr;
+  Result32 (*cuCtxGetDevice)(int* device) = nullptr;
+  Result32 (*cuCtxPushCurrent_v2)(Context context) = nullptr;
+  Result32 (*cuCtxPopCurrent_v2)(Context* context) = nullptr;
+  Result32 (*cuDevicePrimaryCtxRetain)(Context* context, int device) = nullptr;
+  Result32 (*cuDevicePrimaryCtxRelease_v2)(int device) = nullptr;
+  Result32 (*cuDevicePrimaryCtxGetState)(int device, unsigned* flags, int* active) = nullptr;
+  Result32 (*cuMemAlloc_v2)(Address* address, size_t bytes) = nullptr;
+  Result32 (*cuMemFree_v2)(Address address) = nullptr;
+  Result32 (*cuMemcpyHtoDAsync_v2)(Address to, const void* from, size_t bytes, Stream stream) = nullptr;
+  Result32 (*cuMemcpyDtoHAsync_v2)(void* to, Address from, size_t bytes, Stream stream) = nullptr;
+  Result32 (*cuStreamCreate)(Stream* stream, unsigned flags) = nullptr;
+  Result32 (*cuStreamDestroy_v2)(Stream stream) = nullptr;
+  Result32 (*cuStreamSynchronize)(Stream stream) = nullptr;
+  Result32 (*cuThreadExchangeStreamCaptureMode)(int* mode) = nullptr;
+  Result32 (*cuPointerGetAttributes)(unsigned count, int* attributes, void** values, Address of) = nullptr;
+  // From CUDA 11.7 on:
+  Result32 (*cuMemGetHandleForAddressRange)(void* handle, Address address, size_t bytes, int type,
+                                            unsigned long long flags) = nullptr;
+};
+
+}  // namespace weft::mem::gpu

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <string>
+
+// How a device reaches GPU memory: what a trial registration proved (ladder.h). A value.
+namespace weft::mem {
+
+struct GpuPath {
+  bool dmabuf = false;     // by a dma-buf
+  bool pcie = false;       //   of the mapping over PCIe, where a GPU has another one too
+  bool byAddress = false;  // by its address: a kernel module resolves it
+  std::string why;         // why by neither
+
+  bool works() const { return dmabuf || byAddress; }
+};
+
+// Of a device of several cards: what all of them can.
+inline GpuPath both(const GpuPath& a, const GpuPath& b) {
+  GpuPath out;
+  out.dmabuf = a.dmabuf && b.dmabuf && a.pcie == b.pcie;
+  out.pcie = out.dmabuf && a.pcie;
+  out.byAddress = a.byAddress && b.byAddress;
+  if (!out.works())
+    out.why = !a.works() ? a.why : !b.works() ? b.why : "its cards reach it in different ways";
+  return out;
+}
+
+}  // namespace weft::mem

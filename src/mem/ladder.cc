@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/mem/ladder.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "src/base/log.h"
+
+namespace weft::mem {
+
+namespace {
+
+constexpr size_t kTrialBytes = size_t{2} << 20;  // what a driver hands out as whole pages
+
+constexpr const char* kDmabuf = "dma-buf";
+constexpr const char* kPeerMemory = "peer memory";
+constexpr const char* kStaging = "through host memory";
+
+// What both rungs need: a card and memory, made when the first of them gets so far.
+class Trial {
+ public:
+  explicit Trial(const LadderInput& input) : input_(input), facts_(input.driver->facts(input.gpu)) {}
+
+  Rung dmabuf(GpuPath* path);
+  Rung peerMemory(GpuPath* path);
+  const gpu::GpuFacts& facts() const { return facts_; }
+
+ private:
+  std::string cannotExport() const;
+  Status prepare();
+  Status registerDmabuf(bool pcie);
+  Status registerWith(const MemoryDesc& desc);
+
+  const LadderInput& input_;
+  const gpu::GpuFacts facts_;
+  std::shared_ptr<Device> device_;
+  std::unique_ptr<gpu::Driver::Piece> memory_;
+};
+
+Status Trial::prepare() {
+  if (!device_) {
+    TRY(device_, input_.open());
+  }
+  if (!memory_) {
+    TRY(memory_, input_.driver->allocate(input_.gpu, kTrialBytes));
+  }
+  return {};
+}
+
+Status Trial::registerWith(const MemoryDesc& desc) {
+  TRY(const auto memory, device_->registerMemory(desc));
+  return {};
+}
+
+std::string Trial::cannotExport() const {
+  if (!input_.device->dmabufMemory) return input_.device->name + " and its library register none";
+  if (!input_.driver->exportsDmabuf())
+    return input_.driver->versionText() + " exports none; 11.7 and later do";
+  if (!facts_.dmabuf)
+    return "the driver does not offer it for this GPU: it wants the open kernel modules, a kernel with "
+           "CONFIG_PCI_P2PDMA, and no GeForce";
+  return {};
+}
+
+Status Trial::registerDmabuf(bool pcie) {
+  TRY(prepare());
+  TRY(const Fd fd, input_.driver->exportDmabuf(memory_->data(), kTrialBytes, pcie));
+  MemoryDesc desc;
+  desc.address = memory_->data();
+  desc.length = kTrialBytes;
+  desc.kind = MemoryKind::dmabuf;
+  desc.fd = fd.get();
+  desc.gpu = input_.gpu;
+  return registerWith(desc);
+}
+
+// Where the GPU is reached past PCIe too, a descriptor has one mapping or the other, and each kind of card
+// takes one of them.
+Rung Trial::dmabuf(GpuPath* path) {
+  Rung rung{kDmabuf, false, cannotExport()};
+  if (!rung.why.empty()) return rung;
+  const bool pcie = facts_.coherent && input_.device->pcieMapping;
+  const Status tried = registerDmabuf(pcie);
+  rung.works = path->dmabuf = static_cast<bool>(tried);
+  path->pcie = rung.works && pcie;
+  if (!tried) rung.why = tried.error().message();
+  if (path->pcie) rung.why = "mapped over PCIe";
+  return rung;
+}
+
+std::string moduleAdvice() {
+  const bool loaded = ::access("/sys/module/nvidia_peermem", F_OK) == 0 ||
+                      ::access("/sys/module/nv_peer_mem", F_OK) == 0 ||
+                      ::access("/sys/module/efa_nv_peermem", F_OK) == 0;
+  return loaded ? "a module for it is loaded and did not take the memory"
+                : "no module for it is loaded (modprobe nvidia_peermem)";
+}
+
+Rung Trial::peerMemory(GpuPath* path) {
+  Rung rung{kPeerMemory, false, {}};
+  if (!input_.device->cudaMemory) {
+    rung.why = input_.device->name + " takes no GPU memory by its address";
+  } else if (!facts_.directRdma) {
+    rung.why = "the driver says that this GPU has no GPUDirect RDMA";
+  } else {
+    Status tried = prepare();
+    rung.why = tried ? moduleAdvice() + ": " : "";
+    if (tried) {
+      MemoryDesc desc;
+      desc.address = memory_->data();
+      desc.length = kTrialBytes;
+      desc.kind = MemoryKind::cuda;
+      desc.gpu = input_.gpu;
+      tried = registerWith(desc);
+    }
+    rung.works = path->byAddress = static_cast<bool>(tried);
+    rung.why = tried ? "" : rung.why + tried.error().message();
+  }
+  return rung;
+}
+
+// Why nothing is tried; empty: there is something to try.
+std::string beforeTrial(const LadderInput& input) {
+  if (input.off) return "WEFT_GDR is off";
+  if (!input.device->withoutGpu.empty()) return input.device->withoutGpu;
+  if (!input.driver) return input.whyNoDriver;
+  if (input.gpu < 0) return "this process uses no GPU yet";
+  return {};
+}
+
+// With an IOMMU that translates for the card, data for a GPU take the way through the root complex.
+std::string whySlow(const DeviceInfo& device) {
+  if (device.pciPath.empty()) return {};
+  const Fd file(::open((device.pciPath + "/iommu_group/type").c_str(), O_RDONLY | O_CLOEXEC));
+  char type[16] = {};
+  if (!file || ::read(file.get(), type, sizeof type - 1) <= 0 || std::strncmp(type, "DMA", 3) != 0) return {};
+  return "the IOMMU translates for this card (iommu=pt on the kernel's command line, where nothing forbids "
+         "it)";
+}
+
+std::string whyNeither(const std::vector<Rung>& rungs) {
+  std::string why;
+  for (const Rung& rung : rungs) why += (why.empty() ? "" : "; ") + rung.name + ": " + rung.why;
+  return why;
+}
+
+}  // namespace
+
+const Rung& GdrVerdict::taken() const {
+  return *std::find_if(rungs.begin(), rungs.end(), [](const Rung& rung) { return rung.works; });
+}
+
+std::string GdrVerdict::line() const {
+  const std::string gpuWords = gpu < 0 ? std::string() : format(" and GPU %d (%s)", gpu, gpuName.c_str());
+  std::string text = format("GPUDirect of %s%s: ", device.c_str(), gpuWords.c_str());
+  if (!path.works()) return text + "off, GPU buffers go through host memory: " + path.why;
+  text += "on, by " + taken().name;
+  if (!taken().why.empty()) text += " (" + taken().why + ")";
+  for (const Rung& rung : rungs)
+    if (!rung.works) text += "; not by " + rung.name + ": " + rung.why;
+  text += ordersWrites ? "; no flush, the platform orders writes" : "; flushed by a read";
+  return slow.empty() ? text : text + "; likely slow: " + slow;
+}
+
+GdrVerdict climb(const LadderInput& input) {
+  GdrVerdict verdict;
+  verdict.device = input.device->name;
+  verdict.path.why = beforeTrial(input);
+  if (verdict.path.why.empty()) {
+    Trial trial(input);
+    verdict.gpu = input.gpu;
+    verdict.gpuName = trial.facts().name;
+    verdict.rungs.push_back(trial.dmabuf(&verdict.path));
+    // The older way is not asked where the better one works: its module need not be there.
+    if (!verdict.path.dmabuf) verdict.rungs.push_back(trial.peerMemory(&verdict.path));
+    if (!verdict.path.works()) verdict.path.why = whyNeither(verdict.rungs);
+    verdict.ordersWrites = trial.facts().ordersWrites && !trial.facts().coherent;
+    verdict.forceFlush = verdict.path.works() && !verdict.ordersWrites;
+    if (verdict.path.works()) verdict.slow = whySlow(*input.device);
+  }
+  verdict.rungs.push_back({kStaging, true, {}});
+  return verdict;
+}
+
+}  // namespace weft::mem

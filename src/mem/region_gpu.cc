@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include <algorithm>
+
+#include "src/base/log.h"
+#include "src/mem/region_table.h"
+
+// The half of RegionCache that is about GPU memory.
+namespace weft::mem {
+
+namespace {
+
+using gpu::Pointer;
+
+constexpr const char* kOperation = "registering GPU memory";
+
+Error refused(const MemoryDesc& desc, const std::string& why) {
+  return Error(Code::invalidArgument, kOperation,
+               format("%zu bytes at %p: %s", desc.length, desc.address, why.c_str()));
+}
+
+const char* wrongKind(Pointer::Kind kind) {
+  switch (kind) {
+    case Pointer::Kind::host:
+      return "it is host memory that CUDA pinned; register it as host memory (type 1)";
+    case Pointer::Kind::managed:
+      return "it is managed memory, which moves between host and GPU; copy it to memory of cudaMalloc";
+    case Pointer::Kind::unknown:
+      return "the CUDA driver knows no such memory: it was freed, or is plain host memory";
+    case Pointer::Kind::device:
+      break;
+  }
+  return nullptr;
+}
+
+uintptr_t pageOf(uintptr_t address) {
+  return address / kPage * kPage;
+}
+
+}  // namespace
+
+// A range as the driver knows it.
+struct RegionCache::GpuRange {
+  uint64_t buffer = 0;
+  int gpu = -1;
+  uintptr_t first = 0;  // of the range, whole pages
+  uintptr_t end = 0;
+  uintptr_t wholeFirst = 0;  // of the allocation; equal to the range's where it may not be widened
+  uintptr_t wholeEnd = 0;
+  bool oneSegment = true;
+};
+
+// Host memory is not what the driver says is a GPU's. Plain memory it does not know.
+Status RegionCache::refuseGpu(const MemoryDesc& desc) const {
+  if (!options_.driver || options_.driver->lookUp(desc.address).kind != Pointer::Kind::device) return {};
+  return Error(
+      Code::invalidArgument, "registering memory",
+      format("%zu bytes at %p are a GPU's; register them as such (type 2)", desc.length, desc.address));
+}
+
+// NCCL widens users' buffers to whole pages, so the first and the last page may be cut by an allocation.
+Result<RegionCache::GpuRange> RegionCache::findOut(const MemoryDesc& desc) const {
+  const auto address = reinterpret_cast<uintptr_t>(desc.address);
+  const uintptr_t end = address + desc.length;
+  Pointer at = options_.driver->lookUp(desc.address);
+  if (const char* why = wrongKind(at.kind)) return refused(desc, why);
+  GpuRange out;
+  out.buffer = at.buffer;
+  out.gpu = at.gpu;
+  out.first = pageOf(address);
+  out.end = pageOf(end + kPage - 1);
+  out.wholeFirst = std::min(pageOf(at.begin), out.first);
+  out.wholeEnd = std::max(pageOf(at.begin + at.length + kPage - 1), out.end);
+  while (pageOf(at.begin + at.length + kPage - 1) < end) {
+    const uintptr_t next = at.begin + at.length;
+    at = options_.driver->lookUp(reinterpret_cast<const void*>(next));
+    if (at.kind != Pointer::Kind::device || at.gpu != out.gpu || at.begin + at.length <= next) {
+      return refused(desc, format("the memory of GPU %d ends after %zu of them; pass what was allocated",
+                                  out.gpu, static_cast<size_t>(next - address)));
+    }
+    out.oneSegment = false;
+    out.buffer = (out.buffer ^ at.buffer * 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
+    out.wholeFirst = out.first;
+    out.wholeEnd = out.end;
+  }
+  return out;
+}
+
+Result<RegionRef> RegionCache::getGpu(const MemoryDesc& desc) {
+  if (!options_.driver || !options_.path.works())
+    return Error(Code::unavailable, kOperation,
+                 format("%zu bytes at %p: this device takes host memory only: %s", desc.length, desc.address,
+                        options_.path.why.empty() ? "there is no CUDA driver" : options_.path.why.c_str()));
+  TRY(const GpuRange range, findOut(desc));
+  if (RegionRef found = Table::findGpu(table_, {range.buffer, desc.strictOrder, range.first, range.end}))
+    return found;
+  dropFreed();
+  TRY(RegionRef fresh, registerGpu(desc, range));
+  const auto first = reinterpret_cast<uintptr_t>(fresh->begin());
+  const Key key{range.buffer, desc.strictOrder, first, first + fresh->length()};
+  return Table::keepGpu(table_, key, std::move(fresh));
+}
+
+void RegionCache::dropFreed() {
+  if (!options_.driver) return;
+  for (const auto& [buffer, address] : table_->unused())
+    if (options_.driver->lookUp(address).buffer != buffer) table_->evictBuffer(buffer);
+}
+
+Result<RegionRef> RegionCache::registerGpu(const MemoryDesc& desc, const GpuRange& range) {
+  MemoryDesc wanted = desc;
+  wanted.gpu = range.gpu;
+  const bool wider = range.wholeFirst < range.first || range.wholeEnd > range.end;
+  if (wider && range.wholeEnd - range.wholeFirst <= options_.mostKeptBytes) {
+    auto whole = registerGpuRange(wanted, range.wholeFirst, range.wholeEnd, false);
+    if (whole) return whole;
+  }
+  // The caller's own descriptor is about just this range.
+  if (desc.kind == MemoryKind::dmabuf && options_.path.dmabuf)
+    return registerGpuRange(wanted, reinterpret_cast<uintptr_t>(desc.address),
+                            reinterpret_cast<uintptr_t>(desc.address) + desc.length, true);
+  return registerGpuRange(wanted, range.first, range.end, false);
+}
+
+Result<RegionRef> RegionCache::registerGpuRange(const MemoryDesc& desc, uintptr_t first, uintptr_t end,
+                                                bool given) {
+  MemoryDesc exact = desc;
+  exact.address = reinterpret_cast<void*>(first);
+  exact.length = end - first;
+  if (given) return registerEvicting(exact);
+  exact.kind = options_.path.dmabuf ? MemoryKind::dmabuf : MemoryKind::cuda;
+  exact.fdOffset = 0;
+  Fd exported;
+  if (options_.path.dmabuf) {
+    TRY(exported, options_.driver->exportDmabuf(exact.address, exact.length, options_.path.pcie));
+    exact.fd = exported.get();
+  }
+  return registerEvicting(exact);
+}
+
+}  // namespace weft::mem

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/mem/region_table.h"
+
+#include <algorithm>
+
+namespace weft::mem {
+
+RegionCache::Table::Recent& RegionCache::Table::recentOf(const Key& key) {
+  const uint64_t pages = (key.first / kPage) ^ ((key.end / kPage) << 20);
+  return recent_[(pages * 0x9e3779b97f4a7c15u) >> 58];
+}
+
+RegionRef RegionCache::Table::find(const Key& key) {
+  std::lock_guard lock(mutex);
+  Recent& recent = recentOf(key);
+  RegionRef found = recent.key == key ? recent.region.lock() : nullptr;
+  if (!found) {
+    const auto entry = entries_.find(key);
+    if (entry != entries_.end()) found = entry->second.users.lock();
+    recent = {key, found};
+  }
+  (found ? counters.hits : counters.misses)++;
+  return found;
+}
+
+// Two threads may have registered the same range at once: the first one in is kept, the other goes.
+RegionRef RegionCache::Table::keep(const Key& key, RegionRef fresh) {
+  std::lock_guard lock(mutex);
+  auto& entry = entries_[key];
+  if (RegionRef earlier = entry.users.lock()) return earlier;
+  entry.users = fresh;
+  if (entries_.size() > sweepAt_) sweep();
+  return fresh;
+}
+
+// Forgets host regions that are gone. Runs each time the table has doubled, so its cost per registration is
+// constant.
+void RegionCache::Table::sweep() {
+  std::erase_if(entries_,
+                [](const auto& entry) { return !entry.second.kept && entry.second.users.expired(); });
+  sweepAt_ = std::max<size_t>(64, 2 * entries_.size());
+}
+
+// Users share one reference, and its end tells the table. The region itself is the table's.
+RegionRef RegionCache::Table::handOut(const std::shared_ptr<Table>& table, const Key& key, Entry* entry) {
+  entry->lastUsed = ++table->clock_;
+  if (RegionRef shared = entry->users.lock()) return shared;
+  const auto lastGone = [of = std::weak_ptr<Table>(table), key, region = entry->kept](Region*) mutable {
+    region.reset();
+    if (const auto living = of.lock()) living->returned(key);
+  };
+  RegionRef shared(entry->kept.get(), lastGone);
+  entry->users = shared;
+  return shared;
+}
+
+// An allocation has few regions: the whole of it, or those parts that were asked for.
+RegionRef RegionCache::Table::findGpu(const std::shared_ptr<Table>& table, const Key& range) {
+  std::lock_guard lock(table->mutex);
+  auto entry = table->entries_.lower_bound({range.buffer, range.strictOrder, 0, 0});
+  for (; entry != table->entries_.end(); ++entry) {
+    const Key& key = entry->first;
+    if (key.buffer != range.buffer || key.strictOrder != range.strictOrder || key.first > range.first) break;
+    if (key.end < range.end) continue;
+    table->counters.hits++;
+    return handOut(table, key, &entry->second);
+  }
+  table->counters.misses++;
+  return nullptr;
+}
+
+RegionRef RegionCache::Table::keepGpu(const std::shared_ptr<Table>& table, const Key& key, RegionRef fresh) {
+  std::lock_guard lock(table->mutex);
+  auto& entry = table->entries_[key];
+  if (!entry.kept) entry.kept = std::move(fresh);
+  return handOut(table, key, &entry);
+}
+
+template <class Wanted>
+std::vector<RegionRef> RegionCache::Table::take(Wanted wanted) {
+  std::vector<RegionRef> taken;
+  for (auto entry = entries_.begin(); entry != entries_.end();) {
+    const bool goes = entry->second.kept && entry->second.users.expired() && wanted(*entry);
+    if (goes) taken.push_back(std::move(entry->second.kept));
+    entry = goes ? entries_.erase(entry) : std::next(entry);
+  }
+  counters.evictions += taken.size();
+  return taken;
+}
+
+std::vector<RegionRef> RegionCache::Table::takeOverLimit() {
+  std::vector<std::pair<uint64_t, uint64_t>> idle;  // when it was used last, bytes
+  uint64_t bytes = 0;
+  for (const auto& [key, entry] : entries_) {
+    if (!entry.kept || !entry.users.expired()) continue;
+    idle.emplace_back(entry.lastUsed, key.end - key.first);
+    bytes += key.end - key.first;
+  }
+  std::sort(idle.begin(), idle.end());
+  uint64_t oldestKept = 0;
+  size_t count = idle.size();
+  for (const auto& [used, size] : idle) {
+    if (count <= mostKept && bytes <= mostKeptBytes) break;
+    oldestKept = used + 1;
+    bytes -= size;
+    count--;
+  }
+  if (oldestKept == 0) return {};
+  return take([&](const auto& entry) { return entry.second.lastUsed < oldestKept; });
+}
+
+void RegionCache::Table::returned(const Key& key) {
+  std::vector<RegionRef> gone;  // after the lock
+  std::lock_guard lock(mutex);
+  const auto entry = entries_.find(key);
+  if (entry == entries_.end() || !entry->second.users.expired()) return;  // taken up again
+  entry->second.lastUsed = ++clock_;
+  gone = takeOverLimit();
+}
+
+bool RegionCache::Table::evictUnused() {
+  std::vector<RegionRef> gone;
+  std::lock_guard lock(mutex);
+  gone = take([](const auto&) { return true; });
+  return !gone.empty();
+}
+
+std::vector<std::pair<uint64_t, const void*>> RegionCache::Table::unused() {
+  std::vector<std::pair<uint64_t, const void*>> list;
+  std::lock_guard lock(mutex);
+  for (const auto& [key, entry] : entries_)
+    if (entry.kept && entry.users.expired()) list.emplace_back(key.buffer, entry.kept->begin());
+  return list;
+}
+
+void RegionCache::Table::evictBuffer(uint64_t buffer) {
+  std::vector<RegionRef> gone;
+  std::lock_guard lock(mutex);
+  gone = take([&](const auto& entry) { return entry.first.buffer == buffer; });
+}
+
+}  // namespace weft::mem

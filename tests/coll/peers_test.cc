@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/coll/peers.h"
+
+#include <chrono>
+
+#include "tests/coll/scenarios.h"
+#include "tests/support/catch.h"
+#include "tests/support/patience.h"
+
+// Collective operations that the ranks share among themselves, over the loop provider.
+using namespace weft;
+using namespace weft::coll;
+using namespace weft::test;
+
+namespace {
+
+std::unique_ptr<Group> makePeers(int, std::unique_ptr<Mesh> mesh) {
+  return std::make_unique<PeersGroup>(std::move(mesh), PeersOptions());
+}
+
+}  // namespace
+
+TEST_CASE("peers: every size of vector comes out right on every rank") {
+  for (const int count : {1, 2, 3, 8}) {
+    INFO(count << " ranks");
+    Ranks ranks(count);
+    ranks.form(makePeers);
+    checkSizes(ranks);
+  }
+}
+
+TEST_CASE("peers: every type and operation") {
+  Ranks ranks(3);
+  ranks.form(makePeers);
+  checkTypes(ranks);
+}
+
+TEST_CASE("peers: windows that touch all ranks, some or a few bytes of one") {
+  Ranks ranks(4);
+  ranks.form(makePeers);
+  checkWindows(ranks);
+}
+
+TEST_CASE("peers: eight operations at once, ranks that are ahead of others") {
+  Ranks ranks(4);
+  ranks.form(makePeers);
+  checkManyAtOnce(ranks, 10);
+}
+
+TEST_CASE("peers: bits do not depend on who comes first") {
+  Ranks ranks(5);
+  ranks.form(makePeers);
+  std::vector<std::byte> first;
+  for (uint64_t round = 0; round < 20; round++) {
+    Operation shape = allReduce(40000);
+    shape.kind = OperationKind::allReduce;
+    shape.type = ElementType::bf16;
+    Run run(ranks, shape, 77);
+    SeededRandom random(round);
+    run.finish(random);
+    for (int rank = 0; rank < ranks.count(); rank++) {
+      if (first.empty()) first = run.result(rank);
+      REQUIRE(run.result(rank) == first);
+    }
+  }
+}
+
+TEST_CASE("peers: ranks that disagree about the size all hear why it ends") {
+  Ranks ranks(3);
+  ranks.form(makePeers);
+  std::vector<std::unique_ptr<Vectors>> data;
+  for (int rank = 0; rank < 3; rank++) data.push_back(std::make_unique<Vectors>(ranks.group(rank), 9000, 1));
+  std::vector<GroupRequest*> requests(3);
+  std::vector<std::string> failures(3);
+  for (int pass = 0; pass < 200000; pass++) {
+    for (int rank = 0; rank < 3; rank++) {
+      const auto r = static_cast<size_t>(rank);
+      if (!failures[r].empty()) continue;
+      Operation operation = allReduce(rank == 1 ? 9000 : 6000);
+      operation.send = data[r]->send.data();
+      operation.receive = data[r]->receive.data();
+      operation.sendMemory = data[r]->sendMemory;
+      operation.receiveMemory = data[r]->receiveMemory;
+      bool fine = true;
+      if (!requests[r]) {
+        const Started started = ranks.group(rank).start(operation);
+        requests[r] = started.request;
+        fine = started.ok;
+      } else {
+        fine = ranks.group(rank).test(requests[r]).ok;
+      }
+      if (!fine) failures[r] = ranks.group(rank).error().message();
+    }
+  }
+  for (const std::string& failure : failures) CHECK(failure != "");
+  CHECK(failures[0] == failures[2]);
+}
+
+TEST_CASE("peers: a rank that goes while others wait is named by all of them") {
+  Ranks ranks(4);
+  ranks.form(makePeers);
+  Run run(ranks, allReduce(100000), 1);
+  for (int pass = 0; pass < 1000; pass++)
+    for (const int rank : {0, 1, 3}) run.step(rank);
+  for (const int rank : {0, 1, 3}) REQUIRE_FALSE(run.done(rank));
+  // Event: rank 2 closes without having started it. Expect: within a second all others say so.
+  run.leave(2);
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(patience());
+  for (const int rank : {0, 1, 3})
+    while (!run.step(rank)) REQUIRE(std::chrono::steady_clock::now() < limit);
+  for (const int rank : {0, 1, 3})
+    CHECK(run.failure(rank).value_or("").find("rank 2 left the group") != std::string::npos);
+}
+
+TEST_CASE("peers: memory of a GPU is refused with a reason") {
+  Ranks ranks(1);
+  ranks.form(makePeers);
+  std::byte byte{};
+  MemoryDesc desc;
+  desc.address = &byte;
+  desc.length = 1;
+  desc.kind = MemoryKind::cuda;
+  const auto refused = ranks.group(0).registerMemory(desc);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().message().find("host memory") != std::string::npos);
+}

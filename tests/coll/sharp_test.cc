@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/coll/sharp.h"
+
+#include <chrono>
+#include <dlfcn.h>
+
+#include "src/base/config.h"
+#include "src/base/log.h"
+#include "src/coll/offload.h"
+#include "tests/coll/scenarios.h"
+#include "tests/support/catch.h"
+#include "tests/support/patience.h"
+
+// Groups whose operations libsharp_coll does, over a library of ours with its interface and the loop
+// provider.
+using namespace weft;
+using namespace weft::coll;
+using namespace weft::test;
+
+namespace {
+
+const char* standIn() {
+  return environmentValue("SHARP_STAND_IN");
+}
+
+template <class Function>
+Function* control(const char* name) {
+  static void* const library = dlopen(standIn(), RTLD_NOW);
+  REQUIRE(library);
+  auto* found = reinterpret_cast<Function*>(dlsym(library, name));
+  REQUIRE(found);
+  return found;
+}
+
+void fail(const char* what, int rank, int code, int times = 1) {
+  control<void(const char*, int, int, int)>("sharpStandInFail")(what, rank, code, times);
+}
+
+int leftOpen() {
+  return control<int()>("sharpStandInContexts")();
+}
+
+void offer(uint64_t types, uint64_t features) {
+  control<void(uint64_t, uint64_t)>("sharpStandInFeatures")(types, features);
+}
+
+Config settings() {
+  Config config;
+  config.collnet = "sharp";
+  config.libsharp = standIn();
+  config.collnetTimeout = Milliseconds(3000);
+  return config;
+}
+
+// All ranks' answers to being connected.
+std::vector<std::string> open(Ranks& ranks) {
+  std::vector<std::string> failures(static_cast<size_t>(ranks.count()));
+  ranks.each([&](int rank) {
+    auto group = openGroup(ranks.meshOptions(rank));
+    if (group)
+      ranks.put(rank, group.take());
+    else
+      failures[static_cast<size_t>(rank)] = group.error().message();
+  });
+  return failures;
+}
+
+void form(Ranks& ranks) {
+  for (const std::string& failure : open(ranks)) REQUIRE(failure == "");
+}
+
+}  // namespace
+
+TEST_CASE("sharp: every size of vector comes out right, and nothing of the library is left") {
+  for (const int count : {1, 2, 5}) {
+    INFO(count << " ranks");
+    {
+      Ranks ranks(count, settings());
+      form(ranks);
+      checkSizes(ranks);
+    }
+    CHECK(leftOpen() == 0);
+  }
+}
+
+TEST_CASE("sharp: types and operations that the switches do not know are done by the ranks") {
+  Ranks ranks(3, settings());
+  form(ranks);
+  checkTypes(ranks);
+}
+
+TEST_CASE("sharp: windows, by the switches and where these only reduce whole vectors") {
+  for (const uint64_t features : {sharp::kStreaming, uint64_t{0}}) {
+    offer(0xfff, features);
+    Ranks ranks(4, settings());
+    form(ranks);
+    checkWindows(ranks);
+  }
+  offer(0xfff, sharp::kStreaming);
+}
+
+TEST_CASE("sharp: eight operations at once, ranks that are ahead of others") {
+  Ranks ranks(4, settings());
+  form(ranks);
+  checkManyAtOnce(ranks, 10);
+}
+
+TEST_CASE("sharp: where one rank gets no place in the switches no rank has a group, and all name it") {
+  for (const char* what : {"init", "comm"}) {
+    for (const int culprit : {0, 2}) {
+      INFO(what << " of rank " << culprit);
+      fail(what, culprit, -20);
+      Ranks ranks(3, settings());
+      for (const std::string& failure : open(ranks)) {
+        CHECK(failure.find(format("rank %d", culprit)) != std::string::npos);
+        CHECK(failure.find("Resource not available (-20)") != std::string::npos);
+      }
+    }
+  }
+  CHECK(leftOpen() == 0);
+}
+
+TEST_CASE("sharp: without the library no rank has a group, and the reason says what to set") {
+  Config config = settings();
+  config.libsharp = "/nowhere/libsharp_coll.so";
+  Ranks ranks(2, config);
+  for (const std::string& failure : open(ranks)) {
+    CHECK(failure.find("/nowhere/libsharp_coll.so") != std::string::npos);
+    CHECK(failure.find("WEFT_LIBSHARP") != std::string::npos);
+  }
+}
+
+TEST_CASE("sharp: a tree that another job has locked is tried again, and not for ever") {
+  Config config = settings();
+  Ranks ranks(2, config);
+  form(ranks);
+  fail("start", 1, sharp::kLockFailed, 20);
+  Run run(ranks, allReduce(10000), 3);
+  SeededRandom random(1);
+  run.finish(random);
+  run.check();
+  fail("start", 1, sharp::kLockFailed, 1'000'000'000);
+  Run stuck(ranks, allReduce(10000), 4);
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20 * patience());
+  while (!stuck.failure(1)) {
+    stuck.step(1);
+    REQUIRE(std::chrono::steady_clock::now() < limit);
+  }
+  CHECK(stuck.failure(1)->find("stays locked") != std::string::npos);
+  fail("start", 1, 0, 0);  // no more
+}
+
+TEST_CASE("sharp: an operation that the library refuses breaks the group on all ranks, with its words") {
+  Ranks ranks(3, settings());
+  form(ranks);
+  fail("start", 1, -20);
+  Run run(ranks, allReduce(10000), 3);
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10 * patience());
+  for (const int rank : {1, 0, 2})
+    while (!run.failure(rank)) {
+      run.step(rank);
+      REQUIRE(std::chrono::steady_clock::now() < limit);
+    }
+  for (const int rank : {0, 1, 2})
+    CHECK(run.failure(rank)->find("rank 1: libsharp_coll began no operation: Resource not available (-20)") !=
+          std::string::npos);
+}
+
+TEST_CASE("sharp: a rank that goes while others wait is named by all of them") {
+  Ranks ranks(3, settings());
+  form(ranks);
+  Run run(ranks, allReduce(100000), 1);
+  for (int pass = 0; pass < 1000; pass++)
+    for (const int rank : {0, 1}) run.step(rank);
+  run.leave(2);
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10 * patience());
+  for (const int rank : {0, 1})
+    while (!run.step(rank)) REQUIRE(std::chrono::steady_clock::now() < limit);
+  for (const int rank : {0, 1})
+    CHECK(run.failure(rank).value_or("").find("rank 2 left the group") != std::string::npos);
+}
+
+TEST_CASE("sharp: memory that the library does not take is refused with its words") {
+  Ranks ranks(2, settings());
+  form(ranks);
+  fail("memory", 0, -20);
+  std::vector<std::byte> bytes(100);
+  MemoryDesc desc;
+  desc.address = bytes.data();
+  desc.length = bytes.size();
+  const auto refused = ranks.group(0).registerMemory(desc);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().message().find("Resource not available") != std::string::npos);
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "tests/coll/tree_of_daemons.h"
+
+#include "providers/loop/transport.h"
+#include "src/base/log.h"
+#include "src/coll/tree.h"
+#include "tests/support/catch.h"
+
+namespace weft::test {
+
+TreeOfDaemons::TreeOfDaemons(int leaves, agg::Limits limits) {
+  daemons_.push_back(start("", limits));
+  const std::string root = daemons_[0]->name();
+  for (int leaf = 0; leaf < leaves; leaf++) daemons_.push_back(start(root, limits));
+}
+
+std::unique_ptr<agg::Daemon> TreeOfDaemons::start(const std::string& parent, const agg::Limits& limits) {
+  core::NetOptions options;
+  options.transport = loop::makeTransport({});
+  auto net = core::Net::create(std::move(options));
+  REQUIRE(net);
+  agg::DaemonOptions daemon;
+  core::ContextOptions context;
+  context.perCommunicator = true;
+  context.communicator = 99;
+  daemon.context = (*net)->openContext(std::move(context));
+  daemon.listen = "127.0.0.1:0";
+  daemon.parent = parent;
+  daemon.secret = "open sesame";
+  daemon.limits = limits;
+  auto started = agg::Daemon::start(std::move(daemon));
+  REQUIRE(started);
+  return started.take();
+}
+
+namespace {
+
+std::string local(const agg::Daemon& daemon) {
+  return "127.0.0.1:" + std::to_string(daemon.port());
+}
+
+}  // namespace
+
+std::string TreeOfDaemons::addressOf(int rank) const {
+  if (daemons_.size() == 1) return local(*daemons_[0]);
+  return local(*daemons_[1 + static_cast<size_t>(rank) % (daemons_.size() - 1)]);
+}
+
+int TreeOfDaemons::ranksAt(int rank, int ranks) const {
+  int count = 0;
+  for (int other = 0; other < ranks; other++)
+    if (addressOf(other) == addressOf(rank)) count++;
+  return count;
+}
+
+Result<std::unique_ptr<coll::Group>> TreeOfDaemons::join(const coll::Mesh& mesh,
+                                                         const std::string& secret) const {
+  coll::JoinOptions join;
+  join.context = mesh.options().context;
+  join.daemon = addressOf(mesh.rank());
+  join.secret = secret;
+  join.timeout = Milliseconds(5000);
+  join.request.group = mesh.group();
+  join.request.ranks = static_cast<uint32_t>(mesh.ranks());
+  join.request.order = static_cast<uint32_t>(mesh.rank());
+  join.request.local = static_cast<uint32_t>(ranksAt(mesh.rank(), mesh.ranks()));
+  join.request.chunkBytes = kTestChunk;
+  join.request.name = format("rank %d", mesh.rank());
+  TRY(auto membership, coll::joinDaemon(join));
+  return coll::TreeGroup::create(std::move(membership), join.request.order, join.request.ranks, kTestChunk);
+}
+
+Ranks::Make TreeOfDaemons::maker() const {
+  return [this](int, std::unique_ptr<coll::Mesh> mesh) -> std::unique_ptr<coll::Group> {
+    auto group = join(*mesh);
+    if (group) return group.take();
+    WEFT_LOG(error, "%s", group.error().message().c_str());
+    return nullptr;
+  };
+}
+
+}  // namespace weft::test

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include "src/agg/daemon.h"
+#include "tests/coll/ranks.h"
+
+// Aggregation daemons in this process, each with a network of its own over the loop provider, and ranks that
+// join them. One thread, but for what daemons have.
+namespace weft::test {
+
+class TreeOfDaemons {
+ public:
+  // One daemon without leaves; else a root with so many below it.
+  explicit TreeOfDaemons(int leaves, agg::Limits limits = {});
+  std::string addressOf(int rank) const;  // ranks take the leaves in turn
+  int ranksAt(int rank, int ranks) const;
+  agg::Daemon& root() { return *daemons_[0]; }
+  agg::Daemon& leaf(int index) { return *daemons_[static_cast<size_t>(index) + 1]; }
+  size_t count() const { return daemons_.size(); }
+
+  Result<std::unique_ptr<coll::Group>> join(const coll::Mesh& mesh,
+                                            const std::string& secret = "open sesame") const;
+  Ranks::Make maker() const;
+
+ private:
+  static std::unique_ptr<agg::Daemon> start(const std::string& parent, const agg::Limits& limits);
+  std::vector<std::unique_ptr<agg::Daemon>> daemons_;  // the root first
+};
+
+constexpr size_t kTestChunk = 16384;
+
+}  // namespace weft::test

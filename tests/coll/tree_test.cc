@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include <chrono>
+#include <thread>
+
+#include "tests/coll/scenarios.h"
+#include "tests/coll/tree_of_daemons.h"
+#include "tests/support/catch.h"
+#include "tests/support/patience.h"
+
+// Ranks, and the daemons that reduce for them, over the loop provider.
+using namespace weft;
+using namespace weft::coll;
+using namespace weft::test;
+
+namespace {
+
+void checkEverything(Ranks& ranks) {
+  checkSizes(ranks);
+  checkWindows(ranks);
+  checkManyAtOnce(ranks, 5);
+}
+
+// Waits for something that other threads do.
+template <class Condition>
+bool soon(Condition condition) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(5 * patience());
+  while (!condition() && std::chrono::steady_clock::now() < limit)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  return condition();
+}
+
+}  // namespace
+
+TEST_CASE("tree: one daemon reduces for its ranks") {
+  for (const int count : {1, 2, 5}) {
+    INFO(count << " ranks");
+    TreeOfDaemons tree(0);
+    Ranks ranks(count);
+    ranks.form(tree.maker(), false);
+    checkEverything(ranks);
+  }
+}
+
+TEST_CASE("tree: two leaves and a root") {
+  TreeOfDaemons tree(2);
+  Ranks ranks(5);
+  ranks.form(tree.maker(), false);
+  checkEverything(ranks);
+}
+
+TEST_CASE("tree: every type and operation, over two levels") {
+  TreeOfDaemons tree(2);
+  Ranks ranks(4);
+  ranks.form(tree.maker(), false);
+  checkTypes(ranks);
+}
+
+TEST_CASE("tree: a rank sends its vector once") {
+  TreeOfDaemons tree(0);
+  Ranks ranks(4);
+  ranks.form(tree.maker(), false);
+  Run run(ranks, allReduce(1 << 20), 1);
+  SeededRandom random(1);
+  run.finish(random);
+  run.check();
+  for (int rank = 0; rank < 4; rank++) CHECK(ranks.group(rank).counters().bytesSent == 1 << 20);
+}
+
+TEST_CASE("tree: a broadcast and a barrier") {
+  TreeOfDaemons tree(2);
+  Ranks ranks(4);
+  ranks.form(tree.maker(), false);
+  SeededRandom random(1);
+  for (const size_t bytes : {size_t{100}, size_t{50000}}) {
+    Operation shape;
+    shape.kind = OperationKind::broadcast;
+    shape.bytes = bytes;
+    shape.root = 2;
+    Run run(ranks, shape, bytes);
+    run.finish(random);
+    for (int rank = 0; rank < 4; rank++) CHECK(run.result(rank) == run.sent(2));
+  }
+  Operation barrier;
+  barrier.kind = OperationKind::barrier;
+  Run run(ranks, barrier, 1);
+  for (int pass = 0; pass < 20000; pass++)
+    for (const int rank : {0, 1, 3}) CHECK_FALSE(run.step(rank));
+  run.finish(random);
+}
+
+TEST_CASE("tree: bits do not depend on who comes first") {
+  TreeOfDaemons tree(2);
+  Ranks ranks(5);
+  ranks.form(tree.maker(), false);
+  std::vector<std::byte> first;
+  for (uint64_t round = 0; round < 20; round++) {
+    Run run(ranks, allReduce(40000, ElementType::f16), 77);
+    SeededRandom random(round);
+    run.finish(random);
+    for (int rank = 0; rank < ranks.count(); rank++) {
+      if (first.empty()) first = run.result(rank);
+      REQUIRE(run.result(rank) == first);
+    }
+  }
+}
+
+TEST_CASE("tree: a wrong secret is refused on both sides, and a quota says which") {
+  agg::Limits limits;
+  limits.groups = 1;
+  TreeOfDaemons tree(0, limits);
+  Ranks ranks(1);
+  auto mesh = Mesh::open(ranks.meshOptions(0, false));
+  REQUIRE(mesh);
+  const auto wrong = tree.join(**mesh, "open barley");
+  REQUIRE_FALSE(wrong);
+  CHECK(wrong.error().message().find("WEFT_AGGD_SECRET") != std::string::npos);
+  const auto first = tree.join(**mesh);
+  REQUIRE(first);
+  Ranks others(1);
+  auto second = Mesh::open(others.meshOptions(0, false));
+  REQUIRE(second);
+  const auto refused = tree.join(**second);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().message().find("--max-groups") != std::string::npos);
+}
+
+TEST_CASE("tree: a group that does not fit into the memory is refused") {
+  agg::Limits limits;
+  limits.bytes = 100000;
+  TreeOfDaemons tree(0, limits);
+  Ranks ranks(1);
+  auto mesh = Mesh::open(ranks.meshOptions(0, false));
+  REQUIRE(mesh);
+  const auto refused = tree.join(**mesh);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().message().find("--max-bytes") != std::string::npos);
+}
+
+TEST_CASE("tree: ranks that disagree are all told who and about what") {
+  TreeOfDaemons tree(0);
+  Ranks ranks(3);
+  ranks.form(tree.maker(), false);
+  Run run(ranks, allReduce(6000), 1);
+  run.change(1, allReduce(3000));
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(2 * patience());
+  for (int left = 3; left > 0;) {
+    left = 0;
+    for (int rank = 0; rank < 3; rank++) left += run.step(rank) ? 0 : 1;
+    REQUIRE(std::chrono::steady_clock::now() < limit);
+  }
+  for (int rank = 0; rank < 3; rank++) {
+    CHECK(run.failure(rank).value_or("").find("rank 1 started operation 0, all_reduce of 3000 bytes") !=
+          std::string::npos);
+    CHECK(run.failure(rank) == run.failure(0));
+  }
+}
+
+TEST_CASE("tree: a rank that goes is named to all others within a second") {
+  for (const int leaves : {0, 2}) {
+    TreeOfDaemons tree(leaves);
+    Ranks ranks(4);
+    ranks.form(tree.maker(), false);
+    Run run(ranks, allReduce(100000), 1);
+    for (int pass = 0; pass < 1000; pass++)
+      for (const int rank : {0, 1, 3}) run.step(rank);
+    run.leave(2);
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(patience());
+    for (const int rank : {0, 1, 3})
+      while (!run.step(rank)) REQUIRE(std::chrono::steady_clock::now() < limit);
+    for (const int rank : {0, 1, 3})
+      CHECK(run.failure(rank).value_or("").find("rank 2 left the group") != std::string::npos);
+  }
+}
+
+TEST_CASE("tree: a daemon that dies is named to all ranks within a second") {
+  for (const bool root : {true, false}) {
+    TreeOfDaemons tree(2);
+    Ranks ranks(4);
+    ranks.form(tree.maker(), false);
+    Run run(ranks, allReduce(100000), 1);
+    for (int pass = 0; pass < 1000; pass++)
+      for (const int rank : {0, 1, 3}) run.step(rank);
+    agg::Daemon& victim = root ? tree.root() : tree.leaf(0);
+    victim.kill();
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(patience());
+    for (const int rank : {0, 1, 3})
+      while (!run.step(rank)) REQUIRE(std::chrono::steady_clock::now() < limit);
+    const std::string port = ":" + std::to_string(victim.port());
+    for (const int rank : {0, 1, 3}) {
+      INFO(run.failure(rank).value_or(""));
+      CHECK(run.failure(rank).value_or("").find("the aggregation daemon") != std::string::npos);
+      CHECK(run.failure(rank).value_or("").find(port) != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("tree: many groups share a daemon, and it is empty after them") {
+  TreeOfDaemons tree(0);
+  {
+    std::vector<std::unique_ptr<Ranks>> jobs;
+    for (int job = 0; job < 8; job++) {
+      jobs.push_back(std::make_unique<Ranks>(2));
+      jobs.back()->form(tree.maker(), false);
+    }
+    for (auto& job : jobs) checkManyAtOnce(*job, 1);
+    CHECK(tree.root().status(agg::Daemon::Format::text).find("8 groups, 8 formed") != std::string::npos);
+    CHECK(tree.root().status(agg::Daemon::Format::json).find("\"operations\":8") != std::string::npos);
+    CHECK_FALSE(tree.root().drain());
+  }
+  CHECK(soon([&] { return tree.root().drain(); }));
+  CHECK(tree.root().status(agg::Daemon::Format::prometheus).find("weft_aggd_groups 0") != std::string::npos);
+  // Expect: it takes nobody any more.
+  Ranks late(1);
+  auto mesh = Mesh::open(late.meshOptions(0, false));
+  REQUIRE(mesh);
+  const auto refused = tree.join(**mesh);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().message().find("shut down") != std::string::npos);
+}

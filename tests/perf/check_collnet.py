@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The weft authors
+"""Aggregation daemons as processes, and ranks that reduce by them.
+
+usage: check_collnet.py WEFT WEFT_AGGD
+
+A daemon on this machine carries verified collectives of `weft perf --algo collnet`. Garbage and silence on their
+ports, a wrong secret, ranks with other settings, and a daemon that is killed end with a reason, and never with a wait.
+"""
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import unittest
+
+WEFT, AGGD = sys.argv[1:3]
+SECRET = 'open sesame'
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(('WEFT_', 'NCCL_'))}
+PATIENCE = int(os.environ.get('WEFT_TEST_PATIENCE', '1'))
+
+
+class Daemon:
+    def __init__(self, *options):
+        self.process = subprocess.Popen([AGGD, '--listen', '127.0.0.1:0', '--secret', SECRET, *options], env=CLEAN, text=True,
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        line = self.process.stdout.readline()
+        self.address = '127.0.0.1:' + re.search(r'on port (\d+)', line)[1]
+
+    def status(self, *options, secret=SECRET):
+        return subprocess.run([AGGD, '--status', self.address, '--secret', secret, *options], env=CLEAN, capture_output=True,
+                              text=True, check=False, timeout=20)
+
+    def connect(self):
+        host, _, port = self.address.partition(':')
+        return socket.create_connection((host, int(port)), timeout=10)
+
+    def end(self, how=signal.SIGTERM):
+        self.process.send_signal(how)
+        self.process.communicate(timeout=60 * PATIENCE)
+        return self.process.returncode
+
+
+def perf(operation, ranks, *options, **settings):
+    return subprocess.run([WEFT, 'perf', operation, '-n', str(ranks), '--algo', 'collnet', *options],
+                          env={**CLEAN, 'WEFT_COLLNET_TIMEOUT': '5000', **settings}, capture_output=True, text=True, check=False,
+                          timeout=120 * PATIENCE)
+
+
+class CollNetTest(unittest.TestCase):
+    def start(self, *options):
+        daemon = Daemon(*options)
+        self.addCleanup(lambda: daemon.process.poll() is None and daemon.end(signal.SIGKILL))
+        return daemon
+
+    def test_collectives_by_one_daemon(self):
+        daemon = self.start()
+        for operation in ('all_reduce', 'all_gather', 'reduce_scatter'):
+            done = perf(operation, 3, '-b', '24', '-e', '2M', '-f', '16', '--iters', '5', WEFT_COLLNET='tree',
+                        WEFT_AGGD=daemon.address, WEFT_AGGD_SECRET=SECRET)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertIn('Out of bounds values : 0 OK', done.stdout)
+        said = json.loads(daemon.status('--json').stdout)
+        self.assertEqual((said['groups_formed'], said['groups_refused']), (3, 0))
+        self.assertIn('weft_aggd_groups_formed_total 3', daemon.status('--prometheus').stdout)
+        self.assertEqual(daemon.end(), 0)
+
+    def test_garbage_and_silence_do_not_stop_it(self):
+        daemon = self.start()
+        silent = [daemon.connect() for _ in range(200)]
+        for garbage in (b'', b'\0' * 64, b'\xff' * 5000, b'GET / HTTP/1.0\r\n\r\n', b'\x10\0\0\0' + b'wcol' + b'\x01\0\x21\0' + b'\0' * 8):
+            with daemon.connect() as link:
+                link.sendall(garbage)
+        deadline = time.monotonic() + 30 * PATIENCE
+        while (said := daemon.status()).returncode != 0 and time.monotonic() < deadline:
+            pass
+        self.assertEqual(said.returncode, 0, said.stderr)
+        for link in silent:
+            link.close()
+        done = perf('all_reduce', 2, '-b', '8', '-e', '8', WEFT_COLLNET='tree', WEFT_AGGD=daemon.address, WEFT_AGGD_SECRET=SECRET)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(daemon.end(), 0)
+
+    def test_a_wrong_secret_is_named(self):
+        daemon = self.start()
+        done = perf('all_reduce', 2, '-b', '8', '-e', '8', WEFT_COLLNET='tree', WEFT_AGGD=daemon.address, WEFT_AGGD_SECRET='barley')
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn('WEFT_AGGD_SECRET', done.stderr)
+        asked = daemon.status(secret='barley')
+        self.assertEqual(asked.returncode, 2)
+        self.assertIn('another secret', asked.stderr)
+
+    def test_no_daemon_there(self):
+        done = perf('all_reduce', 2, '-b', '8', '-e', '8', WEFT_COLLNET='tree', WEFT_AGGD='127.0.0.1:1', WEFT_AGGD_SECRET=SECRET)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn('127.0.0.1:1', done.stderr)
+
+    def test_a_daemon_that_is_killed_ends_its_ranks(self):
+        daemon = self.start()
+        job = subprocess.Popen([WEFT, 'perf', 'all_reduce', '-n', '2', '--algo', 'collnet', '-b', '1M', '-e', '1M', '--iters', '1000000'],
+                               env={**CLEAN, 'WEFT_COLLNET': 'tree', 'WEFT_AGGD': daemon.address, 'WEFT_AGGD_SECRET': SECRET},
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + 30 * PATIENCE
+        while json.loads(daemon.status('--json').stdout)['groups_formed'] < 1 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        time.sleep(1)
+        daemon.end(signal.SIGKILL)
+        _, errors = job.communicate(timeout=60 * PATIENCE)
+        self.assertNotEqual(job.returncode, 0)
+        self.assertIn(f'the aggregation daemon {daemon.address} is gone', errors)
+
+    def test_options_that_cannot_be(self):
+        bad = pathlib.Path(os.environ.get('TMPDIR', '/tmp')) / f'weft-topology-{os.getpid()}'
+        bad.write_text('a h:1 b\nb h:2 a\n')
+        self.addCleanup(bad.unlink)
+        for options, words in ((('--topology', str(bad), '--node', 'a'), 'its own parent'),
+                               (('--topology', '/nowhere', '--node', 'a'), 'cannot be opened'),
+                               (('--listen', 'nothing'), 'is not ADDRESS:PORT'), (('--secret', '@/nowhere'), 'cannot be read')):
+            done = subprocess.run([AGGD, *options], env=CLEAN, capture_output=True, text=True, check=False, timeout=30)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(words, done.stderr)
+
+
+if __name__ == '__main__':
+    unittest.main(argv=sys.argv[:1])

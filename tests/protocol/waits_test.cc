@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include <regex>
+
+#include "src/core/runtime.h"
+#include "tests/protocol/kept_log.h"
+#include "tests/support/catch.h"
+#include "tests/support/engine_pair.h"
+
+// Ranks that call different things: one receives with tag 7, the other sends with tag 8. Nothing is broken,
+// so nothing ends; each side says once what it waits for.
+using namespace weft;
+using namespace weft::core;
+using namespace weft::test;
+
+namespace {
+
+size_t countOf(const std::string& text, const std::string& piece) {
+  size_t count = 0;
+  for (size_t at = text.find(piece); at != std::string::npos; at = text.find(piece, at + 1)) count++;
+  return count;
+}
+
+struct Mismatch {
+  World world;
+  Connection link;
+  Buffer from, to;
+  size_t bytes;
+  Request* sent = nullptr;
+  Request* received = nullptr;
+
+  explicit Mismatch(size_t size, Config config = configOfTests())
+      : world({config}), link(world.connect(0)), from(*link.send, size), to(*link.recv, size), bytes(size) {}
+
+  void receive(int tag) {
+    const ReceiveSpec spec{to.data(), bytes, tag, to.handle(), nullptr};
+    received = link.recv->irecv(std::span(&spec, 1)).request;
+    REQUIRE(received);
+  }
+  // As NCCL's threads would: the send is tried again and again, the receive is asked after.
+  void run(Milliseconds time, int tag) {
+    for (Milliseconds passed{0}; passed < time; passed += Milliseconds(250)) {
+      if (!sent) sent = link.send->isend(from.data(), bytes, tag, from.handle(), nullptr).request;
+      if (received) (void)link.recv->testRequest(received, nullptr);
+      world.pump(2);
+      world.clock().advance(Milliseconds(250));
+      world.watch(0);
+      world.watch(1);
+    }
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a receive and a send of different tags are each told once") {
+  Mismatch ranks(100'000);
+  ranks.receive(7);
+  const KeptLog log;
+  ranks.run(Milliseconds(9'000), 8);
+  CHECK(log.text().empty());
+  ranks.run(Milliseconds(60'000), 8);
+  INFO(log.text());
+  CHECK(countOf(log.text(), "NCCL has waited for ") == 2);
+  CHECK(std::regex_search(log.text(),
+                          std::regex("NCCL has waited for 1[0-2] s on loop0: receive with tag 7 of up to "
+                                     "100000 bytes on comm [0-9]+ from node0 pid 1000 \\(message 0 of the "
+                                     "tag\\): the peer has not sent it\n")));
+  CHECK(std::regex_search(log.text(),
+                          std::regex("NCCL has waited for 1[0-2] s on loop0: send with tag 8 of 100000 bytes "
+                                     "on comm [0-9]+ to node1 pid 1001 \\(message 0 of the tag\\): the peer "
+                                     "has posted no receive with this tag; the peer waits for tag 7\n")));
+  CHECK_FALSE(ranks.link.send->failed());
+  CHECK_FALSE(ranks.link.recv->failed());
+}
+
+TEST_CASE("a small message left already, and the receiver names it") {
+  Mismatch ranks(8);
+  ranks.receive(7);
+  const KeptLog log;
+  ranks.run(Milliseconds(12'500), 8);
+  INFO(log.text());
+  REQUIRE(ranks.sent);
+  CHECK(countOf(log.text(), "NCCL has waited for ") == 1);
+  CHECK(log.text().find("receive with tag 7 of up to 8 bytes") != std::string::npos);
+  CHECK(log.text().find("; here is a message that nobody receives, with tag 8\n") != std::string::npos);
+}
+
+TEST_CASE("what comes after all is told too, and a later wait anew") {
+  Mismatch ranks(100'000);
+  ranks.receive(8);
+  const KeptLog log;
+  ranks.run(Milliseconds(0), 8);
+  for (Milliseconds passed{0}; passed < Milliseconds(12'000); passed += Milliseconds(250)) {
+    ranks.world.pump();
+    ranks.world.clock().advance(Milliseconds(250));
+    ranks.world.watch(1);
+  }
+  CHECK(countOf(log.text(), "NCCL has waited for ") == 1);
+  ranks.run(Milliseconds(3'000), 8);
+  INFO(log.text());
+  CHECK(countOf(log.text(), "nothing waits any more") == 1);
+  ranks.receive(9);
+  ranks.run(Milliseconds(9'000), 9);
+  CHECK(countOf(log.text(), "NCCL has waited for ") == 1);
+  ranks.run(Milliseconds(4'000), 9);
+  CHECK(countOf(log.text(), "NCCL has waited for ") == 2);
+}
+
+TEST_CASE("nothing is told of a peer that does not answer, nor where the setting is 0") {
+  Config config = configOfTests();
+  const bool silent = GENERATE(false, true);
+  if (!silent) config.waitWarn = Milliseconds(0);
+  Mismatch ranks(100'000, config);
+  ranks.receive(7);
+  if (silent) ranks.world.side(0).other->answering = ranks.world.side(1).other->answering = false;
+  const KeptLog log;
+  ranks.run(Milliseconds(30'000), 8);
+  CHECK(log.text().find("NCCL has waited") == std::string::npos);
+}
+
+TEST_CASE("the state of a process names its comms and what they wait for") {
+  Mismatch ranks(100'000);
+  ranks.receive(7);
+  ranks.run(Milliseconds(3'000), 8);
+  const std::string receiver = ranks.world.side(1).runtime->stateText();
+  INFO(receiver);
+  CHECK(std::regex_search(
+      receiver, std::regex("to node0 pid 1000: live, 1 of 1 lanes up on rail loop0, the process answers\n")));
+  CHECK(std::regex_search(receiver,
+                          std::regex("comm [0-9]+ receives from node0 pid 1000: live, 0 messages so far\n"
+                                     "    waits for [23] s: receive with tag 7 ")));
+  const std::string sender = ranks.world.side(0).runtime->stateText();
+  INFO(sender);
+  CHECK(std::regex_search(sender, std::regex("waits for [23] s: send with tag 8 of 100000 bytes ")));
+  CHECK(sender.find("the peer waits for tag 7: 1 receives\n") != std::string::npos);
+}

@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The weft authors
+"""`weft state`: running processes write what they are doing when they are asked, and only then.
+
+usage: state_test.py WEFT
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+WEFT = sys.argv[1]
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(('WEFT_', 'NCCL_'))}
+CLEAN['WEFT_CONF'] = ''
+PATIENCE = 60
+
+
+def state(folder, *arguments):
+    return subprocess.run([WEFT, 'state', folder, *arguments], env=CLEAN, capture_output=True, text=True, check=False, timeout=PATIENCE)
+
+
+class StateTest(unittest.TestCase):
+    def test_running_ranks_answer(self):
+        with tempfile.TemporaryDirectory() as folder:
+            job = subprocess.Popen([WEFT, 'perf', 'all_reduce', '-n', '2', '-b', '1M', '-e', '1M', '--iters', '1000000'],
+                                   env={**CLEAN, 'WEFT_STATE_DIR': folder}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            try:
+                end = time.monotonic() + PATIENCE
+                answer = state(folder)
+                while answer.stdout.count(' receives from ') < 2 and time.monotonic() < end:
+                    self.assertIsNone(job.poll())
+                    answer = state(folder)
+                self.assertEqual(answer.returncode, 0, answer.stderr)
+                heads = re.findall(r'^weft \S+, rank \d on \S+ pid \d+ at \S+ \S+ UTC, over \S+$', answer.stdout, re.MULTILINE)
+                self.assertEqual(len(heads), 2, answer.stdout)
+                self.assertRegex(answer.stdout, r'comm \d+ sends to .* pid \d+ .*: live, [1-9]\d* messages so far')
+                self.assertEqual(len([name for name in os.listdir(folder) if name.endswith('.state')]), 2)
+            finally:
+                job.terminate()
+                _, errors = job.communicate(timeout=PATIENCE)
+            self.assertNotIn('WARN', errors)
+            answer = state(folder, '--wait', '1')  # what dead processes left does not answer
+            self.assertEqual((answer.returncode, answer.stdout), (1, ''))
+            self.assertIn('no process answered within 1 s', answer.stderr)
+
+    def test_a_folder_that_is_none(self):
+        answer = state('/nonexistent')
+        self.assertEqual((answer.returncode, answer.stdout), (1, ''))
+        self.assertIn('/nonexistent/ask cannot be touched: No such file', answer.stderr)
+
+    def test_a_job_goes_on_where_its_state_cannot_be_written(self):
+        with tempfile.TemporaryDirectory() as folder:
+            gone = os.path.join(folder, 'gone')
+            done = subprocess.run([WEFT, 'perf', 'sendrecv', '-n', '2', '-b', '8', '-e', '8', '--iters', '2'],
+                                  env={**CLEAN, 'WEFT_STATE_DIR': gone}, capture_output=True, text=True, check=False, timeout=PATIENCE)
+            self.assertEqual(done.returncode, 0, done.stderr)
+
+
+if __name__ == '__main__':
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "tools/replay/plan.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <unistd.h>
+
+#include "tests/support/catch.h"
+#include "tools/trace/encoder.h"
+
+// What is read of traces, and which are refused. The traces are two ranks' that exchange one message, written
+// here; each case spoils something.
+using namespace weft;
+using trace::Event;
+using trace::Kind;
+
+namespace {
+
+struct Folder {
+  Folder() {
+    char name[] = "/tmp/weft-trace-XXXXXX";
+    path = ::mkdtemp(name);
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+  std::filesystem::path path;
+};
+
+Event event(Kind kind, std::vector<uint64_t> values, std::vector<trace::Part> parts = {}) {
+  static uint64_t time = 0;
+  Event one;
+  one.kind = kind;
+  one.time = time += 100;
+  std::copy(values.begin(), values.end(), one.values.begin());
+  one.parts = std::move(parts);
+  return one;
+}
+
+std::string fileOf(const std::vector<Event>& events) {
+  trace::Encoder encoder;
+  for (const Event& one : events) encoder.add(one);
+  return trace::Encoder::fileHead() + encoder.take(0);
+}
+
+struct Job {
+  uint64_t sent = 100;
+  uint64_t posted = 128;
+  uint64_t told = 100;
+  uint64_t handle = 77;
+  uint64_t registered = 4096;
+
+  std::string sender() const {
+    return fileOf({event(Kind::connect, {0, 0, handle, 1}), event(Kind::regMr, {1, 1, 4096, registered, 1}),
+                   event(Kind::isend, {1, 1}, {{sent, 1, 0, 3}}), event(Kind::test, {1, 1, 1}),
+                   event(Kind::deregMr, {1, 1}), event(Kind::closeSend, {1})});
+  }
+  std::string receiver() const {
+    return fileOf({event(Kind::listen, {0, 0, 1, 77}), event(Kind::accept, {1, 2}),
+                   event(Kind::closeListen, {1}), event(Kind::regMr, {2, 1, 8192, 4096, 1}),
+                   event(Kind::irecv, {2, 1}, {{posted, 1, 0, 3}}),
+                   event(Kind::test, {2, 1, 1}, {{told, 0, 0, 0}}), event(Kind::deregMr, {2, 1}),
+                   event(Kind::closeRecv, {2})});
+  }
+};
+
+Result<std::unique_ptr<replay::Plan>> plan(const Folder& folder, const std::string& sender,
+                                           const std::string& receiver) {
+  std::ofstream(folder.path / "a.trace", std::ios::binary) << sender;
+  std::ofstream(folder.path / "b.trace", std::ios::binary) << receiver;
+  return replay::makePlan({folder.path.string()});
+}
+
+std::string refusal(const std::string& sender, const std::string& receiver) {
+  const Folder folder;
+  const auto made = plan(folder, sender, receiver);
+  return made ? "taken" : made.error().message();
+}
+
+bool says(const std::string& text, const std::string& words) {
+  INFO(text);
+  CHECK(text.find(words) != std::string::npos);
+  return text.find(words) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("two traces become one job") {
+  const Folder folder;
+  const Job job;
+  const auto made = plan(folder, job.sender(), job.receiver());
+  REQUIRE(made);
+  REQUIRE((*made)->ranks.size() == 2);
+  const replay::Queue& send = (*made)->ranks[0].queues.front();
+  REQUIRE(send.peer != nullptr);
+  CHECK(send.peer->rank == 1);
+  CHECK_FALSE(send.aborted);
+  const auto& isend = send.ops[2];
+  const auto& irecv = send.peer->ops[1];
+  CHECK(isend.messages.at(0).seed == irecv.messages.at(0).seed);
+}
+
+TEST_CASE("traces that contradict each other are refused in words") {
+  Job job;
+  SECTION("more is sent than fits") {
+    job.sent = 200;
+    job.told = 128;
+    says(refusal(job.sender(), job.receiver()), "200 bytes are sent into a receive of 128");
+  }
+  SECTION("something else arrived than was sent") {
+    job.told = 99;
+    says(refusal(job.sender(), job.receiver()), "100 bytes were sent and 99 received");
+  }
+  SECTION("nobody listens") {
+    job.handle = 78;
+    says(refusal(job.sender(), job.receiver()), "a listener that is in no trace");
+  }
+  SECTION("memory that was not registered") {
+    job.registered = 50;
+    says(refusal(job.sender(), job.receiver()), "outside of registration 1");
+  }
+  SECTION("the same trace twice") {
+    says(refusal(job.receiver(), job.receiver()), "the same handle");
+  }
+}
+
+TEST_CASE("what is no whole trace") {
+  const Job job;
+  const Folder folder;
+  const std::string whole = job.sender();
+  SECTION("cut off within its last block: dropped and told") {
+    const std::string cut = whole.substr(0, whole.size() - 3);
+    const auto bytes = std::as_bytes(std::span(cut.data(), cut.size()));
+    const auto trace = trace::parseTrace("cut", {bytes.begin(), bytes.end()});
+    REQUIRE(trace);
+    CHECK(trace->events.empty());
+    REQUIRE(trace->notes.size() == 1);
+    says(trace->notes[0], "was dropped");
+  }
+  SECTION("a newer version") {
+    std::string newer = whole;
+    newer[8] = 2;
+    says(refusal(newer, job.receiver()), "version 2");
+  }
+  SECTION("damage") {
+    std::string damaged = whole;
+    damaged[whole.size() - 2] = static_cast<char>(damaged[whole.size() - 2] ^ 1);
+    says(refusal(damaged, job.receiver()), "wrong checksum");
+  }
+  SECTION("something else") {
+    says(refusal("#!/bin/sh\n", job.receiver()), "is no trace");
+  }
+  SECTION("an empty folder") {
+    const auto made = replay::makePlan({folder.path.string()});
+    REQUIRE_FALSE(made);
+    says(made.error().message(), "no file in this folder ends in .trace");
+  }
+}

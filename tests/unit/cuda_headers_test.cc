@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include <cstdio>
+#include <cuda.h>
+#include <type_traits>
+
+#include "src/mem/gpu/abi.h"
+
+// What abi.h declares against NVIDIA's own header, where that is installed. All of it is decided by the
+// compiler; the program only says so.
+namespace weft::mem::gpu {
+namespace {
+
+static_assert(kSuccess == CUDA_SUCCESS && kInvalidValue == CUDA_ERROR_INVALID_VALUE);
+static_assert(kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY && kDeinitialized == CUDA_ERROR_DEINITIALIZED);
+static_assert(kNotSupported == CUDA_ERROR_NOT_SUPPORTED);
+static_assert(sizeof(Address) == sizeof(CUdeviceptr) && sizeof(Result32) == sizeof(CUresult));
+
+static_assert(int{kMajor} == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+static_assert(int{kMinor} == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+static_assert(int{kHostPageTables} == CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES);
+static_assert(int{kGpuDirectRdma} == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED);
+static_assert(int{kWritesOrdering} == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING);
+static_assert(int{kDmabufSupported} == CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED);
+static_assert(kOrderedForOwner == CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER);
+
+static_assert(int{kMemoryType} == CU_POINTER_ATTRIBUTE_MEMORY_TYPE);
+static_assert(int{kBufferId} == CU_POINTER_ATTRIBUTE_BUFFER_ID);
+static_assert(int{kIsManaged} == CU_POINTER_ATTRIBUTE_IS_MANAGED);
+static_assert(int{kDeviceOrdinal} == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL);
+static_assert(int{kRangeStart} == CU_POINTER_ATTRIBUTE_RANGE_START_ADDR);
+static_assert(int{kRangeSize} == CU_POINTER_ATTRIBUTE_RANGE_SIZE);
+static_assert(kTypeHost == CU_MEMORYTYPE_HOST && kTypeDevice == CU_MEMORYTYPE_DEVICE);
+
+static_assert(kDmabufHandle == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD);
+static_assert(kRelaxedCapture == CU_STREAM_CAPTURE_MODE_RELAXED);
+static_assert(kNonBlockingStream == CU_STREAM_NON_BLOCKING);
+static_assert(kPcieMapping == CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE);
+
+// As many parameters, of the same sizes: each pointer is one.
+template <class... Ours, class... Theirs>
+constexpr bool alike(Result32 (*)(Ours...), CUresult (*)(Theirs...)) {
+  if constexpr (sizeof...(Ours) != sizeof...(Theirs)) {
+    return false;
+  } else {
+    return ((sizeof(Ours) == sizeof(Theirs) && std::is_pointer_v<Ours> == std::is_pointer_v<Theirs>)&&...);
+  }
+}
+
+constexpr Functions kNone;
+#define WEFT_ALIKE(ours, theirs) \
+  static_assert(alike(decltype(kNone.ours)(nullptr), decltype (&::theirs)(nullptr)))
+WEFT_ALIKE(cuInit, cuInit);
+WEFT_ALIKE(cuDriverGetVersion, cuDriverGetVersion);
+WEFT_ALIKE(cuGetErrorName, cuGetErrorName);
+WEFT_ALIKE(cuDeviceGetCount, cuDeviceGetCount);
+WEFT_ALIKE(cuDeviceGet, cuDeviceGet);
+WEFT_ALIKE(cuDeviceGetName, cuDeviceGetName);
+WEFT_ALIKE(cuDeviceGetPCIBusId, cuDeviceGetPCIBusId);
+WEFT_ALIKE(cuDeviceGetAttribute, cuDeviceGetAttribute);
+WEFT_ALIKE(cuCtxGetDevice, cuCtxGetDevice);
+WEFT_ALIKE(cuCtxPushCurrent_v2, cuCtxPushCurrent);
+WEFT_ALIKE(cuCtxPopCurrent_v2, cuCtxPopCurrent);
+WEFT_ALIKE(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain);
+WEFT_ALIKE(cuDevicePrimaryCtxRelease_v2, cuDevicePrimaryCtxRelease);
+WEFT_ALIKE(cuDevicePrimaryCtxGetState, cuDevicePrimaryCtxGetState);
+WEFT_ALIKE(cuMemAlloc_v2, cuMemAlloc);
+WEFT_ALIKE(cuMemFree_v2, cuMemFree);
+WEFT_ALIKE(cuMemcpyHtoDAsync_v2, cuMemcpyHtoDAsync);
+WEFT_ALIKE(cuMemcpyDtoHAsync_v2, cuMemcpyDtoHAsync);
+WEFT_ALIKE(cuStreamCreate, cuStreamCreate);
+WEFT_ALIKE(cuStreamDestroy_v2, cuStreamDestroy);
+WEFT_ALIKE(cuStreamSynchronize, cuStreamSynchronize);
+WEFT_ALIKE(cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode);
+WEFT_ALIKE(cuMemGetHandleForAddressRange, cuMemGetHandleForAddressRange);
+WEFT_ALIKE(cuPointerGetAttributes, cuPointerGetAttributes);
+
+}  // namespace
+}  // namespace weft::mem::gpu
+
+int main() {
+  std::printf("cuda.h %d declares what abi.h does\n", CUDA_VERSION);
+  return 0;
+}

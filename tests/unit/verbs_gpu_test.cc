@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include <cerrno>
+
+#include "providers/verbs/memory.h"
+#include "tests/support/catch.h"
+#include "tests/support/text.h"
+
+// How verbs registers GPU memory: what libibverbs is asked for, and what its refusals are called.
+using namespace weft;
+using namespace weft::verbs;
+using test::contains;
+
+namespace {
+
+constexpr int kKernelNotSupported = 524;
+
+// What the last call was given. The functions of a Library carry no state.
+struct Asked {
+  int error = 0;  // to fail with
+  int calls = 0;
+  uint64_t offset = 0, iova = 0;
+  size_t length = 0;
+  int fd = -1, access = 0;
+  bool plain = false;  // by ibv_reg_mr
+};
+Asked asked;
+ibv_mr region;
+
+ibv_mr* answer() {
+  asked.calls++;
+  errno = asked.error;
+  region.lkey = 5;
+  region.rkey = 9;
+  return asked.error == 0 ? &region : nullptr;
+}
+
+Library library(bool withDmabuf = true) {
+  asked = {};
+  Library made;
+  made.regMr = [](ibv_pd*, void*, size_t, int access) {
+    asked.plain = true;
+    asked.access = access;
+    return answer();
+  };
+  made.regMrIova2 = [](ibv_pd*, void*, size_t, uint64_t iova, unsigned access) {
+    asked.iova = iova;
+    asked.access = static_cast<int>(access);
+    return answer();
+  };
+  made.deregMr = [](ibv_mr*) { return 0; };
+  if (!withDmabuf) return made;
+  made.regDmabufMr = [](ibv_pd*, uint64_t offset, size_t length, uint64_t iova, int fd, int access) {
+    asked.offset = offset;
+    asked.length = length;
+    asked.iova = iova;
+    asked.fd = fd;
+    asked.access = access;
+    return answer();
+  };
+  return made;
+}
+
+MemoryDesc descOf(MemoryKind kind) {
+  MemoryDesc desc;
+  desc.address = reinterpret_cast<void*>(uintptr_t{0x7000000000});
+  desc.length = 12288;
+  desc.kind = kind;
+  desc.fd = 17;
+  desc.fdOffset = 4096;
+  return desc;
+}
+
+std::string refusal(MemoryKind kind, int error) {
+  const Library of = library();
+  asked.error = error;
+  const auto memory = VerbsMemory::create(of, nullptr, descOf(kind));
+  REQUIRE_FALSE(memory);
+  return memory.error().message();
+}
+
+}  // namespace
+
+TEST_CASE("a dma-buf is registered under the GPU's address, with relaxed ordering") {
+  const Library of = library();
+  const auto memory = VerbsMemory::create(of, nullptr, descOf(MemoryKind::dmabuf));
+  REQUIRE(memory);
+  CHECK(asked.fd == 17);
+  CHECK(asked.offset == 4096);
+  CHECK(asked.length == 12288);
+  CHECK(asked.iova == 0x7000000000);
+  CHECK((asked.access & IBV_ACCESS_RELAXED_ORDERING) != 0);
+  CHECK_FALSE(static_cast<VerbsMemory&>(**memory).host());
+  const auto remote = decodeMemory((*memory)->blob());
+  REQUIRE(remote);
+  CHECK(remote->base == 0x7000000000);
+  CHECK(remote->key == 9);
+}
+
+TEST_CASE("GPU memory goes by its address where a module resolves it, and rings stay strictly ordered") {
+  const Library of = library();
+  REQUIRE(VerbsMemory::create(of, nullptr, descOf(MemoryKind::cuda)));
+  CHECK(asked.iova == 0x7000000000);
+  CHECK((asked.access & IBV_ACCESS_RELAXED_ORDERING) != 0);
+  MemoryDesc ring = descOf(MemoryKind::host);
+  ring.strictOrder = true;
+  const auto memory = VerbsMemory::create(of, nullptr, ring);
+  REQUIRE(memory);
+  CHECK(asked.plain);
+  CHECK((asked.access & IBV_ACCESS_RELAXED_ORDERING) == 0);
+  CHECK(static_cast<VerbsMemory&>(**memory).host());
+}
+
+TEST_CASE("what a kernel means by refusing GPU memory is said") {
+  CHECK(contains(refusal(MemoryKind::dmabuf, kKernelNotSupported), "PCIe or C2C, wrongly paired"));
+  CHECK(contains(refusal(MemoryKind::dmabuf, EOPNOTSUPP), "its kernel driver registers no dma-buf"));
+  CHECK(contains(refusal(MemoryKind::dmabuf, ENOMEM), "the GPU's BAR or the card's table is full"));
+  CHECK(contains(refusal(MemoryKind::dmabuf, EINVAL), "the descriptor is no dma-buf"));
+  CHECK(contains(refusal(MemoryKind::cuda, EFAULT), "no kernel module here knows GPU addresses"));
+  CHECK(contains(refusal(MemoryKind::cuda, EFAULT), "12288 bytes of GPU memory at 0x7000000000"));
+}
+
+TEST_CASE("a full table is a limit, so that it is emptied and asked again") {
+  const Library of = library();
+  asked.error = ENOMEM;
+  const auto memory = VerbsMemory::create(of, nullptr, descOf(MemoryKind::dmabuf));
+  REQUIRE_FALSE(memory);
+  CHECK(memory.error().code() == Code::resources);
+}
+
+TEST_CASE("an old libibverbs registers no dma-buf, and is not asked") {
+  const Library of = library(false);
+  const auto memory = VerbsMemory::create(of, nullptr, descOf(MemoryKind::dmabuf));
+  REQUIRE_FALSE(memory);
+  CHECK(contains(memory.error().message(), "rdma-core 34"));
+  CHECK(asked.calls == 0);
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include <csignal>
+#include <cstdio>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include "providers/registry.h"
+#include "src/agg/daemon.h"
+#include "src/agg/topology.h"
+#include "src/base/log.h"
+#include "src/base/random.h"
+#include "src/base/version.h"
+#include "src/control/hub.h"
+#include "tools/output/output.h"
+
+// weft-aggd: its command line, and its life until a signal ends it.
+namespace weft {
+
+namespace {
+
+constexpr int kUsage = 2;
+
+struct Options {
+  agg::DaemonOptions daemon;
+  std::string topology;
+  std::string node;
+  std::string status;
+  bool json = false;
+  bool prometheus = false;
+  int drainSeconds = 30;
+  int device = 0;
+};
+
+int report(const Error& error) {
+  std::fprintf(stderr, "weft-aggd: %s\n", error.message().c_str());
+  return error.code() == Code::config || error.code() == Code::invalidArgument ? kUsage : 1;
+}
+
+void declare(CLI::App& app, Options& options) {
+  agg::DaemonOptions& daemon = options.daemon;
+  app.add_option("--listen", daemon.listen, "ADDRESS:PORT where ranks and other daemons join; port 0: any")
+      ->capture_default_str();
+  app.add_option("--name", daemon.name, "HOST:PORT by which others know it (default: this host's name)");
+  app.add_option("--parent", daemon.parent, "HOST:PORT of the daemon above; without one it is a root");
+  CLI::Option* topology =
+      app.add_option("--topology", options.topology, "file of lines NAME HOST:PORT PARENT; with --node");
+  app.add_option("--node", options.node, "which line of the topology this daemon is")->needs(topology);
+  app.add_option("--secret", daemon.secret,
+                 "the secret of those who may join, or @FILE (default: WEFT_AGGD_SECRET)");
+  app.add_option("--device", options.device, "network device")->capture_default_str();
+  app.add_option("--window", daemon.window, "chunks of a group on their way")
+      ->check(CLI::Range(2, 256))
+      ->capture_default_str();
+  app.add_option("--max-groups", daemon.limits.groups, "groups at a time")->capture_default_str();
+  app.add_option("--max-bytes", daemon.limits.bytes, "memory of all groups")->capture_default_str();
+  app.add_option("--fan-in", daemon.limits.children, "children of a group")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_option("--drain", options.drainSeconds, "seconds that SIGTERM leaves groups to end")
+      ->capture_default_str();
+  app.add_option("--status", options.status, "instead: what the daemon at HOST:PORT says about itself");
+  app.add_flag("--json", options.json, "the same for programs");
+  app.add_flag("--prometheus", options.prometheus, "the same for Prometheus");
+}
+
+int showStatus(const Options& options) {
+  using Format = agg::Daemon::Format;
+  const Format format = options.json ? Format::json : options.prometheus ? Format::prometheus : Format::text;
+  const auto said = coll::askStatus(options.status, options.daemon.secret, static_cast<uint8_t>(format),
+                                    Milliseconds(5000));
+  if (!said) return report(said.error());
+  std::fputs(said->c_str(), stdout);
+  return 0;
+}
+
+Status readPlace(Options& options) {
+  if (options.topology.empty()) return {};
+  TRY(const auto topology, agg::readTopology(options.topology));
+  const agg::TopologyEntry* entry = agg::findEntry(topology, options.node);
+  if (!entry)
+    return Error(Code::config, "reading the topology",
+                 "no line of " + options.topology + " describes \"" + options.node + "\"");
+  options.daemon.listen = "0.0.0.0" + entry->address.substr(entry->address.rfind(':'));
+  options.daemon.name = entry->address;
+  if (!entry->parent.empty()) options.daemon.parent = agg::findEntry(topology, entry->parent)->address;
+  return {};
+}
+
+Result<core::ContextRef> openNetwork(const Config& config) {
+  TRY(Choice choice, chooseTransport(config));
+  core::NetOptions options;
+  options.config = config;
+  options.tuner = control::kFitsAll;  // a daemon gives NCCL no advice
+  options.transport = std::move(choice.transport);
+  options.devices = std::move(choice.devices);
+  options.local = std::move(choice.local);
+  options.whyNotLocal = std::move(choice.whyNotLocal);
+  TRY(auto net, core::Net::create(std::move(options)));
+  core::ContextOptions context;
+  context.perCommunicator = true;
+  context.communicator = randomU64();
+  return net->openContext(std::move(context));
+}
+
+// The next of these signals, or 0 when the time is over.
+int awaitSignal(const Fd& signals, int milliseconds) {
+  pollfd one{signals.get(), POLLIN, 0};
+  signalfd_siginfo got{};
+  if (::poll(&one, 1, milliseconds) <= 0) return 0;
+  return ::read(signals.get(), &got, sizeof got) == sizeof got ? static_cast<int>(got.ssi_signo) : 0;
+}
+
+Result<int> serve(Options& options) {
+  sigset_t wanted;
+  sigemptyset(&wanted);
+  for (const int signal : {SIGTERM, SIGINT}) sigaddset(&wanted, signal);
+  ::pthread_sigmask(SIG_BLOCK, &wanted, nullptr);
+  const Fd signals(::signalfd(-1, &wanted, SFD_CLOEXEC));
+  TRY(const Config config, readConfigFromEnvironment());
+  LogLevel level;
+  if (parseLogLevel(config.logLevel.c_str(), &level)) setLogLevel(level);
+  if (options.daemon.secret.empty()) options.daemon.secret = config.aggdSecret;
+  TRY(readPlace(options));
+  TRY(options.daemon.context, openNetwork(config));
+  options.daemon.device = options.device;
+  const std::string parent = options.daemon.parent;
+  TRY(const auto daemon, agg::Daemon::start(std::move(options.daemon)));
+  std::printf("%s: aggregating as %s on port %u%s%s\n", versionText(), daemon->name().c_str(), daemon->port(),
+              parent.empty() ? "" : ", below ", parent.c_str());
+  std::fflush(stdout);
+  (void)awaitSignal(signals, -1);
+  // A second signal ends it at once.
+  for (int tenths = 0; !daemon->drain() && tenths < options.drainSeconds * 10; tenths++)
+    if (awaitSignal(signals, 100) != 0) break;
+  return 0;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("weft-aggd: reduces what ranks send, so that each sends and receives its vector once");
+  app.set_version_flag("--version", versionText());
+  Options options;
+  declare(app, options);
+  CLI11_PARSE(app, argc, argv);
+  if (options.daemon.secret.empty())
+    if (const char* secret = environmentValue("WEFT_AGGD_SECRET")) options.daemon.secret = secret;
+  if (!options.status.empty()) return showStatus(options);
+  const auto served = serve(options);
+  return served ? *served : report(served.error());
+}
+
+}  // namespace
+
+}  // namespace weft
+
+int main(int argc, char** argv) {
+  weft::occupyStandardFiles();
+  return weft::run(argc, argv);
+}

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tools/trace/reader.h"
+
+// What is to be done to repeat a job: its ranks' traces, put together. Made by one thread, only read
+// afterwards.
+namespace weft::replay {
+
+// A message of a post.
+struct Message {
+  uint64_t seed = 0;
+  uint64_t number = 0;  // among those of its tag
+};
+
+struct Op {
+  const trace::Event* event = nullptr;
+  std::vector<Message> messages;  // of isend and irecv
+  bool neverDone = false;         // a post that no test finished
+};
+
+enum class QueueKind : uint8_t { context, listen, send, recv };
+
+// What happens to one comm, listener or context, in the order it was recorded. One of them is begun only when
+// all before it are, and, of tests, are done.
+struct Queue {
+  QueueKind kind = QueueKind::send;
+  int rank = 0;
+  uint64_t number = 0;   // in the trace
+  uint64_t context = 0;  // 0: of a table without contexts
+  int device = 0;
+  uint64_t trafficClass = 0;  // of a context, as the trace has it
+  std::vector<Op> ops;
+  const Queue* listener = nullptr;  // of a recv: who accepts it; of a send: to whom it connects
+  const Queue* peer = nullptr;      // the other end; null: none was made
+  uint64_t connection = 0;          // the same for both ends, another for each connection
+  // One end failed, was closed with requests unfinished, or its trace ends before it is closed: the other end
+  // may then meet errors.
+  bool aborted = false;
+
+  std::string name() const;  // "rank 1, recv comm 5 from rank 0"
+};
+
+struct MemoryFacts {
+  uint64_t bytes = 0;
+  uint64_t address = 0;
+};
+
+struct RankPlan {
+  trace::Trace trace;
+  std::deque<Queue> queues;
+  std::map<uint64_t, MemoryFacts> memories;
+  uint32_t threads = 0;
+  uint64_t recordedNanoseconds = 0;
+};
+
+struct Plan {
+  std::vector<RankPlan> ranks;
+};
+
+// Ranks in the order that the traces know of, else that of the files. Errors name the rank, the comm and what
+// does not fit: traces that contradict each other are not replayed.
+Result<std::unique_ptr<Plan>> makePlan(const std::vector<std::string>& files);
+
+}  // namespace weft::replay

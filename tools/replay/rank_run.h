@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <deque>
+#include <thread>
+
+#include "tools/netdriver/library.h"
+#include "tools/replay/queue_run.h"
+
+// One rank of a replay: its queues, and the threads that its trace has. Made and ended by one thread.
+namespace weft::replay {
+
+// What the queues of a rank share.
+struct RankState {
+  const RankPlan* plan = nullptr;
+  netdriver::Net* net = nullptr;
+  netdriver::Context* context = nullptr;  // of what has none in the trace
+  Board* board = nullptr;
+  int devices = 1;
+  int rank = 0;
+  std::map<uint64_t, QueueRun*> contexts;
+  std::map<const Queue*, QueueRun*> byPlan;
+};
+
+class RankRun {
+ public:
+  RankRun(const RankPlan& plan, int rank, netdriver::Net& net, netdriver::Context& context, Board& board,
+          int devices, std::chrono::seconds stallLimit);
+
+  void start();
+  // Waits for the threads; a failure is on the board.
+  void join();
+  // Closes what the trace left open. After join.
+  void finish();
+  Times times() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  void work(uint32_t thread);
+  Status drive(uint32_t thread, Times* times);
+  Result<bool> pass(std::vector<QueueRun*>* mine, uint32_t thread, Times* times);
+  Status checkStall(const std::vector<QueueRun*>& mine, uint32_t thread);
+  int64_t millisecondsSinceStart() const;
+
+  RankState state_;
+  std::deque<QueueRun> queues_;
+  std::chrono::seconds stallLimit_;
+  std::vector<std::thread> threads_;
+  std::vector<Times> perThread_;
+  std::atomic<int64_t> moved_{0};  // milliseconds since the start
+  Clock::time_point began_;
+  Clock::time_point ended_;
+  Times rest_;
+};
+
+}  // namespace weft::replay

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <string>
+
+// `weft state FOLDER`: what the processes wait for that have this folder as WEFT_STATE_DIR.
+namespace weft::state {
+
+struct Options {
+  std::string folder;
+  double seconds = 3;  // that they are given to answer
+};
+
+// The exit code: 1 where no process answered.
+int run(const Options& options);
+
+}  // namespace weft::state
