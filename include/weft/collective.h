@@ -12,7 +12,7 @@
 #include "weft/transport.h"
 
 // The offload seam: what a collective operation may be handed to instead of being built of point-to-point
-// messages. A backend (peers, tree) makes Groups; a Group is one rank's membership.
+// messages. A backend (peers, tree, sharp) makes Groups; a Group is one rank's membership.
 //
 // Threads: a Group's data calls and test come from one thread at a time; registering and closing from
 // another. Nothing blocks but open. Every rank of a group starts the same operations in the same order: the

@@ -24,7 +24,7 @@ PeersGroup::~PeersGroup() {
     mesh_->raiseAlarm("");
     mesh_->awaitGoodbyes(Milliseconds(500));
   }
-  for (const auto& memory : memories_) release(*memory);
+  for (const auto& memory : memories_.left()) release(*memory);
 }
 
 Result<GroupMemory*> PeersGroup::registerMemory(const MemoryDesc& desc) {
@@ -49,9 +49,7 @@ Result<GroupMemory*> PeersGroup::registerMemory(const MemoryDesc& desc) {
     release(*memory);
     return status.takeError();
   }
-  std::lock_guard lock(mutex_);
-  memories_.push_back(std::move(memory));
-  return memories_.back().get();
+  return memories_.keep(std::move(memory));
 }
 
 void PeersGroup::release(PeersMemory& memory) {
@@ -63,16 +61,7 @@ void PeersGroup::release(PeersMemory& memory) {
 }
 
 Status PeersGroup::deregisterMemory(GroupMemory* memory) {
-  std::unique_ptr<PeersMemory> gone;
-  {
-    std::lock_guard lock(mutex_);
-    const auto found = std::find_if(memories_.begin(), memories_.end(),
-                                    [&](const auto& one) { return one.get() == memory; });
-    if (found == memories_.end())
-      return Error(Code::invalidArgument, "deregistering memory", "it is not registered with this group");
-    gone = std::move(*found);
-    memories_.erase(found);
-  }
+  TRY(const auto gone, memories_.take(memory));
   release(*gone);
   return {};
 }

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 
 #include "src/coll/exchange.h"
+#include "src/coll/memory_list.h"
 
 // Collective operations without any daemon: each rank reduces its share of the vector and hands it to all the
 // others, two steps instead of a ring's 2 (n - 1). Reduces in host memory.
@@ -47,8 +47,7 @@ class PeersGroup final : public Group {
   uint64_t passes_ = 0;
   GroupCounters counters_;
   std::string broken_;  // why; empty: it is not
-  mutable std::mutex mutex_;
-  std::vector<std::unique_ptr<PeersMemory>> memories_;
+  MemoryList<PeersMemory> memories_;
 };
 
 }  // namespace weft::coll

@@ -69,7 +69,7 @@ SharpGroup::~SharpGroup() {
   const MustNotFail closing;
   for (const Slot& slot : slots_)
     if (slot.state == State::running) (void)job_->library().freeRequest(slot.request);
-  for (const auto& memory : memories_) release(*memory);
+  for (const auto& memory : memories_.left()) release(*memory);
   job_.reset();
 }
 
@@ -111,9 +111,7 @@ Result<GroupMemory*> SharpGroup::registerMemory(const MemoryDesc& desc) {
     release(*memory);
     return taken.takeError();
   }
-  std::lock_guard lock(mutex_);
-  memories_.push_back(std::move(memory));
-  return memories_.back().get();
+  return memories_.keep(std::move(memory));
 }
 
 void SharpGroup::release(const SharpMemory& memory) {
@@ -123,16 +121,7 @@ void SharpGroup::release(const SharpMemory& memory) {
 }
 
 Status SharpGroup::deregisterMemory(GroupMemory* memory) {
-  std::unique_ptr<SharpMemory> gone;
-  {
-    std::lock_guard lock(mutex_);
-    const auto found = std::find_if(memories_.begin(), memories_.end(),
-                                    [&](const auto& one) { return one.get() == memory; });
-    if (found == memories_.end())
-      return Error(Code::invalidArgument, "deregistering memory", "it is not registered with this group");
-    gone = std::move(*found);
-    memories_.erase(found);
-  }
+  TRY(const auto gone, memories_.take(memory));
   release(*gone);
   return {};
 }

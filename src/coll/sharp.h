@@ -3,8 +3,8 @@
 #pragma once
 
 #include <deque>
-#include <mutex>
 
+#include "src/coll/memory_list.h"
 #include "src/coll/peers.h"
 #include "src/coll/sharp_job.h"
 
@@ -65,8 +65,7 @@ class SharpGroup final : public Group {
   TimePoint aloneSince_{};    // a rank has left while something is outstanding; default: none has
   GroupCounters counters_;
   std::string broken_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<SharpMemory>> memories_;
+  MemoryList<SharpMemory> memories_;
 };
 
 }  // namespace weft::coll

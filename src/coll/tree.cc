@@ -38,7 +38,7 @@ Result<std::unique_ptr<Group>> TreeGroup::create(Membership membership, uint32_t
 TreeGroup::~TreeGroup() {
   const MustNotFail closing;
   membership_.leave();
-  for (const auto& memory : memories_) {
+  for (const auto& memory : memories_.left()) {
     (void)membership_.pipe->sending().deregisterMemory(memory->sending);
     (void)membership_.pipe->receiving().deregisterMemory(memory->receiving);
   }
@@ -54,22 +54,11 @@ Result<GroupMemory*> TreeGroup::registerMemory(const MemoryDesc& desc) {
     return receiving.takeError();
   }
   memory->receiving = *receiving;
-  std::lock_guard lock(mutex_);
-  memories_.push_back(std::move(memory));
-  return memories_.back().get();
+  return memories_.keep(std::move(memory));
 }
 
 Status TreeGroup::deregisterMemory(GroupMemory* memory) {
-  std::unique_ptr<TreeMemory> gone;
-  {
-    std::lock_guard lock(mutex_);
-    const auto found = std::find_if(memories_.begin(), memories_.end(),
-                                    [&](const auto& one) { return one.get() == memory; });
-    if (found == memories_.end())
-      return Error(Code::invalidArgument, "deregistering memory", "it is not registered with this group");
-    gone = std::move(*found);
-    memories_.erase(found);
-  }
+  TRY(const auto gone, memories_.take(memory));
   TRY(membership_.pipe->sending().deregisterMemory(gone->sending));
   return membership_.pipe->receiving().deregisterMemory(gone->receiving);
 }

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <deque>
-#include <mutex>
 
 #include "src/coll/join.h"
+#include "src/coll/memory_list.h"
 
 // A rank's end of an aggregation tree: sends its vector to its daemon in chunks, each once, and receives the
 // result's. Operations and their chunks go in order, several at a time; what is in flight the daemon bounds
@@ -91,8 +91,7 @@ class TreeGroup final : public Group {
   uint64_t passes_ = 0;
   GroupCounters counters_;
   std::string broken_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<TreeMemory>> memories_;
+  MemoryList<TreeMemory> memories_;
 };
 
 // The tags of a membership's messages.
