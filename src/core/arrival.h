@@ -30,7 +30,7 @@ inline void RecvCommImpl::unlink(ReceiveSlot* slot, TagState& tag) {
   if (slot->state == SlotState::advertised) {
     advertisedCount_--;
     tag.toldBytes -= slot->capacity;
-    engine().returnBudget(static_cast<uint32_t>(peering().laneCount()));
+    engine().budget().giveBack(static_cast<uint32_t>(peering().laneCount()));
     if (waitingForBatch_ > 0 && !senderHasEnough(tag)) batchIsDue();
   } else {
     urgent_ -= slot->holdUntilPass == 0;

@@ -73,8 +73,7 @@ Status Engine::openQueues() {
   shareOut(working);
   decideEager();
   if (queues_.size() == 1) onlyQueue_ = queues_.front();
-  budget_ = notifications;
-  eagerBudget_ = notifications / 2;
+  budget_.open(notifications, static_cast<uint64_t>(options_.config->eagerPoolMib) << 20);
   return {};
 }
 
@@ -168,26 +167,6 @@ void Engine::drainMail() {
   for (Mail& mail : batch) handle(mail);
   if (!ctsWriters_.empty()) ctsDueAt(pass_);  // one may have waited for what the mail said
   flush();
-}
-
-// What eager slots may take: notifications, of which each slot may cause one at any time, and memory.
-
-uint32_t Engine::takeEagerBudget(uint32_t wanted, uint32_t slotBytes) {
-  if (slotBytes == 0) return 0;
-  const uint64_t most = static_cast<uint64_t>(options_.config->eagerPoolMib) << 20;
-  const uint64_t room = eagerBytes_ < most ? (most - eagerBytes_) / slotBytes : 0;
-  const auto granted = static_cast<uint32_t>(
-      std::min<uint64_t>(std::clamp<int64_t>(std::min(eagerBudget_, budget_), 0, wanted), room));
-  eagerBudget_ -= granted;
-  budget_ -= granted;
-  eagerBytes_ += uint64_t{granted} * slotBytes;
-  return granted;
-}
-
-void Engine::returnEagerBudget(uint32_t granted, uint32_t slotBytes) {
-  eagerBudget_ += granted;
-  budget_ += granted;
-  eagerBytes_ -= uint64_t{granted} * slotBytes;
 }
 
 // Peerings and comms:

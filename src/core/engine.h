@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/base/pool.h"
+#include "src/core/budget.h"
 #include "src/core/comm_table.h"
 #include "src/core/engine_options.h"
 #include "src/core/flush_lanes.h"
@@ -53,9 +54,8 @@ class Engine {
 
   // Entering:
   bool tryEnter() {  // data path and control thread
-    constexpr auto kFirst = std::memory_order_acquire, kElse = std::memory_order_relaxed;
     uint32_t seen = 0;
-    if (!door_.compare_exchange_strong(seen, kInside, kFirst, kElse)) [[unlikely]]
+    if (!door_.compare_exchange_strong(seen, kInside, std::memory_order_acquire)) [[unlikely]]
       return tryEnterAsked(seen);
     called_.store(true, std::memory_order_relaxed);
     return true;
@@ -129,17 +129,16 @@ class Engine {
   uint32_t addComm(CommBase* comm);  // its number, for the peer
   void removeComm(uint32_t number);
   template <class Visit>
-  void eachRequestOf(const CommBase* comm, Visit visit) {  // not for the data path
-    for (uint32_t i = 0; i < requests_.size(); i++) {
-      Request& request = requests_[i];
-      if (request.kind != RequestKind::none && request.comm == comm) visit(request);
-    }
-  }
-  template <class Visit>
   void eachRequest(Visit visit) {  // in use; not for the data path
     for (uint32_t i = 0; i < requests_.size(); i++) {
       if (requests_[i].kind != RequestKind::none) visit(requests_[i]);
     }
+  }
+  template <class Visit>
+  void eachRequestOf(const CommBase* comm, Visit visit) {
+    eachRequest([&](Request& request) {
+      if (request.comm == comm) visit(request);
+    });
   }
   template <class Visit>
   void eachComm(Visit visit) {
@@ -191,12 +190,7 @@ class Engine {
   bool hasSlot(uint32_t index) const { return slots_.contains(index); }
   ReceiveSlot& slot(uint32_t index) { return slots_[index]; }
 
-  uint32_t takeEagerBudget(uint32_t wanted, uint32_t slotBytes);
-  void returnEagerBudget(uint32_t granted, uint32_t slotBytes);
-  bool takeBudget(uint32_t notifications) {
-    return budget_ >= notifications && (budget_ -= notifications, true);
-  }
-  void returnBudget(uint32_t notifications) { budget_ += notifications; }
+  Budget& budget() { return budget_; }
 
   FlushLanes& flushLanes() { return flushLanes_; }
   void flushSoon() { due_ = 0; }    // some lane has works to hand over
@@ -284,14 +278,20 @@ class Engine {
   int eagerMax_ = 0;
   CommTable comms_;
   std::vector<RecvCommImpl*> ctsWriters_;
-  uint64_t ctsDue_ = UINT64_MAX, due_ = UINT64_MAX;  // from which pass one is, and anything beside polling
-  std::array<Completion, 32> completions_;           // of the poll that runs; to fill it afresh costs more
-  int64_t budget_ = 0, eagerBudget_ = 0;
-  TimePoint now_{}, commsWatchedAt_{};
+  uint64_t ctsDue_ = UINT64_MAX;            // from which pass one of them is
+  uint64_t due_ = UINT64_MAX;               // and anything beside polling
+  std::array<Completion, 32> completions_;  // of the poll that runs; to fill it afresh costs more
+  Budget budget_;
+  TimePoint now_{};
+  TimePoint commsWatchedAt_{};
   WaitWatch waits_;
-  uint64_t pass_ = 0, eagerBytes_ = 0;  // the latter: of all peerings' pools
-  uint32_t nextFlush_ = 1, lives_ = 0;  // the latter: peerings made so far
-  bool nowIsFresh_ = false, wantsAfterPoll_ = false, cardLost_ = false, gathersEager_ = false;
+  uint64_t pass_ = 0;
+  uint32_t nextFlush_ = 1;
+  uint32_t lives_ = 0;  // peerings made so far
+  bool nowIsFresh_ = false;
+  bool wantsAfterPoll_ = false;
+  bool cardLost_ = false;
+  bool gathersEager_ = false;
   EngineCounters counters_;
   std::mutex mailMutex_;
   std::vector<Mail> mail_;

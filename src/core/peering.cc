@@ -38,7 +38,7 @@ Peering::Peering(Engine& engine, uint32_t number, uint32_t life, control::PeerRe
 Peering::~Peering() {
   tellTraffic();
   if (awaitsFlush_) engine_.dropFlush(this);
-  engine_.returnEagerBudget(eagerIn_.slots(), eagerIn_.slotBytes());
+  engine_.budget().giveBackSlots(eagerIn_.slots(), eagerIn_.slotBytes());
 }
 
 Result<std::unique_ptr<Peering>> Peering::create(Engine& engine, uint32_t number, uint32_t life,
@@ -56,7 +56,7 @@ Status Peering::takeMemory() {
   const Config& config = engine_.config();
   const uint32_t slotBytes = slotBytesFor(engine_.eagerMax());
   const auto wanted = slotBytes ? static_cast<uint32_t>(config.eagerSlots) : 0;
-  const uint32_t slots = engine_.takeEagerBudget(std::min(wanted, kEagerSlotsPerPeering), slotBytes);
+  const uint32_t slots = engine_.budget().takeSlots(std::min(wanted, kEagerSlotsPerPeering), slotBytes);
   eagerIn_.open(nullptr, slots, slotBytes);  // from here on the destructor gives the budget back
   TRY(landing_, engine_.arena().take(size_t{slots} * slotBytes + kCreditBytes));
   TRY(credits_, engine_.arena().take(kCreditBytes));

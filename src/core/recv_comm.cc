@@ -321,7 +321,7 @@ inline bool RecvCommImpl::mayTell(const ReceiveSlot& slot) {
     askForPositions();
     return false;
   }
-  return engine().takeBudget(static_cast<uint32_t>(peering().laneCount()));
+  return engine().budget().take(static_cast<uint32_t>(peering().laneCount()));
 }
 
 void RecvCommImpl::askForPositions() {
