@@ -19,11 +19,13 @@ import time
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(TOP / 'scripts' / 'lib'), str(TOP / 'tests' / 'perf')]
+import cables
 import check_hosts
 import nccl_host
 
 SKIP = 77
 NETWORKS = ('control', 'data0', 'data1')
+CABLES = cables.Cables(NETWORKS, '10.81')
 UNDER_WAY_SECONDS, END_SECONDS = 60, 120
 BEFORE_THE_CUT = 1.5
 
@@ -32,29 +34,6 @@ Cut = collections.namedtuple('Cut', 'name case networks seconds bound says')
 CUTS = [Cut('everything for 3 s', 'steady', NETWORKS, 3, 30, r'stood still for ([2-9]|1\d)\.\d s at most'),
         Cut('one rail for good', 'steady', ('data0',), None, 30, r'rail data0 to .* is left to the other rails'),
         Cut('everything for good', 'cut_off', NETWORKS, None, 5, r'after ([5-9]|1\d)\.\d s error 6, last error ".*WEFT_KERNEL_TIMEOUT.*abort took [0-4]\.')]
-
-
-def make_hosts():
-    for host in range(2):
-        check_hosts.ip('netns', 'add', f'host{host}')
-        check_hosts.ip('-n', f'host{host}', 'link', 'set', 'lo', 'up')
-    for net, name in enumerate(NETWORKS):
-        check_hosts.ip('link', 'add', f'{name}-0', 'type', 'veth', 'peer', 'name', f'{name}-1')
-        for host in range(2):
-            inside = ('-n', f'host{host}')
-            check_hosts.ip('link', 'set', f'{name}-{host}', 'netns', f'host{host}')
-            check_hosts.ip(*inside, 'link', 'set', f'{name}-{host}', 'name', name)
-            check_hosts.ip(*inside, 'addr', 'add', f'10.81.{net}.{host + 1}/24', 'dev', name)
-            check_hosts.ip(*inside, 'link', 'set', name, 'up')
-
-
-def change_cables(names, cut):
-    """A cut cable's packets go to a card that is not there: the links stay up, as behind a switch that fails."""
-    for name in names:
-        for host in range(2):
-            other = f'10.81.{NETWORKS.index(name)}.{2 - host}'
-            action = ('replace', other, 'lladdr', '02:00:00:00:00:01', 'nud', 'permanent') if cut else ('del', other)
-            check_hosts.ip('-n', f'host{host}', 'neigh', *action, 'dev', name)
 
 
 class Job:
@@ -97,21 +76,27 @@ class Job:
             rank.wait()
 
 
+def each_end(cut, change):
+    for name in cut.networks:
+        for host in range(2):
+            change(name, host)
+
+
 def run(cut, *what):
     """What is wrong."""
     with tempfile.TemporaryDirectory() as folder:
         job = Job(*what, cut, folder)
         try:
             job.wait_until_under_way()
-            change_cables(cut.networks, True)
+            each_end(cut, CABLES.lose)
             if cut.seconds is not None:
                 time.sleep(cut.seconds)
-                change_cables(cut.networks, False)
+                each_end(cut, CABLES.find)
             statuses = job.wait()
         finally:
             job.kill()
         if cut.seconds is None:
-            change_cables(cut.networks, False)
+            each_end(cut, CABLES.find)
         wrong = [f'{cut.name}: rank {rank} ended with {status}' for rank, status in enumerate(statuses) if status != 0]
         for rank in range(2):
             for pattern in (cut.says, 'Using network weft', 'via NET/weft'):
@@ -129,7 +114,7 @@ def main(softgpu, program, plugin, provider):
         return 1 if os.environ.get('WEFT_NCCL') else SKIP  # one that is named has to work
     wrong = []
     try:
-        make_hosts()
+        CABLES.lay()
         for cut in CUTS:
             print(f'== {cut.name}', flush=True)
             wrong += run(cut, host, program, plugin, provider)

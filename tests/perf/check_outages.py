@@ -19,9 +19,11 @@ import sys
 import tempfile
 import time
 
+import cables
 import check_hosts
 
 NETWORKS = ('launch', 'control', 'data')
+CABLES = cables.Cables(NETWORKS, '10.79')
 BOUND = 30  # of a host's silence, in seconds: WEFT_KERNEL_TIMEOUT's default
 PATIENCE = 150
 BYTES_BEFORE = 64 << 20  # that have crossed the data cable when the outage begins
@@ -38,20 +40,6 @@ class Outage:
         return f'{" and ".join(self.networks)} cut for {self.seconds} s, {self.way}'
 
 
-def make_hosts():
-    for host in range(2):
-        check_hosts.ip('netns', 'add', f'host{host}')
-        check_hosts.ip('-n', f'host{host}', 'link', 'set', 'lo', 'up')
-    for net, name in enumerate(NETWORKS):
-        check_hosts.ip('link', 'add', f'{name}0', 'type', 'veth', 'peer', 'name', f'{name}1')
-        for host in range(2):
-            inside = ('-n', f'host{host}')
-            check_hosts.ip('link', 'set', f'{name}{host}', 'netns', f'host{host}')
-            check_hosts.ip(*inside, 'link', 'set', f'{name}{host}', 'name', name)
-            check_hosts.ip(*inside, 'addr', 'add', f'10.79.{net}.{host + 1}/24', 'dev', name)
-            check_hosts.ip(*inside, 'link', 'set', name, 'up')
-
-
 def crossed():
     """Bytes that host 0 has sent over the data cable."""
     text = subprocess.run(['ip', '-n', 'host0', '-s', '-j', 'link', 'show', 'data'], check=True, capture_output=True, text=True,
@@ -59,27 +47,18 @@ def crossed():
     return json.loads(text)[0]['stats64']['tx']['bytes']
 
 
-def each_drop(outage):
-    """(host, network, the other host's address) for every host and network whose packets are dropped."""
+def each_end(outage, change):
     for name in outage.networks:
         for host in range(2 if outage.way == 'both' else 1):
-            yield host, name, f'10.79.{NETWORKS.index(name)}.{2 - host}'
+            change(name, host)
 
 
 def cut(outage):
-    for host, name, other in each_drop(outage):
-        if outage.way == 'firewall':
-            check_hosts.ip('-n', f'host{host}', 'route', 'add', 'blackhole', other)
-        else:  # to a card that is not there
-            check_hosts.ip('-n', f'host{host}', 'neigh', 'replace', other, 'lladdr', '02:00:00:00:00:01', 'nud', 'permanent', 'dev', name)
+    each_end(outage, CABLES.refuse if outage.way == 'firewall' else CABLES.lose)
 
 
 def mend(outage):
-    for host, name, other in each_drop(outage):
-        if outage.way == 'firewall':
-            check_hosts.ip('-n', f'host{host}', 'route', 'del', 'blackhole', other)
-        else:
-            check_hosts.ip('-n', f'host{host}', 'neigh', 'del', other, 'dev', name)
+    each_end(outage, CABLES.allow if outage.way == 'firewall' else CABLES.find)
 
 
 class Job:
@@ -201,7 +180,7 @@ def outages():
 def main(weft, provider):
     wrong = []
     try:
-        make_hosts()
+        CABLES.lay()
         rate = calibrate(weft, provider)
         print(f'{rate:.0f} iterations a second', flush=True)
         for number, outage in enumerate(outages()):
