@@ -213,8 +213,8 @@ class StartTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         half = json.loads(done.stdout)['results'][0]['out_of_place']
         self.assertGreater(half['iterations'], 100)
-        self.assertTrue(0.5e6 < half['iterations'] * half['time_us'] < 8e6, half['iterations'] * half['time_us'])
-        self.assertGreater(time.monotonic() - began, 1)
+        self.assertGreaterEqual(half['iterations'] * half['time_us'], 0.85 * 2e6)  # the time is printed rounded
+        self.assertGreaterEqual(time.monotonic() - began, 0.9 * 2)
 
     def test_lines_of_launched_ranks_say_when_and_who(self):
         done = perf(*SHORT, '-v', RANK='0', WORLD_SIZE='1')

@@ -14,7 +14,6 @@ namespace weft::perf {
 namespace {
 
 constexpr int kSpinsBetweenClocks = 1024;
-constexpr int kMostIterations = 1'000'000'000;
 
 double microseconds(std::chrono::nanoseconds d) {
   return std::chrono::duration<double, std::micro>(d).count();

@@ -14,6 +14,7 @@ namespace weft::perf {
 class Measurement {
  public:
   using Clock = std::chrono::steady_clock;
+  static constexpr int kMostIterations = 1'000'000'000;  // of one case
   // Called on thread 0 after each timed iteration.
   using OnIteration = std::function<void(Clock::time_point now)>;
 

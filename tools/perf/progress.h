@@ -20,6 +20,8 @@ class Progress {
   bool enabled() const { return fd_ >= 0; }
   // What is measured from now on, in that many iterations.
   void begin(std::string label, int iterations);
+  // More of them than begin was told.
+  void extend(int iterations) { iterations_ += iterations; }
   void iteration(Clock::time_point now);
   void wipe();
 

@@ -24,6 +24,16 @@ std::string momentOf(std::time_t time) {
   return formatted(time, "%Y-%m-%d %H:%M UTC");
 }
 
+void Sample::append(const Sample& more) {
+  const double both = static_cast<double>(iterations) + more.iterations;
+  microseconds = (microseconds * iterations + more.microseconds * more.iterations) / both;
+  iterations += more.iterations;
+  wrong += more.wrong;
+  messages += more.messages;
+  cpuMicroseconds += more.cpuMicroseconds;
+  latency.merge(more.latency);
+}
+
 uint64_t Results::wrong() const {
   uint64_t sum = 0;
   for (const Row& row : rows)

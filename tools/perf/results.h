@@ -57,6 +57,8 @@ struct Sample {
   double cpuMicroseconds = 0;  // of all ranks' processes in the same time
   Histogram latency;           // of each iteration on each rank
 
+  // Further iterations of the same case, measured after these.
+  void append(const Sample& more);
   double cpuPerMessage() const { return messages > 0 ? cpuMicroseconds / static_cast<double>(messages) : 0; }
 };
 

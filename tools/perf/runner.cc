@@ -3,6 +3,7 @@
 #include "tools/perf/runner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <set>
@@ -225,9 +226,25 @@ Result<RowHalf> Runner::measure(const Case& c) {
   return half;
 }
 
+// The number for a duration was guessed from the first few: where they were slower than the rest, what is
+// missing follows.
 Status Runner::measureOne(const Case& c, int iterations, RowHalf* half) {
   TRY(half->sample, measurement_->measure(*team_, c, iterations));
+  for (int more = missing(half->sample, c); more > 0; more = missing(half->sample, c)) {
+    if (progress_) progress_->extend(more);
+    TRY(const Sample sample, measurement_->measure(*team_, c, more));
+    half->sample.append(sample);
+  }
   return {};
+}
+
+// Until nine tenths of the duration are reached; the same number on every rank.
+int Runner::missing(const Sample& sample, const Case& c) const {
+  const double each = sample.microseconds * c.operation->legs;
+  const double taken = each * sample.iterations;
+  if (taken >= 0.9e6 * options_.duration || sample.iterations >= Measurement::kMostIterations) return 0;
+  const double left = std::ceil((1e6 * options_.duration - taken) / std::max(each, 1e-3));
+  return static_cast<int>(std::min<double>(left, Measurement::kMostIterations - sample.iterations));
 }
 
 // Who begins changes with every round, so that a machine which gets faster or slower favours nobody.

@@ -39,6 +39,7 @@ class Runner {
   Status runCase(Case c, Row* row);
   Result<RowHalf> measure(const Case& c);
   Status measureOne(const Case& c, int iterations, RowHalf* half);
+  int missing(const Sample& sample, const Case& c) const;
   Status measureBoth(const Case& c, int iterations, RowHalf* half);
   void watch(const Case& c, int iterations);
 
