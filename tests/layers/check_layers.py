@@ -72,10 +72,19 @@ def check_tree(top):
     return complaints, looked
 
 
+def check_rooms(top):
+    """Complaints of rooms without a page that says what they are."""
+    for room in rooms.ROOMS:
+        if room.library and room.path.endswith('/') and (top / room.path).is_dir() and not (top / room.path / 'README.md').is_file():
+            yield f'{room.path}: has no README.md (what the room holds, what it may include, where to start)'
+
+
 def main(arguments):
     if len(arguments) != 1:
         sys.exit(__doc__)
-    complaints, looked = check_tree(pathlib.Path(arguments[0]).resolve())
+    top = pathlib.Path(arguments[0]).resolve()
+    complaints, looked = check_tree(top)
+    complaints += check_rooms(top)
     print(*complaints, sep='\n')
     print(f'{looked} files, {len(complaints)} complaints')
     return 1 if complaints or looked == 0 else 0

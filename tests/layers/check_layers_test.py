@@ -41,6 +41,11 @@ class HouseTest(unittest.TestCase):
         self.assertTrue(found[0].startswith(f'{path}:{line}:' if line else f'{path}:'), found)
         self.assertIn(words, found[0])
 
+    def test_every_room_of_the_library_says_what_it_is(self):
+        self.assertTrue(any('src/core/: has no README.md' in found for found in check_layers.check_rooms(self.top)))
+        self.put('src/core/README.md', '# The protocol')
+        self.assertFalse(any('src/core/' in found for found in check_layers.check_rooms(self.top)))
+
     def test_a_good_tree_is_quiet(self):
         self.put('src/core/a.cc', HEAD + '''#include "src/core/net.h"
 
