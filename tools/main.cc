@@ -51,6 +51,7 @@ constexpr const char* kInfoExamples = R"(Examples:
     weft info                      which network NCCL would get here, and why
     weft info --config             every setting, its value and what set it
     weft info --json               the same for programs
+    weft info --topology nd-a100-v4 > topo.xml    for NCCL_TOPO_FILE
     weft info --tuner --machine p5.48xlarge --nodes 16)";
 constexpr const char* kPerfExamples = R"(Examples:
     weft perf all_reduce -n 4 -b 8 -e 64M -f 2         four local processes, every element verified
@@ -236,6 +237,10 @@ void declareInfo(CLI::App& command, info::Options& options) {
   command
       .add_flag("--image", options.image,
                 "what will and will not work in this image, without hardware; 1 if weft cannot")
+      ->excludes(config);
+  command
+      .add_option("--topology", options.topology,
+                  "a file for NCCL_TOPO_FILE: of a machine (p4d.24xlarge, nd-a100-v4), or of \"this\"")
       ->excludes(config);
   CLI::Option* tuner =
       command.add_flag("--tuner", options.tuner, "what the tuner would advise NCCL, why, and who says so");

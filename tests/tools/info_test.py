@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 WEFT = sys.argv[1]
 PLUGIN, LAYOUT = sys.argv[2:4] if len(sys.argv) > 3 else (None, None)
@@ -31,6 +32,50 @@ def info(*arguments, **settings):
 def document(*arguments, **settings):
     done = info('--json', *arguments, **settings)
     return done.returncode, json.loads(done.stdout)
+
+
+class TopologyTest(unittest.TestCase):
+    """Files for NCCL_TOPO_FILE, by the grammar of NCCL's parser: a system of cpus, each with trees of pci."""
+
+    def devices(self, node):
+        """(class, classes of what shares its bridge) of each device below a node."""
+        for child in node:
+            self.assertEqual(child.tag, 'pci')
+            self.assertRegex(child.get('busid'), r'^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d$')
+            if len(child):
+                yield from self.devices(child)
+            else:
+                yield child.get('class'), [other.get('class') for other in node]
+
+    def read(self, name):
+        done = info('--topology', name)
+        self.assertEqual((done.returncode, done.stderr), (0, ''))
+        system = xml.etree.ElementTree.fromstring(done.stdout)
+        self.assertEqual((system.tag, system.get('version')), ('system', '1'))
+        cpus = list(system)
+        self.assertEqual([(cpu.tag, cpu.get('numaid')) for cpu in cpus], [('cpu', str(i)) for i in range(len(cpus))])
+        busy = [int(cpu.get('affinity').replace(',', ''), 16) for cpu in cpus]
+        self.assertEqual(sum(bin(mask).count('1') for mask in busy), bin(sum(busy)).count('1'), 'a processor in two nodes')
+        return [device for cpu in cpus for device in self.devices(cpu)]
+
+    def test_machines_have_their_gpus_and_cards(self):
+        gpu, infiniband, ethernet = '0x030200', '0x020700', '0x020000'
+        for name, gpus, kind, cards in (('nc-a100-v4', 4, infiniband, 0), ('ndv2', 8, infiniband, 1), ('nd-a100-v4', 8, infiniband, 8),
+                                        ('nd-h100-v5', 8, infiniband, 8), ('p4d.24xlarge', 8, ethernet, 4), ('p4de.24xlarge', 8, ethernet, 4)):
+            with self.subTest(name):
+                classes = [device for device, _ in self.read(name)]
+                self.assertEqual((classes.count(gpu), classes.count(kind)), (gpus, cards))
+
+    def test_each_gpu_of_a_large_machine_has_a_card_beside_it(self):
+        for name in ('nd-a100-v4', 'nd-h100-v5', 'p4d.24xlarge'):
+            for device, beside in self.read(name):
+                self.assertTrue({'0x030200'} < set(beside), f'{name}: {device} among {beside}')
+
+    def test_others_are_answered(self):
+        for name, words, status in (('p5.48xlarge', 'needs no file', 1), ('nd-a100v4', 'the nearest is nd-a100-v4', 2), ('zz', 'known are', 2)):
+            done = info('--topology', name)
+            self.assertEqual((done.returncode, done.stdout), (status, ''))
+            self.assertIn(words, done.stderr)
 
 
 class InfoTest(unittest.TestCase):

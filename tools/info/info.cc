@@ -15,6 +15,7 @@
 #include "tools/info/config_table.h"
 #include "tools/info/image.h"
 #include "tools/info/survey_text.h"
+#include "tools/info/topology.h"
 #include "tools/info/tuner_view.h"
 #include "tools/output/output.h"
 
@@ -93,6 +94,11 @@ Result<tuner::Surroundings> surroundings(const Options& options, const Config& c
 }
 
 // 0 also without an entry: that is an answer.
+int printTopology(const std::string& name) {
+  const auto topology = name == "this" ? ownTopology() : knownTopology(name);
+  return topology ? print(topologyXml(*topology)) : fail(topology.error());
+}
+
 int printTuner(const Options& options, const Config& config) {
   if (options.ranks != 0 && options.ranks < options.nodes)
     return fail(Error(Code::invalidArgument, "command line", "--ranks is smaller than --nodes"));
@@ -115,6 +121,7 @@ int run(const Options& options) {
   if (options.markdown) return print(configMarkdown());
   if (options.sample) return print(configSample());
   if (options.image) return printImage(options);
+  if (!options.topology.empty()) return printTopology(options.topology);
   const auto settings = readSettings();
   if (!settings) return fail(options, settings.error());
   LogLevel level = LogLevel::warn;

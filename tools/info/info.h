@@ -15,7 +15,8 @@ struct Options {
   bool json = false;
   bool image = false;  // what will work in this image, without hardware
   bool tuner = false;
-  std::string machine;  // empty: this one
+  std::string topology;  // "this" or a machine's name: its file for NCCL
+  std::string machine;   // empty: this one
   uint64_t nodes = 4;
   uint64_t ranks = 0;  // 0: eight a node
 };
