@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -8,6 +9,7 @@
 #include "tests/softgpu/kernels/floats.h"
 #include "tests/softgpu/kernels/function.h"
 #include "tests/softgpu/kernels/layout.h"
+#include "tests/softgpu/kernels/pat_plan.h"
 #include "tests/support/catch.h"
 
 using namespace softgpu;
@@ -41,6 +43,41 @@ bool survives(unsigned bits) {
 }
 
 }  // namespace
+
+TEST_CASE("PAT: each block travels once, along the dimension of its lowest bit") {
+  for (const int ranks : {2, 3, 5, 8, 13, 64}) {
+    for (const size_t part : {size_t{1}, size_t{1000}, size_t{100'000}}) {
+      for (const bool mirrored : {false, true}) {
+        const PatPlan plan(ranks, 65536, part);
+        std::vector<int> times(static_cast<size_t>(ranks));
+        for (int dimension = 0; dimension < plan.dimensions(); ++dimension) {
+          for (const auto& blocks : plan.steps(dimension, mirrored)) {
+            CHECK(blocks.size() * part <= std::max(size_t{65536}, part));
+            for (const int block : blocks) {
+              REQUIRE(block < ranks);
+              CHECK((block & -block) == 1 << dimension);
+              ++times[static_cast<size_t>(block)];
+            }
+          }
+        }
+        CHECK(times[0] == 0);
+        for (size_t block = 1; block < times.size(); ++block) CHECK(times[block] == 1);
+      }
+    }
+  }
+}
+
+// As NCCL 2.28.9's own rule has it: its proxies wait for so many.
+TEST_CASE("PAT: small blocks share steps") {
+  const auto counts = [](int ranks, size_t part, int dimension) {
+    return PatPlan(ranks, 65536, part).steps(dimension, false).size();
+  };
+  CHECK(counts(8, 100, 0) == 1);
+  CHECK(counts(8, 65536, 0) == 4);
+  CHECK(counts(8, 65536, 2) == 1);
+  CHECK(counts(8, 32768, 0) == 2);
+  CHECK(counts(64, 16384, 0) == 8);
+}
 
 TEST_CASE("small floats come back as they were") {
   for (unsigned bits = 0; bits < 65536; ++bits) {

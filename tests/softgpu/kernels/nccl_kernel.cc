@@ -68,7 +68,7 @@ void readBatch(const Channel& channel, const Batch& batch, std::vector<char>& wo
 bool canPlay(const DeviceFunction& function) {
   if (function.collective == "SendRecv") return true;
   if (function.protocol == "LL128" || function.collective == "AllGatherV") return false;
-  return function.algorithm == "RING" || function.algorithm == "TREE" ||
+  return function.algorithm == "RING" || function.algorithm == "TREE" || function.algorithm == "PAT" ||
          function.algorithm == "COLLNET_CHAIN";
 }
 
@@ -94,6 +94,8 @@ void playCollective(Block& block, char* descriptor, const DeviceFunction& functi
     playTree(play);
   } else if (collnet) {
     playCollnetChain(play);
+  } else if (function.algorithm == "PAT") {
+    playPat(play, function);
   } else {
     playRing(play, function);
   }
@@ -155,7 +157,7 @@ void playChannel(const Channel& channel, unsigned blockIndex) {
     if (function == nullptr || !canPlay(*function)) {
       failKernel("NCCL's device function " + std::to_string(last.function) + " (" +
                  (function == nullptr ? "unknown" : function->text()) +
-                 ") is not played; choose another by NCCL_ALGO, NCCL_PROTO or NCCL_PAT_ENABLE=0");
+                 ") is not played; choose another by NCCL_ALGO or NCCL_PROTO");
       return;
     }
     playRun(channel.block, last.type, *function, works);

@@ -4,34 +4,13 @@
 #include <cstring>
 
 #include "tests/softgpu/kernels/fault.h"
-#include "tests/softgpu/kernels/primitive.h"
+#include "tests/softgpu/kernels/lane.h"
 
 namespace softgpu {
 
 namespace {
 
-constexpr int kOffsetMode = 1;  // the proxy says where in a shared buffer a step lies
-constexpr int kDirectNic = 4;   // flag of a connection whose network reads and writes users' buffers
-
-// One direction of one connection.
-struct Lane {
-  char* connection = nullptr;
-  uint64_t step = 0;
-  uint64_t* tail = nullptr;  // the sender counts here
-  uint64_t* head = nullptr;  // the receiver counts here
-  char* buffer = nullptr;
-  char* fifo = nullptr;  // what the proxy is told and tells, null between kernels
-  int stepSize = 0;
-  bool userBuffers = false;
-
-  char* entry() const { return fifo + (step % kSteps) * kFifoEntrySize; }
-  int64_t& size() const { return *reinterpret_cast<int64_t*>(entry() + 8); }
-  char* slot() const {
-    if (fifo != nullptr && *reinterpret_cast<int*>(entry()) == kOffsetMode)
-      return buffer + *reinterpret_cast<int*>(entry() + 4);
-    return buffer + static_cast<ptrdiff_t>(step % kSteps) * stepSize;
-  }
-};
+constexpr int kDirectNic = 4;  // flag of a connection whose network reads and writes users' buffers
 
 class Simple : public Primitive {
  public:
@@ -78,17 +57,10 @@ class Simple : public Primitive {
 
  private:
   Lane open(int peer, bool receive) const {
-    const Layout& layout = block_.layout();
-    Lane lane;
-    lane.connection = block_.connection(peer, receive, ends_.index);
     const auto unit = static_cast<uint64_t>(ends_.slicesPerChunk * ends_.stepsPerSlice);
-    lane.step = (field<uint64_t>(lane.connection, layout.step) + unit - 1) / unit * unit;
-    lane.tail = viewAs<uint64_t>(field<void*>(lane.connection, layout.tail));
-    lane.head = viewAs<uint64_t>(field<void*>(lane.connection, layout.head));
-    lane.buffer = viewAs<char>(field<void*>(lane.connection, layout.buffers + kSimple * 8));
-    lane.fifo = viewAs<char>(field<void*>(lane.connection, layout.fifo));
-    lane.stepSize = field<int>(lane.connection, layout.stepSize);
-    lane.userBuffers = ends_.registered && (field<int>(lane.connection, layout.flags) & kDirectNic) != 0;
+    Lane lane = openLane(block_, peer, receive, ends_.index, unit);
+    lane.userBuffers =
+        ends_.registered && (field<int>(lane.connection, block_.layout().flags) & kDirectNic) != 0;
     return lane;
   }
 

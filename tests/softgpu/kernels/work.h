@@ -53,6 +53,7 @@ struct Play {
 void playRing(const Play& play, const DeviceFunction& function);
 void playTree(const Play& play);
 void playCollnetChain(const Play& play);
+void playPat(const Play& play, const DeviceFunction& function);
 
 // Sends and receives of one batch: `works` are ncclDevWorkP2p, each of which may be both.
 void playSendReceive(Block& block, char* const* works, size_t count);
