@@ -14,11 +14,13 @@ namespace {
 
 constexpr int kBacklog = 1024;
 
-// A host that vanished while a lane is idle is noticed after some fifteen seconds. With data under way it is
-// the protocol that decides how long to wait: TCP_USER_TIMEOUT would take a stopped peer for a dead one.
+// Probes keep a quiet stream known to what lies between the hosts. How long a silent host is waited for, the
+// protocol decides: a stream must outlast every outage that WEFT_KERNEL_TIMEOUT forgives, and all the more
+// the default of it, so the kernel gives one up after twenty minutes only. TCP_USER_TIMEOUT would also take a
+// stopped peer for a dead one.
 constexpr int kIdleSeconds = 10;
-constexpr int kProbeSeconds = 1;
-constexpr int kProbes = 5;
+constexpr int kProbeSeconds = 10;
+constexpr int kProbes = 120;
 
 void set(int fd, int level, int option, int value) {
   (void)::setsockopt(fd, level, option, &value, sizeof value);
