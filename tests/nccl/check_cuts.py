@@ -76,27 +76,21 @@ class Job:
             rank.wait()
 
 
-def each_end(cut, change):
-    for name in cut.networks:
-        for host in range(2):
-            change(name, host)
-
-
 def run(cut, *what):
     """What is wrong."""
     with tempfile.TemporaryDirectory() as folder:
         job = Job(*what, cut, folder)
         try:
             job.wait_until_under_way()
-            each_end(cut, CABLES.lose)
+            CABLES.lose(cut.networks, range(2))
             if cut.seconds is not None:
                 time.sleep(cut.seconds)
-                each_end(cut, CABLES.find)
+                CABLES.find(cut.networks, range(2))
             statuses = job.wait()
         finally:
             job.kill()
         if cut.seconds is None:
-            each_end(cut, CABLES.find)
+            CABLES.find(cut.networks, range(2))
         wrong = [f'{cut.name}: rank {rank} ended with {status}' for rank, status in enumerate(statuses) if status != 0]
         for rank in range(2):
             for pattern in (cut.says, 'Using network weft', 'via NET/weft'):

@@ -47,18 +47,16 @@ def crossed():
     return json.loads(text)[0]['stats64']['tx']['bytes']
 
 
-def each_end(outage, change):
-    for name in outage.networks:
-        for host in range(2 if outage.way == 'both' else 1):
-            change(name, host)
+def ends_of(outage):
+    return outage.networks, range(2 if outage.way == 'both' else 1)
 
 
 def cut(outage):
-    each_end(outage, CABLES.refuse if outage.way == 'firewall' else CABLES.lose)
+    (CABLES.refuse if outage.way == 'firewall' else CABLES.lose)(*ends_of(outage))
 
 
 def mend(outage):
-    each_end(outage, CABLES.allow if outage.way == 'firewall' else CABLES.find)
+    (CABLES.allow if outage.way == 'firewall' else CABLES.find)(*ends_of(outage))
 
 
 class Job:
