@@ -86,23 +86,29 @@ Span AggGroup::chunkOf(const Record& record, size_t step) const {
 }
 
 bool AggGroup::blame(const Child& child, const std::string& why) {
-  end(format("%s%s", child.name.c_str(), why.c_str()));
+  end({format("%s%s", child.name.c_str(), why.c_str())});
+  return false;
+}
+
+bool AggGroup::lose(const Child& child) {
+  end({child.name + " left the group or failed", true});
   return false;
 }
 
 bool AggGroup::blameParent() {
   const auto said = options_.parent->pipe->alarm();
-  end(said && !said->empty() ? *said
-                             : format("the aggregation daemon %s is gone", options_.parent->daemon.c_str()));
+  end(said && !said->reason.empty()
+          ? *said
+          : coll::Alarm{format("the aggregation daemon %s is gone", options_.parent->daemon.c_str()), true});
   return false;
 }
 
-void AggGroup::end(const std::string& reason) {
+void AggGroup::end(const coll::Alarm& why) {
   if (!broken_.empty()) return;
-  broken_ = reason;
+  broken_ = why.reason;
   WEFT_LOG(info, "group %016llx of %u ranks ended: %s", static_cast<unsigned long long>(options_.id),
-           options_.ranks, reason.c_str());
-  const Bytes alarm = coll::Alarm{reason}.encode();
+           options_.ranks, broken_.c_str());
+  const Bytes alarm = why.encode();
   for (Child& child : children_)
     if (!child.gone) child.pipe->raiseAlarm(alarm);
   if (options_.parent) options_.parent->pipe->raiseAlarm(alarm);
@@ -141,8 +147,8 @@ bool AggGroup::receiveAll(bool* moved) {
         child.heads.progress(first_ + kHeads, moved) && child.data.progress(freed_ + options_.window, moved);
     if (!fine) {
       const auto said = child.pipe->alarm();
-      if (said && !said->empty()) return end(*said), false;
-      return blame(child, " left the group or failed");
+      if (said && !said->reason.empty()) return end(*said), false;
+      return lose(child);
     }
     if (child.data.arrived() == before) continue;
     const bool last = std::all_of(children_.begin(), children_.end(), [&](const Child& other) {
@@ -181,7 +187,7 @@ bool AggGroup::openRecord(const OperationHead& head) {
       head.kind == coll::OperationKind::allReduce || head.kind == coll::OperationKind::reduceScatter;
   if (reduces &&
       (!coll::canReduce(head.type, head.op) || head.bytes % coll::elementBytes(head.type, head.op) != 0))
-    return end("there is no such reduction: " + coll::describe(head)), false;
+    return end({"there is no such reduction: " + coll::describe(head)}), false;
   Record record;
   record.head = head;
   record.steps = head.inlined ? 1 : (head.bytes + options_.chunkBytes - 1) / options_.chunkBytes;
@@ -263,7 +269,7 @@ bool AggGroup::deliver(Child& child, bool* moved) {
   while (!child.flights.empty()) {
     const Child::Flight& flight = child.flights.front();
     const core::Tested tested = core::test(flight.request, nullptr);
-    if (!tested.ok) return blame(child, " left the group or failed");
+    if (!tested.ok) return lose(child);
     if (!tested.done) break;
     record(flight.operation).undelivered[flight.step]--;
     child.flights.pop_front();
@@ -294,7 +300,7 @@ bool AggGroup::deliverStep(Child& child, Record& record, bool* posted) {
   const core::Posted sent =
       child.pipe->sending().isend(from + (piece.begin - chunk.begin), piece.bytes(), coll::kResultTag,
                                   record.head.inlined ? child.smallHandle : child.resultHandle, nullptr);
-  if (!sent.ok) return blame(child, " left the group or failed");
+  if (!sent.ok) return lose(child);
   *posted = sent.request != nullptr;
   if (!*posted) return true;
   child.flights.push_back({sent.request, child.resultOperation, step});
@@ -339,16 +345,16 @@ void AggGroup::watch() {
     if (finishing && !operations_.empty() && broken_.empty()) continue;
     // Nothing that the others start can be finished any more, so they are told at once, even if they only
     // close later than this one.
-    blame(child, " left the group or failed");
+    lose(child);
     dismiss(child);
   }
   for (Child& child : children_) {
     const auto alarm = child.gone ? std::nullopt : child.pipe->alarm();
-    if (alarm && !alarm->empty()) end(*alarm);
+    if (alarm && !alarm->reason.empty()) end(*alarm);
   }
   if (options_.parent && broken_.empty() && !options_.parent->linked()) blameParent();
   if (options_.parent && broken_.empty())
-    if (const auto alarm = options_.parent->pipe->alarm(); alarm && !alarm->empty()) end(*alarm);
+    if (const auto alarm = options_.parent->pipe->alarm(); alarm && !alarm->reason.empty()) end(*alarm);
 }
 
 bool AggGroup::over() const {

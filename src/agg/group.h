@@ -44,7 +44,7 @@ class AggGroup {
   void watch();
   bool over() const;  // every child has left
   bool idle() const { return operations_.empty(); }
-  void end(const std::string& reason);  // tells every child
+  void end(const coll::Alarm& why);  // tells every child
 
   uint64_t id() const { return options_.id; }
   uint32_t ranks() const { return options_.ranks; }
@@ -94,6 +94,7 @@ class AggGroup {
   bool deliverStep(Child& child, Record& record, bool* posted);
   void retire();
   bool blame(const Child& child, const std::string& why);
+  bool lose(const Child& child);
   bool blameParent();
   void dismiss(Child& child);
 

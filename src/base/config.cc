@@ -160,6 +160,11 @@ constexpr ConfigField kFields[] = {
      "All "
      "ranks must agree.",
      nullptr, 0, 1 << 20},
+    {"WEFT_COLLNET_SPARE", &Config::collnetSpareRanks,
+     "WEFT_COLLNET=tree: groups of up to so many ranks connect their ranks too, and go on among them when "
+     "the "
+     "tree fails. 0: a group ends with its tree. All ranks must agree.",
+     nullptr, 0, 4096},
     {"WEFT_COLLNET_TIMEOUT", &Config::collnetTimeout,
      "How long forming a collective group may take before all its ranks give it up, and NCCL goes on "
      "without.",

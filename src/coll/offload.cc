@@ -6,7 +6,7 @@
 #include "src/coll/kernels.h"
 #include "src/coll/peers.h"
 #include "src/coll/sharp.h"
-#include "src/coll/tree.h"
+#include "src/coll/spared_tree.h"
 
 namespace weft::coll {
 
@@ -16,8 +16,9 @@ constexpr const char* kBackends[] = {"off", "peers", "tree", "sharp"};
 
 // What must be equal on all ranks.
 std::string settingsOf(const Config& config) {
-  return format("WEFT_COLLNET=%s WEFT_COLLNET_CHUNK=%d WEFT_COLLNET_ONE_STEP=%d", config.collnet.c_str(),
-                config.collnetChunkBytes, config.collnetOneStepBytes);
+  return format("WEFT_COLLNET=%s WEFT_COLLNET_CHUNK=%d WEFT_COLLNET_ONE_STEP=%d WEFT_COLLNET_SPARE=%d",
+                config.collnet.c_str(), config.collnetChunkBytes, config.collnetOneStepBytes,
+                config.collnetSpareRanks);
 }
 
 // The daemon of this rank: of several, one for each device in turn.
@@ -67,7 +68,7 @@ Result<std::unique_ptr<Group>> makeSharp(Mesh& mesh, const Config& config, std::
   return std::unique_ptr<Group>(std::make_unique<SharpGroup>(std::move(job), std::move(peers)));
 }
 
-Result<std::unique_ptr<Group>> makeTree(const Mesh& mesh, const Config& config, uint32_t local) {
+Result<std::unique_ptr<TreeGroup>> joinTree(const Mesh& mesh, const Config& config, uint32_t local) {
   JoinOptions join;
   join.context = mesh.options().context;
   join.device = mesh.options().device;
@@ -84,6 +85,16 @@ Result<std::unique_ptr<Group>> makeTree(const Mesh& mesh, const Config& config, 
   const uint32_t ranks = join.request.ranks;
   TRY(auto membership, joinDaemon(std::move(join)));
   return TreeGroup::create(std::move(membership), rank, ranks, static_cast<size_t>(config.collnetChunkBytes));
+}
+
+// Small groups can go on without the tree: their ranks are connected for that.
+Result<std::unique_ptr<Group>> makeTree(Mesh& mesh, const Config& config, uint32_t local,
+                                        std::unique_ptr<Mesh>* owner) {
+  TRY(auto tree, joinTree(mesh, config, local));
+  if (mesh.ranks() > config.collnetSpareRanks) return std::unique_ptr<Group>(std::move(tree));
+  TRY(auto spare, makePeers(mesh, config, owner));
+  return std::unique_ptr<Group>(
+      std::make_unique<SparedTree>(std::move(tree), std::move(spare), config.collnetTimeout));
 }
 
 // One that can form a group. A rank without says so to the others by its vote.
@@ -123,7 +134,7 @@ Result<std::unique_ptr<Group>> openGroup(MeshOptions options) {
     auto peers = makePeers(connected, config, &mesh);
     group = peers ? Result<std::unique_ptr<Group>>(peers.take()) : peers.takeError();
   }
-  if (*backend == Backend::tree) group = makeTree(connected, config, local);
+  if (*backend == Backend::tree) group = makeTree(connected, config, local, &mesh);
   if (*backend == Backend::sharp) group = makeSharp(connected, config, &mesh, &capabilities);
   TRY(agree(connected, config, group ? Status() : Status(group.error()), nullptr, capabilities));
   return group;

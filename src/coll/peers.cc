@@ -123,8 +123,8 @@ bool PeersGroup::hearAlarms() {
     Pipe* pipe = mesh_->pipe(rank);
     const auto alarm = pipe ? pipe->alarm() : std::nullopt;
     if (!alarm) continue;
-    if (alarm->empty() && next_ == oldest_) continue;  // it leaves, and nothing is missing
-    breakDown(alarm->empty() ? format("rank %d left the group", rank) : *alarm, false);
+    if (alarm->reason.empty() && next_ == oldest_) continue;  // it leaves, and nothing is missing
+    breakDown(alarm->reason.empty() ? format("rank %d left the group", rank) : alarm->reason, false);
     return false;
   }
   return true;

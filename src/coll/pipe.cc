@@ -120,7 +120,7 @@ Result<Bytes> Pipe::hear(Patience& patience) {
   }
 }
 
-std::optional<std::string> Pipe::alarm() {
+std::optional<Alarm> Pipe::alarm() {
   if (goodbye_ || (!hearing_ && !post())) return std::nullopt;
   if (!hearing_) return std::nullopt;
   int size = 0;
@@ -128,9 +128,9 @@ std::optional<std::string> Pipe::alarm() {
   broken_ = !tested.ok;
   if (!tested.ok || !tested.done) return std::nullopt;
   hearing_ = nullptr;
-  const auto said = decodeAlarm(std::span(in_.data(), static_cast<size_t>(size)));
+  auto said = decodeAlarm(std::span(in_.data(), static_cast<size_t>(size)));
   goodbye_ = said && said->reason.empty();
-  return said ? said->reason : said.error().message();
+  return said ? said.take() : Alarm{said.error().message()};
 }
 
 void Pipe::raiseAlarm(const Bytes& alarm) {

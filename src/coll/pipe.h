@@ -78,7 +78,7 @@ class Pipe {
 
   // A control message that comes when nobody waits for one is an alarm. What it says, if one is here; looks
   // once.
-  std::optional<std::string> alarm();
+  std::optional<Alarm> alarm();
   bool isBroken() const { return broken_; }      // seen while it was looked for one
   bool saidGoodbye() const { return goodbye_; }  // an empty one: nothing more comes
   void raiseAlarm(const Bytes& alarm);           // leaves at once or not at all

@@ -247,8 +247,8 @@ bool SharpGroup::othersAreThere() {
   for (int rank = 0; rank < mesh_.ranks(); rank++) {
     Pipe* pipe = mesh_.pipe(rank);
     if (!pipe) continue;
-    if (const auto alarm = pipe->alarm(); alarm && !alarm->empty()) {
-      breakDown(*alarm);
+    if (const auto alarm = pipe->alarm(); alarm && !alarm->reason.empty()) {
+      breakDown(alarm->reason);
       return false;
     }
     if (pipe->isBroken()) {

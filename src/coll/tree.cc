@@ -27,12 +27,12 @@ TreeGroup::TreeGroup(Membership membership, uint32_t rank, uint32_t ranks, size_
   for (Slot& slot : slots_) slot.group = this;
 }
 
-Result<std::unique_ptr<Group>> TreeGroup::create(Membership membership, uint32_t rank, uint32_t ranks,
-                                                 size_t chunkBytes) {
+Result<std::unique_ptr<TreeGroup>> TreeGroup::create(Membership membership, uint32_t rank, uint32_t ranks,
+                                                     size_t chunkBytes) {
   auto group = std::make_unique<TreeGroup>(std::move(membership), rank, ranks, chunkBytes);
   TRY(group->heads_, Staging::create(kSlots * kHeadSlot));
   TRY(group->headMemory_, group->heads_.registerOn(group->membership_.pipe->sending()));
-  return std::unique_ptr<Group>(std::move(group));
+  return group;
 }
 
 TreeGroup::~TreeGroup() {
@@ -122,7 +122,7 @@ Started TreeGroup::flush(const void* data, size_t bytes, GroupMemory* memory) {
   const core::ReceiveSpec spec{const_cast<void*>(data), bytes, kResultTag, where.receiving, nullptr};
   const core::Posted posted = membership_.pipe->receiving().iflush(std::span(&spec, 1));
   if (!posted.ok) {
-    fail(membership_.pipe->errorOf(membership_.pipe->receiving()).detail());
+    loseTree(membership_.pipe->errorOf(membership_.pipe->receiving()).detail());
     return {false, nullptr};
   }
   // It has a place in the order, and nothing to send.
@@ -136,22 +136,28 @@ Started TreeGroup::flush(const void* data, size_t bytes, GroupMemory* memory) {
   return {true, &slot};
 }
 
+bool TreeGroup::loseTree(const std::string& why) {
+  if (broken_.empty()) treeLost_ = true;
+  return fail(why);
+}
+
 bool TreeGroup::fail(const std::string& why) {
   if (!broken_.empty()) return false;
   broken_ = why;
-  WEFT_LOG(error, "collective group of %u ranks at %s: %s", ranks_, membership_.daemon.c_str(),
+  WEFT_LOG(warn, "collective group of %u ranks at %s: %s", ranks_, membership_.daemon.c_str(),
            broken_.c_str());
-  membership_.pipe->raiseAlarm(Alarm{broken_}.encode());
+  membership_.pipe->raiseAlarm(Alarm{broken_, treeLost_}.encode());
   return false;
 }
 
 // Why the group is broken the daemon has told, or it is the daemon that is.
 bool TreeGroup::hearAlarm() {
   const auto alarm = membership_.pipe->alarm();
-  if (!alarm || alarm->empty()) return true;
+  if (!alarm || alarm->reason.empty()) return true;
   if (broken_.empty()) {
-    broken_ = *alarm;
-    WEFT_LOG(error, "collective group of %u ranks at %s: %s", ranks_, membership_.daemon.c_str(),
+    broken_ = alarm->reason;
+    treeLost_ = alarm->treeLost;
+    WEFT_LOG(warn, "collective group of %u ranks at %s: %s", ranks_, membership_.daemon.c_str(),
              broken_.c_str());
   }
   return false;
@@ -164,7 +170,7 @@ void TreeGroup::progress() {
   const bool fine = testFlights(outgoing_) && testFlights(incoming_) && postReceives() && postSends();
   if (fine) return finishSlots();
   // What the daemon said before it went is a better reason.
-  if (hearAlarm()) fail(format("the aggregation daemon %s is gone", membership_.daemon.c_str()));
+  if (hearAlarm()) loseTree(format("the aggregation daemon %s is gone", membership_.daemon.c_str()));
 }
 
 bool TreeGroup::send(Slot& slot, const std::byte* data, size_t bytes, core::MemoryHandle* memory, int tag,
@@ -278,7 +284,7 @@ void TreeGroup::finishSlots() {
 
 Finished TreeGroup::testFlush(Slot& slot) {
   const core::Tested tested = core::test(slot.flush, nullptr);
-  if (!tested.ok) fail(membership_.pipe->errorOf(membership_.pipe->receiving()).detail());
+  if (!tested.ok) loseTree(membership_.pipe->errorOf(membership_.pipe->receiving()).detail());
   if (tested.ok && tested.done) slot.state = State::done;
   return {tested.ok, false, 0};
 }

@@ -23,8 +23,8 @@ class TreeGroup final : public Group {
  public:
   static constexpr int kSlots = 64;  // operations outstanding at a time
 
-  static Result<std::unique_ptr<Group>> create(Membership membership, uint32_t rank, uint32_t ranks,
-                                               size_t chunkBytes);
+  static Result<std::unique_ptr<TreeGroup>> create(Membership membership, uint32_t rank, uint32_t ranks,
+                                                   size_t chunkBytes);
   ~TreeGroup() override;
 
   Result<GroupMemory*> registerMemory(const MemoryDesc& desc) override;
@@ -34,6 +34,8 @@ class TreeGroup final : public Group {
   Finished test(GroupRequest* request) override;
   Error error() const override;
   GroupCounters counters() const override { return counters_; }
+  // It is broken, and not by what a rank did: a daemon or a connection to one failed.
+  bool isTreeLost() const { return treeLost_; }
 
   TreeGroup(Membership membership, uint32_t rank, uint32_t ranks, size_t chunkBytes);
 
@@ -73,6 +75,7 @@ class TreeGroup final : public Group {
   bool send(Slot& slot, const std::byte* data, size_t bytes, core::MemoryHandle* memory, int tag,
             bool* posted);
   bool fail(const std::string& why);
+  bool loseTree(const std::string& why);
   bool hearAlarm();
 
   Membership membership_;
@@ -91,6 +94,7 @@ class TreeGroup final : public Group {
   uint64_t passes_ = 0;
   GroupCounters counters_;
   std::string broken_;
+  bool treeLost_ = false;
   MemoryList<TreeMemory> memories_;
 };
 

@@ -63,7 +63,7 @@ Bytes Verdict::encode() const {
 }
 
 Bytes Alarm::encode() const {
-  return begin(Word::alarm).text(shortened(reason)).take();
+  return begin(Word::alarm).text(shortened(reason)).put(uint8_t{treeLost}).take();
 }
 
 Bytes OutOfBandPiece::encode() const {
@@ -125,6 +125,7 @@ Result<Alarm> decodeAlarm(std::span<const std::byte> bytes) {
   TRY(readHead(&in, Word::alarm, "alarm"));
   Alarm alarm;
   alarm.reason = in.text();
+  alarm.treeLost = in.get<uint8_t>() != 0;
   TRY(readEnd(in, "alarm"));
   return alarm;
 }

@@ -14,7 +14,7 @@
 namespace weft::coll {
 
 constexpr uint32_t kMagic = 0x6c6f6377;  // "wcol"
-constexpr uint16_t kVersion = 1;
+constexpr uint16_t kVersion = 2;
 constexpr int kMaxRanks = 4096;
 constexpr size_t kControlBytes = 1600;  // the longest message of a group
 constexpr size_t kReasonBytes = 480;    // a longer text is cut
@@ -50,7 +50,8 @@ constexpr const char* kAnotherGaveUp = "another rank gave up";
 
 // The group is broken: said once to everybody by who notices.
 struct Alarm {
-  std::string reason;
+  std::string reason;     // empty: nothing is wrong, the sender leaves
+  bool treeLost = false;  // a daemon or a connection of the tree failed: the ranks may go on without it
   Bytes encode() const;
 };
 

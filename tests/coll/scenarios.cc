@@ -45,6 +45,7 @@ Run::Run(Ranks& ranks, const Operation& shape, uint64_t seed) : ranks_(ranks), s
   requests_.resize(count);
   shapes_.assign(count, shape);
   done_.resize(count);
+  inPlace_.resize(count);
   failures_.resize(count);
 }
 
@@ -55,7 +56,15 @@ Operation Run::of(int rank) const {
   operation.receive = const_cast<std::byte*>(data.receive.data());
   operation.sendMemory = data.sendMemory;
   operation.receiveMemory = data.receiveMemory;
+  if (inPlace_[static_cast<size_t>(rank)]) {
+    operation.receive = const_cast<std::byte*>(data.send.data());
+    operation.receiveMemory = data.sendMemory;
+  }
   return operation;
+}
+
+void Run::reduceInPlace(int rank) {
+  inPlace_[static_cast<size_t>(rank)] = true;
 }
 
 bool Run::step(int rank) {

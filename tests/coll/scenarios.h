@@ -24,6 +24,10 @@ class Run {
   }
   const std::vector<std::byte>& sent(int rank) const { return vectors_[static_cast<size_t>(rank)]->send; }
   std::optional<std::string> failure(int rank) const { return failures_[static_cast<size_t>(rank)]; }
+  bool started(int rank) const {  // or has failed
+    return requests_[static_cast<size_t>(rank)] || failures_[static_cast<size_t>(rank)];
+  }
+  void reduceInPlace(int rank);  // the result over what that rank sends
   bool done(int rank) const { return done_[static_cast<size_t>(rank)]; }
 
  private:
@@ -37,6 +41,7 @@ class Run {
   std::vector<std::unique_ptr<Vectors>> vectors_;
   std::vector<coll::GroupRequest*> requests_;
   std::vector<bool> done_;
+  std::vector<bool> inPlace_;  // by rank
   std::vector<std::optional<std::string>> failures_;
 };
 

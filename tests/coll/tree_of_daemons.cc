@@ -4,8 +4,9 @@
 
 #include "providers/loop/transport.h"
 #include "src/base/log.h"
-#include "src/coll/tree.h"
+#include "src/coll/spared_tree.h"
 #include "tests/support/catch.h"
+#include "tests/support/patience.h"
 
 namespace weft::test {
 
@@ -54,8 +55,8 @@ int TreeOfDaemons::ranksAt(int rank, int ranks) const {
   return count;
 }
 
-Result<std::unique_ptr<coll::Group>> TreeOfDaemons::join(const coll::Mesh& mesh,
-                                                         const std::string& secret) const {
+Result<std::unique_ptr<coll::TreeGroup>> TreeOfDaemons::join(const coll::Mesh& mesh,
+                                                             const std::string& secret) const {
   coll::JoinOptions join;
   join.context = mesh.options().context;
   join.daemon = addressOf(mesh.rank());
@@ -77,6 +78,17 @@ Ranks::Make TreeOfDaemons::maker() const {
     if (group) return group.take();
     WEFT_LOG(error, "%s", group.error().message().c_str());
     return nullptr;
+  };
+}
+
+Ranks::Make TreeOfDaemons::sparedMaker() const {
+  return [this](int, std::unique_ptr<coll::Mesh> mesh) -> std::unique_ptr<coll::Group> {
+    auto tree = join(*mesh);
+    REQUIRE(tree);
+    coll::PeersOptions options;
+    options.pieceBytes = kTestChunk;
+    auto spare = std::make_unique<coll::PeersGroup>(std::move(mesh), options);
+    return std::make_unique<coll::SparedTree>(tree.take(), std::move(spare), Milliseconds(500 * patience()));
   };
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "src/agg/daemon.h"
+#include "src/coll/tree.h"
 #include "tests/coll/ranks.h"
 
 // Aggregation daemons in this process, each with a network of its own over the loop provider, and ranks that
@@ -19,9 +20,10 @@ class TreeOfDaemons {
   agg::Daemon& leaf(int index) { return *daemons_[static_cast<size_t>(index) + 1]; }
   size_t count() const { return daemons_.size(); }
 
-  Result<std::unique_ptr<coll::Group>> join(const coll::Mesh& mesh,
-                                            const std::string& secret = "open sesame") const;
+  Result<std::unique_ptr<coll::TreeGroup>> join(const coll::Mesh& mesh,
+                                                const std::string& secret = "open sesame") const;
   Ranks::Make maker() const;
+  Ranks::Make sparedMaker() const;  // of meshes that connect all ranks
 
  private:
   static std::unique_ptr<agg::Daemon> start(const std::string& parent, const agg::Limits& limits);
