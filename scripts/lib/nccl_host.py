@@ -259,7 +259,7 @@ class Host:
         if plugin:
             environment.update({'NCCL_NET_PLUGIN': plugin, 'NCCL_DEBUG': 'INFO'})
         if self.software:
-            environment.update({'NCCL_PAT_ENABLE': '0', 'SOFTGPU_COUNT': '1'})
+            environment.update({'SOFTGPU_COUNT': '1'})
             environment.setdefault('NCCL_BUFFSIZE', '1048576')
         return environment
 

@@ -50,7 +50,7 @@ def environment_of(softgpu, plugin, network, settings, node, gpus):
     environment.update({
         'LD_LIBRARY_PATH': ':'.join(filter(None, [softgpu, os.environ.get('LD_LIBRARY_PATH')])),
         'NCCL_HOSTID': f'node{node}', 'NCCL_SOCKET_IFNAME': 'lo', 'NCCL_NET_PLUGIN': plugin, 'NCCL_NET': 'weft', 'NCCL_DEBUG': 'INFO',
-        'NCCL_PAT_ENABLE': '0', 'NCCL_BUFFSIZE': '524288', 'SOFTGPU_COUNT': str(gpus), 'WEFT_PROVIDER': network})
+        'NCCL_BUFFSIZE': '524288', 'SOFTGPU_COUNT': str(gpus), 'WEFT_PROVIDER': network})
     environment.update(settings)
     environment.pop('WEFT_NCCL', None)  # weft would say that it is no setting of its own
     return environment
@@ -95,7 +95,7 @@ def daemon(program):
         process.stdout.close()
 
 
-def judge(statuses, logs, lost, carrier):
+def judge(statuses, logs, lost, carrier, says):
     complaints = [f'process {i} ended with {status}' for i, status in enumerate(statuses) if status != 0]
     for i, text in enumerate(logs):
         if i == lost:
@@ -104,6 +104,8 @@ def judge(statuses, logs, lost, carrier):
             complaints.append(f'process {i}: NCCL did not say "Using network weft"')
         if f'via {carrier}/weft' not in text:
             complaints.append(f'process {i}: no channel went via {carrier}/weft')
+        if says and not re.search(says, text):
+            complaints.append(f'process {i}: NCCL did not say "{says}"')
         if carrier == 'COLLNET' and i == 0 and not re.search(r'AllReduce: \d+ Bytes -> Algo COLLNET_CHAIN', text):
             complaints.append(f'process {i}: NCCL did not have the network reduce')
     return complaints
@@ -114,6 +116,7 @@ def main():
     split = rest.index('--')
     settings = dict(pair.split('=', 1) for pair in rest[:split])
     lost = int(settings.pop('LOST')) if 'LOST' in settings else None
+    says = settings.pop('SAYS', '')
     carrier = 'COLLNET' if 'NCCL_COLLNET_ENABLE' in settings else 'NET'
     if carrier == 'COLLNET':
         settings['NCCL_DEBUG_SUBSYS'] = 'INIT,NET,TUNING'
@@ -139,7 +142,7 @@ def main():
         for file in files:
             file.seek(0)
             logs.append(file.read())
-    complaints = judge(statuses, logs, lost, carrier)
+    complaints = judge(statuses, logs, lost, carrier, says)
     for text in logs if complaints else logs[:1]:
         lines = text.splitlines()
         shown = lines[-60:] if complaints else [line for line in lines if re.search(r'software GPU|NCCL version|Using network|is right|last error', line)]
