@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #pragma once
 
+#include <algorithm>
 #include <array>
 
 #include "tools/record/objects.h"
@@ -30,9 +31,15 @@ struct Post {
   int count;
   void* const* data;
   void* const* mhandles;
-  const int* tags;  // null: none
-  uint64_t flags = 0;
+  const int* tags;                 // null: none
+  std::array<uint64_t, 5> more{};  // what the kind has behind not-now and waited; of irecv: flags
 };
+
+// How many sizes the test of such a request tells.
+inline int toldBy(const Post& post) {
+  if (post.kind == trace::Kind::irecv) return post.count;
+  return post.kind == trace::Kind::isend || post.kind == trace::Kind::iflush ? 0 : 1;
+}
 
 inline bool isHint(const void* request) {
   return request == reinterpret_cast<const void*>(NCCL_NET_OPTIONAL_RECV_COMPLETION);
@@ -55,7 +62,7 @@ void writePost(const Post& post, const Timed& timed, uint64_t request, SizeAt&& 
     event.values[trace::at::kNotNow] = post.comm->waiting.calls;
     if (post.comm->waiting.calls > 0)
       event.values[trace::at::kWaited] = timed.began - post.comm->waiting.since;
-    event.values[trace::at::kFlags] = post.flags;
+    std::copy(post.more.begin(), post.more.end(), event.values.begin() + trace::at::kFlags);
     post.comm->waiting = {};
   }
   for (int i = 0; i < post.count; ++i)
@@ -77,8 +84,7 @@ ncclResult_t recordPost(const Post& post, void** request, SizeAt&& sizeAt, Forwa
   timed.took = recorder.now() - timed.began;
   const uint64_t number = posted ? recorder.newRequest() : 0;
   writePost(post, timed, number, sizeAt);
-  if (posted)
-    *request = post.comm->newRequest(*request, post.kind == trace::Kind::irecv ? post.count : 0, number);
+  if (posted) *request = post.comm->newRequest(*request, toldBy(post), number);
   return timed.result;
 }
 
@@ -121,7 +127,7 @@ ncclResult_t recordGroup(trace::Kind kind, void* comm, const Group<Size>& group,
   if (comm == nullptr || request == nullptr || !group.usable()) return ncclInvalidArgument;
   RealMemories memories = group.real();
   Post post{kind, static_cast<Comm*>(comm), group.count, group.data, group.mhandles, group.tags};
-  if (kind == trace::Kind::irecv && isHint(*request)) post.flags = trace::kOptionalCompletion;
+  if (kind == trace::Kind::irecv && isHint(*request)) post.more[0] = trace::kOptionalCompletion;
   return recordPost(
       post, request, [&](int i) { return static_cast<size_t>(group.sizes[i]); },
       [&] { return forward(post.comm->real, memories.data()); });

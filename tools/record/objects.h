@@ -39,7 +39,7 @@ struct Request {
   bool open = false;
 };
 
-enum class Side : uint8_t { send, recv, listen };
+enum class Side : uint8_t { send, recv, listen, coll };
 
 // Calls that said "not now" since the last one that did not.
 struct Waiting {

@@ -104,10 +104,10 @@ void writeTable(int version, const std::string& text) {
   recorder().addAndFlush();
 }
 
-ncclResult_t recordInit(void** context, uint64_t commId, int trafficClass,
-                        const std::function<ncclResult_t(void** made)>& forward) {
-  void* made = nullptr;
-  const Timed call = timed([&] { return forward(&made); });
+namespace {
+
+// `context` is null where the table has none.
+Context* newContext(void** context, const Timed& call, void* made) {
   Context* own = nullptr;
   if (context != nullptr && call.result == ncclSuccess) {
     own = std::make_unique<Context>().release();
@@ -115,6 +115,16 @@ ncclResult_t recordInit(void** context, uint64_t commId, int trafficClass,
     own->number = recorder().newContext();
   }
   if (context != nullptr) *context = own;
+  return own;
+}
+
+}  // namespace
+
+ncclResult_t recordInit(void** context, uint64_t commId, int trafficClass,
+                        const std::function<ncclResult_t(void** made)>& forward) {
+  void* made = nullptr;
+  const Timed call = timed([&] { return forward(&made); });
+  const Context* own = newContext(context, call, made);
   trace::Event& event = eventOf(Kind::init, call);
   event.values[at::kContext] = numberOf(own);
   event.values[at::kCommId] = commId;
@@ -123,10 +133,10 @@ ncclResult_t recordInit(void** context, uint64_t commId, int trafficClass,
   return call.result;
 }
 
-ncclResult_t recordFinalize(void* context, const Forward& forward) {
+ncclResult_t recordFinalize(Kind kind, void* context, const Forward& forward) {
   auto* own = static_cast<Context*>(context);
   const Timed call = timed([&] { return forward(realOf<Context>(context)); });
-  eventOf(Kind::finalize, call).values[at::kContext] = numberOf(own);
+  eventOf(kind, call).values[at::kContext] = numberOf(own);
   recorder().addAndFlush();
   std::unique_ptr<Context>(own).reset();
   return call.result;
@@ -163,18 +173,64 @@ ncclResult_t refuseDevice(int device) {
   return ncclInvalidUsage;
 }
 
-ncclResult_t recordListen(void* context, int device, void* handle, void** listenComm,
-                          const ForwardTo& forward) {
+namespace {
+
+ncclResult_t recordListening(Kind kind, void* context, int device, void* handle, void** listenComm,
+                             const ForwardTo& forward) {
   if (handle == nullptr || listenComm == nullptr) return ncclInvalidArgument;
   void* made = nullptr;
   const Timed call = timed([&] { return forward(realOf<Context>(context), &made); });
   *listenComm = call.result == ncclSuccess && made != nullptr ? newComm(Side::listen, made) : nullptr;
-  trace::Event& event = eventOf(Kind::listen, call);
+  trace::Event& event = eventOf(kind, call);
   event.values[at::kContext] = numberOf(context);
   event.values[at::kDevice] = static_cast<uint64_t>(device);
   event.values[at::kListenComm] = numberOfComm(*listenComm);
   event.values[at::kListenHandle] = hashOf(handle);
   recorder().add();
+  return call.result;
+}
+
+}  // namespace
+
+ncclResult_t recordListen(void* context, int device, void* handle, void** listenComm,
+                          const ForwardTo& forward) {
+  return recordListening(Kind::listen, context, device, handle, listenComm, forward);
+}
+
+ncclResult_t recordCollInit(void** context, uint64_t commId,
+                            const std::function<ncclResult_t(void** made)>& forward) {
+  void* made = nullptr;
+  const Timed call = timed([&] { return forward(&made); });
+  const Context* own = newContext(context, call, made);
+  trace::Event& event = eventOf(Kind::collInit, call);
+  event.values[at::kContext] = numberOf(own);
+  event.values[at::kCommId] = commId;
+  recorder().addAndFlush();
+  return call.result;
+}
+
+ncclResult_t recordCollListen(void* context, int device, void* handle, void** listenComm,
+                              const ForwardTo& forward) {
+  return recordListening(Kind::collListen, context, device, handle, listenComm, forward);
+}
+
+ncclResult_t recordCollConnect(std::span<void* const> handles, int rank, void* listenComm, void** collComm,
+                               const ForwardTo& forward) {
+  if (listenComm == nullptr || collComm == nullptr) return ncclInvalidArgument;
+  for (const void* handle : handles)
+    if (handle == nullptr) return ncclInvalidArgument;
+  std::string all;  // before the call: a plugin may write into a handle
+  for (const void* handle : handles) all.append(static_cast<const char*>(handle), NCCL_NET_HANDLE_MAXSIZE);
+  void* made = nullptr;
+  const Timed call = timed([&] { return forward(realOf<Comm>(listenComm), &made); });
+  *collComm = call.result == ncclSuccess && made != nullptr ? newComm(Side::coll, made) : nullptr;
+  trace::Event& event = eventOf(Kind::collConnect, call);
+  event.values[at::kCollListen] = numberOfComm(listenComm);
+  event.values[at::kCollComm] = numberOfComm(*collComm);
+  event.values[at::kCollRank] = static_cast<uint64_t>(rank);
+  event.values[at::kCollRanks] = handles.size();
+  event.values[at::kCollGroup] = fnv1a(all);
+  recorder().addAndFlush();
   return call.result;
 }
 

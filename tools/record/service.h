@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 
 #include "tools/record/data.h"
 
@@ -15,7 +16,8 @@ using ForwardTo = std::function<ncclResult_t(void* real, void** made)>;
 
 ncclResult_t recordInit(void** context, uint64_t commId, int trafficClass,
                         const std::function<ncclResult_t(void** made)>& forward);
-ncclResult_t recordFinalize(void* context, const Forward& forward);
+// Of the network's table, or (collFinalize) of the other.
+ncclResult_t recordFinalize(trace::Kind kind, void* context, const Forward& forward);
 ncclResult_t recordDevices(int* count, const std::function<ncclResult_t()>& forward);
 ncclResult_t recordMembers(int* device, int count, const int* members,
                            const std::function<ncclResult_t()>& forward);
@@ -31,6 +33,14 @@ ncclResult_t recordListen(void* context, int device, void* handle, void** listen
 ncclResult_t recordConnect(void* context, int device, void* handle, void** sendComm,
                            const ForwardTo& forward);
 ncclResult_t recordAccept(void* listenComm, void** recvComm, const ForwardTo& forward);
+// The same of collective offload. `handles` are those of all ranks.
+ncclResult_t recordCollInit(void** context, uint64_t commId,
+                            const std::function<ncclResult_t(void** made)>& forward);
+ncclResult_t recordCollListen(void* context, int device, void* handle, void** listenComm,
+                              const ForwardTo& forward);
+ncclResult_t recordCollConnect(std::span<void* const> handles, int rank, void* listenComm, void** collComm,
+                               const ForwardTo& forward);
+
 ncclResult_t recordClose(trace::Kind kind, void* comm, const Forward& forward);
 
 struct Registered {

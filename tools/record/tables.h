@@ -32,7 +32,7 @@ class Entries {
                       [&](void** made) { return real_->init(made, commId, config, logger, profiler); });
   }
   static ncclResult_t finalize(void* context) {
-    return recordFinalize(context, [&](void* real) { return real_->finalize(real); });
+    return recordFinalize(trace::Kind::finalize, context, [&](void* real) { return real_->finalize(real); });
   }
 
   static ncclResult_t devices(int* count) {

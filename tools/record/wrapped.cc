@@ -77,6 +77,11 @@ void* Wrapped::table(int version) const {
                              : nullptr;
 }
 
+void* Wrapped::collTable(int version) const {
+  return library_ != nullptr ? dlsym(library_, ("ncclCollNetPlugin_v" + std::to_string(version)).c_str())
+                             : nullptr;
+}
+
 std::string Wrapped::versions() const {
   std::string text;
   for (int version = 6; version <= 12; ++version)

@@ -61,6 +61,15 @@ enum class Kind : uint8_t {
   test,
   setNetAttr,
   lost,
+  // Of the table for collective offload; its registrations, flushes and tests are as the network's.
+  collInit,
+  collFinalize,
+  collListen,
+  collConnect,
+  closeColl,
+  iallreduce,
+  iallgather,
+  ireducescatter,
   count
 };
 constexpr size_t kKinds = static_cast<size_t>(Kind::count);
@@ -116,6 +125,10 @@ constexpr size_t kRequest = 1;                                      // isend, ir
 constexpr size_t kNotNow = 2, kWaited = 3, kFlags = 4;              // isend, irecv
 constexpr size_t kTests = 2;                                        // test
 constexpr size_t kAbi = 0;                                          // table
+constexpr size_t kCollListen = 0, kCollComm = 1, kCollRank = 2;     // collConnect
+constexpr size_t kCollRanks = 3, kCollGroup = 4;                    // the latter: of all ranks' handles
+constexpr size_t kElementType = 4, kOp = 5;                         // iallreduce, ireducescatter
+constexpr size_t kGatherWindow = 4, kScatterWindow = 6;  // bytes a rank, the window's begin, its bytes
 }  // namespace at
 
 // Result codes are NCCL's.

@@ -95,8 +95,10 @@ std::string summaryText(const Trace& trace) {
                         micro(totals.nanoseconds),
                         totals.errors > 0 ? fmt::format(", {} failed", totals.errors) : std::string());
   for (const auto& [from, sizes] : s.sizes)
-    text += fmt::format("  from {:>11} B {:8} sends {:8} receives\n", from, sizes.sends, sizes.receives);
-  text += livesText("sends", s.sends) + livesText("receives", s.receives);
+    text += fmt::format("  from {:>11} B {:8} sends {:8} receives{}\n", from, sizes.sends, sizes.receives,
+                        sizes.collectives > 0 ? fmt::format(" {:8} collectives", sizes.collectives) : "");
+  text += livesText("sends", s.sends) + livesText("receives", s.receives) +
+          livesText("collective", s.collectives);
   text += fmt::format("  {:<9} {} requests of one comm at most\n", "depth", s.deepest);
   text += fmt::format("  {:<9} {} calls; posts waited {:.1f} us for it\n", "not now", s.notNow,
                       micro(s.notNowNanoseconds));
@@ -148,7 +150,8 @@ Json summaryJson(const Trace& trace) {
     sizes.append({{"from_bytes", from},
                   {"sends", count.sends},
                   {"receives", count.receives},
-                  {"sent_bytes", count.sentBytes}});
+                  {"sent_bytes", count.sentBytes},
+                  {"collectives", count.collectives}});
   return {{"file", trace.name},
           {"about", aboutJson(trace)},
           {"table", trace.abi()},
@@ -159,6 +162,7 @@ Json summaryJson(const Trace& trace) {
           {"sizes", sizes},
           {"sends", livesJson(s.sends)},
           {"receives", livesJson(s.receives)},
+          {"collectives", livesJson(s.collectives)},
           {"depth", s.deepest},
           {"not_now", s.notNow},
           {"not_now_nanoseconds", s.notNowNanoseconds},

@@ -10,6 +10,10 @@ namespace weft::trace {
 
 namespace {
 
+bool isCollective(Kind kind) {
+  return kind == Kind::iallreduce || kind == Kind::iallgather || kind == Kind::ireducescatter;
+}
+
 class Summarizer {
  public:
   void take(const Event& event) {
@@ -21,6 +25,7 @@ class Summarizer {
     first_ = std::min(first_, event.time);
     last_ = std::max(last_, event.time + event.duration);
     if (event.kind == Kind::isend || event.kind == Kind::irecv) takePost(event);
+    if (isCollective(event.kind)) takeCollective(event);
     if (event.kind == Kind::iflush) takeUses(event);
     if (event.kind == Kind::test) takeTest(event);
     if (event.kind == Kind::regMr || event.kind == Kind::regMrDmaBuf) takeRegistration(event);
@@ -28,8 +33,7 @@ class Summarizer {
   }
 
   Summary finish() {
-    for (const auto& [number, post] : open_)
-      ++(post.kind == Kind::isend ? summary_.sends : summary_.receives).neverDone;
+    for (const auto& [number, post] : open_) ++livesOf(post.kind).neverDone;
     summary_.threads = threads_.size();
     summary_.nanoseconds = last_ > first_ ? last_ - first_ : 0;
     summary_.registrationsUsed = used_.size();
@@ -50,10 +54,30 @@ class Summarizer {
     }
   }
 
-  void takePost(const Event& event) {
+  Lives& livesOf(Kind kind) {
+    if (isCollective(kind)) return summary_.collectives;
+    return kind == Kind::isend ? summary_.sends : summary_.receives;
+  }
+
+  void open(const Event& event) {
     takeUses(event);
     summary_.notNow += event[at::kNotNow];
     summary_.notNowNanoseconds += event[at::kWaited];
+    if (event[at::kRequest] == 0) return;
+    open_[event[at::kRequest]] = {event.kind, event.time};
+    summary_.deepest = std::max(summary_.deepest, ++depth_[event[at::kComm]]);
+  }
+
+  // The size of an all-reduce is that of its vector, of the others that of the window.
+  void takeCollective(const Event& event) {
+    const size_t window = event.kind == Kind::iallgather ? at::kGatherWindow : at::kScatterWindow;
+    const uint64_t bytes =
+        event.kind == Kind::iallreduce && !event.parts.empty() ? event.parts[0].size : event[window + 2];
+    ++summary_.sizes[std::bit_floor(bytes)].collectives;
+    open(event);
+  }
+
+  void takePost(const Event& event) {
     for (const Part& part : event.parts) {
       SizeClass& sizes = summary_.sizes[std::bit_floor(part.size)];
       if (event.kind == Kind::irecv) ++sizes.receives;
@@ -62,15 +86,13 @@ class Summarizer {
       sizes.sentBytes += part.size;
     }
     if (event.kind == Kind::irecv) ++summary_.groups[event.parts.size()];
-    if (event[at::kRequest] == 0) return;
-    open_[event[at::kRequest]] = {event.kind, event.time};
-    summary_.deepest = std::max(summary_.deepest, ++depth_[event[at::kComm]]);
+    open(event);
   }
 
   void takeTest(const Event& event) {
     const auto found = open_.find(event[at::kRequest]);
     if (found == open_.end()) return;
-    Lives& lives = found->second.kind == Kind::isend ? summary_.sends : summary_.receives;
+    Lives& lives = livesOf(found->second.kind);
     const uint64_t life = event.time > found->second.time ? event.time - found->second.time : 0;
     ++lives.done;
     lives.tests += event[at::kTests];

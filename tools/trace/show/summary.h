@@ -15,6 +15,7 @@ struct SizeClass {
   uint64_t sends = 0;
   uint64_t receives = 0;
   uint64_t sentBytes = 0;
+  uint64_t collectives = 0;  // operations handed to the network
 };
 
 struct KindTotals {
@@ -40,6 +41,7 @@ struct Summary {
   std::map<size_t, uint64_t> groups;    // receives by number of messages
   Lives sends;
   Lives receives;
+  Lives collectives;
   uint64_t deepest = 0;  // most requests of one comm at a time
   uint64_t notNow = 0;   // calls that posted nothing, and how long posts waited for that
   uint64_t notNowNanoseconds = 0;
