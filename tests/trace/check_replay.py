@@ -22,6 +22,9 @@ RUNS = {
     'all_reduce': (2, ['all_reduce', '-e', '1M', '-f', '8']),
     'sendrecv': (3, ['sendrecv', '--group', '4', '-e', '256K', '-f', '8']),
     'alltoall': (4, ['alltoall', '-b', '64', '-e', '256K', '-f', '8']),
+    'collective all_reduce': (3, ['all_reduce', '--algo', 'collnet', '-e', '256K', '-f', '8', '-d', 'half', '-o', 'max']),
+    'collective all_gather': (3, ['all_gather', '--algo', 'collnet', '-e', '256K', '-f', '8']),
+    'collective reduce_scatter': (3, ['reduce_scatter', '--algo', 'collnet', '-e', '256K', '-f', '8', '-d', 'int32']),
 }
 LIMIT = 120
 
@@ -51,14 +54,14 @@ def received(weft, folder):
 
 
 def replay(weft, folder, provider, *more):
-    done = run([weft, 'perf', '--replay', folder, '--stall-timeout', '20', '--json', '-', *more], provider)
+    done = run([weft, 'perf', '--replay', folder, '--stall-timeout', '20', '--json', '-', *more], provider, WEFT_COLLNET='peers')
     demand(done.returncode == 0, f'replay of {folder} over {provider} {more}: {done.returncode}\n{done.stdout}{done.stderr}')
     return json.loads(done.stdout)
 
 
 def record(weft, recorder, folder, ranks, arguments):
     done = run([weft, 'perf', *arguments, '-n', str(ranks), '--iters', '3', '-w', '1', '--plugin', recorder], 'ofi:net',
-               WEFT_RECORD_DIR=folder)
+               WEFT_RECORD_DIR=folder, WEFT_COLLNET='peers')
     demand(done.returncode == 0, f'recording ended with {done.returncode}: {done.stderr}')
     demand('is not a setting' not in done.stderr, f'the recorder\'s settings are unknown: {done.stderr}')
     demand(len(list(pathlib.Path(folder).glob('*.trace'))) == ranks, f'{ranks} ranks did not leave as many traces')

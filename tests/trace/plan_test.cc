@@ -156,3 +156,56 @@ TEST_CASE("what is no whole trace") {
     says(made.error().message(), "no file in this folder ends in .trace");
   }
 }
+
+namespace {
+
+// A rank of a group of two that reduces once.
+struct Member {
+  uint64_t place = 0;
+  uint64_t bytes = 400;
+  uint64_t ranks = 2;
+  uint64_t reduction = 0;
+
+  std::string file() const {
+    return fileOf(
+        {event(Kind::collListen, {0, 0, 1, 50 + place}), event(Kind::collConnect, {1, 2, place, ranks, 99}),
+         event(Kind::closeListen, {1}), event(Kind::regMr, {2, 1, 4096, 4096, 1}),
+         event(Kind::iallreduce, {2, 1, 0, 0, 7, reduction}, {{bytes, 1, 0, 0}, {bytes, 1, 1000, 0}}),
+         event(Kind::test, {2, 1, 1}, {{bytes, 0, 0, 0}}), event(Kind::deregMr, {2, 1}),
+         event(Kind::closeColl, {2})});
+  }
+};
+
+}  // namespace
+
+TEST_CASE("the ranks of a collective operation belong together") {
+  const Folder folder;
+  const auto made = plan(folder, Member{0}.file(), Member{1}.file());
+  REQUIRE(made);
+  const replay::Queue& group = (*made)->ranks[0].queues.back();
+  REQUIRE(group.kind == replay::QueueKind::coll);
+  REQUIRE(group.members.size() == 2);
+  CHECK(group.members[0] == &group);
+  CHECK(group.members[1]->rank == 1);
+  CHECK_FALSE(group.aborted);
+  CHECK(group.ops[2].messages.at(0).number == 0);
+}
+
+TEST_CASE("groups that contradict each other are refused in words") {
+  Member second{1};
+  SECTION("another size") {
+    second.bytes = 404;
+    says(refusal(Member{0}.file(), second.file()), "404 B, and another rank's iallreduce");
+  }
+  SECTION("another reduction") {
+    second.reduction = 2;
+    says(refusal(Member{0}.file(), second.file()), "the traces do not belong together");
+  }
+  SECTION("the same rank twice") {
+    second.place = 0;
+    says(refusal(Member{0}.file(), second.file()), "of a group that does not fit");
+  }
+  SECTION("a rank that is missing") {
+    says(refusal(Member{0, 400, 3}.file(), Member{1, 400, 3}.file()), "give the traces of all ranks");
+  }
+}

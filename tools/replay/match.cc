@@ -119,9 +119,72 @@ Status checkMessages(const Queue& recv, const Messages& messages) {
   return {};
 }
 
+// What the ranks of a group have to do alike.
+std::string shapeOf(const trace::Event& event) {
+  std::string shape = trace::factsOf(event.kind).name;
+  for (size_t i = at::kElementType; i < trace::factsOf(event.kind).fields; ++i)
+    shape += fmt::format(" {} {}", trace::factsOf(event.kind).field[i].name, event[i]);
+  if (event.kind == Kind::iallreduce) shape += fmt::format(", {} B", event.parts[0].size);
+  return shape;
+}
+
+// Numbers a group's operations, which are the same on all of its ranks.
+Status numberOperations(const std::vector<Queue*>& group) {
+  std::vector<std::string> shapes;
+  for (Queue* queue : group) {
+    size_t number = 0;
+    for (Op& op : queue->ops) {
+      const Kind kind = op.event->kind;
+      if (kind != Kind::iallreduce && kind != Kind::iallgather && kind != Kind::ireducescatter) continue;
+      if (op.event->result != 0) continue;
+      const std::string shape = shapeOf(*op.event);
+      if (number == shapes.size()) shapes.push_back(shape);
+      if (shapes[number] != shape)
+        return lie(
+            fmt::format("{}: operation {} is {}, and another rank's {}; the traces do not belong "
+                        "together",
+                        queue->name(), number, shape, shapes[number]));
+      op.messages = {{0, number++}};
+    }
+  }
+  return {};
+}
+
+Status matchGroups(Plan* plan) {
+  std::map<uint64_t, std::vector<Queue*>> groups;
+  for (RankPlan& rank : plan->ranks)
+    for (Queue& queue : rank.queues) {
+      if (queue.kind != QueueKind::coll) continue;
+      const trace::Event& event = *queue.ops.front().event;
+      const size_t ranks = event[at::kCollRanks], place = event[at::kCollRank];
+      auto& group = groups[event[at::kCollGroup]];
+      if (group.empty() && ranks <= plan->ranks.size()) group.resize(ranks);
+      if (group.size() != ranks || place >= ranks || group[place] != nullptr)
+        return lie(queue.name() +
+                   " is of a group that does not fit; give the traces of all ranks, each once");
+      group[place] = &queue;
+    }
+  for (auto& [number, group] : groups) {
+    bool aborted = false;
+    for (size_t place = 0; place < group.size(); ++place) {
+      if (group[place] == nullptr)
+        return lie(fmt::format("rank {} of a group of {} is in no trace; give the traces of all ranks", place,
+                               group.size()));
+      aborted = aborted || group[place]->aborted;
+    }
+    for (Queue* queue : group) {
+      queue->members.assign(group.begin(), group.end());
+      queue->aborted = aborted;
+    }
+    TRY(numberOperations(group));
+  }
+  return {};
+}
+
 }  // namespace
 
 Status matchRanks(Plan* plan) {
+  TRY(matchGroups(plan));
   std::map<uint64_t, Listener> byHandle;
   TRY(findListeners(plan, &byHandle));
   uint64_t connection = 0;

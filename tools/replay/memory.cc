@@ -12,7 +12,7 @@ constexpr size_t kPage = 4096;
 
 }  // namespace
 
-Result<CommMemory::Area*> CommMemory::areaOf(const netdriver::Comm& comm, uint64_t number, size_t copy,
+Result<CommMemory::Area*> CommMemory::areaOf(Registrar& registrar, uint64_t number, size_t copy,
                                              size_t least) {
   const auto known = areas_.find({number, copy});
   if (known != areas_.end() && known->second.buffer.size() >= least + known->second.shift)
@@ -23,15 +23,15 @@ Result<CommMemory::Area*> CommMemory::areaOf(const netdriver::Comm& comm, uint64
   area.shift = facts != facts_->end() ? facts->second.address % kPage : 0;
   TRY(area.buffer, netdriver::HostBuffer::create(std::max<size_t>(1, bytes) + area.shift));
   if (facts != facts_->end() && bytes > 0) {
-    TRY(area.registration,
-        netdriver::Registration::create(comm, area.buffer.span().subspan(area.shift, bytes)));
+    TRY(void* mhandle, registrar.add(area.buffer.span().subspan(area.shift, bytes)));
+    area.registration = {mhandle, Deregister{&registrar}};
   }
   if (known != areas_.end()) areas_.erase(known);
   return &areas_.emplace(std::pair(number, copy), std::move(area)).first->second;
 }
 
-Status CommMemory::registerOne(const netdriver::Comm& comm, uint64_t number) {
-  TRY(areaOf(comm, number, 0, 0));
+Status CommMemory::registerOne(Registrar& registrar, uint64_t number) {
+  TRY(areaOf(registrar, number, 0, 0));
   return {};
 }
 
@@ -44,23 +44,19 @@ void CommMemory::releaseAll() {
   used_.clear();
 }
 
-void CommMemory::abandonAll() {
-  for (auto& [key, area] : areas_) area.registration.abandon();
-}
-
 bool CommMemory::inUse(const std::byte* data, size_t size) const {
   const auto after = used_.lower_bound(data + size);
   return after != used_.begin() && std::prev(after)->first + std::prev(after)->second > data;
 }
 
-Result<Place> CommMemory::take(const netdriver::Comm& comm, const trace::Part& part) {
+Result<Place> CommMemory::take(Registrar& registrar, const trace::Part& part) {
   for (size_t copy = 0;; ++copy) {
-    TRY(Area * area, areaOf(comm, part.memory, copy, part.memory != 0 ? 0 : part.size));
+    TRY(Area * area, areaOf(registrar, part.memory, copy, part.memory != 0 ? 0 : part.size));
     const size_t offset = part.memory != 0 ? part.offset : 0;
     std::byte* const data = area->buffer.data() + area->shift + offset;
     if (part.size > 0 && inUse(data, part.size)) continue;
     if (part.size > 0) used_[data] = part.size;
-    return Place{data, part.size, area->registration.mhandle()};
+    return Place{data, part.size, area->registration.get()};
   }
 }
 

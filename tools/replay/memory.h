@@ -20,28 +20,41 @@ struct Place {
   void* mhandle = nullptr;
 };
 
+// How memory is registered with what the comm is one of: the network's table, or that for collective offload.
+// Outlives what it registered.
+class Registrar {
+ public:
+  virtual ~Registrar() = default;
+  virtual Result<void*> add(std::span<std::byte> memory) = 0;  // its handle
+  virtual void remove(void* mhandle) = 0;
+};
+
+struct Deregister {
+  Registrar* registrar = nullptr;
+  void operator()(void* mhandle) const { registrar->remove(mhandle); }
+};
+
 class CommMemory {
  public:
   CommMemory(const std::map<uint64_t, MemoryFacts>& facts) : facts_(&facts) {}
 
-  Status registerOne(const netdriver::Comm& comm, uint64_t number);
+  Status registerOne(Registrar& registrar, uint64_t number);
   // All of that number; fine where there is none.
   void release(uint64_t number);
   void releaseAll();
-  void abandonAll();
 
   // Where a part is put that overlaps nothing under way.
-  Result<Place> take(const netdriver::Comm& comm, const trace::Part& part);
+  Result<Place> take(Registrar& registrar, const trace::Part& part);
   void giveBack(const Place& place);
 
  private:
   struct Area {
     netdriver::HostBuffer buffer;
-    netdriver::Registration registration;
-    size_t shift = 0;  // of the first byte in its page, as it was recorded
+    std::unique_ptr<void, Deregister> registration;  // goes before the buffer
+    size_t shift = 0;                                // of the first byte in its page, as it was recorded
   };
 
-  Result<Area*> areaOf(const netdriver::Comm& comm, uint64_t number, size_t copy, size_t least);
+  Result<Area*> areaOf(Registrar& registrar, uint64_t number, size_t copy, size_t least);
   bool inUse(const std::byte* data, size_t size) const;
 
   const std::map<uint64_t, MemoryFacts>* facts_;

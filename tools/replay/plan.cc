@@ -68,7 +68,8 @@ class Sorter {
             &add(QueueKind::context, event[at::kContext], event[at::kContext], 0);
         return append(contexts_, event[at::kContext], event);
       case Kind::finalize:
-        return append(contexts_, event[at::kContext], event, true);
+      case Kind::collFinalize:
+        return event[at::kContext] == 0 ? Status() : append(contexts_, event[at::kContext], event, true);
       case Kind::listen:
         return takeNew(QueueKind::listen, event[at::kListenComm], event[at::kContext], event[at::kDevice],
                        event);
@@ -77,6 +78,16 @@ class Sorter {
                        event);
       case Kind::accept:
         return takeAccept(event);
+      case Kind::collInit:
+        if (event[at::kContext] == 0 || event.result != 0) return {};
+        contexts_[event[at::kContext]] =
+            &add(QueueKind::collContext, event[at::kContext], event[at::kContext], 0);
+        return append(contexts_, event[at::kContext], event);
+      case Kind::collListen:
+        return takeNew(QueueKind::collListen, event[at::kListenComm], event[at::kContext], event[at::kDevice],
+                       event);
+      case Kind::collConnect:
+        return takeCollConnect(event);
       case Kind::regMr:
       case Kind::regMrDmaBuf:
         if (event.result != 0) return {};
@@ -87,12 +98,16 @@ class Sorter {
       case Kind::closeSend:
       case Kind::closeRecv:
       case Kind::closeListen:
+      case Kind::closeColl:
         return event[at::kComm] == 0 ? Status() : append(comms_, event[at::kComm], event, true);
       case Kind::deregMr:
         return append(comms_, event[at::kComm], event);
       case Kind::isend:
       case Kind::irecv:
       case Kind::iflush:
+      case Kind::iallreduce:
+      case Kind::iallgather:
+      case Kind::ireducescatter:
         return takePost(event);
       case Kind::test:
         return takeTest(event);
@@ -123,6 +138,35 @@ class Sorter {
     return append(comms_, event[at::kAcceptListen], event);
   }
 
+  Status takeCollConnect(const Event& event) {
+    if (event.result != 0 || event[at::kCollComm] == 0) return {};
+    const auto listener = comms_.find(event[at::kCollListen]);
+    if (listener == comms_.end() || listener->second->kind != QueueKind::collListen)
+      return lie(*plan_, fmt::format("connects a group by comm {}, which does not listen for one",
+                                     event[at::kCollListen]));
+    Queue* const listening = listener->second;
+    TRY(takeNew(QueueKind::coll, event[at::kCollComm], listening->context,
+                static_cast<uint64_t>(listening->device), event));
+    comms_.at(event[at::kCollComm])->listener = listening;
+    return {};
+  }
+
+  // Whether that is posted on such a comm, with as many messages.
+  static bool fits(const Event& event, QueueKind kind) {
+    switch (event.kind) {
+      case Kind::isend:
+        return kind == QueueKind::send && event.parts.size() == 1;
+      case Kind::irecv:
+        return kind == QueueKind::recv;
+      case Kind::iflush:
+        return kind == QueueKind::recv || kind == QueueKind::coll;
+      case Kind::iallreduce:
+        return kind == QueueKind::coll && event.parts.size() == 2;
+      default:
+        return kind == QueueKind::coll && event.parts.size() >= 2;
+    }
+  }
+
   Status append(const std::map<uint64_t, Queue*>& queues, uint64_t number, const Event& event,
                 bool close = false) {
     const auto found = queues.find(number);
@@ -141,9 +185,7 @@ class Sorter {
   Status takePost(const Event& event) {
     TRY(append(comms_, event[at::kComm], event));
     Queue* queue = comms_.at(event[at::kComm]);
-    const QueueKind wanted = event.kind == Kind::isend ? QueueKind::send : QueueKind::recv;
-    if (queue->kind != wanted || (event.kind == Kind::isend && event.parts.size() != 1))
-      return lie(*plan_, fmt::format("cannot be: {}", trace::describe(event)));
+    if (!fits(event, queue->kind)) return lie(*plan_, fmt::format("cannot be: {}", trace::describe(event)));
     for (const trace::Part& part : event.parts) TRY(checkPart(part, event));
     if (event[at::kRequest] == 0) return {};
     if (!open_.emplace(event[at::kRequest], OpenRequest{queue, queue->ops.size() - 1}).second)
@@ -193,7 +235,8 @@ void orderRanks(std::vector<RankPlan>* ranks) {
 }  // namespace
 
 std::string Queue::name() const {
-  static constexpr const char* kNames[] = {"context", "listening comm", "send comm", "recv comm"};
+  static constexpr const char* kNames[] = {"context",      "listening comm",      "send comm", "recv comm",
+                                           "coll context", "listening coll comm", "coll comm"};
   std::string text = fmt::format("rank {}, {} {}", rank, kNames[static_cast<size_t>(kind)], number);
   if (kind == QueueKind::recv && peer != nullptr) text += fmt::format(" from rank {}", peer->rank);
   if (kind == QueueKind::send && listener != nullptr) text += fmt::format(" to rank {}", listener->rank);

@@ -22,11 +22,15 @@ struct Message {
 
 struct Op {
   const trace::Event* event = nullptr;
-  std::vector<Message> messages;  // of isend and irecv
+  std::vector<Message> messages;  // of isend and irecv; of a collective operation, one
   bool neverDone = false;         // a post that no test finished
 };
 
-enum class QueueKind : uint8_t { context, listen, send, recv };
+enum class QueueKind : uint8_t { context, listen, send, recv, collContext, collListen, coll };
+
+constexpr bool isColl(QueueKind kind) {
+  return kind >= QueueKind::collContext;
+}
 
 // What happens to one comm, listener or context, in the order it was recorded. One of them is begun only when
 // all before it are, and, of tests, are done.
@@ -38,9 +42,10 @@ struct Queue {
   int device = 0;
   uint64_t trafficClass = 0;  // of a context, as the trace has it
   std::vector<Op> ops;
-  const Queue* listener = nullptr;  // of a recv: who accepts it; of a send: to whom it connects
-  const Queue* peer = nullptr;      // the other end; null: none was made
-  uint64_t connection = 0;          // the same for both ends, another for each connection
+  const Queue* listener = nullptr;    // of a recv: who accepts it; of a send: to whom it connects
+  const Queue* peer = nullptr;        // the other end; null: none was made
+  uint64_t connection = 0;            // the same for both ends, another for each connection
+  std::vector<const Queue*> members;  // of a coll: all ranks of its group, by their number in it
   // One end failed, was closed with requests unfinished, or its trace ends before it is closed: the other end
   // may then meet errors.
   bool aborted = false;

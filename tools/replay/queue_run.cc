@@ -29,6 +29,18 @@ QueueRun::QueueRun(const Queue& plan, RankState& rank)
   wait_.comm = plan.number;
   wait_.receives = plan.kind == QueueKind::recv;
   if (plan.peer != nullptr) wait_.peer = plan.peer->rank;
+  if (isColl(plan.kind)) coll_ = std::make_unique<CollRun>(plan, rank);
+}
+
+Result<void*> QueueRun::add(std::span<std::byte> memory) {
+  void* mhandle = nullptr;
+  TRY(netdriver::check(rank_->net->regMr(comm_.raw(), memory.data(), memory.size(), &mhandle),
+                       netdriver::Call::regMr, plan_->name()));
+  return mhandle;
+}
+
+void QueueRun::remove(void* mhandle) {
+  (void)rank_->net->deregMr(comm_.raw(), mhandle);
 }
 
 bool QueueRun::waitsFor(uint32_t thread) const {
@@ -55,6 +67,11 @@ Result<Step> QueueRun::step(Times* times) {
 // A recv comm is there when its listener's queue has accepted it.
 Result<Step> QueueRun::perform(const Op& op, Times* times) {
   const Kind kind = op.event->kind;
+  if (coll_) {
+    TRY(const Step step, coll_->perform(op, times));
+    established_.store(coll_->established(), std::memory_order_release);
+    return step;
+  }
   if (plan_->kind == QueueKind::recv && !established()) return broken_ ? Step::done : Step::later;
   const bool ends = kind == Kind::closeSend || kind == Kind::closeRecv || kind == Kind::closeListen;
   if (ends) return close();
@@ -74,7 +91,7 @@ Result<Step> QueueRun::perform(const Op& op, Times* times) {
       return accept(op, times);
     case Kind::regMr:
     case Kind::regMrDmaBuf:
-      TRY(memory_.registerOne(comm_, (*op.event)[at::kMemory]));
+      TRY(memory_.registerOne(*this, (*op.event)[at::kMemory]));
       return Step::done;
     case Kind::deregMr:
       memory_.release((*op.event)[at::kMemory]);
@@ -195,7 +212,7 @@ Result<Step> QueueRun::close() {
 
 Status QueueRun::prepare(const Op& op) {
   for (size_t i = 0; i < op.event->parts.size(); ++i) {
-    TRY(const Place place, memory_.take(comm_, op.event->parts[i]));
+    TRY(const Place place, memory_.take(*this, op.event->parts[i]));
     if (op.event->kind == Kind::isend) fill(op.messages[i].seed, {place.data, place.size});
     prepared_.push_back(place);
   }
@@ -257,7 +274,7 @@ Result<Step> QueueRun::flush(const Op& op, Times*) {
     return error("a flush of more messages than can be replayed");
   if (flushing_ == nullptr) {
     for (const trace::Part& part : op.event->parts) {
-      TRY(const Place place, memory_.take(comm_, part));
+      TRY(const Place place, memory_.take(*this, part));
       memory_.giveBack(place);
       prepared_.push_back(place);
     }
@@ -347,6 +364,7 @@ void QueueRun::finish(Times* times) {
   if (broken_) ++times->brokenComms;
   times->addWait(wait_);
   memory_.releaseAll();
+  if (coll_) coll_->finish();
   comm_.close();
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "tools/replay/board.h"
+#include "tools/replay/coll_run.h"
 #include "tools/replay/memory.h"
 #include "tools/replay/times.h"
 
@@ -16,9 +17,7 @@ namespace weft::replay {
 
 struct RankState;  // rank_run.h
 
-enum class Step : uint8_t { done, later };
-
-class QueueRun {
+class QueueRun : private Registrar {
  public:
   QueueRun(const Queue& plan, RankState& rank);
 
@@ -37,6 +36,7 @@ class QueueRun {
   // At the end of the rank: closes what the trace left open, and adds what was waited for.
   void finish(Times* times);
   bool open() const { return comm_ || context_ != nullptr; }
+  CollRun* coll() const { return coll_.get(); }
 
   const netdriver::Comm& comm() const { return comm_; }
   void adopt(netdriver::Comm comm);
@@ -63,6 +63,8 @@ class QueueRun {
   Result<Step> test(const Op& op, Times* times);
   Result<Step> finishTest(const Op& op, Live& live, std::span<const int> sizes, Times* times);
   Status prepare(const Op& op);
+  Result<void*> add(std::span<std::byte> memory) override;
+  void remove(void* mhandle) override;
   ncclResult_t postPrepared(const Op& op, void** request);
   Status checkMessage(const Live& live, size_t part, uint64_t told, bool* arrived) const;
   Result<Step> failed(ncclResult_t result, const Op& op);
@@ -75,6 +77,7 @@ class QueueRun {
   std::atomic<size_t> next_{0};
   std::atomic<bool> established_{false};
   std::atomic<bool> broken_{false};
+  std::unique_ptr<CollRun> coll_;  // null: of the network's table
   netdriver::Comm comm_;
   std::unique_ptr<netdriver::Context> context_;
   netdriver::Handle handle_{};

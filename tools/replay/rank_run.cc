@@ -18,18 +18,21 @@ constexpr int kIdlePasses = 64;   // before the processor is offered to others
 }  // namespace
 
 RankRun::RankRun(const RankPlan& plan, int rank, netdriver::Net& net, netdriver::Context& context,
-                 Board& board, int devices, std::chrono::seconds stallLimit)
+                 Board& board, int devices, const netdriver::CollTable* offload,
+                 std::chrono::seconds stallLimit)
     : stallLimit_(stallLimit), perThread_(plan.threads), began_(Clock::now()) {
   state_.plan = &plan;
   state_.net = &net;
   state_.context = &context;
   state_.board = &board;
   state_.devices = devices;
+  state_.offload = offload;
   state_.rank = rank;
   for (const Queue& queue : plan.queues) {
     QueueRun& run = queues_.emplace_back(queue, state_);
     state_.byPlan[&queue] = &run;
-    if (queue.kind == QueueKind::context) state_.contexts[queue.number] = &run;
+    if (queue.kind == QueueKind::context || queue.kind == QueueKind::collContext)
+      state_.contexts[queue.number] = &run;
   }
 }
 

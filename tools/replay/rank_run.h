@@ -15,7 +15,8 @@ namespace weft::replay {
 struct RankState {
   const RankPlan* plan = nullptr;
   netdriver::Net* net = nullptr;
-  netdriver::Context* context = nullptr;  // of what has none in the trace
+  netdriver::Context* context = nullptr;          // of what has none in the trace
+  const netdriver::CollTable* offload = nullptr;  // null: the plugin has none
   Board* board = nullptr;
   int devices = 1;
   int rank = 0;
@@ -26,7 +27,7 @@ struct RankState {
 class RankRun {
  public:
   RankRun(const RankPlan& plan, int rank, netdriver::Net& net, netdriver::Context& context, Board& board,
-          int devices, std::chrono::seconds stallLimit);
+          int devices, const netdriver::CollTable* offload, std::chrono::seconds stallLimit);
 
   void start();
   // Waits for the threads; a failure is on the board.

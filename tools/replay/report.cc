@@ -54,6 +54,9 @@ std::string reportText(const Times& times, const std::string& plugin, size_t ran
   text += row("waiting to post (not now)", times.notNow.replayed, times.notNowNanoseconds);
   text += row("sends, from post to done", calls(trace::Kind::isend), times.sends);
   text += row("receives, from post to done", calls(trace::Kind::irecv), times.receives);
+  const uint64_t collectives =
+      calls(trace::Kind::iallreduce) + calls(trace::Kind::iallgather) + calls(trace::Kind::ireducescatter);
+  if (collectives > 0) text += row("collectives, from post to done", collectives, times.collectives);
   for (const CommWait& wait : sorted(times))
     text += row(fmt::format("  rank {} {} rank {}, comm {}", wait.rank, wait.receives ? "from" : "to",
                             wait.peer, wait.comm),
@@ -92,6 +95,7 @@ std::string reportDocument(const Times& times, const std::string& plugin, size_t
       {"not_now", json(times.notNowNanoseconds)},
       {"sends", json(times.sends)},
       {"receives", json(times.receives)},
+      {"collectives", json(times.collectives)},
       {"wall", json(times.wall)},
       {"longest_waits", waits}};
   return document.text() + "\n";

@@ -22,6 +22,7 @@ void Times::add(const Times& other) {
   }
   addTo(&sends, other.sends);
   addTo(&receives, other.receives);
+  addTo(&collectives, other.collectives);
   addTo(&connecting, other.connecting);
   addTo(&notNow, other.notNow);
   addTo(&notNowNanoseconds, other.notNowNanoseconds);

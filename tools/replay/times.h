@@ -36,6 +36,7 @@ struct Times {
   std::array<KindTimes, trace::kKinds> kinds{};
   Compared sends;  // nanoseconds from post to done, of all
   Compared receives;
+  Compared collectives;
   Compared connecting;
   Compared notNow;  // calls
   Compared notNowNanoseconds;
