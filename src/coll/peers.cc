@@ -108,8 +108,7 @@ void PeersGroup::progress() {
     if (step == Exchange::Step::going) continue;
     if (step == Exchange::Step::failed) {
       WEFT_LOG(info, "collective group: rank %d: %s", exchange.culprit(), exchange.why().c_str());
-      if (hearAlarms())
-        breakDown(format("rank %d failed: %s", exchange.culprit(), exchange.why().c_str()), true);
+      if (hearAlarms()) breakDown(blame(exchange), true);
       return;
     }
     counters_.bytesSent += exchange.bytesSent();
@@ -117,14 +116,20 @@ void PeersGroup::progress() {
   }
 }
 
-// False: somebody told why the group is broken, which is then our reason too.
+std::string PeersGroup::blame(const Exchange& exchange) const {
+  const Pipe* pipe = mesh_->pipe(exchange.culprit());
+  if (pipe && pipe->saidGoodbye()) return format("rank %d left the group", exchange.culprit());
+  return format("rank %d failed: %s", exchange.culprit(), exchange.why().c_str());
+}
+
+// False: somebody told why the group is broken, which is then our reason too. A rank that says goodbye is
+// none: it has all of its results, and what it owes others may still be on its way to them.
 bool PeersGroup::hearAlarms() {
   for (int rank = 0; rank < mesh_->ranks(); rank++) {
     Pipe* pipe = mesh_->pipe(rank);
     const auto alarm = pipe ? pipe->alarm() : std::nullopt;
-    if (!alarm) continue;
-    if (alarm->reason.empty() && next_ == oldest_) continue;  // it leaves, and nothing is missing
-    breakDown(alarm->reason.empty() ? format("rank %d left the group", rank) : alarm->reason, false);
+    if (!alarm || alarm->reason.empty()) continue;
+    breakDown(alarm->reason, false);
     return false;
   }
   return true;

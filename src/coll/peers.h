@@ -36,6 +36,7 @@ class PeersGroup final : public Group {
  private:
   void progress();
   bool hearAlarms();
+  std::string blame(const Exchange& exchange) const;
   void breakDown(std::string reason, bool tell);
   void release(PeersMemory& memory);
 

@@ -3,6 +3,7 @@
 #include "src/coll/peers.h"
 
 #include <chrono>
+#include <thread>
 
 #include "tests/coll/scenarios.h"
 #include "tests/support/catch.h"
@@ -95,6 +96,38 @@ TEST_CASE("peers: ranks that disagree about the size all hear why it ends") {
   }
   for (const std::string& failure : failures) CHECK(failure != "");
   CHECK(failures[0] == failures[2]);
+}
+
+// The others look for a goodbye now and then only: each number of passes before the end is tried.
+TEST_CASE("peers: a rank that leaves with its results takes nothing from the others") {
+  for (int waits = 0; waits < 256; waits++) {
+    Ranks ranks(3);
+    ranks.form(makePeers);
+    Run run(ranks, allReduce(20'000), static_cast<uint64_t>(waits));
+    for (int pass = 0; pass <= waits; pass++)
+      for (const int rank : {0, 1}) run.step(rank);
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10 * patience());
+    while (!run.step(2)) {
+      for (const int rank : {0, 1})
+        if (!run.done(2)) run.step(rank);
+      REQUIRE(std::chrono::steady_clock::now() < limit);
+    }
+    std::thread leaving([&] { run.leave(2); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    for (bool going = true; going && std::chrono::steady_clock::now() < limit;) {
+      const bool first = run.step(0), second = run.step(1);
+      going = !first || !second;
+    }
+    for (const int rank : {0, 1}) {
+      INFO(run.failure(rank).value_or(""));
+      CHECK(run.done(rank));
+      CHECK_FALSE(run.failure(rank));
+    }
+    ranks.each([&](int rank) {
+      if (rank != 2) run.leave(rank);
+    });
+    leaving.join();
+  }
 }
 
 TEST_CASE("peers: a rank that goes while others wait is named by all of them") {
