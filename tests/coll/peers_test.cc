@@ -94,8 +94,12 @@ TEST_CASE("peers: ranks that disagree about the size all hear why it ends") {
       if (!fine) failures[r] = ranks.group(rank).error().message();
     }
   }
-  for (const std::string& failure : failures) CHECK(failure != "");
-  CHECK(failures[0] == failures[2]);
+  // Who meets it first, at which end, is left to chance; both sizes are told in any case.
+  for (const std::string& failure : failures) {
+    INFO(failure);
+    CHECK(failure.find("2048") != std::string::npos);
+    CHECK(failure.find("3072") != std::string::npos);
+  }
 }
 
 // The others look for a goodbye now and then only: each number of passes before the end is tried.

@@ -8,9 +8,11 @@
 #include "src/mem/ladder.h"
 #include "tests/support/catch.h"
 #include "tests/support/fake_gpu.h"
+#include "tests/support/text.h"
 
 using namespace weft;
 using namespace weft::mem;
+using weft::test::contains;
 using weft::test::FakeCard;
 using weft::test::FakeGpu;
 
@@ -43,11 +45,6 @@ struct Ladder {
   }
 };
 
-bool says(const std::string& text, const std::string& part) {
-  INFO(text);
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("a dma-buf that the card takes is the best way") {
@@ -60,25 +57,25 @@ TEST_CASE("a dma-buf that the card takes is the best way") {
   CHECK(verdict.taken().name == "dma-buf");
   CHECK(verdict.forceFlush);
   CHECK(ladder.card->registered.size() == 1);
-  CHECK(says(verdict.line(), "on, by dma-buf"));
+  CHECK(contains(verdict.line(), "on, by dma-buf"));
 }
 
 TEST_CASE("nothing is opened where nothing can be tried, and the reason is kept") {
   Ladder ladder;
   SECTION("WEFT_GDR=off") {
-    CHECK(says(ladder.climb(true).path.why, "WEFT_GDR is off"));
+    CHECK(contains(ladder.climb(true).path.why, "WEFT_GDR is off"));
   }
   SECTION("no GPU") {
     ladder.gpu.gpus = 0;
-    CHECK(says(ladder.climb().path.why, "no driver here"));
+    CHECK(contains(ladder.climb().path.why, "no driver here"));
   }
   SECTION("no GPU is in use") {
     ladder.gpu.inUse = false;
-    CHECK(says(ladder.climb().path.why, "uses no GPU"));
+    CHECK(contains(ladder.climb().path.why, "uses no GPU"));
   }
   SECTION("sockets") {
     ladder.card->change().withoutGpu = "sockets move data by this machine's processors";
-    CHECK(says(ladder.climb().line(), "sockets move"));
+    CHECK(contains(ladder.climb().line(), "sockets move"));
   }
   CHECK(ladder.opened == 0);
   CHECK(ladder.climb(true).taken().name == "through host memory");
@@ -114,8 +111,8 @@ TEST_CASE("each reason to refuse a dma-buf leads on to peer memory") {
   CHECK_FALSE(verdict.path.dmabuf);
   CHECK(verdict.path.byAddress);
   CHECK(verdict.taken().name == "peer memory");
-  CHECK(says(verdict.rungs.front().why, wanted));
-  CHECK(says(verdict.line(), "not by dma-buf"));
+  CHECK(contains(verdict.rungs.front().why, wanted));
+  CHECK(contains(verdict.line(), "not by dma-buf"));
 }
 
 TEST_CASE("a card that refuses the descriptor is asked for the older way") {
@@ -124,7 +121,7 @@ TEST_CASE("a card that refuses the descriptor is asked for the older way") {
     ladder.card->refusesDmabuf = code;
     const GdrVerdict verdict = ladder.climb();
     CHECK(verdict.path.byAddress);
-    CHECK(says(verdict.rungs.front().why, "the card refuses"));
+    CHECK(contains(verdict.rungs.front().why, "the card refuses"));
   }
 }
 
@@ -152,8 +149,8 @@ TEST_CASE("where neither works, both reasons are told") {
   CHECK_FALSE(verdict.path.works());
   CHECK_FALSE(verdict.forceFlush);
   CHECK(verdict.taken().name == "through host memory");
-  CHECK(says(verdict.path.why, "dma-buf: "));
-  CHECK(says(verdict.path.why, wanted));
+  CHECK(contains(verdict.path.why, "dma-buf: "));
+  CHECK(contains(verdict.path.why, wanted));
 }
 
 TEST_CASE("where a GPU is reached past PCIe too, each card gets the mapping it takes") {
@@ -187,7 +184,7 @@ TEST_CASE("an IOMMU that translates for the card is named") {
   type("identity");
   CHECK(ladder.climb().slow.empty());
   type("DMA-FQ");
-  CHECK(says(ladder.climb().line(), "likely slow: the IOMMU translates"));
+  CHECK(contains(ladder.climb().line(), "likely slow: the IOMMU translates"));
   std::filesystem::remove_all(folder);
 }
 
@@ -197,15 +194,15 @@ TEST_CASE("cards of one device can what all of them can") {
   none.why = "no card";
   CHECK(both(dmabuf, dmabuf).dmabuf);
   CHECK_FALSE(both(dmabuf, address).works());
-  CHECK(says(both(dmabuf, address).why, "different ways"));
+  CHECK(contains(both(dmabuf, address).why, "different ways"));
   CHECK(both(dmabuf, none).why == "no card");
 }
 
 TEST_CASE("a driver that is not there is no more than a reason") {
   std::string why;
   CHECK(gpu::Driver::ofProcess("", &why) == nullptr);
-  CHECK(says(why, "has not loaded libcuda.so.1"));
+  CHECK(contains(why, "has not loaded libcuda.so.1"));
   CHECK(gpu::Driver::ofProcess("/nowhere/libcuda.so.1", &why) == nullptr);
-  CHECK(says(why, "/nowhere/libcuda.so.1"));
+  CHECK(contains(why, "/nowhere/libcuda.so.1"));
   CHECK_FALSE(gpu::Driver::open("libc.so.6", false));
 }

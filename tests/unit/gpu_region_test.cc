@@ -10,9 +10,11 @@
 #include "src/mem/region.h"
 #include "tests/support/catch.h"
 #include "tests/support/fake_gpu.h"
+#include "tests/support/text.h"
 
 using namespace weft;
 using namespace weft::mem;
+using weft::test::contains;
 using weft::test::FakeCard;
 using weft::test::FakeGpu;
 
@@ -62,11 +64,6 @@ const std::byte* at(uintptr_t address) {
   return reinterpret_cast<const std::byte*>(address);
 }
 
-bool says(const std::string& text, const std::string& part) {
-  INFO(text);
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("an allocation is registered as a whole, and its parts are found in it") {
@@ -97,7 +94,7 @@ TEST_CASE("a whole that the card refuses does not keep it from taking the part")
   stage.card->longest = kMiB;
   stage.gpu.allocateAt(kBase, 16 * kMiB);
   CHECK(stage.get(at(kBase + kMiB), kMiB)->length() == kMiB);
-  CHECK(says(stage.refusal(at(kBase), 2 * kMiB), "2097152 bytes at"));
+  CHECK(contains(stage.refusal(at(kBase), 2 * kMiB), "2097152 bytes at"));
 }
 
 TEST_CASE("a card that is full is emptied of what nobody uses, and asked again") {
@@ -106,7 +103,8 @@ TEST_CASE("a card that is full is emptied of what nobody uses, and asked again")
   stage.gpu.allocateAt(kBase, kMiB);
   stage.gpu.allocateAt(kBase + kMiB, 16 * kMiB);
   RegionRef first = stage.get(at(kBase), kPage);
-  CHECK(says(stage.refusal(at(kBase + kMiB), kPage), "the table is full"));  // in use: nothing to give back
+  CHECK(
+      contains(stage.refusal(at(kBase + kMiB), kPage), "the table is full"));  // in use: nothing to give back
   first.reset();
   CHECK(stage.get(at(kBase + kMiB), kPage)->length() == 16 * kMiB);  // given back, and tried again
   CHECK(stage.cache->counters().evictions == 1);
@@ -192,18 +190,18 @@ TEST_CASE("a range that is no GPU memory is refused with the reason") {
   stage.gpu.allocateAt(kBase + 8 * kMiB, kMiB, 0, 2, true);
   stage.gpu.allocateAt(kBase + 12 * kMiB, kMiB, 0);
   stage.gpu.allocateAt(kBase + 13 * kMiB, kMiB, 1);
-  CHECK(says(stage.refusal(at(kBase + 2 * kMiB), kPage), "knows no such memory"));
-  CHECK(says(stage.refusal(at(kBase - kPage), 2 * kPage), "knows no such memory"));
-  CHECK(says(stage.refusal(at(kBase + 4 * kMiB), kPage), "register it as host memory"));
-  CHECK(says(stage.refusal(at(kBase + 8 * kMiB), kPage), "managed memory"));
-  CHECK(says(stage.refusal(at(kBase), 2 * kMiB), "ends after 1048576"));
-  CHECK(says(stage.refusal(at(kBase + 12 * kMiB), 2 * kMiB), "GPU 0 ends after"));  // the rest is GPU 1's
-  CHECK(says(stage.refusal(at(kBase), size_t{1} << 40), "ends after"));
-  CHECK(says(stage.refusal(at(kBase), 0), "are not a range"));
-  CHECK(says(stage.refusal(nullptr, kPage), "are not a range"));
-  CHECK(says(stage.refusal(at(kBase), kPage, MemoryKind::host), "are a GPU's"));
+  CHECK(contains(stage.refusal(at(kBase + 2 * kMiB), kPage), "knows no such memory"));
+  CHECK(contains(stage.refusal(at(kBase - kPage), 2 * kPage), "knows no such memory"));
+  CHECK(contains(stage.refusal(at(kBase + 4 * kMiB), kPage), "register it as host memory"));
+  CHECK(contains(stage.refusal(at(kBase + 8 * kMiB), kPage), "managed memory"));
+  CHECK(contains(stage.refusal(at(kBase), 2 * kMiB), "ends after 1048576"));
+  CHECK(contains(stage.refusal(at(kBase + 12 * kMiB), 2 * kMiB), "GPU 0 ends after"));  // the rest is GPU 1's
+  CHECK(contains(stage.refusal(at(kBase), size_t{1} << 40), "ends after"));
+  CHECK(contains(stage.refusal(at(kBase), 0), "are not a range"));
+  CHECK(contains(stage.refusal(nullptr, kPage), "are not a range"));
+  CHECK(contains(stage.refusal(at(kBase), kPage, MemoryKind::host), "are a GPU's"));
   stage.gpu.exportFails = mem::gpu::kInvalidValue;
-  CHECK(says(stage.refusal(at(kBase), kPage), "CUDA_ERROR_OF_A_TEST"));
+  CHECK(contains(stage.refusal(at(kBase), kPage), "CUDA_ERROR_OF_A_TEST"));
   CHECK(stage.card->live() == 0);
 }
 
@@ -217,7 +215,7 @@ TEST_CASE("a device without a way to GPU memory says why") {
   desc.kind = MemoryKind::cuda;
   const auto region = cache.get(desc);
   REQUIRE_FALSE(region);
-  CHECK(says(region.error().message(), "host memory only: sockets"));
+  CHECK(contains(region.error().message(), "host memory only: sockets"));
 }
 
 // NCCL's service threads register and deregister at the same time, and the control thread looks for what was

@@ -25,7 +25,6 @@ namespace weft::netdriver {
 
 namespace {
 
-constexpr const char* kRendezvous = "rendezvous";
 constexpr Milliseconds kDialPause{50};
 constexpr Milliseconds kDialTimeout{1000};
 constexpr Milliseconds kHelloTimeout{2000};  // a client that connects and stays silent holds up the rest

@@ -19,7 +19,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kRendezvous = "rendezvous";
 constexpr uint32_t kMessage = 1;
 constexpr uint32_t kAlive = 2;
 constexpr uint32_t kLastWords = 3;

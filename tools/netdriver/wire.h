@@ -21,6 +21,8 @@
 // that is busy. Receiving: one thread; sending: any.
 namespace weft::netdriver {
 
+constexpr const char* kRendezvous = "rendezvous";  // what errors of it are of
+
 using Moment = std::chrono::steady_clock::time_point;
 
 class Wire {

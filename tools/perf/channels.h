@@ -2,6 +2,8 @@
 // Copyright The weft authors
 #pragma once
 
+#include <algorithm>
+
 #include "tools/perf/collective.h"
 
 // The channels that collectives make of their connections, in the sizes NCCL gives them. One thread.
@@ -15,6 +17,11 @@ inline netdriver::ChannelShape bufferShape(const Wiring& wiring, size_t stepsPer
   shape.slotBytes = wiring.bufferBytes / kSteps * stepsPerSlot;
   shape.slots = kSteps / stepsPerSlot;
   return shape;
+}
+
+// How many messages so many bytes are. Nothing to send is still one, as in NCCL.
+inline size_t messagesOf(size_t bytes, size_t messageBytes) {
+  return std::max<size_t>(1, (bytes + messageBytes - 1) / messageBytes);
 }
 
 inline Result<std::unique_ptr<netdriver::SendChannel>> sendTo(Wiring& wiring, int peer,

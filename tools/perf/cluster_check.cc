@@ -21,7 +21,7 @@ namespace {
 constexpr int kSecondLooks = 2;  // at whoever is to be named
 // A rank is silent that has not been heard of for so long, and a check begins without those that do not
 // appear.
-constexpr Milliseconds kSilence{10'000};
+constexpr Milliseconds kCheckSilence{10'000};
 constexpr Milliseconds kMissing{20'000};
 
 using Text = std::array<char, 64>;
@@ -158,7 +158,7 @@ Result<size_t> runClusterCheck(const Options& options, const netdriver::Place& p
     return Error(Code::invalidArgument, "command line",
                  "--check-cluster wants several ranks: -n N, or a launcher");
   netdriver::LogSink::instance().setVerbose(options.verbose);
-  const netdriver::Patience patience{Milliseconds(int64_t{options.timeoutSeconds} * 1000), kSilence,
+  const netdriver::Patience patience{Milliseconds(int64_t{options.timeoutSeconds} * 1000), kCheckSilence,
                                      kMissing};
   TRY(const auto bootstrap, netdriver::Bootstrap::create(place, patience));
   auto findings = runRank(options, *bootstrap);

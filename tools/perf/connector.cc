@@ -8,9 +8,9 @@ namespace {
 
 constexpr Milliseconds kConnectTimeout{60000};
 
-class Round {
+class ConnectRound {
  public:
-  Round(const ConnectRequest& request, int distance)
+  ConnectRound(const ConnectRequest& request, int distance)
       : request_(request),
         size_(request.bootstrap->size()),
         ahead_((request.bootstrap->rank() + distance) % size_),
@@ -63,7 +63,7 @@ Result<Connections> connectRanks(const ConnectRequest& request) {
   made.to.resize(static_cast<size_t>(size));
   made.from.resize(static_cast<size_t>(size));
   for (int distance = 0; distance < size; ++distance) {
-    Round round(request, distance);
+    ConnectRound round(request, distance);
     if (round.needed()) TRY(round.run(&made));
   }
   return made;

@@ -18,11 +18,6 @@ size_t chunkOf(size_t bytes, size_t slotBytes) {
   return bytes < kSteps * slotBytes ? slotBytes / 2 : slotBytes;
 }
 
-// Nothing to send is still one message, as in NCCL.
-size_t messagesOf(size_t bytes, size_t chunk) {
-  return std::max<size_t>(1, (bytes + chunk - 1) / chunk);
-}
-
 // Bytes on their way into a channel.
 struct Outgoing {
   std::unique_ptr<netdriver::SendChannel> channel;

@@ -18,10 +18,6 @@ netdriver::ChannelShape shapeOf(const Wiring& wiring) {
   return shape;
 }
 
-size_t messagesOf(size_t bytes, size_t slotBytes) {
-  return std::max<size_t>(1, (bytes + slotBytes - 1) / slotBytes);
-}
-
 // One side's data, sent as often as wanted.
 class Sender {
  public:

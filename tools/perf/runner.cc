@@ -23,7 +23,7 @@ namespace {
 constexpr uint64_t kBatchBytes = uint64_t{8} << 20;
 
 // A rank of which nothing was heard for so long is stopped, or cut off.
-constexpr Milliseconds kSilence{30'000};
+constexpr Milliseconds kRunSilence{30'000};
 
 // Where progress is shown: the launcher's terminal, or our own.
 int terminal(const Options& options) {
@@ -48,7 +48,7 @@ Result<std::unique_ptr<Runner>> Runner::create(const Options& options, const net
   auto runner = std::make_unique<Runner>(Key{});
   runner->options_ = options;
   netdriver::LogSink::instance().setVerbose(options.verbose);
-  const netdriver::Patience patience{Milliseconds(int64_t{options.timeoutSeconds} * 1000), kSilence, {}};
+  const netdriver::Patience patience{Milliseconds(int64_t{options.timeoutSeconds} * 1000), kRunSilence, {}};
   TRY(runner->bootstrap_, netdriver::Bootstrap::create(place, patience));
   if (Status ready = runner->prepare(place); !ready) {
     runner->bootstrap_->abandon(ready.error().message());
