@@ -18,6 +18,7 @@ namespace weft::coll {
 namespace {
 
 constexpr uint8_t kGreeting = 32, kRequest = 33, kAnswer = 34, kStatus = 35;
+constexpr size_t kHeadBytes = 8;  // magic, version, kind and a zero byte
 constexpr const char* kOperation = "joining an aggregation daemon";
 
 Error broken(const std::string& why, int errnum = 0, Code code = Code::remote) {
@@ -59,7 +60,7 @@ Bytes sealed(ByteWriter body, const Key128& key, const Nonce& nonce) {
 Result<std::span<const std::byte>> unsealed(std::span<const std::byte> bytes, const Key128& key,
                                             const Nonce& nonce) {
   Tag128 tag{};
-  if (bytes.size() < tag.size()) return broken("a message is cut off");
+  if (bytes.size() < kHeadBytes + tag.size()) return broken("a message is cut off");
   const auto body = bytes.first(bytes.size() - tag.size());
   std::memcpy(tag.data(), bytes.data() + body.size(), tag.size());
   Bytes proven(nonce.begin(), nonce.end());
@@ -105,7 +106,7 @@ Result<uint8_t> decodeStatusRequest(std::span<const std::byte> bytes, const Key1
   ByteReader head(bytes);
   TRY(readHead(&head, kStatus));
   TRY(const auto body, unsealed(bytes, key, greeting));
-  ByteReader in(body.subspan(8));
+  ByteReader in(body.subspan(kHeadBytes));
   const auto format = in.get<uint8_t>();
   TRY(readEnd(in));
   return format;
@@ -156,7 +157,7 @@ Result<JoinRequest> decodeJoinRequest(std::span<const std::byte> bytes, const Ke
   ByteReader head(bytes);
   TRY(readHead(&head, kRequest));
   TRY(const auto body, unsealed(bytes, key, greeting));
-  ByteReader in(body.subspan(8));
+  ByteReader in(body.subspan(kHeadBytes));
   JoinRequest request;
   in.fill(request.nonce);
   request.group = in.get<uint64_t>();
@@ -182,7 +183,7 @@ Result<JoinAnswer> decodeJoinAnswer(std::span<const std::byte> bytes, const Key1
   ByteReader head(bytes);
   TRY(readHead(&head, kAnswer));
   TRY(const auto body, unsealed(bytes, key, request));
-  ByteReader in(body.subspan(8));
+  ByteReader in(body.subspan(kHeadBytes));
   JoinAnswer answer;
   answer.accepted = in.get<uint8_t>() != 0;
   answer.reason = in.text();

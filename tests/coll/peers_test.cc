@@ -94,11 +94,13 @@ TEST_CASE("peers: ranks that disagree about the size all hear why it ends") {
       if (!fine) failures[r] = ranks.group(rank).error().message();
     }
   }
-  // Who meets it first, at which end, is left to chance; both sizes are told in any case.
+  // Who meets it first, and at which of its messages, is left to chance.
   for (const std::string& failure : failures) {
     INFO(failure);
-    CHECK(failure.find("2048") != std::string::npos);
-    CHECK(failure.find("3072") != std::string::npos);
+    const bool disagree = failure.find("the ranks disagree about the operation") != std::string::npos;
+    const bool tooLong = failure.find("bytes sent by") != std::string::npos &&
+                         failure.find("to a receive of") != std::string::npos;
+    CHECK((disagree || tooLong));
   }
 }
 

@@ -56,10 +56,10 @@ struct Known {
   std::string why;
 };
 
-// Never destroyed: comms may be closed by exit handlers.
+// Goes with the library. Comms that exit handlers close later have a driver of their own to hold on to.
 std::map<std::string, Known>& knownDrivers() {
-  static auto* const kKnown = std::make_unique<std::map<std::string, Known>>().release();
-  return *kKnown;
+  static std::map<std::string, Known> known;
+  return known;
 }
 
 std::mutex knownMutex;
