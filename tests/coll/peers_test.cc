@@ -118,7 +118,8 @@ TEST_CASE("peers: a rank that leaves with its results takes nothing from the oth
         if (!run.done(2)) run.step(rank);
       REQUIRE(std::chrono::steady_clock::now() < limit);
     }
-    std::thread leaving([&] { run.leave(2); });
+    run.forget(2);
+    std::thread leaving([&] { ranks.drop(2); });
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
     for (bool going = true; going && std::chrono::steady_clock::now() < limit;) {
       const bool first = run.step(0), second = run.step(1);
@@ -129,8 +130,9 @@ TEST_CASE("peers: a rank that leaves with its results takes nothing from the oth
       CHECK(run.done(rank));
       CHECK_FALSE(run.failure(rank));
     }
+    for (const int rank : {0, 1}) run.forget(rank);
     ranks.each([&](int rank) {
-      if (rank != 2) run.leave(rank);
+      if (rank != 2) ranks.drop(rank);
     });
     leaving.join();
   }

@@ -95,9 +95,13 @@ void Run::finish(SeededRandom& random) {
   }
 }
 
-void Run::leave(int rank) {
+void Run::forget(int rank) {
   vectors_[static_cast<size_t>(rank)].reset();
   done_[static_cast<size_t>(rank)] = true;
+}
+
+void Run::leave(int rank) {
+  forget(rank);
   ranks_.drop(rank);
 }
 

@@ -16,6 +16,7 @@ class Run {
   // Starts what is not started and tests what is, in an order that `random` chooses, until all are done.
   void finish(SeededRandom& random);
   bool step(int rank);                               // true: that rank is done
+  void forget(int rank);                             // its group may be closed now
   void leave(int rank);                              // its group is closed, whatever is outstanding
   void change(int rank, const coll::Operation& to);  // that rank starts something else
   void check() const;                                // against the same operation done here

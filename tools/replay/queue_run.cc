@@ -143,7 +143,8 @@ Result<Step> QueueRun::finalize() {
     if (plan->context == plan_->number && plan != plan_ && !(run->atEnd() || run->broken_))
       return Step::later;
   for (const auto& [plan, run] : rank_->byPlan)
-    if (plan->context == plan_->number && plan != plan_ && run->comm_) return Step::later;
+    if (plan->context == plan_->number && plan != plan_ && run->open_.load(std::memory_order_acquire))
+      return Step::later;
   context_.reset();
   return Step::done;
 }
@@ -155,6 +156,7 @@ Result<Step> QueueRun::listen(const Op& op) {
   const ncclResult_t result = rank_->net->listen(contextRaw(), device(), handle_.data(), &raw);
   if (result != ncclSuccess || raw == nullptr) return failed(result, op);
   comm_ = netdriver::Comm(*rank_->net, netdriver::Side::listen, raw);
+  open_.store(true, std::memory_order_release);
   rank_->board->publish({plan_->rank, plan_->number}, handle_);
   return Step::done;
 }
@@ -197,6 +199,7 @@ Result<Step> QueueRun::accept(const Op& op, Times* times) {
 
 void QueueRun::adopt(netdriver::Comm comm) {
   comm_ = std::move(comm);
+  open_.store(true, std::memory_order_release);
   established_.store(true, std::memory_order_release);
 }
 
@@ -205,6 +208,7 @@ Result<Step> QueueRun::close() {
   memory_.releaseAll();
   live_.clear();
   const ncclResult_t result = comm_.close();
+  open_.store(false, std::memory_order_release);
   if (result != ncclSuccess && !mayGiveUp())
     return error(std::string("closing ended with ") + netdriver::resultName(result));
   return Step::done;

@@ -35,7 +35,6 @@ class QueueRun : private Registrar {
 
   // At the end of the rank: closes what the trace left open, and adds what was waited for.
   void finish(Times* times);
-  bool open() const { return comm_ || context_ != nullptr; }
   CollRun* coll() const { return coll_.get(); }
 
   const netdriver::Comm& comm() const { return comm_; }
@@ -76,6 +75,7 @@ class QueueRun : private Registrar {
   RankState* rank_;
   std::atomic<size_t> next_{0};
   std::atomic<bool> established_{false};
+  std::atomic<bool> open_{false};  // there is a comm
   std::atomic<bool> broken_{false};
   std::unique_ptr<CollRun> coll_;  // null: of the network's table
   netdriver::Comm comm_;
