@@ -100,19 +100,35 @@ class CollNetTest(unittest.TestCase):
         self.assertNotEqual(done.returncode, 0)
         self.assertIn('127.0.0.1:1', done.stderr)
 
-    def test_a_daemon_that_is_killed_ends_its_ranks(self):
+    def after_its_daemon_is_killed(self, *arguments, **settings):
+        """The job's exit status, what it printed on stderr, and the daemon's address."""
         daemon = self.start()
-        job = subprocess.Popen([WEFT, 'perf', 'all_reduce', '-n', '2', '--algo', 'collnet', '-b', '1M', '-e', '1M', '--iters', '1000000'],
-                               env={**CLEAN, 'WEFT_COLLNET': 'tree', 'WEFT_AGGD': daemon.address, 'WEFT_AGGD_SECRET': SECRET},
+        job = subprocess.Popen([WEFT, 'perf', 'all_reduce', '-n', '2', '--algo', 'collnet', '-b', '1M', '-e', '1M', *arguments],
+                               env={**CLEAN, 'WEFT_COLLNET': 'tree', 'WEFT_AGGD': daemon.address, 'WEFT_AGGD_SECRET': SECRET, **settings},
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(job.communicate)
+        self.addCleanup(job.terminate)
         deadline = time.monotonic() + 30 * PATIENCE
         while json.loads(daemon.status('--json').stdout)['groups_formed'] < 1 and time.monotonic() < deadline:
             time.sleep(0.1)
         time.sleep(1)
         daemon.end(signal.SIGKILL)
         _, errors = job.communicate(timeout=60 * PATIENCE)
-        self.assertNotEqual(job.returncode, 0)
-        self.assertIn(f'the aggregation daemon {daemon.address} is gone', errors)
+        return job.returncode, errors, daemon.address
+
+    def test_a_daemon_that_is_killed_ends_ranks_without_a_spare(self):
+        status, errors, address = self.after_its_daemon_is_killed('--iters', '1000000', WEFT_COLLNET_SPARE='0')
+        self.assertNotEqual(status, 0)
+        self.assertIn(f'the aggregation daemon {address} is gone', errors)
+
+    def test_ranks_go_on_when_their_daemon_is_killed(self):
+        """Where it dies while one of them has a result that the other lacks, or has nothing left to do, both end, and say so."""
+        status, errors, address = self.after_its_daemon_is_killed('--duration', '4')
+        self.assertIn(f'the aggregation daemon {address} is gone', errors)
+        if status == 0:
+            self.assertIn('the ranks go on without the tree', errors)
+        else:
+            self.assertRegex(errors, 'some ranks have results that others lack|has not come to an agreement')
 
     def test_options_that_cannot_be(self):
         bad = pathlib.Path(os.environ.get('TMPDIR', '/tmp')) / f'weft-topology-{os.getpid()}'

@@ -153,21 +153,21 @@ TEST_CASE("a call nobody answers fails at its deadline") {
 }
 
 TEST_CASE("a peer that is linked may take its time to answer, up to a deadline of its own") {
-  Config config = withConnectTimeout(100);
-  config.acceptTimeout = Milliseconds(1500);
+  Config config = withConnectTimeout(1000);
+  config.acceptTimeout = Milliseconds(4000);
   Side a(config), b;
   auto listener = b.listen();
   auto call = a.hub->call(listener->handle(), {});
   auto never = b.listen();
   auto late = a.hub->call(never->handle(), {});
-  std::this_thread::sleep_for(milliseconds(500));
+  std::this_thread::sleep_for(milliseconds(1500));
   CHECK(call->state() == Call::State::pending);
   auto request = nextRequest(*listener);
   REQUIRE(request);
   b.hub->reply(*request, {});
   REQUIRE(decided(*call));
   CHECK(call->state() == Call::State::replied);
-  contains(failureOf(*late), "no answer within 1500 ms (WEFT_ACCEPT_TIMEOUT); it is linked");
+  contains(failureOf(*late), "no answer within 4000 ms (WEFT_ACCEPT_TIMEOUT); it is linked");
 }
 
 TEST_CASE("a port that accepts and says nothing fails at the deadline") {
