@@ -5,6 +5,6 @@
 // Which weft this is, for people: in the log, in --version, and found by `strings` in each binary.
 namespace weft {
 
-const char* versionText();  // "weft 0.1.0 (commit 0123456789ab)"; any thread
+const char* versionText();  // "weft 0.2.0 (commit 0123456789ab)"; any thread
 
 }  // namespace weft

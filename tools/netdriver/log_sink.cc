@@ -34,7 +34,7 @@ bool isWarning(ncclDebugLogLevel level) {
   return level == NCCL_LOG_WARN || level == NCCL_LOG_ABORT;
 }
 
-// "NET/weft: weft 0.1.0 over ofi:net (libfabric 1.17), devices: ...": what stands between.
+// "NET/weft: weft 0.2.0 over ofi:net (libfabric 1.17), devices: ...": what stands between.
 std::string fabricOf(std::string_view text) {
   constexpr std::string_view kOver = " over ";
   const size_t over = text.find(kOver);
