@@ -74,7 +74,8 @@ class Peering final : private LaneOwner, private EagerSender::Source {
   Status connectLane(Lane& lane, std::span<const std::byte> address);
   void onLaneConnected(const LaneMessage& message);  // the peer's end has ours
   PeeringState state() const { return state_; }
-  bool ready() const { return state_ == PeeringState::live || state_ == PeeringState::left; }
+  // A comm that has not failed can be used: also where the peer is gone already that needed it no more.
+  bool ready() const { return state_ == PeeringState::live || over(); }
   const Ending* ending() const { return ending_.get(); }       // null: it is not over
   bool halted() const { return state_ > PeeringState::live; }  // nothing new goes to the fabric
   bool suspected() const { return state_ == PeeringState::suspected; }

@@ -89,3 +89,48 @@ TEST_CASE("a connector whose lanes are up is told when its acceptor gives up") {
   REQUIRE_FALSE((registered && posted.ok));
   CHECK(sender->error().message().find("began to connect and did not finish") != std::string::npos);
 }
+
+TEST_CASE("a connection whose connector has closed it and is gone is accepted all the same") {
+  const Silence silence;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10) * test::patience();
+  const auto wait = [&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return std::chrono::steady_clock::now() < end;
+  };
+  End accepting(Milliseconds(60'000) * test::patience());
+  std::optional<End> connecting(Milliseconds(20'000));
+  std::array<std::byte, control::kHandleBytes> handle;
+  auto listener = accepting.net->listen(accepting.context, 0, handle);
+  REQUIRE(listener);
+  // The acceptor's end of the lane comes up later than the connector's.
+  fault::FaultRule never;
+  never.kind = FaultKind::connectNever;
+  never.op = FaultOp::call;
+  accepting.control->add(never);
+
+  // Event: the connector closes comm and library while NCCL does not call accept.
+  std::unique_ptr<SendComm> sender;
+  while (!sender && wait()) {
+    auto made = connecting->net->connect(connecting->context, 0, handle);
+    REQUIRE(made);
+    sender = made.take();
+    auto accepted = accepting.net->accept(**listener);
+    REQUIRE(accepted);
+    REQUIRE_FALSE(*accepted);
+  }
+  REQUIRE(sender);
+  sender.reset();
+  connecting.reset();
+  std::this_thread::sleep_for(std::chrono::milliseconds(200) * test::patience());
+
+  // Expect: a comm, at once.
+  std::unique_ptr<RecvComm> receiver;
+  while (!receiver && wait()) {
+    auto accepted = accepting.net->accept(**listener);
+    REQUIRE(accepted);
+    receiver = accepted.take();
+  }
+  REQUIRE(receiver);
+  CHECK_FALSE(receiver->irecvOne(nullptr, 0, 1, nullptr, nullptr).ok);
+  CHECK(receiver->error().message().find("closed the connection and sent nothing more") != std::string::npos);
+}
