@@ -25,7 +25,7 @@ import testlog
 TOP = pathlib.Path(__file__).resolve().parents[2]
 COMMON = ['-Dtests=enabled', '-Dtools=enabled', '-Dofi=enabled', '-Dverbs=enabled']
 # The order of the table.
-ORDER = ['house', 'abi', 'unit', 'fuzz', 'protocol', 'fault', 'tools', 'efa', 'efa-trixie', 'system', 'verbs', 'soak', 'perf', 'trace', 'nccl']
+ORDER = ['house', 'abi', 'unit', 'fuzz', 'protocol', 'fault', 'tools', 'efa', 'efa-trixie', 'system', 'verbs', 'soak', 'perf', 'trace', 'nccl', 'nccl-trixie']
 GUEST_SECONDS = 1500
 
 
