@@ -34,6 +34,7 @@ class Build:
     name: str
     configure: str  # shell code: the function of scripts/lib/build.sh, and options
     side_by_side: int = 1  # tests for each core
+    suites: tuple = ()  # only these and what they need, unless suites are named or counts are large
 
     @property
     def folder(self):
@@ -43,10 +44,13 @@ class Build:
 # Most of what the compiler does for a sanitizer's build is the C++ library's templates, again for each source: as one source, a
 # library or program with several takes half as long. The release build shows that each source compiles by itself.
 AS_ONE_SOURCE = '-Ddebug=false -Db_lundef=false -Dunity=on -Dunity_size=1000'
+# What a sanitizer finds, it mostly finds there: where bytes of others are decoded, lives end and threads meet.
+WORTH_IT = ('unit', 'fuzz', 'protocol', 'fault', 'trace')
 RELEASE = Build('release', 'weftConfigureRelease "$1" "$2"', side_by_side=2)  # most tests wait more than they compute
 SANITIZED = [
-    Build('asan', f'weftConfigure "$1" "$2" -Dbuildtype=debug -Db_sanitize=address,undefined {AS_ONE_SOURCE}'),
-    Build('tsan', f'weftConfigure "$1" "$2" -Dbuildtype=debug -Doptimization=1 -Db_sanitize=thread {AS_ONE_SOURCE}'),
+    Build('asan', f'weftConfigure "$1" "$2" -Dbuildtype=debug -Db_sanitize=address,undefined {AS_ONE_SOURCE}', suites=WORTH_IT),
+    Build('tsan', f'weftConfigure "$1" "$2" -Dbuildtype=debug -Doptimization=1 -Db_sanitize=thread {AS_ONE_SOURCE}',
+          suites=tuple(suite for suite in WORTH_IT if suite != 'fuzz')),  # those have one thread
 ]
 
 
@@ -84,6 +88,11 @@ def place_of(test):
     return next((place for place in ('guest', 'elsewhere') if place in suites_of(test)[1:]), '')
 
 
+def introspect(build, what):
+    command = ['meson', 'introspect', f'--{what}', build.folder]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, timeout=120).stdout)
+
+
 class Run:
     def __init__(self, options):
         self.options = options
@@ -94,40 +103,53 @@ class Run:
         self.cores = len(os.sched_getaffinity(0))
         self.display = progress.Display()
 
+    def shell(self, build, script, *arguments):
+        """Runs shell code with the functions of build.sh, $1 the checkout and $2 the build; whether it succeeded."""
+        script = f'set -e; source "$1/scripts/lib/build.sh"; weftAlone "$1" "$2"; {script}'
+        with subprocess.Popen(['bash', '-c', script, 'build', TOP, build.folder, *arguments], start_new_session=True) as process:
+            try:
+                return process.wait(timeout=max(0, self.end - time.time())) == 0
+            except subprocess.TimeoutExpired:
+                raise DeadlinePassed(self.where) from None
+            finally:
+                stop(process)
+
     def compile(self, build):
         """True when built; else a failed row says so."""
         self.where = f'{build.name}/build'
         self.display.line(f'\n== {self.where}')
         begin = time.time()
-        script = (f'set -e; source "$1/scripts/lib/build.sh"; weftAlone "$1" "$2"; {build.configure} "${{@:3}}"; '
-                  f'NINJA_STATUS="[{build.name} %f of %t, %es] " weftNinja "$2"')
-        with subprocess.Popen(['bash', '-c', script, 'build', TOP, build.folder, *COMMON], start_new_session=True) as process:
-            try:
-                status = process.wait(timeout=max(0, self.end - time.time()))
-            except subprocess.TimeoutExpired:
-                raise DeadlinePassed(self.where) from None
-            finally:
-                stop(process)
+        good = self.shell(build, build.configure + ' "${@:3}"', *COMMON)
+        good = good and self.shell(build, f'NINJA_STATUS="[{build.name} %f of %t, %es] " weftNinja "$2" "${{@:3}}"', *self.needed(build))
         row = testlog.Row(self.where, seconds=time.time() - begin)
-        if status != 0:
+        if not good:
             row.fail('the build failed, so none of its suites ran')
         self.rows.append(row)
-        return status == 0
+        return good
 
-    def wanted(self, test):
+    def needed(self, build):
+        """The files to build; none: all of them."""
+        if not build.suites or self.options.full:
+            return []
+        files = {target['id']: target['filename'] for target in introspect(build, 'targets')}
+        ids = {depended for tests in self.tests(build).values() for test in tests for depended in test['depends']}
+        return sorted(os.path.relpath(file, build.folder) for id in ids for file in files[id])
+
+    def wanted(self, build, test):
         named, place = self.options.suites, place_of(test)
-        if suites_of(test)[0] in named:
-            return True
-        return not named and (not place or self.options.elsewhere)
+        if named:
+            return suites_of(test)[0] in named
+        if build.suites and not self.options.full:
+            return suites_of(test)[0] in build.suites and not place
+        return not place or self.options.elsewhere
 
     def tests(self, build):
         """{place: [tests that shall run there]}"""
-        command = ['meson', 'introspect', '--tests', build.folder]
-        found = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=120).stdout)
+        found = introspect(build, 'tests')
         self.options.known.update(suites_of(test)[0] for test in found)
         places = collections.defaultdict(list)
         for test in found:
-            if self.wanted(test):
+            if self.wanted(build, test):
                 places['guest' if place_of(test) == 'guest' else 'here'].append(test)
         return places
 
