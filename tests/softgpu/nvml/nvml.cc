@@ -2,6 +2,8 @@
 // Copyright The weft authors
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <string>
 #include <strings.h>
 
 #include "tests/softgpu/device.h"
@@ -24,6 +26,13 @@ int ordinalOf(void* handle) {
 void* handleOf(int ordinal) {
   return reinterpret_cast<void*>(static_cast<uintptr_t>(ordinal) + 1);
 }
+
+// The beginning of nvmlPciInfo_t. Its last member is left as it was: NCCL declares a shorter one than nvml.h.
+struct PciInfo {
+  char legacyAddress[16];
+  unsigned domain, bus, device;
+  unsigned ids, subsystemIds;  // of device and vendor
+};
 
 }  // namespace
 
@@ -90,6 +99,25 @@ SOFTGPU_API int nvmlDeviceGetCudaComputeCapability(void* device, int* major, int
   if (!softgpu::isDevice(ordinalOf(device))) return kWrongArgument;
   *major = static_cast<int>(softgpu::settings().major);
   *minor = static_cast<int>(softgpu::settings().minor);
+  return kOk;
+}
+
+// No vendor made it.
+SOFTGPU_API int nvmlDeviceGetPciInfo_v3(void* device, PciInfo* info) {
+  if (!softgpu::isDevice(ordinalOf(device))) return kWrongArgument;
+  const std::string address = softgpu::devicePciAddress(ordinalOf(device));
+  *info = {};
+  if (std::sscanf(address.c_str(), "%x:%x:%x", &info->domain, &info->bus, &info->device) != 3) return kMissing;
+  std::snprintf(info->legacyAddress, sizeof info->legacyAddress, "%s", address.c_str());
+  return kOk;
+}
+
+SOFTGPU_API int nvmlDeviceGetCurrPcieLinkGeneration(void*, unsigned* generation) {
+  *generation = 4;
+  return kOk;
+}
+SOFTGPU_API int nvmlDeviceGetCurrPcieLinkWidth(void*, unsigned* lanes) {
+  *lanes = 16;
   return kOk;
 }
 
