@@ -66,6 +66,7 @@ class CommBase {
   [[gnu::cold]] void end(const Ending& ending);
   bool failed() const { return sticky_.set(); }
   CommState state() const { return state_; }
+  bool closedByPeer() const { return peerClosed_; }                                // inside the engine
   bool wantsPeer() const { return state_ < CommState::finishing && needsPeer(); }  // its owner has to hear
   Error stickyError() const { return sticky_.get(); }
   void keepAlive(std::shared_ptr<Runtime> runtime, ContextRef context) {

@@ -134,3 +134,42 @@ TEST_CASE("a connection whose connector has closed it and is gone is accepted al
   CHECK_FALSE(receiver->irecvOne(nullptr, 0, 1, nullptr, nullptr).ok);
   CHECK(receiver->error().message().find("closed the connection and sent nothing more") != std::string::npos);
 }
+
+TEST_CASE("a connector whose acceptor has closed the connection is told so at once") {
+  const Silence silence;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10) * test::patience();
+  const auto wait = [&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return std::chrono::steady_clock::now() < end;
+  };
+  End accepting(Milliseconds(60'000) * test::patience()), connecting(Milliseconds(60'000) * test::patience());
+  fault::FaultRule never;
+  never.kind = FaultKind::connectNever;
+  never.op = FaultOp::call;
+  connecting.control->add(never);
+  std::array<std::byte, control::kHandleBytes> handle;
+  auto listener = accepting.net->listen(accepting.context, 0, handle);
+  REQUIRE(listener);
+
+  // Event: the lane is up at the acceptor alone, which accepts, and closes.
+  std::unique_ptr<RecvComm> receiver;
+  while (!receiver && wait()) {
+    auto made = connecting.net->connect(connecting.context, 0, handle);
+    REQUIRE(made);
+    REQUIRE_FALSE(*made);
+    auto accepted = accepting.net->accept(**listener);
+    REQUIRE(accepted);
+    receiver = accepted.take();
+  }
+  REQUIRE(receiver);
+  receiver.reset();
+
+  // Expect: connect fails, long before its deadline, and says why.
+  std::optional<Error> why;
+  while (!why && wait()) {
+    auto made = connecting.net->connect(connecting.context, 0, handle);
+    if (!made) why = made.takeError();
+  }
+  REQUIRE(why);
+  CHECK(why->message().find("closed it before it was up here") != std::string::npos);
+}

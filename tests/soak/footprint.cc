@@ -18,7 +18,9 @@ constexpr uint64_t kMiB = uint64_t{1} << 20;
 constexpr uint64_t kSlack = 12 * kMiB;    // arenas of threads, ours and glibc's
 constexpr uint64_t kFabricLeak = 20'000;  // of libfabric 1.17, for each endpoint pair that is closed
 constexpr uint64_t kFabricKeeps = 2000;  // the socket of one in so many connections, closed while it was made
-constexpr std::chrono::seconds kSettling{10};
+// A connection that was given up while it was made is kept for twice WEFT_CONNECT_TIMEOUT: NCCL may ask for
+// it again.
+constexpr std::chrono::seconds kSettling{45};
 
 std::string openDescriptors() {
   std::string text;
