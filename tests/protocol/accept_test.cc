@@ -46,21 +46,34 @@ struct End {
   ContextRef context;
 };
 
+// Its lanes do not come up.
+void neverConnects(const End& end) {
+  fault::FaultRule never;
+  never.kind = FaultKind::connectNever;
+  never.op = FaultOp::call;
+  end.control->add(never);
+}
+
+// A pause between two calls; false once a test has waited long enough.
+class Wait {
+ public:
+  bool operator()() const {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return std::chrono::steady_clock::now() < end_;
+  }
+
+ private:
+  const std::chrono::steady_clock::time_point end_ =
+      std::chrono::steady_clock::now() + std::chrono::seconds(10) * test::patience();
+};
+
 }  // namespace
 
 TEST_CASE("a connector whose lanes are up is told when its acceptor gives up") {
   const Silence silence;
-  const auto patience = std::chrono::seconds(10) * test::patience();
-  const auto end = std::chrono::steady_clock::now() + patience;
-  const auto wait = [&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return std::chrono::steady_clock::now() < end;
-  };
+  const Wait wait;
   End connecting(Milliseconds(20'000)), accepting(Milliseconds(500) * test::patience());
-  fault::FaultRule never;
-  never.kind = FaultKind::connectNever;
-  never.op = FaultOp::call;
-  accepting.control->add(never);
+  neverConnects(accepting);
   std::array<std::byte, control::kHandleBytes> handle;
   auto listener = accepting.net->listen(accepting.context, 0, handle);
   REQUIRE(listener);
@@ -92,21 +105,14 @@ TEST_CASE("a connector whose lanes are up is told when its acceptor gives up") {
 
 TEST_CASE("a connection whose connector has closed it and is gone is accepted all the same") {
   const Silence silence;
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10) * test::patience();
-  const auto wait = [&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return std::chrono::steady_clock::now() < end;
-  };
+  const Wait wait;
   End accepting(Milliseconds(60'000) * test::patience());
   std::optional<End> connecting(Milliseconds(20'000));
   std::array<std::byte, control::kHandleBytes> handle;
   auto listener = accepting.net->listen(accepting.context, 0, handle);
   REQUIRE(listener);
   // The acceptor's end of the lane comes up later than the connector's.
-  fault::FaultRule never;
-  never.kind = FaultKind::connectNever;
-  never.op = FaultOp::call;
-  accepting.control->add(never);
+  neverConnects(accepting);
 
   // Event: the connector closes comm and library while NCCL does not call accept.
   std::unique_ptr<SendComm> sender;
@@ -137,16 +143,9 @@ TEST_CASE("a connection whose connector has closed it and is gone is accepted al
 
 TEST_CASE("a connector whose acceptor has closed the connection is told so at once") {
   const Silence silence;
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10) * test::patience();
-  const auto wait = [&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    return std::chrono::steady_clock::now() < end;
-  };
+  const Wait wait;
   End accepting(Milliseconds(60'000) * test::patience()), connecting(Milliseconds(60'000) * test::patience());
-  fault::FaultRule never;
-  never.kind = FaultKind::connectNever;
-  never.op = FaultOp::call;
-  connecting.control->add(never);
+  neverConnects(connecting);
   std::array<std::byte, control::kHandleBytes> handle;
   auto listener = accepting.net->listen(accepting.context, 0, handle);
   REQUIRE(listener);
