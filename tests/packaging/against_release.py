@@ -13,12 +13,14 @@ right; of two, both ranks must end in time and one of them name both versions.
 import os
 import pathlib
 import re
-import socket
 import subprocess
 import sys
 import tempfile
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TOP / 'tests/support'))
+from ports import free_port
+
 FABRICS = ('tcp', 'ofi:net', 'ofi:shm')
 SKIP = 77
 PATIENCE = 120  # seconds, for a run that needs two
@@ -55,12 +57,6 @@ def build(revision, folder):
         if done.returncode != 0:
             sys.exit(f'FAILED: {revision} does not build here:\n{done.stdout[-3000:]}{done.stderr[-3000:]}')
     return folder / 'build' / plugin
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(('127.0.0.1', 0))
-        return probe.getsockname()[1]
 
 
 def job(weft, plugins, fabric):
