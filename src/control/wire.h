@@ -15,7 +15,7 @@
 // nothing when they are not what it expects. Layouts: docs/wire.md, "Control links". Values; any thread.
 namespace weft::control {
 
-constexpr uint16_t kWireVersion = 4;
+constexpr uint16_t kWireVersion = 5;
 constexpr size_t kMaxBody = 64 * 1024;           // a caller's message
 constexpr size_t kMaxFrameBody = kMaxBody + 64;  // plus the hub's own fields around it
 constexpr size_t kMaxInfo = 8 * 1024;            // fits a fresh socket's buffer in one write

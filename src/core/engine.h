@@ -76,8 +76,7 @@ class Engine {
   struct Mail {
     control::PeerRef peer;
     MessageType type{};
-    uint32_t fromEngine = 0;
-    uint32_t life = 0;  // of our peering; 0: see EngineHeader
+    EngineHeader header;
     Bytes body;
     bool peerDied = false;
     std::string reason;

@@ -4,14 +4,16 @@
 
 #include "src/core/engine.h"
 
-// Peerings whose last comm has closed. They stay for the next connection to that peer, which finds its lanes
-// up, but not for ever and not without number.
+// Peerings without comms. Where the last one has closed they stay for the next connection to that peer, which
+// finds their lanes up, but not for ever and not without number. Where the first one was given up before the
+// lanes were up, they end when a connection would have been given up, too: the peer may be gone from its
+// half.
 namespace weft::core {
 
 namespace {
 
-void endIdle(Peering& peering) {
-  peering.end({Ending::By::us, Error(Code::remote, "keeping lanes", "no connection has used them for long")});
+void endIdle(Peering& peering, const char* why) {
+  peering.end({Ending::By::us, Error(Code::remote, "keeping lanes", why)});
 }
 
 }  // namespace
@@ -19,19 +21,23 @@ void endIdle(Peering& peering) {
 // Not while a connection is being made from here: its peer may have answered on the peering that we would
 // end, and hears of that only afterwards. Whoever asks us after our goodbye gets a new one.
 void Engine::endIdlePeerings() {
-  std::vector<Peering*> idle;
+  std::vector<Peering*> idle, halfMade;
   for (auto& peering : peerings_) {
-    if (!peering || peering->state() != PeeringState::live) continue;
-    if (peering->isIdle(now_)) idle.push_back(peering.get());
+    if (!peering || peering->halted() || !peering->isIdle(now_)) continue;
+    (peering->state() == PeeringState::live ? idle : halfMade).push_back(peering.get());
   }
-  if (idle.empty() || connecting > 0) return;
+  if (connecting > 0 || (idle.empty() && halfMade.empty())) return;
+  for (Peering* peering : halfMade) {
+    if (now_ - peering->idleSince() < options_.config->connectTimeout) continue;
+    endIdle(*peering, "the connection that they were for was given up");
+  }
   const auto longer = [](const Peering* a, const Peering* b) { return a->idleSince() < b->idleSince(); };
   std::sort(idle.begin(), idle.end(), longer);
   const auto most = static_cast<size_t>(options_.config->idlePeers);
   size_t left = idle.size();
   for (Peering* peering : idle) {
     if (left <= most && now_ - peering->idleSince() < options_.config->idleTime) break;
-    endIdle(*peering);
+    endIdle(*peering, "no connection has used them for long");
     left--;
   }
   cleanUpPeerings();

@@ -37,11 +37,15 @@ void Engine::handle(Mail& mail) {
 }
 
 // Numbers of peerings come again, and two may be between the same engines: one that has ended, and the next.
+// Who has not been told which one is ours says which one is its own.
 Peering* Engine::peeringOf(const Mail& mail) {
-  if (mail.life == 0) return livePeering(mail.peer.get(), mail.fromEngine);
+  const EngineHeader& about = mail.header;
   for (auto& peering : peerings_) {
-    if (!peering || peering->life() != mail.life || peering->remoteGone()) continue;
-    if (peering->remoteEngine() == mail.fromEngine && peering->peer() == mail.peer) return peering.get();
+    if (!peering || peering->remoteGone()) continue;
+    if (peering->remoteEngine() != about.from || peering->peer() != mail.peer) continue;
+    const bool meant = about.toLife != 0 ? about.toLife == peering->life()
+                                         : about.fromLife != 0 && about.fromLife == peering->remoteLife();
+    if (meant) return peering.get();
   }
   return nullptr;
 }
@@ -53,7 +57,8 @@ void Engine::answerAsked(const Mail& mail) {
   if (!decodeBody(&body, &question)) return;
   for (size_t rail = 0; rail < queues_.size(); rail++) drain(rail);
   if (Peering* peering = peeringOf(mail)) return peering->tell(MessageType::tellPolled, question);
-  tellEngine(*mail.peer, {mail.fromEngine, id_}, MessageType::tellPolled, question);
+  tellEngine(*mail.peer, {mail.header.from, id_, mail.header.fromLife, mail.header.toLife},
+             MessageType::tellPolled, question);
 }
 
 void Engine::handlePeerDeath(const Mail& mail) {
@@ -67,7 +72,7 @@ void Engine::handlePeerDeath(const Mail& mail) {
 
 void Engine::handleEngineGone(const Mail& mail) {
   for (auto& peering : peerings_) {
-    if (!peering || peering->remoteEngine() != mail.fromEngine || peering->peer() != mail.peer) continue;
+    if (!peering || peering->remoteEngine() != mail.header.from || peering->peer() != mail.peer) continue;
     peering->peerEngineGone();
     comms_.each([&](CommBase& comm) {
       if (&comm.peering() == peering.get()) comm.onPeerClosed(std::nullopt);
@@ -112,14 +117,14 @@ void Engine::answerStray(const Mail& mail) const {
   ByteReader body(mail.body);
   OpenMessage open;
   if (mail.type == MessageType::open && decodeBody(&body, &open))
-    tellEngine(*mail.peer, {mail.fromEngine, id_}, MessageType::closed, CommMessage{open.sender, 0});
+    tellEngine(*mail.peer, {mail.header.from, id_}, MessageType::closed, CommMessage{open.sender, 0});
 }
 
 void Engine::handleForComm(const Mail& mail) {
   ByteReader peek(mail.body);
   CommBase* comm = comms_.find(peek.get<uint32_t>());
   if (!comm) return answerStray(mail);
-  if (comm->peering().peer() != mail.peer || comm->peering().remoteEngine() != mail.fromEngine) {
+  if (comm->peering().peer() != mail.peer || comm->peering().remoteEngine() != mail.header.from) {
     counters_.foreignNotes++;
     return;
   }

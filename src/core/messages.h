@@ -45,11 +45,14 @@ enum class MessageType : uint16_t {
 struct EngineHeader {
   uint32_t to = 0;    // engine of the receiving process
   uint32_t from = 0;  // engine of the sending process
-  uint32_t life = 0;  // which of the receiver's peerings it is about; 0: it has not told yet, or about none
+  // Which of the peerings that either engine ever made it is about; 0: its owner has not told yet, or the
+  // message is about none.
+  uint32_t toLife = 0;
+  uint32_t fromLife = 0;
 
-  void encode(ByteWriter* out) const { out->put(to).put(from).put(life); }
+  void encode(ByteWriter* out) const { out->put(to).put(from).put(toLife).put(fromLife); }
   static EngineHeader decode(ByteReader* in) {
-    return {in->get<uint32_t>(), in->get<uint32_t>(), in->get<uint32_t>()};
+    return {in->get<uint32_t>(), in->get<uint32_t>(), in->get<uint32_t>(), in->get<uint32_t>()};
   }
 };
 

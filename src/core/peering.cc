@@ -159,6 +159,7 @@ PeeringInfo Peering::half() {
 Status Peering::adopt(const PeeringInfo& half) {
   if (ending_) return ending_->error;
   if (state_ != PeeringState::opening) return {};
+  remote_.life = half.life;  // whatever fails is told to that one
   // Where memory runs out on the way, too: one that is half made is of no use to anybody.
   struct EndUnlessTried {
     ~EndUnlessTried() {

@@ -57,6 +57,7 @@ class Peering final : private LaneOwner, private EagerSender::Source {
 
   uint32_t number() const { return number_; }
   uint32_t life() const { return life_; }
+  uint32_t remoteLife() const { return remote_.life; }  // 0: it has not told
   const control::PeerRef& peer() const { return peer_; }
   uint32_t remoteEngine() const { return remoteEngine_; }
 
@@ -137,7 +138,7 @@ class Peering final : private LaneOwner, private EagerSender::Source {
   // Talk:
   template <class Body>
   void tell(MessageType type, const Body& body) {
-    tellEngine(*peer_, {remoteEngine_, localEngine_, remote_.life}, type, body);
+    tellEngine(*peer_, {remoteEngine_, localEngine_, remote_.life, life_}, type, body);
   }
 
   int comms = 0;  // on this peering

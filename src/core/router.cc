@@ -41,8 +41,7 @@ void Router::onMessage(const control::PeerRef& peer, uint16_t type, std::span<co
   Engine::Mail mail;
   mail.peer = peer;
   mail.type = static_cast<MessageType>(type);
-  mail.fromEngine = header.from;
-  mail.life = header.life;
+  mail.header = header;
   const auto rest = in.raw(in.left());
   mail.body.assign(rest.begin(), rest.end());
   engine->deliver(std::move(mail));

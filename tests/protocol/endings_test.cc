@@ -166,7 +166,7 @@ TEST_CASE("a receiver that closes does not wait for the answer of a sender that 
     encodeBody(&body, CommMessage{number, 0});
     stage.world.side(1).engine->deliver({.peer = stage.world.side(1).other,
                                          .type = MessageType::closed,
-                                         .fromEngine = stage.world.side(0).engine->id(),
+                                         .header = {.from = stage.world.side(0).engine->id()},
                                          .body = body.take()});
   });
   to.release();

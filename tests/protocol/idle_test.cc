@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <array>
+
 #include "providers/fault/control.h"
 #include "providers/fault/transport.h"
 #include "src/core/runtime.h"
@@ -96,6 +98,22 @@ WorldOptions keeping(int peers) {
   return options;
 }
 
+// Side 0 asks, side 1 answers, and what side 0 says next never comes. Both give the connection up.
+void connectInVain(World& world) {
+  std::array<std::byte, control::kHandleBytes> handle{};
+  auto listener = world.side(1).net->listen(world.side(1).context, 0, handle);
+  REQUIRE(listener);
+  world.dropMessages = true;
+  for (int i = 0; i < 3; i++) {
+    REQUIRE(world.side(0).net->connect(world.side(0).context, 0, handle));
+    REQUIRE(world.side(1).net->accept(**listener));
+  }
+  for (const int side : {0, 1}) REQUIRE(hasPeering(world, side));
+  world.side(0).runtime->dropOf(world.side(0).context.get());
+  listener->reset();
+  world.dropMessages = false;
+}
+
 }  // namespace
 
 TEST_CASE("lanes outlive their last connection, and the next one finds them") {
@@ -136,6 +154,40 @@ TEST_CASE("no lanes end while a connection is being made from here") {
   for (const int side : {0, 1}) world.side(side).engine->connecting--;
   world.watch(0);
   CHECK_FALSE(hasPeering(world, 0));
+}
+
+TEST_CASE("half a peering ends when a connection would have been given up") {
+  World world(keeping(8));
+  const Milliseconds limit = world.side(1).net->config().connectTimeout;
+  connectInVain(world);
+  CHECK(world.side(1).engine->peeringByNumber(0)->state() == PeeringState::opening);
+  world.watch(1);
+  world.clock().advance(limit - Milliseconds(1));
+  world.watch(1);
+  CHECK(hasPeering(world, 1));
+  world.clock().advance(Milliseconds(1));
+  world.watch(1);
+  CHECK_FALSE(hasPeering(world, 1));
+  // Expect: the other end, which was never told which one it was, ends its own.
+  REQUIRE(world.messages.size() == 1);
+  const World::Message ended = world.messages.front();
+  world.deliverMessages();
+  CHECK(world.side(0).engine->peeringByNumber(0)->over());
+  // Event: the same is said again when there are new ones. Expect: they are not meant.
+  Connection link = world.connect(0);
+  world.messages.push_back(ended);
+  world.deliverMessages();
+  CHECK_FALSE(link.send->peering().over());
+  prove(world, link);
+}
+
+TEST_CASE("half a peering is of use to the next connection") {
+  World world(keeping(8));
+  connectInVain(world);
+  const Peering* peering = world.side(1).engine->peeringByNumber(0);
+  Connection link = world.connect(0);
+  CHECK(&link.recv->peering() == peering);
+  prove(world, link);
 }
 
 TEST_CASE("eager buffers of all peers together stay within the setting") {
