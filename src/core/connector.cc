@@ -59,11 +59,10 @@ Error Connector::late() const {
              target_.c_str(), static_cast<long long>(runtime_.net().config().connectTimeout.count())));
 }
 
-// Its lanes are up, and it has no use for them any more; ours need not come.
-Error Connector::closedEarly() const {
-  return Error(
-      Code::remote, "connecting",
-      comm_->peering().peer()->name() + " accepted the connection and closed it before it was up here");
+// Who has accepted and closed already has no use for lanes, so ours need not come up. NCCL connects more than
+// it uses: only who sends is told.
+bool Connector::connected() const {
+  return comm_->peering().ready() || comm_->closedByPeer();
 }
 
 // The other end would wait for us until its deadline. A short one is ours: it may not be accepting yet.
@@ -90,8 +89,7 @@ Result<std::unique_ptr<SendComm>> Connector::step(const std::shared_ptr<Runtime>
     EngineEntry in(*engine_, EngineEntry::tryOnce);
     if (in) engine_->progress();
     if (comm_->failed()) return comm_->stickyError();
-    if (!in || !comm_->peering().ready()) {
-      if (in && comm_->closedByPeer()) return closedEarly();
+    if (!in || !connected()) {
       if (runtime_.net().clock().now() > deadline_) return late();
       return std::unique_ptr<SendComm>();
     }

@@ -43,7 +43,7 @@ class Connector {
   Status onReply();
   Status open(const ConnectReply& reply);
   Error late() const;
-  Error closedEarly() const;
+  bool connected() const;  // inside the engine
 
   Runtime& runtime_;        // owns us
   const Context* context_;  // drops us when it closes
