@@ -7,9 +7,10 @@ import os
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
 import tempfile
+
+from ports import free_port
 
 TORCH_PROGRAM = pathlib.Path(__file__).resolve().parent / 'nccl_torch.py'
 TORCH_SECONDS = 300
@@ -26,12 +27,6 @@ print(json.dumps({'torch': torch.__version__, 'gpus': torch.cuda.device_count() 
 
 def plugin_of(setting, way):
     return str(setting.options.plugin) if way == 'weft' else 'none'
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(('127.0.0.1', 0))
-        return listener.getsockname()[1]
 
 
 def wait_all(processes, seconds):

@@ -18,7 +18,7 @@ import sys
 import tempfile
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(TOP / 'tests/support'))
+sys.path.insert(0, str(TOP / 'scripts/lib'))
 from ports import free_port
 
 FABRICS = ('tcp', 'ofi:net', 'ofi:shm')

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / 'support'))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[3] / 'scripts' / 'lib'))
 from ports import free_port
 
 PATIENCE = 100  # seconds for a program that takes one or two
