@@ -13,14 +13,15 @@ Connector::Connector(Runtime& runtime, const Context* context, int device)
 }
 
 Connector::~Connector() {
-  if (engine_) engine_->connecting--;
+  if (engine_) engine_->connecting.end();
 }
 
 // From here on none of its peerings ends for being idle: the peer may answer with one.
 void Connector::hold(std::shared_ptr<Engine> engine) {
   EngineEntry in(*engine, EngineEntry::wait);
   engine_ = std::move(engine);
-  engine_->connecting++;
+  engine_->connecting.begin();
+  engine_->connecting.asked(giveUpAt_);
 }
 
 void Connector::startWaiting() {
@@ -29,6 +30,7 @@ void Connector::startWaiting() {
 
 void Connector::called(TimePoint now) {
   giveUpAt_ = now + 2 * runtime_.net().config().connectTimeout;
+  if (engine_) engine_->connecting.asked(giveUpAt_);
 }
 
 Status Connector::start(const ContextRef& context, const control::Handle& handle) {
@@ -117,7 +119,8 @@ Status Connector::onReply() {
 }
 
 Status Connector::open(const ConnectReply& reply) {
-  TRY(Peering * peering, engine_->peering(call_->peer(), reply.half.engine, reply.half.rails));
+  TRY(Peering * peering,
+      engine_->peering(call_->peer(), reply.half.engine, reply.half.rails, reply.half.life));
   if (!peering->meet(reply.half)) return {};
   TRY(peering->adopt(reply.half));
   CommOptions options{nullptr, nullptr, engine_, peering, device_};

@@ -203,9 +203,16 @@ Peering* Engine::livePeering(const control::Peer* peer, uint32_t remoteEngine) {
   return nullptr;
 }
 
-Result<Peering*> Engine::peering(const control::PeerRef& peer, uint32_t remoteEngine, uint16_t remoteRails) {
+// The peer answers on the one half of its own that has not ended. So one of ours that goes with an earlier
+// half is over, though word of that may still be on its way.
+Result<Peering*> Engine::peering(const control::PeerRef& peer, uint32_t remoteEngine, uint16_t remoteRails,
+                                 uint32_t remoteLife) {
   cleanUpPeerings();  // one that failed when nobody used it any more is in nobody's way
-  if (Peering* known = livePeering(peer.get(), remoteEngine)) return known;
+  if (Peering* known = livePeering(peer.get(), remoteEngine)) {
+    if (!known->isBehind(remoteLife)) return known;
+    known->end(
+        {Ending::By::peer, Error(Code::remote, "connecting", peer->name() + " has ended these lanes")});
+  }
   // That it died is told once, to the peerings there are; it is marked dead before.
   if (!peer->alive()) return peer->reason();
   const auto hole = std::find(peerings_.begin(), peerings_.end(), nullptr);
@@ -268,9 +275,8 @@ bool Engine::tickBusy() {
   bool commBusy = false;
   comms_.each([&](const CommBase& comm) { commBusy = commBusy || comm.busy(); });
   if (commBusy) return true;
-  return std::any_of(peerings_.begin(), peerings_.end(), [](const auto& peering) {
-    return peering && (peering->lanes().tickBusy() || (!peering->ending() && peering->lanes().isLeaving()));
-  });
+  return std::any_of(peerings_.begin(), peerings_.end(),
+                     [](const auto& peering) { return peering && peering->tickBusy(); });
 }
 
 bool Engine::carries(size_t rail) const {

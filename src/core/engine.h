@@ -12,6 +12,7 @@
 #include "src/base/pool.h"
 #include "src/core/budget.h"
 #include "src/core/comm_table.h"
+#include "src/core/connect_hold.h"
 #include "src/core/engine_options.h"
 #include "src/core/flush_lanes.h"
 #include "src/core/peering.h"
@@ -84,9 +85,8 @@ class Engine {
   void deliver(Mail mail);  // handled by whoever enters or leaves next; at once if nobody is inside
 
   // Everything below only inside:
-  // One poll pass: completions, CTS, credits, bursts. Most of them find nothing, so that
-  // costs a call a rail; one that finds something mostly found what its caller waits for, so the rails behind
-  // it come first in the next pass.
+  // One poll pass: completions, CTS, credits, bursts. Most find nothing, so that costs a call a rail; one
+  // that finds something mostly found what its caller waits for: the other rails come first in the next.
   void progress() {
     constexpr int kMostBatches = 8;  // then other comms' callers get their turn
     pass_++;
@@ -120,7 +120,8 @@ class Engine {
   const WaitWatch& waits() const { return waits_; }
   std::string stateText();  // of all that is here; waits for its turn
 
-  Result<Peering*> peering(const control::PeerRef& peer, uint32_t remoteEngine, uint16_t remoteRails);
+  Result<Peering*> peering(const control::PeerRef& peer, uint32_t remoteEngine, uint16_t remoteRails,
+                           uint32_t remoteLife = 0);  // of its half; 0: not known yet
   Peering* peeringByNumber(uint32_t number) {
     return number < peerings_.size() ? peerings_[number].get() : nullptr;
   }
@@ -197,7 +198,7 @@ class Engine {
 
   EngineCounters& counters() { return counters_; }
   void cleanUpPeerings();
-  std::atomic<int> connecting{0};  // connections half made; counted up inside
+  ConnectHold connecting;  // begun inside
 
  private:
   Status openQueues();

@@ -21,12 +21,13 @@ void endIdle(Peering& peering, const char* why) {
 // Not while a connection is being made from here: its peer may have answered on the peering that we would
 // end, and hears of that only afterwards. Whoever asks us after our goodbye gets a new one.
 void Engine::endIdlePeerings() {
+  cleanUpPeerings();  // the peer may have ended some
   std::vector<Peering*> idle, halfMade;
   for (auto& peering : peerings_) {
     if (!peering || peering->halted() || !peering->isIdle(now_)) continue;
     (peering->state() == PeeringState::live ? idle : halfMade).push_back(peering.get());
   }
-  if (connecting > 0 || (idle.empty() && halfMade.empty())) return;
+  if (connecting.holds(now_) || (idle.empty() && halfMade.empty())) return;
   for (Peering* peering : halfMade) {
     if (now_ - peering->idleSince() < options_.config->connectTimeout) continue;
     endIdle(*peering, "the connection that they were for was given up");

@@ -158,6 +158,8 @@ PeeringInfo Peering::half() {
 
 Status Peering::adopt(const PeeringInfo& half) {
   if (ending_) return ending_->error;
+  if (remote_.life != 0 && remote_.life != half.life)
+    return Error(Code::remote, "connecting", peer_->name() + " answered with lanes that it has ended since");
   if (state_ != PeeringState::opening) return {};
   remote_.life = half.life;  // whatever fails is told to that one
   // Where memory runs out on the way, too: one that is half made is of no use to anybody.
@@ -352,6 +354,13 @@ void Peering::watch(TimePoint now) {
   for (size_t i = 0; i < lanes_.size(); i++)
     if (lanes_.at(i).takePeerSeen()) peer_->seenOnFabric(now);
   lanes_.watch(now, peer_->settled(), !remoteGone());
+}
+
+// Without the peer's half its lanes wait for nothing that a poll would find.
+bool Peering::tickBusy() {
+  if (over()) return false;
+  if (state_ == PeeringState::opening) return sameHost_.state() == SameHost::State::asked;
+  return lanes_.tickBusy() || lanes_.isLeaving();
 }
 
 bool Peering::flush(TimePoint now) {

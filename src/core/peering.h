@@ -58,6 +58,7 @@ class Peering final : private LaneOwner, private EagerSender::Source {
   uint32_t number() const { return number_; }
   uint32_t life() const { return life_; }
   uint32_t remoteLife() const { return remote_.life; }  // 0: it has not told
+  bool isBehind(uint32_t life) const { return remote_.life != 0 && remote_.life < life; }
   const control::PeerRef& peer() const { return peer_; }
   uint32_t remoteEngine() const { return remoteEngine_; }
 
@@ -88,6 +89,7 @@ class Peering final : private LaneOwner, private EagerSender::Source {
   void peerEngineGone() { enter(PeeringState::left); }
   [[gnu::cold]] void endIfLeaving();  // the peer's engine is gone: what a lane lost, nobody will account for
   void watch(TimePoint now);
+  bool tickBusy();             // something is outstanding here; asked by the control thread, once a tick
   bool isIdle(TimePoint now);  // no comm is on it; asked again and again, so that it knows since when
   TimePoint idleSince() const { return idleSince_.value_or(TimePoint{}); }
   std::string where(const Lane& lane) const;  // "rail eth0 to node7 pid 4711"

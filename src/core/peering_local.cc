@@ -11,7 +11,7 @@ namespace weft::core {
 // else: so the peer has looked by the time it reads our half.
 bool Peering::meet(const PeeringInfo& half) {
   if (state_ != PeeringState::opening || sameHost_.decided()) return true;
-  remote_.life = half.life;
+  if (remote_.life == 0) remote_.life = half.life;
   if (sameHost_.state() == SameHost::State::offered) {
     const Bytes ours = sameHost_.address();
     sameHost_.ask(half.localAddress);

@@ -148,10 +148,19 @@ TEST_CASE("more idle peers than the setting allows do not stay at all") {
 TEST_CASE("no lanes end while a connection is being made from here") {
   World world(keeping(8));
   Connection link = world.connect(0);
-  for (const int side : {0, 1}) world.side(side).engine->connecting++;
+  const TimePoint until = world.clock().now() + Milliseconds(6000);
+  for (const int side : {0, 1}) {
+    world.side(side).engine->connecting.begin();
+    world.side(side).engine->connecting.asked(until);
+  }
   closeAndWatch(world, &link, Milliseconds(5000));
   CHECK(hasPeering(world, 0));
-  for (const int side : {0, 1}) world.side(side).engine->connecting--;
+  SECTION("it is made") {
+    world.side(0).engine->connecting.end();
+  }
+  SECTION("NCCL has given it up without a word") {
+    world.clock().advance(Milliseconds(2000));
+  }
   world.watch(0);
   CHECK_FALSE(hasPeering(world, 0));
 }
@@ -188,6 +197,37 @@ TEST_CASE("half a peering is of use to the next connection") {
   Connection link = world.connect(0);
   CHECK(&link.recv->peering() == peering);
   prove(world, link);
+}
+
+// Side 0 makes peering 0 with a half of side 1 that has ended since, and hears of that only afterwards.
+TEST_CASE("lanes to a half that has ended are made anew when the peer answers with another one") {
+  World world(keeping(8));
+  Connection link = world.connect(0);
+  const uint32_t before = link.recv->peering().life();
+  link.send.reset();
+  link.recv.reset();
+  world.deliverMessages();
+  {
+    EngineEntry in(*world.side(1).engine, EngineEntry::wait);
+    world.dropMessages = true;  // its word of it is on its way until the end
+    world.side(1).engine->peeringByNumber(0)->end(
+        {Ending::By::us, Error(Code::remote, "sending", "a cable was pulled")});
+    world.dropMessages = false;
+  }
+  CHECK(world.side(0).engine->peeringByNumber(0)->state() == PeeringState::live);
+  link = world.connect(0);
+  CHECK(link.recv->peering().life() > before);
+  CHECK(link.send->peering().remoteLife() == link.recv->peering().life());
+  prove(world, link);
+}
+
+TEST_CASE("who is told that idle lanes have ended keeps nothing of them") {
+  World world(keeping(8));
+  Connection link = world.connect(0);
+  closeAndWatch(world, &link, Milliseconds(1100));
+  REQUIRE_FALSE(hasPeering(world, 0));
+  world.watch(1);
+  CHECK_FALSE(hasPeering(world, 1));
 }
 
 TEST_CASE("eager buffers of all peers together stay within the setting") {
