@@ -13,11 +13,11 @@ import sys
 import tempfile
 
 
-def release(top, kinds, folder):
+def release(top, kinds, commit, folder):
     place = folder / 'place'
     place.mkdir(parents=True)
     cache = {} if os.environ.get('WEFT_TEST_CACHED') else {'CCACHE_DISABLE': '1'}
-    subprocess.run([str(top / 'scripts/release'), '--only', kinds, '--output', str(folder / 'made')], check=True,
+    subprocess.run([str(top / 'scripts/release'), '--only', kinds, '--output', str(folder / 'made'), commit], check=True,
                    env={**os.environ, **cache, 'TMPDIR': str(place)}, stdout=subprocess.DEVNULL)
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (folder / 'made').iterdir()}
 
@@ -26,8 +26,9 @@ def main(arguments):
     if not arguments:
         sys.exit(__doc__)
     top, kinds = pathlib.Path(arguments[0]), (arguments[1:] or ['source,tarball,deb,rpm,wheel'])[0]
+    commit = subprocess.run(['git', '-C', str(top), 'rev-parse', 'HEAD'], check=True, capture_output=True, text=True).stdout.strip()
     with tempfile.TemporaryDirectory(prefix='weft-twice-') as folder:
-        first, second = (release(top, kinds, pathlib.Path(folder) / name) for name in ('one', 'a-place-with-another-name'))
+        first, second = (release(top, kinds, commit, pathlib.Path(folder) / name) for name in ('one', 'a-place-with-another-name'))
         differing = sorted(name for name in first.keys() | second.keys() if first.get(name) != second.get(name))
     print(*(f'{name}: {digest}' for name, digest in sorted(first.items())), sep='\n')
     print(f'differing: {differing}')
