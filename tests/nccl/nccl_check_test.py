@@ -141,12 +141,19 @@ class Runs(Case):
             pathlib.Path(shared, 'weft.id').touch()
             self.expect(check('--shared', shared, SLURM_PROCID='0', SLURM_NTASKS='1', SLURM_LOCALID='0'), 2, 'weft.id of an earlier run: remove')
 
+    def bench(self, *arguments):
+        """tests/bench/nccl-speed at its shortest: exit status and what it printed."""
+        done = subprocess.run([sys.executable, TOP / 'tests' / 'bench' / 'nccl-speed', '--build', BUILD, '--ranks', '2', '--rounds', '5', '--only', 'all_gather',
+                               *arguments], env=CLEAN, capture_output=True, text=True, timeout=SECONDS, check=False)
+        return done.returncode, done.stdout + done.stderr
+
     def test_the_bench(self):
-        """tests/bench/nccl-speed at its shortest."""
-        done = subprocess.run([sys.executable, TOP / 'tests' / 'bench' / 'nccl-speed', '--build', BUILD, '--ranks', '2', '--start', '2', '--max', '65536',
-                               '--rounds', '5', '--only', 'all_gather'], env=CLEAN, capture_output=True, text=True, timeout=SECONDS, check=False)
-        self.expect((done.returncode, done.stdout + done.stderr), 0, r'all_gather, 2 ranks, 64 KiB +\d+\.\d us +socket +\d+\.\d\d \(', 'uses weft', 'uses Socket',
-                    r'start, 2 ranks, weft: init \d+ ms, first result after \d+ ms')
+        self.expect(self.bench('--start', '2', '--max', '65536'), 0, r'all_gather, 2 ranks, 64 KiB +\d+\.\d us +socket +\d+\.\d\d \(', 'goes by NET/weft/0',
+                    'goes by NET/Socket/0', r'start, 2 ranks, weft: init \d+ ms, first result after \d+ ms')
+
+    def test_the_bench_on_one_host(self):
+        self.expect(self.bench('--same-host', '--start', ',', '--max', '8'), 0, r'all_gather, 2 ranks, 8 B +\d+\.\d us +shm +\d+\.\d\d \(', 'goes by NET/weft/0',
+                    'goes by SHM')
 
 
 def main():
