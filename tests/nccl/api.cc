@@ -65,6 +65,12 @@ bool takeCuda(void* lib, std::string& why) {
          take(lib, "cudaGraphDestroy", cuda.graphDestroy, why);
 }
 
+bool dropsNetworkErrors() {
+  int version = 0;
+  expect(nccl.getVersion(&version), "ncclGetVersion");
+  return version >= 22600 && version < 22800;
+}
+
 }  // namespace
 
 bool openNccl(const std::string& file, std::string& why) {
@@ -94,6 +100,17 @@ void expect(int result, const char* call) {
                nccl.getLastError == nullptr ? "" : nccl.getLastError(nullptr));
   std::fflush(stdout);
   std::_Exit(1);
+}
+
+int errorOf(Comm comm) {
+  static const bool dropped = dropsNetworkErrors();
+  int error = 0;
+  expect(nccl.commGetAsyncError(comm, &error), "ncclCommGetAsyncError");
+  if (error != 0 || !dropped) return error;
+  const std::string words = nccl.getLastError(comm);
+  for (const char* end : {" ended: ", " left the group or failed", " failed: "})
+    if (words.find(end) != std::string::npos) return kRemoteError;
+  return 0;
 }
 
 }  // namespace nccltest

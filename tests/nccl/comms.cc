@@ -69,7 +69,7 @@ bool loses(Rank& rank, std::initializer_list<const char*> wanted, std::chrono::s
   }
   while (error == 0 && since() < static_cast<double>(patience.count())) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    expect(nccl.commGetAsyncError(rank.comm, &error), "ncclCommGetAsyncError");
+    error = errorOf(rank.comm);
   }
   const double told = since();
   const std::string words = nccl.getLastError(rank.comm);

@@ -32,7 +32,7 @@ int reduceOnce(const Rank& rank, const Buffer& in, Clock::time_point until) {
   int error = nccl.allReduce(in.at(0), in.at(0), kCount, kFloat32, kMax, rank.comm, rank.stream);
   while (error == 0 && cuda.streamQuery(rank.stream) == kNotReady) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    expect(nccl.commGetAsyncError(rank.comm, &error), "ncclCommGetAsyncError");
+    error = errorOf(rank.comm);
     if (error == 0 && Clock::now() > until) return kInProgress;
   }
   return error;
