@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
-#include "tests/softgpu/driver/driver.h"
-#include "tests/softgpu/report.h"
+#include "tests/softgpu/without.h"
 
-// Driver functions that callers look for and that the software GPU does not have: a call says so and fails.
-// Their parameters do not matter for that, so they are not declared.
-#define SOFTGPU_WITHOUT(name)           \
-  SOFTGPU_API softgpu::Result name() {  \
-    return softgpu::unsupported(#name); \
-  }
+// Driver functions that callers look for and that the software GPU does not have.
 
 SOFTGPU_WITHOUT(cuMulticastAddDevice)
 SOFTGPU_WITHOUT(cuMulticastBindAddr)

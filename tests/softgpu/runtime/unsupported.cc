@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
-#include "tests/softgpu/report.h"
-#include "tests/softgpu/runtime/runtime.h"
+#include "tests/softgpu/without.h"
 
-// Runtime functions that versions of NCCL are linked with and that the software GPU does not have: a call
-// says so and fails. Their parameters do not matter for that, so they are not declared.
-#define SOFTGPU_WITHOUT(name)           \
-  SOFTGPU_API softgpu::Result name() {  \
-    return softgpu::unsupported(#name); \
-  }
+// Runtime functions that versions of NCCL are linked with and that the software GPU does not have.
 
 // NCCL 2.22 puts its work into a graph that is captured by these.
 SOFTGPU_WITHOUT(cudaGraphAddEventWaitNode)
