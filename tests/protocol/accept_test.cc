@@ -54,6 +54,13 @@ void neverConnects(const End& end) {
   end.control->add(never);
 }
 
+auto registerAll(SendComm& comm, std::vector<std::byte>& memory) {
+  MemoryDesc desc;
+  desc.address = memory.data();
+  desc.length = memory.size();
+  return comm.registerMemory(desc);
+}
+
 // A pause between two calls; false once a test has waited long enough.
 class Wait {
  public:
@@ -92,10 +99,7 @@ TEST_CASE("a connector whose lanes are up is told when its acceptor gives up") {
   REQUIRE(refusal);
   // Expect: it does not wait for CTS for ever, though the listener is still there.
   std::vector<std::byte> memory(100'000);
-  MemoryDesc desc;
-  desc.address = memory.data();
-  desc.length = memory.size();
-  auto registered = sender->registerMemory(desc);
+  auto registered = registerAll(*sender, memory);
   Posted posted;
   while (registered && posted.ok && wait())
     posted = sender->isend(memory.data(), memory.size(), 1, *registered, nullptr);
@@ -172,10 +176,7 @@ TEST_CASE("a connection whose acceptor has closed it is connected all the same, 
   }
   REQUIRE(sender);
   std::vector<std::byte> memory(100);
-  MemoryDesc desc;
-  desc.address = memory.data();
-  desc.length = memory.size();
-  auto registered = sender->registerMemory(desc);
+  auto registered = registerAll(*sender, memory);
   REQUIRE(registered);
   CHECK_FALSE(sender->isend(memory.data(), memory.size(), 1, *registered, nullptr).ok);
   CHECK(sender->error().message().find("closed the connection") != std::string::npos);

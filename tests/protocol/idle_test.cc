@@ -133,6 +133,7 @@ TEST_CASE("lanes that no connection has used for long end on both sides, and new
   closeAndWatch(world, &link, Milliseconds(1100));
   CHECK_FALSE(hasPeering(world, 0));
   world.watch(1);  // it was told, and nobody uses them there either
+  CHECK_FALSE(hasPeering(world, 1));
   world.deliverMessages();
   link = world.connect(1);
   prove(world, link);
@@ -219,15 +220,6 @@ TEST_CASE("lanes to a half that has ended are made anew when the peer answers wi
   CHECK(link.recv->peering().life() > before);
   CHECK(link.send->peering().remoteLife() == link.recv->peering().life());
   prove(world, link);
-}
-
-TEST_CASE("who is told that idle lanes have ended keeps nothing of them") {
-  World world(keeping(8));
-  Connection link = world.connect(0);
-  closeAndWatch(world, &link, Milliseconds(1100));
-  REQUIRE_FALSE(hasPeering(world, 0));
-  world.watch(1);
-  CHECK_FALSE(hasPeering(world, 1));
 }
 
 TEST_CASE("eager buffers of all peers together stay within the setting") {
