@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <cstddef>
 #include <cstdio>
 #include <cuda.h>
 #include <type_traits>
@@ -21,6 +22,8 @@ static_assert(int{kMinor} == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
 static_assert(int{kHostPageTables} == CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES);
 static_assert(int{kGpuDirectRdma} == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED);
 static_assert(int{kWritesOrdering} == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING);
+static_assert(int{kVirtualMemory} == CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
+static_assert(int{kDescriptorHandles} == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED);
 static_assert(int{kDmabufSupported} == CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED);
 static_assert(kOrderedForOwner == CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER);
 
@@ -33,6 +36,19 @@ static_assert(int{kRangeSize} == CU_POINTER_ATTRIBUTE_RANGE_SIZE);
 static_assert(kTypeHost == CU_MEMORYTYPE_HOST && kTypeDevice == CU_MEMORYTYPE_DEVICE);
 
 static_assert(kDmabufHandle == CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD);
+static_assert(kDescriptor == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+static_assert(sizeof(Allocation) == sizeof(CUmemGenericAllocationHandle));
+static_assert(sizeof(AllocationProperties) == sizeof(CUmemAllocationProp));
+static_assert(offsetof(AllocationProperties, handles) == offsetof(CUmemAllocationProp, requestedHandleTypes));
+static_assert(offsetof(AllocationProperties, location) == offsetof(CUmemAllocationProp, location));
+static_assert(offsetof(AllocationProperties, flags) == offsetof(CUmemAllocationProp, allocFlags));
+static_assert(sizeof(Access) == sizeof(CUmemAccessDesc) &&
+              offsetof(Access, flags) == offsetof(CUmemAccessDesc, flags));
+static_assert(sizeof(Location) == sizeof(CUmemLocation) &&
+              offsetof(Location, gpu) == offsetof(CUmemLocation, id));
+static_assert(AllocationProperties{}.type == CU_MEM_ALLOCATION_TYPE_PINNED);
+static_assert(Location{}.type == CU_MEM_LOCATION_TYPE_DEVICE);
+static_assert(Access{}.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 static_assert(kRelaxedCapture == CU_STREAM_CAPTURE_MODE_RELAXED);
 static_assert(kNonBlockingStream == CU_STREAM_NON_BLOCKING);
 static_assert(kPcieMapping == CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE);
@@ -73,6 +89,17 @@ WEFT_ALIKE(cuStreamDestroy_v2, cuStreamDestroy);
 WEFT_ALIKE(cuStreamSynchronize, cuStreamSynchronize);
 WEFT_ALIKE(cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode);
 WEFT_ALIKE(cuMemGetHandleForAddressRange, cuMemGetHandleForAddressRange);
+WEFT_ALIKE(cuMemcpyDtoDAsync_v2, cuMemcpyDtoDAsync);
+WEFT_ALIKE(cuMemCreate, cuMemCreate);
+WEFT_ALIKE(cuMemRelease, cuMemRelease);
+WEFT_ALIKE(cuMemRetainAllocationHandle, cuMemRetainAllocationHandle);
+WEFT_ALIKE(cuMemExportToShareableHandle, cuMemExportToShareableHandle);
+WEFT_ALIKE(cuMemImportFromShareableHandle, cuMemImportFromShareableHandle);
+WEFT_ALIKE(cuMemAddressReserve, cuMemAddressReserve);
+WEFT_ALIKE(cuMemAddressFree, cuMemAddressFree);
+WEFT_ALIKE(cuMemMap, cuMemMap);
+WEFT_ALIKE(cuMemUnmap, cuMemUnmap);
+WEFT_ALIKE(cuMemSetAccess, cuMemSetAccess);
 WEFT_ALIKE(cuPointerGetAttributes, cuPointerGetAttributes);
 
 }  // namespace

@@ -24,8 +24,10 @@ enum DeviceAttribute : int {
   kMajor = 75,
   kMinor = 76,
   kHostPageTables = 100,  // coherent with the processor: Grace and GPU by C2C
-  kGpuDirectRdma = 116,   // nvidia_p2p_get_pages and what builds on it
-  kWritesOrdering = 118,  // who sees a card's writes without a flush
+  kVirtualMemory = 102,
+  kDescriptorHandles = 103,  // an allocation can be handed to another process by a descriptor
+  kGpuDirectRdma = 116,      // nvidia_p2p_get_pages and what builds on it
+  kWritesOrdering = 118,     // who sees a card's writes without a flush
   kDmabufSupported = 124,
 };
 constexpr int kOrderedForOwner = 100;  // of kWritesOrdering: the GPU itself, and all at 200
@@ -43,11 +45,35 @@ constexpr unsigned kTypeDevice = 2;
 
 constexpr int kDmabufHandle = 1;                // of cuMemGetHandleForAddressRange
 constexpr unsigned long long kPcieMapping = 1;  // its flag, from CUDA 12.8 on
+constexpr int kDescriptor = 1;                  // of cuMemExportToShareableHandle: a file descriptor
 constexpr int kRelaxedCapture = 2;              // of cuThreadExchangeStreamCaptureMode
 constexpr unsigned kNonBlockingStream = 1;      // of cuStreamCreate
 
+using Allocation = unsigned long long;  // CUmemGenericAllocationHandle
+
+// CUmemLocation: the memory of one GPU.
+struct Location {
+  int type = 1;
+  int gpu = 0;  // by its number, not its handle
+};
+
+// CUmemAllocationProp
+struct AllocationProperties {
+  int type = 1;  // pinned, the only one there is
+  int handles = kDescriptor;
+  Location location;
+  void* windows = nullptr;
+  unsigned char flags[8] = {};
+};
+
+// CUmemAccessDesc
+struct Access {
+  Location location;
+  int flags = 3;  // read and write
+};
+
 // The functions, by the names that libcuda.so.1 exports: a suffix names the version of the function. Null:
-// this driver has none; only the last one may be.
+// this driver has none; only the last ones may be.
 struct Functions {
   Result32 (*cuInit)(unsigned flags) = nullptr;
   Result32 (*cuDriverGetVersion)(int* version) = nullptr;
@@ -75,6 +101,22 @@ struct Functions {
   // From CUDA 11.7 on:
   Result32 (*cuMemGetHandleForAddressRange)(void* handle, Address address, size_t bytes, int type,
                                             unsigned long long flags) = nullptr;
+  // From CUDA 10.2 on; all of them or none is used:
+  Result32 (*cuMemcpyDtoDAsync_v2)(Address to, Address from, size_t bytes, Stream stream) = nullptr;
+  Result32 (*cuMemCreate)(Allocation* allocation, size_t bytes, const AllocationProperties* properties,
+                          unsigned long long flags) = nullptr;
+  Result32 (*cuMemRelease)(Allocation allocation) = nullptr;
+  Result32 (*cuMemRetainAllocationHandle)(Allocation* allocation, void* address) = nullptr;
+  Result32 (*cuMemExportToShareableHandle)(void* handle, Allocation allocation, int type,
+                                           unsigned long long flags) = nullptr;
+  Result32 (*cuMemImportFromShareableHandle)(Allocation* allocation, void* handle, int type) = nullptr;
+  Result32 (*cuMemAddressReserve)(Address* address, size_t bytes, size_t alignment, Address wanted,
+                                  unsigned long long flags) = nullptr;
+  Result32 (*cuMemAddressFree)(Address address, size_t bytes) = nullptr;
+  Result32 (*cuMemMap)(Address address, size_t bytes, size_t offset, Allocation allocation,
+                       unsigned long long flags) = nullptr;
+  Result32 (*cuMemUnmap)(Address address, size_t bytes) = nullptr;
+  Result32 (*cuMemSetAccess)(Address address, size_t bytes, const Access* access, size_t count) = nullptr;
 };
 
 }  // namespace weft::mem::gpu

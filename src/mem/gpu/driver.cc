@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include "src/base/log.h"
+#include "src/mem/gpu/scopes.h"
 
 namespace weft::mem::gpu {
 
@@ -47,7 +48,20 @@ const char* bind(void* library, Functions* call) {
   WEFT_NEEDED(cuThreadExchangeStreamCaptureMode);
   WEFT_NEEDED(cuPointerGetAttributes);
 #undef WEFT_NEEDED
-  (void)find(library, "cuMemGetHandleForAddressRange", &call->cuMemGetHandleForAddressRange);
+#define WEFT_OPTIONAL(name) (void)find(library, #name, &call->name)
+  WEFT_OPTIONAL(cuMemGetHandleForAddressRange);
+  WEFT_OPTIONAL(cuMemcpyDtoDAsync_v2);
+  WEFT_OPTIONAL(cuMemCreate);
+  WEFT_OPTIONAL(cuMemRelease);
+  WEFT_OPTIONAL(cuMemRetainAllocationHandle);
+  WEFT_OPTIONAL(cuMemExportToShareableHandle);
+  WEFT_OPTIONAL(cuMemImportFromShareableHandle);
+  WEFT_OPTIONAL(cuMemAddressReserve);
+  WEFT_OPTIONAL(cuMemAddressFree);
+  WEFT_OPTIONAL(cuMemMap);
+  WEFT_OPTIONAL(cuMemUnmap);
+  WEFT_OPTIONAL(cuMemSetAccess);
+#undef WEFT_OPTIONAL
   return nullptr;
 }
 
@@ -65,54 +79,6 @@ std::map<std::string, Known>& knownDrivers() {
 std::mutex knownMutex;
 
 }  // namespace
-
-// Calls of the thread do not count as calls of a stream that is being captured elsewhere.
-class Driver::Relaxed {
- public:
-  explicit Relaxed(const Functions& call) : call_(call) {
-    changed_ = call_.cuThreadExchangeStreamCaptureMode(&mode_) == kSuccess;
-  }
-  ~Relaxed() {
-    if (changed_) (void)call_.cuThreadExchangeStreamCaptureMode(&mode_);
-  }
-  Relaxed(const Relaxed&) = delete;
-  Relaxed& operator=(const Relaxed&) = delete;
-
- private:
-  const Functions& call_;
-  int mode_ = kRelaxedCapture;
-  bool changed_ = false;
-};
-
-// In the GPU's primary context, which is the one that CUDA's runtime, and so NCCL, uses.
-class Driver::InContext {
- public:
-  InContext(const Functions& call, int gpu) : call_(call) {
-    code_ = call_.cuDeviceGet(&device_, gpu);
-    if (code_ != kSuccess) return;
-    Context context = nullptr;
-    code_ = call_.cuDevicePrimaryCtxRetain(&context, device_);
-    retained_ = code_ == kSuccess;
-    if (!retained_) return;
-    code_ = call_.cuCtxPushCurrent_v2(context);
-    pushed_ = code_ == kSuccess;
-  }
-  ~InContext() {
-    Context context = nullptr;
-    if (pushed_) (void)call_.cuCtxPopCurrent_v2(&context);
-    if (retained_) (void)call_.cuDevicePrimaryCtxRelease_v2(device_);
-  }
-  InContext(const InContext&) = delete;
-  InContext& operator=(const InContext&) = delete;
-  Result32 code() const { return code_; }
-
- private:
-  const Functions& call_;
-  Result32 code_ = kSuccess;
-  int device_ = 0;
-  bool retained_ = false;
-  bool pushed_ = false;
-};
 
 Result<std::shared_ptr<const Driver>> Driver::open(const std::string& path, bool loadedOnly) {
   const std::string name = path.empty() ? kLibrary : path;
@@ -289,6 +255,14 @@ Status Driver::toGpu(int gpu, void* to, const void* from, size_t bytes) const {
 Status Driver::fromGpu(int gpu, void* to, const void* from, size_t bytes) const {
   return copy(gpu, "copying from a GPU", bytes, [&](Stream stream) {
     return call_.cuMemcpyDtoHAsync_v2(to, reinterpret_cast<uintptr_t>(from), bytes, stream);
+  });
+}
+
+// Between memory of GPUs, the other process's too: the driver tells them by their addresses.
+Status Driver::within(int gpu, void* to, const void* from, size_t bytes) const {
+  return copy(gpu, "copying between GPU memory", bytes, [&](Stream stream) {
+    return call_.cuMemcpyDtoDAsync_v2(reinterpret_cast<uintptr_t>(to), reinterpret_cast<uintptr_t>(from),
+                                      bytes, stream);
   });
 }
 

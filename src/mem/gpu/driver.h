@@ -71,6 +71,35 @@ class Driver {
   Status toGpu(int gpu, void* to, const void* from, size_t bytes) const;
   Status fromGpu(int gpu, void* to, const void* from, size_t bytes) const;
 
+  Status within(int gpu, void* to, const void* from, size_t bytes) const;  // both of GPUs
+
+  // Memory that two processes share (driver_shared.cc). Empty: it can be had for this GPU; else why not.
+  std::string whyNotShared(int gpu) const;
+  // A range of addresses of its own over an allocation, ours or another process's, for as long as it lives;
+  // the allocation lives at least as long.
+  class Mapped {
+   public:
+    Mapped(const Driver& driver, Address address, size_t length)
+        : driver_(driver), address_(address), length_(length) {}
+    ~Mapped();
+    Mapped(const Mapped&) = delete;
+    Mapped& operator=(const Mapped&) = delete;
+    std::byte* data() const { return reinterpret_cast<std::byte*>(static_cast<uintptr_t>(address_)); }
+    size_t length() const { return length_; }
+
+   private:
+    const Driver& driver_;
+    Address address_;
+    size_t length_;
+  };
+  // `bytes` is a multiple of 2 MiB.
+  Result<std::unique_ptr<Mapped>> allocateShareable(int gpu, size_t bytes) const;
+  // A descriptor that names the allocation at `address` to another process. An error for memory that was not
+  // allocated for that, as cudaMalloc's is not.
+  Result<Fd> exportShared(const void* address) const;
+  // What such a descriptor names, reachable by that GPU. `length`: of the whole allocation.
+  Result<std::unique_ptr<Mapped>> mapShared(int gpu, const Fd& shared, size_t length) const;
+
   // Memory for a trial, in the GPU's primary context, which it keeps. Freed with it.
   class Piece {
    public:
@@ -99,6 +128,7 @@ class Driver {
   Error failed(const char* operation, const std::string& object, Result32 code) const;
   int attribute(int attribute, int gpu) const;
   Result<Stream> streamOf(int gpu) const;
+  Result<std::unique_ptr<Mapped>> mapAllocation(int gpu, Allocation allocation, size_t length) const;
   template <class Copy>
   Status copy(int gpu, const char* what, size_t bytes, Copy copy) const;
 
