@@ -9,12 +9,21 @@
 
 namespace weft {
 
+namespace {
+
+int gpuOf(const MemoryDesc& desc) {
+  return desc.kind == MemoryKind::host ? -1 : desc.gpu;
+}
+
+}  // namespace
+
 KeyedMemory::KeyedMemory(std::shared_ptr<mem::KeyTable> table, uint64_t key, const MemoryDesc& desc,
                          uint32_t magic)
     : table_(std::move(table)),
       key_(key),
       base_(reinterpret_cast<uintptr_t>(desc.address)),
-      length_(desc.length) {
+      length_(desc.length),
+      gpu_(gpuOf(desc)) {
   ByteWriter out;
   out.put(magic).put(key_);
   std::copy(out.bytes().begin(), out.bytes().end(), blob_.begin());
@@ -25,8 +34,11 @@ Result<std::unique_ptr<Memory>> KeyedMemory::create(std::shared_ptr<mem::KeyTabl
                                                     const char* hostOnly) {
   if (!desc.address || desc.length == 0)
     return Error(Code::invalidArgument, "registering memory", "the range is empty");
-  if (desc.kind != MemoryKind::host) return Error(Code::unavailable, "registering memory", hostOnly);
-  const uint64_t key = table->add(desc.address, desc.length);
+  const bool ofGpu = desc.kind != MemoryKind::host;
+  if (ofGpu && (hostOnly || desc.gpu < 0))
+    return Error(Code::unavailable, "registering memory",
+                 hostOnly ? hostOnly : "it is not known whose GPU's memory it is");
+  const uint64_t key = table->add(desc.address, desc.length, gpuOf(desc));
   if (key == 0)
     return Error(Code::resources, "registering memory", "a million regions are registered already");
   return std::unique_ptr<Memory>(std::make_unique<KeyedMemory>(std::move(table), key, desc, magic));

@@ -14,13 +14,15 @@ namespace weft {
 
 class KeyedMemory : public Memory {
  public:
-  // `magic` begins the description for peers; `hostOnly`: why a GPU's memory is refused.
+  // `magic` begins the description for peers; `hostOnly`: why a GPU's memory is refused, null: it is not.
   static Result<std::unique_ptr<Memory>> create(std::shared_ptr<mem::KeyTable> table, const MemoryDesc& desc,
                                                 uint32_t magic, const char* hostOnly);
   KeyedMemory(std::shared_ptr<mem::KeyTable> table, uint64_t key, const MemoryDesc& desc, uint32_t magic);
   ~KeyedMemory() override { table_->remove(key_); }
 
   std::span<const std::byte> blob() const override { return blob_; }
+  uint64_t key() const { return key_; }
+  int gpu() const { return gpu_; }  // -1: host memory
   bool covers(const void* address, size_t length) const {
     const auto first = reinterpret_cast<uintptr_t>(address);
     return first >= base_ && length <= length_ && first - base_ <= length_ - length;
@@ -31,6 +33,7 @@ class KeyedMemory : public Memory {
   const uint64_t key_;
   const uintptr_t base_;
   const size_t length_;
+  const int gpu_;
   std::array<std::byte, 12> blob_;
 };
 

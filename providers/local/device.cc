@@ -11,7 +11,9 @@ namespace weft::local {
 Result<std::unique_ptr<Memory>> LocalDevice::registerMemory(const MemoryDesc& desc) {
   return KeyedMemory::create(
       table_, desc, kMemoryMagic,
-      "lanes through shared memory carry host memory only; NCCL stages GPU buffers through it");
+      info_.cudaMemory
+          ? nullptr
+          : "lanes through shared memory carry host memory only; NCCL stages GPU buffers through it");
 }
 
 Result<std::unique_ptr<Queue>> LocalDevice::openQueue(const QueueDepths& wanted) {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "src/base/config.h"
+#include "src/mem/gpu/driver.h"
 #include "src/mem/key_table.h"
 #include "weft/transport.h"
 
@@ -13,8 +14,13 @@ namespace weft::local {
 
 class LocalDevice : public Device {
  public:
-  LocalDevice(DeviceInfo info, const Config& config)
-      : info_(std::move(info)), config_(config), table_(std::make_shared<mem::KeyTable>()) {}
+  // `info.cudaMemory`: it carries GPU memory, too, by `driver`.
+  LocalDevice(DeviceInfo info, const Config& config, std::shared_ptr<const mem::gpu::Driver> driver)
+      : info_(std::move(info)),
+        config_(config),
+        driver_(std::move(driver)),
+        gpu_(driver_ ? driver_->gpuInUse().value_or(-1) : -1),
+        table_(std::make_shared<mem::KeyTable>()) {}
 
   const DeviceInfo& info() const override { return info_; }
   Result<std::unique_ptr<Memory>> registerMemory(const MemoryDesc& desc) override;
@@ -22,10 +28,14 @@ class LocalDevice : public Device {
 
   const Config& config() const { return config_; }
   const std::shared_ptr<mem::KeyTable>& table() const { return table_; }
+  const std::shared_ptr<const mem::gpu::Driver>& driver() const { return driver_; }
+  int gpu() const { return gpu_; }  // which this process uses; -1: none
 
  private:
   const DeviceInfo info_;
   const Config config_;
+  const std::shared_ptr<const mem::gpu::Driver> driver_;
+  const int gpu_;
   const std::shared_ptr<mem::KeyTable> table_;
 };
 

@@ -22,13 +22,19 @@ Result<std::unique_ptr<LocalEndpoint>> LocalEndpoint::open(LocalQueue& queue) {
   lane->here_.pid = ::getpid();
   lane->here_.fd = lane->mine_.fd();
   lane->here_.process = processNonce();
+  const LocalDevice& device = queue.device();
+  if (device.info().cudaMemory) {
+    TRY(lane->shares_, GpuShares::open(device.driver(), device.gpu()));
+    lane->here_.gpuSocket = lane->shares_->socketName();
+  }
   lane->address_ = encodeAddress(lane->here_);
   return lane;
 }
 
-// A forked child has none of the memory that is shared.
+// A forked child has none of the memory that is shared, and must not call CUDA.
 LocalEndpoint::~LocalEndpoint() {
   queue_.forget(this);
+  if (inForkedChild()) (void)shares_.release();
   if (!mine_ || inForkedChild()) return;
   if (theirs_) theirs_->peer.fence.store(1, std::memory_order_seq_cst);
   say(Word::left);
@@ -72,38 +78,47 @@ bool LocalEndpoint::start(const Work& work) {
   if (writing_.open) return false;
   writing_.work = work;
   writing_.done = 0;
+  stagedFrom_ = nullptr;
   if (!pushPieces()) return false;
   queue_.workPosted();
   return true;
 }
 
+Piece LocalEndpoint::nextPiece() const {
+  const Work& work = writing_.work;
+  Piece piece;
+  piece.length = static_cast<uint32_t>(std::min(work.length - writing_.done, kMostInFrame));
+  piece.kind = work.op == Opcode::writeNotify ? FrameKind::notify : FrameKind::write;
+  piece.imm = work.imm;
+  piece.whole = static_cast<uint32_t>(work.length);
+  piece.key = work.remote.key;
+  piece.offset = work.remote.base + work.remoteOffset + writing_.done;
+  piece.from = static_cast<const std::byte*>(work.local) + writing_.done;
+  return piece;
+}
+
 // As far as there is room; false: not even one.
 bool LocalEndpoint::pushPieces() {
   const Work& work = writing_.work;
+  const auto* memory = static_cast<const KeyedMemory*>(work.memory);
+  const bool ofGpu = memory && memory->gpu() >= 0 && work.length > 0;
   bool any = false;
   for (;;) {
-    Piece piece;
-    piece.length = static_cast<uint32_t>(std::min(work.length - writing_.done, kMostInFrame));
+    Piece piece = nextPiece();
+    if (ofGpu && !pieceOfGpu(*memory, &piece)) [[unlikely]]
+      break;
     const bool last = writing_.done + piece.length == work.length;
-    piece.kind = work.op == Opcode::writeNotify ? FrameKind::notify : FrameKind::write;
     piece.more = !last;
     // Who writes on waits for the ring.
     piece.tell = !last || !work.unsignaled;
-    piece.imm = work.imm;
-    piece.whole = static_cast<uint32_t>(work.length);
-    piece.key = work.remote.key;
-    piece.offset = work.remote.base + work.remoteOffset + writing_.done;
-    piece.from = static_cast<const std::byte*>(work.local) + writing_.done;
     if (!outbox_.put(piece, {work.context, 0, last, work.unsignaled}, taken_)) break;
     untold_ = 0;
+    stagedFrom_ = nullptr;
     any = true;
     writing_.done += piece.length;
-    if (last) {
-      writing_.open = false;
-      return true;
-    }
+    writing_.open = !last;
+    if (last) break;
   }
-  writing_.open = writing_.open || any;
   return any;
 }
 
@@ -147,7 +162,12 @@ void LocalEndpoint::takeReply() {
   const Work& work = reading_.work;
   const size_t wanted = std::min(work.length - reading_.done, kReplyBytes);
   if (length != wanted) return die(EPROTO, "the peer answered a read with another length");
-  std::memcpy(static_cast<std::byte*>(work.local) + reading_.done, mine_->reply.bytes.data(), wanted);
+  std::byte* to = static_cast<std::byte*>(work.local) + reading_.done;
+  const int gpu = static_cast<const KeyedMemory*>(work.memory)->gpu();
+  if (gpu < 0)
+    std::memcpy(to, mine_->reply.bytes.data(), wanted);
+  else if (const Status copied = shares_->driver().toGpu(gpu, to, mine_->reply.bytes.data(), wanted); !copied)
+    return die(EIO, copied.error().message());
   mine_->reply.length.store(0, std::memory_order_relaxed);
   reading_.done += wanted;
   reading_.asked = false;

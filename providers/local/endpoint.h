@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "providers/local/gpu_shares.h"
 #include "providers/local/outbox.h"
 #include "providers/local/queue.h"
 #include "providers/local/shared.h"
@@ -39,7 +40,8 @@ class LocalEndpoint : public Endpoint {
   }
   // Moves on what is not the exchange of data; false when there is nothing more to do.
   bool progress(TimePoint now);
-  void checkPeer();  // whether it is still there
+  void checkPeer();   // whether it is still there
+  void forgetGone();  // lets it drop what was deregistered of our GPU memory
 
  private:
   // idle -> connecting -> ready -> dead, and from each of them -> retiring -> retired.
@@ -61,6 +63,7 @@ class LocalEndpoint : public Endpoint {
   bool startRead(const Work& work);
   void advance();
   bool pushPieces();
+  Piece nextPiece() const;
   bool askNext();
   void takeReply();
   size_t complete(std::span<Completion> out) {
@@ -95,11 +98,16 @@ class LocalEndpoint : public Endpoint {
   bool refuse(int error, const std::string& why);
   void tell();
 
+  // gpu_pieces.cc
+  bool pieceOfGpu(const KeyedMemory& memory, Piece* piece);
+  bool landGpu(const Taken& frame, std::byte* to, int gpu);
+
   // lane_states.cc
   Status findPeer();
   void say(Word word) { mine_->owner.word.store(word, std::memory_order_release); }
   void connectFailed(int error, const std::string& why);
   bool progressConnecting(TimePoint now);
+  bool proveGpu(Word theirWord);
   bool progressRetiring(TimePoint now);
   void finishRetiring(bool fenced);
   void die(int error, const std::string& why);
@@ -118,8 +126,12 @@ class LocalEndpoint : public Endpoint {
   TimePoint deadline_{};
 
   Outbox outbox_;
-  Active writing_;  // a write that is not all with the peer
-  Active reading_;  // one at a time
+  Active writing_;                     // a write that is not all with the peer
+  Active reading_;                     // one at a time
+  std::unique_ptr<GpuShares> shares_;  // null: host memory only
+  bool proven_ = false;                // we have copied out of the peer's GPU memory
+  Bytes staged_;                       // what cannot be shared, on its way into the ring
+  const std::byte* stagedFrom_ = nullptr;
 
   uint32_t taken_ = 0;      // frames of the peer
   uint32_t untold_ = 0;     // of them, those that it may not know of; of what is in the ring, each KiB counts

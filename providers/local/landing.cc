@@ -8,6 +8,7 @@
 
 #include "providers/local/compat.h"
 #include "providers/local/endpoint.h"
+#include "providers/local/taken.h"
 
 namespace weft::local {
 
@@ -16,43 +17,6 @@ namespace {
 constexpr size_t kBytesPerPoll = 512 << 10;  // then the caller gets its turn
 
 }  // namespace
-
-struct LocalEndpoint::Taken {
-  explicit Taken(const Frame& frame)
-      : kind(frame.kind),
-        place(frame.place),
-        flags(frame.flags),
-        consumed(frame.consumed),
-        imm(frame.imm),
-        length(frame.length),
-        whole(frame.whole),
-        key(frame.key),
-        offset(frame.offset),
-        source(frame.source),
-        inlined(frame.inlined.data()) {}
-  // Whether its bytes lie where such a frame's may.
-  bool wellFormed() const {
-    if (kind == FrameKind::read) return length > 0 && length <= kReplyBytes;
-    if (kind != FrameKind::write && kind != FrameKind::notify) return false;
-    if (length > whole || whole > kMaxWriteBytes) return false;
-    switch (place) {
-      case Place::none:
-        return length == 0;
-      case Place::inlined:
-        return length <= kInlineBytes;
-      case Place::ring:
-        return source <= kRingBytes && length <= kRingBytes - source;
-    }
-    return false;
-  }
-
-  const FrameKind kind;
-  const Place place;
-  const uint16_t flags;
-  const uint32_t consumed, imm, length, whole;
-  const uint64_t key, offset, source;
-  const std::byte* const inlined;
-};
 
 // Between the two stores of `landing` the peer does not take a fence for passed. Sequentially consistent:
 // either we see the fence, or the peer sees that we land.
@@ -80,6 +44,7 @@ bool LocalEndpoint::landNext(Completion* told) {
   if (!frame.wellFormed() || !outbox_.note(frame.consumed))
     return refuse(EPROTO, "the peer sent a frame that is not in order");
   if (frame.kind == FrameKind::read ? !answerRead(frame) : !landBytes(frame)) return false;
+  if (frame.kind == FrameKind::forget && shares_) shares_->drop(frame.key);
   landedBytes_ += frame.length;
   taken_++;
   noteTaken(frame);
@@ -108,7 +73,9 @@ bool LocalEndpoint::landBytes(const Taken& frame) {
   if (!pin.valid()) return refuse(EACCES, "the peer wrote to memory that is not registered here (any more)");
   std::byte* to = pin.at(frame.offset, frame.length);
   if (!to) return refuse(ERANGE, "the peer wrote outside the memory that it named");
-  const std::byte* from = frame.place == Place::inlined ? frame.inlined : mine_->ring.data() + frame.source;
+  if (frame.place == Place::shared || pin.gpu() >= 0) [[unlikely]]
+    return landGpu(frame, to, pin.gpu());
+  const std::byte* from = frame.bytes(*mine_);
   if (frame.whole >= kLarge)
     copyPastCaches(to, from, frame.length);
   else
@@ -121,7 +88,12 @@ bool LocalEndpoint::answerRead(const Taken& frame) {
   if (!pin.valid()) return refuse(EACCES, "the peer read memory that is not registered here (any more)");
   const std::byte* from = pin.at(frame.offset, frame.length);
   if (!from) return refuse(ERANGE, "the peer read outside the memory that it named");
-  std::memcpy(theirs_->reply.bytes.data(), from, frame.length);
+  if (pin.gpu() < 0)
+    std::memcpy(theirs_->reply.bytes.data(), from, frame.length);
+  else if (const Status copied =
+               shares_->driver().fromGpu(pin.gpu(), theirs_->reply.bytes.data(), from, frame.length);
+           !copied)
+    return refuse(EIO, copied.error().message());
   theirs_->reply.length.store(frame.length, std::memory_order_release);  // its bytes before it
   return true;
 }

@@ -23,12 +23,18 @@ Status LocalEndpoint::connect(std::span<const std::byte> peerAddress) {
   queue_.attend(this);
   if (const Status found = findPeer(); !found)
     connectFailed(found.error().errnum() ? found.error().errnum() : ENOENT, found.error().message());
+  else if (shares_)
+    (void)progressConnecting(Clock::system().now());  // who connects second has all that it proves by
   return {};
 }
 
 Status LocalEndpoint::findPeer() {
   TRY(theirs_, SharedInbox::find(there_));
   sameProcess_ = equalSecret(there_.process, here_.process);
+  if (!shares_ && !there_.gpuSocket.empty())
+    return Error(Code::unavailable, "looking for a peer on this host",
+                 "it shares GPU memory and we do not: WEFT_LOCAL_GPU or the GPUs differ");
+  if (shares_) TRY(shares_->meet(there_.gpuSocket, here_.nonce, there_.nonce));
   mine_->owner.peer = there_.nonce;
   say(Word::willing);
   return {};
@@ -46,17 +52,35 @@ bool LocalEndpoint::progressConnecting(TimePoint now) {
     const bool lives = peerLives();
     connectFailed(lives ? ETIMEDOUT : ECONNRESET,
                   lives ? "no answer within WEFT_CONNECT_TIMEOUT" : "the peer's process is gone");
-  } else if (word != Word::willing) {
+  } else if (word != Word::willing && word != Word::proven) {
     connectFailed(ECONNREFUSED,
                   word == Word::left ? "the peer closed its end" : "the peer cannot see our memory");
   } else if (!equalSecret(theirs_->owner.peer, here_.nonce)) {
     connectFailed(ECONNREFUSED, "the peer connected to another lane");
+  } else if (shares_ && !proveGpu(word)) {
+    if (state_ == State::connecting && now < deadline_ && peerLives()) return true;
+    if (state_ == State::connecting)
+      connectFailed(ETIMEDOUT, "the peer does not prove that it reaches our GPU memory");
   } else {
     outbox_.attach(&*theirs_);
     state_ = State::ready;
     queue_.report(about(CompletionKind::connected));
   }
   return false;
+}
+
+// True: both ends have copied out of the other's GPU memory.
+bool LocalEndpoint::proveGpu(Word theirWord) {
+  if (!proven_) {
+    if (const Status proof = shares_->prove(); !proof) {
+      connectFailed(EIO, proof.error().message());
+      return false;
+    }
+    proven_ = true;
+    say(Word::proven);
+  }
+  if (theirWord == Word::proven) shares_->proven();
+  return theirWord == Word::proven;
 }
 
 void LocalEndpoint::connectFailed(int error, const std::string& why) {

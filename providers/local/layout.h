@@ -19,12 +19,13 @@ namespace weft::local {
 constexpr size_t kMaxWriteBytes = size_t{1} << 30;
 
 constexpr uint64_t kMagic = 0x316c636c74666577;  // "weftlcl1"
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
 constexpr uint32_t kSlots = 256;           // a power of two
 constexpr size_t kInlineBytes = 80;        // with the frame itself
 constexpr size_t kRingBytes = 256 << 10;   // for all other bytes
 constexpr size_t kMostInFrame = 16 << 10;  // a write that is larger goes in pieces of that
+constexpr size_t kMostShared = 1 << 20;    // the same, of GPU memory that is not in the frame or ring
 constexpr size_t kReplyBytes = 16 << 10;   // of what was read at a time
 constexpr size_t kLine = 128;              // two cache lines: processors fetch them in pairs
 // Writes from here on go past the caches, into the ring and out of it: a line that one processor has
@@ -39,12 +40,13 @@ enum class Word : uint32_t {
   declined,  // it cannot use it: there is no lane
   willing,   // it has mapped it and seen the nonce
   left,      // the lane is over
+  proven,    // willing, and it has copied out of the peer's GPU memory; where both offered such
 };
 
-enum class FrameKind : uint8_t { write = 1, notify, read };
+enum class FrameKind : uint8_t { write = 1, notify, read, forget };  // forget: GPU memory, `key` names it
 
-// Where a frame's bytes are.
-enum class Place : uint8_t { none, inlined, ring };
+// Where a frame's bytes are. shared: in GPU memory of the sender, which the receiver has mapped.
+enum class Place : uint8_t { none, inlined, ring, shared };
 
 constexpr uint16_t kMore = 1;  // another frame continues this write
 constexpr uint16_t kTell = 2;  // somebody waits to hear that it was taken
@@ -60,8 +62,8 @@ struct Frame {
   uint32_t whole;   // of the write
   uint64_t key;
   uint64_t offset;
-  uint64_t source;  // ring: the place in it
-  std::array<std::byte, kInlineBytes> inlined;
+  uint64_t source;                              // ring, shared: the place in it
+  std::array<std::byte, kInlineBytes> inlined;  // shared: in its first 8 bytes, which memory
 };
 static_assert(sizeof(Frame) == kLine);
 

@@ -29,6 +29,10 @@ bool Outbox::put(const Piece& piece, const Sent& sent, uint32_t consumed) {
   uint64_t at = ringHead_;
   if (piece.length == 0 || piece.kind == FrameKind::read) {
     frame.place = Place::none;
+  } else if (piece.share != 0) {
+    frame.place = Place::shared;
+    frame.source = piece.sharedAt;
+    std::memcpy(frame.inlined.data(), &piece.share, sizeof piece.share);
   } else if (piece.length <= kInlineBytes) {
     frame.place = Place::inlined;
     std::memcpy(frame.inlined.data(), piece.from, piece.length);

@@ -22,6 +22,8 @@ struct Piece {
   uint64_t key = 0;
   uint64_t offset = 0;
   const std::byte* from = nullptr;
+  uint64_t share = 0;  // not 0: the bytes stay where they are, `sharedAt` in that memory
+  uint64_t sharedAt = 0;
 };
 
 // What is remembered of one.

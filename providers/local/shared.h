@@ -5,6 +5,7 @@
 #include <string>
 
 #include "providers/local/layout.h"
+#include "src/base/bytes.h"
 #include "src/base/fd.h"
 #include "weft/result.h"
 
@@ -20,6 +21,7 @@ struct Whereabouts {
   int32_t fd = -1;
   Nonce nonce{};
   Nonce process{};  // the owner's process: two ends in one share everything, locks too
+  Bytes gpuSocket;  // by which GPU memory is shared (gpu_shares.h); empty: none is
 };
 
 class SharedInbox {

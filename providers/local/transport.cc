@@ -55,8 +55,13 @@ class LocalTransport : public Transport {
   }
   std::vector<Refusal> refusals() const override { return refusals_; }
   Result<std::shared_ptr<Device>> open(const DeviceInfo& info) override {
-    if (info.name == kName && refusals_.empty())
-      return std::shared_ptr<Device>(std::make_shared<LocalDevice>(describe(), config_));
+    if (info.name == kName && refusals_.empty()) {
+      DeviceInfo made = describe();
+      made.cudaMemory = info.cudaMemory;
+      auto driver = made.cudaMemory ? mem::gpu::Driver::ofProcess(config_.libcuda) : nullptr;
+      return std::shared_ptr<Device>(
+          std::make_shared<LocalDevice>(std::move(made), config_, std::move(driver)));
+    }
     return Error(
         Code::unavailable, "opening a device",
         refusals_.empty() ? "local has one device, \"local\", and not " + info.name : refusals_.front().why);

@@ -8,7 +8,8 @@
 #include "weft/transport.h"
 
 // Lanes between processes of one host through shared memory. One device, "local"; needs no library and no
-// network. Any thread.
+// network. A device that is opened with DeviceInfo::cudaMemory set carries GPU memory of the process, too, in
+// lanes where a trial copy worked. Any thread.
 namespace weft::local {
 
 std::unique_ptr<Transport> makeTransport(const Config& config);

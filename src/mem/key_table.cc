@@ -17,7 +17,10 @@ constexpr uint64_t kPins = kAlive - 1;
 }  // namespace
 
 KeyTable::Use::Use(Use&& other) noexcept
-    : state_(std::exchange(other.state_, nullptr)), base_(other.base_), length_(other.length_) {}
+    : state_(std::exchange(other.state_, nullptr)),
+      base_(other.base_),
+      length_(other.length_),
+      gpu_(other.gpu_) {}
 
 KeyTable::Use& KeyTable::Use::operator=(Use&& other) noexcept {
   if (this == &other) return *this;
@@ -25,6 +28,7 @@ KeyTable::Use& KeyTable::Use::operator=(Use&& other) noexcept {
   state_ = std::exchange(other.state_, nullptr);
   base_ = other.base_;
   length_ = other.length_;
+  gpu_ = other.gpu_;
   return *this;
 }
 
@@ -49,7 +53,7 @@ KeyTable::Slot* KeyTable::find(uint64_t key) const {
   return chunk ? &chunk[index % kChunk] : nullptr;
 }
 
-uint64_t KeyTable::add(void* base, size_t length) {
+uint64_t KeyTable::add(void* base, size_t length, int gpu) {
   const uint64_t random = (randomU64() | uint64_t{1} << 63) >> kIndexBits << kIndexBits;  // never 0
   const std::lock_guard lock(mutex_);
   if (free_.empty() && !grow()) return 0;
@@ -59,7 +63,8 @@ uint64_t KeyTable::add(void* base, size_t length) {
   slot.base = static_cast<std::byte*>(base);
   slot.length = length;
   slot.key = key;
-  // Release: publishes the three above. The same 32 bits twice in a row for one place are no harm: whoever
+  slot.gpu = gpu;
+  // Release: publishes the four above. The same 32 bits twice in a row for one place are no harm: whoever
   // pins compares all of the key.
   slot.state.store(key >> 32 << 32 | kAlive, std::memory_order_release);
   return key;
@@ -83,7 +88,7 @@ KeyTable::Use KeyTable::use(uint64_t key) {
     if (!(seen & kAlive) || seen >> 32 != key >> 32) return {};
     // Acquire: pairs with add's release, so what the slot holds is of this registration.
   } while (!slot->state.compare_exchange_weak(seen, seen + 1, std::memory_order_acquire));
-  Use pinned(&slot->state, slot->base, slot->length);
+  Use pinned(&slot->state, slot->base, slot->length, slot->gpu);
   if (slot->key != key) return {};
   return pinned;
 }

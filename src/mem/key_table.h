@@ -21,8 +21,8 @@ class KeyTable {
   class Use {
    public:
     Use() = default;
-    Use(std::atomic<uint64_t>* pinned, std::byte* base, size_t length)
-        : state_(pinned), base_(base), length_(length) {}
+    Use(std::atomic<uint64_t>* pinned, std::byte* base, size_t length, int gpu)
+        : state_(pinned), base_(base), length_(length), gpu_(gpu) {}
     Use(const Use&) = delete;
     Use& operator=(const Use&) = delete;
     Use& operator=(Use&& other) noexcept;
@@ -30,6 +30,7 @@ class KeyTable {
     ~Use() { release(); }
     void release();
     bool valid() const { return state_ != nullptr; }
+    int gpu() const { return gpu_; }  // whose memory it is; -1: the host's
     // The bytes at `offset`; null when the region is gone or [offset, offset + length) leaves it.
     std::byte* at(uint64_t offset, size_t length) const {
       if (!state_ || offset > length_ || length > length_ - offset) return nullptr;
@@ -40,9 +41,10 @@ class KeyTable {
     std::atomic<uint64_t>* state_ = nullptr;
     std::byte* base_ = nullptr;
     size_t length_ = 0;
+    int gpu_ = -1;
   };
 
-  uint64_t add(void* base, size_t length);  // 0: the table is full
+  uint64_t add(void* base, size_t length, int gpu = -1);  // 0: the table is full
   void remove(uint64_t key);
   Use use(uint64_t key);  // not valid when there is no such key (any more)
 
@@ -56,6 +58,7 @@ class KeyTable {
     std::byte* base = nullptr;
     size_t length = 0;
     uint64_t key = 0;
+    int gpu = -1;
   };
 
   Slot* find(uint64_t key) const;
