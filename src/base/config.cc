@@ -35,7 +35,12 @@ constexpr ConfigField kFields[] = {
      "Peers on this host through shared memory in place of the device: auto (where WEFT_PROVIDER names none "
      "and the machine has 8 processors or more), on or off. Each pair of processes tries it; where they "
      "share "
-     "none, or the device takes GPU memory, the device carries all.",
+     "none, or the device takes GPU memory (but see WEFT_LOCAL_GPU), the device carries all.",
+     nullptr},
+    {"WEFT_LOCAL_GPU", &Config::localGpu,
+     "1: where WEFT_LOCAL holds and the device takes GPU memory, peers on this host share it by CUDA's own "
+     "handles, if a copy from each to the other works; else the device carries all. It has been run on a "
+     "software GPU only. 0: the device carries it.",
      nullptr},
     {"WEFT_LIBFABRIC", &Config::libfabric,
      "Path of the libfabric.so.1 to open. Empty: the loader's path, then /opt/amazon/efa/lib64 and lib.",

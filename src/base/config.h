@@ -22,6 +22,7 @@ struct Config {
   std::string provider;  // empty: choose
   bool fallback = true;
   std::string local = "auto";
+  bool localGpu = false;
   std::string libfabric;
   std::string socketIfname;
   std::string hca;

@@ -118,10 +118,14 @@ mem::CacheOptions Net::cacheOptions(int device) const {
   return options;
 }
 
-// Shared memory is host memory: where a card takes GPU memory, it takes all.
+// One peering has one kind of lanes, so where a card takes GPU memory shared memory takes it too, or nothing.
 std::string Net::whyNotLocal(int device) const {
   if (!options_.local) return options_.whyNotLocal;
-  return gpuPath(railsOf(device)).works() ? "GPU memory goes by the device, and all else with it" : "";
+  const std::vector<int> rails = railsOf(device);
+  if (!gpuPath(rails).works()) return {};
+  if (!config().localGpu) return "GPU memory goes by the device, and all else with it (WEFT_LOCAL_GPU is 0)";
+  const std::string why = driver_->whyNotShared(gpuDirect_[static_cast<size_t>(rails.front())].gpu);
+  return why.empty() ? why : "GPU memory goes by the device, and all else with it: " + why;
 }
 
 Transport* Net::localFor(int device) const {
@@ -175,8 +179,9 @@ Result<Properties> Net::properties(int device) const {
     out.maxP2pBytes = std::min(out.maxP2pBytes, info.maxWriteBytes);
   }
   const std::string why = whyNotLocal(device);
-  out.sameHost =
-      why.empty() ? "through shared memory, where both processes see it" : "as other peers: " + why;
+  out.sameHost = !why.empty()   ? "as other peers: " + why
+                 : path.works() ? "through shared memory, GPU memory by CUDA's handles, where both work"
+                                : "through shared memory, where both processes see it";
   if (driver_) out.gpuDirect = describeGpuDirect(path, gpuDirect_[static_cast<size_t>(rails.front())]);
   for (const int index : rails) {
     if (path.works() && gpuDirect_[static_cast<size_t>(index)].forceFlush) out.forceFlush = true;

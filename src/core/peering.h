@@ -69,6 +69,7 @@ class Peering final : private LaneOwner, private EagerSender::Source {
   // is not known yet; ask again.
   bool meet(const PeeringInfo& half);
   SameHost& sameHost() { return sameHost_; }
+  bool sharesMemory() const { return sameHost_.state() == SameHost::State::yes; }
   // The peer's half: imports its memory, starts the lanes; again is harmless. Fails the peering if it fails.
   Status adopt(const PeeringInfo& half);
   void afterPoll();  // the queues were just polled: the next lane, and what fail-over waits for

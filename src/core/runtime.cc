@@ -117,9 +117,11 @@ Status Runtime::openLocal(int device, DeviceUse* use) const {
   mem::CacheOptions options = net_->cacheOptions(device);
   if (Transport* local = net_->localFor(device)) {
     TRY(const auto infos, local->discover());
-    TRY(use->local, local->open(infos.front()));
+    DeviceInfo info = infos.front();
+    info.cudaMemory = options.path.works();
+    TRY(use->local, local->open(info));
     all.push_back(use->local);
-    options.hostRails = 1;
+    options.hostRails = info.cudaMemory ? 0 : 1;
   }
   use->regions = std::make_shared<mem::RegionCache>(std::move(all), std::move(options));
   return {};

@@ -28,14 +28,20 @@ std::shared_ptr<const Driver> driver(Run& run) {
 // Memory of the GPU, registered with one comm.
 class GpuMemory {
  public:
-  enum class By { address, dmabuf };
+  // shareable: by address, but allocated so that another process may map it, as NCCL's own buffers are.
+  enum class By { address, dmabuf, shareable };
 
   GpuMemory(Run& run, const Comm& comm, size_t bytes, By by)
       : run_(run), comm_(comm), driver_(driver(run)), bytes_(bytes) {
-    piece_ = run.need(driver_->allocate(0, bytes));
+    constexpr size_t kGranularity = size_t{2} << 20;
+    if (by == By::shareable)
+      shareable_ =
+          run.need(driver_->allocateShareable(0, (bytes + kGranularity - 1) / kGranularity * kGranularity));
+    else
+      piece_ = run.need(driver_->allocate(0, bytes));
     std::vector<std::byte> fresh(bytes, kUntouched);
     put(0, fresh);
-    if (by == By::address) {
+    if (by != By::dmabuf) {
       run.success(comm.net().regMrAs(NCCL_PTR_CUDA, comm.raw(), data(), bytes, &mhandle_), Call::regMr);
       return;
     }
@@ -48,7 +54,9 @@ class GpuMemory {
   GpuMemory(const GpuMemory&) = delete;
   GpuMemory& operator=(const GpuMemory&) = delete;
 
-  std::byte* data() const { return static_cast<std::byte*>(piece_->data()); }
+  std::byte* data() const {
+    return shareable_ ? shareable_->data() : static_cast<std::byte*>(piece_->data());
+  }
   size_t size() const { return bytes_; }
   void* mhandle() const { return mhandle_; }
   void put(size_t offset, std::span<const std::byte> bytes) const {
@@ -65,7 +73,8 @@ class GpuMemory {
   const Comm& comm_;
   std::shared_ptr<const Driver> driver_;
   size_t bytes_;
-  std::unique_ptr<Driver::Piece> piece_;
+  std::unique_ptr<Driver::Piece> piece_;  // one of the two
+  std::unique_ptr<Driver::Mapped> shareable_;
   void* mhandle_ = nullptr;
 };
 
@@ -129,6 +138,10 @@ void byDmabuf(Run& run, End& end) {
   bothWith(run, end, GpuMemory::By::dmabuf);
 }
 
+void shareable(Run& run, End& end) {
+  bothWith(run, end, GpuMemory::By::shareable);
+}
+
 // Small messages from host memory: the first ones leave before the receiver has registered anything, the
 // others once the sender has heard that it receives into GPU memory.
 void fromHost(Run& run, End& end) {
@@ -159,7 +172,7 @@ void toHost(Run& run, End& end) {
   (void)driver(run);
   const Comm comm = connectOneWay(run, end);
   if (!end.receives()) {
-    const GpuMemory memory(run, comm, kBytes, GpuMemory::By::dmabuf);
+    const GpuMemory memory(run, comm, kBytes, GpuMemory::By::shareable);
     for (const size_t size : kSizes) sendGpu(run, comm, memory, 77, size, size);
     end.sync();
     return;
@@ -183,7 +196,9 @@ void churn(Run& run, End& end) {
   for (int round = 0; round < rounds; round++) {
     const size_t size = random.below(4) == 0 ? 100'000 : 1 + random.below(20'000);
     const size_t offset = 512 + random.below(5000);
-    const auto by = random.below(2) == 0 ? GpuMemory::By::address : GpuMemory::By::dmabuf;
+    constexpr GpuMemory::By kWays[] = {GpuMemory::By::address, GpuMemory::By::dmabuf,
+                                       GpuMemory::By::shareable};
+    const GpuMemory::By by = kWays[random.below(3)];
     const GpuMemory memory(run, comm, offset + size + 512, by);
     const auto seed = static_cast<uint64_t>(round);
     end.receives() ? receiveGpu(run, comm, memory, offset, size, seed)
@@ -290,9 +305,10 @@ void properties(Run& run, End& end) {
 
 constexpr Case kCases[] = {
     {.name = "properties", .pair = &properties}, {.name = "by-address", .pair = &byAddress},
-    {.name = "by-dmabuf", .pair = &byDmabuf},    {.name = "from-host", .pair = &fromHost},
-    {.name = "to-host", .pair = &toHost},        {.name = "forked", .pair = &forked},
-    {.name = "bad-input", .pair = &badInput},    {.name = "churn", .pair = &churn},
+    {.name = "by-dmabuf", .pair = &byDmabuf},    {.name = "shareable", .pair = &shareable},
+    {.name = "from-host", .pair = &fromHost},    {.name = "to-host", .pair = &toHost},
+    {.name = "forked", .pair = &forked},         {.name = "bad-input", .pair = &badInput},
+    {.name = "churn", .pair = &churn},
 };
 
 }  // namespace

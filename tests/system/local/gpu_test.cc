@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "src/base/fd.h"
+#include "src/mem/gpu/driver.h"
+#include "tests/system/local/local_ends.h"
+
+// GPU memory between two processes. Wants a CUDA driver: run with the software GPU in strict mode, which ends
+// a process whose processor touches what is a GPU's. A forked child of a process that has called CUDA must
+// not call it, so the peer is forked first, and there is one of it for all.
+using namespace weft;
+using namespace weft::test;
+using enum CompletionKind;
+using mem::gpu::Driver;
+
+namespace {
+
+constexpr size_t kMiB = size_t{1} << 20;
+constexpr size_t kBytes = 8 * kMiB;
+
+[[noreturn]] void fail(const std::string& why) {
+  std::fprintf(stderr, "%d: %s\n", ::getpid(), why.c_str());
+  std::abort();
+}
+
+template <class T>
+T need(Result<T> result) {
+  if (!result) fail(result.error().message());
+  return result.take();
+}
+
+void need(const Status& status) {
+  if (!status) fail(status.error().message());
+}
+
+// What the two say to each other before they have a lane.
+struct Introduction {
+  std::array<std::byte, 256> address;
+  std::array<std::byte, 64> blob;
+  size_t addressBytes, blobBytes;
+};
+
+struct GpuEnd {
+  explicit GpuEnd(bool withGpu = true) : driver(need(Driver::open({}, false))) {
+    shared = need(driver->allocateShareable(0, kBytes));
+    Config config = localConfig();
+    config.libcuda = "libcuda.so.1";
+    transport = local::makeTransport(config);
+    DeviceInfo info = need(transport->discover()).front();
+    info.cudaMemory = withGpu;
+    device = need(transport->open(info));
+    queue = need(device->openQueue({}));
+    lane = need(queue->openEndpoint());
+    if (!withGpu) return;
+    MemoryDesc desc;
+    desc.address = shared->data();
+    desc.length = kBytes;
+    desc.kind = MemoryKind::cuda;
+    desc.gpu = 0;
+    memory = need(device->registerMemory(desc));
+  }
+  ~GpuEnd() {
+    lane.reset();
+    memory.reset();
+  }
+  void introduce(const Fd& link) {
+    Introduction out{};
+    out.addressBytes = lane->address().size();
+    std::copy_n(lane->address().begin(), out.addressBytes, out.address.begin());
+    if (memory) out.blobBytes = memory->blob().size();
+    if (memory) std::copy_n(memory->blob().begin(), out.blobBytes, out.blob.begin());
+    if (::send(link.get(), &out, sizeof out, MSG_NOSIGNAL) != sizeof out) fail("the link is gone");
+    Introduction in{};
+    if (::recv(link.get(), &in, sizeof in, MSG_WAITALL) != sizeof in) fail("the link is gone");
+    need(lane->connect(std::span(in.address).first(in.addressBytes)));
+    if (in.blobBytes > 0) remote = need(lane->import(std::span(in.blob).first(in.blobBytes)));
+  }
+  void poll() {
+    Completion out[16];
+    const size_t count = queue->poll(out);
+    for (const Completion& one : std::span(out).first(count)) {
+      if (!one.ok) words.push_back(queue->explain(one));
+      seen.push_back(one);
+    }
+  }
+  bool pollUntil(CompletionKind kind, size_t count) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10) * patience();
+    while (std::chrono::steady_clock::now() < end) {
+      poll();
+      if (of(kind) >= count) return true;
+    }
+    return false;
+  }
+  size_t of(CompletionKind kind) const {
+    return static_cast<size_t>(
+        std::count_if(seen.begin(), seen.end(), [&](const Completion& one) { return one.kind == kind; }));
+  }
+  void write(size_t at, size_t length) {
+    Work work;
+    work.op = Opcode::writeNotify;
+    work.local = shared->data() + at;
+    work.length = length;
+    work.memory = memory.get();
+    work.remote = remote;
+    work.remoteOffset = at;
+    while (lane->post({&work, 1}) == 0) poll();
+  }
+  void fill(uint64_t seed) const {
+    std::vector<uint64_t> pattern(kBytes / 8);
+    for (size_t i = 0; i < pattern.size(); i++) pattern[i] = (i + 1) * (seed * 2 + 1) * 0x9e3779b97f4a7c15u;
+    need(driver->toGpu(0, shared->data(), pattern.data(), kBytes));
+  }
+  std::vector<std::byte> content() const {
+    std::vector<std::byte> out(kBytes);
+    need(driver->fromGpu(0, out.data(), shared->data(), kBytes));
+    return out;
+  }
+
+  std::shared_ptr<const Driver> driver;
+  std::unique_ptr<Driver::Mapped> shared;
+  std::unique_ptr<Transport> transport;
+  std::shared_ptr<Device> device;
+  std::unique_ptr<Queue> queue;
+  std::unique_ptr<Memory> memory;
+  std::unique_ptr<Endpoint> lane;
+  RemoteMemory remote;
+  std::vector<Completion> seen;
+  std::vector<std::string> words;
+};
+
+// Meets one end after the other, and sends each message back as it came.
+[[noreturn]] void peerProcess(const Fd& link) {
+  char again = 0;
+  while (::recv(link.get(), &again, 1, MSG_WAITALL) == 1) {
+    GpuEnd end;
+    end.introduce(link);
+    for (size_t looked = 0; ::recv(link.get(), &again, 1, MSG_DONTWAIT) != 1;) {
+      end.poll();
+      for (; looked < end.seen.size(); looked++)
+        if (end.seen[looked].kind == notified) end.write(4096, end.seen[looked].length);
+    }
+    if (::send(link.get(), &again, 1, MSG_NOSIGNAL) != 1) break;
+  }
+  ::_exit(0);
+}
+
+class Peer {
+ public:
+  Peer() {
+    int both[2];
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, both) != 0) fail("no sockets");
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::close(both[0]);
+      peerProcess(Fd(both[1]));
+    }
+    ::close(both[1]);
+    link_ = Fd(both[0]);
+  }
+  ~Peer() {
+    link_.reset();
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+  }
+  void meet(GpuEnd& end) const {
+    say();
+    end.introduce(link_);
+  }
+  void part() const {
+    say();
+    char answer = 0;
+    REQUIRE(::recv(link_.get(), &answer, 1, MSG_WAITALL) == 1);
+  }
+  // How often it has the file mapped.
+  size_t maps(ino_t inode) const {
+    std::ifstream file("/proc/" + std::to_string(pid_) + "/maps");
+    size_t count = 0;
+    for (std::string line; std::getline(file, line);)
+      count += contains({line}, " " + std::to_string(inode) + " ");
+    return count;
+  }
+
+ private:
+  void say() const {
+    const char word = 1;
+    REQUIRE(::send(link_.get(), &word, 1, MSG_NOSIGNAL) == 1);
+  }
+  pid_t pid_;
+  Fd link_;
+};
+
+void exchangeAll(GpuEnd& ours) {
+  size_t round = 0;
+  for (const size_t size : {1u, 8u, 80u, 81u, 5000u, 70000u, 1u << 20, (3u << 20) + 5}) {
+    CAPTURE(size);
+    ours.fill(round++);
+    const std::vector<std::byte> sent = ours.content();
+    ours.write(4096, size);
+    REQUIRE(ours.pollUntil(notified, round));
+    CHECK(ours.seen.back().length == size);
+    CHECK(ours.content() == sent);
+  }
+  CHECK(ours.words.empty());
+}
+
+void freed(GpuEnd& ours, const Peer& peer) {
+  struct stat file {};
+  {
+    const Fd descriptor = need(ours.driver->exportShared(ours.shared->data()));
+    REQUIRE(::fstat(descriptor.get(), &file) == 0);
+  }
+  CHECK(peer.maps(file.st_ino) > 0);  // it copied from it
+  ours.memory.reset();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10) * patience();
+  while (peer.maps(file.st_ino) > 0 && std::chrono::steady_clock::now() < end) ours.poll();
+  CHECK(peer.maps(file.st_ino) == 0);
+}
+
+}  // namespace
+
+TEST_CASE("local: two processes exchange GPU memory, and keep none that was deregistered") {
+  const Peer peer;
+  {
+    GpuEnd ours;
+    peer.meet(ours);
+    REQUIRE(ours.pollUntil(connected, 1));
+    REQUIRE(ours.seen.front().ok);
+    exchangeAll(ours);
+    freed(ours, peer);
+    peer.part();
+  }
+  GpuEnd without(false);
+  peer.meet(without);
+  REQUIRE(without.pollUntil(connected, 1));
+  CHECK_FALSE(without.seen.front().ok);
+  CHECK(contains(without.words, "WEFT_LOCAL_GPU"));
+  peer.part();
+}
