@@ -45,10 +45,11 @@ bool LocalEndpoint::landGpu(const Taken& frame, std::byte* to, int gpu) {
   if (frame.place == Place::shared) {
     uint64_t share = 0;
     std::memcpy(&share, frame.inlined, sizeof share);
-    const auto from = shares_->find(share, frame.source, frame.length);
+    const int by = gpu >= 0 ? gpu : shares_->gpu();
+    const auto from = shares_->find(share, frame.source, frame.length, by);
     if (!from) return refuse(EIO, from.error().message());
-    copied = gpu >= 0 ? shares_->driver().within(from->gpu, to, from->data, frame.length)
-                      : shares_->driver().fromGpu(from->gpu, to, from->data, frame.length);
+    copied = gpu >= 0 ? shares_->driver().within(by, to, *from, frame.length)
+                      : shares_->driver().fromGpu(by, to, *from, frame.length);
   } else {
     copied = shares_->driver().toGpu(gpu, to, frame.bytes(*mine_), frame.length);
   }

@@ -76,9 +76,9 @@ Status GpuShares::meet(const Bytes& peerSocket, const Nonce& ours, const Nonce& 
 
 // The way that data go: from the peer's memory to ours.
 Status GpuShares::prove() {
-  TRY(const Source piece, find(kTrial, 0, sizeof(Nonce)));
+  TRY(const std::byte* piece, find(kTrial, 0, sizeof(Nonce), gpu_));
   std::byte* ours = trial_->data() + kTrialBytes / 2;
-  TRY(driver_->within(gpu_, ours, piece.data, sizeof(Nonce)));
+  TRY(driver_->within(gpu_, ours, piece, sizeof(Nonce)));
   Nonce seen{};
   TRY(driver_->fromGpu(gpu_, seen.data(), ours, sizeof seen));
   drop(kTrial);
@@ -130,7 +130,7 @@ void GpuShares::takeAnnounced() {
     Fd descriptor(fd);
     const bool whole = got == static_cast<ssize_t>(sizeof datagram) && descriptor;
     if (whole && equalSecret(datagram.from, theirs_))
-      known_.push_back({datagram.share, datagram.length, std::move(descriptor), nullptr});
+      known_.push_back({datagram.share, datagram.length, std::move(descriptor), nullptr, {}});
   }
 }
 
@@ -170,14 +170,14 @@ void GpuShares::forgetOurs(uint64_t share) {
   if (one != named_.end()) named_.erase(one);
 }
 
-Result<GpuShares::Source> GpuShares::find(uint64_t share, uint64_t offset, size_t length) {
-  TRY(const Theirs* theirs, mapped(share));
+Result<const std::byte*> GpuShares::find(uint64_t share, uint64_t offset, size_t length, int gpu) {
+  TRY(const Theirs* theirs, mapped(share, gpu));
   if (offset > theirs->length || length > theirs->length - offset)
     return Error(Code::remote, kSharing, "the peer named bytes past the end of what it shares", ERANGE);
-  return Source{theirs->mapped->data() + offset, gpu_};
+  return static_cast<const std::byte*>(theirs->mapped->data() + offset);
 }
 
-Result<const GpuShares::Theirs*> GpuShares::mapped(uint64_t share) {
+Result<const GpuShares::Theirs*> GpuShares::mapped(uint64_t share, int gpu) {
   const auto search = [&] {
     return std::find_if(known_.begin(), known_.end(), [&](const Theirs& it) { return it.share == share; });
   };
@@ -189,8 +189,13 @@ Result<const GpuShares::Theirs*> GpuShares::mapped(uint64_t share) {
   if (one == known_.end())
     return Error(Code::remote, kSharing, "the peer named what it never shared", EPROTO);
   if (!one->mapped) {
-    TRY(one->mapped, driver_->mapShared(gpu_, one->descriptor, one->length));
+    TRY(one->mapped, driver_->mapShared(gpu, one->descriptor, one->length));
     one->descriptor.reset();
+    one->reachedBy.push_back(gpu);
+  }
+  if (std::find(one->reachedBy.begin(), one->reachedBy.end(), gpu) == one->reachedBy.end()) {
+    TRY(driver_->letReach(gpu, *one->mapped));
+    one->reachedBy.push_back(gpu);
   }
   return static_cast<const Theirs*>(&*one);
 }

@@ -45,12 +45,8 @@ class GpuShares {
   std::optional<uint64_t> gone(mem::KeyTable& table) const;
   void forgetOurs(uint64_t share);
 
-  // The peer's memory as frames name it, reachable by `gpu`.
-  struct Source {
-    const std::byte* data = nullptr;
-    int gpu = -1;
-  };
-  Result<Source> find(uint64_t share, uint64_t offset, size_t length);
+  // The peer's memory as frames name it, reachable by `gpu` of this process.
+  Result<const std::byte*> find(uint64_t share, uint64_t offset, size_t length, int gpu);
   void drop(uint64_t share);
 
   GpuShares(std::shared_ptr<const mem::gpu::Driver> driver, int gpu)
@@ -69,12 +65,13 @@ class GpuShares {
     size_t length;
     Fd descriptor;  // until it is mapped
     std::unique_ptr<mem::gpu::Driver::Mapped> mapped;
+    std::vector<int> reachedBy;  // GPUs
   };
   struct Datagram;
 
   Result<bool> announce(uint64_t share, const void* address, size_t length) const;
   void takeAnnounced();
-  Result<const Theirs*> mapped(uint64_t share);
+  Result<const Theirs*> mapped(uint64_t share, int gpu);
 
   const std::shared_ptr<const mem::gpu::Driver> driver_;
   const int gpu_;

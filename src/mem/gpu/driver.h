@@ -100,6 +100,9 @@ class Driver {
   // What such a descriptor names, reachable by that GPU. `length`: of the whole allocation.
   Result<std::unique_ptr<Mapped>> mapShared(int gpu, const Fd& shared, size_t length) const;
 
+  // One more GPU of this process that reaches it.
+  Status letReach(int gpu, const Mapped& mapped) const;
+
   // Memory for a trial, in the GPU's primary context, which it keeps. Freed with it.
   class Piece {
    public:

@@ -33,10 +33,19 @@ Result<std::unique_ptr<Driver::Mapped>> Driver::mapAllocation(int gpu, Allocatio
     return failed(kMapping, words("mapping"), code);
   }
   auto mapped = std::make_unique<Mapped>(*this, address, length);
-  const Access access{{1, gpu}, 3};
-  code = call_.cuMemSetAccess(address, length, &access, 1);
-  if (code != kSuccess) return failed(kMapping, words("access to"), code);
+  TRY(letReach(gpu, *mapped));
   return mapped;
+}
+
+Status Driver::letReach(int gpu, const Mapped& mapped) const {
+  const Relaxed relaxed(call_);
+  Access access;
+  access.location.gpu = gpu;
+  const auto address = reinterpret_cast<uintptr_t>(mapped.data());
+  const Result32 code = call_.cuMemSetAccess(address, mapped.length(), &access, 1);
+  if (code == kSuccess) return {};
+  return failed("mapping shared GPU memory", format("access to %zu bytes by GPU %d", mapped.length(), gpu),
+                code);
 }
 
 Result<std::unique_ptr<Driver::Mapped>> Driver::allocateShareable(int gpu, size_t bytes) const {
