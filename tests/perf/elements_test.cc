@@ -146,6 +146,21 @@ TEST_CASE("sums of bfloat16 are those of whole numbers") {
   }
 }
 
+TEST_CASE("a pattern of fewer elements is the beginning of a whole one") {
+  const auto types = parseTypes("all");
+  for (const ElementType* type : *types) {
+    const auto whole = dataOf(Pattern::reduced(*type, RedOp::sum, 3, 7), *type);
+    for (const size_t elements :
+         {size_t{0}, size_t{1}, size_t{100}, kPatternElements, 3 * kPatternElements}) {
+      const Pattern fewer = Pattern::reduced(*type, RedOp::sum, 3, 7, elements);
+      const size_t count = std::min(elements, kPatternElements);
+      const std::span begin(whole.data(), count * type->bytes);
+      CHECK(fewer.countWrong(begin) == 0);
+      CHECK(fewer.countWrong(begin.subspan(count / 2 * type->bytes), count / 2) == 0);
+    }
+  }
+}
+
 TEST_CASE("types are known by both of their names") {
   REQUIRE(parseTypes("float16")->front() == parseTypes("half")->front());
   REQUIRE(parseTypes("float64")->front()->bytes == 8);

@@ -124,10 +124,10 @@ T factor(const Contributor& who, size_t index, uint64_t random) {
 }
 
 template <class T>
-void pattern(RedOp op, std::byte* target, const Contributor& who, uint64_t iteration) {
+void pattern(RedOp op, std::span<std::byte> target, const Contributor& who, uint64_t iteration) {
   const uint64_t seed = mix(iteration * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(who.rank) + 1);
-  auto* out = reinterpret_cast<T*>(target);
-  for (size_t i = 0; i < kPatternElements; ++i) {
+  auto* out = reinterpret_cast<T*>(target.data());
+  for (size_t i = 0; i < target.size() / sizeof(T); ++i) {
     const uint64_t random = mix(seed + i);
     out[i] = op == RedOp::prod ? factor<T>(who, i, random) : smallNumber<T>(who, i, random);
   }
@@ -195,17 +195,19 @@ Result<std::vector<RedOp>> parseRedOps(const std::string& name) {
   return ops;
 }
 
-Pattern Pattern::ofRank(const ElementType& type, RedOp op, const Contributor& who, uint64_t iteration) {
-  Pattern pattern(type);
-  type.pattern(op, pattern.period_.data(), who, iteration);
+Pattern Pattern::ofRank(const ElementType& type, RedOp op, const Contributor& who, uint64_t iteration,
+                        size_t elements) {
+  Pattern pattern(type, elements);
+  type.pattern(op, pattern.period_, who, iteration);
   return pattern;
 }
 
-Pattern Pattern::reduced(const ElementType& type, RedOp op, int size, uint64_t iteration) {
-  Pattern result = ofRank(type, op, {0, size}, iteration);
+Pattern Pattern::reduced(const ElementType& type, RedOp op, int size, uint64_t iteration, size_t elements) {
+  Pattern result = ofRank(type, op, {0, size}, iteration, elements);
   for (int rank = 1; rank < size; ++rank) {
-    const Pattern next = ofRank(type, op, {rank, size}, iteration);
-    type.reduce(op, result.period_.data(), result.period_.data(), next.period_.data(), kPatternElements);
+    const Pattern next = ofRank(type, op, {rank, size}, iteration, elements);
+    type.reduce(op, result.period_.data(), result.period_.data(), next.period_.data(),
+                next.period_.size() / type.bytes);
   }
   return result;
 }

@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -32,8 +33,8 @@ struct ElementType {
   size_t bytes;
   // target[i] = a[i] op b[i]; target may be a or b.
   void (*reduce)(RedOp op, std::byte* target, const std::byte* a, const std::byte* b, size_t count);
-  // One period of the data of a rank in an iteration.
-  void (*pattern)(RedOp op, std::byte* target, const Contributor& who, uint64_t iteration);
+  // The first elements of the data of a rank in an iteration, as many as `target` has room for.
+  void (*pattern)(RedOp op, std::span<std::byte> target, const Contributor& who, uint64_t iteration);
   std::string (*text)(const std::byte* element);
 };
 
@@ -45,13 +46,16 @@ const char* redOpName(RedOp op);
 Result<std::vector<const ElementType*>> parseTypes(const std::string& name);
 Result<std::vector<RedOp>> parseRedOps(const std::string& name);
 
-// One period of data and what is done with it.
+// One period of data and what is done with it. Who uses only the first elements of it asks for no more: a
+// small message is made and verified in far less time than a period.
 class Pattern {
  public:
   // What one rank contributes.
-  static Pattern ofRank(const ElementType& type, RedOp op, const Contributor& who, uint64_t iteration);
+  static Pattern ofRank(const ElementType& type, RedOp op, const Contributor& who, uint64_t iteration,
+                        size_t elements = kPatternElements);
   // What the contributions of ranks 0 to size-1 reduce to.
-  static Pattern reduced(const ElementType& type, RedOp op, int size, uint64_t iteration);
+  static Pattern reduced(const ElementType& type, RedOp op, int size, uint64_t iteration,
+                         size_t elements = kPatternElements);
 
   void fill(std::span<std::byte> target) const;
   // Elements of `data` that differ, and the first of them, when `data` begins at that element of the pattern.
@@ -59,7 +63,8 @@ class Pattern {
   std::string describeFirstWrong(std::span<const std::byte> data, size_t first = 0) const;
 
  private:
-  explicit Pattern(const ElementType& type) : type_(&type), period_(kPatternElements * type.bytes) {}
+  Pattern(const ElementType& type, size_t elements)
+      : type_(&type), period_(std::min(elements, kPatternElements) * type.bytes) {}
   uint64_t countInBlock(std::span<const std::byte> data, const std::byte* expected) const;
 
   const ElementType* type_;

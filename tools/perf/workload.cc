@@ -21,11 +21,11 @@ struct Expected {
 Expected reducedPart(const Case& c, uint64_t number) {
   const bool scattered = c.operation->movement == Movement::reduceScatter;
   const size_t from = scattered ? static_cast<size_t>(c.rank) * c.part : 0;
-  return {0, c.outputCount(), Pattern::reduced(*c.type, c.op, c.size, number), from};
+  return {0, c.outputCount(), Pattern::reduced(*c.type, c.op, c.size, number, from + c.outputCount()), from};
 }
 
 Expected wholeOf(const Case& c, int rank, uint64_t number) {
-  return {0, c.total, Pattern::ofRank(*c.type, c.op, {rank, c.size}, number), 0};
+  return {0, c.total, Pattern::ofRank(*c.type, c.op, {rank, c.size}, number, c.total), 0};
 }
 
 std::vector<Expected> partsOfAll(const Case& c, uint64_t number) {
@@ -33,8 +33,8 @@ std::vector<Expected> partsOfAll(const Case& c, uint64_t number) {
   const size_t from = personal ? static_cast<size_t>(c.rank) * c.part : 0;
   std::vector<Expected> parts;
   for (int r = 0; r < c.size; ++r)
-    parts.push_back(
-        {static_cast<size_t>(r) * c.part, c.part, Pattern::ofRank(*c.type, c.op, {r, c.size}, number), from});
+    parts.push_back({static_cast<size_t>(r) * c.part, c.part,
+                     Pattern::ofRank(*c.type, c.op, {r, c.size}, number, from + c.part), from});
   return parts;
 }
 
@@ -107,8 +107,9 @@ Work Workload::work(const Case& c, size_t slot, size_t begin, size_t count) cons
 }
 
 void Workload::fillInput(const Case& c, size_t slot, uint64_t number) const {
-  Pattern::ofRank(*c.type, c.op, {c.rank, c.size}, number)
-      .fill({input(c, slot), c.inputCount() * c.type->bytes});
+  const size_t count = c.inputCount();
+  Pattern::ofRank(*c.type, c.op, {c.rank, c.size}, number, count)
+      .fill({input(c, slot), count * c.type->bytes});
 }
 
 uint64_t Workload::countWrong(const Case& c, size_t slot, uint64_t number, bool describe) const {
