@@ -352,6 +352,7 @@ void AggGroup::watch() {
     const auto alarm = child.gone ? std::nullopt : child.pipe->alarm();
     if (alarm && !alarm->reason.empty()) end(*alarm);
   }
+  if (options_.parent && !broken_.empty()) options_.parent->pipe->repeatAlarm();
   if (options_.parent && broken_.empty() && !options_.parent->linked()) blameParent();
   if (options_.parent && broken_.empty())
     if (const auto alarm = options_.parent->pipe->alarm(); alarm && !alarm->reason.empty()) end(*alarm);

@@ -95,21 +95,25 @@ Status Mesh::connectAll() {
 Status Mesh::greetAll() {
   Patience patience(options_.context->net().clock(), options_.timeout);
   const Bytes hello = Hello{group_, static_cast<uint32_t>(rank()), static_cast<uint32_t>(ranks())}.encode();
-  std::vector<std::unique_ptr<Pipe>> outgoing(sends_.size());
+  std::vector<std::unique_ptr<Pipe>> outgoing(sends_.size()), incoming;
+  for (auto& comm : accepted_) {
+    TRY(auto pipe, Pipe::create(nullptr, std::move(comm), "a rank"));
+    TRY(pipe->expect(patience));
+    incoming.push_back(std::move(pipe));
+  }
   for (size_t peer = 0; peer < sends_.size(); peer++) {
     if (!sends_[peer]) continue;
     TRY(outgoing[peer], Pipe::create(std::move(sends_[peer]), nullptr, format("rank %zu", peer)));
     TRY(outgoing[peer]->tell(hello, patience));
   }
-  for (auto& comm : accepted_) {
-    TRY(auto incoming, Pipe::create(nullptr, std::move(comm), "a rank"));
-    TRY(const Bytes said, incoming->hear(patience));
+  for (auto& pipe : incoming) {
+    TRY(const Bytes said, pipe->hear(patience));
     TRY(const Hello from, decodeHello(said));
     if (from.group != group_ || from.ranks != static_cast<uint32_t>(ranks()) ||
         !joins(static_cast<int>(from.rank)) || pipes_[from.rank])
       return failed(format("rank %u of %u called, which does not belong to this group of %d", from.rank,
                            from.ranks, ranks()));
-    TRY(pipes_[from.rank], Pipe::join(std::move(outgoing[from.rank]), std::move(incoming)));
+    TRY(pipes_[from.rank], Pipe::join(std::move(outgoing[from.rank]), std::move(pipe)));
   }
   accepted_.clear();
   sends_.clear();
@@ -155,13 +159,21 @@ Result<Verdict> Mesh::countVotes(const Ballot& mine, Patience& patience) {
 void Mesh::awaitGoodbyes(Milliseconds most) {
   Patience patience(options_.context->net().clock(), most);
   for (const auto& pipe : pipes_)
-    while (pipe && !pipe->saidGoodbye() && !pipe->alarm() && !patience.over()) patience.pause();
+    while (pipe && !pipe->saidGoodbye() && !pipe->alarm() && !patience.over()) {
+      repeatAlarm();
+      patience.pause();
+    }
 }
 
 void Mesh::raiseAlarm(const std::string& reason) {
   const Bytes alarm = Alarm{reason}.encode();
   for (const auto& pipe : pipes_)
     if (pipe) pipe->raiseAlarm(alarm);
+}
+
+void Mesh::repeatAlarm() {
+  for (const auto& pipe : pipes_)
+    if (pipe) pipe->repeatAlarm();
 }
 
 }  // namespace weft::coll

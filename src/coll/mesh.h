@@ -47,6 +47,7 @@ class Mesh {
 
   // To everyone connected: the group is broken, or (empty) this rank leaves it.
   void raiseAlarm(const std::string& reason);
+  void repeatAlarm();  // to those whom it has not left for yet
   // Before the mesh goes: as long as others have not said goodbye, they may still send to what we have
   // posted.
   void awaitGoodbyes(Milliseconds most);

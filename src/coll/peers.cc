@@ -95,7 +95,7 @@ Started PeersGroup::flush(const void*, size_t, GroupMemory*) {
 }
 
 void PeersGroup::progress() {
-  if (!broken_.empty()) return;
+  if (!broken_.empty()) return mesh_->repeatAlarm();
   constexpr uint64_t kAlarmEvery = 256;
   if (passes_++ % kAlarmEvery == 0 && !hearAlarms()) return;
   bool oldest = true, mayPost = true;

@@ -103,6 +103,16 @@ Status Pipe::post() {
   return {};
 }
 
+Status Pipe::expect(Patience& patience) {
+  while (true) {
+    TRY(post());
+    if (hearing_) return {};
+    if (patience.over())
+      return Error(Code::timeout, "collective group", "no receive from " + name_ + " starts");
+    patience.pause();
+  }
+}
+
 Result<Bytes> Pipe::hear(Patience& patience) {
   while (true) {
     TRY(post());
@@ -121,6 +131,7 @@ Result<Bytes> Pipe::hear(Patience& patience) {
 }
 
 std::optional<Alarm> Pipe::alarm() {
+  repeatAlarm();
   if (goodbye_ || (!hearing_ && !post())) return std::nullopt;
   if (!hearing_) return std::nullopt;
   int size = 0;
@@ -133,10 +144,29 @@ std::optional<Alarm> Pipe::alarm() {
   return said ? said.take() : Alarm{said.error().message()};
 }
 
+// Whoever raises it may make no further call on this group, so it is tried a few times: the network's control
+// thread has an engine for microseconds at a time, and nothing can be sent then.
 void Pipe::raiseAlarm(const Bytes& alarm) {
-  std::memcpy(out_.data(), alarm.data(), alarm.size());
-  const core::Posted posted = send_->isend(out_.data(), alarm.size(), kControlTag, outMemory_, nullptr);
-  if (posted.ok && posted.request) (void)core::test(posted.request, nullptr);
+  constexpr int kTries = 100;
+  if (unsaid_.empty()) unsaid_ = alarm;
+  for (int tries = 0; tries < kTries && !unsaid_.empty(); tries++) {
+    if (tries > 0) std::this_thread::yield();
+    repeatAlarm();
+  }
+}
+
+void Pipe::repeatAlarm() {
+  if (unsaid_.empty()) return;
+  if (!saying_) {
+    std::memcpy(out_.data(), unsaid_.data(), unsaid_.size());
+    const core::Posted posted = send_->isend(out_.data(), unsaid_.size(), kControlTag, outMemory_, nullptr);
+    if (posted.ok && !posted.request) return;
+    saying_ = posted.request;
+  }
+  const core::Tested tested = saying_ ? core::test(saying_, nullptr) : core::Tested{false, false};
+  if (tested.ok && !tested.done) return;
+  saying_ = nullptr;
+  unsaid_.clear();
 }
 
 }  // namespace weft::coll

@@ -75,13 +75,18 @@ class Pipe {
   // Control messages, at most kControlBytes; one of each direction at a time.
   Status tell(const Bytes& message, Patience& patience);
   Result<Bytes> hear(Patience& patience);
+  // Posts the receive for the next one: where two tell each other something, they first expect it. Without
+  // eager messages none leaves before.
+  Status expect(Patience& patience);
 
   // A control message that comes when nobody waits for one is an alarm. What it says, if one is here; looks
-  // once.
+  // once, and repeats our own that has not left yet.
   std::optional<Alarm> alarm();
   bool isBroken() const { return broken_; }      // seen while it was looked for one
   bool saidGoodbye() const { return goodbye_; }  // an empty one: nothing more comes
-  void raiseAlarm(const Bytes& alarm);           // leaves at once or not at all
+  // Leaves at once, or by repeatAlarm. While one waits to leave, no other is raised.
+  void raiseAlarm(const Bytes& alarm);
+  void repeatAlarm();
 
   // The error of the comm that broke, with the name of who is there.
   Error errorOf(const core::Comm& comm) const;
@@ -96,6 +101,8 @@ class Pipe {
   core::MemoryHandle* outMemory_ = nullptr;
   core::MemoryHandle* inMemory_ = nullptr;
   core::Request* hearing_ = nullptr;
+  Bytes unsaid_;                     // an alarm that has not left yet
+  core::Request* saying_ = nullptr;  // it is under way
   bool goodbye_ = false;
   bool broken_ = false;
 };

@@ -238,6 +238,7 @@ Finished SharpGroup::test(GroupRequest* request) {
     slot.state = State::free;
     return {true, true, slot.bytes};
   }
+  if (!broken_.empty()) mesh_.repeatAlarm();
   if (++passes_ % kLookEvery == 0 && broken_.empty()) (void)othersAreThere();
   return {broken_.empty(), false, 0};
 }

@@ -113,6 +113,7 @@ Finished SparedTree::test(GroupRequest* request) {
   if (slot.flushing) return testFlush(slot);
   if (state_ == State::agreeing) agree();
   if (state_ == State::spare) beginAgain();
+  if (state_ == State::broken) spare_->mesh().repeatAlarm();
   if (state_ == State::broken || state_ == State::agreeing || !slot.inner)
     return {state_ != State::broken, false, 0};
   const bool onTree = state_ == State::tree;

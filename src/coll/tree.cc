@@ -165,7 +165,7 @@ bool TreeGroup::hearAlarm() {
 
 void TreeGroup::progress() {
   constexpr uint64_t kAlarmEvery = 256;
-  if (!broken_.empty()) return;
+  if (!broken_.empty()) return membership_.pipe->repeatAlarm();
   if (passes_++ % kAlarmEvery == 0 && !hearAlarm()) return;
   const bool fine = testFlights(outgoing_) && testFlights(incoming_) && postReceives() && postSends();
   if (fine) return finishSlots();

@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include "src/coll/peers.h"
 
+#include <array>
 #include <chrono>
 #include <thread>
 
@@ -165,4 +166,24 @@ TEST_CASE("peers: memory of a GPU is refused with a reason") {
   const auto refused = ranks.group(0).registerMemory(desc);
   REQUIRE_FALSE(refused);
   CHECK(refused.error().message().find("host memory") != std::string::npos);
+}
+
+TEST_CASE("peers: an alarm that cannot leave at once leaves later") {
+  Config config;
+  config.eagerMaxBytes = 0;  // nothing leaves before it is waited for
+  Ranks ranks(2, config);
+  std::array<std::unique_ptr<Mesh>, 2> meshes;
+  ranks.each([&](int rank) {
+    if (auto mesh = Mesh::open(ranks.meshOptions(rank))) meshes[static_cast<size_t>(rank)] = mesh.take();
+  });
+  REQUIRE((meshes[0] && meshes[1]));
+  meshes[0]->raiseAlarm("a reason");
+  std::optional<Alarm> heard;
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(5 * patience());
+  while (!heard && std::chrono::steady_clock::now() < limit) {
+    heard = meshes[1]->pipe(0)->alarm();
+    meshes[0]->repeatAlarm();
+  }
+  REQUIRE(heard);
+  CHECK(heard->reason == "a reason");
 }

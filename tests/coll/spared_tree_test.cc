@@ -40,6 +40,7 @@ bool says(const Run& run, int rank, const char* words) {
 // Several operations at a time, with the tree's death at a moment that the seed chooses. Whether they all go
 // on or all give up: the same everywhere, and never a wrong result.
 bool survives(uint64_t seed) {
+  CAPTURE(seed);
   SeededRandom random(seed);
   TreeOfDaemons tree(random.below(2) == 0 ? 0 : 2);
   Ranks ranks(kRanks);
