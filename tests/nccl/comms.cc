@@ -19,6 +19,10 @@ namespace nccltest {
 
 namespace {
 
+// Elements of the collectives before and after a rank is lost: with one of another size NCCL may choose other
+// connections, and waits without an end for the lost rank to make them.
+constexpr size_t kLossCount = 100000;
+
 bool has(const void* function, const char* name) {
   if (function == nullptr) std::fprintf(stderr, "this NCCL has no %s\n", name);
   return function != nullptr;
@@ -56,8 +60,7 @@ void settle(Comm comm, int result, const char* what) {
 // The next collective after another rank was lost: how long until NCCL says so, what it says, and how long
 // the abort takes. What it says has one of the wanted parts. The communicator is gone then.
 bool loses(Rank& rank, std::initializer_list<const char*> wanted, std::chrono::seconds patience) {
-  constexpr size_t kCount = 100000;
-  Buffer in(kFloat32, kCount), out(kFloat32, kCount);
+  Buffer in(kFloat32, kLossCount), out(kFloat32, kLossCount);
   const auto begin = std::chrono::steady_clock::now();
   const auto since = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -65,7 +68,7 @@ bool loses(Rank& rank, std::initializer_list<const char*> wanted, std::chrono::s
   int error = 0;
   for (int turn = 0; turn < 3; ++turn) {  // what was under way may still end well
     if (error == 0)
-      error = nccl.allReduce(in.at(0), out.at(0), kCount, kFloat32, kSum, rank.comm, rank.stream);
+      error = nccl.allReduce(in.at(0), out.at(0), kLossCount, kFloat32, kSum, rank.comm, rank.stream);
   }
   while (error == 0 && since() < static_cast<double>(patience.count())) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -100,7 +103,7 @@ void letOthersFinish() {
 // What is heard first: that its process is gone, or that a connection to it broke; of a network that reduces,
 // which rank it was.
 bool killed(Rank& rank) {
-  if (!sums(rank, 1000)) return false;
+  if (!sums(rank, kLossCount)) return false;
   if (rank.rank == 1) letOthersFinish();
   if (rank.rank == 1) (void)raise(SIGKILL);
   return loses(rank, {"ended: ", "rank 1 failed: ", "rank 1 left the group or failed"},
@@ -109,7 +112,7 @@ bool killed(Rank& rank) {
 
 // With a WEFT_PEER_TIMEOUT of seconds.
 bool stopped(Rank& rank) {
-  if (!sums(rank, 1000)) return false;
+  if (!sums(rank, kLossCount)) return false;
   if (rank.rank == 1) letOthersFinish();
   if (rank.rank == 1) (void)raise(SIGSTOP);
   return loses(rank, {"is gone"}, std::chrono::seconds(60));
@@ -117,7 +120,7 @@ bool stopped(Rank& rank) {
 
 // Rank 1 gives up in the middle, in order.
 bool left(Rank& rank) {
-  if (!sums(rank, 1000)) return false;
+  if (!sums(rank, kLossCount)) return false;
   if (rank.rank != 1)
     return loses(rank, {"closed the connection", "rank 1 left the group"}, std::chrono::seconds(60));
   letOthersFinish();
