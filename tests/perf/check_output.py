@@ -163,4 +163,6 @@ class EndTest(unittest.TestCase):
 
 
 if __name__ == '__main__':
+    for one in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(one, signal.SIG_DFL)  # who started this may ignore them, and what it starts would too
     unittest.main(argv=sys.argv[:1])
