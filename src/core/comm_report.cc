@@ -161,7 +161,7 @@ CommReport SendCommImpl::describe() {
 // Looked at now and then. A peer that does not answer is another matter, of which the control link tells.
 
 void RecvCommImpl::noteWaits(TimePoint now, TimePoint after, OldestWaits* oldest) {
-  const bool quiet = mayStand_ || !peering().peer()->answers();
+  const bool quiet = mayStand_.load(std::memory_order_relaxed) || !peering().peer()->answers();
   tags_.each([&](uint32_t, TagState& tag) {
     if (!tag.first || quiet) return tag.standing.over();
     tag.standing.seen(tag.first->k, now);

@@ -2,6 +2,8 @@
 // Copyright The weft authors
 #pragma once
 
+#include <atomic>
+
 #include "src/core/comm.h"
 #include "src/core/cts_ring.h"
 #include "src/core/tag_table.h"
@@ -25,7 +27,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   Posted irecv(std::span<const ReceiveSpec> receives) override;
   Posted irecvOne(void* data, size_t bytes, int tag, MemoryHandle* memory, void* profilerHandle) override;
   Posted iflush(std::span<const ReceiveSpec> received) override;
-  void mayStand() override { mayStand_ = true; }
+  void mayStand() override { mayStand_.store(true, std::memory_order_relaxed); }
 
   // CommBase:
   bool busy() const override { return openCount_ > 0 || (sent_ && !peerClosed_ && !hasAll()); }
@@ -158,7 +160,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   uint64_t arrived_ = 0;          // messages in all
   std::optional<uint64_t> sent_;  // the sender's total: it sends no more than these
   bool readAsked_ = false;
-  bool mayStand_ = false;
+  std::atomic<bool> mayStand_{false};  // said by the owner; the control thread looks now and then
 };
 
 template <class Visit>
