@@ -2,7 +2,21 @@
 // Copyright The weft authors
 #include "src/base/clock.h"
 
+#include <sched.h>
+#include <time.h>
+
 namespace weft {
+
+// A signal may end it early; every caller looks again at what it waits for.
+void Clock::sleep(Nanoseconds time) const {
+  constexpr int64_t kSecond = 1'000'000'000;
+  const timespec pause{time.count() / kSecond, time.count() % kSecond};
+  ::nanosleep(&pause, nullptr);
+}
+
+void Clock::yield() const {
+  ::sched_yield();
+}
 
 const Clock& Clock::system() {
   static const Clock clock;

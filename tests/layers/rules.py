@@ -6,8 +6,8 @@ import re
 
 import source
 
-MAX_FILE_LINES = 500
-MAX_HEADER_LINES = 300
+MAX_FILE_LINES = 800
+MAX_HEADER_LINES = 400
 MAX_FUNCTION_LINES = 60
 
 # (what, pattern over code without comments and strings, only in the plugin's own rooms?, {home: reason})
