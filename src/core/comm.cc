@@ -2,7 +2,7 @@
 // Copyright The weft authors
 #include "src/core/comm.h"
 
-#include <time.h>
+#include <algorithm>
 #include <utility>
 
 #include "src/base/log.h"
@@ -13,6 +13,13 @@
 #include "src/core/testing.h"
 
 namespace weft::core {
+
+namespace {
+
+// Between two looks at what closing waits for; an answer that is on its way is here after the first.
+constexpr std::chrono::microseconds kFirstPause{1}, kPause{50};
+
+}  // namespace
 
 bool StickyError::put(Error error) {
   std::lock_guard lock(mutex_);
@@ -65,12 +72,21 @@ CommBase::~CommBase() {
     engine().removeComm(number_);
     peering().comms--;
   }
-  for (MemoryHandle* handle : handles_) std::unique_ptr<MemoryHandle> owned(handle);
+  for (MemoryHandle* handle : handlesInOrder()) std::unique_ptr<MemoryHandle> owned(handle);
+}
+
+// As they were registered: their addresses, which the set goes by, differ from run to run, and the peer and
+// the fabrics are told of each.
+std::vector<MemoryHandle*> CommBase::handlesInOrder() const {
+  std::vector<MemoryHandle*> all;
+  for (MemoryHandle* handle : handles_) all.push_back(handle);
+  std::sort(all.begin(), all.end(), [](const auto* a, const auto* b) { return a->number < b->number; });
+  return all;
 }
 
 void CommBase::detach(uint64_t sent) {
   EngineEntry in(engine(), EngineEntry::wait);
-  for (MemoryHandle* handle : handles_) {
+  for (MemoryHandle* handle : handlesInOrder()) {
     if (handle->announcement) peering().memory().withdraw(handle->announcement);
     handle->announcement = nullptr;
   }
@@ -139,6 +155,7 @@ Result<MemoryHandle*> CommBase::addHandle(const MemoryDesc& desc) {
   EngineEntry in(engine(), EngineEntry::wait);
   handles_.makeRoom();  // nothing fails once the peer was told
   if (asRecv()) handle->announcement = peering().memory().announce(handle->region);
+  handle->number = ++handlesMade_;
   handles_.insert(handle.get());
   return handle.release();
 }
@@ -171,7 +188,7 @@ std::unique_ptr<MemoryHandle> CommBase::takeHandle(MemoryHandle* handle) {
 // Closing:
 
 bool CommBase::waitFor(const std::function<bool()>& done) {
-  const Clock& clock = Clock::system();  // real time also under a test's clock: a deadline must pass
+  const Clock& clock = engine().clock();
   const TimePoint deadline = clock.now() + engine().config().closeTimeout;
   for (bool first = true;; first = false) {
     {
@@ -185,8 +202,7 @@ bool CommBase::waitFor(const std::function<bool()>& done) {
         return false;
       }
     }
-    const timespec pause{0, first ? 1000 : 50'000};
-    nanosleep(&pause, nullptr);
+    clock.sleep(first ? kFirstPause : kPause);
   }
 }
 
@@ -199,15 +215,15 @@ void CommBase::fence() {
     peering().lanes().fence();
   }
   // The lanes have deadlines of their own, and say how it ended.
-  const TimePoint deadline = Clock::system().now() + engine().config().closeTimeout * 5 / 4;
-  while (Clock::system().now() < deadline) {
+  const Clock& clock = engine().clock();
+  const TimePoint deadline = clock.now() + engine().config().closeTimeout * 5 / 4;
+  while (clock.now() < deadline) {
     {
       EngineEntry in(engine(), EngineEntry::wait);
       engine().progress();
       if (peering().lanes().isFenced()) return;
     }
-    const timespec pause{0, 50'000};
-    nanosleep(&pause, nullptr);
+    clock.sleep(kPause);
   }
   WEFT_LOG(warn, "closing: a lane to %s did not confirm that it is fenced", peering().peer()->name().c_str());
 }

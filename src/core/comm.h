@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 #include "src/base/pointer_set.h"
 #include "src/core/comm_report.h"
@@ -135,6 +136,7 @@ class CommBase {
   void enter(CommState to) {
     if (to > state_) state_ = to;
   }
+  std::vector<MemoryHandle*> handlesInOrder() const;
   void detach(uint64_t sent = 0);  // from the engine, at the end of closing; a sender's messages in all
   [[gnu::noinline]] Tested testUnfinished(Request* request) const;
   [[gnu::noinline]] Tested finish(Request* request, int* sizes);
@@ -157,6 +159,7 @@ class CommBase {
   bool peerClosed_ = false;
   StickyError sticky_;
   PointerSet<MemoryHandle> handles_;  // owned; only inside the engine
+  uint64_t handlesMade_ = 0;
 };
 
 }  // namespace weft::core

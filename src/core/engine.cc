@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <sched.h>
 
 #include "src/base/log.h"
 #include "src/base/reserve.h"
@@ -119,7 +118,7 @@ void Engine::enterWaiting() {
          !door_.compare_exchange_weak(seen, seen + kInside - kCallWaits, std::memory_order_acquire,
                                       std::memory_order_relaxed)) {
     if ((seen & kInside) == 0) continue;
-    sched_yield();
+    options_.clock->yield();
     seen = door_.load(std::memory_order_relaxed);
   }
   called_.store(true, std::memory_order_relaxed);

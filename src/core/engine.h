@@ -36,6 +36,7 @@ class Engine {
 
   uint32_t id() const { return id_; }  // unique in the process, never reused
   const Config& config() const { return *options_.config; }
+  const Clock& clock() const { return *options_.clock; }  // for waiting, outside of it
   const std::string& deviceName() const { return options_.deviceName; }
   int eagerMax() const { return eagerMax_; }           // bytes; 0: nothing leaves eagerly
   bool gathersEager() const { return gathersEager_; }  // small messages that follow each other leave together

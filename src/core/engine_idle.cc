@@ -33,7 +33,7 @@ void Engine::endIdlePeerings() {
     endIdle(*peering, "the connection that they were for was given up");
   }
   const auto longer = [](const Peering* a, const Peering* b) { return a->idleSince() < b->idleSince(); };
-  std::sort(idle.begin(), idle.end(), longer);
+  std::stable_sort(idle.begin(), idle.end(), longer);
   const auto most = static_cast<size_t>(options_.config->idlePeers);
   size_t left = idle.size();
   for (Peering* peering : idle) {

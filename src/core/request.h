@@ -41,6 +41,7 @@ class MemoryHandle {
   uintptr_t begin = 0;  // the region's: every data call looks at these
   size_t length = 0;
   bool host = true;
+  uint64_t number = 0;                   // of its comm's, in the order of registering
   uint32_t inUse = 0;                    // requests and slots that touch it
   Announcement* announcement = nullptr;  // receiving side: how far the peer knows it
 };

@@ -3,6 +3,7 @@
 #include "src/core/runtime.h"
 
 #include <algorithm>
+#include <atomic>
 #include <ctime>
 #include <unistd.h>
 
@@ -15,9 +16,14 @@ namespace weft::core {
 
 namespace {
 
-// A thread's identity without a system call; plain data, so that it does not keep the library from being
-// unloaded.
-thread_local char threadMark;
+// A thread's identity without a system call, in the order in which threads first connected: no address, as
+// engines are kept in this order. Plain data, so that it does not keep the library from being unloaded.
+uint32_t threadNumber() {
+  static std::atomic<uint32_t> threads{0};
+  thread_local uint32_t mine = 0;
+  if (mine == 0) mine = ++threads;
+  return mine;
+}
 
 control::Fingerprint fingerprintOf(const Net& net) {
   const Config& config = net.config();
@@ -52,6 +58,7 @@ Status Runtime::reportState() {
   const std::string& folder = net_->config().stateDir;
   if (folder.empty()) return {};
   StateReport::Source source;
+  source.clock = &net_->clock();
   source.text = [this] { return stateText(); };
   source.warnings = [this] {
     uint32_t warnings = 0;
@@ -130,7 +137,7 @@ Status Runtime::openLocal(int device, DeviceUse* use) const {
 Result<std::shared_ptr<Engine>> Runtime::engineFor(const ContextRef& context, int device) {
   std::lock_guard lock(mutex_);
   const ContextOptions& of = context->options();
-  const EngineKey key{device, of.trafficClass, context->seat(), of.perCommunicator ? nullptr : &threadMark};
+  const EngineKey key{device, of.trafficClass, context->seat(), of.perCommunicator ? 0 : threadNumber()};
   if (auto known = engines_[key].engine.lock(); known && !known->wornOut()) return known;
   TRY(DeviceUse use, openDevice(device));
   TRY(Properties properties, net_->properties(device));

@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <unordered_map>
 
 #include "src/control/hub.h"
 #include "src/core/engine.h"
@@ -39,7 +38,7 @@ class Router final : public control::Handler {
 
   Config config_;
   std::mutex mutex_;
-  std::unordered_map<uint32_t, Known> engines_;
+  std::map<uint32_t, Known> engines_;  // in the order they were made, in which they get their turns
   Milliseconds pause_{1};
   TimePoint freedLookedAt_{};
 };
@@ -80,7 +79,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
     int device;
     int trafficClass;
     int seat;
-    const void* thread;  // null with contexts
+    uint32_t thread;  // 0 with contexts
     auto operator<=>(const EngineKey&) const = default;
   };
   struct KnownEngine {
@@ -100,7 +99,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   std::map<int, std::weak_ptr<Device>> physical_;
   std::map<int, DeviceUse> devices_;
   std::map<EngineKey, KnownEngine> engines_;
-  std::unordered_map<uint64_t, std::shared_ptr<Connector>> connectors_;
+  std::map<uint64_t, std::shared_ptr<Connector>> connectors_;
   uint64_t nextToken_ = 0;
   std::shared_ptr<control::Hub> hub_;    // its thread uses the router
   std::unique_ptr<StateReport> report_;  // last: its thread uses all of this

@@ -19,7 +19,9 @@ namespace weft::core {
 
 namespace {
 
-constexpr std::chrono::milliseconds kBetweenLooks{500};
+// The end of the last connection waits for the thread, at most one slice of its pause.
+constexpr std::chrono::milliseconds kSlice{20};
+constexpr int kSlicesBetweenLooks = 25;
 
 // In nanoseconds; 0: there is no such file.
 int64_t touchedAt(const std::string& path) {
@@ -56,22 +58,20 @@ Result<std::unique_ptr<StateReport>> StateReport::start(const std::string& folde
 }
 
 StateReport::~StateReport() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_all();
+  stopping_.store(true, std::memory_order_relaxed);
   if (thread_.joinable()) thread_.join();
 }
 
 void StateReport::run() {
-  std::unique_lock lock(mutex_);
-  while (!stopping_) {
-    lock.unlock();
+  while (!stopping_.load(std::memory_order_relaxed)) {
     look();
-    lock.lock();
-    wake_.wait_for(lock, kBetweenLooks, [this] { return stopping_; });
+    rest();
   }
+}
+
+void StateReport::rest() const {
+  for (int i = 0; i < kSlicesBetweenLooks && !stopping_.load(std::memory_order_relaxed); i++)
+    source_.clock->sleep(kSlice);
 }
 
 void StateReport::look() {

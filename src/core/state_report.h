@@ -2,14 +2,14 @@
 // Copyright The weft authors
 #pragma once
 
-#include <condition_variable>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 
+#include "src/base/clock.h"
 #include "weft/result.h"
 
 // Writes the state of this process's comms into WEFT_STATE_DIR when somebody touches the file "ask" there,
@@ -24,6 +24,7 @@ class StateReport {
   struct Source {
     std::function<std::string()> text;   // called on our thread
     std::function<uint32_t()> warnings;  // of waits, so far; likewise
+    const Clock* clock = nullptr;        // outlives the report
   };
 
   static Result<std::unique_ptr<StateReport>> start(const std::string& folder, Source source);
@@ -36,6 +37,7 @@ class StateReport {
   void run();
   void look();
   void write();
+  void rest() const;
 
   const std::string ask_;
   const std::string file_;
@@ -43,9 +45,7 @@ class StateReport {
   int64_t askedAt_ = 0;  // when the file was touched last, as far as we know
   uint32_t warnings_ = 0;
   bool complained_ = false;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool stopping_ = false;
+  std::atomic<bool> stopping_{false};
   std::thread thread_;
 };
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 #include <chrono>
-#include <thread>
 
 #include "src/base/log.h"
 #include "tests/protocol/kept_log.h"
@@ -158,20 +157,18 @@ TEST_CASE("a receiver that closes does not wait for the answer of a sender that 
   (void)stage.receive(stage.link, to);
   stage.world.pump(3);
   const uint32_t number = stage.link.recv->number();
-  const auto begin = std::chrono::steady_clock::now();
+  const TimePoint begin = stage.world.clock().now();
   // Event: its goodbye crosses our question, which finds nobody any more.
-  std::thread link([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  stage.world.clock().whileSleeping = [&] {
     ByteWriter body;
     encodeBody(&body, CommMessage{number, 0});
     stage.world.side(1).engine->deliver({.peer = stage.world.side(1).other,
                                          .type = MessageType::closed,
                                          .header = {.from = stage.world.side(0).engine->id()},
                                          .body = body.take()});
-  });
+  };
   to.release();
-  link.join();
-  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
+  CHECK(stage.world.clock().now() - begin < std::chrono::seconds(10));
 }
 
 TEST_CASE("what ends a peering is told once, and both ends begin anew") {

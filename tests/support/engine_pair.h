@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -69,6 +70,17 @@ struct Connection {
 
 Config configOfTests();  // closing waits for messages that nobody delivers meanwhile: 20 ms of it
 
+// A clock whose sleepers may let the test act: what closing waits for is then done by the test's one thread.
+class WorldClock final : public FakeClock {
+ public:
+  void sleep(Nanoseconds time) const override {
+    if (!whileSleeping) return FakeClock::sleep(time);
+    advance(time);
+    whileSleeping();
+  }
+  std::function<void()> whileSleeping;  // called outside of the engines
+};
+
 struct WorldOptions {
   Config config = configOfTests();
   std::shared_ptr<Transport> transports[2];  // of the two sides; loop with friendly options when null
@@ -82,7 +94,7 @@ class World {
   ~World();
 
   Side& side(int i) { return sides_[i]; }
-  FakeClock& clock() { return clock_; }
+  WorldClock& clock() { return clock_; }
   // A connection whose sender is on side `from`.
   Connection connect(int from);
 
@@ -102,7 +114,7 @@ class World {
  private:
   void make(int side);
 
-  FakeClock clock_;
+  WorldClock clock_;
   WorldOptions options_;
   std::shared_ptr<HubExchange> exchange_ = std::make_shared<HubExchange>();
   Side sides_[2];
