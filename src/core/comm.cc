@@ -8,6 +8,7 @@
 #include "src/base/log.h"
 #include "src/base/reserve.h"
 #include "src/core/ending_log.h"
+#include "src/core/patience.h"
 #include "src/core/recv_comm.h"
 #include "src/core/send_comm.h"
 #include "src/core/testing.h"
@@ -189,16 +190,16 @@ std::unique_ptr<MemoryHandle> CommBase::takeHandle(MemoryHandle* handle) {
 
 bool CommBase::waitFor(const std::function<bool()>& done) {
   const Clock& clock = engine().clock();
-  const TimePoint deadline = clock.now() + engine().config().closeTimeout;
+  Patience patience(clock, engine().config().closeTimeout);
   for (bool first = true;; first = false) {
     {
       EngineEntry in(engine(), EngineEntry::wait);
       if (done()) return true;
       engine().progress();
       if (done()) return true;
-      if (peering().unresponsive()) return false;
-      if (clock.now() > deadline) {
-        peering().markUnresponsive();
+      if (peering().unresponsive(clock.now())) return false;
+      if (patience.isOver()) {
+        peering().gaveNoAnswer(clock.now());
         return false;
       }
     }
@@ -216,8 +217,8 @@ void CommBase::fence() {
   }
   // The lanes have deadlines of their own, and say how it ended.
   const Clock& clock = engine().clock();
-  const TimePoint deadline = clock.now() + engine().config().closeTimeout * 5 / 4;
-  while (clock.now() < deadline) {
+  Patience patience(clock, engine().config().closeTimeout * 5 / 4);
+  while (!patience.isOver()) {
     {
       EngineEntry in(engine(), EngineEntry::wait);
       engine().progress();

@@ -104,7 +104,7 @@ class CommBase {
   }
 
   // Service thread only: enters again and again until `done`, at most closeTimeout. False: the deadline
-  // passed, and the peer is marked so that nobody waits for it again.
+  // passed, which the peering remembers for the closes that follow.
   bool waitFor(const std::function<bool()>& done);
   void fence();  // nothing posted on this peering lands after this
   std::unique_ptr<MemoryHandle> takeHandle(MemoryHandle* handle);  // out of our hands, and the peer's

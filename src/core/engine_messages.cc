@@ -13,6 +13,7 @@ namespace weft::core {
 void Engine::handle(Mail& mail) {
   readClock();
   if (mail.peerDied) return handlePeerDeath(mail);
+  if (Peering* from = livePeering(mail.peer.get(), mail.header.from)) from->heard();
   switch (mail.type) {
     case MessageType::engineGone:
       return handleEngineGone(mail);

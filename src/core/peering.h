@@ -95,9 +95,13 @@ class Peering final : private LaneOwner, private EagerSender::Source {
   TimePoint idleSince() const { return idleSince_.value_or(TimePoint{}); }
   std::string where(const Lane& lane) const;  // "rail eth0 to node7 pid 4711"
 
-  // A wait for this peer ran into its deadline: later closes do not wait for it again.
-  void markUnresponsive() { unresponsive_ = true; }
-  bool unresponsive() const { return unresponsive_ || over(); }
+  // A close waited for this peer in vain. Those that follow do not wait for it again, until the peer says
+  // anything, or that close is long ago.
+  void gaveNoAnswer(TimePoint now) { silentSince_ = now; }
+  void heard() { silentSince_ = TimePoint{}; }
+  bool unresponsive(TimePoint now) const {
+    return over() || (silentSince_ != TimePoint{} && now - silentSince_ < kSilenceHolds);
+  }
 
   // Lanes:
   LaneSet& lanes() { return lanes_; }
@@ -191,12 +195,13 @@ class Peering final : private LaneOwner, private EagerSender::Source {
   Failover failover_;
   size_t lanesConnected_ = 0;  // of them have been told the peer's address
   PeeringState state_ = PeeringState::opening;
-  bool unresponsive_ = false;
+  TimePoint silentSince_{};  // the peer let a closing call wait in vain; default: it did not, or has spoken
   bool wantsDelivered_ = false;
   bool awaitsFlush_ = false;  // is in the engine's list
   std::unique_ptr<Ending> ending_;
   std::optional<TimePoint> idleSince_;
 
+  static constexpr Milliseconds kSilenceHolds{30'000};
   // Nobody waits for the completion of an eager write where there is one lane; what leaves from every eighth
   // slot has one all the same, so that a lane gone silent is seen.
   static constexpr int kSignaledEvery = 8;

@@ -158,7 +158,7 @@ bool RecvCommImpl::cancelReceives() {
     eachOpen([&](const ReceiveSlot& slot) { told = told || slot.state == SlotState::advertised; });
     unwritten_.clear();
     if (!told || hasAll()) return true;
-    if (peering().unresponsive() || leftUnanswered()) return false;
+    if (peering().unresponsive(engine().clock().now()) || leftUnanswered()) return false;
     peering().tell(MessageType::cancel, CommMessage{remoteNumber_, 0});
   }
   bool agreed = false;

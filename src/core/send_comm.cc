@@ -44,7 +44,8 @@ SendCommImpl::~SendCommImpl() {
   bool ask = false;
   {
     EngineEntry in(engine(), EngineEntry::wait);
-    ask = messages_ > 0 && !receivedAll_ && !failed() && !peerClosed_ && !peering().unresponsive();
+    ask = messages_ > 0 && !receivedAll_ && !failed() && !peerClosed_ &&
+          !peering().unresponsive(engine().clock().now());
     if (ask) tellTotal();
   }
   if (ask) waitFor([&] { return receivedAll_ || peerClosed_ || failed(); });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 #include <chrono>
+#include <functional>
 
 #include "src/base/log.h"
 #include "tests/protocol/kept_log.h"
@@ -60,6 +61,19 @@ struct Stage {
   Connection link;
   Connection other;
 };
+
+// What side 0 closes here is done at side 1 while the closing call sleeps.
+void closeWith(Stage& stage, const std::function<void()>& whileSleeping, const std::function<void()>& close) {
+  stage.world.clock().whileSleeping = whileSleeping;
+  close();
+  stage.world.clock().whileSleeping = nullptr;
+}
+
+// A message that its receiver has not, so that closing its sender asks for it.
+void sendSmall(Connection& on) {
+  Buffer from(*on.send, 8);
+  REQUIRE(on.send->isend(from.data(), 8, 1, from.handle(), nullptr).request);
+}
 
 }  // namespace
 
@@ -169,6 +183,53 @@ TEST_CASE("a receiver that closes does not wait for the answer of a sender that 
   };
   to.release();
   CHECK(stage.world.clock().now() - begin < std::chrono::seconds(10));
+}
+
+TEST_CASE("a peer that let one close wait in vain is asked again once it has answered") {
+  Stage stage;
+  Connection back = stage.world.connect(1);
+  sendSmall(stage.link);
+  closeWith(stage, [] {}, [&] { stage.link.send.reset(); });
+  Peering& peering = stage.other.send->peering();
+  REQUIRE(peering.unresponsive(stage.world.clock().now()));
+  // Event: the answer comes, for a comm that is closed.
+  stage.world.pump(3);
+  CHECK_FALSE(peering.unresponsive(stage.world.clock().now()));
+  // Expect: memory under a receive goes after a word with its sender, and no lane is cut.
+  auto to = std::make_unique<Buffer>(*back.recv, kBytes);
+  (void)stage.receive(back, *to);
+  stage.world.pump(3);
+  closeWith(stage, [&] { stage.world.pump(); }, [&] { to.reset(); });
+  CHECK_FALSE(peering.ending());
+  stage.prove();
+}
+
+TEST_CASE("a peer that never answered a close is asked again much later") {
+  Stage stage;
+  sendSmall(stage.link);
+  closeWith(stage, [] {}, [&] { stage.link.send.reset(); });
+  stage.world.messages.clear();
+  Peering& peering = stage.other.send->peering();
+  REQUIRE(peering.unresponsive(stage.world.clock().now()));
+  stage.world.clock().advance(std::chrono::minutes(1));
+  CHECK_FALSE(peering.unresponsive(stage.world.clock().now()));
+}
+
+TEST_CASE("time in which the closing process stood still says nothing about its peer") {
+  Stage stage;
+  sendSmall(stage.link);
+  // Event: the closing thread is stopped for long, and the answer comes afterwards.
+  int sleeps = 0;
+  const auto stopped = [&] {
+    if (sleeps++ == 0)
+      stage.world.clock().advance(std::chrono::minutes(1));
+    else
+      stage.world.pump();
+  };
+  closeWith(stage, stopped, [&] { stage.link.send.reset(); });
+  CHECK_FALSE(stage.other.send->peering().unresponsive(stage.world.clock().now()));
+  CHECK(sleeps > 1);
+  stage.prove();
 }
 
 TEST_CASE("what ends a peering is told once, and both ends begin anew") {
