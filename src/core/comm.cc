@@ -208,16 +208,18 @@ bool CommBase::waitFor(const std::function<bool()>& done) {
 }
 
 void CommBase::fence() {
+  const Clock& clock = engine().clock();
+  const Nanoseconds most = engine().config().closeTimeout * 5 / 4;
   {
     EngineEntry in(engine(), EngineEntry::wait);
     peering().end({Ending::By::us, Error(Code::remote, "closing",
                                          "a comm to " + peering().peer()->name() +
                                              " was closed with data in flight; its lanes were cut")});
     peering().lanes().fence();
+    if (clock.now() - peering().lanes().fencingSince() > most) return;  // an earlier close waited in vain
   }
   // The lanes have deadlines of their own, and say how it ended.
-  const Clock& clock = engine().clock();
-  Patience patience(clock, engine().config().closeTimeout * 5 / 4);
+  Patience patience(clock, most);
   while (!patience.isOver()) {
     {
       EngineEntry in(engine(), EngineEntry::wait);

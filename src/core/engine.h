@@ -259,6 +259,7 @@ class Engine {
   LaneSet* findLane(const Endpoint* endpoint, Lane** lane, Peering** owner);  // the set it is in
   void onSameHost(const Completion& completion, const std::string& why);
   void finishSegment(const Completion& completion);
+  [[gnu::cold]] void finishStray(const Completion& completion);
 
   std::atomic<uint32_t> door_{0};
   std::atomic<bool> called_{false};

@@ -143,15 +143,23 @@ inline void Engine::finishSegment(const Completion& completion) {
   const size_t segment = completion.context >> 48 & 15;
   Request& request = requests_[index];
   if (request.kind != RequestKind::send || request.generation != generation) [[unlikely]]
-    return;
+    return finishStray(completion);
   SegmentInFlight& sent = request.segments[segment];
   if (sent.attempt != (completion.context >> 52 & 15) || sent.done) [[unlikely]]
-    return;
+    return finishStray(completion);
   request.comm->peering().lane(sent.lane).finished(sent.bytes, *this);
   if (!completion.ok || request.remaining == 0) [[unlikely]]
     return;
   sent.done = true;
   if (--request.remaining == 0) request.comm->asSend()->onSent(&request);
+}
+
+// A segment whose request is over already, as its comm is closed or its peer has left with all of it. The
+// bytes were written off then; the lane has one work less all the same, or it would be blamed for silence.
+void Engine::finishStray(const Completion& completion) {
+  Peering* owner = nullptr;
+  Lane* lane = nullptr;
+  if (completion.source && findLane(completion.source, &lane, &owner)) lane->finished(0, *this);
 }
 
 void Engine::onEager(uint32_t number, const Completion& completion) {

@@ -121,6 +121,8 @@ class Lane {
     totals_.bytes += bytes;
     measure(bytes, lastSign_);
   }
+  // A work that is outstanding is of no interest any more: its completion will name no bytes.
+  void writeOff(uint64_t bytes) { outstandingBytes_ -= std::min(outstandingBytes_, bytes); }
   void carriesAgain(uint64_t bytes) { totals_.worksAgain++, totals_.bytesAgain += bytes; }
   const LaneTotals& totals() const { return totals_; }
 

@@ -149,6 +149,14 @@ bool LaneSet::isFenced() const {
                      [](const auto& lane) { return lane->standing.state >= LaneState::fenced; });
 }
 
+TimePoint LaneSet::fencingSince() const {
+  TimePoint last = TimePoint{};
+  for (const auto& lane : lanes_) {
+    if (lane->standing.state < LaneState::fenced) last = std::max(last, lane->standing.since);
+  }
+  return last == TimePoint{} ? TimePoint::max() : last;
+}
+
 bool LaneSet::upOn(size_t rail) const {
   return std::any_of(lanes_.begin(), lanes_.end(),
                      [&](const auto& lane) { return lane->up() && lane->rail() == rail; });

@@ -83,6 +83,7 @@ class LaneSet {
   bool onlySuspected() const { return suspected_ > 0 && up_ + connectingFirst_ == 0; }
   bool isLeaving() const;  // some lane is lost and not accounted for, or may be
   bool isFenced() const;   // nothing of this side's can land any more
+  TimePoint fencingSince() const;  // of the lane that was lost last and is not fenced; never: all are
   bool upOn(size_t rail) const;
   bool upWithout(size_t rail) const;  // on another one
   bool tickBusy();                    // asked by the control thread, once a tick

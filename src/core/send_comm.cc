@@ -3,6 +3,7 @@
 #include "src/core/send_comm.h"
 
 #include <cstring>
+#include <utility>
 
 #include "src/base/log.h"
 #include "src/base/reserve.h"
@@ -32,18 +33,21 @@ Result<std::unique_ptr<SendCommImpl>> SendCommImpl::create(CommOptions options, 
   return comm;
 }
 
-// Sent is not delivered where the fabric only accepts, so the receiver is asked whether it has everything;
-// then nothing of this comm can be lost by closing the lanes after it.
+// A fabric that has not finished its works in time may read their memory as long as the lanes stand, so they
+// are cut before the requests go, and the memory with them. Sent is not delivered where the fabric only
+// accepts, so the receiver is asked whether it has everything; then nothing of this comm can be lost by
+// closing the lanes after it.
 SendCommImpl::~SendCommImpl() {
   const MustNotFail closing;
   {
     EngineEntry in(engine(), EngineEntry::wait);
     enter(CommState::finishing);
   }
-  waitFor([&] { return unfinished_ == 0; });
+  if (!waitFor([&] { return unfinished_ == 0; })) fence();
   bool ask = false;
   {
     EngineEntry in(engine(), EngineEntry::wait);
+    engine().eachRequestOf(this, [&](Request& request) { letGo(&request); });
     ask = messages_ > 0 && !receivedAll_ && !failed() && !peerClosed_ &&
           !peering().unresponsive(engine().clock().now());
     if (ask) tellTotal();
@@ -371,11 +375,19 @@ Posted SendCommImpl::sendLarge(const void* data, size_t bytes, uint32_t tag, Mem
 // A receiver that closes has everything it let us write (it cancels what it still waits for before), so what
 // a fabric has not confirmed yet was delivered all the same, and nobody is left to confirm it.
 void SendCommImpl::onPeerGone() {
-  engine().eachRequestOf(this, [&](Request& request) {
-    if (request.remaining == 0) return;
-    request.remaining = 0;
-    onSent(&request);
-  });
+  engine().eachRequestOf(this, [&](Request& request) { letGo(&request); });
+}
+
+// Nobody waits any more for what a fabric still has of it. Its completions settle the works with their lanes
+// (Engine::finishStray), and cannot name the bytes by then.
+void SendCommImpl::letGo(Request* request) {
+  if (request->remaining == 0 || request->segmentCount == 0) return;
+  for (size_t i = 0; i < request->segmentCount; i++) {
+    SegmentInFlight& segment = request->segments[i];
+    if (!std::exchange(segment.done, true)) peering().lane(segment.lane).writeOff(segment.bytes);
+  }
+  request->remaining = 0;
+  onSent(request);
 }
 
 // Fail-over:

@@ -102,6 +102,7 @@ class SendCommImpl final : public CommBase, public SendComm {
   [[gnu::noinline]] void postSegments(Request* request, const Peering::Imported& target);
   [[gnu::always_inline]] void postSegment(Request* request, size_t i, uint64_t offset, Lane& lane,
                                           const Peering::Imported& target);
+  [[gnu::cold]] void letGo(Request* request);
   void writeAgain(Request* request, size_t i, uint64_t offset);
   void takeCts(const CtsMessage& message);
   [[gnu::always_inline]] Request* sendEager(const Send& send, TagState& tag);

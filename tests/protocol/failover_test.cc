@@ -296,6 +296,27 @@ TEST_CASE("memory can be given back while a rail is being left") {
   CHECK(std::all_of(to.data(), to.data() + kLarge, [](std::byte b) { return b == std::byte{0xc5}; }));
 }
 
+TEST_CASE("a send that its fabric does not finish is cut off before its memory goes") {
+  Rails rails(1);
+  const Connection beside = rails.world().connect(0);
+  std::vector<std::byte> from(kLarge);
+  MemoryDesc desc;
+  desc.address = from.data();
+  desc.length = from.size();
+  auto handle = rails.send().addHandle(desc);
+  REQUIRE(handle);
+  Buffer to(rails.recv(), kLarge);
+  rails.breakRail(0, FaultKind::delay, FaultOp::writeNotify, 0, 1'000'000'000);
+  (void)rails.receive(to, kLarge);
+  rails.live(5);
+  REQUIRE(rails.send().isend(from.data(), kLarge, 1, *handle, nullptr).request);
+  Peering& peering = beside.send->peering();
+  // Event: NCCL closes the comm without deregistering. Expect: it returns when nothing can land any more.
+  rails.closeSender();
+  REQUIRE(peering.ending());
+  CHECK(peering.lanes().isFenced());
+}
+
 TEST_CASE("talk about lanes that cannot be changes nothing") {
   Rails rails(2);
   SeededRandom random(9);

@@ -77,6 +77,7 @@ class Rails {
     FAIL("the message was never taken");
     return nullptr;
   }
+  void closeSender() { link_.send.reset(); }
   bool finished(core::CommBase& comm, core::Request* request) {
     for (int i = 0; i < 3000; i++) {
       const core::Tested tested = comm.testRequest(request, nullptr);

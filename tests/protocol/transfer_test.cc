@@ -377,6 +377,12 @@ TEST_CASE("a send whose receiver had it, closed and left is done, confirmed or n
   CHECK(tested.ok);
   CHECK(tested.done);
   CHECK(size == static_cast<int>(kBytes));
+  // Event: its completion comes after all. Expect: the lane has nothing to do any more.
+  const Lane& lane = link.send->peering().lane(0);
+  CHECK(lane.waiting());
+  world.progress(0);
+  CHECK_FALSE(lane.waiting());
+  CHECK(lane.outstandingBytes() == 0);
 }
 
 TEST_CASE("a send whose receiver failed before it closed and left is not done") {
