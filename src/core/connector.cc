@@ -70,7 +70,7 @@ bool Connector::connected() const {
 // The other end would wait for us until its deadline. A short one is ours: it may not be accepting yet.
 Result<std::unique_ptr<SendComm>> Connector::tellRefusal() const {
   const bool told = call_->state() != control::Call::State::pending;
-  if (told || runtime_.net().clock().now() > deadline_) return *refusal_;
+  if (told || isLate()) return *refusal_;
   return std::unique_ptr<SendComm>();
 }
 
@@ -85,27 +85,36 @@ Result<std::unique_ptr<SendComm>> Connector::step(const std::shared_ptr<Runtime>
     answered_ = true;
     TRY(onReply());
     runtime_.hub().runInline();
-    if (!comm_) return stillMeeting();
   }
-  {
-    EngineEntry in(*engine_, EngineEntry::tryOnce);
-    if (in) engine_->progress();
+  const bool last = isLate();
+  if (!comm_) {  // the two look whether they share memory
+    poll(last);
+    if (last) TRY(onReply());
+  }
+  if (comm_ && isUp(last)) {
     if (comm_->failed()) return comm_->stickyError();
-    if (!in || !connected()) {
-      if (runtime_.net().clock().now() > deadline_) return late();
-      return std::unique_ptr<SendComm>();
-    }
+    comm_->keepAlive(runtime, context);
+    return std::unique_ptr<SendComm>(std::move(comm_));
   }
-  comm_->keepAlive(runtime, context);
-  return std::unique_ptr<SendComm>(std::move(comm_));
+  if (last) return late();
+  return std::unique_ptr<SendComm>();
 }
 
-// The two look whether they share memory.
-Result<std::unique_ptr<SendComm>> Connector::stillMeeting() const {
-  EngineEntry in(*engine_, EngineEntry::tryOnce);
+// NCCL calls now and then, and another thread may be inside the engine each time. So the look on which a
+// timeout depends is taken in any case: the connection may be up long since.
+bool Connector::isUp(bool last) const {
+  EngineEntry in(*engine_, last ? EngineEntry::wait : EngineEntry::tryOnce);
   if (in) engine_->progress();
-  if (runtime_.net().clock().now() > deadline_) return late();
-  return std::unique_ptr<SendComm>();
+  return comm_->failed() || (in && connected());
+}
+
+void Connector::poll(bool last) const {
+  EngineEntry in(*engine_, last ? EngineEntry::wait : EngineEntry::tryOnce);
+  if (in) engine_->progress();
+}
+
+bool Connector::isLate() const {
+  return runtime_.net().clock().now() > deadline_;
 }
 
 Status Connector::onReply() {
@@ -148,7 +157,9 @@ Result<std::unique_ptr<RecvComm>> ListenCommImpl::step() {
     }
     runtime_->hub().runInline();
   }
-  EngineEntry in(*engine_, EngineEntry::tryOnce);
+  // As for the connector: the look on which a timeout depends is taken in any case.
+  const bool last = runtime_->net().clock().now() > deadline_;
+  EngineEntry in(*engine_, last ? EngineEntry::wait : EngineEntry::tryOnce);
   if (in) engine_->progress();
   if (comm_->failed()) {
     const Error why = comm_->stickyError();
@@ -156,8 +167,7 @@ Result<std::unique_ptr<RecvComm>> ListenCommImpl::step() {
   }
   if (in && comm_->state() == CommState::open && comm_->peering().ready())
     return std::unique_ptr<RecvComm>(std::move(comm_));
-  if (runtime_->net().clock().now() <= deadline_) return std::unique_ptr<RecvComm>();
-  in.insist();
+  if (!last) return std::unique_ptr<RecvComm>();
   const Error why = late();
   comm_->end({Ending::By::us, why});
   return why;

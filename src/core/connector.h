@@ -39,11 +39,13 @@ class Connector {
   void hold(std::shared_ptr<Engine> engine);
   void startWaiting();
   Result<std::unique_ptr<SendComm>> tellRefusal() const;
-  Result<std::unique_ptr<SendComm>> stillMeeting() const;
+  bool isUp(bool last) const;
+  void poll(bool last) const;
   Status onReply();
   Status open(const ConnectReply& reply);
   Error late() const;
   bool connected() const;  // inside the engine
+  bool isLate() const;
 
   Runtime& runtime_;        // owns us
   const Context* context_;  // drops us when it closes

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <optional>
 #include <thread>
@@ -11,6 +12,7 @@
 #include "src/base/log.h"
 #include "src/core/net.h"
 #include "tests/support/catch.h"
+#include "tests/support/engine_pair.h"
 #include "tests/support/patience.h"
 
 // Two Nets of one process that connect as NCCL has them do it, over a control link.
@@ -60,6 +62,25 @@ auto registerAll(SendComm& comm, std::vector<std::byte>& memory) {
   desc.length = memory.size();
   return comm.registerMemory(desc);
 }
+
+// Another thread that is inside an engine for a while, as NCCL's threads are now and then.
+class Occupied {
+ public:
+  explicit Occupied(Engine& engine) : thread_([this, &engine] { stay(engine); }) {
+    while (!inside_) std::this_thread::yield();
+  }
+  ~Occupied() { thread_.join(); }
+
+ private:
+  void stay(Engine& engine) {
+    EngineEntry in(engine, EngineEntry::wait);
+    inside_ = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+  }
+
+  std::atomic<bool> inside_{false};
+  std::thread thread_;
+};
 
 // A pause between two calls; false once a test has waited long enough.
 class Wait {
@@ -180,4 +201,34 @@ TEST_CASE("a connection whose acceptor has closed it is connected all the same, 
   REQUIRE(registered);
   CHECK_FALSE(sender->isend(memory.data(), memory.size(), 1, *registered, nullptr).ok);
   CHECK(sender->error().message().find("closed the connection") != std::string::npos);
+}
+
+TEST_CASE("a connection that is up is no timeout, though its engine is occupied when the deadline has passed") {
+  test::World world({});
+  test::Side& sender = world.side(0);
+  test::Side& receiver = world.side(1);
+  std::array<std::byte, control::kHandleBytes> handle{};
+  auto listener = receiver.net->listen(receiver.context, receiver.device, handle);
+  REQUIRE(listener);
+  for (int i = 0; i < 2; i++) {
+    auto connecting = sender.net->connect(sender.context, sender.device, handle);
+    REQUIRE(connecting);
+    REQUIRE_FALSE(*connecting);
+    auto accepting = receiver.net->accept(**listener);
+    REQUIRE(accepting);
+    REQUIRE_FALSE(*accepting);
+  }
+  // Event: the lanes come up while NCCL does not call for longer than the deadline.
+  world.pump(5);
+  world.clock().advance(test::configOfTests().connectTimeout + Milliseconds(1000));
+  {
+    const Occupied occupied(*sender.engine);
+    auto connected = sender.net->connect(sender.context, sender.device, handle);
+    REQUIRE(connected);
+    CHECK(*connected);
+  }
+  const Occupied occupied(*receiver.engine);
+  auto accepted = receiver.net->accept(**listener);
+  REQUIRE(accepted);
+  CHECK(*accepted);
 }
