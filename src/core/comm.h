@@ -45,7 +45,8 @@ struct CommOptions {
 enum class CommState : uint8_t {
   opening,    // a receiver whose sender has not said where its ring is
   open,       // NCCL may post
-  stopped,    // a sender whose receiver has withdrawn its memory: the next send ends it
+  stopped,    // nothing more begins: its receiver has withdrawn memory, or its other end is closed; the next
+              // send or receive ends it
   finishing,  // NCCL closes it, and waits for what is on its way
   ended,      // for the reason in stickyError(): every call says it
 };

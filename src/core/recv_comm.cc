@@ -200,7 +200,7 @@ void RecvCommImpl::writeUrgent() {
 // irecv:
 
 inline void RecvCommImpl::open(TagState& tag, ReceiveSlot* slot) {
-  if (peerClosed_ || peering().halted()) [[unlikely]] {
+  if (state_ != CommState::open || peering().halted()) [[unlikely]] {
     engine().giveSlot(slot);
     return failPosting(false);
   }

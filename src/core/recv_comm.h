@@ -128,7 +128,9 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   void takeTotal(uint64_t sent);
   void tellReceivedAll();
   const char* whyOpen(const ReceiveSlot& slot) const;
+  void stop();
   bool cancelReceives();
+  [[gnu::cold]] void endWithdrawn();
   // The sender writes no more, and all that it wrote is here.
   bool hasAll() const { return sent_ && arrived_ >= *sent_; }
   bool leftUnanswered() const { return peerClosed_ && !sent_; }  // how much it wrote nobody will say

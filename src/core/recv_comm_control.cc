@@ -19,6 +19,7 @@ Posted RecvCommImpl::refuse(const char* why) {
 void RecvCommImpl::failPosting(bool noSlot) {
   if (noSlot)
     return endByUs(Error(Code::resources, "posting a receive", "the engine has 262144 receives open"));
+  if (state_ == CommState::stopped && !peerClosed_) return endWithdrawn();
   end({Ending::By::peer, Error(Code::remote, "posting a receive",
                                peering().peer()->name() + " closed the connection and sent nothing more")});
 }
@@ -78,6 +79,7 @@ void RecvCommImpl::tellReceivedAll() {
 
 void RecvCommImpl::onPeerClosed(std::optional<uint64_t> sent) {
   CommBase::onPeerClosed(sent);
+  stop();
   if (!sent_) sent_ = sent;
   if (openCount_ == 0) return;
   end({Ending::By::peer, Error(Code::remote, "receiving",
@@ -149,14 +151,19 @@ void RecvCommImpl::tellCts(uint8_t lane) {
 
 // Closing:
 
-// Makes the sender stop and waits for what it had posted. False: it did not agree in time, or closed without
-// an answer, so its lanes must be cut.
+// No CTS is written any more, so nothing comes but what was cleared to send before.
+void RecvCommImpl::stop() {
+  enter(CommState::stopped);
+  unwritten_.clear();
+}
+
+// Makes the sender stop and waits for what it had posted. False: it did not agree in time, or closed without an answer, so its lanes must be cut.
 bool RecvCommImpl::cancelReceives() {
   bool told = false;
   {
     EngineEntry in(engine(), EngineEntry::wait);
     eachOpen([&](const ReceiveSlot& slot) { told = told || slot.state == SlotState::advertised; });
-    unwritten_.clear();
+    stop();
     if (!told || hasAll()) return true;
     if (peering().unresponsive(engine().clock().now()) || leftUnanswered()) return false;
     peering().tell(MessageType::cancel, CommMessage{remoteNumber_, 0});
@@ -169,16 +176,21 @@ bool RecvCommImpl::cancelReceives() {
   return agreed;
 }
 
-// What was sent arrives within the cancel's deadline; whatever is open after it
-// was not.
+// What was sent arrives within the cancel's deadline. A receive that is open after it was not, and never will
+// be, whatever memory it is for: the sender has stopped. So the comm ends, and says it.
 void RecvCommImpl::stopUsing(MemoryHandle* handle) {
   if (!cancelReceives()) fence();
   EngineEntry in(engine(), EngineEntry::wait);
-  if (handle->inUse == 0) return;
-  end({Ending::By::caller, Error(Code::invalidArgument, "deregistering memory",
-                                 "receives into it were still posted; they are canceled")});
+  if (openCount_ == 0) return;
+  endWithdrawn();
   closeAllSlots();
   handle->inUse = 0;
+}
+
+void RecvCommImpl::endWithdrawn() {
+  end({Ending::By::caller, Error(Code::invalidArgument, "deregistering memory",
+                                 "receives into it were still posted; they are canceled, and so is all that "
+                                 "this comm had yet to receive")});
 }
 
 }  // namespace weft::core

@@ -320,6 +320,39 @@ TEST_CASE("memory that NCCL takes away under its receives, as it does when it ab
   CHECK(loggedWarnings() == before);
 }
 
+TEST_CASE("memory taken away in time ends the receives beside it with a word") {
+  Stage stage;
+  Buffer from(*stage.link.send, kBytes), taken(*stage.link.recv, kBytes), beside(*stage.link.recv, kBytes);
+  Request* first = stage.receive(stage.link, taken);
+  Request* second = stage.receive(stage.link, beside);
+  stage.world.pump(3);
+  REQUIRE(stage.link.send->isend(from.data(), kBytes, 1, from.handle(), nullptr).request);
+  // Event: the memory of the first is given back while its message is on its way, which arrives.
+  closeWith(stage, [&] { stage.world.pump(); }, [&] { taken.release(); });
+  CHECK(stage.link.recv->testRequest(first, nullptr).done);
+  // Expect: the sender has stopped, so the second receive is over as well, and later ones are refused.
+  CHECK_FALSE(stage.link.recv->testRequest(second, nullptr).ok);
+  CHECK(stage.link.recv->error().message().find("deregistering memory") != std::string::npos);
+  CHECK(beside.handle()->inUse == 0);
+  const ReceiveSpec spec{beside.data(), kBytes, 1, beside.handle(), nullptr};
+  CHECK_FALSE(stage.link.recv->irecv(std::span(&spec, 1)).ok);
+  stage.prove();
+}
+
+TEST_CASE("a receive after memory was taken away under an earlier one is refused with a word") {
+  Stage stage;
+  Buffer from(*stage.link.send, kBytes), taken(*stage.link.recv, kBytes), beside(*stage.link.recv, kBytes);
+  Request* first = stage.receive(stage.link, taken);
+  stage.world.pump(3);
+  REQUIRE(stage.link.send->isend(from.data(), kBytes, 1, from.handle(), nullptr).request);
+  closeWith(stage, [&] { stage.world.pump(); }, [&] { taken.release(); });
+  CHECK(stage.link.recv->testRequest(first, nullptr).done);
+  CHECK_FALSE(stage.link.recv->failed());
+  const ReceiveSpec spec{beside.data(), kBytes, 1, beside.handle(), nullptr};
+  CHECK_FALSE(stage.link.recv->irecv(std::span(&spec, 1)).ok);
+  CHECK(stage.link.recv->error().message().find("deregistering memory") != std::string::npos);
+}
+
 TEST_CASE("what ends the comms of one peer is said once, and then counted") {
   World world({});
   std::vector<Connection> links;
