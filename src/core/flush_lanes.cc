@@ -82,7 +82,7 @@ bool FlushLanes::submit(Lane& lane, const Read& read) {
   work.remote = *target;
   work.remoteOffset = read.offset;
   work.context = workContext(WorkKind::flush, read.request, read.generation, lane.number());
-  if (!lane.submitOrHold(work, engine_)) engine_.flushSoon();
+  if (!lane.submit(work, false, engine_)) engine_.flushSoon();
   return true;
 }
 

@@ -75,13 +75,14 @@ class Lane {
   const std::string& cause() const { return standing.cause; }
 
   // Hands one work to the fabric, at once unless others wait already or `more` follow that should go with it
-  // as one burst. False: it is queued, and flush must be called. A lane that is not up drops it: a suspected
-  // one lists it as lost when it is fenced, behind any other the peering is over.
+  // as one burst. False: it is queued, and flush must be called. What a connecting lane is given waits until
+  // it is up. Any other lane that is not up drops it: a suspected one lists it as lost when it is fenced,
+  // behind the rest the peering is over.
   // `clock.now()` is asked only when the lane was idle, and measured.
   template <class Clock>
   bool submit(const Work& work, bool more, Clock& clock) {
     if (!up()) [[unlikely]]
-      return true;
+      return standing.state != LaneState::connecting || hold(work, clock);
     if (!work.unsignaled) {
       // That a fabric takes works is no sign of life: a dead one may go on taking them.
       if (outstandingWorks_++ == 0) beginWindow(clock);
@@ -91,15 +92,6 @@ class Lane {
     }
     if (!more && queued_.empty() && endpoint_->post({&work, 1}) == 1) [[likely]]
       return true;
-    queued_.push(work);
-    return false;
-  }
-  // The same where the lane may still be connecting: what it is given waits until it is up.
-  template <class Clock>
-  bool submitOrHold(const Work& work, Clock& clock) {
-    if (standing.state != LaneState::connecting) return submit(work, false, clock);
-    if (outstandingWorks_++ == 0) beginWindow(clock);
-    outstandingBytes_ += work.length;
     queued_.push(work);
     return false;
   }
@@ -159,6 +151,15 @@ class Lane {
  private:
   static constexpr uint32_t kRoundsRemembered = 256;
   static constexpr uint8_t kLingerTicks = 128;  // of 2 ms
+  template <class Clock>
+  [[gnu::noinline]] bool hold(const Work& work, Clock& clock) {  // false: it is queued
+    if (!work.unsignaled) {
+      if (outstandingWorks_++ == 0) beginWindow(clock);
+      outstandingBytes_ += work.length;
+    }
+    queued_.push(work);
+    return false;
+  }
   template <class Clock>
   void beginWindow(Clock& clock) {
     if (!measured_) {

@@ -69,6 +69,7 @@ bool LaneSet::enter(Lane& lane, LaneState to, const std::string& why) {
   if (to == LaneState::up) {
     up_++;
     lane.standing.cause.clear();
+    lane.restartStallClock(now);  // what waited for this moment says nothing about the lane
   }
   if (to == LaneState::suspected) suspected_++;
   if (to == LaneState::retiring) lane.startFencing();
@@ -274,15 +275,17 @@ Lane& LaneSet::quickestOfSeveral(uint64_t bytes) {
 }
 
 // A lane of unknown rate is taken for the fastest. Where none is up a suspected one, which drops what it is
-// given and lists it as lost; where there is none either the peering is over, and any will do.
+// given and lists it as lost; else one that connects, which keeps it until it is up. Where there is none
+// either the peering is over, and any will do.
 Lane& LaneSet::quickestByLoad(uint64_t bytes, uint32_t turn) {
   const auto loadOf = [this](size_t i) { return lanes_[i]->load(); };
   const int quickest = quickestLane(lanes_.size(), loadOf, bytes, fastest_ > 0 ? fastest_ : 1, turn);
   if (quickest >= 0) return *lanes_[static_cast<size_t>(quickest)];
-  const auto suspected = std::find_if(lanes_.begin(), lanes_.end(), [](const auto& lane) {
-    return lane->standing.state == LaneState::suspected;
-  });
-  return suspected == lanes_.end() ? *lanes_.front() : **suspected;
+  for (const LaneState state : {LaneState::suspected, LaneState::connecting}) {
+    for (const auto& lane : lanes_)
+      if (lane->standing.state == state) return *lane;
+  }
+  return *lanes_.front();
 }
 
 size_t LaneSet::split(uint64_t bytes, std::array<Segment, kMaxSegments>* out) {

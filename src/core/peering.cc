@@ -320,6 +320,14 @@ void Peering::askPeer(TimePoint now) {
 void Peering::laneUp(Lane& lane) {
   lanesChanged();
   failover_.onUp(lane);
+  flushSoon();
+}
+
+// What the lane was given while it connected leaves with the end of the pass.
+void Peering::flushSoon() {
+  if (awaitsFlush_ || !lanes_.hasQueued()) return;
+  engine_.queueFlush(this);
+  awaitsFlush_ = true;
 }
 
 Error Peering::lanesLost() const {

@@ -155,6 +155,7 @@ class Peering final : private LaneOwner, private EagerSender::Source {
  private:
   void enter(PeeringState to);  // as far as that may follow
   void lanesChanged();
+  void flushSoon();
   Error lanesLost() const;
   TimePoint now() override;
   Result<std::unique_ptr<Endpoint>> openEndpoint(size_t rail) override;

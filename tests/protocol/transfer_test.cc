@@ -429,3 +429,54 @@ TEST_CASE("what test said has failed stays failed, though its data still comes")
   CHECK_FALSE(again.ok);
   CHECK_FALSE(again.done);
 }
+
+TEST_CASE("credits that are returned before a lane is up arrive, and eager messages go on") {
+  World world({});
+  Side& sender = world.side(0);
+  Side& receiver = world.side(1);
+  std::array<std::byte, control::kHandleBytes> handle{};
+  auto listener = receiver.net->listen(receiver.context, receiver.device, handle);
+  REQUIRE(listener);
+  std::unique_ptr<SendComm> send;
+  std::unique_ptr<RecvComm> recv;
+  const auto step = [&] {
+    if (!send) {
+      auto stepped = sender.net->connect(sender.context, sender.device, handle);
+      REQUIRE(stepped);
+      send = stepped.take();
+    }
+    if (!recv) {
+      auto stepped = receiver.net->accept(**listener);
+      REQUIRE(stepped);
+      recv = stepped.take();
+    }
+  };
+  step(), step();
+  // Event: the acceptor has the connector's half and connects; a message to a comm that was closed, say, gives
+  // its slot back before the lane is up.
+  Peering* peering = receiver.engine->peeringByNumber(0);
+  REQUIRE(peering);
+  world.deliverMessages();
+  REQUIRE(peering->state() == PeeringState::connecting);
+  {
+    EngineEntry in(*receiver.engine, EngineEntry::wait);
+    peering->returnCredits(true);
+  }
+  for (int i = 0; i < 100 && !(send && recv); i++) step(), world.pump();
+  REQUIRE((send && recv));
+  // Expect: many times the slots there are, all of them eagerly.
+  constexpr size_t kBytes = 100;
+  Buffer from(static_cast<SendCommImpl&>(*send), kBytes), to(static_cast<RecvCommImpl&>(*recv), kBytes);
+  for (int i = 0; i < 500; i++) {
+    const Posted posted = send->isend(from.data(), kBytes, 1, from.handle(), nullptr);
+    REQUIRE(posted.request);
+    CHECK(send->test(posted.request, nullptr).done);
+    world.pump();
+    const ReceiveSpec spec{to.data(), kBytes, 1, to.handle(), nullptr};
+    Request* receiving = recv->irecv(std::span(&spec, 1)).request;
+    REQUIRE(receiving);
+    CHECK(recv->test(receiving, nullptr).done);
+    world.pump();
+  }
+  CHECK(sender.engine->counters().eagerOut == 500);
+}

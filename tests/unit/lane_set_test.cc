@@ -159,6 +159,29 @@ TEST_CASE("a silent lane beside another is suspected when the peer polls, the la
   CHECK(owner.take() == "suspected rail1");
 }
 
+TEST_CASE("what a lane is given while it connects leaves when it is up") {
+  Owner owner(2);
+  LaneSet& lanes = owner.lanes;
+  lanes.lose(lanes.at(0), "broken");
+  lanes.fenced(lanes.at(0));
+  lanes.accounted(lanes.at(0));
+  // Expect: of a lane that is gone and one that connects the latter is chosen.
+  Lane& lane = lanes.quickest(1);
+  CHECK(&lane == &lanes.at(1));
+  Work work;
+  work.length = 1;
+  CHECK_FALSE(lane.submit(work, false, owner.clock));
+  CHECK(lane.hasQueued());
+  owner.clock.advance(owner.config.laneTimeout * 2);
+  lanes.connected(lane, true, "");
+  owner.take();
+  owner.pass(Milliseconds(1), false);
+  CHECK(owner.take().empty());  // it is not blamed for the time in which it connected
+  CHECK_FALSE(lanes.flush(owner.clock.now()));
+  CHECK_FALSE(lane.hasQueued());
+  CHECK(lane.waiting());
+}
+
 TEST_CASE("nobody is blamed while the peer's process does not answer") {
   Owner owner(1);
   owner.allUp();
