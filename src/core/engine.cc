@@ -3,11 +3,13 @@
 #include "src/core/engine.h"
 
 #include <algorithm>
+#include <cassert>
 #include <optional>
 
 #include "src/base/log.h"
 #include "src/base/reserve.h"
 #include "src/core/comm.h"
+#include "src/core/lock_order.h"
 #include "src/core/recv_comm.h"
 
 namespace weft::core {
@@ -41,6 +43,7 @@ Engine::Engine(EngineOptions options)
       slots_(kMaxSlots) {}
 
 Result<std::shared_ptr<Engine>> Engine::create(EngineOptions options) {
+  assert(mayBlock());
   auto engine = std::make_shared<Engine>(std::move(options));
   TRY(engine->openQueues());
   return engine;
@@ -98,6 +101,7 @@ void Engine::shareOut(const std::vector<uint8_t>& working) {
 
 // Peers learn that lanes to this engine are about to break, and lanes go before the queues they complete to.
 Engine::~Engine() {
+  assert(mayBlock());
   const MustNotFail closing;
   for (auto& peering : peerings_) {
     if (peering && !peering->remoteGone()) peering->tell(MessageType::engineGone, CommMessage{});
@@ -113,6 +117,7 @@ void Engine::readClock() {
 // Entering:
 
 void Engine::enterWaiting() {
+  assert(mayBlock());
   uint32_t seen = door_.fetch_add(kCallWaits, std::memory_order_relaxed) + kCallWaits;
   while ((seen & kInside) != 0 ||
          !door_.compare_exchange_weak(seen, seen + kInside - kCallWaits, std::memory_order_acquire,

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cassert>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "src/base/pool.h"
@@ -151,7 +153,7 @@ class Engine {
     wantsAfterPoll_ = true;
     due_ = 0;
   }
-  void drain(size_t rail);                                                  // polls until nothing more comes
+  void drain(size_t rail);  // polls until nothing more comes; also from within a completion
   void queueCtsWriter(RecvCommImpl* comm) { ctsWriters_.push_back(comm); }  // has CTS to write
   void ctsDueAt(uint64_t pass) {                                            // one of those, from that pass on
     ctsDue_ = std::min(ctsDue_, pass);
@@ -223,9 +225,15 @@ class Engine {
     const size_t n = queue.poll(completions_);
     if (n > 0) handOut(rail, n, mostBatches);
   }
-  void handOut(size_t rail, size_t n, int mostBatches) {  // what a poll found; mostly one
-    if (n == 1) return dispatch(rail, completions_[0]);
-    dispatchAll(rail, n, mostBatches);
+  // What a poll found; mostly one. A pass within would poll into the same array.
+  void handOut(size_t rail, size_t n, int mostBatches) {
+    assert(!std::exchange(handingOut_, true));
+    if (n == 1) {
+      dispatch(rail, completions_[0]);
+    } else {
+      dispatchAll(rail, n, mostBatches);
+    }
+    assert(std::exchange(handingOut_, false));
   }
   void dispatch(size_t rail, const Completion& completion) {
     if (completion.kind == CompletionKind::notified) return onNotified(completion);
@@ -291,6 +299,7 @@ class Engine {
   uint32_t nextFlush_ = 1;
   uint32_t lives_ = 0;  // peerings made so far
   bool nowIsFresh_ = false;
+  [[maybe_unused]] bool handingOut_ = false;  // only debug builds look
   bool wantsAfterPoll_ = false;
   bool cardLost_ = false;
   bool gathersEager_ = false;

@@ -60,8 +60,8 @@ Context::~Context() {
 }
 
 void Context::hold(std::shared_ptr<Runtime> runtime) {
-  std::lock_guard lock(mutex_);
-  if (options_.perCommunicator) held_ = std::move(runtime);
+  const std::lock_guard lock(mutex_);
+  if (options_.perCommunicator) held_.swap(runtime);  // the one before goes after the lock
 }
 
 // Devices:
@@ -133,12 +133,12 @@ Transport* Net::localFor(int device) const {
 }
 
 int Net::deviceCount() const {
-  std::lock_guard lock(mutex_);
+  const std::lock_guard lock(mutex_);
   return static_cast<int>(devices_.size() + virtuals_.size());
 }
 
 std::vector<int> Net::membersOf(int device) const {
-  std::lock_guard lock(mutex_);
+  const std::lock_guard lock(mutex_);
   const auto physical = static_cast<int>(devices_.size());
   if (device < physical) return {device};
   return virtuals_[static_cast<size_t>(device - physical)];
@@ -192,7 +192,7 @@ Result<Properties> Net::properties(int device) const {
 }
 
 Result<int> Net::makeVirtual(std::span<const int> members) {
-  std::lock_guard lock(mutex_);
+  const std::lock_guard lock(mutex_);
   const auto physical = static_cast<int>(devices_.size());
   if (members.empty() || members.size() > static_cast<size_t>(options_.maxMembers)) {
     return Error(Code::invalidArgument, "merging devices",
@@ -214,7 +214,7 @@ Result<int> Net::makeVirtual(std::span<const int> members) {
 
 ContextRef Net::openContext(ContextOptions options) {
   ContextRef context;  // before the lock: where memory runs out it goes after it
-  std::lock_guard lock(mutex_);
+  const std::lock_guard lock(mutex_);
   int seat = 0;
   while (options.perCommunicator && seats_.count({options.communicator, seat}) > 0) seat++;
   context = std::make_shared<Context>(shared_from_this(), std::move(options), seat);
@@ -230,7 +230,7 @@ Result<std::shared_ptr<control::Hub>> Net::makeHub(control::HubOptions options) 
 }
 
 Result<std::shared_ptr<Runtime>> Net::runtime() {
-  std::lock_guard lock(runtimeMutex_);
+  const std::lock_guard lock(runtimeMutex_);
   if (auto living = runtime_.lock()) return living;
   TRY(auto fresh, Runtime::create(shared_from_this()));
   runtime_ = fresh;
@@ -283,20 +283,20 @@ Result<std::unique_ptr<SendComm>> Net::connect(const ContextRef& context, int de
 // Between two calls of connect only `connecting_` keeps the runtime; it goes with the last connection being
 // made.
 void Net::settle(const std::shared_ptr<Runtime>& living) {
-  std::shared_ptr<Runtime> released;  // after the lock: it may be the last one
-  std::lock_guard lock(runtimeMutex_);
-  living->dropExpired(clock().now());
+  living->dropExpired(clock().now());  // which closes comms
+  std::shared_ptr<Runtime> released;   // after the lock: it may be the last one
+  const std::lock_guard lock(runtimeMutex_);
   released = std::exchange(connecting_, living->connecting() ? living : nullptr);
 }
 
 void Net::releaseContext(const Context* context) {
   if (context->options().perCommunicator) {
-    std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex_);
     seats_.erase({context->options().communicator, context->seat()});
   }
   std::shared_ptr<Runtime> living;
   {
-    std::lock_guard lock(runtimeMutex_);
+    const std::lock_guard lock(runtimeMutex_);
     living = runtime_.lock();
   }
   if (!living) return;

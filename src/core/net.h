@@ -14,6 +14,7 @@
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/control/handle.h"
+#include "src/core/lock_order.h"
 #include "src/mem/ladder.h"
 #include "src/mem/region.h"
 #include "src/topo/rail_groups.h"
@@ -259,10 +260,10 @@ class Net : public std::enable_shared_from_this<Net> {
   std::vector<topo::RailGroup> devices_;  // of rails_
   std::shared_ptr<const mem::gpu::Driver> driver_;
   std::vector<mem::GdrVerdict> gpuDirect_;  // of rails_; fixed from create on, as NCCL was told
-  mutable std::mutex mutex_;
+  mutable OrderedMutex mutex_{LockRank::devices};
   std::vector<std::vector<int>> virtuals_;
   std::set<std::pair<uint64_t, int>> seats_;  // taken: communicator, seat
-  std::mutex runtimeMutex_;
+  OrderedMutex runtimeMutex_{LockRank::net};
   std::weak_ptr<Runtime> runtime_;
   std::shared_ptr<Runtime> connecting_;  // while a connection is being made: nobody else may hold it yet
 };

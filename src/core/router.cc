@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 #include <algorithm>
+#include <cassert>
 
 #include "src/base/log.h"
 #include "src/core/runtime.h"
@@ -8,18 +9,18 @@
 namespace weft::core {
 
 void Router::add(const std::shared_ptr<Engine>& engine) {
-  std::lock_guard lock(mutex_);
+  const std::lock_guard lock(mutex_);
   std::erase_if(engines_, [](const auto& entry) { return entry.second.engine.expired(); });
   engines_[engine->id()].engine = engine;
 }
 
-std::vector<std::shared_ptr<Engine>> Router::living() {
-  std::lock_guard lock(mutex_);
-  std::vector<std::shared_ptr<Engine>> engines;
+std::vector<Router::Turn> Router::living() {
+  const std::lock_guard lock(mutex_);
+  std::vector<Turn> turns;
   for (auto& [id, known] : engines_) {
-    if (auto engine = known.engine.lock()) engines.push_back(std::move(engine));
+    if (auto engine = known.engine.lock()) turns.push_back({std::move(engine), &known});
   }
-  return engines;
+  return turns;
 }
 
 void Router::onMessage(const control::PeerRef& peer, uint16_t type, std::span<const std::byte> body) {
@@ -28,7 +29,7 @@ void Router::onMessage(const control::PeerRef& peer, uint16_t type, std::span<co
   if (in.failed()) return;
   std::shared_ptr<Engine> engine;
   {
-    std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex_);
     if (const auto found = engines_.find(header.to); found != engines_.end())
       engine = found->second.engine.lock();
   }
@@ -48,7 +49,7 @@ void Router::onMessage(const control::PeerRef& peer, uint16_t type, std::span<co
 }
 
 void Router::onPeerDead(const control::PeerRef& peer, const Error& reason) {
-  for (const auto& engine : living()) {
+  for (const auto& [engine, known] : living()) {
     Engine::Mail mail;
     mail.peer = peer;
     mail.peerDied = true;
@@ -65,17 +66,19 @@ Milliseconds Router::onTick(TimePoint now) {
   bool busy = false;
   const bool lookForFreed = now - freedLookedAt_ >= kLookForFreed;
   if (lookForFreed) freedLookedAt_ = now;
-  for (const auto& engine : living()) {
-    if (lookForFreed) engine->regions().dropFreed();
-    std::lock_guard lock(mutex_);
-    const auto known = engines_.find(engine->id());
-    if (known != engines_.end()) busy = nudge(known->second, *engine, now) || busy;
+  for (const Turn& turn : living()) {
+    if (lookForFreed) turn.engine->regions().dropFreed();
+    busy = nudge(turn, now) || busy;
   }
   pause_ = busy ? kShortest : std::min(kLongest, pause_ * 2);
   return pause_;
 }
 
-bool Router::nudge(Known& known, Engine& engine, TimePoint now) {
+// No lock is held: a poll pass may copy GPU memory, and connect lanes.
+bool Router::nudge(const Turn& turn, TimePoint now) const {
+  assert(mayBlock());
+  Engine& engine = *turn.engine;
+  Known& known = *turn.known;
   const Milliseconds watchEvery = std::min(config_.railTimeout, config_.laneTimeout / 2) / 8;
   const bool watching = now - known.watchedAt >= watchEvery;
   const bool called = engine.takeCalled();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <ctime>
 #include <unistd.h>
 
@@ -101,6 +102,7 @@ Runtime::~Runtime() {
 }
 
 Result<Runtime::DeviceUse> Runtime::openDevice(int device) {
+  assert(mayBlock());
   if (const auto known = devices_.find(device); known != devices_.end()) return known->second;
   DeviceUse use;
   std::vector<int> rails = net_->railsOf(device);
@@ -135,10 +137,37 @@ Status Runtime::openLocal(int device, DeviceUse* use) const {
 }
 
 Result<std::shared_ptr<Engine>> Runtime::engineFor(const ContextRef& context, int device) {
-  std::lock_guard lock(mutex_);
   const ContextOptions& of = context->options();
   const EngineKey key{device, of.trafficClass, context->seat(), of.perCommunicator ? 0 : threadNumber()};
-  if (auto known = engines_[key].engine.lock(); known && !known->wornOut()) return known;
+  if (auto known = usable(key)) return known;
+  const std::lock_guard opening(opening_);
+  if (auto known = usable(key)) return known;  // another thread has made it meanwhile
+  TRY(auto engine, makeEngine(of, device));
+  keepEngine(key, engine, of.perCommunicator);
+  router_->add(engine);
+  hub_->wake();
+  return engine;
+}
+
+// The engine is asked outside of the lock, as it may be occupied.
+std::shared_ptr<Engine> Runtime::usable(const EngineKey& key) {
+  std::shared_ptr<Engine> known;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = engines_.find(key); found != engines_.end()) known = found->second.engine.lock();
+  }
+  return known && !known->wornOut() ? known : nullptr;
+}
+
+// The one that was there before, whose card is lost, goes after the lock: it says goodbye to its peers.
+void Runtime::keepEngine(const EngineKey& key, const std::shared_ptr<Engine>& engine, bool forever) {
+  KnownEngine known{engine, forever ? engine : nullptr};
+  const std::lock_guard lock(mutex_);
+  std::erase_if(engines_, [](const auto& entry) { return entry.second.engine.expired(); });
+  std::swap(engines_[key], known);
+}
+
+Result<std::shared_ptr<Engine>> Runtime::makeEngine(const ContextOptions& of, int device) {
   TRY(DeviceUse use, openDevice(device));
   TRY(Properties properties, net_->properties(device));
   EngineOptions options;
@@ -149,12 +178,7 @@ Result<std::shared_ptr<Engine>> Runtime::engineFor(const ContextRef& context, in
   options.local = use.local;
   options.deviceName = properties.name;
   options.trafficClass = of.trafficClass;
-  TRY(auto engine, Engine::create(std::move(options)));
-  std::erase_if(engines_, [](const auto& entry) { return entry.second.engine.expired(); });
-  engines_[key] = {engine, of.perCommunicator ? engine : nullptr};
-  router_->add(engine);
-  hub_->wake();
-  return engine;
+  return Engine::create(std::move(options));
 }
 
 uint64_t Runtime::keep(std::shared_ptr<Connector> connector) {

@@ -5,10 +5,10 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 
 #include "src/control/hub.h"
 #include "src/core/engine.h"
+#include "src/core/lock_order.h"
 #include "src/core/state_report.h"
 
 // What lives while anything is connected: the hub with its thread, the opened devices, the engines, and
@@ -30,14 +30,18 @@ class Router final : public control::Handler {
  private:
   struct Known {
     std::weak_ptr<Engine> engine;
-    TimePoint watchedAt{};
+    TimePoint watchedAt{};  // of the tick alone
+  };
+  struct Turn {
+    std::shared_ptr<Engine> engine;
+    Known* known;  // stays while the engine lives
   };
 
-  bool nudge(Known& known, Engine& engine, TimePoint now);
-  std::vector<std::shared_ptr<Engine>> living();
+  bool nudge(const Turn& turn, TimePoint now) const;
+  std::vector<Turn> living();
 
   Config config_;
-  std::mutex mutex_;
+  OrderedMutex mutex_{LockRank::router};
   std::map<uint32_t, Known> engines_;  // in the order they were made, in which they get their turns
   Milliseconds pause_{1};
   TimePoint freedLookedAt_{};
@@ -89,15 +93,19 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
 
   Status reportState();
   std::vector<std::shared_ptr<Engine>> living();
+  std::shared_ptr<Engine> usable(const EngineKey& key);  // null: there is none, or its card is lost
+  void keepEngine(const EngineKey& key, const std::shared_ptr<Engine>& engine, bool forever);
+  Result<std::shared_ptr<Engine>> makeEngine(const ContextOptions& of, int device);
   Result<DeviceUse> openDevice(int device);
   Status openLocal(int device, DeviceUse* use) const;
   void dropIf(const std::function<bool(const Connector&)>& unwanted);
 
   std::shared_ptr<Net> net_;
   std::shared_ptr<Router> router_;
-  std::mutex mutex_;
+  OrderedMutex opening_{LockRank::opening};  // of what follows, which fabrics may take long to make
   std::map<int, std::weak_ptr<Device>> physical_;
   std::map<int, DeviceUse> devices_;
+  OrderedMutex mutex_{LockRank::runtime};  // of what follows
   std::map<EngineKey, KnownEngine> engines_;
   std::map<uint64_t, std::shared_ptr<Connector>> connectors_;
   uint64_t nextToken_ = 0;

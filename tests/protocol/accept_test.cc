@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <optional>
 #include <thread>
 
@@ -66,19 +67,24 @@ auto registerAll(SendComm& comm, std::vector<std::byte>& memory) {
 // Another thread that is inside an engine for a while, as NCCL's threads are now and then.
 class Occupied {
  public:
-  explicit Occupied(Engine& engine) : thread_([this, &engine] { stay(engine); }) {
+  explicit Occupied(Engine& engine, std::chrono::milliseconds time = std::chrono::milliseconds(30))
+      : thread_([this, &engine, time] { stay(engine, time); }) {
     while (!inside_) std::this_thread::yield();
   }
   ~Occupied() { thread_.join(); }
+  void leave() { leaving_ = true; }  // sooner than in that time
 
  private:
-  void stay(Engine& engine) {
+  void stay(Engine& engine, std::chrono::milliseconds time) {
     EngineEntry in(engine, EngineEntry::wait);
     inside_ = true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    const auto end = std::chrono::steady_clock::now() + time;
+    while (!leaving_ && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 
   std::atomic<bool> inside_{false};
+  std::atomic<bool> leaving_{false};
   std::thread thread_;
 };
 
@@ -231,4 +237,27 @@ TEST_CASE("a connection that is up is no timeout, though its engine is occupied 
   auto accepted = receiver.net->accept(**listener);
   REQUIRE(accepted);
   CHECK(*accepted);
+}
+
+TEST_CASE("while a connection that NCCL gave up is closed other calls go on") {
+  test::World world({});
+  test::Side& sender = world.side(0);
+  test::Side& receiver = world.side(1);
+  std::array<std::byte, control::kHandleBytes> handle{}, another{};
+  auto listener = receiver.net->listen(receiver.context, receiver.device, handle);
+  REQUIRE(listener);
+  for (int i = 0; i < 2; i++) {
+    REQUIRE(sender.net->connect(sender.context, sender.device, handle));
+    REQUIRE(receiver.net->accept(**listener));
+  }
+  world.clock().advance(test::configOfTests().connectTimeout * 3);
+  Occupied occupied(*sender.engine, std::chrono::seconds(10));
+  // Event: the next call finds that it was given up, and has to wait for the engine to close it.
+  auto listening =
+      std::async(std::launch::async, [&] { return sender.net->listen(sender.context, sender.device, another); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  auto other = std::async(std::launch::async, [&] { return sender.net->runtime().operator bool(); });
+  CHECK(other.wait_for(std::chrono::seconds(5)) == std::future_status::ready);
+  occupied.leave();
+  CHECK(listening.get());
 }

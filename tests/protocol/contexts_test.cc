@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 #include <chrono>
+#include <functional>
+#include <future>
 #include <thread>
 
 #include "providers/loop/transport.h"
@@ -42,7 +44,43 @@ struct Process {
   std::shared_ptr<Runtime> runtime;
 };
 
+// A fabric that takes its time to open a card; meanwhile the test looks around.
+class SlowToOpen final : public Transport {
+ public:
+  std::string name() const override { return fabric_->name(); }
+  std::string version() const override { return fabric_->version(); }
+  Result<std::vector<DeviceInfo>> discover() override { return fabric_->discover(); }
+  std::vector<Refusal> refusals() const override { return fabric_->refusals(); }
+  Result<std::shared_ptr<Device>> open(const DeviceInfo& info) override {
+    if (whileOpening) whileOpening();
+    return fabric_->open(info);
+  }
+  std::function<void()> whileOpening;
+
+ private:
+  std::shared_ptr<Transport> fabric_ = loop::makeTransport({});
+};
+
+constexpr std::chrono::seconds kLong{10};
+
 }  // namespace
+
+TEST_CASE("while a fabric opens a card other calls go on") {
+  auto fabric = std::make_shared<SlowToOpen>();
+  NetOptions options;
+  options.transport = fabric;
+  auto net = Net::create(std::move(options));
+  REQUIRE(net);
+  auto runtime = (*net)->runtime();
+  REQUIRE(runtime);
+  std::future<bool> other;
+  fabric->whileOpening = [&] {
+    other = std::async(std::launch::async, [&] { return (*runtime)->connecting(); });
+    CHECK(other.wait_for(kLong) == std::future_status::ready);
+  };
+  REQUIRE((*runtime)->engineFor((*net)->openContext({}), 0));
+  REQUIRE(other.valid());
+}
 
 TEST_CASE("a second communicator has the engines of the first, also after that was closed") {
   const Process process;

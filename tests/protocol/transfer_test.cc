@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <functional>
+#include <utility>
+#include <vector>
 #include <cstring>
 #include <deque>
 
@@ -479,4 +482,45 @@ TEST_CASE("credits that are returned before a lane is up arrive, and eager messa
     world.pump();
   }
   CHECK(sender.engine->counters().eagerOut == 500);
+}
+
+// Does something within a pass, when the first message of several is handed out.
+struct Interruption final : public ProfilerSink {
+  void* begin(void* handle, const MessageEvent& event) override { return event.send ? nullptr : handle; }
+  void end(void*, const MessageEvent&) override {
+    if (const auto once = std::exchange(what, nullptr)) once();
+  }
+  std::function<void()> what;
+};
+
+TEST_CASE("what one pass found is handed out, though another poll runs meanwhile") {
+  constexpr int kFirst = 6, kLater = 5;
+  constexpr size_t kBytes = 100;
+  auto interruption = std::make_shared<Interruption>();
+  WorldOptions options;
+  options.profiler = interruption;
+  World world(std::move(options));
+  Connection link = world.connect(0);
+  Buffer from(*link.send, kBytes), to(*link.recv, (kFirst + kLater) * kBytes);
+  std::vector<Request*> receiving;
+  int wanted = 0;
+  for (int i = 0; i < kFirst + kLater; i++) {
+    const ReceiveSpec spec{to.data() + static_cast<size_t>(i) * kBytes, kBytes, 1, to.handle(), &wanted};
+    receiving.push_back(link.recv->irecv(std::span(&spec, 1)).request);
+    REQUIRE(receiving.back());
+  }
+  const auto send = [&](int messages) {
+    for (int i = 0; i < messages; i++)
+      REQUIRE(link.send->isend(from.data(), kBytes, 1, from.handle(), nullptr).request);
+  };
+  send(kFirst);
+  // Event: while the first is handed out more arrive, and are polled.
+  interruption->what = [&] {
+    send(kLater);
+    world.side(1).engine->drain(0);
+  };
+  world.progress(1);
+  CHECK(world.side(1).engine->counters().eagerIn == kFirst + kLater);
+  CHECK(world.side(1).engine->counters().duplicateNotes == 0);
+  for (Request* request : receiving) CHECK(link.recv->testRequest(request, nullptr).done);
 }

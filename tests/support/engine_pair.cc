@@ -59,7 +59,9 @@ void World::make(int i) {
     REQUIRE(merged);
     side.device = *merged;
   }
-  side.context = side.net->openContext({});
+  core::ContextOptions context;
+  context.profiler = options_.profiler;
+  side.context = side.net->openContext(std::move(context));
   auto runtime = side.net->runtime();
   REQUIRE(runtime);
   side.runtime = *runtime;

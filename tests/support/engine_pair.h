@@ -85,6 +85,7 @@ struct WorldOptions {
   Config config = configOfTests();
   std::shared_ptr<Transport> transports[2];  // of the two sides; loop with friendly options when null
   std::shared_ptr<Transport> locals[2];      // for peers on the same host; none when null
+  std::shared_ptr<core::ProfilerSink> profiler;  // of both sides; null: none
   int rails[2] = {1, 1};                     // how many of the transport's devices each side's device has
 };
 
