@@ -6,6 +6,7 @@
 #include <arpa/inet.h>
 #include <cerrno>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -29,12 +30,31 @@ Error failed(const std::string& why, int errnum = 0) {
   return Error(Code::system, "starting weft-aggd", why, errnum);
 }
 
+bool isLoopback(const sockaddr* address) {
+  if (address->sa_family == AF_INET)
+    return ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+  return address->sa_family == AF_INET6 &&
+         IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
+}
+
+// Without a secret the port would serve everybody who reaches it, with this host's memory and processors.
+Status checkReach(const std::string& secret, const std::string& listen, const sockaddr* address) {
+  if (!secret.empty() || isLoopback(address)) return {};
+  return Error(
+      Code::config, "starting weft-aggd",
+      "without a secret it serves this host alone, and other hosts reach " + listen +
+          "; give a secret with --secret or WEFT_AGGD_SECRET (itself, or @FILE whose first line it is), "
+          "or --listen 127.0.0.1:PORT");
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Daemon>> Daemon::start(DaemonOptions options) {
   auto daemon = std::make_unique<Daemon>(std::move(options));
-  TRY(const std::string secret, coll::readSecret(daemon->options_.secret));
-  daemon->key_ = coll::keyOf(secret);
+  TRY(daemon->secret_, coll::readSecret(daemon->options_.secret));
+  daemon->key_ = coll::keyOf(daemon->secret_);
+  if (daemon->options_.listen.empty())
+    daemon->options_.listen = daemon->secret_.empty() ? "127.0.0.1:0" : "0.0.0.0:0";
   TRY(daemon->listen());
   Daemon* raw = daemon.get();
   TRY(daemon->moving_, startThread("weft-agg-data", [raw] { raw->moveData(); }));
@@ -70,14 +90,14 @@ Status Daemon::listen() {
   const int wrong = ::getaddrinfo(host.empty() ? nullptr : host.c_str(), options_.listen.c_str() + colon + 1,
                                   &hints, &found);
   if (wrong != 0) return failed(options_.listen + ": " + ::gai_strerror(wrong));
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
+  TRY(checkReach(secret_, options_.listen, found->ai_addr));
   listener_ = Fd(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int on = 1;
   ::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   const bool bound = listener_ && ::bind(listener_.get(), found->ai_addr, found->ai_addrlen) == 0 &&
                      ::listen(listener_.get(), 1024) == 0;
-  const int error = errno;
-  ::freeaddrinfo(found);
-  if (!bound) return failed("it cannot listen on " + options_.listen, error);
+  if (!bound) return failed("it cannot listen on " + options_.listen, errno);
   control::SocketAddress own;
   own.length = sizeof own.storage;
   ::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&own.storage), &own.length);

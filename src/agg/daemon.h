@@ -28,10 +28,12 @@ struct Limits {
 struct DaemonOptions {
   core::ContextRef context;
   int device = 0;
-  std::string listen = "0.0.0.0:0";  // ADDRESS:PORT; port 0: any
-  std::string name;                  // HOST:PORT as others call it; empty: what it listens on
-  std::string parent;                // empty: none
-  std::string secret;                // as in the settings
+  // ADDRESS:PORT; port 0: any. Empty: a free port, on all addresses where there is a secret, else on the
+  // loopback one. Without a secret an address that other hosts reach is an error.
+  std::string listen;
+  std::string name;    // HOST:PORT as others call it; empty: what it listens on
+  std::string parent;  // empty: none
+  std::string secret;  // as in the settings
   size_t window = 16;
   Limits limits;
 };
@@ -44,6 +46,7 @@ class Daemon {
 
   uint16_t port() const { return port_; }
   const std::string& name() const { return options_.name; }
+  bool isOpenToThisHostOnly() const { return secret_.empty(); }
   // Takes no new group from now on; true when the last one has gone.
   bool drain();
   enum class Format : uint8_t { text, json, prometheus };
@@ -80,6 +83,7 @@ class Daemon {
   bool passOver(std::list<std::unique_ptr<AggGroup>>& groups);
 
   DaemonOptions options_;
+  std::string secret_;  // itself; empty: everybody on this host may join
   Key128 key_{};
   Fd listener_;
   uint16_t port_ = 0;

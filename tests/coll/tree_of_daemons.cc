@@ -16,8 +16,9 @@ TreeOfDaemons::TreeOfDaemons(int leaves, agg::Limits limits) {
   for (int leaf = 0; leaf < leaves; leaf++) daemons_.push_back(start(root, limits));
 }
 
-std::unique_ptr<agg::Daemon> TreeOfDaemons::start(const std::string& parent, const agg::Limits& limits) {
+agg::DaemonOptions daemonOptions(Config config) {
   core::NetOptions options;
+  options.config = std::move(config);
   options.transport = loop::makeTransport({});
   auto net = core::Net::create(std::move(options));
   REQUIRE(net);
@@ -27,49 +28,51 @@ std::unique_ptr<agg::Daemon> TreeOfDaemons::start(const std::string& parent, con
   context.communicator = 99;
   daemon.context = (*net)->openContext(std::move(context));
   daemon.listen = "127.0.0.1:0";
-  daemon.parent = parent;
   daemon.secret = "open sesame";
+  return daemon;
+}
+
+Result<std::unique_ptr<coll::TreeGroup>> joinAt(uint16_t port, int ranksThere, const coll::Mesh& mesh,
+                                                const std::string& secret) {
+  coll::JoinOptions join;
+  join.context = mesh.options().context;
+  join.daemon = format("127.0.0.1:%u", port);
+  join.secret = secret;
+  join.timeout = Milliseconds(5000);
+  join.request.group = mesh.group();
+  join.request.ranks = static_cast<uint32_t>(mesh.ranks());
+  join.request.order = static_cast<uint32_t>(mesh.rank());
+  join.request.local = static_cast<uint32_t>(ranksThere);
+  join.request.chunkBytes = kTestChunk;
+  join.request.name = format("rank %d", mesh.rank());
+  TRY(auto membership, coll::joinDaemon(join));
+  return coll::TreeGroup::create(std::move(membership), join.request.order, join.request.ranks, kTestChunk);
+}
+
+std::unique_ptr<agg::Daemon> TreeOfDaemons::start(const std::string& parent, const agg::Limits& limits) {
+  agg::DaemonOptions daemon = daemonOptions();
+  daemon.parent = parent;
   daemon.limits = limits;
   auto started = agg::Daemon::start(std::move(daemon));
   REQUIRE(started);
   return started.take();
 }
 
-namespace {
-
-std::string local(const agg::Daemon& daemon) {
-  return "127.0.0.1:" + std::to_string(daemon.port());
-}
-
-}  // namespace
-
-std::string TreeOfDaemons::addressOf(int rank) const {
-  if (daemons_.size() == 1) return local(*daemons_[0]);
-  return local(*daemons_[1 + static_cast<size_t>(rank) % (daemons_.size() - 1)]);
+uint16_t TreeOfDaemons::portOf(int rank) const {
+  if (daemons_.size() == 1) return daemons_[0]->port();
+  return daemons_[1 + static_cast<size_t>(rank) % (daemons_.size() - 1)]->port();
 }
 
 int TreeOfDaemons::ranksAt(int rank, int ranks) const {
   int count = 0;
   for (int other = 0; other < ranks; other++)
-    if (addressOf(other) == addressOf(rank)) count++;
+    if (portOf(other) == portOf(rank)) count++;
   return count;
 }
 
 Result<std::unique_ptr<coll::TreeGroup>> TreeOfDaemons::join(const coll::Mesh& mesh,
                                                              const std::string& secret) const {
-  coll::JoinOptions join;
-  join.context = mesh.options().context;
-  join.daemon = addressOf(mesh.rank());
-  join.secret = secret;
-  join.timeout = Milliseconds(5000);
-  join.request.group = mesh.group();
-  join.request.ranks = static_cast<uint32_t>(mesh.ranks());
-  join.request.order = static_cast<uint32_t>(mesh.rank());
-  join.request.local = static_cast<uint32_t>(ranksAt(mesh.rank(), mesh.ranks()));
-  join.request.chunkBytes = kTestChunk;
-  join.request.name = format("rank %d", mesh.rank());
-  TRY(auto membership, coll::joinDaemon(join));
-  return coll::TreeGroup::create(std::move(membership), join.request.order, join.request.ranks, kTestChunk);
+  return joinAt(portOf(mesh.rank()), ranksAt(mesh.rank(), mesh.ranks()), mesh, secret);
 }
 
 Ranks::Make TreeOfDaemons::maker() const {

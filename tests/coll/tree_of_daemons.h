@@ -10,11 +10,18 @@
 // join them. One thread, but for what daemons have.
 namespace weft::test {
 
+// What a daemon on the loopback address is started with: a network of its own, the secret "open sesame".
+agg::DaemonOptions daemonOptions(Config config = {});
+
+// The rank's end of a tree, joined at a daemon of this host with so many ranks of the group.
+Result<std::unique_ptr<coll::TreeGroup>> joinAt(uint16_t port, int ranksThere, const coll::Mesh& mesh,
+                                                const std::string& secret = "open sesame");
+
 class TreeOfDaemons {
  public:
   // One daemon without leaves; else a root with so many below it.
   explicit TreeOfDaemons(int leaves, agg::Limits limits = {});
-  std::string addressOf(int rank) const;  // ranks take the leaves in turn
+  uint16_t portOf(int rank) const;  // ranks take the leaves in turn
   int ranksAt(int rank, int ranks) const;
   agg::Daemon& root() { return *daemons_[0]; }
   agg::Daemon& leaf(int index) { return *daemons_[static_cast<size_t>(index) + 1]; }

@@ -130,6 +130,19 @@ class CollNetTest(unittest.TestCase):
         else:
             self.assertRegex(errors, 'some ranks have results that others lack|has not come to an agreement')
 
+    def test_without_a_secret_it_serves_this_host_alone(self):
+        process = subprocess.Popen([AGGD], env=CLEAN, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        port = int(re.search(r'on port (\d+)', process.stdout.readline())[1])
+        self.assertIn('WEFT_AGGD_SECRET', process.stdout.readline())
+        socket.create_connection(('127.0.0.1', port), timeout=10).close()
+        with self.assertRaises(ConnectionRefusedError):
+            socket.create_connection(('127.0.0.2', port), timeout=10)
+        done = subprocess.run([AGGD, '--listen', '0.0.0.0:0'], env=CLEAN, capture_output=True, text=True, check=False, timeout=30)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn('WEFT_AGGD_SECRET', done.stderr)
+
     def test_options_that_cannot_be(self):
         bad = pathlib.Path(os.environ.get('TMPDIR', '/tmp')) / f'weft-topology-{os.getpid()}'
         bad.write_text('a h:1 b\nb h:2 a\n')

@@ -42,8 +42,10 @@ int report(const Error& error) {
 
 void declare(CLI::App& app, Options& options) {
   agg::DaemonOptions& daemon = options.daemon;
-  app.add_option("--listen", daemon.listen, "ADDRESS:PORT where ranks and other daemons join; port 0: any")
-      ->capture_default_str();
+  app.add_option(
+      "--listen", daemon.listen,
+      "ADDRESS:PORT where ranks and other daemons join; port 0: any (default: 0.0.0.0:0, without a "
+      "secret 127.0.0.1:0)");
   app.add_option("--name", daemon.name, "HOST:PORT by which others know it (default: this host's name)");
   app.add_option("--parent", daemon.parent, "HOST:PORT of the daemon above; without one it is a root");
   CLI::Option* topology =
@@ -131,6 +133,10 @@ Result<int> serve(Options& options) {
   TRY(const auto daemon, agg::Daemon::start(std::move(options.daemon)));
   std::printf("%s: aggregating as %s on port %u%s%s\n", versionText(), daemon->name().c_str(), daemon->port(),
               parent.empty() ? "" : ", below ", parent.c_str());
+  if (daemon->isOpenToThisHostOnly())
+    std::printf(
+        "without a secret only ranks of this host can join; to serve others, give one with --secret or "
+        "WEFT_AGGD_SECRET: itself, or @FILE whose first line it is\n");
   std::fflush(stdout);
   (void)awaitSignal(signals, -1);
   // A second signal ends it at once.
