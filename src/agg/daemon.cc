@@ -62,12 +62,25 @@ Result<std::unique_ptr<Daemon>> Daemon::start(DaemonOptions options) {
   return daemon;
 }
 
+// What is left of groups is closed by errands, so that it takes as long as the slowest member and not as long
+// as all of them.
 Daemon::~Daemon() {
   stopping_ = true;
   news_.notify_all();
   if (accepting_.joinable()) accepting_.join();
-  for (Joiner& joiner : joiners_) joiner.thread.join();
+  talks_.finish();
   if (moving_.joinable()) moving_.join();
+  for (auto& [id, forming] : forming_) giveUp(std::move(forming), "it is being shut down");
+  {
+    std::lock_guard lock(groupsMutex_);
+    groups_.splice(groups_.end(), fresh_);
+    while (!groups_.empty()) {
+      endings_.push_back({std::move(groups_.front()), {}});
+      groups_.pop_front();
+    }
+    beginEnding();
+  }
+  closings_.finish();
 }
 
 void Daemon::kill() {
@@ -108,10 +121,11 @@ Status Daemon::listen() {
 
 void Daemon::accept() {
   while (!stopping_) {
-    reap();
+    talks_.reap();
+    closings_.reap();
     dropForming(options_.context->net().clock().now());
     pollfd one{listener_.get(), POLLIN, 0};
-    const bool full = joiners_.size() >= options_.limits.joining;
+    const bool full = talks_.count() >= options_.limits.joining;
     if (full || ::poll(&one, 1, 50) <= 0) {
       if (full) std::this_thread::sleep_for(kTick);
       continue;
@@ -121,52 +135,54 @@ void Daemon::accept() {
     const int on = 1;
     ::setsockopt(link.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     ::setsockopt(link.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    Joiner& joiner = joiners_.emplace_back();
     auto shared = std::make_shared<Fd>(std::move(link));
-    auto thread = startThread("weft-agg-talk", [this, &joiner, shared] {
-      serve(std::move(*shared));
-      joiner.done = true;
-    });
-    if (thread)
-      joiner.thread = thread.take();
-    else
-      joiners_.pop_back();
+    (void)talks_.start("weft-agg-talk", [this, shared] { serve(std::move(*shared)); });
   }
 }
 
-void Daemon::reap() {
-  for (auto joiner = joiners_.begin(); joiner != joiners_.end();) {
-    if (joiner->done) joiner->thread.join();
-    joiner = joiner->done ? joiners_.erase(joiner) : std::next(joiner);
-  }
-}
-
-// Groups that are not complete in time, or of which somebody left again.
+// Groups that are not complete in time, or of which a member left again.
 void Daemon::dropForming(TimePoint now) {
-  std::lock_guard lock(mutex_);
-  for (auto entry = forming_.begin(); entry != forming_.end();) {
-    Forming& forming = entry->second;
-    std::string why;
-    uint32_t here = 0;
-    for (const Child& child : forming.children) {
-      std::byte one;
-      here += child.weight;
-      if (::recv(child.link.get(), &one, sizeof one, MSG_PEEK | MSG_DONTWAIT) == 0)
-        why = child.name + " left again";
+  std::vector<std::pair<Forming, std::string>> dropped;
+  {
+    std::lock_guard lock(mutex_);
+    for (auto entry = forming_.begin(); entry != forming_.end();) {
+      std::string why = faultOf(entry->second, now);
+      if (why.empty()) {
+        ++entry;
+        continue;
+      }
+      refused_++;
+      dropped.emplace_back(std::move(entry->second), std::move(why));
+      entry = forming_.erase(entry);
     }
-    if (now > forming.until && why.empty())
-      why = format("only %u of %u ranks joined %s in time; ranks of other daemons need a common --parent",
-                   here, forming.ranks, options_.name.c_str());
-    if (why.empty()) {
-      ++entry;
-      continue;
-    }
-    Patience patience(options_.context->net().clock(), Milliseconds(200));
-    for (const Child& child : forming.children)
-      (void)coll::writeFrame(child.link, coll::Verdict{false, why, 0}.encode(), patience);
-    refused_++;
-    entry = forming_.erase(entry);
   }
+  for (auto& [forming, why] : dropped) giveUp(std::move(forming), why);
+}
+
+// With the lock held. Empty: it may go on waiting for the others.
+std::string Daemon::faultOf(const Forming& forming, TimePoint now) const {
+  uint32_t here = 0;
+  for (const Child& child : forming.children) {
+    std::byte one;
+    here += child.weight;
+    if (::recv(child.link.get(), &one, sizeof one, MSG_PEEK | MSG_DONTWAIT) == 0)
+      return child.name + " left again";
+  }
+  if (now <= forming.until) return {};
+  return format("only %u of %u ranks joined %s in time; ranks of other daemons need a common --parent", here,
+                forming.ranks, options_.name.c_str());
+}
+
+// Telling members and closing their connections may wait for them. Without a thread they hear by the closed
+// connection alone.
+void Daemon::giveUp(Forming forming, const std::string& why) {
+  auto shared = std::make_shared<Forming>(std::move(forming));
+  (void)closings_.start("weft-agg-refuse", [this, shared, why] {
+    Patience patience(options_.context->net().clock(), Milliseconds(200));
+    for (const Child& child : shared->children)
+      (void)coll::writeFrame(child.link, coll::Verdict{false, why, 0}.encode(), patience);
+    shared->children.clear();
+  });
 }
 
 void Daemon::serve(Fd link) {
@@ -338,9 +354,9 @@ void Daemon::complete(uint64_t id, Forming forming) {
   news_.notify_all();
 }
 
-bool Daemon::passOver(std::list<std::unique_ptr<AggGroup>>& groups) {
+bool Daemon::passOver() {
   bool moved = false;
-  for (const auto& group : groups) moved = group->progress() || moved;
+  for (const auto& group : groups_) moved = group->progress() || moved;
   return moved;
 }
 
@@ -358,22 +374,47 @@ void Daemon::moveData() {
       groups_.splice(groups_.end(), fresh_);
     }
     std::lock_guard lock(groupsMutex_);
-    quiet = passOver(groups_) ? 0 : quiet + 1;
+    quiet = passOver() ? 0 : quiet + 1;
     const auto now = std::chrono::steady_clock::now();
     if (now - watched < kTick) continue;
     watched = now;
-    for (const auto& group : groups_) group->watch();
-    for (auto group = groups_.begin(); group != groups_.end();) {
-      if (!(*group)->over()) {
-        ++group;
-        continue;
-      }
-      groupBytes_ -= (*group)->bytes();
-      groupCount_--;
-      ended_++;
-      group = groups_.erase(group);
-    }
+    watchGroups();
+    beginEnding();
   }
+}
+
+void Daemon::watchGroups() {
+  for (auto group = groups_.begin(); group != groups_.end();) {
+    (*group)->watch();
+    const auto next = std::next(group);
+    if ((*group)->hasEnded()) {
+      GroupReport report = (*group)->report();
+      endings_.push_back({std::move(*group), std::move(report)});
+      groups_.erase(group);
+    }
+    group = next;
+  }
+}
+
+// A group for which the system gives no thread now is tried again at the next tick.
+void Daemon::beginEnding() {
+  for (Ending& ending : endings_)
+    if (!ending.begun)
+      ending.begun = closings_.start("weft-agg-close", [this, &ending] { closeEnded(ending); });
+}
+
+void Daemon::closeEnded(Ending& ending) {
+  const size_t bytes = ending.group->bytes();
+  while (!stopping_ && !ending.group->over()) {
+    ending.group->settle();
+    options_.context->net().clock().sleep(kTick);
+  }
+  ending.group.reset();
+  std::lock_guard lock(groupsMutex_);
+  groupBytes_ -= bytes;
+  groupCount_--;
+  ended_++;
+  endings_.remove_if([&](const Ending& one) { return &one == &ending; });
 }
 
 bool Daemon::drain() {

@@ -10,11 +10,14 @@
 #include <mutex>
 #include <thread>
 
+#include "src/agg/errands.h"
 #include "src/agg/group.h"
 
-// An aggregation daemon: lets ranks and other daemons join, forms groups of them, and moves their data. One
-// thread accepts, one short-lived thread talks to each that joins, one moves the data of all groups in turn;
-// without groups all of them sleep. Any thread may call.
+// An aggregation daemon: lets ranks and other daemons join, forms groups of them, and moves their data. Two
+// threads live as long as the daemon: one accepts, one moves the data of all groups in turn; without groups
+// both sleep. Neither of them ever waits for a member, nor does anybody with a lock held: what may wait, each
+// talk, each refusal and each ended group's closing, is an errand with a thread of its own, so that a bad
+// member delays its own group alone. Any thread may call.
 namespace weft::agg {
 
 struct Limits {
@@ -51,6 +54,8 @@ class Daemon {
   bool drain();
   enum class Format : uint8_t { text, json, prometheus };
   std::string status(Format format);
+  std::vector<GroupReport>
+  reports();    // of groups that live, then of those that have ended and are not closed
   void kill();  // for tests: as if the process died, without a word to anybody
 
  private:
@@ -62,15 +67,18 @@ class Daemon {
     size_t admitted = 0;  // that were, and may not be connected yet
     TimePoint until{};
   };
-  struct Joiner {
-    std::thread thread;
-    std::atomic<bool> done{false};
+  // A group in which nothing moves any more. Its errand has the group to itself; all others read the report.
+  struct Ending {
+    std::unique_ptr<AggGroup> group;
+    GroupReport report;
+    bool begun = false;  // its errand has the group
   };
 
   Status listen();
   void accept();
-  void reap();
   void dropForming(TimePoint now);
+  std::string faultOf(const Forming& forming, TimePoint now) const;
+  void giveUp(Forming forming, const std::string& why);
   void serve(Fd link);
   Status talk(Fd& link);
   Status answerStatus(const Fd& link, Format format, coll::Patience& patience);
@@ -80,7 +88,10 @@ class Daemon {
   void complete(uint64_t id, Forming forming);
   Result<std::unique_ptr<AggGroup>> makeGroup(uint64_t id, Forming* forming);
   void moveData();
-  bool passOver(std::list<std::unique_ptr<AggGroup>>& groups);
+  bool passOver();
+  void watchGroups();
+  void beginEnding();
+  void closeEnded(Ending& ending);
 
   DaemonOptions options_;
   std::string secret_;  // itself; empty: everybody on this host may join
@@ -92,13 +103,15 @@ class Daemon {
   std::mutex mutex_;
   std::condition_variable news_;
   std::map<uint64_t, Forming> forming_;
-  std::list<std::unique_ptr<AggGroup>> fresh_;  // formed, for the data thread
-  std::mutex groupsMutex_;                      // held by the data thread during a pass
-  std::list<std::unique_ptr<AggGroup>> groups_;
+  std::list<std::unique_ptr<AggGroup>> fresh_;   // formed, for the data thread
+  std::mutex groupsMutex_;                       // held by the data thread during a pass
+  std::list<std::unique_ptr<AggGroup>> groups_;  // those in which data moves
+  std::list<Ending> endings_;                    // a list, as each errand knows its own entry
   std::atomic<size_t> groupCount_{0};
   std::atomic<size_t> groupBytes_{0};
   std::atomic<uint64_t> formed_{0}, refused_{0}, ended_{0};
-  std::list<Joiner> joiners_;
+  Errands talks_;
+  Errands closings_;
   std::thread accepting_;
   std::thread moving_;
 };

@@ -117,7 +117,6 @@ void AggGroup::end(const coll::Alarm& why) {
 // A child that goes closes its link first and waits for ours: we have receives posted at its end.
 void AggGroup::dismiss(Child& child) {
   child.gone = true;
-  incomplete_ = true;
   child.pipe->raiseAlarm(coll::Alarm{}.encode());  // what it still has posted for one ends by this
   for (core::Comm* comm : {static_cast<core::Comm*>(&child.pipe->sending()),
                            static_cast<core::Comm*>(&child.pipe->receiving())}) {
@@ -130,7 +129,7 @@ void AggGroup::dismiss(Child& child) {
 }
 
 bool AggGroup::progress() {
-  if (!broken_.empty() || incomplete_) return false;
+  if (hasEnded()) return false;
   bool moved = false;
   bool fine = receiveAll(&moved) && takeHeads(&moved) && reduceReady(&moved);
   if (fine && !isRoot()) fine = testRaised(&moved) && raiseReady(&moved) && takeFromParent(&moved);
@@ -333,29 +332,47 @@ void AggGroup::retire() {
   }
 }
 
+namespace {
+
+bool isLinked(const Child& child) {
+  std::byte one;
+  const ssize_t got = ::recv(child.link.get(), &one, sizeof one, MSG_PEEK | MSG_DONTWAIT);
+  return got > 0 || (got < 0 && errno == EAGAIN);
+}
+
+}  // namespace
+
 void AggGroup::watch() {
+  // A child may have its last result before the others have theirs: they get it first.
+  const bool finishing =
+      !operations_.empty() && std::all_of(operations_.begin(), operations_.end(),
+                                          [](const Record& open) { return open.reduced == open.steps; });
+  // Nothing that the others start can be finished any more, so they are told at once, even if they only close
+  // later than this one.
+  for (const Child& child : children_)
+    if (!finishing && !isLinked(child)) lose(child);
+  for (Child& child : children_)
+    if (const auto alarm = child.pipe->alarm(); alarm && !alarm->reason.empty()) end(*alarm);
+  if (!options_.parent || hasEnded()) return;
+  if (!options_.parent->linked()) blameParent();
+  if (const auto alarm = options_.parent->pipe->alarm(); alarm && !alarm->reason.empty()) end(*alarm);
+}
+
+void AggGroup::settle() {
   for (Child& child : children_) {
     if (child.gone) continue;
-    std::byte one;
-    const ssize_t got = ::recv(child.link.get(), &one, sizeof one, MSG_PEEK | MSG_DONTWAIT);
-    if (got > 0 || (got < 0 && errno == EAGAIN)) continue;
-    // It may have its last result before the others have theirs: they get it first.
-    const bool finishing = std::all_of(operations_.begin(), operations_.end(),
-                                       [](const Record& open) { return open.reduced == open.steps; });
-    if (finishing && !operations_.empty() && broken_.empty()) continue;
-    // Nothing that the others start can be finished any more, so they are told at once, even if they only
-    // close later than this one.
-    lose(child);
-    dismiss(child);
+    if (!isLinked(child))
+      dismiss(child);
+    else
+      (void)child.pipe->alarm();  // repeats ours; nothing that a child says changes anything now
   }
-  for (Child& child : children_) {
-    const auto alarm = child.gone ? std::nullopt : child.pipe->alarm();
-    if (alarm && !alarm->reason.empty()) end(*alarm);
-  }
-  if (options_.parent && !broken_.empty()) options_.parent->pipe->repeatAlarm();
-  if (options_.parent && broken_.empty() && !options_.parent->linked()) blameParent();
-  if (options_.parent && broken_.empty())
-    if (const auto alarm = options_.parent->pipe->alarm(); alarm && !alarm->reason.empty()) end(*alarm);
+  if (options_.parent) options_.parent->pipe->repeatAlarm();
+}
+
+GroupReport AggGroup::report() const {
+  GroupReport report{options_.id, options_.ranks, isRoot(), broken_, statistics_, {}};
+  for (const Child& child : children_) report.members.push_back({child.name, child.weight, child.late});
+  return report;
 }
 
 bool AggGroup::over() const {

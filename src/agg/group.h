@@ -11,7 +11,9 @@
 // A group at an aggregation daemon, from when all its children are here: takes their chunks, reduces each as
 // soon as it is complete, passes it to the parent, or at the root back down. Operations and their chunks go
 // in order; a slot is free again when its result has been delivered to every child, which is what bounds how
-// far a child may be ahead. One thread.
+// far a child may be ahead. Two stages: while it lives, progress() and watch() wait for nobody; when it has
+// ended nothing moves any more, and settle() and the destructor may wait for each child in turn. One thread
+// at a time: the daemon's data thread, then the group's own errand.
 namespace weft::agg {
 
 struct GroupOptions {
@@ -29,6 +31,21 @@ struct GroupStatistics {
   uint64_t bytesOut = 0;
 };
 
+// What a daemon tells of a group, by value: the group itself belongs to one thread.
+struct GroupReport {
+  struct Member {
+    std::string name;
+    uint32_t ranks = 0;
+    uint64_t late = 0;  // how often all others waited for it
+  };
+  uint64_t id = 0;
+  uint32_t ranks = 0;
+  bool root = true;
+  std::string ended;  // why; empty: it lives
+  GroupStatistics statistics;
+  std::vector<Member> members;
+};
+
 class AggGroup {
  public:
   // Memory that a group of so many children takes.
@@ -40,19 +57,17 @@ class AggGroup {
 
   // A pass; true when anything moved.
   bool progress();
-  // Looks whether children left; not for every pass.
+  // Looks whether children left or raised an alarm; not for every pass.
   void watch();
-  bool over() const;  // every child has left
-  bool idle() const { return operations_.empty(); }
-  void end(const coll::Alarm& why);  // tells every child
+  bool hasEnded() const { return !broken_.empty(); }
+  // After the end: closes children that have left, one after another, and says again what they have not
+  // heard.
+  void settle();
+  bool over() const;  // every child has left and is closed
 
-  uint64_t id() const { return options_.id; }
-  uint32_t ranks() const { return options_.ranks; }
   size_t bytes() const { return memory_.size() + small_.size(); }
   const std::vector<Child>& children() const { return children_; }
-  const GroupStatistics& statistics() const { return statistics_; }
-  const std::string& broken() const { return broken_; }
-  bool hasParent() const { return options_.parent.has_value(); }
+  GroupReport report() const;
 
  private:
   // One operation. Its steps are its chunks, or one where the data came with the head.
@@ -96,6 +111,7 @@ class AggGroup {
   bool blame(const Child& child, const std::string& why);
   bool lose(const Child& child);
   bool blameParent();
+  void end(const coll::Alarm& why);  // tells every child
   void dismiss(Child& child);
 
   coll::Span chunkOf(const Record& record, size_t step) const;
@@ -127,8 +143,7 @@ class AggGroup {
   std::vector<const void*> inputs_;
   std::vector<std::byte> expanded_;
   GroupStatistics statistics_;
-  std::string broken_;
-  bool incomplete_ = false;  // a child has left: nothing can be finished any more
+  std::string broken_;  // why it has ended
 };
 
 }  // namespace weft::agg

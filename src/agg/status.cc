@@ -19,39 +19,39 @@ std::string quoted(const std::string& text) {
   return out + '"';
 }
 
-// The child that all others waited for most.
-const Child* slowest(const AggGroup& group) {
-  const Child* found = nullptr;
-  for (const Child& child : group.children())
-    if (child.late > 0 && (!found || child.late > found->late)) found = &child;
+// The member that all others waited for most.
+const GroupReport::Member* slowest(const GroupReport& group) {
+  const GroupReport::Member* found = nullptr;
+  for (const auto& member : group.members)
+    if (member.late > 0 && (!found || member.late > found->late)) found = &member;
   return found;
 }
 
-std::string groupText(const AggGroup& group) {
-  const GroupStatistics& s = group.statistics();
-  const Child* slow = slowest(group);
+std::string groupText(const GroupReport& group) {
+  const GroupStatistics& s = group.statistics;
+  const auto* slow = slowest(group);
   return format("  group %016llx: %u ranks, %zu children, %s, %llu operations, %llu bytes in, %llu out%s%s\n",
-                static_cast<Counter>(group.id()), group.ranks(), group.children().size(),
-                !group.broken().empty() ? "ended"
-                : group.hasParent()     ? "leaf"
-                                        : "root",
+                static_cast<Counter>(group.id), group.ranks, group.members.size(),
+                !group.ended.empty() ? "ended"
+                : group.root         ? "root"
+                                     : "leaf",
                 static_cast<Counter>(s.operations), static_cast<Counter>(s.bytesIn),
                 static_cast<Counter>(s.bytesOut), slow ? ", mostly waits for " : "",
                 slow ? slow->name.c_str() : "");
 }
 
-std::string groupJson(const AggGroup& group) {
-  const GroupStatistics& s = group.statistics();
+std::string groupJson(const GroupReport& group) {
+  const GroupStatistics& s = group.statistics;
   std::string children;
-  for (const Child& child : group.children())
+  for (const auto& member : group.members)
     children += format("%s{\"name\":%s,\"ranks\":%u,\"late\":%llu}", children.empty() ? "" : ",",
-                       quoted(child.name).c_str(), child.weight, static_cast<Counter>(child.late));
+                       quoted(member.name).c_str(), member.ranks, static_cast<Counter>(member.late));
   return format(
       "{\"id\":\"%016llx\",\"ranks\":%u,\"root\":%s,\"ended\":%s,\"operations\":%llu,\"chunks\":%llu,\"bytes_"
       "in\":%llu,"
       "\"bytes_out\":%llu,\"children\":[%s]}",
-      static_cast<Counter>(group.id()), group.ranks(), group.hasParent() ? "false" : "true",
-      group.broken().empty() ? "null" : quoted(group.broken()).c_str(), static_cast<Counter>(s.operations),
+      static_cast<Counter>(group.id), group.ranks, group.root ? "true" : "false",
+      group.ended.empty() ? "null" : quoted(group.ended).c_str(), static_cast<Counter>(s.operations),
       static_cast<Counter>(s.chunks), static_cast<Counter>(s.bytesIn), static_cast<Counter>(s.bytesOut),
       children.c_str());
 }
@@ -63,18 +63,26 @@ std::string metric(const char* name, const char* type, const char* help, Counter
 
 }  // namespace
 
-std::string Daemon::status(Format format_) {
+std::vector<GroupReport> Daemon::reports() {
   std::lock_guard lock(groupsMutex_);
+  std::vector<GroupReport> all;
+  for (const auto& group : groups_) all.push_back(group->report());
+  for (const Ending& ending : endings_) all.push_back(ending.report);
+  return all;
+}
+
+std::string Daemon::status(Format format_) {
+  const std::vector<GroupReport> groups = reports();
   GroupStatistics all;
   std::string text, json;
-  for (const auto& group : groups_) {
-    text += groupText(*group);
-    json += (json.empty() ? "" : ",") + groupJson(*group);
-    all.operations += group->statistics().operations;
-    all.bytesIn += group->statistics().bytesIn;
-    all.bytesOut += group->statistics().bytesOut;
+  for (const GroupReport& group : groups) {
+    text += groupText(group);
+    json += (json.empty() ? "" : ",") + groupJson(group);
+    all.operations += group.statistics.operations;
+    all.bytesIn += group.statistics.bytesIn;
+    all.bytesOut += group.statistics.bytesOut;
   }
-  const Counter counts[] = {groups_.size(), formed_, refused_, ended_, groupBytes_};
+  const Counter counts[] = {groups.size(), formed_, refused_, ended_, groupBytes_};
   switch (format_) {
     case Format::text:
       return format(

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <atomic>
+
+#include "providers/loop/transport.h"
+#include "tests/coll/scenarios.h"
 #include "tests/coll/tree_of_daemons.h"
 #include "tests/support/catch.h"
 #include "tests/support/patience.h"
@@ -21,6 +25,100 @@ Result<std::unique_ptr<agg::Daemon>> startWith(const std::string& secret, const 
   options.secret = secret;
   options.listen = listen;
   return agg::Daemon::start(std::move(options));
+}
+
+// Time as everybody else's, until it is held: whoever asks it then stands still until it goes on. A network
+// under a held clock is one whose process is stopped: its control thread answers nothing.
+class HeldClock : public Clock {
+ public:
+  TimePoint now() const override {
+    while (held_.load()) Clock::sleep(Milliseconds(1));
+    return Clock::now();
+  }
+  void hold(bool held) { held_ = held; }
+
+ private:
+  std::atomic<bool> held_{false};
+};
+
+// A rank of a group of its own that sends an operation, reads no result and closes the connection by which it
+// joined, while its process stands still: the daemon's end of its way over the fabric has receives posted
+// that nobody gives back, and takes the whole WEFT_CLOSE_TIMEOUT to close.
+class DeafRank {
+ public:
+  explicit DeafRank(const agg::Daemon& daemon) {
+    core::NetOptions options;
+    options.transport = loop::makeTransport({});
+    options.clock = &clock_;
+    auto net = core::Net::create(std::move(options));
+    REQUIRE(net);
+    core::ContextOptions context;
+    context.perCommunicator = true;
+    JoinOptions join;
+    join.context = (*net)->openContext(std::move(context));
+    join.daemon = "127.0.0.1:" + std::to_string(daemon.port());
+    join.secret = "open sesame";
+    join.request.group = 4711;
+    join.request.ranks = join.request.local = 1;
+    join.request.chunkBytes = kTestChunk;
+    join.request.name = "the deaf rank";
+    auto joined = joinDaemon(std::move(join));
+    REQUIRE(joined);
+    membership_ = joined.take();
+    auto staging = Staging::create(kOperationHeadBytes + kInlineBytes);
+    REQUIRE(staging);
+    message_ = staging.take();
+    auto handle = message_.registerOn(membership_.pipe->sending());
+    REQUIRE(handle);
+    memory_ = *handle;
+  }
+  ~DeafRank() { clock_.hold(false); }
+
+  void sendOperation() {
+    OperationHead head;
+    head.kind = OperationKind::allReduce;
+    head.type = ElementType::f32;
+    head.op = ReduceOp::sum;
+    head.bytes = 4;
+    head.inlined = true;
+    const Bytes bytes = head.encode();
+    std::memcpy(message_.data(), bytes.data(), bytes.size());
+    Patience patience(Clock::system(), Milliseconds(10000 * test::patience()));
+    core::Posted posted;
+    while (!posted.request && !patience.over()) {
+      posted = membership_.pipe->sending().isend(message_.data(), bytes.size() + head.bytes, kHeadTag,
+                                                 memory_, nullptr);
+      REQUIRE(posted.ok);
+      patience.pause();
+    }
+    while (!core::test(posted.request, nullptr).done && !patience.over()) patience.pause();
+    REQUIRE_FALSE(patience.over());
+  }
+
+  void standStillAndLeave() {
+    clock_.hold(true);
+    membership_.link.reset();  // by which the daemon sees that it leaves
+  }
+
+ private:
+  HeldClock clock_;  // outlives the network, which the membership keeps
+  Membership membership_;
+  Staging message_;
+  core::MemoryHandle* memory_ = nullptr;
+};
+
+// Waits for something that other threads do.
+template <class Condition>
+bool soon(Condition condition) {
+  Patience patience(Clock::system(), Milliseconds(20000 * test::patience()));
+  while (!condition() && !patience.over()) patience.pause();
+  return condition();
+}
+
+const agg::GroupReport* reportOf(const std::vector<agg::GroupReport>& reports, uint64_t id) {
+  for (const agg::GroupReport& report : reports)
+    if (report.id == id) return &report;
+  return nullptr;
 }
 
 }  // namespace
@@ -48,4 +146,42 @@ TEST_CASE("daemon: an address that other hosts reach wants a secret") {
   }
   CHECK(startWith("", "127.0.0.1:0"));
   CHECK(startWith("open sesame", "0.0.0.0:0"));
+}
+
+// The daemon's end of the deaf rank's connection would take ten minutes to close. Operations of the other
+// group go on meanwhile, new groups form, and only the deaf rank's own group stays in the daemon's report.
+TEST_CASE("daemon: a member that reads nothing delays its own group alone") {
+  Config config;
+  config.closeTimeout = Milliseconds(600'000);
+  agg::DaemonOptions options = daemonOptions(config);
+  auto daemon = agg::Daemon::start(std::move(options));
+  REQUIRE(daemon);
+  const Ranks::Make make = [&](int, std::unique_ptr<Mesh> mesh) -> std::unique_ptr<Group> {
+    auto joined = joinAt((*daemon)->port(), mesh->ranks(), *mesh);
+    return joined ? joined.take() : nullptr;
+  };
+  Ranks others(2);
+  others.form(make, false);
+  DeafRank deaf(**daemon);
+  deaf.sendOperation();
+  const auto resultIsSent = [&] {
+    const auto reports = (*daemon)->reports();
+    const auto* report = reportOf(reports, 4711);
+    return report && report->statistics.bytesOut > 0;
+  };
+  REQUIRE(soon(resultIsSent));
+  deaf.standStillAndLeave();
+  const auto isEnded = [&] {
+    const auto reports = (*daemon)->reports();
+    const auto* report = reportOf(reports, 4711);
+    return report && !report->ended.empty();
+  };
+  REQUIRE(soon(isEnded));
+  for (uint64_t round = 0; round < 50; round++) {
+    Run run(others, allReduce(50000), round);
+    REQUIRE(soon([&] { return run.step(0) & run.step(1); }));
+  }
+  Ranks later(2);
+  later.form(make, false);
+  CHECK(isEnded());
 }
