@@ -3,20 +3,20 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
-#include "providers/tcp/sockets.h"
 #include "providers/tcp/wire.h"
-#include "src/base/clock.h"
+#include "src/base/net/guest.h"
 
-// The socket that a Queue's peers dial, and who is at the door: connections that have not said whom they
-// want, or want a lane that has not been told of its peer yet. Strangers are few at a time and short of time.
-// One thread.
+// The socket that a Queue's peers dial, and the guests at the door: connections that have not said which lane
+// they want, or want a lane that has not been told of its peer yet. Guests are few at a time and short of
+// time. One thread.
 namespace weft::tcp {
 
 class Doorman {
  public:
-  // What is to become of who has greeted.
+  // What is to become of a guest that has greeted.
   enum class Verdict : uint8_t { takeIn, wait, turnAway };
   using Judge = std::function<Verdict(const Hello& hello)>;
   using TakeIn = std::function<void(const Hello& hello, Fd fd)>;
@@ -26,7 +26,7 @@ class Doorman {
   const SocketAddress& address() const { return bound_; }
   bool busy() const { return !guests_.empty(); }
 
-  // Lets in who has come, hears who has something to say.
+  // Lets in the connections that have come, and hears what guests have to say.
   void attend(TimePoint now, const Judge& judge, const TakeIn& takeIn);
 
  private:
@@ -35,22 +35,18 @@ class Doorman {
   static constexpr std::chrono::seconds kToGreet{3};
   static constexpr std::chrono::seconds kToBeWanted{60};
 
-  struct Guest {
-    Fd fd;
-    HelloBytes bytes{};
-    size_t have = 0;
-    Hello hello;
-    bool greeted = false;
-    TimePoint deadline;
+  struct AtDoor {
+    Guest guest;
+    std::optional<Hello> hello;  // when it has greeted
   };
 
   void letIn(TimePoint now);
   void makeRoom();
-  bool hear(Guest& guest, TimePoint now);  // false: it is to go
+  bool hear(AtDoor& one, TimePoint now);  // false: it is to go
 
   Fd listener_;
   SocketAddress bound_;
-  std::vector<Guest> guests_;
+  std::vector<AtDoor> guests_;
 };
 
 }  // namespace weft::tcp

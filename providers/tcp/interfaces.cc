@@ -3,13 +3,8 @@
 #include "providers/tcp/interfaces.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <ifaddrs.h>
-#include <memory>
-#include <net/if.h>
-#include <netinet/in.h>
 
+#include "providers/tcp/wire.h"
 #include "src/base/name_filter.h"
 #include "src/base/process.h"
 #include "src/topo/nic_facts.h"
@@ -29,7 +24,7 @@ constexpr int kEagerBytes = 32768;
 // IPv4 before IPv6, and a link-local address only where there is no other.
 int rankOf(const SocketAddress& address) {
   if (address.family() == AF_INET) return 0;
-  return IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_addr) ? 2 : 1;
+  return address.isLinkLocal() ? 2 : 1;
 }
 
 std::vector<Interface> bestAddresses(const std::vector<Interface>& all) {
@@ -54,7 +49,7 @@ DeviceInfo describeOne(const Interface& interface) {
   DeviceInfo info;
   info.name = interface.name;
   info.provider = "tcp";
-  info.address = ipText(interface.address);
+  info.address = interface.address.ipText();
   info.pciPath = facts.pciPath;
   info.guid = facts.guid ? facts.guid : topo::madeUpGuid(hostName(), interface.name);
   info.speedMbps = facts.speedMbps ? facts.speedMbps : kDefaultSpeedMbps;
@@ -72,24 +67,6 @@ DeviceInfo describeOne(const Interface& interface) {
 }
 
 }  // namespace
-
-Result<std::vector<Interface>> localInterfaces() {
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) return Error(Code::system, "listing network interfaces", "getifaddrs", errno);
-  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, &::freeifaddrs);
-  std::vector<Interface> found;
-  for (const ifaddrs* i = list; i; i = i->ifa_next) {
-    if (!i->ifa_addr || !(i->ifa_flags & IFF_UP) || !(i->ifa_flags & IFF_RUNNING)) continue;
-    const int family = i->ifa_addr->sa_family;
-    if (family != AF_INET && family != AF_INET6) continue;
-    Interface one;
-    one.name = i->ifa_name;
-    one.address.length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-    std::memcpy(&one.address.storage, i->ifa_addr, one.address.length);
-    found.push_back(std::move(one));
-  }
-  return found;
-}
 
 std::vector<Interface> chooseInterfaces(const std::vector<Interface>& all, const Config& config,
                                         std::vector<Refusal>* refusals) {

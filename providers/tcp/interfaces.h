@@ -5,18 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "providers/tcp/sockets.h"
 #include "src/base/config.h"
+#include "src/base/net/address.h"
 #include "weft/transport.h"
 
-// Which network interfaces of this host are devices. The choice is pure; only localInterfaces() asks the
-// kernel, and describeAll() sysfs. Values; any thread.
+// Which network interfaces of this host are devices. The choice is pure; only discoverNics() asks the kernel.
+// Values; any thread.
 namespace weft::tcp {
-
-struct Interface {
-  std::string name;
-  SocketAddress address;
-};
 
 struct Nic {
   DeviceInfo info;
@@ -27,9 +22,6 @@ struct Catalogue {
   std::vector<Nic> nics;
   std::vector<Refusal> refusals;
 };
-
-// Every address of an interface that is up, in the kernel's order.
-Result<std::vector<Interface>> localInterfaces();
 
 // One entry an interface, with its best address: IPv4, then IPv6, link-local last. WEFT_HCA counts where it
 // names one of them, else WEFT_SOCKET_IFNAME does. Interfaces that reach no other host are left out unless

@@ -17,7 +17,7 @@ Status TcpEndpoint::connect(std::span<const std::byte> peerAddress) {
   if (state_ != State::idle)
     return Error(Code::internal, "connecting a lane", "the lane was connected before");
   TRY(peer_, decodeLaneAddress(peerAddress));
-  peerText_ = addressText(peer_);
+  peerText_ = peer_.socket().text();
   const std::span<const std::byte> mine(address_);
   toSelf_ = std::equal(mine.begin(), mine.end(), peerAddress.begin(), peerAddress.end());
   dials_ = toSelf_ ||
@@ -57,7 +57,7 @@ bool TcpEndpoint::progressConnecting(TimePoint now) {
 
 Status TcpEndpoint::dialOne(uint8_t number) {
   const SocketAddress& from = queue_.device().address();
-  TRY(auto fd, dial(from, socketAddress(peer_, scopeOf(from)), queue_.depths().trafficClass));
+  TRY(auto fd, startConnecting(peer_.socket(from.scope()), {true, queue_.depths().trafficClass}, &from));
   Hello hello;
   hello.lane = peer_.lane;
   hello.secret = peer_.secret;

@@ -20,7 +20,7 @@ TcpQueue::~TcpQueue() = default;
 Result<std::unique_ptr<Endpoint>> TcpQueue::openEndpoint() {
   if (!doorman_.isOpen()) TRY(doorman_.open(device_.address()));
   LaneAddress address;
-  describe(doorman_.address(), &address);
+  address.listensAt(doorman_.address());
   address.streams = static_cast<uint8_t>(
       std::clamp<size_t>(static_cast<size_t>(device_.config().tcpStreams), 1, kMostStreams));
   address.lane = ++lastLane_;

@@ -3,9 +3,6 @@
 #include "providers/tcp/wire.h"
 
 #include <algorithm>
-#include <arpa/inet.h>
-
-#include "src/base/log.h"
 
 namespace weft::tcp {
 
@@ -40,10 +37,16 @@ Result<LaneAddress> decodeLaneAddress(std::span<const std::byte> bytes) {
                "the peer's lane address is damaged or from another version of weft");
 }
 
-std::string addressText(const LaneAddress& address) {
-  std::array<char, INET6_ADDRSTRLEN> text{};
-  if (!::inet_ntop(address.v6 ? AF_INET6 : AF_INET, address.ip.data(), text.data(), text.size())) return "?";
-  return format(address.v6 ? "[%s]:%u" : "%s:%u", text.data(), unsigned{address.port});
+void LaneAddress::listensAt(const SocketAddress& socket) {
+  v6 = socket.family() == AF_INET6;
+  port = socket.port();
+  std::copy(socket.ip().begin(), socket.ip().end(), ip.begin());
+}
+
+SocketAddress LaneAddress::socket(uint32_t scope) const {
+  SocketAddress socket = SocketAddress::of(std::span(ip).first(v6 ? 16 : 4), port);
+  if (socket.isLinkLocal()) socket.setScope(scope);
+  return socket;
 }
 
 HelloBytes encode(const Hello& hello) {

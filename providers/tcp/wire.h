@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "src/base/bytes.h"
+#include "src/base/net/address.h"
 #include "src/base/siphash.h"
 #include "weft/result.h"
 
@@ -31,11 +32,14 @@ struct LaneAddress {
   std::array<std::byte, 16> ip{};  // IPv4 in the first four
   uint64_t lane = 0;
   Secret secret{};
+
+  void listensAt(const SocketAddress& socket);  // fills v6, port and ip
+  // `scope`: the interface of a link-local address, which is the own matter of each end.
+  SocketAddress socket(uint32_t scope = 0) const;
 };
 
 Bytes encode(const LaneAddress& address);
 Result<LaneAddress> decodeLaneAddress(std::span<const std::byte> bytes);
-std::string addressText(const LaneAddress& address);  // "192.0.2.7:4711", "[2001:db8::1]:4711"
 
 // The first bytes of who dialled. Both secrets in it were exchanged over the control link.
 struct Hello {

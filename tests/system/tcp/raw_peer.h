@@ -7,7 +7,6 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "providers/tcp/sockets.h"
 #include "providers/tcp/transport.h"
 #include "src/base/fd.h"
 #include "tests/support/catch.h"
@@ -34,7 +33,7 @@ inline tcp::LaneAddress addressOf(const SeamEnd& end) {
 }
 
 inline Fd dialTo(const tcp::LaneAddress& address) {
-  const tcp::SocketAddress to = tcp::socketAddress(address, 0);
+  const SocketAddress to = address.socket();
   Fd fd(::socket(to.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
   REQUIRE(::connect(fd.get(), to.raw(), to.length) == 0);
   return fd;

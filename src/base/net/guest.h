@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include "src/base/net/sockets.h"
+
+// A connection that came in and has to say what it wants, in messages of known sizes, before a deadline. Its
+// owner reads a message, gives its verdict, and either expects the next one, takes the socket over, or lets
+// the guest go. Nothing is read beyond what is expected: what follows belongs to who takes the socket. One
+// thread.
+namespace weft {
+
+class Guest {
+ public:
+  enum class Heard : uint8_t {
+    nothing,  // more has to come
+    message,  // bytes() holds what was expected
+    gone,     // the other end hung up, or its time is over
+  };
+
+  Guest(Fd socket, TimePoint deadline, size_t expected) : socket_(std::move(socket)), deadline_(deadline) {
+    expect(expected);
+  }
+
+  Heard hear(TimePoint now) {
+    if (now >= deadline_) return Heard::gone;
+    const Io io = reader_.fill(socket_.get()).io;
+    return io == Io::ok ? Heard::message : io == Io::again ? Heard::nothing : Heard::gone;
+  }
+  std::span<const std::byte> bytes() const { return reader_.bytes(); }
+  void expect(size_t bytes) { reader_.expect(bytes); }
+
+  // All of it at once, as what is said to a guest fits into a fresh socket's buffer. False: the guest is
+  // gone, or takes nothing.
+  bool say(std::span<const std::byte> bytes) { return sendSome(socket_.get(), bytes).bytes == bytes.size(); }
+
+  TimePoint deadline() const { return deadline_; }
+  void allowUntil(TimePoint deadline) { deadline_ = deadline; }
+  Fd& socket() { return socket_; }
+  const Fd& socket() const { return socket_; }
+
+ private:
+  Fd socket_;
+  TimePoint deadline_;
+  ExactReader reader_;
+};
+
+}  // namespace weft

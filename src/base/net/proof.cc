@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/base/net/proof.h"
+
+#include "src/base/random.h"
+
+namespace weft {
+
+Nonce freshNonce() {
+  Nonce nonce;
+  fillRandom(nonce);
+  return nonce;
+}
+
+Tag128 proofOf(const Key128& key, const ByteWriter& said) {
+  return sipHash128(key, said.bytes());
+}
+
+}  // namespace weft
