@@ -3,18 +3,10 @@
 #include "src/agg/daemon.h"
 
 #include <algorithm>
-#include <arpa/inet.h>
-#include <cerrno>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/socket.h>
 
 #include "src/base/log.h"
 #include "src/base/process.h"
-#include "src/base/random.h"
-#include "src/control/handle.h"
 
 namespace weft::agg {
 
@@ -26,22 +18,14 @@ namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(20);
 
-Error failed(const std::string& why, int errnum = 0) {
-  return Error(Code::system, "starting weft-aggd", why, errnum);
-}
-
-bool isLoopback(const sockaddr* address) {
-  if (address->sa_family == AF_INET)
-    return ntohl(reinterpret_cast<const sockaddr_in*>(address)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
-  return address->sa_family == AF_INET6 &&
-         IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
-}
+constexpr Milliseconds kToAsk{2000};  // what a guest has to send its request
+constexpr const char* kStarting = "starting weft-aggd";
 
 // Without a secret the port would serve everybody who reaches it, with this host's memory and processors.
-Status checkReach(const std::string& secret, const std::string& listen, const sockaddr* address) {
-  if (!secret.empty() || isLoopback(address)) return {};
+Status checkReach(const std::string& secret, const std::string& listen, const SocketAddress& address) {
+  if (!secret.empty() || address.isLoopback()) return {};
   return Error(
-      Code::config, "starting weft-aggd",
+      Code::config, kStarting,
       "without a secret it serves this host alone, and other hosts reach " + listen +
           "; give a secret with --secret or WEFT_AGGD_SECRET (itself, or @FILE whose first line it is), "
           "or --listen 127.0.0.1:PORT");
@@ -92,52 +76,89 @@ void Daemon::kill() {
 }
 
 Status Daemon::listen() {
-  const size_t colon = options_.listen.rfind(':');
-  if (colon == std::string::npos) return failed("\"" + options_.listen + "\" is not ADDRESS:PORT");
-  std::string host = options_.listen.substr(0, colon);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const int wrong = ::getaddrinfo(host.empty() ? nullptr : host.c_str(), options_.listen.c_str() + colon + 1,
-                                  &hints, &found);
-  if (wrong != 0) return failed(options_.listen + ": " + ::gai_strerror(wrong));
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
-  TRY(checkReach(secret_, options_.listen, found->ai_addr));
-  listener_ = Fd(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const int on = 1;
-  ::setsockopt(listener_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  const bool bound = listener_ && ::bind(listener_.get(), found->ai_addr, found->ai_addrlen) == 0 &&
-                     ::listen(listener_.get(), 1024) == 0;
-  if (!bound) return failed("it cannot listen on " + options_.listen, errno);
-  control::SocketAddress own;
-  own.length = sizeof own.storage;
-  ::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&own.storage), &own.length);
-  port_ = own.port();
+  TRY(const auto addresses, resolve(options_.listen, Resolving::toListen));
+  TRY(checkReach(secret_, options_.listen, addresses.front()));
+  TRY(listener_, listenOn(addresses.front(), kStarting, Hears::bothFamilies));
+  port_ = localAddress(listener_.get()).port();
   if (options_.name.empty()) options_.name = format("%s:%u", hostName().c_str(), port_);
   return {};
 }
 
+// Guests are heard here, all at once and without waiting for any of them, until their request is whole.
 void Daemon::accept() {
   while (!stopping_) {
     talks_.reap();
     closings_.reap();
     dropForming(options_.context->net().clock().now());
-    pollfd one{listener_.get(), POLLIN, 0};
-    const bool full = talks_.count() >= options_.limits.joining;
-    if (full || ::poll(&one, 1, 50) <= 0) {
-      if (full) std::this_thread::sleep_for(kTick);
-      continue;
-    }
-    Fd link(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!link) continue;
-    const int on = 1;
-    ::setsockopt(link.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    ::setsockopt(link.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-    auto shared = std::make_shared<Fd>(std::move(link));
-    (void)talks_.start("weft-agg-talk", [this, shared] { serve(std::move(*shared)); });
+    const size_t talking = talks_.count();
+    const size_t most = options_.limits.joining - std::min(options_.limits.joining, talking);
+    awaitGuests(most);
+    letIn(most);
+    std::erase_if(guests_, [&](Newcomer& newcomer) { return !hear(newcomer); });
   }
+}
+
+// While there is no room for another one the listener is not looked at: connections wait in the kernel's
+// queue.
+void Daemon::awaitGuests(size_t most) {
+  constexpr int kMostMs = 50;
+  std::vector<pollfd> sockets = {{guests_.size() < most ? listener_.get() : -1, POLLIN, 0}};
+  for (const Newcomer& newcomer : guests_) sockets.push_back({newcomer.guest.socket().get(), POLLIN, 0});
+  (void)::poll(sockets.data(), sockets.size(), kMostMs);
+}
+
+void Daemon::letIn(size_t most) {
+  const TimePoint now = options_.context->net().clock().now();
+  while (guests_.size() < most) {
+    auto link = acceptOne(listener_.get(), {.keepAlive = true});
+    if (!link) return;
+    Newcomer newcomer{Guest(link.take(), now + kToAsk, coll::kLengthBytes), freshNonce()};
+    if (newcomer.guest.say(coll::framed(coll::Greeting{newcomer.nonce}.encode())))
+      guests_.push_back(std::move(newcomer));
+  }
+}
+
+// False: it is a guest no longer.
+bool Daemon::hear(Newcomer& newcomer) {
+  while (true) {
+    const Guest::Heard heard = newcomer.guest.hear(options_.context->net().clock().now());
+    if (heard != Guest::Heard::message) return heard == Guest::Heard::nothing;
+    if (newcomer.lengthKnown) break;
+    const auto length = coll::frameLength(newcomer.guest.bytes());
+    if (!length) return false;
+    newcomer.lengthKnown = true;
+    newcomer.guest.expect(*length);
+  }
+  judge(newcomer);
+  return false;
+}
+
+// What a request leads to may wait, for the guest or for the fabric, and so is an errand.
+void Daemon::judge(Newcomer& newcomer) {
+  const auto said = newcomer.guest.bytes();
+  if (const auto format = coll::decodeStatusRequest(said, key_, newcomer.nonce)) {
+    auto link = std::make_shared<Fd>(std::move(newcomer.guest.socket()));
+    (void)talks_.start("weft-agg-talk", [this, link, format = static_cast<Format>(*format)] {
+      logFailure(answerStatus(*link, format));
+    });
+    return;
+  }
+  const auto request = coll::decodeJoinRequest(said, key_, newcomer.nonce);
+  if (!request) return refuse(newcomer, request.error());
+  auto link = std::make_shared<Fd>(std::move(newcomer.guest.socket()));
+  (void)talks_.start("weft-agg-talk",
+                     [this, link, request = *request] { logFailure(welcome(*link, request)); });
+}
+
+void Daemon::refuse(Newcomer& newcomer, const Error& why) {
+  refused_++;
+  const JoinAnswer no{false, why.detail(), 0, {}};
+  (void)newcomer.guest.say(coll::framed(no.encode(key_, {})));
+  logFailure(why);
+}
+
+void Daemon::logFailure(const Status& status) const {
+  if (!status) WEFT_LOG(info, "%s: %s", options_.name.c_str(), status.error().message().c_str());
 }
 
 // Groups that are not complete in time, or of which a member left again.
@@ -163,10 +184,8 @@ void Daemon::dropForming(TimePoint now) {
 std::string Daemon::faultOf(const Forming& forming, TimePoint now) const {
   uint32_t here = 0;
   for (const Child& child : forming.children) {
-    std::byte one;
     here += child.weight;
-    if (::recv(child.link.get(), &one, sizeof one, MSG_PEEK | MSG_DONTWAIT) == 0)
-      return child.name + " left again";
+    if (!isLinked(child.link.get())) return child.name + " left again";
   }
   if (now <= forming.until) return {};
   return format("only %u of %u ranks joined %s in time; ranks of other daemons need a common --parent", here,
@@ -185,51 +204,32 @@ void Daemon::giveUp(Forming forming, const std::string& why) {
   });
 }
 
-void Daemon::serve(Fd link) {
-  const Status talked = talk(link);
-  if (!talked) WEFT_LOG(info, "%s: %s", options_.name.c_str(), talked.error().message().c_str());
-}
-
-Status Daemon::talk(Fd& link) {
-  const Clock& clock = options_.context->net().clock();
-  Patience shortly(clock, Milliseconds(2000));
-  coll::Greeting greeting;
-  fillRandom(greeting.nonce);
-  TRY(coll::writeFrame(link, greeting.encode(), shortly));
-  TRY(const Bytes said, coll::readFrame(link, shortly));
-  if (const auto format = coll::decodeStatusRequest(said, key_, greeting.nonce))
-    return answerStatus(link, static_cast<Format>(*format), shortly);
-  auto request = coll::decodeJoinRequest(said, key_, greeting.nonce);
-  if (!request) {
-    refused_++;
-    const JoinAnswer no{false, request.error().detail(), 0, {}};
-    TRY(coll::writeFrame(link, no.encode(key_, {}), shortly));
-    return request.takeError();
-  }
-  TRY(JoinAnswer answer, admit(*request));
-  if (!answer.accepted) {
-    TRY(coll::writeFrame(link, answer.encode(key_, request->nonce), shortly));
-    return Error(Code::resources, "joining", request->name + " is refused: " + answer.reason);
-  }
-  Patience patience(clock, options_.limits.patience);
-  TRY(auto listener, options_.context->net().listen(options_.context, options_.device, answer.handle));
-  TRY(coll::writeFrame(link, answer.encode(key_, request->nonce), patience));
-  Child child;
-  TRY(child.pipe,
-      coll::openPipe(options_.context, options_.device, *listener, request->handle, request->name, patience));
-  child.link = std::move(link);
-  child.order = request->order;
-  child.weight = request->weight;
-  child.daemon = request->daemon;
-  child.name = request->daemon ? "the aggregation daemon " + request->name : request->name;
-  enter(*request, std::move(child));
-  return {};
-}
-
-Status Daemon::answerStatus(const Fd& link, Format format, Patience& patience) {
+Status Daemon::answerStatus(const Fd& link, Format format) {
   const std::string text = status(format);
   const auto bytes = std::as_bytes(std::span(text.data(), text.size()));
+  const Patience patience(options_.context->net().clock(), kToAsk);
   return coll::writeFrame(link, Bytes(bytes.begin(), bytes.end()), patience);
+}
+
+Status Daemon::welcome(Fd& link, const JoinRequest& request) {
+  Patience patience(options_.context->net().clock(), options_.limits.patience);
+  TRY(JoinAnswer answer, admit(request));
+  if (!answer.accepted) {
+    TRY(coll::writeFrame(link, answer.encode(key_, request.nonce), patience));
+    return Error(Code::resources, "joining", request.name + " is refused: " + answer.reason);
+  }
+  TRY(auto listener, options_.context->net().listen(options_.context, options_.device, answer.handle));
+  TRY(coll::writeFrame(link, answer.encode(key_, request.nonce), patience));
+  Child child;
+  TRY(child.pipe,
+      coll::openPipe(options_.context, options_.device, *listener, request.handle, request.name, patience));
+  child.link = std::move(link);
+  child.order = request.order;
+  child.weight = request.weight;
+  child.daemon = request.daemon;
+  child.name = request.daemon ? "the aggregation daemon " + request.name : request.name;
+  enter(request, std::move(child));
+  return {};
 }
 
 // With the lock held. Empty: it may come in.

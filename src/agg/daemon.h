@@ -12,6 +12,7 @@
 
 #include "src/agg/errands.h"
 #include "src/agg/group.h"
+#include "src/base/net/guest.h"
 
 // An aggregation daemon: lets ranks and other daemons join, forms groups of them, and moves their data. Two
 // threads live as long as the daemon: one accepts, one moves the data of all groups in turn; without groups
@@ -67,6 +68,12 @@ class Daemon {
     size_t admitted = 0;  // that were, and may not be connected yet
     TimePoint until{};
   };
+  // A connection of which the request has not come yet. The accepting thread's.
+  struct Newcomer {
+    Guest guest;
+    Nonce nonce{};             // the one that the request has to prove it has seen
+    bool lengthKnown = false;  // the guest is expected to send the request itself
+  };
   // A group in which nothing moves any more. Its errand has the group to itself; all others read the report.
   struct Ending {
     std::unique_ptr<AggGroup> group;
@@ -76,12 +83,17 @@ class Daemon {
 
   Status listen();
   void accept();
+  void awaitGuests(size_t most);
+  void letIn(size_t most);
+  bool hear(Newcomer& newcomer);
+  void judge(Newcomer& newcomer);
   void dropForming(TimePoint now);
   std::string faultOf(const Forming& forming, TimePoint now) const;
   void giveUp(Forming forming, const std::string& why);
-  void serve(Fd link);
-  Status talk(Fd& link);
-  Status answerStatus(const Fd& link, Format format, coll::Patience& patience);
+  void refuse(Newcomer& newcomer, const Error& why);
+  void logFailure(const Status& status) const;
+  Status answerStatus(const Fd& link, Format format);
+  Status welcome(Fd& link, const coll::JoinRequest& request);
   Result<coll::JoinAnswer> admit(const coll::JoinRequest& request);
   std::string refusal(const coll::JoinRequest& request);
   void enter(const coll::JoinRequest& request, Child child);
@@ -110,6 +122,7 @@ class Daemon {
   std::atomic<size_t> groupCount_{0};
   std::atomic<size_t> groupBytes_{0};
   std::atomic<uint64_t> formed_{0}, refused_{0}, ended_{0};
+  std::vector<Newcomer> guests_;
   Errands talks_;
   Errands closings_;
   std::thread accepting_;

@@ -3,7 +3,6 @@
 #include "src/agg/group.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <sys/socket.h>
 
@@ -332,16 +331,6 @@ void AggGroup::retire() {
   }
 }
 
-namespace {
-
-bool isLinked(const Child& child) {
-  std::byte one;
-  const ssize_t got = ::recv(child.link.get(), &one, sizeof one, MSG_PEEK | MSG_DONTWAIT);
-  return got > 0 || (got < 0 && errno == EAGAIN);
-}
-
-}  // namespace
-
 void AggGroup::watch() {
   // A child may have its last result before the others have theirs: they get it first.
   const bool finishing =
@@ -350,7 +339,7 @@ void AggGroup::watch() {
   // Nothing that the others start can be finished any more, so they are told at once, even if they only close
   // later than this one.
   for (const Child& child : children_)
-    if (!finishing && !isLinked(child)) lose(child);
+    if (!finishing && !isLinked(child.link.get())) lose(child);
   for (Child& child : children_)
     if (const auto alarm = child.pipe->alarm(); alarm && !alarm->reason.empty()) end(*alarm);
   if (!options_.parent || hasEnded()) return;
@@ -361,7 +350,7 @@ void AggGroup::watch() {
 void AggGroup::settle() {
   for (Child& child : children_) {
     if (child.gone) continue;
-    if (!isLinked(child))
+    if (!isLinked(child.link.get()))
       dismiss(child);
     else
       (void)child.pipe->alarm();  // repeats ours; nothing that a child says changes anything now

@@ -4,14 +4,10 @@
 
 #include <cerrno>
 #include <fcntl.h>
-#include <netdb.h>
-#include <netinet/tcp.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "src/base/log.h"
-#include "src/base/random.h"
 
 namespace weft::coll {
 
@@ -21,8 +17,14 @@ constexpr uint8_t kGreeting = 32, kRequest = 33, kAnswer = 34, kStatus = 35;
 constexpr size_t kHeadBytes = 8;  // magic, version, kind and a zero byte
 constexpr const char* kOperation = "joining an aggregation daemon";
 
-Error broken(const std::string& why, int errnum = 0, Code code = Code::remote) {
-  return Error(code, kOperation, why, errnum);
+Error broken(const std::string& why, Code code = Code::remote) {
+  return Error(code, kOperation, why);
+}
+
+// What the sockets say, said of joining.
+Error broken(const Error& error) {
+  return Error(error.code() == Code::unavailable ? Code::remote : error.code(), kOperation, error.detail(),
+               error.errnum());
 }
 
 ByteWriter begin(uint8_t word) {
@@ -49,11 +51,15 @@ Status readEnd(const ByteReader& in) {
   return in.done() ? Status() : Status(broken("a message is cut off, or longer than it should be"));
 }
 
+ByteWriter provenBy(const Nonce& nonce, std::span<const std::byte> body) {
+  ByteWriter said;
+  said.raw(nonce).raw(body);
+  return said;
+}
+
 // The message with the proof behind it that its sender knows the key, and saw the nonce.
 Bytes sealed(ByteWriter body, const Key128& key, const Nonce& nonce) {
-  Bytes proven(nonce.begin(), nonce.end());
-  proven.insert(proven.end(), body.bytes().begin(), body.bytes().end());
-  const Tag128 tag = sipHash128(key, proven);
+  const Tag128 tag = proofOf(key, provenBy(nonce, body.bytes()));
   return body.raw(tag).take();
 }
 
@@ -63,19 +69,8 @@ Result<std::span<const std::byte>> unsealed(std::span<const std::byte> bytes, co
   if (bytes.size() < kHeadBytes + tag.size()) return broken("a message is cut off");
   const auto body = bytes.first(bytes.size() - tag.size());
   std::memcpy(tag.data(), bytes.data() + body.size(), tag.size());
-  Bytes proven(nonce.begin(), nonce.end());
-  proven.insert(proven.end(), body.begin(), body.end());
-  if (equalSecret(sipHash128(key, proven), tag)) return body;
-  return broken("the other end has another secret; WEFT_AGGD_SECRET must be the daemon's", 0, Code::config);
-}
-
-// Waits for the descriptor, never longer than the patience lasts.
-Status await(int fd, short events, Patience& patience) {
-  while (!patience.over()) {
-    pollfd one{fd, events, 0};
-    if (::poll(&one, 1, 20) > 0) return {};
-  }
-  return broken("the other end says nothing", 0, Code::timeout);
+  if (equalSecret(proofOf(key, provenBy(nonce, body)), tag)) return body;
+  return broken("the other end has another secret; WEFT_AGGD_SECRET must be the daemon's", Code::config);
 }
 
 }  // namespace
@@ -123,7 +118,7 @@ Result<std::string> askStatus(const std::string& daemon, const std::string& secr
   TRY(writeFrame(link, encodeStatusRequest(format, keyOf(known), greeting.nonce), patience));
   TRY(const Bytes said, readFrame(link, patience, kMost));
   if (ByteReader(said).get<uint32_t>() == kMagic)  // an answer to who may not ask
-    return broken("the daemon has another secret; WEFT_AGGD_SECRET must be the same", 0, Code::config);
+    return broken("the daemon has another secret; WEFT_AGGD_SECRET must be the same", Code::config);
   return std::string(reinterpret_cast<const char*>(said.data()), said.size());
 }
 
@@ -193,76 +188,40 @@ Result<JoinAnswer> decodeJoinAnswer(std::span<const std::byte> bytes, const Key1
   return answer;
 }
 
-Status writeFrame(const Fd& fd, const Bytes& frame, Patience& patience) {
-  Bytes out = ByteWriter().put(static_cast<uint32_t>(frame.size())).raw(frame).take();
-  size_t sent = 0;
-  while (sent < out.size()) {
-    const ssize_t n = ::send(fd.get(), out.data() + sent, out.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n > 0) sent += static_cast<size_t>(n);
-    if (n > 0) continue;
-    if (n < 0 && errno != EAGAIN && errno != EINTR) return broken("the connection broke", errno);
-    TRY(await(fd.get(), POLLOUT, patience));
-  }
-  return {};
+Bytes framed(const Bytes& message) {
+  return ByteWriter().put(static_cast<uint32_t>(message.size())).raw(message).take();
 }
 
-Result<Bytes> readFrame(const Fd& fd, Patience& patience, size_t most) {
-  Bytes in;
-  size_t wanted = sizeof(uint32_t);
-  while (in.size() < wanted) {
-    std::byte some[512];
-    const ssize_t n = ::recv(fd.get(), some, std::min(sizeof some, wanted - in.size()), MSG_DONTWAIT);
-    if (n == 0) return broken("the other end closed the connection");
-    if (n < 0 && errno != EAGAIN && errno != EINTR) return broken("the connection broke", errno);
-    if (n < 0) TRY(await(fd.get(), POLLIN, patience));
-    if (n > 0) in.insert(in.end(), some, some + n);
-    if (in.size() == sizeof(uint32_t) && wanted == sizeof(uint32_t)) {
-      const auto length = ByteReader(in).get<uint32_t>();
-      if (length > most) return broken(format("a message of %u bytes is too long to be one", length));
-      wanted += length;
-    }
-  }
-  in.erase(in.begin(), in.begin() + sizeof(uint32_t));
-  return in;
+Result<size_t> frameLength(std::span<const std::byte> bytes, size_t most) {
+  const auto length = ByteReader(bytes).get<uint32_t>();
+  if (length > most) return broken(format("a message of %u bytes is too long to be one", length));
+  return size_t{length};
 }
 
-namespace {
-
-Result<Fd> dialOne(const addrinfo& to, Patience& patience) {
-  Fd fd(::socket(to.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return broken("no socket", errno, Code::resources);
-  fd.closeInForkedChildren();
-  if (::connect(fd.get(), to.ai_addr, to.ai_addrlen) != 0 && errno != EINPROGRESS)
-    return broken("it cannot be reached", errno);
-  TRY(await(fd.get(), POLLOUT, patience));
-  int error = 0;
-  socklen_t size = sizeof error;
-  ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-  if (error != 0) return broken("it cannot be reached", error);
-  const int on = 1;
-  ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  return fd;
+Status writeFrame(const Fd& fd, const Bytes& message, const Patience& patience) {
+  const Status sent = sendAll(fd.get(), framed(message), patience.deadline());
+  return sent ? Status() : Status(broken(sent.error()));
 }
 
-}  // namespace
+Result<Bytes> readFrame(const Fd& fd, const Patience& patience, size_t most) {
+  ExactReader reader;
+  reader.expect(kLengthBytes);
+  Status got = receiveAll(fd.get(), reader, patience.deadline());
+  if (!got) return broken(got.error());
+  TRY(const size_t length, frameLength(reader.bytes(), most));
+  reader.expect(length);
+  got = receiveAll(fd.get(), reader, patience.deadline());
+  if (!got) return broken(got.error());
+  return Bytes(reader.bytes().begin(), reader.bytes().end());
+}
 
-Result<Fd> dialDaemon(const std::string& address, Patience& patience) {
-  const size_t colon = address.rfind(':');
-  if (colon == std::string::npos || colon + 1 == address.size())
-    return Error(Code::config, kOperation, "\"" + address + "\" is not HOST:PORT");
-  std::string host = address.substr(0, colon);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int failed = ::getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found);
-  if (failed != 0)
-    return Error(Code::config, kOperation, format("%s: %s", address.c_str(), ::gai_strerror(failed)));
-  Result<Fd> fd = broken("it has no address");
-  for (const addrinfo* one = found; one && !fd; one = one->ai_next) fd = dialOne(*one, patience);
-  ::freeaddrinfo(found);
+Result<Fd> dialDaemon(const std::string& address, const Patience& patience) {
+  const auto addresses = resolve(address, Resolving::toDial);
+  if (!addresses) return broken(addresses.error());
+  auto fd = connectToOne(*addresses, patience.deadline());
   if (fd) return fd;
-  return broken(format("%s: %s", address.c_str(), fd.error().message().c_str()), 0, fd.error().code());
+  return broken(
+      Error(fd.error().code(), kOperation, address + ": " + fd.error().detail(), fd.error().errnum()));
 }
 
 Result<std::unique_ptr<Pipe>> openPipe(const core::ContextRef& context, int device,
@@ -278,7 +237,7 @@ Result<std::unique_ptr<Pipe>> openPipe(const core::ContextRef& context, int devi
     if (!receive) {
       TRY(receive, net.accept(listener));
     }
-    if (patience.over()) return broken("no connection over the fabric with " + name, 0, Code::timeout);
+    if (patience.over()) return broken("no connection over the fabric with " + name, Code::timeout);
     if (!send || !receive) patience.pause();
   }
   return Pipe::create(std::move(send), std::move(receive), std::move(name));
@@ -292,9 +251,7 @@ void Membership::leave() {
 }
 
 bool Membership::linked() const {
-  std::byte one;
-  const ssize_t got = ::recv(link.get(), &one, sizeof one, MSG_PEEK | MSG_DONTWAIT);
-  return got > 0 || (got < 0 && errno == EAGAIN);
+  return isLinked(link.get());
 }
 
 namespace {
@@ -308,17 +265,17 @@ Result<Membership> join(JoinOptions& options, Patience& patience) {
   TRY(const Bytes greeted, readFrame(made.link, patience));
   TRY(const Greeting greeting, decodeGreeting(greeted));
   TRY(auto listener, options.context->net().listen(options.context, options.device, options.request.handle));
-  fillRandom(options.request.nonce);
+  options.request.nonce = freshNonce();
   TRY(writeFrame(made.link, options.request.encode(key, greeting.nonce), patience));
   TRY(const Bytes answered, readFrame(made.link, patience));
   TRY(const JoinAnswer answer, decodeJoinAnswer(answered, key, options.request.nonce));
-  if (!answer.accepted) return broken("it refuses: " + answer.reason, 0, Code::unavailable);
+  if (!answer.accepted) return broken("it refuses: " + answer.reason, Code::unavailable);
   made.window = answer.window;
   TRY(made.pipe, openPipe(options.context, options.device, *listener, answer.handle,
                           "the aggregation daemon " + options.daemon, patience));
   TRY(const Bytes formed, readFrame(made.link, patience));
   TRY(const Verdict verdict, decodeVerdict(formed));
-  if (!verdict.formed) return broken("it refuses: " + verdict.reason, 0, Code::unavailable);
+  if (!verdict.formed) return broken("it refuses: " + verdict.reason, Code::unavailable);
   return made;
 }
 

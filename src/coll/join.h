@@ -5,8 +5,8 @@
 #include <memory>
 #include <string>
 
-#include "src/base/fd.h"
-#include "src/base/siphash.h"
+#include "src/base/net/proof.h"
+#include "src/base/net/sockets.h"
 #include "src/coll/mesh.h"
 
 // How a rank, or a daemon further down, joins a group at an aggregation daemon: a short talk over a TCP
@@ -16,7 +16,6 @@
 namespace weft::coll {
 
 constexpr size_t kFrameBytes = 2048;  // the longest message of that talk
-using Nonce = std::array<std::byte, 16>;
 
 struct Greeting {
   Nonce nonce{};
@@ -63,10 +62,15 @@ Result<JoinRequest> decodeJoinRequest(std::span<const std::byte> bytes, const Ke
 Result<JoinAnswer> decodeJoinAnswer(std::span<const std::byte> bytes, const Key128& key,
                                     const Nonce& request);
 
-Status writeFrame(const Fd& fd, const Bytes& frame, Patience& patience);
-Result<Bytes> readFrame(const Fd& fd, Patience& patience, size_t most = kFrameBytes);
+// The message behind its length, as it goes over the connection.
+constexpr size_t kLengthBytes = sizeof(uint32_t);
+Bytes framed(const Bytes& message);
+// The length that stands before a message; an error where it is too long to be one.
+Result<size_t> frameLength(std::span<const std::byte> bytes, size_t most = kFrameBytes);
+Status writeFrame(const Fd& fd, const Bytes& message, const Patience& patience);
+Result<Bytes> readFrame(const Fd& fd, const Patience& patience, size_t most = kFrameBytes);
 // "HOST:PORT" or "[ADDRESS]:PORT".
-Result<Fd> dialDaemon(const std::string& address, Patience& patience);
+Result<Fd> dialDaemon(const std::string& address, const Patience& patience);
 
 // A connection in both directions with who is at the other end of the talk: connects to its handle, and takes
 // the first one who comes to the listener.

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/base/bytes.h"
-#include "src/base/clock.h"
+#include "src/base/net/sockets.h"
 #include "src/coll/wire.h"
 #include "src/core/net.h"
 
@@ -23,6 +23,7 @@ class Patience {
  public:
   Patience(const Clock& clock, Milliseconds time) : clock_(clock), until_(clock.now() + time) {}
   bool over() const { return clock_.now() >= until_; }
+  Deadline deadline() const { return {clock_, until_}; }  // the same, for sockets
   void pause();
 
  private:
