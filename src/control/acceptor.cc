@@ -4,34 +4,57 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-#include "src/base/log.h"
-#include "src/base/random.h"
+#include "src/base/net/guest.h"
 
 namespace weft::control {
 
-// States: hello -> proof -> infoHeader -> infoBody, or hello -> leaving for who is turned away. Every read is
-// of an exact size, one deadline covers all, another one leaving.
-class Acceptor::Stranger {
+Result<ListeningSockets> openListeners() {
+  constexpr const char* kOpening = "opening the control port";
+  constexpr int kTries = 64;
+  Error last(Code::system, kOpening, "no free port");
+  for (int i = 0; i < kTries; i++) {
+    ListeningSockets out;
+    auto v4 = listenOn(SocketAddress::any(AF_INET), kOpening);
+    if (v4) {
+      out.port = localAddress(v4->get()).port();
+      out.sockets.push_back(v4.take());
+    }
+    auto v6 = listenOn(SocketAddress::any(AF_INET6, out.port), kOpening);
+    if (v6) {
+      out.port = localAddress(v6->get()).port();
+      out.sockets.push_back(v6.take());
+    }
+    const bool portTaken = !v6 && v6.error().errnum() == EADDRINUSE;  // by someone else's IPv6 socket
+    if (!out.sockets.empty() && !portTaken) return out;
+    last = v6.takeError();
+  }
+  return last;
+}
+
+// The accepting side's talk with one guest. States: hello -> proof -> infoHeader -> infoBody, or hello ->
+// leaving for a guest that is turned away. Every read is of an exact size, one deadline covers all, another
+// one leaving.
+class Acceptor::Handshake {
  public:
-  Stranger(Acceptor& acceptor, Fd socket, uint64_t id)
+  Handshake(Acceptor& acceptor, Fd socket, uint64_t id)
       : acceptor_(acceptor),
         id_(id),
-        socket_(std::move(socket)),
+        guest_(std::move(socket), acceptor.loop_.now() + kPatience, kHelloBytes),
         watch_(acceptor.loop_, [this](uint32_t) { onReadable(); }),
         deadline_(acceptor.loop_, [this] { acceptor_.drop(id_); }) {}
-  ~Stranger() {
+  ~Handshake() {
     watch_.stop();
-    cut(socket_);
+    cut(guest_.socket());
   }
 
   uint64_t id() const { return id_; }
   Status start() {
-    reader_.expect(kHelloBytes);
-    deadline_.after(kPatience);
-    return watch_.start(socket_.get(), EPOLLIN);
+    deadline_.at(guest_.deadline());
+    return watch_.start(guest_.socket().get(), EPOLLIN);
   }
 
  private:
@@ -42,9 +65,9 @@ class Acceptor::Stranger {
   // Drops or hands over at the end: nothing may follow a step that returned false.
   void onReadable() {
     for (;;) {
-      const IoResult got = reader_.fill(socket_.get());
-      if (got.io == Io::again) return;
-      if (got.io == Io::closed) return acceptor_.drop(id_);
+      const Guest::Heard heard = guest_.hear(acceptor_.loop_.now());
+      if (heard == Guest::Heard::nothing) return;
+      if (heard == Guest::Heard::gone) return acceptor_.drop(id_);
       if (!step()) return;
     }
   }
@@ -70,91 +93,89 @@ class Acceptor::Stranger {
     return false;
   }
 
-  bool say(const Challenge& challenge) {
-    const Bytes bytes = encodeChallenge(challenge);
-    return sendSome(socket_.get(), bytes).bytes == bytes.size();
-  }
-
   bool turnAway(Answer answer) {
     Challenge challenge;
     challenge.answer = answer;
-    if (!say(challenge)) return gone();
+    if (!guest_.say(encodeChallenge(challenge))) return gone();
     return leave();
   }
 
   // What the other side sent beyond what we read would make a reset of our close, and that destroys what it
   // has not read yet. So it is read, within bounds, until the other side has hung up.
   bool leave() {
-    (void)shutdown(socket_.get(), SHUT_WR);
-    deadline_.after(kLeavePatience);
+    (void)shutdown(guest_.socket().get(), SHUT_WR);
+    guest_.allowUntil(acceptor_.loop_.now() + kLeavePatience);
+    deadline_.at(guest_.deadline());
     return next(State::leaving, kMostReadLeaving);
   }
 
   bool onHello() {
-    const auto hello = decodeHello(reader_.bytes());
+    const auto hello = decodeHello(guest_.bytes());
     if (!hello) return gone();
     if (hello->version != kWireVersion) return turnAway(Answer::otherVersion);
     hello_ = *hello;
-    const auto secret = acceptor_.owner_.secretFor(hello_);
+    const auto secret = acceptor_.secretFor_(hello_);
     if (const auto* answer = std::get_if<Answer>(&secret)) return turnAway(*answer);
     secret_ = std::get<Key128>(secret);
-    fillRandom(nonce_);
+    nonce_ = freshNonce();
     Challenge challenge;
     challenge.nonce = nonce_;
     challenge.proof = handshakeTag(ProofOf::acceptor, secret_, hello_, nonce_);
-    if (!say(challenge)) return gone();
+    if (!guest_.say(encodeChallenge(challenge))) return gone();
     return next(State::proof, kProofBytes);
   }
 
   bool onProof() {
     Tag128 proof{};
-    std::copy(reader_.bytes().begin(), reader_.bytes().end(), proof.begin());
+    std::copy(guest_.bytes().begin(), guest_.bytes().end(), proof.begin());
     if (!equalSecret(proof, handshakeTag(ProofOf::dialler, secret_, hello_, nonce_))) return gone();
     return next(State::infoHeader, kFrameHeaderBytes);
   }
 
   bool onInfoHeader() {
-    const auto header = decodeFrameHeader(reader_.bytes());
+    const auto header = decodeFrameHeader(guest_.bytes());
     const bool fits = header && header->type == static_cast<uint16_t>(FrameType::info) &&
                       header->length > 0 && header->length <= kMaxInfo;
     return fits ? next(State::infoBody, header->length) : gone();
   }
 
   bool onInfo() {
-    auto info = decodeInfo(reader_.bytes());
+    auto info = decodeInfo(guest_.bytes());
     if (!info) return gone();
     watch_.stop();
-    Greeting greeting{std::move(socket_), hello_, nonce_,
+    Greeting greeting{std::move(guest_.socket()), hello_, nonce_,
                       handshakeTag(ProofOf::linkKey, secret_, hello_, nonce_), std::move(*info)};
-    Owner& owner = acceptor_.owner_;
-    acceptor_.drop(id_);
-    owner.greeted(std::move(greeting));
+    Acceptor& acceptor = acceptor_;
+    acceptor.drop(id_);
+    acceptor.greeted_(std::move(greeting));
     return false;
   }
 
   bool next(State state, size_t bytes) {
     state_ = state;
-    reader_.expect(bytes);
+    guest_.expect(bytes);
     return true;
   }
 
   Acceptor& acceptor_;
   const uint64_t id_;
-  Fd socket_;
+  Guest guest_;
   Watch watch_;
   Timer deadline_;
   State state_ = State::hello;
-  ExactReader reader_;
   Hello hello_;
   Nonce nonce_{};
   Key128 secret_{};
 };
 
-Acceptor::Acceptor(EventLoop& loop, Owner& owner)
-    : loop_(loop), owner_(owner), rest_(loop, [this] { listenAgain(); }) {}
+Acceptor::Acceptor(EventLoop& loop, SecretFor secretFor, Greeted greeted)
+    : loop_(loop),
+      secretFor_(std::move(secretFor)),
+      greeted_(std::move(greeted)),
+      rest_(loop, [this] { listenAgain(); }) {}
 
 Acceptor::~Acceptor() {
-  strangers_.clear();
+  handshakes_.clear();
   for (Listening& listening : listening_) {
     listening.watch->stop();
     cut(listening.socket);
@@ -185,15 +206,15 @@ void Acceptor::acceptAll(int listener) {
       for (Listening& listening : listening_) listening.watch->want(0);
       return rest_.after(kRest);
     }
-    if (strangers_.size() >= kMaxStrangers) makeRoom();
-    strangers_.push_back(std::make_unique<Stranger>(*this, socket.take(), ++lastId_));
-    if (!strangers_.back()->start()) strangers_.pop_back();
+    if (handshakes_.size() >= kMostGuests) makeRoom();
+    handshakes_.push_back(std::make_unique<Handshake>(*this, socket.take(), ++lastId_));
+    if (!handshakes_.back()->start()) handshakes_.pop_back();
   }
 }
 
 bool Acceptor::makeRoom() {
-  if (strangers_.empty()) return false;
-  strangers_.pop_front();
+  if (handshakes_.empty()) return false;
+  handshakes_.pop_front();
   return true;
 }
 
@@ -202,7 +223,7 @@ void Acceptor::listenAgain() {
 }
 
 void Acceptor::drop(uint64_t id) {
-  strangers_.remove_if([id](const auto& stranger) { return stranger->id() == id; });
+  handshakes_.remove_if([id](const auto& handshake) { return handshake->id() == id; });
 }
 
 }  // namespace weft::control

@@ -2,17 +2,26 @@
 // Copyright The weft authors
 #pragma once
 
+#include <functional>
 #include <list>
 #include <memory>
 #include <variant>
+#include <vector>
 
+#include "src/base/net/sockets.h"
 #include "src/control/event_loop.h"
-#include "src/control/sockets.h"
 #include "src/control/wire.h"
 
-// Everyone who connects to our port, until they have proven who they are: at most kMaxStrangers at a time
-// (the oldest gives way), each with a small fixed state and a deadline. Control thread.
+// The port of this process, and the guests who connect to it, until they have proven who they are: at most
+// kMostGuests at a time (the oldest gives way), each with a small fixed state and a deadline. Control thread.
 namespace weft::control {
+
+// One listening socket a family, all on one port and on every local address.
+struct ListeningSockets {
+  std::vector<Fd> sockets;
+  uint16_t port = 0;
+};
+Result<ListeningSockets> openListeners();
 
 // A connection whose other side proved the secret and introduced itself.
 struct Greeting {
@@ -25,23 +34,19 @@ struct Greeting {
 
 class Acceptor {
  public:
-  static constexpr size_t kMaxStrangers = 128;
+  static constexpr size_t kMostGuests = 128;
   static constexpr Milliseconds kPatience{4000};
 
-  class Owner {
-   public:
-    virtual ~Owner() = default;
-    // The secret this hello has to prove, or the answer that turns it away.
-    virtual std::variant<Key128, Answer> secretFor(const Hello& hello) = 0;
-    virtual void greeted(Greeting greeting) = 0;
-  };
+  // The secret that a hello has to prove, or the answer that turns it away.
+  using SecretFor = std::function<std::variant<Key128, Answer>(const Hello& hello)>;
+  using Greeted = std::function<void(Greeting greeting)>;
 
-  Acceptor(EventLoop& loop, Owner& owner);
+  Acceptor(EventLoop& loop, SecretFor secretFor, Greeted greeted);
   ~Acceptor();
   Status start(std::vector<Fd> listeners);
 
  private:
-  class Stranger;
+  class Handshake;
   struct Listening {
     Fd socket;
     std::unique_ptr<Watch> watch;  // after socket: stops before it closes
@@ -53,10 +58,11 @@ class Acceptor {
   void drop(uint64_t id);
 
   EventLoop& loop_;
-  Owner& owner_;
+  const SecretFor secretFor_;
+  const Greeted greeted_;
   Timer rest_;  // a pause when descriptors ran out
   std::vector<Listening> listening_;
-  std::list<std::unique_ptr<Stranger>> strangers_;  // oldest first
+  std::list<std::unique_ptr<Handshake>> handshakes_;  // oldest first
   uint64_t lastId_ = 0;
 };
 

@@ -3,12 +3,7 @@
 #include "src/control/addresses.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <functional>
-#include <ifaddrs.h>
-#include <memory>
-#include <net/if.h>
 
 #include "src/base/name_filter.h"
 
@@ -35,7 +30,7 @@ std::vector<Interface> firstMatch(const std::vector<Interface>& from, const std:
 
 std::vector<Interface> byName(const std::vector<Interface>& all, const std::string& text) {
   const NameFilter filter(text, NameFilter::Colon::plain);
-  const auto routable = [](const Interface& i) { return !i.loopback && !isLinkLocal(i.address); };
+  const auto routable = [](const Interface& i) { return !i.loopback && !i.address.isLinkLocal(); };
   const auto notLoopback = [](const Interface& i) { return !i.loopback; };
   if (filter.empty()) {
     return firstMatch(all,
@@ -46,7 +41,7 @@ std::vector<Interface> byName(const std::vector<Interface>& all, const std::stri
   const auto named = pick(all, [&](const Interface& i) { return filter.accepts(i.name); });
   if (filter.excludes())
     return firstMatch(named, {routable, notLoopback, [](const Interface&) { return true; }});
-  return firstMatch(named, {[](const Interface& i) { return !isLinkLocal(i.address); },
+  return firstMatch(named, {[](const Interface& i) { return !i.address.isLinkLocal(); },
                             [](const Interface&) { return true; }});
 }
 
@@ -78,49 +73,11 @@ std::vector<SocketAddress> ordered(const std::vector<Interface>& chosen) {
 
 }  // namespace
 
-Result<std::vector<Interface>> localInterfaces() {
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) {
-    return Error(Code::system, "listing network interfaces", "getifaddrs", errno);
-  }
-  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> owner(list, &freeifaddrs);
-  std::vector<Interface> out;
-  for (const ifaddrs* i = list; i; i = i->ifa_next) {
-    if (!i->ifa_addr || !(i->ifa_flags & IFF_UP) || !(i->ifa_flags & IFF_RUNNING)) continue;
-    const int family = i->ifa_addr->sa_family;
-    if (family != AF_INET && family != AF_INET6) continue;
-    Interface interface;
-    interface.name = i->ifa_name;
-    interface.loopback = i->ifa_flags & IFF_LOOPBACK;
-    interface.address.length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-    std::memcpy(&interface.address.storage, i->ifa_addr, interface.address.length);
-    out.push_back(std::move(interface));
-  }
-  return out;
-}
-
 Result<std::vector<SocketAddress>> chooseAddresses(const std::vector<Interface>& interfaces,
                                                    const std::string& filter) {
   const auto chosen = byName(interfaces, filter);
   if (chosen.empty()) return nothingMatches(interfaces, filter);
   return ordered(chosen);
-}
-
-// fe80::/10 (RFC 4291) and 169.254.0.0/16 (RFC 3927).
-bool isLinkLocal(const SocketAddress& address) {
-  if (address.family() == AF_INET)
-    return ntohl(reinterpret_cast<const sockaddr_in*>(&address.storage)->sin_addr.s_addr) >> 16 == 0xa9fe;
-  return address.family() == AF_INET6 &&
-         IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_addr);
-}
-
-void setScope(SocketAddress& address, uint32_t scope) {
-  if (address.family() == AF_INET6) reinterpret_cast<sockaddr_in6*>(&address.storage)->sin6_scope_id = scope;
-}
-
-uint32_t scopeOf(const SocketAddress& address) {
-  return address.family() == AF_INET6 ? reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_scope_id
-                                      : 0;
 }
 
 std::vector<SocketAddress> joinAddresses(std::vector<SocketAddress> first,
@@ -144,10 +101,10 @@ bool isAmong(SocketAddress address, const std::vector<SocketAddress>& those) {
 void fillScopes(std::vector<SocketAddress>& addresses, const std::vector<SocketAddress>& own) {
   uint32_t scope = 0;
   for (const SocketAddress& address : own) {
-    if (isLinkLocal(address) && scope == 0) scope = scopeOf(address);
+    if (address.isLinkLocal() && scope == 0) scope = address.scope();
   }
   for (SocketAddress& address : addresses) {
-    if (isLinkLocal(address) && scopeOf(address) == 0) setScope(address, scope);
+    if (address.isLinkLocal() && address.scope() == 0) address.setScope(scope);
   }
 }
 

@@ -5,21 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "src/control/handle.h"
+#include "src/base/net/address.h"
 #include "weft/result.h"
 
-// Which of this host's addresses peers are told. The choice is pure; only localInterfaces() asks the kernel.
-// Values; any thread.
+// Which of this host's addresses peers are told, and which of a peer's lead where. Pure; any thread.
 namespace weft::control {
-
-struct Interface {
-  std::string name;
-  bool loopback = false;
-  SocketAddress address;  // one entry an address; port 0
-};
-
-// Every address of an interface that is up, in the kernel's order.
-Result<std::vector<Interface>> localInterfaces();
 
 // The addresses to publish, in the order to try: the first IPv4, the first IPv6, then the rest. `filter` is
 // WEFT_SOCKET_IFNAME (src/base/name_filter.h). Unset, loopback and container bridges are left out unless
@@ -27,8 +17,6 @@ Result<std::vector<Interface>> localInterfaces();
 Result<std::vector<SocketAddress>> chooseAddresses(const std::vector<Interface>& interfaces,
                                                    const std::string& filter);
 
-bool isLinkLocal(const SocketAddress& address);
-void setScope(SocketAddress& address, uint32_t scope);
 // The first ones, then those of the second that are not among them.
 std::vector<SocketAddress> joinAddresses(std::vector<SocketAddress> first,
                                          const std::vector<SocketAddress>& second);
@@ -39,7 +27,5 @@ bool isAmong(SocketAddress address, const std::vector<SocketAddress>& those);
 // Gives a peer's link-local addresses the interface of our own first one: they mean nothing without, and the
 // peer's interface names are not ours.
 void fillScopes(std::vector<SocketAddress>& addresses, const std::vector<SocketAddress>& own);
-
-uint32_t scopeOf(const SocketAddress& address);  // 0 for none
 
 }  // namespace weft::control

@@ -8,8 +8,8 @@
 #include <memory>
 
 #include "src/base/reserve.h"
+#include "src/control/contract.h"
 #include "src/control/event_loop.h"
-#include "src/control/hub.h"
 
 // Requests of this process that wait for their answer. CallState is shared between the user's Call (reads)
 // and the control thread (decides once); CallTable is the control thread's.

@@ -29,12 +29,15 @@ std::string withoutPort(SocketAddress address) {
 ControlLoop::ControlLoop(ControlLoopParts parts, std::unique_ptr<EventLoop> loop)
     : parts_(std::move(parts)),
       times_(parts_.options.config),
+      self_(parts_.self, parts_.addresses, parts_.options.fingerprint),
       loop_(std::move(loop)),
       mailWatch_(*loop_, [](uint32_t) {}) {}
 
 Status ControlLoop::start(std::vector<Fd> listeners) {
   TRY(mailWatch_.start(parts_.mailbox->fd(), EPOLLIN));
-  acceptor_ = std::make_unique<Acceptor>(*loop_, *this);
+  acceptor_ = std::make_unique<Acceptor>(
+      *loop_, [this](const Hello& hello) { return secretFor(hello); },
+      [this](Greeting greeting) { greeted(std::move(greeting)); });
   return acceptor_->start(std::move(listeners));
 }
 
@@ -62,7 +65,7 @@ void ControlLoop::runOnce(std::unique_lock<std::mutex>* turn, TimePoint latest) 
 void ControlLoop::handle(const EventLoop::Events& events) {
   loop_->dispatch(events);
   for (const Mailbox::Work& work : parts_.mailbox->take()) work();
-  deleteDeferred();
+  loop_->dropReleased();
 }
 
 // Whoever waits for an answer spins; on a machine with a processor for each spinner the control thread would
@@ -77,12 +80,6 @@ void ControlLoop::runInline() {
   handle(loop_->wait(0));
   tick();
   if (stopping_ || std::min(nextTick_, loop_->nextTimer()) < sleepsUntil_) parts_.mailbox->signal();
-}
-
-void ControlLoop::deleteDeferred() {
-  deferredIo_.clear();
-  deferredDials_.clear();
-  deferredLinks_.clear();
 }
 
 void ControlLoop::tick() {
@@ -115,13 +112,13 @@ void ControlLoop::close(std::unique_lock<std::mutex>* turn) {
   if (selfLink_) selfLink_->peer().markDead(closed);
   links_.clear();
   selfLink_.reset();
-  deleteDeferred();
+  loop_->dropReleased();
 }
 
 // Connections that come in:
 
 std::variant<Key128, Answer> ControlLoop::secretFor(const Hello& hello) {
-  if (hello.to != parts_.self) return Answer::otherProcess;
+  if (hello.to != self_.incarnation()) return Answer::otherProcess;
   if (hello.kind == HelloKind::resume) {
     const Link* link = established(hello.from);
     if (!link) return Answer::unknownLink;
@@ -139,11 +136,11 @@ void ControlLoop::greeted(Greeting greeting) {
 
 void ControlLoop::greetedOpen(Greeting greeting) {
   const Incarnation& from = greeting.hello.from;
-  if (from == parts_.self || refusedByFingerprint(greeting)) return;
+  if (from == self_.incarnation() || refusedByFingerprint(greeting)) return;
   Link* old = established(from);
   const bool stale = old && greeting.info.epoch <= old->peerEpoch();
   Link* waiting = opening(from);
-  const bool ours = waiting && waiting->shaking() && parts_.self < from;
+  const bool ours = waiting && waiting->shaking() && self_.incarnation() < from;
   if (stale || ours) return rejectCrossed(std::move(greeting));
   if (old)
     old->die(Error(Code::remote, "control link to " + old->peer()->name(), "the peer started it over"));
@@ -163,7 +160,7 @@ void ControlLoop::greetedResume(Greeting greeting) {
   Link* link = established(greeting.hello.from);
   if (!link) return;
   const bool stale = greeting.info.epoch <= link->peerEpoch();
-  const bool ours = link->shaking() && parts_.self < greeting.hello.from;
+  const bool ours = link->shaking() && self_.incarnation() < greeting.hello.from;
   if (stale || ours) return rejectCrossed(std::move(greeting));
   link->attachAndGreet(std::move(greeting.socket), greeting.info);
 }
@@ -182,12 +179,12 @@ void ControlLoop::rejectCrossed(Greeting greeting) {
 // told, as who is told may end this process.
 bool ControlLoop::refusedByFingerprint(const Greeting& greeting) {
   const std::string name = greeting.info.host + format(" pid %u", greeting.info.pid);
-  const auto mismatch = compareFingerprints(parts_.options.fingerprint, greeting.info.fingerprint, name);
+  const auto mismatch = compareFingerprints(self_.fingerprint(), greeting.info.fingerprint, name);
   if (!mismatch) return false;
   FrameHeader header;
   header.type = static_cast<uint16_t>(FrameType::info);
   Bytes bytes;
-  encodeFrame(header, ownInfo(nextEpoch(), 0), bytes);
+  encodeFrame(header, self_.info(self_.nextEpoch(), 0), bytes);
   (void)sendSome(greeting.socket.get(), bytes);
   noteMisfit(greeting.hello.from, *mismatch);
   if (const auto listener = parts_.listeners->find(greeting.hello.listener)) (void)listener->push(*mismatch);
@@ -206,7 +203,7 @@ const Error& ControlLoop::misfitOr(const Incarnation& peer, const Error& why) co
 }
 
 void ControlLoop::establish(Link& link, LinkFacts facts) {
-  fillScopes(facts.addresses, parts_.addresses);
+  fillScopes(facts.addresses, self_.addresses());
   link.establish(std::move(facts));
 }
 
@@ -216,17 +213,6 @@ std::shared_ptr<PeerImpl> ControlLoop::makePeer(const Incarnation& incarnation, 
   facts.name = info.host + format(" pid %u (", info.pid) + withoutPort(remoteAddress(fd)) + ")";
   facts.fingerprint = info.fingerprint;
   return std::make_shared<PeerImpl>(parts_.mailbox, std::move(facts));
-}
-
-Bytes ControlLoop::ownInfo(uint64_t epoch, uint64_t received) {
-  Info info;
-  info.epoch = epoch;
-  info.received = received;
-  info.host = placeName();
-  info.pid = static_cast<uint32_t>(getpid());
-  info.addresses = parts_.addresses;
-  info.fingerprint = parts_.options.fingerprint;
-  return encodeInfo(info);
 }
 
 // The books:
@@ -247,14 +233,14 @@ Link* ControlLoop::established(const Incarnation& process) {
 }
 
 Link& ControlLoop::addLink(const Incarnation& process) {
-  return *(links_[process] = std::make_unique<Link>(*this, process));
+  return *(links_[process] = std::make_unique<Link>(LinkWorld{*loop_, times_, self_}, *this, process));
 }
 
 // Its own code may be on the stack.
 void ControlLoop::removeLink(const Link& link) {
   const auto found = links_.find(link.process());
   if (found == links_.end() || found->second.get() != &link) return;
-  deferredLinks_.push_back(std::move(found->second));
+  loop_->releaseLater(std::move(found->second));
   links_.erase(found);
 }
 
@@ -268,6 +254,220 @@ void ControlLoop::linkDead(Link& link, const Error& reason) {
   for (const auto& queue : parts_.listeners->all()) queue->peerDied(*peer, reason);
   if (parts_.options.handler) parts_.options.handler->onPeerDead(peer, reason);
   wantTick();
+}
+
+// Calls that go out:
+
+void ControlLoop::startCall(uint64_t id, std::shared_ptr<CallState> state, Handle handle, Bytes body) {
+  auto call = std::make_unique<PendingCall>(*loop_, [this, id] { expireCall(id); });
+  call->state = std::move(state);
+  call->handle = std::move(handle);
+  call->body = std::move(body);
+  call->deadline.after(parts_.options.config.connectTimeout);
+  const Incarnation to = call->handle.process;
+  calls_.add(id, std::move(call));
+  if (to == self_.incarnation()) return sendCall(id, LinkNonces{}, selfPeer());
+  if (const Link* link = established(to)) return sendCall(id, link->nonces(), *link->peer());
+  if (Link* link = opening(to)) return link->calls.push_back(id);
+  Link& link = addLink(to);
+  link.calls.push_back(id);
+  dialFor(link);
+}
+
+void ControlLoop::sendCall(uint64_t id, const LinkNonces& nonces, PeerImpl& to) {
+  PendingCall* call = calls_.find(id);
+  if (!call) return;
+  call->sent = true;
+  CallBody body{id, call->handle.listener, {}, call->body};
+  body.proof = callTag(call->handle.secret, nonces, self_.incarnation(), body);
+  to.deliver(static_cast<uint16_t>(FrameType::call), encodeCall(body));
+}
+
+void ControlLoop::sendWaiting(Link& link) {
+  const auto peer = link.peer();
+  const LinkNonces nonces = link.nonces();
+  for (const uint64_t id : std::exchange(link.calls, {})) sendCall(id, nonces, *peer);
+}
+
+void ControlLoop::dialFor(Link& link) {
+  const PendingCall* call = calls_.find(link.calls.front());
+  if (!call) return nextCall(link);
+  DialPlan plan;
+  plan.peer = link.process();
+  plan.listener = call->handle.listener;
+  plan.secret = call->handle.secret;
+  plan.addresses = call->handle.addresses;
+  fillScopes(plan.addresses, self_.addresses());
+  link.dial(std::move(plan));
+}
+
+// The front call is decided; the others still want to get there.
+void ControlLoop::nextCall(Link& link) {
+  link.calls.pop_front();
+  if (!link.calls.empty()) return dialFor(link);
+  link.abandon();
+  removeLink(link);
+}
+
+void ControlLoop::linkRefused(Link& link, const Error& why) {
+  calls_.fail(link.calls.front(), misfitOr(link.process(), why));
+  nextCall(link);
+}
+
+void ControlLoop::linkUnreachable(Link& link, const Error& why) {
+  for (const uint64_t id : link.calls) calls_.fail(id, misfitOr(link.process(), why));
+  link.abandon();
+  removeLink(link);
+}
+
+void ControlLoop::linkOpened(Link& link, Linked linked) {
+  const std::string name = linked.info.host + format(" pid %u", linked.info.pid);
+  if (const auto mismatch = compareFingerprints(self_.fingerprint(), linked.info.fingerprint, name)) {
+    noteMisfit(link.process(), *mismatch);
+    return linkRefused(link, *mismatch);
+  }
+  const PendingCall* first = calls_.find(link.calls.front());
+  establish(link, {makePeer(link.process(), linked.info, linked.socket.get()), linked.linkKey, linked.nonces,
+                   joinAddresses(first ? first->handle.addresses : std::vector<SocketAddress>(),
+                                 linked.info.addresses)});
+  link.attach(std::move(linked.socket), linked.info);
+  sendWaiting(link);
+}
+
+void ControlLoop::forgetCall(uint64_t id) {
+  const PendingCall* call = calls_.find(id);
+  if (!call) return;
+  Link* link = call->sent ? nullptr : opening(call->handle.process);
+  calls_.remove(id);
+  if (!link) return;
+  if (link->calls.front() == id) return nextCall(*link);
+  std::erase(link->calls, id);
+}
+
+// NCCL hands out a rank's handles before it has those of all its peers, and accepts after it: one rank that
+// comes late to the first collective holds up the others for as long. Whether the peer lives is watched by
+// the link meanwhile.
+bool ControlLoop::prolong(PendingCall& call) const {
+  const Config& config = parts_.options.config;
+  if (!call.sent || call.prolonged || config.acceptTimeout <= config.connectTimeout) return false;
+  call.prolonged = true;
+  call.deadline.after(config.acceptTimeout - config.connectTimeout);
+  return true;
+}
+
+void ControlLoop::expireCall(uint64_t id) {
+  PendingCall* call = calls_.find(id);
+  if (!call || prolong(*call)) return;
+  const Link* waitsFor = call->sent ? nullptr : opening(call->handle.process);
+  const Link* link = established(call->handle.process);
+  const Config& config = parts_.options.config;
+  const Milliseconds limit = call->prolonged ? config.acceptTimeout : config.connectTimeout;
+  std::string detail = format("no answer within %d ms (%s)", static_cast<int>(limit.count()),
+                              call->prolonged ? "WEFT_ACCEPT_TIMEOUT" : "WEFT_CONNECT_TIMEOUT");
+  if (waitsFor && !waitsFor->trouble().empty()) detail += "; last tries: " + waitsFor->trouble();
+  if (link)
+    detail += link->peer()->answers() ? "; it is linked but has not accepted" : "; it does not answer";
+  call->state->fail(Error(Code::timeout, "connecting to " + call->handle.addresses.front().text(), detail));
+  forgetCall(id);
+}
+
+// Frames:
+
+void ControlLoop::linkBrought(Link& link, uint16_t type, std::span<const std::byte> body) {
+  brought(link.peer(), link.nonces(), type, body);
+}
+
+void ControlLoop::brought(const std::shared_ptr<PeerImpl>& from, const LinkNonces& nonces, uint16_t type,
+                          std::span<const std::byte> body) {
+  if (type >= kFirstUserType) return onMessage(from, type, body);
+  const auto kind = static_cast<FrameType>(type);
+  if (kind == FrameType::call) {
+    if (const auto call = decodeCall(body)) onCall(from, nonces, *call);
+  } else if (kind == FrameType::reply) {
+    if (const auto reply = decodeReply(body)) onReply(from, *reply);
+  } else if (kind == FrameType::refuse) {
+    const auto refusal = decodeRefuse(body);
+    const PendingCall* call = refusal ? calls_.find(refusal->id) : nullptr;
+    if (call && call->handle.process == from->incarnation()) calls_.fail(refusal->id, refusal->why);
+  }
+}
+
+void ControlLoop::onMessage(const std::shared_ptr<PeerImpl>& from, uint16_t type,
+                            std::span<const std::byte> body) {
+  if (closing_ || !parts_.options.handler) return;
+  parts_.options.handler->onMessage(from, type, body);
+  wantTick();
+}
+
+void ControlLoop::onReply(const std::shared_ptr<PeerImpl>& from, const ReplyBody& reply) {
+  const PendingCall* call = calls_.find(reply.id);
+  if (!call || call->handle.process != from->incarnation()) return;
+  call->state->succeed(from, reply.body);
+  calls_.remove(reply.id);
+}
+
+void ControlLoop::onCall(const std::shared_ptr<PeerImpl>& from, const LinkNonces& nonces,
+                         const CallBody& call) {
+  if (closing_) return;
+  const auto refuseWith = [&](const char* why) {
+    refuseCall(*from, call.id,
+               Error(Code::remote, "connecting to " + placeName() + format(" pid %d", getpid()), why));
+  };
+  const auto listener = parts_.listeners->find(call.listener);
+  if (!listener) return refuseWith("listener closed");
+  if (!equalSecret(call.proof, callTag(listener->handle().secret, nonces, from->incarnation(), call))) {
+    return refuseWith("the listener there does not know the handle's secret");
+  }
+  const uint64_t id = ++lastRequest_;
+  asked_[id] = {from, call.id, call.listener};
+  if (listener->push(Request{from, id, Bytes(call.body.begin(), call.body.end())})) return wantTick();
+  asked_.erase(id);
+  refuseWith("too many connections wait at this listener");
+}
+
+void ControlLoop::answer(const Request& request, std::span<const std::byte> body) {
+  const auto found = asked_.find(request.id);
+  if (found == asked_.end()) return;  // the listener closed or the peer died meanwhile
+  if (body.size() > kMaxBody)
+    return refuse(request, Error(Code::internal, "accepting", "the answer is too large"));
+  found->second.peer->deliver(static_cast<uint16_t>(FrameType::reply),
+                              encodeReply({found->second.remoteId, body}));
+  asked_.erase(found);
+}
+
+void ControlLoop::refuse(const Request& request, const Error& why) {
+  const auto found = asked_.find(request.id);
+  if (found == asked_.end()) return;
+  refuseCall(*found->second.peer, found->second.remoteId, why);
+  asked_.erase(found);
+}
+
+void ControlLoop::refuseCall(PeerImpl& peer, uint64_t remoteId, const Error& why) {
+  peer.deliver(static_cast<uint16_t>(FrameType::refuse), encodeRefuse({remoteId, why}));
+}
+
+void ControlLoop::closeListener(uint32_t id) {
+  const Error closed(Code::remote, "connecting to " + placeName() + format(" pid %d", getpid()),
+                     "listener closed");
+  for (auto it = asked_.begin(); it != asked_.end();) {
+    if (it->second.listener != id) {
+      ++it;
+      continue;
+    }
+    refuseCall(*it->second.peer, it->second.remoteId, closed);
+    it = asked_.erase(it);
+  }
+}
+
+PeerImpl& ControlLoop::selfPeer() {
+  if (selfLink_) return selfLink_->peer();
+  const std::string name = placeName() + format(" pid %d (this process)", getpid());
+  PeerFacts facts{self_.incarnation(), name, self_.fingerprint()};
+  selfLink_ =
+      std::make_unique<SelfLink>(std::make_shared<PeerImpl>(parts_.mailbox, std::move(facts)),
+                                 [this](const std::shared_ptr<PeerImpl>& from, uint16_t type,
+                                        const Bytes& body) { brought(from, LinkNonces{}, type, body); });
+  return selfLink_->peer();
 }
 
 }  // namespace weft::control

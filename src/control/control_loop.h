@@ -30,7 +30,7 @@ struct ControlLoopParts {
   std::shared_ptr<ListenerTable> listeners;
 };
 
-class ControlLoop : public Acceptor::Owner, public Link::Owner {
+class ControlLoop : public Link::Owner {
  public:
   ControlLoop(ControlLoopParts parts, std::unique_ptr<EventLoop> loop);
   Status start(std::vector<Fd> listeners);
@@ -47,28 +47,12 @@ class ControlLoop : public Acceptor::Owner, public Link::Owner {
   void refuse(const Request& request, const Error& why);
   void closeListener(uint32_t id);
 
-  // Acceptor::Owner
-  std::variant<Key128, Answer> secretFor(const Hello& hello) override;
-  void greeted(Greeting greeting) override;
-
   // Link::Owner
-  EventLoop& loop() override { return *loop_; }
-  const LifeTimes& lifeTimes() const override { return times_; }
-  const Incarnation& self() const override { return parts_.self; }
-  const std::vector<SocketAddress>& addresses() const override { return parts_.addresses; }
-  uint64_t nextEpoch() override { return ++epoch_; }
-  Bytes ownInfo(uint64_t epoch, uint64_t received) override;
   void linkOpened(Link& link, Linked linked) override;
   void linkRefused(Link& link, const Error& why) override;
   void linkUnreachable(Link& link, const Error& why) override;
-  void linkFrame(Link& link, FrameType type, std::span<const std::byte> body) override;
-  void linkMessage(Link& link, uint16_t type, std::span<const std::byte> body) override;
+  void linkBrought(Link& link, uint16_t type, std::span<const std::byte> body) override;
   void linkDead(Link& link, const Error& reason) override;
-  void deferDelete(std::unique_ptr<LinkIo> io) override { deferredIo_.push_back(std::move(io)); }
-  void deferDelete(std::unique_ptr<Dial> dial) override {
-    dial->hangUp();  // an event of the same round may be about it
-    deferredDials_.push_back(std::move(dial));
-  }
 
  private:
   struct Asked {  // a request some listener of ours has not answered
@@ -81,8 +65,9 @@ class ControlLoop : public Acceptor::Owner, public Link::Owner {
   void handle(const EventLoop::Events& events);
   void tick();
   void close(std::unique_lock<std::mutex>* turn);
-  void deleteDeferred();
 
+  std::variant<Key128, Answer> secretFor(const Hello& hello);
+  void greeted(Greeting greeting);
   void greetedOpen(Greeting greeting);
   void greetedResume(Greeting greeting);
   void rejectCrossed(Greeting greeting);
@@ -104,8 +89,9 @@ class ControlLoop : public Acceptor::Owner, public Link::Owner {
   Link* opening(const Incarnation& process);      // one that is not linked yet
   Link* established(const Incarnation& process);  // one that is, or was
 
-  void onFrame(const std::shared_ptr<PeerImpl>& from, const LinkNonces& nonces, FrameType type,
+  void brought(const std::shared_ptr<PeerImpl>& from, const LinkNonces& nonces, uint16_t type,
                std::span<const std::byte> body);
+  void onReply(const std::shared_ptr<PeerImpl>& from, const ReplyBody& reply);
   void onCall(const std::shared_ptr<PeerImpl>& from, const LinkNonces& nonces, const CallBody& call);
   void refuseCall(PeerImpl& peer, uint64_t remoteId, const Error& why);
   void onMessage(const std::shared_ptr<PeerImpl>& from, uint16_t type, std::span<const std::byte> body);
@@ -113,6 +99,7 @@ class ControlLoop : public Acceptor::Owner, public Link::Owner {
 
   const ControlLoopParts parts_;
   const LifeTimes times_;
+  Self self_;
   const std::unique_ptr<EventLoop> loop_;
   std::mutex turnMutex_;
   Watch mailWatch_;
@@ -121,7 +108,6 @@ class ControlLoop : public Acceptor::Owner, public Link::Owner {
   TimePoint sleepsUntil_{};  // the control thread, as far as it knew when it began to
   bool stopping_ = false;
   bool closing_ = false;
-  uint64_t epoch_ = 0;
   uint64_t lastRequest_ = 0;
   std::unique_ptr<Acceptor> acceptor_;
   CallTable calls_;
@@ -131,11 +117,6 @@ class ControlLoop : public Acceptor::Owner, public Link::Owner {
   std::map<Incarnation, Error> misfits_;
   std::map<Incarnation, std::unique_ptr<Link>> links_;
   std::unique_ptr<SelfLink> selfLink_;
-
-  // What died while its own code may still be on the stack; emptied after each turn.
-  std::vector<std::unique_ptr<LinkIo>> deferredIo_;
-  std::vector<std::unique_ptr<Dial>> deferredDials_;
-  std::vector<std::unique_ptr<Link>> deferredLinks_;
 };
 
 }  // namespace weft::control

@@ -7,7 +7,6 @@
 #include <sys/epoll.h>
 
 #include "src/base/log.h"
-#include "src/base/random.h"
 #include "src/control/addresses.h"
 
 namespace weft::control {
@@ -33,11 +32,12 @@ std::string errorText(int errnum) {
 
 }  // namespace
 
-Dial::Dial(EventLoop& loop, Owner& owner, DialPlan plan)
+Dial::Dial(EventLoop& loop, Self& self, DialPlan plan, Report report)
     : loop_(loop),
-      owner_(owner),
+      self_(self),
       plan_(std::move(plan)),
-      elsewhere_(hasOther(plan_.addresses, plan_.own)),
+      report_(std::move(report)),
+      elsewhere_(hasOther(plan_.addresses, self.addresses())),
       watch_(loop, [this](uint32_t) { onEvent(); }),
       deadline_(loop, [this] { onDeadline(); }),
       patience_(plan_.connectPatience) {}
@@ -66,20 +66,23 @@ void Dial::onDeadline() {
 
 void Dial::tryAddress() {
   const SocketAddress& address = plan_.addresses[index_];
-  ConnectStart started = startConnect(address);
-  if (started.error == ECONNREFUSED) return addressFailed(Verdict::nobody, "refused");
-  if (isUnreachable(started.error)) return addressFailed(Verdict::unreachable, errorText(started.error));
-  if (started.error != 0) return addressFailed(Verdict::retry, errorText(started.error));
-  socket_ = std::move(started.socket);
+  auto started = startConnecting(address);
+  if (!started) return connectFailed(started.error().errnum());
+  socket_ = started.take();
   state_ = State::connecting;
   deadline_.after(patience_);
   if (!watch_.start(socket_.get(), EPOLLOUT)) addressFailed(Verdict::retry, "out of resources");
 }
 
+void Dial::connectFailed(int error) {
+  if (error == ECONNREFUSED) return addressFailed(Verdict::nobody, "refused");
+  addressFailed(isUnreachable(error) ? Verdict::unreachable : Verdict::retry, errorText(error));
+}
+
 // Every host may have it, as the bridge of containers. That nobody is there says nothing about the peer,
 // unless it is on this host itself.
 bool Dial::leadsBack() const {
-  return elsewhere_ && isAmong(plan_.addresses[index_], plan_.own);
+  return elsewhere_ && isAmong(plan_.addresses[index_], self_.addresses());
 }
 
 void Dial::addressFailed(Verdict verdict, const std::string& why) {
@@ -96,8 +99,8 @@ void Dial::roundOver() {
   trouble_ = std::exchange(roundTrouble_, {});
   index_ = 0;
   if (sawNobody_ && !sawRetry_) {
-    const Error gone(Code::remote, "connecting to a peer", "the process is gone (" + trouble_ + ")");
-    return owner_.dialGone(gone);
+    return report_(
+        DialGone{Error(Code::remote, "connecting to a peer", "the process is gone (" + trouble_ + ")")});
   }
   sawNobody_ = sawRetry_ = false;
   deadline_.after(pause_);
@@ -111,25 +114,20 @@ void Dial::onEvent() {
 }
 
 void Dial::onConnected() {
-  const int error = connectError(socket_.get());
-  if (error == ECONNREFUSED) {
-    return addressFailed(Verdict::nobody, "refused");
-  }
-  if (isUnreachable(error)) return addressFailed(Verdict::unreachable, errorText(error));
-  if (error != 0) return addressFailed(Verdict::retry, errorText(error));
+  if (const int error = connectError(socket_.get()); error != 0) return connectFailed(error);
   hello_ = Hello{};
   hello_.kind = plan_.kind;
-  hello_.from = plan_.self;
+  hello_.from = self_.incarnation();
   hello_.to = plan_.peer;
   hello_.listener = plan_.listener;
-  hello_.epoch = owner_.nextEpoch();
-  fillRandom(hello_.nonce);
+  hello_.epoch = self_.nextEpoch();
+  hello_.nonce = freshNonce();
   const Bytes bytes = encodeHello(hello_);
   if (sendSome(socket_.get(), bytes).bytes != bytes.size()) return addressFailed(Verdict::retry, "hung up");
   watch_.want(EPOLLIN);
   deadline_.after(plan_.answerPatience);
   enter(State::challenge, kChallengeBytes);
-  owner_.dialContact();
+  report_(DialContact{});
 }
 
 // After a step that returned false we may be gone.
@@ -169,7 +167,7 @@ bool Dial::onChallenge() {
   Bytes bytes(proof.begin(), proof.end());
   FrameHeader header;
   header.type = static_cast<uint16_t>(FrameType::info);
-  encodeFrame(header, owner_.dialInfo(hello_.epoch), bytes);
+  encodeFrame(header, self_.info(hello_.epoch, plan_.received), bytes);
   if (sendSome(socket_.get(), bytes).bytes != bytes.size()) return fail(Verdict::retry, "hung up");
   return enter(State::infoHeader, kFrameHeaderBytes);
 }
@@ -211,7 +209,7 @@ bool Dial::onInfo() {
                 {hello_.nonce, acceptorNonce_},
                 handshakeTag(ProofOf::linkKey, plan_.secret, hello_, acceptorNonce_)};
   state_ = State::waiting;
-  owner_.dialLinked(std::move(linked));
+  report_(std::move(linked));
   return false;
 }
 
@@ -221,14 +219,14 @@ bool Dial::fail(Verdict verdict, const std::string& why) {
 }
 
 bool Dial::foreign(const std::string& why) {
-  owner_.dialMistaken();
+  report_(DialMistaken{});
   return fail(Verdict::nobody, why);
 }
 
 bool Dial::refuse(const std::string& why) {
-  const Error error(Code::remote, "connecting to " + here(), why);
+  DialRefused refused{Error(Code::remote, "connecting to " + here(), why)};
   hangUp();
-  owner_.dialRefused(error);
+  report_(std::move(refused));
   return false;
 }
 

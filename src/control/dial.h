@@ -2,28 +2,29 @@
 // Copyright The weft authors
 #pragma once
 
-#include <memory>
+#include <functional>
 #include <string>
+#include <variant>
 #include <vector>
 
+#include "src/base/net/sockets.h"
 #include "src/control/event_loop.h"
-#include "src/control/sockets.h"
-#include "src/control/wire.h"
+#include "src/control/self.h"
 
 // Reaching a process over its addresses, one after the other and again until somebody stops us: connect,
 // prove the secret, exchange infos. States: waiting -> connecting -> challenge -> infoHeader -> infoBody,
 // each with a deadline; a failed address leads to the next one, a finished round without success to
-// `waiting`. Control thread; the owner may destroy the dial from within any of its callbacks.
+// `waiting`. What happens is reported as values; after hangUp() nothing is, and the object has to live until
+// the report that it is in has returned. Control thread.
 namespace weft::control {
 
 struct DialPlan {
   HelloKind kind = HelloKind::open;
-  Incarnation self{};
   Incarnation peer{};
   uint32_t listener = 0;
   Key128 secret{};
   std::vector<SocketAddress> addresses;
-  std::vector<SocketAddress> own;     // where we are ourselves
+  uint64_t received = 0;              // resume: up to which number we have the peer's frames
   Milliseconds connectPatience{300};  // doubles every round
   Milliseconds answerPatience{3000};
 };
@@ -36,24 +37,25 @@ struct Linked {
   Key128 linkKey{};
 };
 
+// What a dial reports. After the first three it is done.
+struct DialRefused {  // the process is there and says no
+  Error why;
+};
+struct DialGone {  // no address leads to that process
+  Error why;
+};
+struct DialContact {};   // the peer's kernel answered
+struct DialMistaken {};  // it did not: another process has that address
+using DialReport = std::variant<Linked, DialRefused, DialGone, DialContact, DialMistaken>;
+
 class Dial {
  public:
-  class Owner {
-   public:
-    virtual ~Owner() = default;
-    virtual uint64_t nextEpoch() = 0;
-    virtual Bytes dialInfo(uint64_t epoch) = 0;  // encoded Info
-    virtual void dialLinked(Linked linked) = 0;
-    virtual void dialRefused(const Error& why) = 0;  // the process is there and says no
-    virtual void dialGone(const Error& why) = 0;     // no address leads to that process
-    virtual void dialContact() = 0;                  // the peer's kernel answered
-    virtual void dialMistaken() = 0;                 // it did not: another process has that address
-  };
+  using Report = std::function<void(DialReport report)>;
 
-  Dial(EventLoop& loop, Owner& owner, DialPlan plan);
+  Dial(EventLoop& loop, Self& self, DialPlan plan, Report report);
   ~Dial();
   void start();
-  void hangUp();                                               // for good: it calls its owner no more
+  void hangUp();                                               // for good: nothing is reported any more
   bool shaking() const { return state_ > State::connecting; }  // a connection stands, proofs are under way
   const std::string& trouble() const { return trouble_; }      // why the last addresses failed, for people
 
@@ -67,6 +69,7 @@ class Dial {
   void roundOver();
   void onEvent();
   void onConnected();
+  void connectFailed(int error);
   void onReadable();
   bool step();
   bool onChallenge();
@@ -81,8 +84,9 @@ class Dial {
   std::string here() const;
 
   EventLoop& loop_;
-  Owner& owner_;
+  Self& self_;
   const DialPlan plan_;
+  const Report report_;
   const bool elsewhere_;  // the peer has an address that is not ours, too
   State state_ = State::waiting;
   Fd socket_;

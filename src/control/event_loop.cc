@@ -30,7 +30,7 @@ void Watch::stop() {
 void Timer::at(TimePoint when) {
   cancel();
   when_ = when;
-  loop_.arm(when, this);
+  order_ = loop_.arm(when, this);
 }
 
 void Timer::after(Nanoseconds delay) {
@@ -39,7 +39,7 @@ void Timer::after(Nanoseconds delay) {
 
 void Timer::cancel() {
   if (when_ == TimePoint{}) return;
-  loop_.disarm(when_, this);
+  loop_.disarm(when_, order_);
   when_ = {};
 }
 
@@ -105,7 +105,7 @@ void EventLoop::dispatch(const Events& events) {
 
 void EventLoop::runTimers() {
   const TimePoint now = clock_.now();
-  while (!timers_.empty() && timers_.begin()->first <= now) {
+  while (!timers_.empty() && timers_.begin()->first.first <= now) {
     Timer* timer = timers_.begin()->second;
     const auto callback = timer->callback();
     timer->cancel();

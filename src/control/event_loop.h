@@ -4,11 +4,12 @@
 
 #include <array>
 #include <functional>
+#include <map>
 #include <memory>
-#include <set>
 #include <sys/epoll.h>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "src/base/clock.h"
 #include "src/base/config.h"
@@ -46,7 +47,7 @@ class Watch {
   uint64_t token_ = 0;
 };
 
-// A deadline. Fires once per at(), never early.
+// A deadline. Fires once per at(), never early; timers of one time fire in the order in which they were set.
 class Timer {
  public:
   Timer(EventLoop& loop, std::function<void()> fn) : loop_(loop), fn_(std::move(fn)) {}
@@ -63,7 +64,8 @@ class Timer {
  private:
   EventLoop& loop_;
   std::function<void()> fn_;
-  TimePoint when_{};  // zero: not armed
+  TimePoint when_{};    // zero: not armed
+  uint64_t order_ = 0;  // among all that were armed
 };
 
 class EventLoop {
@@ -83,11 +85,16 @@ class EventLoop {
   // Runs the callbacks of events and of due timers.
   void dispatch(const Events& events);
 
-  TimePoint nextTimer() const { return timers_.empty() ? TimePoint::max() : timers_.begin()->first; }
+  // Keeps what has ended until dropReleased(), which is called with no callback running: the code of the
+  // object may still be on the stack.
+  void releaseLater(std::shared_ptr<void> object) { released_.push_back(std::move(object)); }
+  void dropReleased() { std::exchange(released_, {}); }
+
+  TimePoint nextTimer() const { return timers_.empty() ? TimePoint::max() : timers_.begin()->first.first; }
   int millisecondsUntil(TimePoint when) const;  // rounded up, so that a timer is due when the wait ends
 
  private:
-  using TimerKey = std::pair<TimePoint, Timer*>;
+  using TimerKey = std::pair<TimePoint, uint64_t>;  // when, and the order among all that were armed
 
   void runTimers();
 
@@ -95,14 +102,19 @@ class EventLoop {
   const Clock& clock_;
   uint64_t lastToken_ = 0;
   std::unordered_map<uint64_t, Watch*> watches_;  // by token: an event for a stopped watch finds nothing
-  std::set<TimerKey> timers_;
+  std::map<TimerKey, Timer*> timers_;
+  uint64_t lastArmed_ = 0;
+  std::vector<std::shared_ptr<void>> released_;  // last: what goes with the loop may have timers in it
 
  public:  // for Watch and Timer
   Result<uint64_t> add(int fd, uint32_t events, Watch* watch);
   void modify(int fd, uint32_t events, uint64_t token);
   void remove(int fd, uint64_t token);
-  void arm(TimePoint when, Timer* timer) { timers_.emplace(when, timer); }
-  void disarm(TimePoint when, Timer* timer) { timers_.erase({when, timer}); }
+  uint64_t arm(TimePoint when, Timer* timer) {
+    timers_.emplace(TimerKey(when, ++lastArmed_), timer);
+    return lastArmed_;
+  }
+  void disarm(TimePoint when, uint64_t order) { timers_.erase({when, order}); }
 };
 
 }  // namespace weft::control

@@ -2,13 +2,10 @@
 // Copyright The weft authors
 #include "src/control/handle.h"
 
-#include <arpa/inet.h>
 #include <cstring>
-#include <net/if.h>
+#include <netinet/in.h>
 
-#include "src/base/bytes.h"
 #include "src/base/log.h"
-#include "src/control/wire.h"
 
 namespace weft::control {
 
@@ -17,6 +14,7 @@ namespace {
 constexpr uint32_t kHandleMagic = 0x54464557;  // "WEFT"
 constexpr size_t kChecksumOffset = 112;        // covers everything before it
 constexpr size_t kAddressSpace = 68;           // what is left for addresses
+constexpr uint8_t kIPv4 = 4, kIPv6 = 6;        // an address's first byte
 
 Error badHandle(std::string detail) {
   return Error(Code::invalidArgument, "reading a connection handle", std::move(detail));
@@ -30,7 +28,7 @@ uint64_t checksum(std::span<const std::byte> bytes) {
 }
 
 size_t encodedSize(const SocketAddress& address) {
-  return 1 + (address.family() == AF_INET ? sizeof(in_addr) : sizeof(in6_addr));
+  return 1 + address.ip().size();
 }
 
 Status checkFrame(std::span<const std::byte, kHandleBytes> in) {
@@ -52,30 +50,16 @@ Status checkFrame(std::span<const std::byte, kHandleBytes> in) {
 
 }  // namespace
 
-uint16_t SocketAddress::port() const {
-  if (family() == AF_INET6) return ntohs(reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_port);
-  if (family() == AF_INET) return ntohs(reinterpret_cast<const sockaddr_in*>(&storage)->sin_port);
-  return 0;
+void putAddress(ByteWriter& writer, const SocketAddress& address) {
+  writer.put(address.family() == AF_INET ? kIPv4 : kIPv6).raw(address.ip());
 }
 
-void SocketAddress::setPort(uint16_t port) {
-  if (family() == AF_INET6) reinterpret_cast<sockaddr_in6*>(&storage)->sin6_port = htons(port);
-  if (family() == AF_INET) reinterpret_cast<sockaddr_in*>(&storage)->sin_port = htons(port);
-}
-
-std::string SocketAddress::text() const {
-  char buffer[INET6_ADDRSTRLEN] = "?";
-  if (family() == AF_INET) {
-    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(&storage)->sin_addr, buffer, sizeof buffer);
-    return format("%s:%d", buffer, port());
-  }
-  if (family() != AF_INET6) return "no address";
-  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&storage);
-  inet_ntop(AF_INET6, &v6->sin6_addr, buffer, sizeof buffer);
-  char name[IF_NAMESIZE] = "";
-  if (v6->sin6_scope_id == 0 || !if_indextoname(v6->sin6_scope_id, name))
-    return format("[%s]:%d", buffer, port());
-  return format("[%s%%%s]:%d", buffer, name, port());
+std::optional<SocketAddress> getAddress(ByteReader& reader, uint16_t port) {
+  const auto kind = reader.get<uint8_t>();
+  if (kind != kIPv4 && kind != kIPv6) return std::nullopt;
+  const auto ip = reader.raw(kind == kIPv4 ? sizeof(in_addr) : sizeof(in6_addr));
+  if (reader.failed()) return std::nullopt;
+  return SocketAddress::of(ip, port);
 }
 
 void Handle::encode(std::span<std::byte, kHandleBytes> out) const {

@@ -4,11 +4,12 @@
 
 #include <array>
 #include <cstdint>
-#include <netinet/in.h>
+#include <optional>
 #include <span>
-#include <sys/socket.h>
 #include <vector>
 
+#include "src/base/bytes.h"
+#include "src/base/net/address.h"
 #include "src/base/siphash.h"
 #include "weft/result.h"
 
@@ -17,23 +18,12 @@
 // (see kScratchBytes). Values; any thread. Layout: docs/wire.md, "Handle".
 namespace weft::control {
 
+constexpr uint16_t kWireVersion = 5;  // of handles and of control links
 constexpr size_t kHandleBytes = 128;
 constexpr size_t kScratchBytes = 8;  // never encoded; zero in a fresh copy
 constexpr size_t kScratchOffset = kHandleBytes - kScratchBytes;
 
 using Incarnation = std::array<std::byte, 16>;  // random, one per process and plugin life
-
-// An IPv4 or IPv6 address with port, comparable and printable.
-struct SocketAddress {
-  sockaddr_storage storage{};
-  socklen_t length = 0;
-
-  const sockaddr* raw() const { return reinterpret_cast<const sockaddr*>(&storage); }
-  int family() const { return storage.ss_family; }
-  uint16_t port() const;
-  void setPort(uint16_t port);
-  std::string text() const;  // "192.0.2.7:4711", "[2001:db8::1%eth0]:4711"
-};
 
 struct Handle {
   Incarnation process{};
@@ -46,5 +36,10 @@ struct Handle {
   // invalidArgument when the bytes are not a handle of this wire version, naming what was found instead.
   static Result<Handle> decode(std::span<const std::byte, kHandleBytes> in);
 };
+
+// An address as it stands in handles and on control links: a family byte and the address, without port and
+// scope.
+void putAddress(ByteWriter& writer, const SocketAddress& address);
+std::optional<SocketAddress> getAddress(ByteReader& reader, uint16_t port);
 
 }  // namespace weft::control

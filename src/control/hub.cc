@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "src/base/net/address.h"
 #include "src/base/process.h"
 #include "src/base/random.h"
 #include "src/base/reserve.h"

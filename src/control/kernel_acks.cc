@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include "src/control/kernel_acks.h"
+
 #include <algorithm>
 #include <cstddef>
 #include <linux/tcp.h>  // knows bytes_acked; excludes <netinet/tcp.h>, which does not
 #include <netinet/in.h>
 #include <sys/socket.h>
-
-#include "src/control/sockets.h"
 
 namespace weft::control {
 

@@ -12,11 +12,25 @@ namespace {
 
 constexpr size_t kWriteAhead = 128 * 1024;  // encoded but not yet in the socket
 constexpr uint64_t kArrivalsPerAck = 16;    // otherwise pings and our own frames carry it
+constexpr Milliseconds kLongestPing{1000};
+constexpr Milliseconds kShortestPing{5};
+constexpr Milliseconds kLongestUntilRedial{1500};
+constexpr Milliseconds kLongestUntilHostWarn{3000};
+constexpr Milliseconds kLongestSettling{120'000};  // TCP's longest pause
+
+int toMilliseconds(Nanoseconds time) {
+  return static_cast<int>(std::chrono::duration_cast<Milliseconds>(time).count());
+}
 
 }  // namespace
 
-Link::Link(Owner& owner, const Incarnation& process)
-    : owner_(owner), process_(process), lookTimer_(owner.loop(), [this] { look(); }) {}
+Link::Link(const LinkWorld& world, Owner& owner, const Incarnation& process)
+    : loop_(world.loop),
+      times_(world.times),
+      self_(world.self),
+      owner_(owner),
+      process_(process),
+      lookTimer_(world.loop, [this] { look(); }) {}
 
 Link::~Link() {
   if (facts_.peer) facts_.peer->connectSink(nullptr);
@@ -36,7 +50,7 @@ bool Link::enter(State next) {
   leaveConnection();
   if (next == State::lost) silentSince_ = kernelHeard_;
   if (next == State::dead) lookTimer_.cancel();
-  if (state_ == State::lost && next == State::up) settleAfterOutage(owner_.loop().now());
+  if (state_ == State::lost && next == State::up) settleAfterOutage(loop_.now());
   if (next != State::up) frames_.rewind();
   state_ = next;
   return true;
@@ -45,32 +59,41 @@ bool Link::enter(State next) {
 void Link::leaveConnection() {
   if (io_) {
     io_->close();
-    owner_.deferDelete(std::move(io_));
+    loop_.releaseLater(std::move(io_));
   }
-  if (dial_) owner_.deferDelete(std::move(dial_));
+  leaveDial();
+}
+
+// An event of the same round may be about the dial, so it hangs up before it goes.
+void Link::leaveDial() {
+  if (!dial_) return;
+  dial_->hangUp();
+  loop_.releaseLater(std::move(dial_));
 }
 
 void Link::dial(DialPlan plan) {
-  if (dial_) owner_.deferDelete(std::move(dial_));
-  dial_ = std::make_unique<Dial>(owner_.loop(), *this, std::move(plan));
+  leaveDial();
+  dial_ = std::make_unique<Dial>(loop_, self_, std::move(plan),
+                                 [this](DialReport report) { onDial(std::move(report)); });
   dial_->start();
 }
 
 void Link::establish(LinkFacts facts) {
   facts_ = std::move(facts);
-  kernelHeard_ = processHeard_ = fabricHeard_ = silentSince_ = lookDue_ = owner_.loop().now();
+  kernelHeard_ = processHeard_ = fabricHeard_ = silentSince_ = lookDue_ = loop_.now();
   facts_.peer->connectSink(this);
 }
 
 void Link::attach(Fd socket, const Info& info) {
   if (!enter(State::up)) return cut(socket);
-  if (!frames_.acknowledge(info.received)) return linkNonsense("it acknowledges what was never sent");
+  if (!frames_.acknowledge(info.received)) return onNonsense("it acknowledges what was never sent");
   frames_.rewind();
   peerEpoch_ = info.epoch;
   bytesAcked_ = 0;
-  const TimePoint now = owner_.loop().now();
+  const TimePoint now = loop_.now();
   kernelHeard_ = lastPing_ = now;
-  io_ = std::make_unique<LinkIo>(owner_.loop(), *this, std::move(socket));
+  io_ = std::make_unique<LinkIo>(loop_, std::move(socket),
+                                 [this](const LinkReport& report) { onConnection(report); });
   if (!io_->start()) return lose("out of descriptors");
   heard();
   pump();
@@ -82,7 +105,7 @@ void Link::attachAndGreet(Fd socket, const Info& info) {
   FrameHeader header;
   header.type = static_cast<uint16_t>(FrameType::info);
   Bytes bytes;
-  encodeFrame(header, owner_.ownInfo(owner_.nextEpoch(), frames_.received()), bytes);
+  encodeFrame(header, self_.info(self_.nextEpoch(), frames_.received()), bytes);
   (void)sendSome(socket.get(), bytes);
   attach(std::move(socket), info);
 }
@@ -123,14 +146,14 @@ void Link::ping() {
 void Link::goodbye() {
   if (closing_) return;
   closing_ = true;
-  if (dial_) owner_.deferDelete(std::move(dial_));
+  leaveDial();
   if (!io_) return;
   while (const auto* frame = frames_.nextUnsent()) writeNumbered(*frame);
   sendUnnumbered(FrameType::goodbye);
-  linkRoom();
+  onRoom();
 }
 
-void Link::linkRoom() {
+void Link::onRoom() {
   if (!closing_) return pump();
   if (io_ && io_->queued() == 0) io_->endWriting();
 }
@@ -139,9 +162,16 @@ bool Link::drained() const {
   return !io_ || io_->closed();
 }
 
-void Link::linkFrame(const FrameHeader& header, std::span<const std::byte> body) {
+void Link::onConnection(const LinkReport& report) {
+  if (const auto* frame = std::get_if<FrameCame>(&report)) return onFrame(frame->header, frame->body);
+  if (const auto* lost = std::get_if<ConnectionLost>(&report)) return onLost(lost->why);
+  if (const auto* nonsense = std::get_if<NonsenseCame>(&report)) return onNonsense(nonsense->why);
+  onRoom();
+}
+
+void Link::onFrame(const FrameHeader& header, std::span<const std::byte> body) {
   heard();
-  if (!frames_.acknowledge(header.received)) return linkNonsense("it acknowledges what was never sent");
+  if (!frames_.acknowledge(header.received)) return onNonsense("it acknowledges what was never sent");
   if (!acceptNumber(header)) return;
   dispatch(header, body);
   if (io_ && unacknowledgedArrivals_ >= kArrivalsPerAck) sendUnnumbered(FrameType::pong);
@@ -151,15 +181,15 @@ void Link::linkFrame(const FrameHeader& header, std::span<const std::byte> body)
 bool Link::acceptNumber(const FrameHeader& header) {
   if (header.sequence == 0) return true;
   const auto arrival = frames_.arrive(header.sequence);
-  if (arrival == FrameQueue::Arrival::gap) linkNonsense("a frame is missing");
+  if (arrival == FrameQueue::Arrival::gap) onNonsense("a frame is missing");
   if (arrival != FrameQueue::Arrival::fresh) return false;
   unacknowledgedArrivals_++;
   return true;
 }
 
 void Link::dispatch(const FrameHeader& header, std::span<const std::byte> body) {
-  if (header.type >= kFirstUserType) return owner_.linkMessage(*this, header.type, body);
-  switch (const auto type = static_cast<FrameType>(header.type)) {
+  if (header.type >= kFirstUserType) return owner_.linkBrought(*this, header.type, body);
+  switch (static_cast<FrameType>(header.type)) {
     case FrameType::ping:
       return sendUnnumbered(FrameType::pong);
     case FrameType::pong:
@@ -167,22 +197,22 @@ void Link::dispatch(const FrameHeader& header, std::span<const std::byte> body) 
     case FrameType::call:
     case FrameType::reply:
     case FrameType::refuse:
-      return owner_.linkFrame(*this, type, body);
+      return owner_.linkBrought(*this, header.type, body);
     case FrameType::goodbye:
       return die(Error(Code::remote, "control link to " + facts_.peer->name(), "peer closed"));
     case FrameType::info:
     case FrameType::reject:
       break;
   }
-  linkNonsense("a greeting in the middle of a link");
+  onNonsense("a greeting in the middle of a link");
 }
 
-void Link::linkLost(const std::string& why) {
-  kernelHeard_ = std::max(kernelHeard_, owner_.loop().now() - owner_.lifeTimes().ping);
+void Link::onLost(const std::string& why) {
+  kernelHeard_ = std::max(kernelHeard_, loop_.now() - times_.ping);
   lose(why);
 }
 
-void Link::linkNonsense(const std::string& why) {
+void Link::onNonsense(const std::string& why) {
   die(Error(Code::remote, "control link to " + facts_.peer->name(), "the peer sent nonsense: " + why));
 }
 
@@ -192,22 +222,28 @@ void Link::lose(const std::string& why) {
   WEFT_LOG(info, "control link to %s lost (%s); dialling again", facts_.peer->name().c_str(), why.c_str());
   facts_.peer->setSettled(false);
   redial();
-  scheduleLook(owner_.loop().now());
+  scheduleLook(loop_.now());
 }
 
 void Link::redial() {
-  const LifeTimes& times = owner_.lifeTimes();
   const auto addresses = static_cast<int64_t>(facts_.addresses.size());
   DialPlan plan;
   plan.kind = HelloKind::resume;
-  plan.self = owner_.self();
   plan.peer = process_;
   plan.secret = facts_.linkKey;
   plan.addresses = facts_.addresses;
-  plan.own = owner_.addresses();
-  plan.connectPatience = std::clamp(times.redial / addresses, Milliseconds(20), Milliseconds(1000));
-  plan.answerPatience = std::max(times.redial, Milliseconds(20));
+  plan.received = frames_.received();
+  plan.connectPatience = std::clamp(times_.redial / addresses, Milliseconds(20), Milliseconds(1000));
+  plan.answerPatience = std::max(times_.redial, Milliseconds(20));
   dial(std::move(plan));
+}
+
+void Link::onDial(DialReport report) {
+  if (auto* linked = std::get_if<Linked>(&report)) return dialLinked(std::move(*linked));
+  if (const auto* refused = std::get_if<DialRefused>(&report)) return dialRefused(refused->why);
+  if (const auto* gone = std::get_if<DialGone>(&report)) return dialGone(gone->why);
+  if (std::holds_alternative<DialContact>(report)) return dialContact();
+  dialMistaken();
 }
 
 void Link::dialLinked(Linked linked) {
@@ -231,6 +267,153 @@ void Link::die(const Error& reason) {
   frames_.clear();
   facts_.peer->markDead(reason);
   owner_.linkDead(*this, reason);
+}
+
+// The watch over the peer's life, of its host and of its process apart:
+
+LifeTimes::LifeTimes(const Config& config)
+    : ping(std::clamp(std::min(config.kernelTimeout / 3, config.peerSilentWarn / 4), kShortestPing,
+                      kLongestPing)),
+      silent(ping * 5 / 2),
+      warn(config.peerSilentWarn),
+      giveUp(config.peerTimeout),
+      redial(std::min(config.kernelTimeout / 2, kLongestUntilRedial)),
+      hostWarn(std::min(config.kernelTimeout / 2, kLongestUntilHostWarn)),
+      kernel(config.kernelTimeout) {}
+
+void Link::dialContact() {
+  if (state_ == State::opening) return;
+  kernelHeardBeforeContact_ = kernelHeard_;
+  processHeardBeforeContact_ = processHeard_;
+  kernelAnswered(loop_.now());
+}
+
+void Link::dialMistaken() {
+  if (state_ == State::opening) return;
+  kernelHeard_ = kernelHeardBeforeContact_;
+  processHeard_ = processHeardBeforeContact_;
+}
+
+// What a fabric over sockets held back during an outage may take as long again to come.
+void Link::settleAfterOutage(TimePoint now) {
+  const auto outage = std::min<Nanoseconds>(now - silentSince_, kLongestSettling);
+  if (outage >= times_.redial) settlesAt_ = std::max(settlesAt_, now + outage);
+  facts_.peer->setSettled(now >= settlesAt_);
+}
+
+void Link::heard() {
+  processHeard_ = loop_.now();
+  facts_.peer->setAnswers(true);
+  if (!warned_ && !hostWarned_) return;
+  warned_ = hostWarned_ = false;
+  WEFT_LOG(info, "%s answers again", facts_.peer->name().c_str());
+}
+
+// While a look is late, this process itself was stopped or starved, and could have heard nothing: that time
+// says nothing about the peer, and is not counted.
+void Link::look() {
+  const TimePoint now = loop_.now();
+  const auto late = now - lookDue_;
+  kernelHeard_ = std::min(kernelHeard_ + late, now);
+  processHeard_ = std::min(processHeard_ + late, now);
+  fabricHeard_ = std::max(std::min(fabricHeard_ + late, now), facts_.peer->lastSeenOnFabric());
+  if (state_ == State::up) facts_.peer->setSettled(now >= settlesAt_);
+  lookAtKernel(now);
+  if (state_ != State::dead) lookAtProcess(now);
+  if (state_ == State::dead) return;
+  if (io_ && now - lastPing_ >= times_.ping) {
+    lastPing_ = now;
+    ping();
+  }
+  scheduleLook(now);
+}
+
+// Every ping must be acknowledged by the other kernel, whether or not the process reads it. When the
+// connection we have is silent every address is tried afresh, until the bound: it is that long since switches
+// fail over and virtual machines move in less.
+void Link::lookAtKernel(TimePoint now) {
+  if (io_) noteAcks(now);
+  const auto silence = now - kernelHeard_;
+  if (now - hostHeard() >= times_.kernel) return hostSilent(now);
+  if (silence >= times_.hostWarn && !hostWarned_) warnOfHost(now);
+  if (io_ && silence >= times_.redial)
+    lose(format("nothing acknowledged for %d ms", static_cast<int>(times_.redial.count())));
+}
+
+// With nothing outstanding the last ping was acknowledged, when is known. Else only news counts: repeated
+// acknowledgements arrive also where nothing of ours gets through.
+void Link::noteAcks(TimePoint now) {
+  const auto acks = io_->acks();
+  if (!acks) return;
+  if (!acks->outstanding) {
+    kernelAnswered(now - std::min(acks->sinceAck, times_.ping));
+  } else if (acks->bytesAcked != bytesAcked_) {
+    kernelAnswered(now - acks->sinceAck);
+  }
+  bytesAcked_ = acks->bytesAcked;
+}
+
+// While its host is silent the process cannot be heard. That time is not held against it, but for the part in
+// which hosts are silent for other reasons: then even one that answers now and then is given up in the end.
+void Link::kernelAnswered(TimePoint when) {
+  if (when <= kernelHeard_) return;
+  const auto outage = when - kernelHeard_ - times_.hostWarn;
+  if (outage > Nanoseconds(0)) processHeard_ = std::min(processHeard_ + outage, when);
+  kernelHeard_ = when;
+}
+
+void Link::warnOfHost(TimePoint now) {
+  hostWarned_ = true;
+  const char* fabric =
+      now - fabricHeard_ < times_.redial ? "the fabric works" : "the fabric is silent as well";
+  WEFT_LOG(warn,
+           "the host of %s has acknowledged nothing for %d ms on the control network, %s; it is given up "
+           "when both "
+           "have been silent for %d ms (WEFT_KERNEL_TIMEOUT)",
+           facts_.peer->name().c_str(), toMilliseconds(now - kernelHeard_), fabric,
+           static_cast<int>(times_.kernel.count()));
+}
+
+void Link::hostSilent(TimePoint now) {
+  die(Error(Code::remote, "control link to " + facts_.peer->name(),
+            format("its host has acknowledged nothing for %d ms, and the fabric is silent as well "
+                   "(WEFT_KERNEL_TIMEOUT); it is down or cut off",
+                   toMilliseconds(now - hostHeard()))));
+}
+
+void Link::lookAtProcess(TimePoint now) {
+  if (now - processHeard_ >= times_.silent) facts_.peer->setAnswers(false);
+  if (now - kernelHeard_ >= times_.redial) return;  // its host is what is silent
+  const auto silence = now - processHeard_;
+  const int milliseconds = toMilliseconds(silence);
+  if (silence >= times_.giveUp) {
+    return die(Error(
+        Code::timeout, "control link to " + facts_.peer->name(),
+        format("the process has not answered for %d ms (WEFT_PEER_TIMEOUT), its host does", milliseconds)));
+  }
+  if (silence < times_.warn || warned_) return;
+  warned_ = true;
+  WEFT_LOG(
+      warn,
+      "%s has not answered for %d ms, but its host does; is the process stopped? It is given up after %d ms",
+      facts_.peer->name().c_str(), milliseconds, static_cast<int>(times_.giveUp.count()));
+}
+
+// The next ping, or earlier where a bound would pass unseen until then.
+void Link::scheduleLook(TimePoint now) {
+  TimePoint next = now + times_.ping;
+  const auto sooner = [&](TimePoint due) {
+    if (due > now) next = std::min(next, due);
+  };
+  if (io_) sooner(kernelHeard_ + times_.redial);
+  if (!hostWarned_) sooner(kernelHeard_ + times_.hostWarn);
+  sooner(hostHeard() + times_.kernel);
+  sooner(settlesAt_);
+  sooner(processHeard_ + times_.silent);
+  sooner(processHeard_ + times_.giveUp);
+  if (!warned_) sooner(processHeard_ + times_.warn);
+  lookDue_ = next;
+  lookTimer_.at(next);
 }
 
 }  // namespace weft::control

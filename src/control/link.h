@@ -22,7 +22,8 @@
 //            The silence is reported once, and is death when the fabric is silent as well and both for
 //            WEFT_KERNEL_TIMEOUT.
 //   dead     Final. The reason is at the Peer, if there was one.
-// enter() is the one function that changes the state. Control thread.
+// enter() is the one function that changes the state. A link knows nothing of calls and listeners: what
+// happens it reports to its owner. Control thread.
 namespace weft::control {
 
 // The intervals a link lives by, from the settings.
@@ -45,32 +46,30 @@ struct LinkFacts {
   std::vector<SocketAddress> addresses;
 };
 
-class Link : public MessageSink, public Dial::Owner, public LinkIo::Owner {
+// What every link of a process shares, and outlives none of.
+struct LinkWorld {
+  EventLoop& loop;
+  const LifeTimes& times;
+  Self& self;
+};
+
+class Link : public MessageSink {
  public:
   enum class State : uint8_t { opening, up, lost, dead };
 
   class Owner {
    public:
     virtual ~Owner() = default;
-    virtual EventLoop& loop() = 0;
-    virtual const LifeTimes& lifeTimes() const = 0;
-    virtual const Incarnation& self() const = 0;
-    virtual const std::vector<SocketAddress>& addresses() const = 0;  // of this process
-    virtual uint64_t nextEpoch() = 0;
-    virtual Bytes ownInfo(uint64_t epoch, uint64_t received) = 0;
     // While it is opening:
     virtual void linkOpened(Link& link, Linked linked) = 0;          // to be established, or refused
     virtual void linkRefused(Link& link, const Error& why) = 0;      // the front call
     virtual void linkUnreachable(Link& link, const Error& why) = 0;  // all calls
-    // From then on:
-    virtual void linkFrame(Link& link, FrameType type, std::span<const std::byte> body) = 0;
-    virtual void linkMessage(Link& link, uint16_t type, std::span<const std::byte> body) = 0;
+    // From then on: a call, an answer to one, or a message of a user's type.
+    virtual void linkBrought(Link& link, uint16_t type, std::span<const std::byte> body) = 0;
     virtual void linkDead(Link& link, const Error& reason) = 0;
-    virtual void deferDelete(std::unique_ptr<LinkIo> io) = 0;  // kept until the running callbacks returned
-    virtual void deferDelete(std::unique_ptr<Dial> dial) = 0;
   };
 
-  Link(Owner& owner, const Incarnation& process);
+  Link(const LinkWorld& world, Owner& owner, const Incarnation& process);
   ~Link() override;
 
   // Opening: dials anew. The calls that wait are the owner's business.
@@ -99,24 +98,23 @@ class Link : public MessageSink, public Dial::Owner, public LinkIo::Owner {
   uint64_t peerEpoch() const { return peerEpoch_; }
   bool shaking() const { return dial_ && dial_->shaking(); }
 
-  // Dial::Owner
-  uint64_t nextEpoch() override { return owner_.nextEpoch(); }
-  Bytes dialInfo(uint64_t epoch) override { return owner_.ownInfo(epoch, frames_.received()); }
-  void dialLinked(Linked linked) override;
-  void dialRefused(const Error& why) override;
-  void dialGone(const Error& why) override;
-  void dialContact() override;
-  void dialMistaken() override;
-
-  // LinkIo::Owner
-  void linkFrame(const FrameHeader& header, std::span<const std::byte> body) override;
-  void linkLost(const std::string& why) override;
-  void linkNonsense(const std::string& why) override;
-  void linkRoom() override;
-
  private:
   bool enter(State next);
   void leaveConnection();
+  void leaveDial();
+
+  void onDial(DialReport report);
+  void dialLinked(Linked linked);
+  void dialRefused(const Error& why);
+  void dialGone(const Error& why);
+  void dialContact();
+  void dialMistaken();
+
+  void onConnection(const LinkReport& report);
+  void onFrame(const FrameHeader& header, std::span<const std::byte> body);
+  void onLost(const std::string& why);
+  void onNonsense(const std::string& why);
+  void onRoom();
   void pump();
   void writeNumbered(const FrameQueue::Frame& frame);
   void ping();
@@ -137,6 +135,9 @@ class Link : public MessageSink, public Dial::Owner, public LinkIo::Owner {
   void scheduleLook(TimePoint now);
   void heard();
 
+  EventLoop& loop_;
+  const LifeTimes& times_;
+  Self& self_;
   Owner& owner_;
   const Incarnation process_;
   LinkFacts facts_;

@@ -15,8 +15,10 @@ constexpr size_t kFirstBuffer = 16 * 1024;
 
 }  // namespace
 
-LinkIo::LinkIo(EventLoop& loop, Owner& owner, Fd socket)
-    : owner_(owner), socket_(std::move(socket)), watch_(loop, [this](uint32_t events) { onEvent(events); }) {}
+LinkIo::LinkIo(EventLoop& loop, Fd socket, Report report)
+    : report_(std::move(report)),
+      socket_(std::move(socket)),
+      watch_(loop, [this](uint32_t events) { onEvent(events); }) {}
 
 Status LinkIo::start() {
   in_.resize(kFirstBuffer);
@@ -53,7 +55,7 @@ void LinkIo::onEvent(uint32_t events) {
   if (events & (EPOLLIN | EPOLLERR | EPOLLHUP)) readFrames();
   if (closed() || !(events & EPOLLOUT)) return;
   flush();
-  if (!closed() && queued() == 0) owner_.linkRoom();
+  if (!closed() && queued() == 0) report_(RoomIsThere{});
 }
 
 void LinkIo::readFrames() {
@@ -77,12 +79,12 @@ bool LinkIo::parse() {
     const auto rest = std::span<const std::byte>(in_).subspan(at, inEnd_ - at);
     const auto header = decodeFrameHeader(rest.first(kFrameHeaderBytes));
     if (!header) {
-      owner_.linkNonsense("a frame header that is none");
+      report_(NonsenseCame{"a frame header that is none"});
       return false;
     }
     need = kFrameHeaderBytes + header->length;
     if (rest.size() < need) break;
-    owner_.linkFrame(*header, rest.subspan(kFrameHeaderBytes, header->length));
+    report_(FrameCame{*header, rest.subspan(kFrameHeaderBytes, header->length)});
     at += need;
     need = 0;
   }
@@ -94,9 +96,8 @@ bool LinkIo::parse() {
 }
 
 void LinkIo::lost(int error) {
-  const std::string why = error == 0 ? "closed without a goodbye"
-                                     : Error(Code::system, "the connection broke", "", error).message();
-  owner_.linkLost(why);
+  report_(ConnectionLost{error == 0 ? "closed without a goodbye"
+                                    : Error(Code::system, "the connection broke", "", error).message()});
 }
 
 }  // namespace weft::control

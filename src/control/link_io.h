@@ -2,26 +2,39 @@
 // Copyright The weft authors
 #pragma once
 
+#include <functional>
+#include <string>
+#include <variant>
+
+#include "src/base/net/sockets.h"
 #include "src/control/event_loop.h"
-#include "src/control/sockets.h"
+#include "src/control/kernel_acks.h"
 #include "src/control/wire.h"
 
-// The frames of one established connection: reading, writing, and noticing its end. Control thread. After
-// close() nothing is called any more; the object itself must live until the callback it is in has returned.
+// The frames of one established connection: reading, writing, and noticing its end. What happens is reported
+// as values; after close() nothing is, and the object has to live until the report that it is in has
+// returned. Control thread.
 namespace weft::control {
+
+// What a connection reports.
+struct FrameCame {
+  const FrameHeader& header;
+  std::span<const std::byte> body;  // until the report has returned
+};
+struct ConnectionLost {  // reset, end, timed out: the peer may be fine
+  std::string why;
+};
+struct NonsenseCame {  // the peer does not speak our protocol
+  std::string why;
+};
+struct RoomIsThere {};  // what was queued is written: more may come
+using LinkReport = std::variant<FrameCame, ConnectionLost, NonsenseCame, RoomIsThere>;
 
 class LinkIo {
  public:
-  class Owner {
-   public:
-    virtual ~Owner() = default;
-    virtual void linkFrame(const FrameHeader& header, std::span<const std::byte> body) = 0;
-    virtual void linkLost(const std::string& why) = 0;      // reset, end, timed out: the peer may be fine
-    virtual void linkNonsense(const std::string& why) = 0;  // the peer does not speak our protocol
-    virtual void linkRoom() = 0;                            // what was queued is written: more may come
-  };
+  using Report = std::function<void(const LinkReport& report)>;
 
-  LinkIo(EventLoop& loop, Owner& owner, Fd socket);
+  LinkIo(EventLoop& loop, Fd socket, Report report);
   ~LinkIo() { close(); }
   Status start();
   void close();
@@ -39,7 +52,7 @@ class LinkIo {
   bool parse();
   void lost(int error);
 
-  Owner& owner_;
+  const Report report_;
   Fd socket_;
   Watch watch_;
   Bytes in_;

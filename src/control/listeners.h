@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include "src/base/reserve.h"
-#include "src/control/hub.h"
+#include "src/control/contract.h"
 
 // The listeners of this process: whose secret a stranger may prove, and the requests that wait to be taken. A
 // listener must be known before its handle is, so it is entered by the thread that asks for it. Any thread;

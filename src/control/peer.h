@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "src/control/hub.h"
+#include "src/control/contract.h"
 #include "src/control/mailbox.h"
 
 // The Peer others hold: a name, some flags and a way to the control thread. It outlives its link and its hub.

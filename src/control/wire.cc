@@ -3,7 +3,6 @@
 #include "src/control/wire.h"
 
 #include <algorithm>
-#include <arpa/inet.h>
 #include <cstring>
 
 #include "src/base/log.h"
@@ -103,7 +102,7 @@ std::optional<Challenge> decodeChallenge(std::span<const std::byte> in) {
 Tag128 handshakeTag(ProofOf what, const Key128& key, const Hello& hello, const Nonce& acceptorNonce) {
   ByteWriter writer;
   writer.text("weft handshake").put(what).raw(encodeHello(hello)).raw(acceptorNonce);
-  return sipHash128(key, writer.bytes());
+  return proofOf(key, writer);
 }
 
 void encodeFrame(const FrameHeader& header, std::span<const std::byte> body, Bytes& out) {
@@ -181,7 +180,7 @@ Tag128 callTag(const Key128& secret, const LinkNonces& nonces, const Incarnation
   ByteWriter writer;
   writer.text("weft call").raw(nonces.dialler).raw(nonces.acceptor).raw(caller);
   writer.put(call.id).put(call.listener).raw(call.body);
-  return sipHash128(secret, writer.bytes());
+  return proofOf(secret, writer);
 }
 
 Bytes encodeReply(const ReplyBody& reply) {
@@ -215,34 +214,6 @@ std::optional<RefuseBody> decodeRefuse(std::span<const std::byte> in) {
   if (!reader.done() || code > Code::internal) return std::nullopt;
   refuse.why = Error(code, std::move(operation), std::move(detail));
   return refuse;
-}
-
-void putAddress(ByteWriter& writer, const SocketAddress& address) {
-  if (address.family() == AF_INET) {
-    const auto& ip = reinterpret_cast<const sockaddr_in*>(&address.storage)->sin_addr;
-    writer.put(uint8_t{4}).raw(std::as_bytes(std::span(&ip, 1)));
-  } else {
-    const auto& ip = reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_addr;
-    writer.put(uint8_t{6}).raw(std::as_bytes(std::span(&ip, 1)));
-  }
-}
-
-std::optional<SocketAddress> getAddress(ByteReader& reader, uint16_t port) {
-  const auto kind = reader.get<uint8_t>();
-  if (kind != 4 && kind != 6) return std::nullopt;
-  const auto bytes = reader.raw(kind == 4 ? sizeof(in_addr) : sizeof(in6_addr));
-  if (reader.failed()) return std::nullopt;
-  SocketAddress address;
-  address.storage.ss_family = kind == 4 ? AF_INET : AF_INET6;
-  if (kind == 4) {
-    address.length = sizeof(sockaddr_in);
-    std::memcpy(&reinterpret_cast<sockaddr_in*>(&address.storage)->sin_addr, bytes.data(), bytes.size());
-  } else {
-    address.length = sizeof(sockaddr_in6);
-    std::memcpy(&reinterpret_cast<sockaddr_in6*>(&address.storage)->sin6_addr, bytes.data(), bytes.size());
-  }
-  address.setPort(port);
-  return address;
 }
 
 std::optional<Error> compareFingerprints(const Fingerprint& ours, const Fingerprint& theirs,

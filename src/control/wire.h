@@ -8,19 +8,17 @@
 #include <vector>
 
 #include "src/base/bytes.h"
+#include "src/base/net/proof.h"
+#include "src/control/contract.h"
 #include "src/control/handle.h"
-#include "src/control/hub.h"
 
 // What control links put on the wire, as pure encoders and decoders: a decoder takes any bytes and returns
 // nothing when they are not what it expects. Layouts: docs/wire.md, "Control links". Values; any thread.
 namespace weft::control {
 
-constexpr uint16_t kWireVersion = 5;
 constexpr size_t kMaxBody = 64 * 1024;           // a caller's message
 constexpr size_t kMaxFrameBody = kMaxBody + 64;  // plus the hub's own fields around it
 constexpr size_t kMaxInfo = 8 * 1024;            // fits a fresh socket's buffer in one write
-
-using Nonce = std::array<std::byte, 16>;
 
 // The handshake, before anything is proven; fixed sizes only:
 
@@ -132,11 +130,6 @@ struct RefuseBody {
 };
 Bytes encodeRefuse(const RefuseBody& refuse);
 std::optional<RefuseBody> decodeRefuse(std::span<const std::byte> in);
-
-// Pieces:
-
-void putAddress(ByteWriter& writer, const SocketAddress& address);  // without port and scope
-std::optional<SocketAddress> getAddress(ByteReader& reader, uint16_t port);
 
 // The first field on which two processes must agree and do not; nothing when they fit.
 std::optional<Error> compareFingerprints(const Fingerprint& ours, const Fingerprint& theirs,

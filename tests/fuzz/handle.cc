@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 
-#include "src/control/sockets.h"
 #include "tests/fuzz/target.h"
 
 // NCCL's 128 bytes, as any process may hand them to us.
@@ -49,11 +48,7 @@ std::vector<fuzz::Input> fuzz::seeds() {
   handle.secret.fill(std::byte{0x5a});
   std::vector<Input> inputs;
   for (const int family : {AF_INET, AF_INET6}) {
-    control::SocketAddress address;
-    address.storage.ss_family = static_cast<sa_family_t>(family);
-    address.length = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-    address.setPort(4711);
-    handle.addresses.push_back(address);
+    handle.addresses.push_back(SocketAddress::any(family, 4711));
     const Raw raw = encoded(handle);
     inputs.emplace_back(raw.begin(), raw.end());
   }

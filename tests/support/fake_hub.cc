@@ -2,31 +2,17 @@
 // Copyright The weft authors
 #include "tests/support/fake_hub.h"
 
-#include <arpa/inet.h>
-#include <cstring>
-
 namespace weft::test {
 
 namespace {
 
 using Waiting = HubExchange::Waiting;
 
-control::SocketAddress somewhere() {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.sin_port = htons(1);
-  control::SocketAddress out;
-  std::memcpy(&out.storage, &address, sizeof address);
-  out.length = sizeof address;
-  return out;
-}
-
 class FakeListener final : public control::Listener {
  public:
   FakeListener(std::shared_ptr<HubExchange> exchange, FakeHub* hub) : exchange_(std::move(exchange)) {
     handle_.listener = ++exchange_->lastListener;
-    handle_.addresses = {somewhere()};
+    handle_.addresses = {SocketAddress::loopback(1)};
     exchange_->listeners[handle_.listener].hub = hub;
   }
   ~FakeListener() override { exchange_->listeners.erase(handle_.listener); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 #include <arpa/inet.h>
+#include <netinet/in.h>
 
 #include "src/control/addresses.h"
 #include "tests/support/catch.h"
@@ -20,7 +21,7 @@ Interface interface(const char* name, const char* text, bool loopback = false) {
   if (!is4) REQUIRE(inet_pton(AF_INET6, text, &v6->sin6_addr) == 1);
   out.address.storage.ss_family = is4 ? AF_INET : AF_INET6;
   out.address.length = is4 ? sizeof *v4 : sizeof *v6;
-  if (!is4 && isLinkLocal(out.address)) v6->sin6_scope_id = 3;
+  if (!is4 && out.address.isLinkLocal()) out.address.setScope(3);
   return out;
 }
 

@@ -160,7 +160,7 @@ TEST_CASE("a thousand strangers disturb nobody") {
   connect(*c.hub, *b.hub, *listener);
   c.hub.reset();
   CHECK(eventually(
-      [&] { return openDescriptors().size() <= before + strangers.size() + Acceptor::kMaxStrangers; }));
+      [&] { return openDescriptors().size() <= before + strangers.size() + Acceptor::kMostGuests; }));
   // Expect: those who stay silent are dropped when their time is over.
   if (kind == 0) {
     CHECK(eventually([&] { return openDescriptors().size() <= before + strangers.size(); },

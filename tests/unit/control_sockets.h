@@ -10,7 +10,7 @@
 
 #include "src/base/bytes.h"
 #include "src/base/fd.h"
-#include "src/control/handle.h"
+#include "src/base/net/sockets.h"
 #include "tests/support/catch.h"
 
 // Raw sockets for the tests of control links: strangers, impostors, and a pair of scissors for links of this
@@ -30,11 +30,8 @@ inline std::vector<int> openDescriptors() {
 }
 
 inline uint16_t portOf(int fd, bool remote) {
-  SocketAddress address;
-  address.length = sizeof address.storage;
-  auto* raw = reinterpret_cast<sockaddr*>(&address.storage);
-  const int rc = remote ? getpeername(fd, raw, &address.length) : getsockname(fd, raw, &address.length);
-  return rc == 0 ? address.port() : 0;
+  const SocketAddress address = remote ? remoteAddress(fd) : localAddress(fd);
+  return address.length > 0 ? address.port() : 0;
 }
 
 // Breaks every connection of this process that leads to or from `port`, as a network would. Returns how many
@@ -55,18 +52,9 @@ inline Fd connectTo(const SocketAddress& address) {
   return fd;
 }
 
-inline SocketAddress loopback() {
-  SocketAddress address;
-  auto* v4 = reinterpret_cast<sockaddr_in*>(&address.storage);
-  v4->sin_family = AF_INET;
-  v4->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  address.length = sizeof *v4;
-  return address;
-}
-
 // A socket that listens on loopback; `address` gets its port.
 inline Fd listenRaw(SocketAddress* address) {
-  *address = loopback();
+  *address = SocketAddress::loopback();
   Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   REQUIRE(bind(fd.get(), address->raw(), address->length) == 0);
   REQUIRE(::listen(fd.get(), 16) == 0);

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <vector>
+
+#include "src/control/wire.h"
+
+// What this process says of itself on control links: which process it is, where it listens, what has to fit.
+// The rest never changes; epochs, which number its connections, are given out on the control thread.
+namespace weft::control {
+
+class Self {
+ public:
+  Self(const Incarnation& incarnation, std::vector<SocketAddress> addresses, Fingerprint fingerprint)
+      : incarnation_(incarnation), addresses_(std::move(addresses)), fingerprint_(std::move(fingerprint)) {}
+
+  const Incarnation& incarnation() const { return incarnation_; }
+  const std::vector<SocketAddress>& addresses() const { return addresses_; }  // with the port
+  const Fingerprint& fingerprint() const { return fingerprint_; }
+  uint64_t nextEpoch() { return ++epoch_; }
+  // The first frame on a connection: who we are, and up to which number we have the peer's frames.
+  Bytes info(uint64_t epoch, uint64_t received) const;
+
+ private:
+  const Incarnation incarnation_;
+  const std::vector<SocketAddress> addresses_;
+  const Fingerprint fingerprint_;
+  uint64_t epoch_ = 0;
+};
+
+}  // namespace weft::control
