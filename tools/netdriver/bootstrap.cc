@@ -3,13 +3,12 @@
 #include "tools/netdriver/bootstrap.h"
 
 #include <algorithm>
-#include <arpa/inet.h>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <fcntl.h>
 #include <limits>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -18,6 +17,7 @@
 #include <thread>
 #include <unistd.h>
 
+#include "src/base/net/sockets.h"
 #include "src/base/process.h"
 #include "tools/netdriver/speaker.h"
 
@@ -128,45 +128,18 @@ Status receiveAll(int fd, std::span<std::byte> bytes, int peer) {
   return {};
 }
 
-Result<Fd> listenOn(uint16_t port) {
-  Fd fd(::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!fd) return systemError("socket");
-  const int on = 1;
-  const int off = 0;
-  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-  sockaddr_in6 any{};
-  any.sin6_family = AF_INET6;
-  any.sin6_port = htons(port);
-  if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&any), sizeof(any)) != 0 || ::listen(fd.get(), 1024) != 0)
-    return systemError("listen on port " + std::to_string(port));
-  return fd;
-}
-
-// Of the other end: "10.0.0.7".
-std::string addressOf(int fd) {
-  sockaddr_storage address{};
-  socklen_t length = sizeof(address);
-  char host[NI_MAXHOST] = "";
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  if (::getpeername(fd, generic, &length) != 0 ||
-      getnameinfo(generic, length, host, sizeof(host), nullptr, 0, NI_NUMERICHOST) != 0)
-    return "somewhere";
-  return host;
-}
-
 // One attempt over every address of the name. What drops our packets, as firewalls do, must not keep us for
-// the minutes that the kernel would try.
-Fd dialOnce(const addrinfo* addresses, Clock::time_point deadline) {
-  for (const addrinfo* a = addresses; a != nullptr; a = a->ai_next) {
-    Fd fd(::socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+// the minutes that the kernel would try. The rest of a rank's talk blocks, with time limits of its own.
+Result<Fd> dialOnce(const std::vector<SocketAddress>& addresses, Clock::time_point end) {
+  Result<Fd> fd = Error(Code::timeout, kRendezvous, "no time is left");
+  for (const SocketAddress& address : addresses) {
+    const auto left = std::clamp<Clock::duration>(end - Clock::now(), Milliseconds(1), kDialTimeout);
+    fd = connectToOne({address}, {weft::Clock::system(), Clock::now() + left});
     if (!fd) continue;
-    const auto left = std::chrono::duration_cast<Milliseconds>(deadline - Clock::now());
-    setTimeouts(fd.get(), std::clamp(left, Milliseconds(1), kDialTimeout));
-    if (::connect(fd.get(), a->ai_addr, a->ai_addrlen) == 0) return fd;
-    if (errno == EINPROGRESS) errno = ETIMEDOUT;
+    ::fcntl(fd->get(), F_SETFL, ::fcntl(fd->get(), F_GETFL) & ~O_NONBLOCK);
+    break;
   }
-  return Fd();
+  return fd;
 }
 
 // Whether anything came within the time.
@@ -180,15 +153,11 @@ bool hears(int fd, Milliseconds time) {
 Result<LocalListener> listenLocally() {
   LocalListener listener;
   listener.fd.reset(::socket(AF_INET, SOCK_STREAM, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  if (!listener.fd || ::bind(listener.fd.get(), generic, length) != 0 ||
-      ::listen(listener.fd.get(), 1024) != 0 || ::getsockname(listener.fd.get(), generic, &length) != 0)
+  const SocketAddress here = SocketAddress::loopback();
+  if (!listener.fd || ::bind(listener.fd.get(), here.raw(), here.length) != 0 ||
+      ::listen(listener.fd.get(), 1024) != 0)
     return systemError("listen on the loopback interface");
-  listener.port = ntohs(address.sin_port);
+  listener.port = localAddress(listener.fd.get()).port();
   return listener;
 }
 
@@ -232,8 +201,7 @@ Wire* Bootstrap::wire(int rank) const {
 Status Bootstrap::acceptAll(const Place& place) {
   Fd listener(place.listenFd);
   if (!listener) {
-    TRY(Fd opened, listenOn(place.port));
-    listener = std::move(opened);
+    TRY(listener, listenOn(SocketAddress::any(AF_INET6, place.port), kRendezvous, Hears::bothFamilies));
   }
   wires_.resize(rank_ == 0 ? static_cast<size_t>(size_) : 1);
   beginBeating();  // those that are here wait for those that are not
@@ -276,7 +244,7 @@ Result<int> Bootstrap::acceptOne(int listener) {
   const Status sent = sendAll(peer.get(), std::as_bytes(std::span(&answer, 1)), hello.rank);
   if (answer.verdict == Verdict::otherSize)
     say("refused rank " + std::to_string(hello.rank) + " of " + std::to_string(hello.size) + " from " +
-        addressOf(peer.get()) + ": this run has " + std::to_string(size_) + " ranks");
+        remoteAddress(peer.get()).ipText() + ": this run has " + std::to_string(size_) + " ranks");
   if (answer.verdict == Verdict::taken)
     return Error(Code::config, kRendezvous, "two processes claim rank " + std::to_string(hello.rank));
   if (!fits || !sent) return 0;
@@ -300,26 +268,21 @@ std::string Bootstrap::missingRanks() const {
 
 Result<Fd> Bootstrap::dial(const Place& place) {
   const std::string whom = "rank " + std::to_string(place.rootDials ? 1 : 0);
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (const int rc = getaddrinfo(place.host.c_str(), std::to_string(place.port).c_str(), &hints, &found);
-      rc != 0)
-    return Error(Code::config, kRendezvous,
-                 "address of " + whom + ", " + place.host + ": " + gai_strerror(rc));
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, &freeaddrinfo);
+  const auto addresses = resolve("[" + place.host + "]:" + std::to_string(place.port), Resolving::toDial);
+  if (!addresses)
+    return Error(Code::config, kRendezvous, "address of " + whom + ": " + addresses.error().detail());
   const auto end = deadline();
   const std::string where = place.host + " port " + std::to_string(place.port);
   LongWait patience;
-  Fd fd = dialOnce(addresses.get(), end);
+  auto fd = dialOnce(*addresses, end);
   while (!fd && Clock::now() < end) {
     std::this_thread::sleep_for(kDialPause);
-    fd = dialOnce(addresses.get(), end);
+    fd = dialOnce(*addresses, end);
     if (!fd && patience.isOver())
       say("rank " + std::to_string(rank_) + " waits for " + whom + " at " + where);
   }
-  if (!fd) return systemError(whom + " does not answer at " + where);
-  return fd;
+  if (fd) return fd;
+  return Error(Code::system, kRendezvous, whom + " does not answer at " + where, fd.error().errnum());
 }
 
 Status Bootstrap::dialRoot(const Place& place) {
