@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The weft authors
-"""Checks every source below a tree: rooms include only what they may, and the house rules hold.
+"""Checks every source below a tree: rooms include only what they may, units of a room go in no circle, and the house rules hold.
 
 usage: check_layers.py TOP
 
@@ -11,6 +11,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import circles
 import rooms
 import rules
 import source
@@ -61,15 +62,15 @@ def sources(top):
 
 def check_tree(top):
     """['file:line: complaint'] over the whole tree, and how many files were looked at."""
-    complaints, looked = [], 0
+    complaints, texts = [], {}
     for path in sources(top):
         try:
             text = (top / path).read_text()
         except UnicodeDecodeError:
             continue  # not text: test data
-        looked += 1
+        texts[path] = text
         complaints += [f'{path}:{line}: {what}' for line, what in check_file(top, path, text)]
-    return complaints, looked
+    return complaints + list(circles.check(texts)), len(texts)
 
 
 def check_rooms(top):

@@ -46,6 +46,20 @@ class HouseTest(unittest.TestCase):
         self.put('src/core/README.md', '# The protocol')
         self.assertFalse(any('src/core/' in found for found in check_layers.check_rooms(self.top)))
 
+    def test_units_of_a_room_go_in_no_circle(self):
+        self.put('src/base/high.h', HEADER)
+        self.put('src/base/high.cc', HEAD + '#include "src/base/high.h"\n#include "src/base/low.h"\n')
+        self.put('src/base/low.h', HEADER)
+        self.assertEqual(self.complaints(), [])
+        self.put('src/base/low.h', HEADER + '#include "src/base/high.h"\n')
+        self.assertEqual(self.complaints(), ['src/base/: a circle of 2 units that include each other: high, low'])
+
+    def test_a_room_that_has_circles_still_may_have_them(self):
+        self.put('src/core/a.h', HEADER + '#include "src/core/b.h"\n')
+        self.put('src/core/b.cc', HEAD + '#include "src/core/a.h"\n')
+        self.put('src/core/b.h', HEADER)
+        self.assertEqual(self.complaints(), [])
+
     def test_a_good_tree_is_quiet(self):
         self.put('src/core/a.cc', HEAD + '''#include "src/core/net.h"
 
