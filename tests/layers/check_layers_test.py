@@ -143,10 +143,10 @@ struct A { A(const A&) = delete; void* operator new(size_t) = delete; };
                 self.expect('src/core/a.cc', HEAD + directive + '\n#endif\n', 'conditional compilation', 3)
 
     def test_long_files(self):
-        self.expect('src/core/a.cc', HEAD + 'int i;\n' * 499, 'at most 500')
+        self.expect('src/core/a.cc', HEAD + 'int i;\n' * 799, 'at most 800')
 
     def test_long_headers(self):
-        self.expect('src/core/a.h', HEADER + 'int f();\n' * 300, 'at most 300')
+        self.expect('src/core/a.h', HEADER + 'int f();\n' * 400, 'at most 400')
 
     def test_long_functions(self):
         body = 'namespace weft {\nint X::f(int a,\n      int b) const {\n' + '  a++;\n' * 58 + '}\n}\n'
