@@ -111,7 +111,6 @@ class LocalEndpoint : public Endpoint {
   bool progressRetiring(TimePoint now);
   void finishRetiring(bool fenced);
   void die(int error, const std::string& why);
-  bool peerLives() const;
 
   static constexpr uint32_t kIdlePollsUntilTold = 4;
   static constexpr uint32_t kMostUntold = kSlots / 4;
@@ -122,7 +121,6 @@ class LocalEndpoint : public Endpoint {
   Whereabouts here_, there_;
   Bytes address_;
   State state_ = State::idle;
-  bool sameProcess_ = false;
   TimePoint deadline_{};
 
   Outbox outbox_;

@@ -30,7 +30,6 @@ Status LocalEndpoint::connect(std::span<const std::byte> peerAddress) {
 
 Status LocalEndpoint::findPeer() {
   TRY(theirs_, SharedInbox::find(there_));
-  sameProcess_ = equalSecret(there_.process, here_.process);
   if (!shares_ && !there_.gpuSocket.empty())
     return Error(Code::unavailable, "looking for a peer on this host",
                  "it shares GPU memory and we do not: WEFT_LOCAL_GPU or the GPUs differ");
@@ -47,9 +46,9 @@ bool LocalEndpoint::progress(TimePoint now) {
 
 bool LocalEndpoint::progressConnecting(TimePoint now) {
   const Word word = theirs_->owner.word.load(std::memory_order_acquire);
-  if (word == Word::silent && now < deadline_ && peerLives()) return true;
+  if (word == Word::silent && now < deadline_ && theirs_.ownerLives()) return true;
   if (word == Word::silent) {
-    const bool lives = peerLives();
+    const bool lives = theirs_.ownerLives();
     connectFailed(lives ? ETIMEDOUT : ECONNRESET,
                   lives ? "no answer within WEFT_CONNECT_TIMEOUT" : "the peer's process is gone");
   } else if (word != Word::willing && word != Word::proven) {
@@ -58,7 +57,7 @@ bool LocalEndpoint::progressConnecting(TimePoint now) {
   } else if (!equalSecret(theirs_->owner.peer, here_.nonce)) {
     connectFailed(ECONNREFUSED, "the peer connected to another lane");
   } else if (shares_ && !proveGpu(word)) {
-    if (state_ == State::connecting && now < deadline_ && peerLives()) return true;
+    if (state_ == State::connecting && now < deadline_ && theirs_.ownerLives()) return true;
     if (state_ == State::connecting)
       connectFailed(ETIMEDOUT, "the peer does not prove that it reaches our GPU memory");
   } else {
@@ -89,10 +88,6 @@ void LocalEndpoint::connectFailed(int error, const std::string& why) {
   queue_.report(about(CompletionKind::connected, error), named("connecting to", why));
 }
 
-bool LocalEndpoint::peerLives() const {
-  return sameProcess_ || theirs_.ownerLives();
-}
-
 void LocalEndpoint::checkPeer() {
   if (state_ != State::ready) return;
   const bool left = theirs_->owner.word.load(std::memory_order_acquire) == Word::left;
@@ -100,7 +95,7 @@ void LocalEndpoint::checkPeer() {
     peerRefused();
   else if (left)
     die(ECONNRESET, "the peer closed its end");
-  else if (!peerLives())
+  else if (!theirs_.ownerLives())
     die(ECONNRESET, "the peer's process is gone");
 }
 
@@ -125,7 +120,8 @@ void LocalEndpoint::retire() {
 }
 
 bool LocalEndpoint::progressRetiring(TimePoint now) {
-  const bool landing = theirs_ && theirs_->turn.landing.load(std::memory_order_seq_cst) != 0 && peerLives();
+  const bool landing =
+      theirs_ && theirs_->turn.landing.load(std::memory_order_seq_cst) != 0 && theirs_.ownerLives();
   if (landing && now < deadline_) return true;
   finishRetiring(!landing);
   return false;

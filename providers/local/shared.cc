@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include "providers/local/shared.h"
 
+#include <array>
 #include <cerrno>
 #include <fcntl.h>
 #include <mutex>
@@ -11,12 +12,14 @@
 #include <utility>
 
 #include "src/base/log.h"
+#include "src/base/process.h"
 #include "src/base/random.h"
 
 namespace weft::local {
 
 namespace {
 
+constexpr const char* kMaking = "making shared memory";
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;  // so that no peer's touch can fault
 
 Error refused(const std::string& why, int error = 0) {
@@ -28,6 +31,26 @@ struct flock wholeFile() {
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
   return lock;
+}
+
+Result<Fd> opened(const std::string& path, int flags) {
+  Fd fd(::open(path.c_str(), flags | O_CLOEXEC));
+  if (!fd && (errno == EMFILE || errno == ENFILE))
+    return Error(Code::resources, "looking for a peer on this host", path, errno);
+  if (!fd) return refused(path + " cannot be opened", errno);
+  fd.closeInForkedChildren();
+  return fd;
+}
+
+std::string pathOfOwn(const Fd& fd) {
+  return format("/proc/self/fd/%d", fd.get());
+}
+
+// The number that this process has in the PID namespace /proc shows, which is where numbers are looked up.
+bool isOwnNumber(int32_t pid) {
+  std::array<char, 16> text{};
+  const ssize_t length = ::readlink("/proc/self", text.data(), text.size() - 1);
+  return length > 0 && std::to_string(pid) == text.data();
 }
 
 }  // namespace
@@ -52,20 +75,33 @@ SharedInbox& SharedInbox::operator=(SharedInbox&& other) noexcept {
   return *this;
 }
 
+// A forked child has not got the mapping; something else may be at its address there.
 SharedInbox::~SharedInbox() {
-  if (inbox_) ::munmap(inbox_, sizeof *inbox_);
+  if (inbox_ && !inForkedChild()) ::munmap(inbox_, sizeof *inbox_);
 }
 
-Status SharedInbox::map() {
-  void* at = ::mmap(nullptr, sizeof(Inbox), PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
+Status SharedInbox::map(const Fd& by) {
+  void* at = ::mmap(nullptr, sizeof(Inbox), PROT_READ | PROT_WRITE, MAP_SHARED, by.get(), 0);
   if (at == MAP_FAILED) return Error(Code::resources, "mapping an inbox", "shared memory", errno);
   (void)::madvise(at, sizeof(Inbox), MADV_DONTFORK);
   inbox_ = static_cast<Inbox*>(at);  // all zeros where it is fresh, which is how it begins
   return {};
 }
 
+// The lock by which peers see that this process lives. A lock of the process (F_SETLK) would go as soon as
+// anything in the process closes any descriptor of the file. A lock of the open file description stays, but a
+// forked child shares the description with every descriptor that it inherits, and would keep a dead parent
+// alive. So the lock belongs to a description that only our mapping holds: no child inherits that
+// (MADV_DONTFORK), and the kernel takes it away when this process ends or becomes another program.
+Status SharedInbox::mapLocked() {
+  TRY(const Fd second, opened(pathOfOwn(fd_), O_RDWR));
+  struct flock lock = wholeFile();
+  if (::fcntl(second.get(), F_OFD_SETLK, &lock) != 0)
+    return Error(Code::system, kMaking, "locking it, by which a peer sees that we live", errno);
+  return map(second);
+}
+
 Result<SharedInbox> SharedInbox::create(const Nonce& nonce) {
-  constexpr const char* kMaking = "making shared memory";
   SharedInbox made;
   made.fd_ = Fd(::memfd_create("weft-local", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!made.fd_) {
@@ -75,10 +111,7 @@ Result<SharedInbox> SharedInbox::create(const Nonce& nonce) {
   made.fd_.closeInForkedChildren();
   if (::ftruncate(made.fd(), sizeof(Inbox)) != 0 || ::fcntl(made.fd(), F_ADD_SEALS, kSeals) != 0)
     return Error(Code::system, kMaking, "giving it its size", errno);
-  struct flock lock = wholeFile();
-  if (::fcntl(made.fd(), F_SETLK, &lock) != 0)
-    return Error(Code::system, kMaking, "locking it, by which a peer sees that we live", errno);
-  TRY(made.map());
+  TRY(made.mapLocked());
   made->label.version = kVersion;
   made->label.bytes = sizeof(Inbox);
   made->label.nonce = nonce;
@@ -86,22 +119,22 @@ Result<SharedInbox> SharedInbox::create(const Nonce& nonce) {
   return made;
 }
 
-// Everything is looked at before it is believed: the number may be that of any file of any process.
+// The number may be that of any file of any process. A process of ours is not looked into: with a peer of
+// another PID namespace its number can be ours, and opening and closing a file of the application takes the
+// locks that it holds there. Of any other process the file is looked at (O_PATH) before it is opened, and
+// everything in it before it is believed.
 Result<SharedInbox> SharedInbox::find(const Whereabouts& where) {
   const std::string path = format("/proc/%d/fd/%d", where.pid, where.fd);
-  SharedInbox found;
-  found.fd_ = Fd(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!found.fd_) {
-    const bool full = errno == EMFILE || errno == ENFILE;
-    if (full) return Error(Code::resources, "looking for a peer on this host", path, errno);
-    return refused(path + " cannot be opened", errno);
-  }
-  found.fd_.closeInForkedChildren();
+  if (isOwnNumber(where.pid) && !equalSecret(where.process, processNonce()))
+    return refused(format("process %d is this one here: the peer's PID namespace is another one", where.pid));
+  TRY(const Fd place, opened(path, O_PATH));
   struct stat file {};
-  if (::fstat(found.fd(), &file) != 0 || !S_ISREG(file.st_mode) || file.st_size != sizeof(Inbox) ||
-      ::fcntl(found.fd(), F_GET_SEALS) != kSeals)
+  if (::fstat(place.get(), &file) != 0 || !S_ISREG(file.st_mode) || file.st_size != sizeof(Inbox))
     return refused(path + " is something else here");
-  TRY(found.map());
+  SharedInbox found;
+  TRY(found.fd_, opened(pathOfOwn(place), O_RDWR | O_NONBLOCK | O_NOCTTY));
+  if (::fcntl(found.fd(), F_GET_SEALS) != kSeals) return refused(path + " is something else here");
+  TRY(found.map(found.fd_));
   const auto& label = found->label;
   if (label.magic != kMagic || label.version != kVersion || label.bytes != sizeof(Inbox))
     return refused(path + " is of another version of weft, or of something else");
@@ -109,9 +142,10 @@ Result<SharedInbox> SharedInbox::find(const Whereabouts& where) {
   return found;
 }
 
+// The lock is of another description than ours, also where its owner is this process.
 bool SharedInbox::ownerLives() const {
   struct flock lock = wholeFile();
-  return ::fcntl(fd(), F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+  return ::fcntl(fd(), F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
 }
 
 }  // namespace weft::local

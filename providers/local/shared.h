@@ -10,9 +10,9 @@
 #include "weft/result.h"
 
 // An inbox as memory: made and kept by its owner, found and mapped by the peer, by the number of its
-// descriptor in /proc. The kernel frees it with the last process that has it, however those end. While the
-// owner's process lives it holds a lock on the file, which the kernel takes away when it ends: that is how
-// the peer knows. Move-only; one owner.
+// descriptor in /proc. The kernel frees it with the last process that has it, however those end. The owner's
+// mapping holds a lock on the file, which the kernel takes away with the mapping when the process ends: that
+// is how the peer knows. Move-only; one owner.
 namespace weft::local {
 
 // What a peer needs to find an inbox.
@@ -20,7 +20,7 @@ struct Whereabouts {
   int32_t pid = 0;
   int32_t fd = -1;
   Nonce nonce{};
-  Nonce process{};  // the owner's process: two ends in one share everything, locks too
+  Nonce process{};  // the owner's process
   Bytes gpuSocket;  // by which GPU memory is shared (gpu_shares.h); empty: none is
 };
 
@@ -41,11 +41,12 @@ class SharedInbox {
   Inbox* operator->() const { return inbox_; }
   Inbox& operator*() const { return *inbox_; }
   int fd() const { return fd_.get(); }
-  // Whether its owner's process lives. Not to be asked of an inbox of one's own process, which does.
+  // Of an inbox that was found: its owner's process lives, and has not let go of it.
   bool ownerLives() const;
 
  private:
-  Status map();
+  Status map(const Fd& by);
+  Status mapLocked();
 
   Fd fd_;
   Inbox* inbox_ = nullptr;
