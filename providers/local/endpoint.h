@@ -104,10 +104,11 @@ class LocalEndpoint : public Endpoint {
 
   // lane_states.cc
   Status findPeer();
-  void say(Word word) { mine_->owner.word.store(word, std::memory_order_release); }
+  // Ordered with the next look at the peer's word: of two ends that speak at once, at least one sees it.
+  void say(Word word) { mine_->owner.word.store(word, std::memory_order_seq_cst); }
   void connectFailed(int error, const std::string& why);
   bool progressConnecting(TimePoint now);
-  bool proveGpu(Word theirWord);
+  bool proveGpu();
   bool progressRetiring(TimePoint now);
   void finishRetiring(bool fenced);
   void die(int error, const std::string& why);

@@ -56,7 +56,7 @@ bool LocalEndpoint::progressConnecting(TimePoint now) {
                   word == Word::left ? "the peer closed its end" : "the peer cannot see our memory");
   } else if (!equalSecret(theirs_->owner.peer, here_.nonce)) {
     connectFailed(ECONNREFUSED, "the peer connected to another lane");
-  } else if (shares_ && !proveGpu(word)) {
+  } else if (shares_ && !proveGpu()) {
     if (state_ == State::connecting && now < deadline_ && theirs_.ownerLives()) return true;
     if (state_ == State::connecting)
       connectFailed(ETIMEDOUT, "the peer does not prove that it reaches our GPU memory");
@@ -68,8 +68,9 @@ bool LocalEndpoint::progressConnecting(TimePoint now) {
   return false;
 }
 
-// True: both ends have copied out of the other's GPU memory.
-bool LocalEndpoint::proveGpu(Word theirWord) {
+// True: both ends have copied out of the other's GPU memory. A peer at its deadline may give up while we prove,
+// so its word is read after ours was said.
+bool LocalEndpoint::proveGpu() {
   if (!proven_) {
     if (const Status proof = shares_->prove(); !proof) {
       connectFailed(EIO, proof.error().message());
@@ -78,8 +79,9 @@ bool LocalEndpoint::proveGpu(Word theirWord) {
     proven_ = true;
     say(Word::proven);
   }
-  if (theirWord == Word::proven) shares_->proven();
-  return theirWord == Word::proven;
+  const bool both = theirs_->owner.word.load(std::memory_order_seq_cst) == Word::proven;
+  if (both) shares_->proven();
+  return both;
 }
 
 void LocalEndpoint::connectFailed(int error, const std::string& why) {
@@ -88,13 +90,17 @@ void LocalEndpoint::connectFailed(int error, const std::string& why) {
   queue_.report(about(CompletionKind::connected, error), named("connecting to", why));
 }
 
+// An end that stands has read that its peer is willing. The peer's deadline may have passed at that very moment:
+// then it declined, and here the lane breaks.
 void LocalEndpoint::checkPeer() {
   if (state_ != State::ready) return;
-  const bool left = theirs_->owner.word.load(std::memory_order_acquire) == Word::left;
-  if (left && theirs_->owner.error.load(std::memory_order_relaxed) != 0)
+  const Word word = theirs_->owner.word.load(std::memory_order_acquire);
+  if (word == Word::left && theirs_->owner.error.load(std::memory_order_relaxed) != 0)
     peerRefused();
-  else if (left)
+  else if (word == Word::left)
     die(ECONNRESET, "the peer closed its end");
+  else if (word == Word::declined)
+    die(ECONNRESET, "the peer gave up connecting as this end was ready");
   else if (!theirs_.ownerLives())
     die(ECONNRESET, "the peer's process is gone");
 }

@@ -125,3 +125,12 @@ TEST_CASE("local: an answer of another length to a read ends the lane") {
   REQUIRE(pumpUntil({&end}, [&] { return end.count(sent, false) == 1; }));
   CHECK(std::count(end.bytes.begin(), end.bytes.end(), 0) == 4096);
 }
+
+TEST_CASE("local: a peer that declined as we came to stand ends the lane") {
+  auto transport = local::makeTransport(localConfig());
+  SeamEnd end(*transport, 4096);
+  RawPeer peer(end);
+  peer.mine->owner.word.store(Word::declined, std::memory_order_release);
+  REQUIRE(pumpUntil({&end}, [&] { return end.count(broken, false) == 1; }));
+  CHECK(contains(end.words, "gave up connecting"));
+}
