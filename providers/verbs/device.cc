@@ -95,6 +95,10 @@ void VerbsDevice::happened(const ibv_async_event& async) {
     event.about = QueueEvent::About::lane;
     event.queuePair = async.element.qp->qp_num;
     tell(event, async.element.qp->send_cq);  // elsewhere its number may be a newer pair's by now
+  } else if (type == IBV_EVENT_QP_LAST_WQE_REACHED) {
+    event.about = QueueEvent::About::last;
+    event.queuePair = async.element.qp->qp_num;
+    tell(event, async.element.qp->send_cq);
   } else if (type == IBV_EVENT_PORT_ERR) {
     event.error = ENETDOWN;
     tell(event);

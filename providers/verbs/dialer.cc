@@ -73,7 +73,7 @@ void Dialer::rest(std::unique_lock<std::mutex>& lock, TimePoint now) {
 void Dialer::attempt(Call call) {
   QueueEvent event;
   event.sender = call.sender;
-  if (call.pair.use_count() > 1) {  // else its SendQueue is gone
+  if (call.pair.use_count() > 1 && !call.pair->failed()) {  // else its lane is gone
     const Status connected = call.pair->connect(call.peer);
     if (!connected && worthAnotherTry(connected.error()) && Clock::system().now() < call.deadline) {
       call.notBefore = Clock::system().now() + kPause;

@@ -31,7 +31,7 @@ Status VerbsEndpoint::connect(std::span<const std::byte> peerAddress) {
   for (size_t i = 0; i < sendQueues_.size(); i++) {
     SendQueue& one = *sendQueues_[i];
     if (own_.takesApart && peer.takesApart) one.goApart(queue_.settings().apartAbove);
-    TRY(queue_.device().dialer().dial({one.pair(), peer.only(i), queue_.mailbox(), one.number(), deadline_}));
+    TRY(one.dial(peer.only(i), deadline_));
   }
   dialling_ = sendQueues_.size();
   state_ = State::connecting;

@@ -14,10 +14,15 @@
 namespace weft::verbs {
 
 struct QueueEvent {
-  enum class About : uint8_t { connected, lane, queue };
+  enum class About : uint8_t {
+    connected,  // a SendQueue's queue pair, or it could not be
+    lane,       // a queue pair failed
+    last,       // a queue pair in ERR took its last receive
+    queue,      // something that all lanes need
+  };
   About about = About::connected;
   uint64_t sender = 0;     // connected: the SendQueue's number
-  uint32_t queuePair = 0;  // lane: the one that failed
+  uint32_t queuePair = 0;  // lane, last: which
   int error = 0;           // errno-like; 0: it worked
   std::string why;
 };

@@ -101,6 +101,8 @@ size_t VerbsQueue::poll(std::span<Completion> out) {
     readMail();
   size_t count = events_.empty() ? 0 : events_.take(out);
   count += readCompletions(out.subspan(count));
+  if (!leaving_.empty() && count < out.size()) [[unlikely]]
+    give(leaving_.drained(Clock::system().now()));  // there was room, so it was read to its end
   receives_.refill();
   if (!pending_.empty()) [[unlikely]]
     progressLanes();
@@ -166,6 +168,7 @@ void VerbsQueue::readMail() {
 
 void VerbsQueue::open(const QueueEvent& event) {
   if (event.about == QueueEvent::About::queue) return failed(event.error, event.why);
+  if (event.about == QueueEvent::About::last) return tookLast(event.queuePair);
   SendQueue* found = nullptr;
   senders_.forEach([&](SendQueue& sender) {
     const bool meant = event.about == QueueEvent::About::connected ? sender.number() == event.sender
@@ -175,6 +178,13 @@ void VerbsQueue::open(const QueueEvent& event) {
   if (!found) return;
   if (event.about == QueueEvent::About::lane) return found->lane().broke(event.error, event.why);
   found->lane().dialled(event.error, event.why);
+}
+
+void VerbsQueue::tookLast(uint32_t queuePair) {
+  leaving_.tookLast(queuePair);
+  senders_.forEach([&](SendQueue& sender) {
+    if (sender.pairNumber() == queuePair) sender.pair()->noteLastTaken();
+  });
 }
 
 // Something that all lanes hang on. What the card still reports is read nevertheless.
@@ -194,6 +204,10 @@ void VerbsQueue::progress(VerbsEndpoint* lane) {
 void VerbsQueue::forget(SendQueue* sender) {
   senders_.erase(sender);
   if (unfolding_ == sender) unfolding_ = nullptr;
+}
+
+void VerbsQueue::letGo(std::shared_ptr<QueuePair> pair, size_t requests) {
+  leaving_.add(std::move(pair), requests, Clock::system().now());
 }
 
 void VerbsQueue::forget(VerbsEndpoint* lane) {

@@ -10,6 +10,7 @@
 #include "providers/common/rare_events.h"
 #include "providers/verbs/device.h"
 #include "providers/verbs/lane_table.h"
+#include "providers/verbs/leaving_pairs.h"
 #include "providers/verbs/receives.h"
 #include "src/base/clock.h"
 #include "weft/transport.h"
@@ -45,6 +46,7 @@ class VerbsQueue : public Queue {
   uint64_t newNumber() { return nextNumber_++; }
   void add(uint32_t queuePair, SendQueue* sender) { senders_.insert(queuePair, sender); }
   void forget(SendQueue* sender);                                   // it is being destroyed
+  void letGo(std::shared_ptr<QueuePair> pair, size_t requests);     // of a lane that is being destroyed
   void forget(VerbsEndpoint* lane);                                 // likewise
   void progress(VerbsEndpoint* lane);                               // from the next poll on
   void report(const Completion& completion, std::string why = {});  // comes out of a later poll
@@ -68,6 +70,7 @@ class VerbsQueue : public Queue {
   bool arrived(const ibv_wc& entry, Completion* out);
   void readMail();
   void open(const QueueEvent& event);
+  void tookLast(uint32_t queuePair);
   void failed(int error, const std::string& why);
   void progressLanes();
 
@@ -79,6 +82,7 @@ class VerbsQueue : public Queue {
   std::shared_ptr<QueueObjects> objects_;
   Receives receives_;
   LaneTable<SendQueue> senders_;
+  LeavingPairs leaving_;
 
   std::array<ibv_wc, kBatch> entries_;
   int next_ = 0;

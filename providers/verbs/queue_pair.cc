@@ -169,6 +169,7 @@ Status QueuePair::send() {
 }
 
 void QueuePair::fail() {
+  failed_.store(true, std::memory_order_relaxed);
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_ERR;
   (void)objects_->library->modifyQp(qp_.get(), &attributes, IBV_QP_STATE);

@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #pragma once
 
+#include <atomic>
 #include <memory>
 
 #include "providers/verbs/address.h"
@@ -33,8 +34,14 @@ class QueuePair {
 
   // To ERR: nothing more leaves, and what is outstanding is flushed. Never blocks long.
   void fail();
+  bool failed() const { return failed_.load(std::memory_order_relaxed); }  // any thread
+
+  // The card takes no more receives for it. By the Queue's thread.
+  void noteLastTaken() { tookLast_ = true; }
+  bool tookLast() const { return tookLast_; }
 
   const LaneAddress& address() const { return address_; }
+  uint32_t number() const { return qp_->qp_num; }
   uint32_t inlineBytes() const { return inlineBytes_; }
   ibv_qp* get() const { return qp_.get(); }
 
@@ -57,6 +64,8 @@ class QueuePair {
   LaneAddress address_;
   uint32_t inlineBytes_ = 0;
   uint8_t readsAsked_ = 1;  // outstanding, as the peer answers them
+  std::atomic<bool> failed_{false};
+  bool tookLast_ = false;
 };
 
 }  // namespace weft::verbs

@@ -45,8 +45,17 @@ Result<std::unique_ptr<SendQueue>> SendQueue::create(VerbsQueue& queue, VerbsEnd
 
 SendQueue::~SendQueue() {
   queue_.forget(this);
-  for (; unfolded_ != posted_; unfolded_++)
-    if (slot(unfolded_).purpose != Purpose::marker) queue_.give(1);
+  size_t requests = 0;
+  for (; unfolded_ != posted_; unfolded_++) requests += slot(unfolded_).purpose != Purpose::marker;
+  if (dialled_)
+    queue_.letGo(std::move(pair_), requests);
+  else
+    queue_.give(requests);
+}
+
+Status SendQueue::dial(const LaneAddress& peer, TimePoint deadline) {
+  dialled_ = true;
+  return queue_.device().dialer().dial({pair_, peer, queue_.mailbox(), number_, deadline});
 }
 
 void SendQueue::goApart(uint32_t above) {

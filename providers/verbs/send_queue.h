@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "providers/verbs/queue_pair.h"
+#include "src/base/clock.h"
 #include "weft/transport.h"
 
 // One queue pair of a lane and the works outstanding on it. They finish in the order of posting, so a burst
@@ -48,6 +49,8 @@ class SendQueue {
 
   // Before it connects: both ends take notifications apart from their data.
   void goApart(uint32_t above);
+  // Starts connecting; the lane hears dialled() of it.
+  Status dial(const LaneAddress& peer, TimePoint deadline);
 
   // From the Queue, of a notification: bytes its write carried; nothing where it only says so of the next.
   std::optional<uint64_t> lengthOf(const ibv_wc& entry);
@@ -97,6 +100,7 @@ class SendQueue {
   VerbsEndpoint& lane_;
   const uint64_t number_;
   std::shared_ptr<QueuePair> pair_;
+  bool dialled_ = false;  // the peer may have reached it
   bool markerOut_ = false;
   bool apart_ = false;
   uint32_t apartAbove_ = 0;

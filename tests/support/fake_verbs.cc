@@ -155,12 +155,17 @@ void FakeVerbs::bindCards(verbs::Library* library) {
     Card& card = theOne->cardOf(context->device);
     uint64_t one = 0;
     const std::lock_guard lock(theOne->mutex_);
-    if (card.happened.empty() || ::read(card.events.get(), &one, sizeof one) < 0) return -1;
+    if (::read(card.events.get(), &one, sizeof one) < 0 || card.happened.empty()) return -1;
     *out = card.happened.front();
     card.happened.pop_front();
+    if (out->event_type == IBV_EVENT_QP_LAST_WQE_REACHED) theOne->handled_ = out->element.qp;
     return 0;
   };
-  library->ackAsyncEvent = [](ibv_async_event*) {};
+  library->ackAsyncEvent = [](ibv_async_event* event) {
+    const std::lock_guard lock(theOne->mutex_);
+    if (event->event_type == IBV_EVENT_QP_LAST_WQE_REACHED) theOne->handled_ = nullptr;
+    theOne->acknowledged_.notify_all();
+  };
 }
 
 int FakeVerbs::askPort(ibv_context*, uint8_t, ibv_port_attr* out, size_t bytes) {
@@ -256,10 +261,23 @@ void FakeVerbs::bindPairs(verbs::Library* library) {
     return 0;
   };
   library->destroyQp = [](ibv_qp* qp) {
-    const std::lock_guard lock(theOne->mutex_);
-    theOne->pairs_.erase(qp->qp_num);
+    theOne->destroy(qp);
     return 0;
   };
+}
+
+// Its entries that nobody read go with it, as with real cards, and so do events; it waits for the one that is
+// being handled.
+void FakeVerbs::destroy(const ibv_qp* qp) {
+  std::unique_lock lock(mutex_);
+  for (auto& card : cards_)
+    std::erase_if(card->happened, [&](const ibv_async_event& event) {
+      return event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED && event.element.qp == qp;
+    });
+  acknowledged_.wait(lock, [&] { return handled_ != qp; });
+  for (auto& [key, queue] : completionQueues_)
+    std::erase_if(queue->entries, [&](const ibv_wc& entry) { return entry.qp_num == qp->qp_num; });
+  pairs_.erase(qp->qp_num);
 }
 
 std::shared_ptr<const verbs::Library> FakeVerbs::library() {
@@ -321,8 +339,11 @@ void FakeVerbs::happens(int number, ibv_event_type type) {
   ibv_async_event event{};
   event.event_type = type;
   event.element.port_num = 1;
-  Card& card = *cards_[static_cast<size_t>(number)];
   const std::lock_guard lock(mutex_);
+  raise(*cards_[static_cast<size_t>(number)], event);
+}
+
+void FakeVerbs::raise(Card& card, const ibv_async_event& event) {
   card.happened.push_back(event);
   const uint64_t one = 1;
   (void)!::write(card.events.get(), &one, sizeof one);
@@ -339,6 +360,12 @@ void FakeVerbs::move(Pair& pair, const ibv_qp_attr& to, int mask) {
 }
 
 void FakeVerbs::toError(Pair& pair) {
+  if (pair.state != IBV_QPS_ERR && saysLast) {
+    ibv_async_event last{};
+    last.event_type = IBV_EVENT_QP_LAST_WQE_REACHED;
+    last.element.qp = &pair.pair;
+    raise(*cards_[static_cast<size_t>(pair.card)], last);
+  }
   pair.state = IBV_QPS_ERR;
   for (const auto& one : pair.held) finish(pair, one.first, IBV_WC_WR_FLUSH_ERR);
   pair.held.clear();
@@ -432,6 +459,14 @@ std::vector<uint32_t> FakeVerbs::pairsOf(int card) {
   for (const auto& [number, pair] : pairs_)
     if (pair->card == card) numbers.push_back(number);
   return numbers;
+}
+
+size_t FakeVerbs::receivesOf(int card) {
+  const std::lock_guard lock(mutex_);
+  size_t sum = 0;
+  for (const auto& [key, queue] : receiveQueues_)
+    if (queue->queue.context == &cards_[static_cast<size_t>(card)]->table.context) sum += queue->ids.size();
+  return sum;
 }
 
 FakeVerbs::Asked FakeVerbs::asked(uint32_t pair) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <map>
@@ -48,8 +49,10 @@ class FakeVerbs {
   bool infiniband = false;  // else RoCE
   bool eceThere = true;     // the library has its two functions
   Ece ece[4];               // what each card offers
+  bool saysLast = true;     // that a queue pair in ERR took its last receive
 
   std::vector<uint32_t> pairsOf(int card);  // alive, in the order of making
+  size_t receivesOf(int card);              // posted there and not taken by a notification
   Asked asked(uint32_t pair);
   ibv_qp_attr connectedWith(uint32_t pair);  // what it was moved to RTR with
   Ece eceSet(uint32_t pair);                 // zero: none
@@ -94,6 +97,8 @@ class FakeVerbs {
   void carryOutHeld(Pair& pair);
   void finish(Pair& pair, const ibv_send_wr& request, ibv_wc_status status);
   void toError(Pair& pair);
+  void raise(Card& card, const ibv_async_event& event);
+  void destroy(const ibv_qp* qp);
   void move(Pair& pair, const ibv_qp_attr& to, int mask);
 
   std::mutex mutex_;
@@ -104,6 +109,8 @@ class FakeVerbs {
   std::map<uint32_t, std::unique_ptr<Pair>> pairs_;
   std::map<const ibv_mr*, std::unique_ptr<Region>> regions_;
   uint32_t nextPair_ = 1;
+  const ibv_qp* handled_ = nullptr;  // an event of it is with its reader, unacknowledged
+  std::condition_variable acknowledged_;
   bool holding_ = false;
 };
 

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "providers/verbs/address.h"
+#include "providers/verbs/receives.h"
 #include "tests/support/catch.h"
 #include "tests/support/fake_verbs.h"
 #include "tests/support/seam_end.h"
@@ -185,6 +186,31 @@ TEST_CASE("a lane is destroyed with works in flight on all its queue pairs, and 
   fake.hold(false);
   pump({&lane.a, &lane.b}, 10);
   CHECK(lane.a.count(sent) == 0);
+}
+
+// More of them than the receive queue holds, over many lanes, each of which ends with some that nobody read.
+TEST_CASE("receives that the notifications of ended lanes took come back") {
+  FakeVerbs fake;
+  fake.saysLast = GENERATE(true, false);
+  const bool fenced = GENERATE(true, false);
+  const auto left = fake.transport({0}), right = fake.transport({1});
+  SeamEnd target(*right, 4096, {.sends = 16, .notifications = 64});
+  const size_t all = fake.receivesOf(1);
+  REQUIRE(all > 0);
+  for (size_t taken = 0; taken < 2 * all; taken += 30) {
+    if (taken > 0) target.lane = target.queue->openEndpoint().take();
+    target.seen.clear();
+    SeamEnd sender(*left, 4096);
+    joinEnds(sender, target);
+    REQUIRE(fake.receivesOf(1) >= 30);
+    for (uint32_t i = 0; i < 30; i++) REQUIRE(sender.post(notify(sender, 0, 8, i)));
+    REQUIRE(pumpUntil({&sender}, [&] { return sender.count(sent, true) == 30; }));
+    if (fenced) target.lane->retire();
+    target.lane.reset();
+    target.poll();
+  }
+  CHECK(pumpUntil({&target}, [&] { return fake.pairsOf(1).empty(); }));
+  CHECK(fake.receivesOf(1) + verbs::Receives::kBatch > all);  // they are posted again by whole batches
 }
 
 TEST_CASE("with adaptive routing a large write and its notification go apart, others do not") {

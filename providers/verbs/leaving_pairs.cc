@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "providers/verbs/leaving_pairs.h"
+
+#include <utility>
+
+namespace weft::verbs {
+
+void LeavingPairs::add(std::shared_ptr<QueuePair> pair, size_t requests, TimePoint now) {
+  pair->fail();
+  leaving_.push_back({std::move(pair), requests, now + kPatience});
+}
+
+void LeavingPairs::tookLast(uint32_t queuePair) {
+  for (Leaving& one : leaving_)
+    if (one.pair->number() == queuePair) one.pair->noteLastTaken();
+}
+
+size_t LeavingPairs::drained(TimePoint now) {
+  size_t free = 0;
+  std::erase_if(leaving_, [&](const Leaving& one) {
+    if (!one.pair->tookLast() && now < one.until) return false;
+    free += one.requests;
+    return true;
+  });
+  return free;
+}
+
+}  // namespace weft::verbs

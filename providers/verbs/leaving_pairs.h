@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "providers/verbs/queue_pair.h"
+#include "src/base/clock.h"
+
+// Queue pairs whose lane is gone. A queue pair takes receives from the shared receive queue, and each comes
+// back as an entry of the completion queue; what was not read when the queue pair is destroyed is lost, and
+// with enough of them lost every peer waits for ever. So a queue pair goes to ERR first, and stays until the
+// card has said that it took its last receive (IBV_EVENT_QP_LAST_WQE_REACHED) and the completion queue was
+// read to its end after that. A card that does not say so is given kPatience. Owned by the Queue, used by its
+// thread; what is here when the Queue goes is destroyed with it.
+namespace weft::verbs {
+
+class LeavingPairs {
+ public:
+  static constexpr Milliseconds kPatience{250};
+
+  bool empty() const { return leaving_.empty(); }
+  // `requests`: of the Queue's room, what its outstanding works take until then.
+  void add(std::shared_ptr<QueuePair> pair, size_t requests, TimePoint now);
+  void tookLast(uint32_t queuePair);
+  // The completion queue was read to its end. Returns how much of the Queue's room is free again.
+  size_t drained(TimePoint now);
+
+ private:
+  struct Leaving {
+    std::shared_ptr<QueuePair> pair;
+    size_t requests;
+    TimePoint until;
+  };
+  std::vector<Leaving> leaving_;
+};
+
+}  // namespace weft::verbs
