@@ -2,6 +2,8 @@
 // Copyright The weft authors
 #include "plugin/coll.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <optional>
 
@@ -99,11 +101,17 @@ ncclResult_t startOperation(HeldGroup& held, const coll::Operation& operation, v
   return started.ok ? ncclSuccess : resultOf(held.group().error().code());
 }
 
-// What of a window lies in the rank's own part is all that its own pointer stands for.
+// The rank's own pointer stands for what of the window lies in the rank's own part, and may be null where
+// that is nothing. Sizes that are negative in NCCL's table arrive as huge ones.
 const char* gatherFault(const GatherCall& call) {
   if (call.parts != 1) return "the window is in several parts, and only one is supported";
+  if (std::max({call.partBytes, call.bytesPerRank, call.windowOffset, call.windowBytes}) >
+      size_t{PTRDIFF_MAX})
+    return "a size or the window's begin is negative";
   if (call.partBytes < call.windowBytes) return "the part is smaller than the window";
   if (call.windowBytes > 0 && !call.part) return "the part's address is null";
+  if (call.windowBytes > 0 && !call.partMhandle) return "the part's registration is null";
+  if (call.own && !call.ownMhandle) return "the registration of the rank's own part is null";
   return nullptr;
 }
 
@@ -306,6 +314,8 @@ ncclResult_t collFlush(void* collComm, void* data, int bytes, void* mhandle, voi
     *request = nullptr;
     HeldGroup* held = groupOf(collComm);
     if (!held) return dataFault("iflush", "the group is null or not of this plugin");
+    if (bytes < 0) return dataFault("iflush", "the size is negative");
+    if (!data || !mhandle) return dataFault("iflush", "the buffer or its registration is null");
     const coll::Started started =
         held->group().flush(data, static_cast<size_t>(bytes), static_cast<coll::GroupMemory*>(mhandle));
     *request = started.request;

@@ -72,7 +72,7 @@ Error PeersGroup::error() const {
 
 Started PeersGroup::start(const Operation& operation) {
   if (!broken_.empty()) return {false, nullptr};
-  if (const char* fault = faultOf(operation, mesh_->ranks())) {
+  if (const char* fault = faultOf(operation, mesh_->rank(), mesh_->ranks())) {
     breakDown(format("rank %d started an operation that cannot be: %s", mesh_->rank(), fault), true);
     return {false, nullptr};
   }

@@ -32,6 +32,19 @@ void window(const Operation& operation, size_t ranks, std::vector<Part>* parts) 
   }
 }
 
+// Of a gather or a scatter: how much of the window lies in the rank's own part.
+size_t ownBytes(const Operation& operation, int rank) {
+  const size_t first = operation.windowOffset;
+  const size_t end = first + operation.windowBytes;
+  const auto r = static_cast<size_t>(rank);
+  return std::clamp((r + 1) * operation.bytesPerRank, first, end) -
+         std::clamp(r * operation.bytesPerRank, first, end);
+}
+
+const GroupMemory* ownMemory(const Operation& operation) {
+  return operation.kind == OperationKind::allGather ? operation.sendMemory : operation.receiveMemory;
+}
+
 }  // namespace
 
 void makePlan(const Operation& operation, int ranks, size_t oneStepBytes, Plan* plan) {
@@ -65,7 +78,7 @@ void makePlan(const Operation& operation, int ranks, size_t oneStepBytes, Plan* 
   }
 }
 
-const char* faultOf(const Operation& operation, int ranks) {
+const char* faultOf(const Operation& operation, int rank, int ranks) {
   constexpr size_t kMost = size_t{1} << 40;
   const bool windowed =
       operation.kind == OperationKind::allGather || operation.kind == OperationKind::reduceScatter;
@@ -83,6 +96,8 @@ const char* faultOf(const Operation& operation, int ranks) {
        operation.windowBytes > operation.bytesPerRank * static_cast<size_t>(ranks) - operation.windowOffset))
     return "the window ends behind the last rank's part";
   if (operation.root < 0 || operation.root >= ranks) return "the root is no rank of the group";
+  if (windowed && ownBytes(operation, rank) > 0 && !ownMemory(operation))
+    return "the registration of the rank's own part is null";
   return nullptr;
 }
 

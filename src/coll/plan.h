@@ -26,7 +26,7 @@ struct Plan {
 // Vectors up to `oneStepBytes` are reduced by everyone. Reuses the plan's memory.
 void makePlan(const Operation& operation, int ranks, size_t oneStepBytes, Plan* plan);
 
-// What is wrong with an operation that a rank starts; null when nothing is.
-const char* faultOf(const Operation& operation, int ranks);
+// What is wrong with an operation that this rank starts; null when nothing is.
+const char* faultOf(const Operation& operation, int rank, int ranks);
 
 }  // namespace weft::coll

@@ -148,7 +148,7 @@ SharpGroup::Slot* SharpGroup::freeSlot() {
 
 Started SharpGroup::start(const Operation& operation) {
   if (!broken_.empty()) return {false, nullptr};
-  if (const char* fault = faultOf(operation, mesh_.ranks())) {
+  if (const char* fault = faultOf(operation, mesh_.rank(), mesh_.ranks())) {
     breakDown(format("rank %d started an operation that cannot be: %s", mesh_.rank(), fault));
     return {false, nullptr};
   }

@@ -95,7 +95,7 @@ void TreeGroup::describeOperation(Slot& slot) const {
 
 Started TreeGroup::start(const Operation& operation) {
   if (!broken_.empty()) return {false, nullptr};
-  if (const char* fault = faultOf(operation, static_cast<int>(ranks_))) {
+  if (const char* fault = faultOf(operation, static_cast<int>(rank_), static_cast<int>(ranks_))) {
     fail(format("rank %u started an operation that cannot be: %s", rank_, fault));
     return {false, nullptr};
   }

@@ -312,6 +312,23 @@ TEST_CASE("wrong arguments of the offload calls are refused") {
         ncclInvalidArgument);
   CHECK(table.iallreduce(group, &number, &number, 1, ncclFloat32, ncclSum, nullptr, memory, &request) ==
         ncclInvalidArgument);
+  CHECK(table.iflush(group, &number, 4, nullptr, &request) == ncclInvalidArgument);
+  CHECK(table.iflush(group, nullptr, 4, memory, &request) == ncclInvalidArgument);
+  CHECK(table.iflush(group, &number, -4, memory, &request) == ncclInvalidArgument);
+  const auto refuses = [&](ncclNetSGE_v9_t part, void* ownMemory, size_t each, size_t first, size_t bytes) {
+    CHECK(table.iallgather(group, &number, 1, &part, each, first, bytes, ownMemory, &request) ==
+          ncclInvalidArgument);
+    CHECK(table.ireducescatter(group, 1, &part, &number, each, first, bytes, ncclFloat32, ncclSum, ownMemory,
+                               &request) == ncclInvalidArgument);
+  };
+  constexpr auto kNegative = static_cast<size_t>(-4);
+  refuses({nullptr, &number, 4}, memory, 4, 0, 4);
+  refuses({memory, nullptr, 4}, memory, 4, 0, 4);
+  refuses({memory, &number, 4}, nullptr, 4, 0, 4);
+  refuses({memory, &number, kNegative}, memory, 4, 0, 4);
+  refuses({memory, &number, 4}, memory, kNegative, 0, 4);
+  refuses({memory, &number, 4}, memory, 4, kNegative, 4);
+  refuses({memory, &number, kNegative}, memory, 4, 0, kNegative);
   CHECK(table.test(nullptr, nullptr, nullptr) == ncclInvalidArgument);
   CHECK(table.deregMr(group, memory) == ncclSuccess);
   CHECK(table.deregMr(group, memory) == ncclInvalidArgument);
