@@ -17,23 +17,23 @@ constexpr size_t kFoldingsAtOnce = 4;
 
 }  // namespace
 
-Block* BlockPool::take(bool oldest) {
+Result<std::unique_ptr<Block>> BlockPool::make() {
+  auto block = std::make_unique<Block>();
+  TRY(block->memory, Staging::create(static_cast<size_t>(mesh_.ranks()) * pieceBytes_));
+  for (int rank = 0; rank < mesh_.ranks(); rank++) {
+    block->handles.push_back(nullptr);
+    const Pipe* pipe = mesh_.pipe(rank);
+    if (!pipe) continue;
+    TRY(block->handles.back(), block->memory.registerOn(pipe->receiving()));
+  }
+  return block;
+}
+
+Result<Block*> BlockPool::take(bool oldest) {
   const size_t left = free_.size() + most_ - blocks_.size();
   if (!oldest && left <= kFoldingsAtOnce) return nullptr;
   if (free_.empty() && blocks_.size() < most_) {
-    auto block = std::make_unique<Block>();
-    auto memory = Staging::create(static_cast<size_t>(mesh_.ranks()) * pieceBytes_);
-    if (!memory) return nullptr;
-    block->memory = memory.take();
-    for (int rank = 0; rank < mesh_.ranks(); rank++) {
-      core::MemoryHandle* handle = nullptr;
-      if (Pipe* pipe = mesh_.pipe(rank)) {
-        auto registered = block->memory.registerOn(pipe->receiving());
-        if (!registered) return nullptr;
-        handle = *registered;
-      }
-      block->handles.push_back(handle);
-    }
+    TRY(auto block, make());
     free_.push_back(block.get());
     blocks_.push_back(std::move(block));
   }
@@ -142,7 +142,9 @@ bool Exchange::postContributions() {
 
 bool Exchange::openFolding(bool oldest) {
   while (opened_ < own().bytes && foldings_.size() < kFoldingsAtOnce) {
-    Block* block = blocks_.take(oldest);
+    auto taken = blocks_.take(oldest);
+    if (!taken) return fail(self(), "memory to reduce in: " + taken.error().message());
+    Block* block = *taken;
     if (!block) refused_ = true;
     if (!block) return true;
     const size_t bytes = std::min(blocks_.pieceBytes(), own().bytes - opened_);

@@ -29,8 +29,9 @@ struct Block {
 class BlockPool {
  public:
   BlockPool(Mesh& mesh, size_t pieceBytes, size_t most) : mesh_(mesh), pieceBytes_(pieceBytes), most_(most) {}
-  // Null: none left for now. Some are kept for the oldest operation, on which all others may have to wait.
-  Block* take(bool oldest);
+  // Null: none is left for now. Some are kept for the oldest operation, on which all others may have to wait.
+  // An error where a new one cannot be made: the operation would wait for it for ever.
+  Result<Block*> take(bool oldest);
   void give(Block* block) { free_.push_back(block); }
   size_t pieceBytes() const { return pieceBytes_; }
   std::byte* piece(const Block& block, int rank) const {
@@ -38,6 +39,8 @@ class BlockPool {
   }
 
  private:
+  Result<std::unique_ptr<Block>> make();
+
   Mesh& mesh_;
   size_t pieceBytes_;
   size_t most_;

@@ -11,11 +11,11 @@
 
 namespace weft::test {
 
-Ranks::Ranks(int count, Config config) {
+Ranks::Ranks(int count, Config config, const MakeTransport& makeTransport) {
   for (int rank = 0; rank < count; rank++) {
     core::NetOptions options;
     options.config = config;
-    options.transport = loop::makeTransport({});
+    options.transport = makeTransport ? makeTransport(rank) : loop::makeTransport({});
     auto net = core::Net::create(std::move(options));
     REQUIRE(net);
     core::ContextOptions context;

@@ -15,7 +15,9 @@ namespace weft::test {
 
 class Ranks {
  public:
-  explicit Ranks(int count, Config config = {});
+  // `makeTransport` gives each rank's network its fabric; empty: the loop provider as it is.
+  using MakeTransport = std::function<std::unique_ptr<Transport>(int rank)>;
+  explicit Ranks(int count, Config config = {}, const MakeTransport& makeTransport = {});
   ~Ranks();  // all at the same time, as NCCL does
 
   // On a thread of its own for each rank; all have ended when it returns.
