@@ -95,9 +95,8 @@ bool AggGroup::lose(const Child& child) {
 }
 
 bool AggGroup::blameParent() {
-  const auto said = options_.parent->pipe->alarm();
-  end(said && !said->reason.empty()
-          ? *said
+  end(options_.parent->pipe->look() == coll::Pipe::State::alarmed
+          ? options_.parent->pipe->alarm()
           : coll::Alarm{format("the aggregation daemon %s is gone", options_.parent->daemon.c_str()), true});
   return false;
 }
@@ -144,8 +143,7 @@ bool AggGroup::receiveAll(bool* moved) {
     const bool fine =
         child.heads.progress(first_ + kHeads, moved) && child.data.progress(freed_ + options_.window, moved);
     if (!fine) {
-      const auto said = child.pipe->alarm();
-      if (said && !said->reason.empty()) return end(*said), false;
+      if (child.pipe->look() == coll::Pipe::State::alarmed) return end(child.pipe->alarm()), false;
       return lose(child);
     }
     if (child.data.arrived() == before) continue;
@@ -341,10 +339,10 @@ void AggGroup::watch() {
   for (const Child& child : children_)
     if (!finishing && !isLinked(child.link.get())) lose(child);
   for (Child& child : children_)
-    if (const auto alarm = child.pipe->alarm(); alarm && !alarm->reason.empty()) end(*alarm);
+    if (child.pipe->look() == coll::Pipe::State::alarmed) end(child.pipe->alarm());
   if (!options_.parent || hasEnded()) return;
   if (!options_.parent->linked()) blameParent();
-  if (const auto alarm = options_.parent->pipe->alarm(); alarm && !alarm->reason.empty()) end(*alarm);
+  if (options_.parent->pipe->look() == coll::Pipe::State::alarmed) end(options_.parent->pipe->alarm());
 }
 
 void AggGroup::settle() {
@@ -353,7 +351,7 @@ void AggGroup::settle() {
     if (!isLinked(child.link.get()))
       dismiss(child);
     else
-      (void)child.pipe->alarm();  // repeats ours; nothing that a child says changes anything now
+      (void)child.pipe->look();  // repeats ours; nothing that a child says changes anything now
   }
   if (options_.parent) options_.parent->pipe->repeatAlarm();
 }

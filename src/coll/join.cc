@@ -240,13 +240,13 @@ Result<std::unique_ptr<Pipe>> openPipe(const core::ContextRef& context, int devi
     if (patience.over()) return broken("no connection over the fabric with " + name, Code::timeout);
     if (!send || !receive) patience.pause();
   }
-  return Pipe::create(std::move(send), std::move(receive), std::move(name));
+  return Pipe::create(std::move(send), std::move(receive), std::move(name), net.clock());
 }
 
 void Membership::leave() {
   if (!link) return;
   ::shutdown(link.get(), SHUT_WR);
-  Patience patience(Clock::system(), Milliseconds(1000));
+  Patience patience(pipe->clock(), Milliseconds(1000));
   (void)readFrame(link, patience);
 }
 

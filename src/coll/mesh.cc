@@ -59,7 +59,7 @@ Status Mesh::extend() {
 // Connects and accepts in turn, so that no rank waits for another in a circle.
 Status Mesh::connectAll() {
   core::Net& net = options_.context->net();
-  Patience patience(net.clock(), options_.timeout);
+  Patience patience(clock(), options_.timeout);
   std::vector<HandleBytes> handles = options_.handles;  // each connector keeps its place in its copy
   std::vector<bool> wanted;
   size_t left = 0;
@@ -93,17 +93,17 @@ Status Mesh::connectAll() {
 
 // A comm that was accepted says by its first message whose it is.
 Status Mesh::greetAll() {
-  Patience patience(options_.context->net().clock(), options_.timeout);
+  Patience patience(clock(), options_.timeout);
   const Bytes hello = Hello{group_, static_cast<uint32_t>(rank()), static_cast<uint32_t>(ranks())}.encode();
   std::vector<std::unique_ptr<Pipe>> outgoing(sends_.size()), incoming;
   for (auto& comm : accepted_) {
-    TRY(auto pipe, Pipe::create(nullptr, std::move(comm), "a rank"));
+    TRY(auto pipe, Pipe::create(nullptr, std::move(comm), "a rank", clock()));
     TRY(pipe->expect(patience));
     incoming.push_back(std::move(pipe));
   }
   for (size_t peer = 0; peer < sends_.size(); peer++) {
     if (!sends_[peer]) continue;
-    TRY(outgoing[peer], Pipe::create(std::move(sends_[peer]), nullptr, format("rank %zu", peer)));
+    TRY(outgoing[peer], Pipe::create(std::move(sends_[peer]), nullptr, format("rank %zu", peer), clock()));
     TRY(outgoing[peer]->tell(hello, patience));
   }
   for (auto& pipe : incoming) {
@@ -121,11 +121,11 @@ Status Mesh::greetAll() {
 }
 
 Result<Verdict> Mesh::vote(const Ballot& mine) {
-  Patience patience(options_.context->net().clock(), options_.timeout);
+  Patience patience(clock(), options_.timeout);
   if (rank() == 0) return countVotes(mine, patience);
   // A rank that is late at rank 0 delays the verdict, which it names, by as much again.
   TRY(pipe(0)->tell(mine.encode(), patience));
-  Patience longer(options_.context->net().clock(), 2 * options_.timeout);
+  Patience longer(clock(), 2 * options_.timeout);
   TRY(const Bytes said, hearVote(*pipe(0), longer));
   return decodeVerdict(said);
 }
@@ -143,7 +143,7 @@ Result<Verdict> Mesh::countVotes(const Ballot& mine, Patience& patience) {
       ballot.reason = decoded.error().message();
   }
   Verdict verdict = count(ballots);
-  Patience telling(options_.context->net().clock(), options_.timeout);
+  Patience telling(clock(), options_.timeout);
   for (int peer = ranks() - 1; peer >= 0; peer--) {
     const std::string& place = ballots[static_cast<size_t>(peer)].place;
     verdict.local = static_cast<uint32_t>(
@@ -157,9 +157,9 @@ Result<Verdict> Mesh::countVotes(const Ballot& mine, Patience& patience) {
 }
 
 void Mesh::awaitGoodbyes(Milliseconds most) {
-  Patience patience(options_.context->net().clock(), most);
+  Patience patience(clock(), most);
   for (const auto& pipe : pipes_)
-    while (pipe && !pipe->saidGoodbye() && !pipe->alarm() && !patience.over()) {
+    while (pipe && pipe->look() == Pipe::State::open && !patience.over()) {
       repeatAlarm();
       patience.pause();
     }

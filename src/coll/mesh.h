@@ -35,6 +35,7 @@ class Mesh {
   uint64_t group() const { return group_; }
   Milliseconds timeout() const { return options_.timeout; }
   const MeshOptions& options() const { return options_; }
+  const Clock& clock() const { return options_.context->net().clock(); }
   Pipe* pipe(int rank) const {
     return pipes_[static_cast<size_t>(rank)].get();
   }  // null: itself, or not connected

@@ -45,7 +45,7 @@ Status OutOfBand::hear(int rank, std::span<std::byte> data, Patience& patience) 
 
 Status OutOfBand::broadcast(std::span<std::byte> data, int root) {
   if (over_) return stopped(kAnotherGaveUp);
-  Patience patience(mesh_.options().context->net().clock(), timeout_);
+  Patience patience(mesh_.clock(), timeout_);
   const int own = mesh_.rank();
   if (own == root && own != 0) return say(0, data, patience);
   if (own != 0) return hear(0, data, patience);
@@ -57,7 +57,7 @@ Status OutOfBand::broadcast(std::span<std::byte> data, int root) {
 
 Status OutOfBand::gather(std::span<const std::byte> send, std::span<std::byte> all, int root) {
   if (over_) return stopped(kAnotherGaveUp);
-  Patience patience(mesh_.options().context->net().clock(), timeout_);
+  Patience patience(mesh_.clock(), timeout_);
   if (mesh_.rank() != 0) {
     TRY(say(0, send, patience));
     return mesh_.rank() == root ? hear(0, all, patience) : Status();
@@ -81,7 +81,7 @@ Status OutOfBand::barrier() {
 }
 
 void OutOfBand::giveUp() {
-  Patience patience(mesh_.options().context->net().clock(), timeout_);
+  Patience patience(mesh_.clock(), timeout_);
   const Bytes said = OutOfBandPiece{true, {}}.encode();
   for (int rank = 0; rank < mesh_.ranks(); rank++)
     if (rank != mesh_.rank() && (rank == 0 || mesh_.rank() == 0))

@@ -15,6 +15,8 @@ PeersGroup::PeersGroup(std::unique_ptr<Mesh> mesh, const PeersOptions& options)
     slots_.push_back(std::make_unique<Exchange>(*mesh_, blocks_, options.oneStepBytes, slot));
     slots_.back()->group = this;
   }
+  for (int rank = 0; rank < mesh_->ranks(); rank++)
+    if (Pipe* pipe = mesh_->pipe(rank)) pipe->listen();
 }
 
 // Says goodbye first: what the others wait for from us is no failure then.
@@ -122,14 +124,14 @@ std::string PeersGroup::blame(const Exchange& exchange) const {
   return format("rank %d failed: %s", exchange.culprit(), exchange.why().c_str());
 }
 
-// False: somebody told why the group is broken, which is then our reason too. A rank that says goodbye is
-// none: it has all of its results, and what it owes others may still be on its way to them.
+// False: a rank has told why the group is broken, which is then our reason too. A goodbye is no alarm: the
+// rank that says it has all of its results, and what it owes others may still be on its way to them. Nor is a
+// connection that failed, as long as no operation needs it.
 bool PeersGroup::hearAlarms() {
   for (int rank = 0; rank < mesh_->ranks(); rank++) {
     Pipe* pipe = mesh_->pipe(rank);
-    const auto alarm = pipe ? pipe->alarm() : std::nullopt;
-    if (!alarm || alarm->reason.empty()) continue;
-    breakDown(alarm->reason, false);
+    if (!pipe || pipe->look() != Pipe::State::alarmed) continue;
+    breakDown(pipe->alarm().reason, false);
     return false;
   }
   return true;

@@ -2,7 +2,7 @@
 // Copyright The weft authors
 #include "src/coll/pipe.h"
 
-#include <thread>
+#include <cstring>
 
 #include "src/base/log.h"
 
@@ -11,9 +11,9 @@ namespace weft::coll {
 void Patience::pause() {
   constexpr int kSpins = 2000;
   if (spins_++ < kSpins)
-    std::this_thread::yield();
+    clock_.yield();
   else
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    clock_.sleep(std::chrono::microseconds(100));
 }
 
 Staging::~Staging() {
@@ -44,11 +44,13 @@ void Staging::releaseFrom(const core::Comm& comm) {
 }
 
 Result<std::unique_ptr<Pipe>> Pipe::create(std::unique_ptr<core::SendComm> send,
-                                           std::unique_ptr<core::RecvComm> receive, std::string name) {
+                                           std::unique_ptr<core::RecvComm> receive, std::string name,
+                                           const Clock& clock) {
   auto pipe = std::make_unique<Pipe>();
   pipe->send_ = std::move(send);
   pipe->receive_ = std::move(receive);
   pipe->name_ = std::move(name);
+  pipe->clock_ = &clock;
   TRY(pipe->out_, Staging::create(kControlBytes));
   TRY(pipe->in_, Staging::create(kControlBytes));
   if (pipe->send_) {
@@ -77,22 +79,36 @@ Error Pipe::errorOf(const core::Comm& comm) const {
 }
 
 Status Pipe::tell(const Bytes& message, Patience& patience) {
-  std::memcpy(out_.data(), message.data(), std::min(message.size(), out_.size()));
-  core::Request* request = nullptr;
+  unsaid_.push_back(message);
   while (true) {
-    if (!request) {
-      const core::Posted posted = send_->isend(out_.data(), message.size(), kControlTag, outMemory_, nullptr);
-      if (!posted.ok) return errorOf(*send_);
-      request = posted.request;
-    }
-    if (request) {
-      const core::Tested tested = core::test(request, nullptr);
-      if (!tested.ok) return errorOf(*send_);
-      if (tested.done) return {};
-    }
+    TRY(push());
+    if (unsaid_.empty()) return {};
     if (patience.over()) return Error(Code::timeout, "collective group", name_ + " takes no message");
     patience.pause();
   }
+}
+
+// A step of what waits to leave. The bytes in out_ belong to the fabric until their send is over, so the next
+// message is copied there only then. After an error nothing waits any more.
+Status Pipe::push() {
+  while (!unsaid_.empty()) {
+    if (!saying_) {
+      const Bytes& oldest = unsaid_.front();
+      std::memcpy(out_.data(), oldest.data(), std::min(oldest.size(), out_.size()));
+      const core::Posted posted = send_->isend(out_.data(), oldest.size(), kControlTag, outMemory_, nullptr);
+      if (!posted.ok) unsaid_.clear();
+      if (!posted.ok) return errorOf(*send_);
+      if (!posted.request) return {};
+      saying_ = posted.request;
+    }
+    const core::Tested tested = core::test(saying_, nullptr);
+    if (tested.ok && !tested.done) return {};
+    saying_ = nullptr;
+    unsaid_.pop_front();
+    if (!tested.ok) unsaid_.clear();
+    if (!tested.ok) return errorOf(*send_);
+  }
+  return {};
 }
 
 Status Pipe::post() {
@@ -130,43 +146,48 @@ Result<Bytes> Pipe::hear(Patience& patience) {
   }
 }
 
-std::optional<Alarm> Pipe::alarm() {
-  repeatAlarm();
-  if (goodbye_ || (!hearing_ && !post())) return std::nullopt;
-  if (!hearing_) return std::nullopt;
-  int size = 0;
-  const core::Tested tested = core::test(hearing_, &size);
-  broken_ = !tested.ok;
-  if (!tested.ok || !tested.done) return std::nullopt;
-  hearing_ = nullptr;
-  auto said = decodeAlarm(std::span(in_.data(), static_cast<size_t>(size)));
-  goodbye_ = said && said->reason.empty();
-  return said ? said.take() : Alarm{said.error().message()};
+void Pipe::enter(State next) {
+  if (state_ != State::open) return;
+  state_ = next;
 }
 
-// Whoever raises it may make no further call on this group, so it is tried a few times: the network's control
-// thread has an engine for microseconds at a time, and nothing can be sent then.
+Pipe::State Pipe::look() {
+  repeatAlarm();
+  if (state_ != State::open) return state_;
+  if (!post()) enter(State::broken);
+  if (!hearing_) return state_;
+  int size = 0;
+  const core::Tested tested = core::test(hearing_, &size);
+  if (!tested.ok) enter(State::broken);
+  if (!tested.ok || !tested.done) return state_;
+  hearing_ = nullptr;
+  take(std::span(in_.data(), static_cast<size_t>(size)));
+  return state_;
+}
+
+// Bytes that are no alarm end the group as well, with what is wrong with them.
+void Pipe::take(std::span<const std::byte> message) {
+  auto said = decodeAlarm(message);
+  alarm_ = said ? said.take() : Alarm{said.error().message()};
+  enter(alarm_.reason.empty() ? State::left : State::alarmed);
+}
+
+// The caller may make no further call on this group, so a few tries are made at once: the network's control
+// thread has an engine for microseconds at a time, and nothing can be sent then. Two that wait are enough: an
+// alarm, and the goodbye after it.
 void Pipe::raiseAlarm(const Bytes& alarm) {
   constexpr int kTries = 100;
-  if (unsaid_.empty()) unsaid_ = alarm;
+  constexpr size_t kMostWaiting = 2;
+  if (unsaid_.size() < kMostWaiting) unsaid_.push_back(alarm);
   for (int tries = 0; tries < kTries && !unsaid_.empty(); tries++) {
-    if (tries > 0) std::this_thread::yield();
+    if (tries > 0) clock_->yield();
     repeatAlarm();
   }
 }
 
+// A connection that takes nothing any more is found by its receiving side, or by the data.
 void Pipe::repeatAlarm() {
-  if (unsaid_.empty()) return;
-  if (!saying_) {
-    std::memcpy(out_.data(), unsaid_.data(), unsaid_.size());
-    const core::Posted posted = send_->isend(out_.data(), unsaid_.size(), kControlTag, outMemory_, nullptr);
-    if (posted.ok && !posted.request) return;
-    saying_ = posted.request;
-  }
-  const core::Tested tested = saying_ ? core::test(saying_, nullptr) : core::Tested{false, false};
-  if (tested.ok && !tested.done) return;
-  saying_ = nullptr;
-  unsaid_.clear();
+  if (!unsaid_.empty()) (void)push();
 }
 
 }  // namespace weft::coll

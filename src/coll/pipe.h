@@ -2,8 +2,8 @@
 // Copyright The weft authors
 #pragma once
 
+#include <deque>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +18,8 @@ namespace weft::coll {
 
 constexpr int kControlTag = 0;  // control messages; data has the tags from 1 on
 
-// When waiting ends, and what to do meanwhile: first spin, then sleep.
+// The deadline of a wait, and how the waiting thread spends its time until then: it yields at first and
+// sleeps later, both by the clock.
 class Patience {
  public:
   Patience(const Clock& clock, Milliseconds time) : clock_(clock), until_(clock.now() + time) {}
@@ -62,9 +63,19 @@ class Staging {
 
 class Pipe {
  public:
-  // Either comm may come later; `name` says who is at the other end.
+  // What is known of the other end. A state never goes back, and enter() is all that changes it, so everybody
+  // who asks gets the same answer, however often.
+  enum class State : uint8_t {
+    open,
+    left,     // it said goodbye: nothing more comes
+    alarmed,  // it said that the group is broken: alarm() is what it said
+    broken,   // the connection failed: errorOf(receiving()) says why
+  };
+
+  // Either comm may come later; `name` is that of the other end.
   static Result<std::unique_ptr<Pipe>> create(std::unique_ptr<core::SendComm> send,
-                                              std::unique_ptr<core::RecvComm> receive, std::string name);
+                                              std::unique_ptr<core::RecvComm> receive, std::string name,
+                                              const Clock& clock);
 
   // One that sends and one that receives become one that does both.
   static Result<std::unique_ptr<Pipe>> join(std::unique_ptr<Pipe> sends, std::unique_ptr<Pipe> receives);
@@ -72,40 +83,56 @@ class Pipe {
   core::SendComm& sending() const { return *send_; }
   core::RecvComm& receiving() const { return *receive_; }
   const std::string& name() const { return name_; }
+  const Clock& clock() const { return *clock_; }
 
-  // Control messages, at most kControlBytes; one of each direction at a time.
+  // Control messages, at most kControlBytes. Each direction has one under way at a time: what is told while
+  // an earlier message still leaves waits until that has left. A message whose patience ends stays in line,
+  // and leaves when it can.
   Status tell(const Bytes& message, Patience& patience);
   Result<Bytes> hear(Patience& patience);
-  // Posts the receive for the next one: where two tell each other something, they first expect it. Without
-  // eager messages none leaves before.
+  // Posts the receive for the next message. Two ends that tell each other something expect it first: without
+  // eager messages none leaves before its receive is posted.
   Status expect(Patience& patience);
 
-  // A control message that comes when nobody waits for one is an alarm. What it says, if one is here; looks
-  // once, and repeats our own that has not left yet.
-  std::optional<Alarm> alarm();
-  bool isBroken() const { return broken_; }      // seen while it was looked for one
-  bool saidGoodbye() const { return goodbye_; }  // an empty one: nothing more comes
-  // Leaves at once, or by repeatAlarm. While one waits to leave, no other is raised.
+  // Posts the receive for the next message if that can be now. A group does so as soon as it has its
+  // connections: a goodbye that is here before the connection ends is then never missed.
+  void listen() {
+    if (state_ == State::open && !post()) enter(State::broken);
+  }
+
+  // The one look at the other end: sends what waits to leave, and takes a control message that is here. One
+  // that comes while nobody hears is an alarm or a goodbye.
+  State look();
+  State state() const { return state_; }
+  const Alarm& alarm() const { return alarm_; }  // in state alarmed
+  bool saidGoodbye() const { return state_ == State::left; }
+
+  // Tells the other end without waiting for it: that the group is broken, or goodbye. Leaves at once where
+  // that can be, else with the looks that follow.
   void raiseAlarm(const Bytes& alarm);
   void repeatAlarm();
 
-  // The error of the comm that broke, with the name of who is there.
+  // The error of the comm that broke, with the name of the other end.
   Error errorOf(const core::Comm& comm) const;
 
  private:
   Status post();
+  Status push();
+  void enter(State next);
+  void take(std::span<const std::byte> message);
 
   std::unique_ptr<core::SendComm> send_;
   std::unique_ptr<core::RecvComm> receive_;
   std::string name_;
-  Staging out_, in_;  // before the comms go
+  const Clock* clock_ = nullptr;
+  Staging out_, in_;  // go before the comms
   core::MemoryHandle* outMemory_ = nullptr;
   core::MemoryHandle* inMemory_ = nullptr;
-  core::Request* hearing_ = nullptr;
-  Bytes unsaid_;                     // an alarm that has not left yet
-  core::Request* saying_ = nullptr;  // it is under way
-  bool goodbye_ = false;
-  bool broken_ = false;
+  core::Request* hearing_ = nullptr;  // the receive into in_, once it is posted
+  std::deque<Bytes> unsaid_;          // messages that have not left yet, oldest first
+  core::Request* saying_ = nullptr;   // the send of the oldest one out of out_, once it is under way
+  State state_ = State::open;
+  Alarm alarm_;
 };
 
 }  // namespace weft::coll

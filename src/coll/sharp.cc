@@ -184,7 +184,7 @@ int SharpGroup::hand(const Operation& operation, void** request) {
 
 // Another job's operation has the tree to itself: NCCL calls again, for as long as forming a group may take.
 Started SharpGroup::notNow() {
-  const TimePoint now = Clock::system().now();
+  const TimePoint now = mesh_.clock().now();
   if (refusedSince_ == TimePoint{}) refusedSince_ = now;
   if (now - refusedSince_ < mesh_.timeout()) return {};
   breakDown(format("rank %d: the switches' tree stays locked by another job", mesh_.rank()));
@@ -243,21 +243,22 @@ Finished SharpGroup::test(GroupRequest* request) {
   return {broken_.empty(), false, 0};
 }
 
-// Whoever leaves has its results, so ours come soon; if they do not, it left too early.
+// The library says nothing of an operation that never ends, so the group is broken by what the other ranks
+// say or by a connection that fails. A rank that says goodbye has its results, so ours come soon; where they
+// do not, it left too early.
 bool SharpGroup::othersAreThere() {
   for (int rank = 0; rank < mesh_.ranks(); rank++) {
     Pipe* pipe = mesh_.pipe(rank);
     if (!pipe) continue;
-    if (const auto alarm = pipe->alarm(); alarm && !alarm->reason.empty()) {
-      breakDown(alarm->reason);
+    const Pipe::State there = pipe->look();
+    if (there == Pipe::State::alarmed || there == Pipe::State::broken) {
+      breakDown(there == Pipe::State::alarmed
+                    ? pipe->alarm().reason
+                    : format("rank %d failed: %s", rank, pipe->errorOf(pipe->receiving()).message().c_str()));
       return false;
     }
-    if (pipe->isBroken()) {
-      breakDown(pipe->errorOf(pipe->receiving()).message());
-      return false;
-    }
-    if (!pipe->saidGoodbye()) continue;
-    const TimePoint now = Clock::system().now();
+    if (there != Pipe::State::left) continue;
+    const TimePoint now = mesh_.clock().now();
     if (aloneSince_ == TimePoint{}) aloneSince_ = now;
     if (now - aloneSince_ < Milliseconds(2000)) continue;
     breakDown(format("rank %d left the group", rank));

@@ -152,11 +152,10 @@ bool TreeGroup::fail(const std::string& why) {
 
 // Why the group is broken the daemon has told, or it is the daemon that is.
 bool TreeGroup::hearAlarm() {
-  const auto alarm = membership_.pipe->alarm();
-  if (!alarm || alarm->reason.empty()) return true;
+  if (membership_.pipe->look() != Pipe::State::alarmed) return true;
   if (broken_.empty()) {
-    broken_ = alarm->reason;
-    treeLost_ = alarm->treeLost;
+    broken_ = membership_.pipe->alarm().reason;
+    treeLost_ = membership_.pipe->alarm().treeLost;
     WEFT_LOG(warn, "collective group of %u ranks at %s: %s", ranks_, membership_.daemon.c_str(),
              broken_.c_str());
   }

@@ -6,6 +6,9 @@
 #include <chrono>
 #include <thread>
 
+#include "providers/fault/control.h"
+#include "providers/fault/transport.h"
+#include "providers/loop/transport.h"
 #include "tests/coll/scenarios.h"
 #include "tests/support/catch.h"
 #include "tests/support/patience.h"
@@ -168,22 +171,82 @@ TEST_CASE("peers: memory of a GPU is refused with a reason") {
   CHECK(refused.error().message().find("host memory") != std::string::npos);
 }
 
-TEST_CASE("peers: an alarm that cannot leave at once leaves later") {
-  Config config;
-  config.eagerMaxBytes = 0;  // nothing leaves before it is waited for
-  Ranks ranks(2, config);
-  std::array<std::unique_ptr<Mesh>, 2> meshes;
-  ranks.each([&](int rank) {
-    if (auto mesh = Mesh::open(ranks.meshOptions(rank))) meshes[static_cast<size_t>(rank)] = mesh.take();
+TEST_CASE("peers: memory that a rank cannot register to reduce in is told to all of them") {
+  std::shared_ptr<fault::FaultControl> control;
+  Ranks ranks(3, {}, [&](int rank) -> std::unique_ptr<Transport> {
+    auto transport = fault::makeTransport(loop::makeTransport({}));
+    if (rank == 1) control = transport->control();
+    return transport;
   });
-  REQUIRE((meshes[0] && meshes[1]));
-  meshes[0]->raiseAlarm("a reason");
-  std::optional<Alarm> heard;
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(5 * patience());
-  while (!heard && std::chrono::steady_clock::now() < limit) {
-    heard = meshes[1]->pipe(0)->alarm();
-    meshes[0]->repeatAlarm();
+  ranks.form(makePeers);
+  Run run(ranks, allReduce(100'000), 1);
+  fault::FaultRule refuses;
+  refuses.kind = fault::FaultKind::registerMemory;
+  refuses.op = fault::FaultOp::call;
+  refuses.count = 0;
+  control->add(refuses);
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10 * patience());
+  for (const int rank : {1, 0, 2})
+    while (!run.step(rank)) {
+      for (const int other : {0, 1, 2}) run.step(other);
+      REQUIRE(std::chrono::steady_clock::now() < limit);
+    }
+  for (const int rank : {0, 1, 2}) {
+    INFO(run.failure(rank).value_or(""));
+    CHECK(run.failure(rank).value_or("").find("rank 1 failed: memory to reduce in") != std::string::npos);
   }
-  REQUIRE(heard);
-  CHECK(heard->reason == "a reason");
+}
+
+namespace {
+
+// Two ranks that are connected, and between which nothing leaves before it is waited for.
+struct Pair {
+  Pair() : ranks(2, config()) {
+    ranks.each([&](int rank) {
+      if (auto mesh = Mesh::open(ranks.meshOptions(rank))) meshes[static_cast<size_t>(rank)] = mesh.take();
+    });
+    REQUIRE((meshes[0] && meshes[1]));
+  }
+  static Config config() {
+    Config config;
+    config.eagerMaxBytes = 0;
+    return config;
+  }
+  Pipe& pipe(int rank) { return *meshes[static_cast<size_t>(rank)]->pipe(1 - rank); }
+  Patience patient(Milliseconds time) { return {meshes[0]->clock(), time}; }
+
+  Ranks ranks;
+  std::array<std::unique_ptr<Mesh>, 2> meshes;
+};
+
+}  // namespace
+
+TEST_CASE("peers: an alarm that cannot leave at once leaves later, and stays heard") {
+  Pair pair;
+  pair.meshes[0]->raiseAlarm("a reason");
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(5 * patience());
+  while (pair.pipe(1).look() == Pipe::State::open && std::chrono::steady_clock::now() < limit)
+    pair.meshes[0]->repeatAlarm();
+  // Expect: each that asks hears it, not only the first one.
+  for (int asked = 0; asked < 3; asked++) {
+    REQUIRE(pair.pipe(1).look() == Pipe::State::alarmed);
+    CHECK(pair.pipe(1).alarm().reason == "a reason");
+  }
+}
+
+TEST_CASE("peers: a message whose patience ended is not overwritten by the next one") {
+  Pair pair;
+  Bytes first(1000, std::byte{1}), second(1000, std::byte{2});
+  Patience none = pair.patient(Milliseconds(0));
+  CHECK_FALSE(pair.pipe(0).tell(first, none));
+  std::thread next([&] {
+    Patience enough = pair.patient(Milliseconds(5000) * patience());
+    (void)pair.pipe(0).tell(second, enough);
+  });
+  Patience enough = pair.patient(Milliseconds(5000) * patience());
+  const auto heard = pair.pipe(1).hear(enough);
+  CHECK((heard && *heard == first));
+  const auto then = pair.pipe(1).hear(enough);
+  CHECK((then && *then == second));
+  next.join();
 }

@@ -181,6 +181,65 @@ TEST_CASE("sharp: a rank that goes while others wait is named by all of them") {
     CHECK(run.failure(rank).value_or("").find("rank 2 left the group") != std::string::npos);
 }
 
+TEST_CASE("sharp: a rank that dies before any other has looked is named by all of them") {
+  Ranks ranks(3, settings());
+  const std::string path = standIn();
+  std::unique_ptr<Mesh> dyingMesh;  // goes after the job
+  std::unique_ptr<SharpJob> dyingJob;
+  ranks.each([&](int rank) {
+    auto mesh = Mesh::open(ranks.meshOptions(rank));
+    auto library = SharpLibrary::open(path);
+    if (!mesh || !library) return;
+    auto job = SharpJob::open(**mesh, library.take());
+    if (!job) return;
+    if (rank == 2) {
+      dyingMesh = mesh.take();
+      dyingJob = job.take();
+      return;
+    }
+    auto peers = std::make_unique<PeersGroup>(mesh.take(), PeersOptions());
+    ranks.put(rank, std::make_unique<SharpGroup>(job.take(), std::move(peers)));
+  });
+  REQUIRE((ranks.has(0) && ranks.has(1) && dyingJob));
+  const Vectors first(ranks.group(0), 10'000, 1), second(ranks.group(1), 10'000, 2);
+  // Event: rank 2's connections end without a goodbye.
+  dyingJob.reset();
+  dyingMesh.reset();
+  std::vector<GroupRequest*> requests;
+  for (const Vectors* data : {&first, &second}) {
+    Operation operation = allReduce(10'000);
+    operation.send = data->send.data();
+    operation.receive = const_cast<std::byte*>(data->receive.data());
+    operation.sendMemory = data->sendMemory;
+    operation.receiveMemory = data->receiveMemory;
+    const Started started = ranks.group(data == &first ? 0 : 1).start(operation);
+    REQUIRE(started.request);
+    requests.push_back(started.request);
+  }
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10 * patience());
+  for (const int rank : {0, 1}) {
+    while (ranks.group(rank).test(requests[static_cast<size_t>(rank)]).ok)
+      REQUIRE(std::chrono::steady_clock::now() < limit);
+    INFO(ranks.group(rank).error().message());
+    CHECK(ranks.group(rank).error().message().find("rank 2") != std::string::npos);
+  }
+}
+
+TEST_CASE("sharp: a flush has its own place beside 64 operations, and one too many is an error") {
+  Ranks ranks(2, settings());
+  form(ranks);
+  const Vectors data(ranks.group(0), 64, 1);
+  const auto flush = [&] { return ranks.group(0).flush(data.receive.data(), 64, data.receiveMemory); };
+  std::vector<std::unique_ptr<Run>> runs;
+  for (uint64_t i = 0; i < 64; i++) runs.push_back(std::make_unique<Run>(ranks, allReduce(64), i));
+  for (const auto& run : runs) run->step(0);
+  for (int i = 0; i < 64; i++) REQUIRE(flush().request);
+  const Started more = flush();
+  CHECK_FALSE(more.ok);
+  CHECK_FALSE(more.request);
+  CHECK(ranks.group(0).error().message().find("64 flushes are under way") != std::string::npos);
+}
+
 TEST_CASE("sharp: memory that the library does not take is refused with its words") {
   Ranks ranks(2, settings());
   form(ranks);
