@@ -329,10 +329,6 @@ ncclResult_t collTest(void* request, int* done, int* size) {
     *done = 0;
     auto* asked = static_cast<coll::GroupRequest*>(request);
     if (!asked) return dataFault("test", "the request is null");
-    if (!asked->group) {
-      *done = 1;
-      return ncclSuccess;
-    }
     const coll::Finished finished = asked->group->test(asked);
     *done = finished.done ? 1 : 0;
     if (finished.done && size) *size = static_cast<int>(finished.bytes);

@@ -84,7 +84,9 @@ class Group {
   virtual Result<GroupMemory*> registerMemory(const MemoryDesc& desc) = 0;
   virtual Status deregisterMemory(GroupMemory* memory) = 0;
   virtual Started start(const Operation& operation) = 0;
-  // Makes what was received visible to a GPU. The request may be done at once; never null with ok.
+  // Makes what was received visible to a GPU. The request may be done at once, and is never null with ok:
+  // NCCL takes null for done. So where no more flushes fit (64 beside the operations), the group is broken.
+  // `memory` is not null.
   virtual Started flush(const void* data, size_t bytes, GroupMemory* memory) = 0;
   virtual Finished test(GroupRequest* request) = 0;  // a request is dead after done
   virtual Error error() const = 0;                   // the sticky error; only when a call said !ok

@@ -91,9 +91,12 @@ Started PeersGroup::start(const Operation& operation) {
 }
 
 // Data is in host memory, where it is visible as soon as it is received.
-Started PeersGroup::flush(const void*, size_t, GroupMemory*) {
-  static GroupRequest done;
-  return {true, &done};
+Started PeersGroup::flush(const void*, size_t bytes, GroupMemory* memory) {
+  if (!broken_.empty()) return {false, nullptr};
+  Flush* flush = flushes_.take(memory, bytes);
+  if (!flush) breakDown(format("rank %d: %s", mesh_->rank(), FlushTable::kFull), true);
+  if (flush) flush->state = Flush::State::visible;
+  return {flush != nullptr, flush};
 }
 
 void PeersGroup::progress() {
@@ -144,6 +147,7 @@ void PeersGroup::breakDown(std::string reason, bool tell) {
 }
 
 Finished PeersGroup::test(GroupRequest* request) {
+  if (Flush* flush = flushes_.find(request)) return FlushTable::finish(*flush);
   auto& exchange = static_cast<Exchange&>(*request);
   if (exchange.state() == Exchange::State::running) progress();
   if (exchange.state() == Exchange::State::done) {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "src/coll/exchange.h"
+#include "src/coll/flush_table.h"
 #include "src/coll/memory_list.h"
 
 // Collective operations without any daemon: each rank reduces its share of the vector and hands it to all the
@@ -43,6 +44,7 @@ class PeersGroup final : public Group {
   std::unique_ptr<Mesh> mesh_;
   BlockPool blocks_;
   std::vector<std::unique_ptr<Exchange>> slots_;
+  FlushTable flushes_{this};
   uint64_t next_ = 0;    // sequence number of the next operation
   uint64_t oldest_ = 0;  // that is not done
   uint64_t passes_ = 0;

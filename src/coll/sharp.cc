@@ -100,6 +100,10 @@ Status SharpGroup::takeMemory(const MemoryDesc& desc, SharpMemory* memory) {
     TRY(memory->peers, peers_->registerMemory(desc));
   } else if (core::RecvComm* comm = flushingComm()) {
     TRY(memory->flushing, comm->registerMemory(desc));
+  } else {
+    return Error(
+        Code::unavailable, "registering memory",
+        "a group of one rank has no connection that could flush a GPU's memory; register host memory");
   }
   return {};
 }
@@ -205,34 +209,45 @@ Started SharpGroup::startElsewhere(Operation operation) {
   return peers_->start(operation);
 }
 
+// A GPU's memory is flushed by a connection of the ranks, whatever card wrote to it. Host memory is visible
+// as soon as it is written.
 Started SharpGroup::flush(const void* data, size_t bytes, GroupMemory* memory) {
-  const auto* known = static_cast<const SharpMemory*>(memory);
-  if (!known || !known->flushing) return peers_->flush(data, bytes, nullptr);
-  Slot* slot = freeSlot();
-  if (!slot) return {broken_.empty(), nullptr};
-  const core::ReceiveSpec spec{const_cast<void*>(data), bytes, 0, known->flushing, nullptr};
-  const core::Posted posted = flushingComm()->iflush(std::span(&spec, 1));
-  if (!posted.ok) {
-    breakDown(
-        format("rank %d: flushing failed: %s", mesh_.rank(), flushingComm()->error().message().c_str()));
+  if (!broken_.empty()) return {false, nullptr};
+  Flush* flush = flushes_.take(memory, bytes);
+  if (!flush) {
+    breakDown(format("rank %d: %s", mesh_.rank(), FlushTable::kFull));
     return {false, nullptr};
   }
-  slot->flush = posted.request;
-  slot->state = State::flushing;
-  slot->bytes = bytes;
-  return {true, slot};
+  const auto& known = static_cast<const SharpMemory&>(*memory);
+  if (known.flushing) {
+    const core::ReceiveSpec spec{const_cast<void*>(data), bytes, 0, known.flushing, nullptr};
+    const core::Posted posted = flushingComm()->iflush(std::span(&spec, 1));
+    if (!posted.ok) {
+      breakDown(
+          format("rank %d: flushing failed: %s", mesh_.rank(), flushingComm()->error().message().c_str()));
+      return {false, nullptr};
+    }
+    flush->request = posted.request;
+  }
+  if (!flush->request) flush->state = Flush::State::visible;
+  return {true, flush};
+}
+
+Finished SharpGroup::testFlush(Flush& flush) {
+  if (flush.state == Flush::State::visible) return FlushTable::finish(flush);
+  if (!broken_.empty()) return {false, false, 0};
+  const core::Tested tested = core::test(flush.request, nullptr);
+  if (!tested.ok)
+    breakDown(
+        format("rank %d: flushing failed: %s", mesh_.rank(), flushingComm()->error().message().c_str()));
+  if (!tested.ok || !tested.done) return {tested.ok, false, 0};
+  return FlushTable::finish(flush);
 }
 
 Finished SharpGroup::test(GroupRequest* request) {
   if (request->group != this) return request->group->test(request);  // the ranks do it
+  if (Flush* flush = flushes_.find(request)) return testFlush(*flush);
   auto& slot = static_cast<Slot&>(*request);
-  if (slot.state == State::flushing) {
-    const core::Tested tested = slot.flush ? core::test(slot.flush, nullptr) : core::Tested{true, true};
-    if (tested.ok && !tested.done) return {};
-    slot.state = State::free;
-    if (!tested.ok) breakDown(format("rank %d: flushing failed", mesh_.rank()));
-    return {tested.ok, tested.ok, slot.bytes};
-  }
   if (slot.state == State::running && job_->library().test(slot.request) != 0) {
     (void)job_->library().freeRequest(slot.request);
     slot.state = State::free;

@@ -38,11 +38,10 @@ class SharpGroup final : public Group {
   GroupCounters counters() const override;
 
  private:
-  enum class State : uint8_t { free, running, flushing };
+  enum class State : uint8_t { free, running };
   struct Slot : GroupRequest {
     State state = State::free;
     void* request = nullptr;  // of libsharp_coll
-    core::Request* flush = nullptr;
     size_t bytes = 0;
   };
 
@@ -53,6 +52,7 @@ class SharpGroup final : public Group {
   Status takeMemory(const MemoryDesc& desc, SharpMemory* memory);
   void release(const SharpMemory& memory);
   core::RecvComm* flushingComm() const;
+  Finished testFlush(Flush& flush);
   bool othersAreThere();
   void breakDown(std::string reason);
 
@@ -60,6 +60,7 @@ class SharpGroup final : public Group {
   std::unique_ptr<SharpJob> job_;
   Mesh& mesh_;
   std::vector<Slot> slots_{kSlots};
+  FlushTable flushes_{this};
   uint64_t passes_ = 0;
   TimePoint refusedSince_{};  // the tree's lock was somebody else's; default: it was not
   TimePoint aloneSince_{};    // a rank has left while something is outstanding; default: none has

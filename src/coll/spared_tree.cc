@@ -22,19 +22,31 @@ bool reduces(const Operation& operation) {
 SparedTree::SparedTree(std::unique_ptr<TreeGroup> tree, std::unique_ptr<PeersGroup> spare,
                        Milliseconds patience)
     : spare_(std::move(spare)), tree_(std::move(tree)), patience_(patience) {
-  for (auto* slots : {&slots_, &flushes_})
-    for (Slot& slot : *slots) slot.group = this;
+  for (Slot& slot : slots_) slot.group = this;
 }
 
 // Memory:
 
+namespace {
+
+// Registering failed because the daemon is gone, which the next operation will find: the ranks go on among
+// themselves then, as they do when an operation finds it first.
+bool isLoss(const Error& error, const TreeGroup& tree) {
+  return error.code() == Code::remote || error.code() == Code::timeout || !tree.isReachable();
+}
+
+}  // namespace
+
 Result<GroupMemory*> SparedTree::registerMemory(const MemoryDesc& desc) {
-  std::lock_guard lock(mutex_);
+  const bool host = desc.kind == MemoryKind::host;
   auto memory = std::make_unique<BothMemory>();
+  std::lock_guard lock(mutex_);
   if (tree_) {
-    TRY(memory->tree, tree_->registerMemory(desc));
+    auto registered = tree_->registerMemory(desc);
+    if (!registered && (!host || !isLoss(registered.error(), *tree_))) return registered.takeError();
+    memory->tree = registered ? *registered : nullptr;
   }
-  if (desc.kind == MemoryKind::host) {
+  if (host) {
     auto spare = spare_->registerMemory(desc);
     if (!spare && memory->tree) (void)tree_->deregisterMemory(memory->tree);
     if (!spare) return spare.takeError();
@@ -43,11 +55,17 @@ Result<GroupMemory*> SparedTree::registerMemory(const MemoryDesc& desc) {
   return memories_.keep(std::move(memory));
 }
 
+// While the lost tree closes, what it still has under way may land in the memory. Closing gives it back.
 Status SparedTree::deregisterMemory(GroupMemory* memory) {
-  std::lock_guard lock(mutex_);
   TRY(const auto gone, memories_.take(memory));
   if (gone->spare) TRY(spare_->deregisterMemory(gone->spare));
-  return tree_ && gone->tree ? tree_->deregisterMemory(gone->tree) : Status();
+  if (!gone->tree) return {};
+  {
+    std::lock_guard lock(mutex_);
+    if (tree_) return tree_->deregisterMemory(gone->tree);
+  }
+  closing_.wait(clock());
+  return {};
 }
 
 // Operations:
@@ -72,6 +90,13 @@ bool SparedTree::holdsSource(const Operation& operation) const {
   return !reduces(operation) || operation.send != operation.receive;
 }
 
+// False: the daemon was gone already when the memory was registered.
+bool SparedTree::treeKnows(const Operation& operation) const {
+  for (const GroupMemory* memory : {operation.sendMemory, operation.receiveMemory})
+    if (memory && !static_cast<const BothMemory*>(memory)->tree) return false;
+  return true;
+}
+
 Started SparedTree::startWith(Group& group, const Operation& translated, const Operation& operation) {
   const Started started = group.start(translated);
   if (!started.ok || !started.request) return started;
@@ -88,6 +113,8 @@ Started SparedTree::start(const Operation& operation) {
   const bool later = state_ == State::agreeing || (state_ == State::spare && posted_ < next_);
   if (state_ == State::broken || later || slotOf(next_).used) return {state_ != State::broken, nullptr};
   if (state_ == State::tree) {
+    if (!treeKnows(operation))
+      tree_->giveUp(format("the aggregation daemon %s is gone", tree_->daemon().c_str()));
     const Started started = startWith(*tree_, forTree(operation), operation);
     if (!started.ok) loseTree();
     return {state_ != State::broken, started.request};
@@ -100,7 +127,6 @@ Started SparedTree::start(const Operation& operation) {
 
 Finished SparedTree::finish(Slot& slot, size_t bytes) {
   slot.used = false;
-  if (slot.flushing) return {true, true, bytes};
   const auto place = static_cast<uint64_t>(&slot - slots_.data());
   const uint64_t sequence = oldest_ + (place + kSlots - oldest_ % kSlots) % kSlots;
   after_ = std::max(after_, sequence + 1);
@@ -109,8 +135,8 @@ Finished SparedTree::finish(Slot& slot, size_t bytes) {
 }
 
 Finished SparedTree::test(GroupRequest* request) {
+  if (Flush* flush = flushes_.find(request)) return testFlush(*flush);
   auto& slot = static_cast<Slot&>(*request);
-  if (slot.flushing) return testFlush(slot);
   if (state_ == State::agreeing) agree();
   if (state_ == State::spare) beginAgain();
   if (state_ == State::broken) spare_->mesh().repeatAlarm();
@@ -127,37 +153,45 @@ Finished SparedTree::test(GroupRequest* request) {
   return {state_ != State::broken, false, 0};
 }
 
-// What the ranks reduce among themselves is in host memory, and visible at once.
+// Data in host memory is visible as soon as it is received, whatever became of the tree. A GPU may see older
+// bytes until the connection that brought the data has flushed it, and that connection ends with the tree:
+// from then on nothing can flush, and the group is broken rather than wrong.
 Started SparedTree::flush(const void* data, size_t bytes, GroupMemory* memory) {
   if (state_ == State::broken) return {false, nullptr};
-  const auto slot = std::find_if(flushes_.begin(), flushes_.end(), [](const Slot& one) { return !one.used; });
-  if (slot == flushes_.end()) return {true, nullptr};
-  slot->inner = nullptr;
-  if (state_ == State::tree && static_cast<BothMemory*>(memory)->tree) {
-    const Started started = tree_->flush(data, bytes, static_cast<BothMemory*>(memory)->tree);
-    if (!started.ok) loseTree();
-    if (!started.request) return {state_ != State::broken, nullptr};
-    slot->inner = started.request;
+  Flush* flush = flushes_.take(memory, bytes);
+  if (!flush) {
+    breakDown(format("rank %d: %s", spare_->mesh().rank(), FlushTable::kFull));
+    return {false, nullptr};
   }
-  slot->used = true;
-  slot->flushing = true;
-  slot->operation.bytes = bytes;
-  slot->operation.receiveMemory = memory;
-  return {true, &*slot};
+  const auto& known = static_cast<const BothMemory&>(*memory);
+  if (state_ == State::tree && known.tree) {
+    const Started started = tree_->flush(data, bytes, known.tree);
+    flush->inner = started.request;
+    if (!started.ok) loseTree();
+  }
+  if (!flush->inner && !known.spare && state_ != State::broken)
+    breakDown(why_ + "; what it brought into a GPU's memory can no longer be flushed");
+  if (!flush->inner) flush->state = Flush::State::visible;
+  return {state_ != State::broken, state_ != State::broken ? flush : nullptr};
 }
 
-Finished SparedTree::testFlush(Slot& slot) {
+// A flush that the tree took along when it was lost stays waiting: this rank has voted against going on
+// (loseTree), so the group is about to break.
+Finished SparedTree::testFlush(Flush& flush) {
+  if (state_ == State::agreeing) agree();
   if (state_ == State::broken) return {false, false, 0};
-  if (!slot.inner) return finish(slot, slot.operation.bytes);
-  const Finished finished = tree_->test(slot.inner);
-  if (finished.ok) return finished.done ? finish(slot, finished.bytes) : finished;
+  if (flush.state == Flush::State::visible) return FlushTable::finish(flush);
+  if (!flush.inner) return {};
+  const Finished finished = tree_->test(flush.inner);
+  if (finished.ok) return finished.done ? FlushTable::finish(flush) : finished;
   loseTree();
   return {state_ != State::broken, false, 0};
 }
 
 // From the tree to the ranks:
 
-// The tree is closed before anything begins again: what it still has must not land in a result.
+// From here on the tree has nothing to say. It closes on a thread of its own while the ranks agree, and
+// nothing begins again before that is over: what the tree still has under way must not land in a result.
 void SparedTree::loseTree() {
   if (state_ != State::tree) return;
   why_ = tree_->error().detail();
@@ -166,24 +200,30 @@ void SparedTree::loseTree() {
   mine_ = {after_, ~oldest_};
   for (uint64_t at = oldest_; at < next_; at++)
     if (slotOf(at).used && !holdsSource(slotOf(at).operation)) mine_[0] = kCannot;
-  for (Slot& slot : flushes_) {
-    if (slot.used && slot.inner && !static_cast<BothMemory*>(slot.operation.receiveMemory)->spare)
+  for (Flush& flush : flushes_) {
+    if (flush.state != Flush::State::waiting) continue;
+    flush.inner = nullptr;
+    if (static_cast<const BothMemory*>(flush.memory)->spare)
+      flush.state = Flush::State::visible;
+    else
       mine_[0] = kCannot;
-    slot.inner = nullptr;
   }
   for (Slot& slot : slots_) slot.inner = nullptr;
-  {
-    std::lock_guard lock(mutex_);
-    tree_.reset();
-  }
   WEFT_LOG(warn, "%s: the ranks of the group ask each other whether they can go on without the tree",
            why_.c_str());
   state_ = State::agreeing;
-  until_ = Clock::system().now() + patience_;
+  until_ = clock().now() + patience_;
   agree();
 }
 
+// Where another thread registers memory just now, the next call tries again.
+void SparedTree::handOver() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock && tree_) closing_.take(std::move(tree_));
+}
+
 void SparedTree::agree() {
+  handOver();
   if (!agreement_) {
     const auto memoryOf = [&](std::array<uint64_t, 2>& words) {
       return spare_->registerMemory({.address = words.data(), .length = sizeof words});
@@ -210,7 +250,7 @@ void SparedTree::agree() {
   const Finished finished = spare_->test(agreement_);
   if (!finished.ok) return breakDown(why_ + "; " + spare_->error().detail());
   if (finished.done) return decide();
-  if (Clock::system().now() > until_)
+  if (clock().now() > until_)
     breakDown(
         format("%s; some rank, which may have nothing left to do, has not come to an agreement within "
                "%lld ms (WEFT_COLLNET_TIMEOUT)",
@@ -229,8 +269,10 @@ void SparedTree::decide() {
   beginAgain();
 }
 
-// In the order of the operations, as far as the spare takes them now.
+// In the order of the operations, as far as the spare takes them now, and once the tree has closed.
 void SparedTree::beginAgain() {
+  handOver();
+  if (tree_ || !closing_.over()) return;
   while (posted_ < next_) {
     Slot& slot = slotOf(posted_);
     const Started started = spare_->start(forSpare(slot.operation));
@@ -255,7 +297,7 @@ Error SparedTree::error() const {
 }
 
 GroupCounters SparedTree::counters() const {
-  GroupCounters sum = tree_ ? tree_->counters() : ofTree_;
+  GroupCounters sum = state_ == State::tree ? tree_->counters() : ofTree_;
   const GroupCounters spare = spare_->counters();
   sum.operations = next_;
   sum.bytesSent += spare.bytesSent;

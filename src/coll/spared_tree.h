@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 
+#include "src/coll/closing.h"
 #include "src/coll/peers.h"
 #include "src/coll/tree.h"
 
@@ -17,7 +18,7 @@ namespace weft::coll {
 
 class SparedTree final : public Group {
  public:
-  static constexpr size_t kSlots = 64;  // operations outstanding at a time, and flushes
+  static constexpr size_t kSlots = 64;  // operations outstanding at a time
 
   // `spare` connects all ranks. Every rank of the group has one. `patience`: how long the ranks may take to
   // agree; one that has nothing to do does not take part.
@@ -39,7 +40,6 @@ class SparedTree final : public Group {
   };
   struct Slot : GroupRequest {
     bool used = false;
-    bool flushing = false;
     Operation operation;            // with BothMemory
     GroupRequest* inner = nullptr;  // of the tree or of the spare; null: not begun with the latter yet
   };
@@ -48,22 +48,26 @@ class SparedTree final : public Group {
   Operation forTree(Operation operation) const;
   Operation forSpare(Operation operation) const;
   bool holdsSource(const Operation& operation) const;
+  bool treeKnows(const Operation& operation) const;
+  const Clock& clock() const { return spare_->mesh().clock(); }
   void loseTree();
+  void handOver();
   void agree();
   void decide();
   void beginAgain();
   Started startWith(Group& group, const Operation& translated, const Operation& operation);
   Finished finish(Slot& slot, size_t bytes);
-  Finished testFlush(Slot& slot);
+  Finished testFlush(Flush& flush);
   void breakDown(std::string why);
 
   std::unique_ptr<PeersGroup> spare_;  // goes after the tree
-  std::unique_ptr<TreeGroup> tree_;    // null once it is lost
+  std::unique_ptr<TreeGroup> tree_;    // null once it is lost and closing
+  Closing closing_;                    // of the tree
   const Milliseconds patience_;
   State state_ = State::tree;
   TimePoint until_{};  // while the ranks agree
   std::array<Slot, kSlots> slots_;
-  std::array<Slot, kSlots> flushes_;
+  FlushTable flushes_{this};
   uint64_t next_ = 0;    // sequence number of the next operation
   uint64_t oldest_ = 0;  // that is not done
   uint64_t after_ = 0;   // behind the youngest that is done
@@ -77,7 +81,7 @@ class SparedTree final : public Group {
   GroupMemory* allMemory_ = nullptr;
   GroupRequest* agreement_ = nullptr;
 
-  std::mutex mutex_;  // registering, and the end of the tree
+  std::mutex mutex_;  // tree_ while another thread registers; the data calls never wait for it
   MemoryList<BothMemory> memories_;
 };
 

@@ -105,7 +105,6 @@ Started TreeGroup::start(const Operation& operation) {
     return {broken_.empty(), nullptr};
   }
   slot.operation = operation;
-  slot.flushing = false;
   describeOperation(slot);
   slot.sent = slot.asked = slot.flights = 0;
   slot.state = State::running;
@@ -115,25 +114,25 @@ Started TreeGroup::start(const Operation& operation) {
   return {broken_.empty(), broken_.empty() ? &slot : nullptr};
 }
 
+// The connection that brought the result flushes it: no other one knows what it has written.
 Started TreeGroup::flush(const void* data, size_t bytes, GroupMemory* memory) {
-  Slot& slot = slotOf(next_);
-  if (!broken_.empty() || slot.state != State::free) return {broken_.empty(), nullptr};
+  if (!broken_.empty()) return {false, nullptr};
+  Flush* flush = flushes_.take(memory, bytes);
+  if (!flush) {
+    fail(format("rank %u: %s", rank_, FlushTable::kFull));
+    return {false, nullptr};
+  }
   const auto& where = static_cast<const TreeMemory&>(*memory);
   const core::ReceiveSpec spec{const_cast<void*>(data), bytes, kResultTag, where.receiving, nullptr};
   const core::Posted posted = membership_.pipe->receiving().iflush(std::span(&spec, 1));
   if (!posted.ok) {
+    (void)FlushTable::finish(*flush);
     loseTree(membership_.pipe->errorOf(membership_.pipe->receiving()).detail());
     return {false, nullptr};
   }
-  // It has a place in the order, and nothing to send.
-  slot.flush = posted.request;
-  slot.flushing = true;
-  slot.chunks = slot.sent = slot.asked = slot.flights = 0;
-  slot.operation = {};
-  slot.operation.bytes = bytes;
-  slot.state = posted.request ? State::running : State::done;
-  next_++;
-  return {true, &slot};
+  flush->request = posted.request;
+  if (!posted.request) flush->state = Flush::State::visible;
+  return {true, flush};
 }
 
 bool TreeGroup::loseTree(const std::string& why) {
@@ -150,7 +149,7 @@ bool TreeGroup::fail(const std::string& why) {
   return false;
 }
 
-// Why the group is broken the daemon has told, or it is the daemon that is.
+// False: the daemon has told why the group is broken, which may be that it lost its own parent.
 bool TreeGroup::hearAlarm() {
   if (membership_.pipe->look() != Pipe::State::alarmed) return true;
   if (broken_.empty()) {
@@ -212,7 +211,7 @@ bool TreeGroup::postChunk(Slot& slot, size_t index, bool* posted) {
 bool TreeGroup::postSends() {
   while (sending_ < next_ && outgoing_.size() < kMostEachWay) {
     Slot& slot = slotOf(sending_);
-    const size_t wanted = slot.flushing ? 0 : slot.head.inlined ? 1 : 1 + slot.chunks;
+    const size_t wanted = slot.head.inlined ? 1 : 1 + slot.chunks;
     if (slot.sent == wanted) {
       sending_++;
       continue;
@@ -277,26 +276,27 @@ void TreeGroup::finishSlots() {
   for (uint64_t at = oldest_; at < next_; at++) {
     Slot& slot = slotOf(at);
     const bool all = at < sending_ && at < receiving_ && slot.flights == 0;
-    if (slot.state == State::running && !slot.flushing && all) slot.state = State::done;
+    if (slot.state == State::running && all) slot.state = State::done;
   }
 }
 
-Finished TreeGroup::testFlush(Slot& slot) {
-  const core::Tested tested = core::test(slot.flush, nullptr);
+Finished TreeGroup::testFlush(Flush& flush) {
+  if (flush.state == Flush::State::visible) return FlushTable::finish(flush);
+  if (!broken_.empty()) return {false, false, 0};
+  const core::Tested tested = core::test(flush.request, nullptr);
   if (!tested.ok) loseTree(membership_.pipe->errorOf(membership_.pipe->receiving()).detail());
-  if (tested.ok && tested.done) slot.state = State::done;
-  return {tested.ok, false, 0};
+  if (!tested.ok || !tested.done) return {tested.ok, false, 0};
+  return FlushTable::finish(flush);
 }
 
 Finished TreeGroup::test(GroupRequest* request) {
+  if (Flush* flush = flushes_.find(request)) return testFlush(*flush);
   auto& slot = static_cast<Slot&>(*request);
   if (slot.state == State::running) progress();
-  if (slot.state == State::running && slot.flushing && broken_.empty()) testFlush(slot);
   if (slot.state != State::done) return {broken_.empty(), false, 0};
   slot.state = State::free;
   while (oldest_ < next_ && slotOf(oldest_).state == State::free) oldest_++;
-  const Span all{0, slot.head.bytes};
-  return {true, true, slot.flushing ? slot.operation.bytes : receivedOf(slot.head, rank_, all).bytes()};
+  return {true, true, receivedOf(slot.head, rank_, {0, slot.head.bytes}).bytes()};
 }
 
 }  // namespace weft::coll

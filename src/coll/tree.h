@@ -4,6 +4,7 @@
 
 #include <deque>
 
+#include "src/coll/flush_table.h"
 #include "src/coll/join.h"
 #include "src/coll/memory_list.h"
 
@@ -36,6 +37,11 @@ class TreeGroup final : public Group {
   GroupCounters counters() const override { return counters_; }
   // It is broken, and not by what a rank did: a daemon or a connection to one failed.
   bool isTreeLost() const { return treeLost_; }
+  // The daemon has not closed the connection that joined this rank, nor died. Any thread.
+  bool isReachable() const { return membership_.linked(); }
+  const std::string& daemon() const { return membership_.daemon; }
+  // Ends the group as if the daemon had been found gone.
+  void giveUp(const std::string& why) { loseTree(why); }
 
   TreeGroup(Membership membership, uint32_t rank, uint32_t ranks, size_t chunkBytes);
 
@@ -43,14 +49,12 @@ class TreeGroup final : public Group {
   enum class State : uint8_t { free, running, done };
   struct Slot : GroupRequest {
     State state = State::free;
-    bool flushing = false;
     Operation operation;
     OperationHead head;
     size_t chunks = 0;
     size_t sent = 0;     // chunks posted; a head counts as one
     size_t asked = 0;    // receives posted
     size_t flights = 0;  // of both that are not done
-    core::Request* flush = nullptr;
   };
   struct Flight {
     core::Request* request;
@@ -71,7 +75,7 @@ class TreeGroup final : public Group {
   bool postReceive(Slot& slot, size_t index, bool* posted);
   bool testFlights(std::deque<Flight>& flights);
   void finishSlots();
-  Finished testFlush(Slot& slot);
+  Finished testFlush(Flush& flush);
   bool send(Slot& slot, const std::byte* data, size_t bytes, core::MemoryHandle* memory, int tag,
             bool* posted);
   bool fail(const std::string& why);
@@ -85,6 +89,7 @@ class TreeGroup final : public Group {
   Staging heads_;
   core::MemoryHandle* headMemory_ = nullptr;
   std::vector<Slot> slots_;
+  FlushTable flushes_{this};
   std::deque<Flight> outgoing_;  // in their order, and so below
   std::deque<Flight> incoming_;
   uint64_t next_ = 0;       // sequence number of the next operation

@@ -109,6 +109,11 @@ void Run::change(int rank, const Operation& to) {
   shapes_[static_cast<size_t>(rank)] = to;
 }
 
+coll::Started Run::flush(int rank) {
+  const Operation operation = of(rank);
+  return ranks_.group(rank).flush(operation.receive, operation.bytes, operation.receiveMemory);
+}
+
 void Run::check() const {
   for (const auto& failure : failures_) REQUIRE(failure.value_or("") == "");
   shape_.kind == OperationKind::allGather ? checkGathered() : checkReduced();

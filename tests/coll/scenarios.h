@@ -19,6 +19,7 @@ class Run {
   void forget(int rank);                             // its group may be closed now
   void leave(int rank);                              // its group is closed, whatever is outstanding
   void change(int rank, const coll::Operation& to);  // that rank starts something else
+  coll::Started flush(int rank);                     // of its result
   void check() const;                                // against the same operation done here
   const std::vector<std::byte>& result(int rank) const {
     return vectors_[static_cast<size_t>(rank)]->receive;

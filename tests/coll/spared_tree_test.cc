@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <mutex>
+#include <sys/socket.h>
+#include <thread>
+#include <unistd.h>
 
 #include "src/base/config.h"
 #include "tests/coll/scenarios.h"
@@ -154,4 +159,50 @@ TEST_CASE("spared tree: what a rank does wrong is no failure of the tree") {
   run.change(1, allReduce(3000));
   finish(run, {0, 1, 2, 3});
   for (int rank = 0; rank < kRanks; rank++) CHECK(says(run, rank, "rank 1 started operation 0"));
+}
+
+TEST_CASE("spared tree: memory is registered though the daemon is gone, and the ranks go on") {
+  TreeOfDaemons tree(0);
+  Ranks ranks(kRanks);
+  ranks.form(tree.sparedMaker());
+  tree.root().kill();
+  // The network notices by and by that the connection ended; whenever that is, registering works.
+  for (int pass = 0; pass < 50; pass++) {
+    const Vectors data(ranks.group(0), 10'000, 1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  Run run(ranks, allReduce(100'000), 1);
+  finish(run, {0, 1, 2, 3});
+  run.check();
+}
+
+TEST_CASE("spared tree: a lost tree that takes a second to close holds up no data call") {
+  TreeOfDaemons tree(0);
+  Ranks ranks(kRanks);
+  std::vector<Fd> held;  // the daemon's ends of the ranks' links, at which nobody ever answers
+  std::mutex mutex;
+  ranks.form(tree.sparedMaker([&](Membership& membership) {
+    const std::lock_guard lock(mutex);
+    int ends[2] = {-1, -1};
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+    held.emplace_back(::dup(membership.link.get()));
+    membership.link = Fd(ends[0]);
+    held.emplace_back(ends[1]);
+  }));
+  Run run(ranks, allReduce(100'000), 1);
+  stepAll(run, 500, {0, 1, 3});
+  tree.root().kill();
+  auto longest = std::chrono::steady_clock::duration::zero();
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10 * patience());
+  for (size_t left = 1; left > 0;) {
+    left = 0;
+    for (const int rank : {0, 1, 2, 3}) {
+      const auto before = std::chrono::steady_clock::now();
+      left += run.step(rank) ? 0 : 1;
+      longest = std::max(longest, std::chrono::steady_clock::now() - before);
+    }
+    REQUIRE(std::chrono::steady_clock::now() < limit);
+  }
+  run.check();
+  CHECK(longest < std::chrono::milliseconds(700) * patience());
 }

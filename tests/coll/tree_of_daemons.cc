@@ -33,7 +33,7 @@ agg::DaemonOptions daemonOptions(Config config) {
 }
 
 Result<std::unique_ptr<coll::TreeGroup>> joinAt(uint16_t port, int ranksThere, const coll::Mesh& mesh,
-                                                const std::string& secret) {
+                                                const std::string& secret, const Change& change) {
   coll::JoinOptions join;
   join.context = mesh.options().context;
   join.daemon = format("127.0.0.1:%u", port);
@@ -46,6 +46,7 @@ Result<std::unique_ptr<coll::TreeGroup>> joinAt(uint16_t port, int ranksThere, c
   join.request.chunkBytes = kTestChunk;
   join.request.name = format("rank %d", mesh.rank());
   TRY(auto membership, coll::joinDaemon(join));
+  if (change) change(membership);
   return coll::TreeGroup::create(std::move(membership), join.request.order, join.request.ranks, kTestChunk);
 }
 
@@ -71,8 +72,9 @@ int TreeOfDaemons::ranksAt(int rank, int ranks) const {
 }
 
 Result<std::unique_ptr<coll::TreeGroup>> TreeOfDaemons::join(const coll::Mesh& mesh,
-                                                             const std::string& secret) const {
-  return joinAt(portOf(mesh.rank()), ranksAt(mesh.rank(), mesh.ranks()), mesh, secret);
+                                                             const std::string& secret,
+                                                             const Change& change) const {
+  return joinAt(portOf(mesh.rank()), ranksAt(mesh.rank(), mesh.ranks()), mesh, secret, change);
 }
 
 Ranks::Make TreeOfDaemons::maker() const {
@@ -84,9 +86,9 @@ Ranks::Make TreeOfDaemons::maker() const {
   };
 }
 
-Ranks::Make TreeOfDaemons::sparedMaker() const {
-  return [this](int, std::unique_ptr<coll::Mesh> mesh) -> std::unique_ptr<coll::Group> {
-    auto tree = join(*mesh);
+Ranks::Make TreeOfDaemons::sparedMaker(const Change& change) const {
+  return [this, change](int, std::unique_ptr<coll::Mesh> mesh) -> std::unique_ptr<coll::Group> {
+    auto tree = join(*mesh, "open sesame", change);
     REQUIRE(tree);
     coll::PeersOptions options;
     options.pieceBytes = kTestChunk;

@@ -13,9 +13,13 @@ namespace weft::test {
 // What a daemon on the loopback address is started with: a network of its own, the secret "open sesame".
 agg::DaemonOptions daemonOptions(Config config = {});
 
+// Where there is one, it may do something to the membership before the group has it.
+using Change = std::function<void(coll::Membership&)>;
+
 // The rank's end of a tree, joined at a daemon of this host with so many ranks of the group.
 Result<std::unique_ptr<coll::TreeGroup>> joinAt(uint16_t port, int ranksThere, const coll::Mesh& mesh,
-                                                const std::string& secret = "open sesame");
+                                                const std::string& secret = "open sesame",
+                                                const Change& change = {});
 
 class TreeOfDaemons {
  public:
@@ -28,9 +32,10 @@ class TreeOfDaemons {
   size_t count() const { return daemons_.size(); }
 
   Result<std::unique_ptr<coll::TreeGroup>> join(const coll::Mesh& mesh,
-                                                const std::string& secret = "open sesame") const;
+                                                const std::string& secret = "open sesame",
+                                                const Change& change = {}) const;
   Ranks::Make maker() const;
-  Ranks::Make sparedMaker() const;  // of meshes that connect all ranks
+  Ranks::Make sparedMaker(const Change& change = {}) const;  // of meshes that connect all ranks
 
  private:
   static std::unique_ptr<agg::Daemon> start(const std::string& parent, const agg::Limits& limits);
