@@ -125,8 +125,8 @@ coll::Operation gatherOf(const GatherCall& call) {
 
 }  // namespace
 
-// The same on every rank whatever its settings: NCCL 2.30 and later end a job whose ranks differ. Whether
-// there is offload is decided when a group is formed.
+// The same on every rank whatever its settings: NCCL 2.30 and later end a job whose ranks differ. Offload or
+// none is decided when a group is formed.
 ncclResult_t countCollDevices(int* count) {
   return guard("devices", [&]() -> Status {
     if (!count) return refused("counting devices", "no place for the answer");
@@ -174,6 +174,7 @@ ncclResult_t closeColl(void* collComm) {
   return guard("closeColl", [&]() -> Status {
     if (!collComm) return {};
     TRY(const std::unique_ptr<Held> dying, Plugin::get().release(collComm, Kind::group));
+    static_cast<HeldGroup&>(*dying).group().close();
     return {};
   });
 }

@@ -15,8 +15,8 @@
 // messages. A backend (peers, tree, sharp) makes Groups; a Group is one rank's membership.
 //
 // Threads: a Group's data calls and test come from one thread at a time; registering and closing from
-// another. Nothing blocks but open. Every rank of a group starts the same operations in the same order: the
-// order is what matches them. Sizes are bytes unless a comment says elements.
+// another. Nothing blocks but open and close. Every rank of a group starts the same operations in the same
+// order: the order is what matches them. Sizes are bytes unless a comment says elements.
 namespace weft::coll {
 
 enum class ElementType : uint8_t { i8, u8, i16, u16, i32, u32, i64, u64, f16, bf16, f32, f64 };
@@ -35,7 +35,7 @@ class GroupMemory {
   virtual ~GroupMemory() = default;
 };
 
-// One operation. allReduce: `send` and `receive` hold `bytes`. allGather: the whole is ranks * bytesPerRank
+// An operation as a rank starts it. allReduce: `send` and `receive` hold `bytes`. allGather: the whole is ranks * bytesPerRank
 // long; only [windowOffset, +windowBytes) of it takes part. `send` points to the first byte of what lies both
 // in the window and in this rank's own part (and to nothing where that is empty), `receive` holds the window.
 // reduceScatter: the same, with the two changing places. broadcast: `root` sends, all receive `bytes`.
@@ -80,7 +80,11 @@ struct GroupCounters {
 
 class Group {
  public:
-  virtual ~Group() = default;  // in any order with what is outstanding: nothing lands afterwards
+  // In any order with what is outstanding: nothing lands afterwards.
+  virtual ~Group() = default;
+  // Before a group is destroyed, when it is not torn down in a hurry: says goodbye, and waits a second or two
+  // at most until the others have done so too. From any thread, after the last data call.
+  virtual void close() = 0;
   virtual Result<GroupMemory*> registerMemory(const MemoryDesc& desc) = 0;
   virtual Status deregisterMemory(GroupMemory* memory) = 0;
   virtual Started start(const Operation& operation) = 0;

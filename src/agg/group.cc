@@ -29,7 +29,7 @@ Result<std::unique_ptr<AggGroup>> AggGroup::create(GroupOptions options, std::ve
 AggGroup::~AggGroup() {
   const MustNotFail closing;
   // What is registered on their comms goes before the comms do.
-  if (options_.parent) options_.parent->leave();
+  if (options_.parent) options_.parent->leave(options_.parent->pipe->clock());
   memory_ = {};
   small_ = {};
 }

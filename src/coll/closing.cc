@@ -7,21 +7,23 @@
 
 namespace weft::coll {
 
-void Closing::take(std::unique_ptr<Group> lost) {
+void Closing::take(std::unique_ptr<Backend> lost, const Clock& clock) {
   over_.store(false, std::memory_order_release);
-  // Shared, as what a thread runs can be copied; the thread has the only reference that is left.
-  auto held = std::make_shared<std::unique_ptr<Group>>(std::move(lost));
-  auto thread = startThread("weft-coll-close", [this, held] {
+  // A thread's function can be copied, hence the shared pointer; the thread has the only one that is left.
+  auto held = std::make_shared<std::unique_ptr<Backend>>(std::move(lost));
+  const auto close = [this, held, &clock] {
+    (*held)->close(clock);
     held->reset();
     over_.store(true, std::memory_order_release);
-  });
+  };
+  auto thread = startThread("weft-coll-close", close);
   if (thread) {
     thread_ = thread.take();
     return;
   }
-  WEFT_LOG(info, "a lost group is closed by its own thread: %s", thread.error().message().c_str());
-  held->reset();
-  over_.store(true, std::memory_order_release);
+  WEFT_LOG(info, "what is lost is closed by the thread that found it so: %s",
+           thread.error().message().c_str());
+  close();
 }
 
 }  // namespace weft::coll

@@ -52,7 +52,7 @@ void Exchange::begin(const Operation& operation) {
   resultAsked_.assign(ranks, 0);
   opened_ = reduced_ = 0;
   bytesSent_ = 0;
-  state_ = State::running;
+  enter(State::running);
   if (!plan_.reduces || ranks == 1) takeOwnPart();
 }
 
@@ -63,17 +63,6 @@ void Exchange::takeOwnPart() {
   auto* to = static_cast<std::byte*>(operation_.receive);
   if (operation_.kind == OperationKind::allGather) to += own().offset;
   if (to && to != operation_.send) std::memmove(to, operation_.send, own().bytes);
-}
-
-size_t Exchange::bytesReceived() const {
-  switch (operation_.kind) {
-    case OperationKind::allGather:
-      return operation_.windowBytes;
-    case OperationKind::reduceScatter:
-      return own().bytes;
-    default:
-      return operation_.bytes;
-  }
 }
 
 bool Exchange::fail(int rank, std::string why) {
@@ -118,8 +107,8 @@ bool Exchange::sendPiece(int rank, const std::byte* data, size_t bytes, const co
   return true;
 }
 
-// To each rank its part of our vector, in pieces that fit its blocks. Whoever comes after us first: not all
-// ranks send to the same one at a time.
+// To each rank its part of our vector, in pieces that fit its blocks. The rank after us is the first, so that
+// not all ranks send to the same one at a time.
 bool Exchange::postContributions() {
   if (!plan_.reduces) return true;
   const auto& memory = *static_cast<const PeersMemory*>(operation_.sendMemory);

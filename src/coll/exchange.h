@@ -8,8 +8,8 @@
 #include "src/coll/mesh.h"
 #include "src/coll/plan.h"
 
-// One operation shared among the ranks: its sends, its receives and the reduction between them. Owned by its
-// group (peers.h), which calls progress until it is done. One thread.
+// An operation that the ranks share among themselves: its sends, its receives and the reduction between them.
+// Owned by the peers (peers.h), which call progress until it is done. Used by the thread of the data calls.
 namespace weft::coll {
 
 // A registration on every comm of the group.
@@ -19,7 +19,7 @@ class PeersMemory final : public GroupMemory {
   std::vector<core::MemoryHandle*> receiving;
 };
 
-// Where what the others send to be reduced lies until all of it is here: a piece of every rank.
+// Room for a piece of every rank's vector, in which the pieces that the others send lie until all are here.
 struct Block {
   Staging memory;
   std::vector<core::MemoryHandle*> handles;  // by rank
@@ -48,8 +48,9 @@ class BlockPool {
   std::vector<Block*> free_;
 };
 
-class Exchange final : public GroupRequest {
+class Exchange {
  public:
+  // free -> running (begin) -> done (nothing is left to move) -> free (the ring has been told).
   enum class State : uint8_t { free, running, done };
   enum class Step : uint8_t { going, done, failed };
 
@@ -57,16 +58,15 @@ class Exchange final : public GroupRequest {
       : mesh_(mesh), blocks_(blocks), oneStepBytes_(oneStepBytes), slot_(slot) {}
 
   State state() const { return state_; }
-  void setState(State state) { state_ = state; }
+  void enter(State next) { state_ = next; }
   void begin(const Operation& operation);
-  // Only while the operations before it have posted all they can does a later one post anything: what they
-  // lack must not go to it.
+  // `oldest`: no exchange before this one moves, so it may have the last blocks. `mayPost`: all before it
+  // have posted what they can.
   Step progress(bool oldest, bool mayPost);
   bool refused() const { return refused_; }  // there was more to post, and no room
   int culprit() const { return culprit_; }   // when failed: the rank, and why
   const std::string& why() const { return why_; }
   uint64_t bytesSent() const { return bytesSent_; }
-  size_t bytesReceived() const;
 
  private:
   struct Flight {

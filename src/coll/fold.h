@@ -146,7 +146,7 @@ template <class Lane, ReduceOp Op, size_t Unroll>
   for (size_t u = 0; u < Unroll; u++) Lane::store(out + at + u * Lane::kLanes, sum[u]);
 }
 
-// What does not fill a vector goes through one of its own, so that it is computed alike.
+// The elements that do not fill a vector go through a vector of their own, so that they are computed alike.
 template <class Lane, ReduceOp Op>
 void foldTail(const void* const* inputs, size_t count, typename Lane::Raw* out, size_t at, size_t left) {
   using Raw = typename Lane::Raw;

@@ -117,7 +117,7 @@ Result<std::string> askStatus(const std::string& daemon, const std::string& secr
   TRY(const Greeting greeting, decodeGreeting(greeted));
   TRY(writeFrame(link, encodeStatusRequest(format, keyOf(known), greeting.nonce), patience));
   TRY(const Bytes said, readFrame(link, patience, kMost));
-  if (ByteReader(said).get<uint32_t>() == kMagic)  // an answer to who may not ask
+  if (ByteReader(said).get<uint32_t>() == kMagic)  // the answer to a question without the right proof
     return broken("the daemon has another secret; WEFT_AGGD_SECRET must be the same", Code::config);
   return std::string(reinterpret_cast<const char*>(said.data()), said.size());
 }
@@ -243,10 +243,14 @@ Result<std::unique_ptr<Pipe>> openPipe(const core::ContextRef& context, int devi
   return Pipe::create(std::move(send), std::move(receive), std::move(name), net.clock());
 }
 
-void Membership::leave() {
+void Membership::part() {
+  if (link) ::shutdown(link.get(), SHUT_WR);
+}
+
+void Membership::leave(const Clock& clock) {
   if (!link) return;
-  ::shutdown(link.get(), SHUT_WR);
-  Patience patience(pipe->clock(), Milliseconds(1000));
+  part();
+  Patience patience(clock, Milliseconds(1000));
   (void)readFrame(link, patience);
 }
 

@@ -72,16 +72,18 @@ Result<Bytes> readFrame(const Fd& fd, const Patience& patience, size_t most = kF
 // "HOST:PORT" or "[ADDRESS]:PORT".
 Result<Fd> dialDaemon(const std::string& address, const Patience& patience);
 
-// A connection in both directions with who is at the other end of the talk: connects to its handle, and takes
-// the first one who comes to the listener.
+// A connection in both directions with the other end of the talk: connects to its handle, and takes the first
+// connection that comes to the listener.
 Result<std::unique_ptr<Pipe>> openPipe(const core::ContextRef& context, int device,
                                        core::ListenComm& listener, HandleBytes peer, std::string name,
                                        Patience& patience);
 
 struct Membership {
-  // Says goodbye and waits for the daemon to close its end first, as it has receives posted that nothing will
-  // come for; before the pipe goes.
-  void leave();
+  // Says goodbye, and nothing more is said by this end. Does not wait.
+  void part();
+  // The same, and waits a second at most until the daemon has closed its end: it has receives posted that
+  // nothing will come for. Before the pipe goes.
+  void leave(const Clock& clock);
   bool linked() const;  // the daemon has not closed it, nor died
 
   Fd link;  // after the pipe in destruction order: the daemon hears of a close by the pipe first

@@ -20,7 +20,7 @@ struct KernelTable {
   Kernel of[kElementTypes][kReduceOps];  // null: there is no such reduction
 };
 
-// What this processor does best; chosen once.
+// The fastest table that this processor can run; chosen once.
 const KernelTable& kernels();
 
 // All that this processor can run, the portable one first: for tests and benches.

@@ -9,7 +9,7 @@
 
 #include "weft/collective.h"
 
-// What is registered with a group; T is the group's own kind of GroupMemory. Any thread.
+// The memory that is registered with a group; T is the group's own kind of GroupMemory. Any thread.
 namespace weft::coll {
 
 template <typename T>
@@ -33,7 +33,7 @@ class MemoryList {
     return taken;
   }
 
-  // What nobody deregistered, when the group ends and no other thread uses it.
+  // The memory that was never deregistered, when the group ends and no other thread uses it.
   const std::vector<std::unique_ptr<T>>& left() const { return memories_; }
 
  private:

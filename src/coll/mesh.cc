@@ -31,7 +31,7 @@ std::string missing(const std::vector<std::unique_ptr<core::SendComm>>& sends,
   return ranks;
 }
 
-// What is left of a set-up that some rank gave up is not looked at any more.
+// The next ballot or verdict. Messages that are left of a set-up which some rank gave up are passed over.
 Result<Bytes> hearVote(Pipe& pipe, Patience& patience) {
   while (true) {
     TRY(Bytes said, pipe.hear(patience));
@@ -154,26 +154,6 @@ Result<Verdict> Mesh::countVotes(const Ballot& mine, Patience& patience) {
                told.error().message().c_str());
   }
   return verdict;
-}
-
-void Mesh::awaitGoodbyes(Milliseconds most) {
-  Patience patience(clock(), most);
-  for (const auto& pipe : pipes_)
-    while (pipe && pipe->look() == Pipe::State::open && !patience.over()) {
-      repeatAlarm();
-      patience.pause();
-    }
-}
-
-void Mesh::raiseAlarm(const std::string& reason) {
-  const Bytes alarm = Alarm{reason}.encode();
-  for (const auto& pipe : pipes_)
-    if (pipe) pipe->raiseAlarm(alarm);
-}
-
-void Mesh::repeatAlarm() {
-  for (const auto& pipe : pipes_)
-    if (pipe) pipe->repeatAlarm();
 }
 
 }  // namespace weft::coll

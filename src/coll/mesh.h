@@ -9,7 +9,7 @@
 #include "src/coll/pipe.h"
 
 // The ranks of a group, connected: every pair of them, or each with rank 0 only. Blocks while it is made,
-// until a deadline. One thread.
+// until a deadline. Used by a single thread at a time.
 namespace weft::coll {
 
 using HandleBytes = std::array<std::byte, control::kHandleBytes>;
@@ -45,13 +45,6 @@ class Mesh {
 
   // All ranks call it alike: every one gets the same verdict, or an error of its own where rank 0 is gone.
   Result<Verdict> vote(const Ballot& mine);
-
-  // To everyone connected: the group is broken, or (empty) this rank leaves it.
-  void raiseAlarm(const std::string& reason);
-  void repeatAlarm();  // to those whom it has not left for yet
-  // Before the mesh goes: as long as others have not said goodbye, they may still send to what we have
-  // posted.
-  void awaitGoodbyes(Milliseconds most);
 
   explicit Mesh(MeshOptions options) : options_(std::move(options)) {}
 

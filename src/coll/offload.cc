@@ -5,16 +5,17 @@
 #include "src/base/log.h"
 #include "src/coll/kernels.h"
 #include "src/coll/peers.h"
+#include "src/coll/ring.h"
 #include "src/coll/sharp.h"
-#include "src/coll/spared_tree.h"
+#include "src/coll/tree.h"
 
 namespace weft::coll {
 
 namespace {
 
-constexpr const char* kBackends[] = {"off", "peers", "tree", "sharp"};
+constexpr const char* kOffloads[] = {"off", "peers", "tree", "sharp"};
 
-// What must be equal on all ranks.
+// The settings that must be equal on all ranks.
 std::string settingsOf(const Config& config) {
   return format("WEFT_COLLNET=%s WEFT_COLLNET_CHUNK=%d WEFT_COLLNET_ONE_STEP=%d WEFT_COLLNET_SPARE=%d",
                 config.collnet.c_str(), config.collnetChunkBytes, config.collnetOneStepBytes,
@@ -46,29 +47,29 @@ Status agree(Mesh& mesh, const Config& config, const Status& ready, uint32_t* lo
   return Error(Code::unavailable, "forming a collective group", verdict.reason);
 }
 
-Result<std::unique_ptr<PeersGroup>> makePeers(Mesh& mesh, const Config& config,
-                                              std::unique_ptr<Mesh>* owner) {
+Result<std::unique_ptr<PeersBackend>> makePeers(Mesh& mesh, const Config& config,
+                                                std::unique_ptr<Mesh>* owner) {
   TRY(mesh.extend());
   PeersOptions options;
   options.pieceBytes = static_cast<size_t>(config.collnetChunkBytes);
   options.oneStepBytes = static_cast<size_t>(config.collnetOneStepBytes);
-  return std::make_unique<PeersGroup>(std::move(*owner), options);
+  return std::make_unique<PeersBackend>(std::move(*owner), options);
 }
 
 // The ranks hold the connections that the library is set up by, and do what the switches cannot.
 Result<std::unique_ptr<Group>> makeSharp(Mesh& mesh, const Config& config, std::unique_ptr<Mesh>* owner,
                                          std::string* capabilities) {
   auto library = SharpLibrary::open(config.libsharp);
-  // Also without one: the others ask the ranks for words.
+  // Also without a library: the others ask this rank for words while theirs sets itself up.
   if (!library) OutOfBand(mesh, mesh.timeout()).giveUp();
   if (!library) return library.takeError();
   TRY(auto job, SharpJob::open(mesh, library.take()));
   *capabilities = " " + job->describe();
   TRY(auto peers, makePeers(mesh, config, owner));
-  return std::unique_ptr<Group>(std::make_unique<SharpGroup>(std::move(job), std::move(peers)));
+  return ringOf(mesh, std::make_unique<SharpBackend>(std::move(job), std::move(peers)));
 }
 
-Result<std::unique_ptr<TreeGroup>> joinTree(const Mesh& mesh, const Config& config, uint32_t local) {
+Result<std::unique_ptr<TreeBackend>> joinTree(const Mesh& mesh, const Config& config, uint32_t local) {
   JoinOptions join;
   join.context = mesh.options().context;
   join.device = mesh.options().device;
@@ -82,34 +83,32 @@ Result<std::unique_ptr<TreeGroup>> joinTree(const Mesh& mesh, const Config& conf
   join.request.chunkBytes = static_cast<uint32_t>(config.collnetChunkBytes);
   join.request.name = format("rank %d", mesh.rank());
   const uint32_t rank = join.request.order;
-  const uint32_t ranks = join.request.ranks;
   TRY(auto membership, joinDaemon(std::move(join)));
-  return TreeGroup::create(std::move(membership), rank, ranks, static_cast<size_t>(config.collnetChunkBytes));
+  return TreeBackend::create(std::move(membership), rank, static_cast<size_t>(config.collnetChunkBytes));
 }
 
 // Small groups can go on without the tree: their ranks are connected for that.
 Result<std::unique_ptr<Group>> makeTree(Mesh& mesh, const Config& config, uint32_t local,
                                         std::unique_ptr<Mesh>* owner) {
   TRY(auto tree, joinTree(mesh, config, local));
-  if (mesh.ranks() > config.collnetSpareRanks) return std::unique_ptr<Group>(std::move(tree));
-  TRY(auto spare, makePeers(mesh, config, owner));
-  return std::unique_ptr<Group>(
-      std::make_unique<SparedTree>(std::move(tree), std::move(spare), config.collnetTimeout));
+  if (mesh.ranks() > config.collnetSpareRanks) return ringOf(mesh, std::move(tree));
+  TRY(auto peers, makePeers(mesh, config, owner));
+  return ringOf(mesh, std::move(tree), std::make_unique<Spare>(std::move(peers), config.collnetTimeout));
 }
 
-// One that can form a group. A rank without says so to the others by its vote.
-Result<Backend> wantedBackend(const Config& config) {
-  TRY(const Backend backend, backendOf(config));
-  if (backend != Backend::off) return backend;
+// A backend that can form a group. A rank without any says so to the others by its vote.
+Result<Offload> wantedOffload(const Config& config) {
+  TRY(const Offload backend, offloadOf(config));
+  if (backend != Offload::off) return backend;
   return Error(Code::unavailable, "forming a collective group",
                "WEFT_COLLNET is off there; peers, tree or sharp turns collective offload on, on every rank");
 }
 
 }  // namespace
 
-Result<Backend> backendOf(const Config& config) {
-  for (size_t i = 0; i < std::size(kBackends); i++)
-    if (config.collnet == kBackends[i]) return static_cast<Backend>(i);
+Result<Offload> offloadOf(const Config& config) {
+  for (size_t i = 0; i < std::size(kOffloads); i++)
+    if (config.collnet == kOffloads[i]) return static_cast<Offload>(i);
   return Error(Code::config, "reading settings",
                format("WEFT_COLLNET is \"%s\"; allowed: off, peers, tree or sharp", config.collnet.c_str()));
 }
@@ -123,19 +122,19 @@ Result<std::unique_ptr<Group>> openGroup(MeshOptions options) {
   options.timeout = config.collnetTimeout;
   options.full = false;
   TRY(auto mesh, Mesh::open(std::move(options)));
-  const auto backend = wantedBackend(config);
+  const auto backend = wantedOffload(config);
   Mesh& connected = *mesh;
   uint32_t local = 0;
   TRY(agree(connected, config, backend ? Status() : Status(backend.error()), &local));
   Result<std::unique_ptr<Group>> group = Error(Code::unavailable, "forming a collective group",
                                                "WEFT_COLLNET=" + config.collnet + " is not there");
   std::string capabilities;
-  if (*backend == Backend::peers) {
+  if (*backend == Offload::peers) {
     auto peers = makePeers(connected, config, &mesh);
-    group = peers ? Result<std::unique_ptr<Group>>(peers.take()) : peers.takeError();
+    group = peers ? Result<std::unique_ptr<Group>>(ringOf(connected, peers.take())) : peers.takeError();
   }
-  if (*backend == Backend::tree) group = makeTree(connected, config, local, &mesh);
-  if (*backend == Backend::sharp) group = makeSharp(connected, config, &mesh, &capabilities);
+  if (*backend == Offload::tree) group = makeTree(connected, config, local, &mesh);
+  if (*backend == Offload::sharp) group = makeSharp(connected, config, &mesh, &capabilities);
   TRY(agree(connected, config, group ? Status() : Status(group.error()), nullptr, capabilities));
   return group;
 }

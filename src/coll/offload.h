@@ -9,11 +9,12 @@
 // From settings to a group: which backend, and that all ranks get it or none. Any thread.
 namespace weft::coll {
 
-enum class Backend : uint8_t { off, peers, tree, sharp };
+enum class Offload : uint8_t { off, peers, tree, sharp };
 
-Result<Backend> backendOf(const Config& config);
+Result<Offload> offloadOf(const Config& config);
 
-// What NCCL may ask of every group of this job: constant, as NCCL asks before there is one.
+// True for the reductions that NCCL may ask of every group of this job: a constant, as NCCL asks before there
+// is a group.
 bool offloadReduces(ElementType type, ReduceOp op);
 
 // Blocks until all ranks have the group, or all have an error that names the rank which could not.

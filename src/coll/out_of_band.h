@@ -5,8 +5,8 @@
 #include "src/coll/mesh.h"
 
 // Broadcast, barrier and gather of a few bytes between a group's ranks, by way of rank 0, for a library that
-// needs them to set itself up. They block, with a deadline for each; all ranks call the same. One that cannot
-// go on gives up, which ends the calls of all the others soon.
+// needs them to set itself up. They block, with a deadline for each; all ranks call the same. A rank that
+// cannot go on gives up, which ends the calls of all the others soon.
 namespace weft::coll {
 
 class OutOfBand {
@@ -19,7 +19,7 @@ class OutOfBand {
   Status gather(std::span<const std::byte> send, std::span<std::byte> all, int root);
   bool isRank(int rank) const { return rank == mesh_.rank(); }
   size_t ranks() const { return static_cast<size_t>(mesh_.ranks()); }
-  bool isOver() const { return over_; }  // somebody gave up
+  bool isOver() const { return over_; }  // a rank gave up
   void giveUp();                         // tells the others; their words follow by the vote
 
   void setTimeout(Milliseconds timeout) { timeout_ = timeout; }
@@ -30,7 +30,7 @@ class OutOfBand {
 
   Mesh& mesh_;
   Milliseconds timeout_;
-  bool over_ = false;  // somebody gave up
+  bool over_ = false;  // a rank gave up
 };
 
 }  // namespace weft::coll

@@ -13,7 +13,7 @@
 #include "src/core/net.h"
 
 // A connection to one other rank, or to a daemon: a sending and a receiving comm of the network below, over
-// which rails, fail-over and registration come by themselves. One thread at a time.
+// which rails, fail-over and registration come by themselves. Used by a single thread at a time.
 namespace weft::coll {
 
 constexpr int kControlTag = 0;  // control messages; data has the tags from 1 on
@@ -63,8 +63,8 @@ class Staging {
 
 class Pipe {
  public:
-  // What is known of the other end. A state never goes back, and enter() is all that changes it, so everybody
-  // who asks gets the same answer, however often.
+  // The knowledge of the other end. A state never goes back, and enter() is all that changes it, so every
+  // question gets the same answer, however often it is asked.
   enum class State : uint8_t {
     open,
     left,     // it said goodbye: nothing more comes
@@ -77,7 +77,7 @@ class Pipe {
                                               std::unique_ptr<core::RecvComm> receive, std::string name,
                                               const Clock& clock);
 
-  // One that sends and one that receives become one that does both.
+  // A pipe that sends and a pipe that receives become a pipe that does both.
   static Result<std::unique_ptr<Pipe>> join(std::unique_ptr<Pipe> sends, std::unique_ptr<Pipe> receives);
 
   core::SendComm& sending() const { return *send_; }
@@ -100,8 +100,8 @@ class Pipe {
     if (state_ == State::open && !post()) enter(State::broken);
   }
 
-  // The one look at the other end: sends what waits to leave, and takes a control message that is here. One
-  // that comes while nobody hears is an alarm or a goodbye.
+  // The one look at the other end: sends what waits to leave, and takes a control message that is here. A
+  // message that comes outside of hear() is an alarm or a goodbye.
   State look();
   State state() const { return state_; }
   const Alarm& alarm() const { return alarm_; }  // in state alarmed

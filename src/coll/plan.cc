@@ -21,7 +21,7 @@ void share(size_t bytes, size_t ranks, std::vector<Part>* parts) {
   }
 }
 
-// What of each rank's part lies in the window, counted from the window's begin.
+// The piece of each rank's part that lies in the window, counted from the window's begin.
 void window(const Operation& operation, size_t ranks, std::vector<Part>* parts) {
   const size_t first = operation.windowOffset;
   const size_t end = first + operation.windowBytes;
@@ -75,6 +75,17 @@ void makePlan(const Operation& operation, int ranks, size_t oneStepBytes, Plan* 
       plan->parts.assign(count, {0, 0});
       plan->parts[static_cast<size_t>(operation.root)] = {0, operation.bytes};
       return;
+  }
+}
+
+size_t receivedBytes(const Operation& operation, int rank) {
+  switch (operation.kind) {
+    case OperationKind::allGather:
+      return operation.windowBytes;
+    case OperationKind::reduceScatter:
+      return ownBytes(operation, rank);
+    default:
+      return operation.bytes;
   }
 }
 

@@ -6,8 +6,8 @@
 
 #include "weft/collective.h"
 
-// Who reduces what, and who has it in the end, when ranks share the work of an operation among themselves.
-// Pure functions of the operation, the same on every rank. Any thread.
+// The plan of an operation that the ranks share among themselves: which rank reduces which part, and which
+// ranks have it in the end. Pure functions of the operation, the same on every rank. Any thread.
 namespace weft::coll {
 
 // A piece of the operation's vector (of its window, where there is one).
@@ -26,7 +26,10 @@ struct Plan {
 // Vectors up to `oneStepBytes` are reduced by everyone. Reuses the plan's memory.
 void makePlan(const Operation& operation, int ranks, size_t oneStepBytes, Plan* plan);
 
-// What is wrong with an operation that this rank starts; null when nothing is.
+// The bytes that a rank receives by an operation.
+size_t receivedBytes(const Operation& operation, int rank);
+
+// The fault of an operation that this rank starts, in words; null: it has none.
 const char* faultOf(const Operation& operation, int rank, int ranks);
 
 }  // namespace weft::coll

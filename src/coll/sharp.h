@@ -2,71 +2,69 @@
 // Copyright The weft authors
 #pragma once
 
-#include <deque>
+#include <array>
 
-#include "src/coll/memory_list.h"
 #include "src/coll/peers.h"
 #include "src/coll/sharp_job.h"
 
-// Collective operations in InfiniBand switches, by libsharp_coll. What the switches cannot do, which all
-// ranks see alike, the ranks share among themselves. The library tells of no error once an operation is
-// begun, so the ranks' own connections say whether the others are there.
+// Collective operations in InfiniBand switches, by libsharp_coll. The operations that the switches cannot do,
+// which all ranks see alike, the ranks share among themselves. The library tells of no error once an operation is
+// begun, so only the ranks' own connections say whether the others are there.
 namespace weft::coll {
 
 class SharpMemory final : public GroupMemory {
  public:
   void* registration = nullptr;            // of libsharp_coll
-  GroupMemory* peers = nullptr;            // null: a GPU's, which the ranks do not reduce
+  std::unique_ptr<GroupMemory> peers;      // null: a GPU's, which the ranks do not reduce
   core::MemoryHandle* flushing = nullptr;  // a GPU's, on the connection that flushes it
   bool host = true;
 };
 
-class SharpGroup final : public Group {
+class SharpBackend final : public Backend {
  public:
-  static constexpr size_t kSlots = 64;  // operations outstanding at a time
-
   // `peers` has the mesh that `job` was opened on.
-  SharpGroup(std::unique_ptr<SharpJob> job, std::unique_ptr<PeersGroup> peers);
-  ~SharpGroup() override;
+  SharpBackend(std::unique_ptr<SharpJob> job, std::unique_ptr<PeersBackend> peers);
+  ~SharpBackend() override;
 
-  Result<GroupMemory*> registerMemory(const MemoryDesc& desc) override;
-  Status deregisterMemory(GroupMemory* memory) override;
-  Started start(const Operation& operation) override;
-  Started flush(const void* data, size_t bytes, GroupMemory* memory) override;
-  Finished test(GroupRequest* request) override;
-  Error error() const override;
-  GroupCounters counters() const override;
+  Result<std::unique_ptr<GroupMemory>> registerMemory(const MemoryDesc& desc) override;
+  void deregisterMemory(GroupMemory& memory) override;
+  Begun begin(uint64_t turn, const Operation& operation) override;
+  Step advance(uint64_t turn) override;
+  Failure failure() override { return failure_.why.empty() ? peers_->failure() : failure_; }
+  core::Posted flush(const void* data, size_t bytes, GroupMemory& memory) override;
+  Failure flushFailure() override;
+  void halt() override { peers_->halt(); }
+  Bond& bond() override { return peers_->bond(); }
+  bool needsEveryone() const override { return true; }
+  uint64_t bytesSent() const override { return bytesSent_ + peers_->bytesSent(); }
+  void part() override { peers_->part(); }
+  void close(const Clock& clock) override { peers_->close(clock); }
 
  private:
-  enum class State : uint8_t { free, running };
-  struct Slot : GroupRequest {
+  // An operation that is under way. free -> inSwitches or amongRanks (begin) -> free (it is done).
+  struct Place {
+    enum class State : uint8_t { free, inSwitches, amongRanks };
+    void enter(State next) { state = next; }
     State state = State::free;
     void* request = nullptr;  // of libsharp_coll
-    size_t bytes = 0;
+    uint64_t turn = 0;        // the peers' own count of their operations
   };
 
-  Slot* freeSlot();
-  Started startElsewhere(Operation operation);
+  Begun beginAmongRanks(Place& place, Operation operation);
   int hand(const Operation& operation, void** request);
-  Started notNow();
+  Begun notNow();
+  Begun fail(std::string why);
   Status takeMemory(const MemoryDesc& desc, SharpMemory* memory);
-  void release(const SharpMemory& memory);
   core::RecvComm* flushingComm() const;
-  Finished testFlush(Flush& flush);
-  bool othersAreThere();
-  void breakDown(std::string reason);
 
-  std::unique_ptr<PeersGroup> peers_;  // with the mesh; goes after the job
+  std::unique_ptr<PeersBackend> peers_;  // with the mesh; goes after the job
   std::unique_ptr<SharpJob> job_;
   Mesh& mesh_;
-  std::vector<Slot> slots_{kSlots};
-  FlushTable flushes_{this};
-  uint64_t passes_ = 0;
-  TimePoint refusedSince_{};  // the tree's lock was somebody else's; default: it was not
-  TimePoint aloneSince_{};    // a rank has left while something is outstanding; default: none has
-  GroupCounters counters_;
-  std::string broken_;
-  MemoryList<SharpMemory> memories_;
+  std::array<Place, kOperations> places_;
+  uint64_t peersTurns_ = 0;   // operations that the peers have begun
+  TimePoint refusedSince_{};  // another job has had the tree's lock since then; default: none has
+  uint64_t bytesSent_ = 0;
+  Failure failure_;
 };
 
 }  // namespace weft::coll

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-// What weft uses of libsharp_coll, NVIDIA's library that drives aggregation in InfiniBand switches: declared
+// The part of libsharp_coll that weft uses, NVIDIA's library that drives aggregation in InfiniBand switches: declared
 // here, as its header comes with a driver package only. Layouts for 64-bit processes, of the interface of
 // SHARP 2.x and 3.x (sharp_coll.h); newer releases add behind them. Functions return 0 or a negative code.
 namespace weft::coll::sharp {
@@ -28,7 +28,7 @@ struct Configuration {
   int reserved[3];
 };
 
-// What the library asks of the ranks by other ways than its own, while it is set up and taken down. They
+// The calls by which the library uses the ranks' own connections, while it is set up and taken down. They
 // block, and return 0 or not. `context` is what the structure that brought them named.
 struct OutOfBandCalls {
   int (*broadcast)(void* context, void* buffer, int bytes, int root);

@@ -77,7 +77,7 @@ std::optional<sharp::DataType> sharpType(ElementType type) {
   return std::nullopt;
 }
 
-// An element with its index is two of its types there; NCCL never asks for it.
+// An element with its index is two of its types there, and NCCL never asks for it.
 std::optional<sharp::ReduceOperation> sharpOperation(ReduceOp op) {
   switch (op) {
     case ReduceOp::sum:
@@ -145,7 +145,7 @@ Status SharpJob::start(Mesh& mesh) {
   comm.ranks = mesh.ranks();
   comm.callsContext = &outOfBand_;
   TRY(done(library_->openComm(context_, &comm, &comm_), "creating a SHARP group"));
-  // Nobody goes on where somebody could not.
+  // No rank goes on where another one could not.
   Status all = outOfBand_.barrier();
   if (!all && outOfBand_.isOver()) return Error(Code::unavailable, "creating a SHARP group", kAnotherGaveUp);
   return all;

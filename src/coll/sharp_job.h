@@ -23,7 +23,7 @@ class SharpJob {
   const SharpLibrary& library() const { return *library_; }
   sharp::Context* context() const { return context_; }
   sharp::Comm* comm() const { return comm_; }
-  // What the switches do of it. False: the ranks have to.
+  // True: the switches do the operation. False: the ranks have to.
   bool does(const Operation& operation) const;
   std::string describe() const;  // equal on all ranks of one fabric
 

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 
-#include "src/coll/flush_table.h"
+#include "src/coll/backend.h"
 #include "src/coll/join.h"
-#include "src/coll/memory_list.h"
 
 // A rank's end of an aggregation tree: sends its vector to its daemon in chunks, each once, and receives the
 // result's. Operations and their chunks go in order, several at a time; what is in flight the daemon bounds
@@ -20,34 +20,37 @@ class TreeMemory final : public GroupMemory {
   bool host = true;
 };
 
-class TreeGroup final : public Group {
+class TreeBackend final : public Backend {
  public:
-  static constexpr int kSlots = 64;  // operations outstanding at a time
+  static Result<std::unique_ptr<TreeBackend>> create(Membership membership, uint32_t rank, size_t chunkBytes);
+  TreeBackend(Membership membership, uint32_t rank, size_t chunkBytes);
 
-  static Result<std::unique_ptr<TreeGroup>> create(Membership membership, uint32_t rank, uint32_t ranks,
-                                                   size_t chunkBytes);
-  ~TreeGroup() override;
-
-  Result<GroupMemory*> registerMemory(const MemoryDesc& desc) override;
-  Status deregisterMemory(GroupMemory* memory) override;
-  Started start(const Operation& operation) override;
-  Started flush(const void* data, size_t bytes, GroupMemory* memory) override;
-  Finished test(GroupRequest* request) override;
-  Error error() const override;
-  GroupCounters counters() const override { return counters_; }
-  // It is broken, and not by what a rank did: a daemon or a connection to one failed.
-  bool isTreeLost() const { return treeLost_; }
-  // The daemon has not closed the connection that joined this rank, nor died. Any thread.
-  bool isReachable() const { return membership_.linked(); }
-  const std::string& daemon() const { return membership_.daemon; }
-  // Ends the group as if the daemon had been found gone.
-  void giveUp(const std::string& why) { loseTree(why); }
-
-  TreeGroup(Membership membership, uint32_t rank, uint32_t ranks, size_t chunkBytes);
+  Result<std::unique_ptr<GroupMemory>> registerMemory(const MemoryDesc& desc) override;
+  void deregisterMemory(GroupMemory& memory) override;
+  bool isReachable() const override { return membership_.linked(); }
+  Begun begin(uint64_t turn, const Operation& operation) override;
+  Step advance(uint64_t turn) override;
+  Failure failure() override { return failure_; }
+  Failure loss() const override;
+  core::Posted flush(const void* data, size_t bytes, GroupMemory& memory) override;
+  Failure flushFailure() override;
+  void halt() override { enter(State::halted); }
+  Bond& bond() override { return bond_; }
+  uint64_t bytesSent() const override { return bytesSent_; }
+  void part() override { membership_.part(); }
+  void close(const Clock& clock) override { membership_.leave(clock); }
 
  private:
-  enum class State : uint8_t { free, running, done };
-  struct Slot : GroupRequest {
+  // The slots move only in state moving; a state never goes back.
+  enum class State : uint8_t { moving, failed, halted };
+  void enter(State next) {
+    if (next > state_) state_ = next;
+  }
+
+  // An operation. free -> running (begin) -> done (all has left and come) -> free (the ring has been told).
+  struct Slot {
+    enum class State : uint8_t { free, running, done };
+    void enter(State next) { state = next; }
     State state = State::free;
     Operation operation;
     OperationHead head;
@@ -63,11 +66,11 @@ class TreeGroup final : public Group {
     bool sends;
   };
 
-  Slot& slotOf(uint64_t sequence) { return slots_[sequence % kSlots]; }
+  Slot& slotOf(uint64_t turn) { return slots_[turn % kOperations]; }
   std::byte* headOf(const Slot& slot) const;
   Span chunkOf(const Slot& slot, size_t index) const;
-  void describeOperation(Slot& slot) const;
-  void progress();
+  void describe(Slot& slot, uint64_t turn) const;
+  void pass();
   bool postSends();
   bool postHead(Slot& slot, bool* posted);
   bool postChunk(Slot& slot, size_t index, bool* posted);
@@ -75,32 +78,25 @@ class TreeGroup final : public Group {
   bool postReceive(Slot& slot, size_t index, bool* posted);
   bool testFlights(std::deque<Flight>& flights);
   void finishSlots();
-  Finished testFlush(Flush& flush);
   bool send(Slot& slot, const std::byte* data, size_t bytes, core::MemoryHandle* memory, int tag,
             bool* posted);
-  bool fail(const std::string& why);
-  bool loseTree(const std::string& why);
-  bool hearAlarm();
 
   Membership membership_;
   const uint32_t rank_;
-  const uint32_t ranks_;
   const size_t chunkBytes_;
+  Bond bond_;
   Staging heads_;
   core::MemoryHandle* headMemory_ = nullptr;
   std::vector<Slot> slots_;
-  FlushTable flushes_{this};
-  std::deque<Flight> outgoing_;  // in their order, and so below
+  std::deque<Flight> outgoing_;  // in the order of the operations, and so below
   std::deque<Flight> incoming_;
-  uint64_t next_ = 0;       // sequence number of the next operation
-  uint64_t oldest_ = 0;     // that is not done
-  uint64_t sending_ = 0;    // whose chunks leave now
-  uint64_t receiving_ = 0;  // whose receives are posted now
-  uint64_t passes_ = 0;
-  GroupCounters counters_;
-  std::string broken_;
-  bool treeLost_ = false;
-  MemoryList<TreeMemory> memories_;
+  State state_ = State::moving;
+  Failure failure_;         // in state failed
+  uint64_t next_ = 0;       // behind the youngest turn that was begun
+  uint64_t oldest_ = 0;     // no slot before this turn's is running
+  uint64_t sending_ = 0;    // the turn whose chunks leave now
+  uint64_t receiving_ = 0;  // the turn whose receives are posted now
+  uint64_t bytesSent_ = 0;
 };
 
 // The tags of a membership's messages.

@@ -9,8 +9,8 @@
 #include "src/base/bytes.h"
 #include "weft/collective.h"
 
-// What ranks of a group say to each other, and to an aggregation daemon, beside the data. Decoders take any
-// bytes: what is not a message of this version is an error. Values; any thread. Layout: docs/collectives.md.
+// The messages of a group's ranks to each other, and to an aggregation daemon, beside the data. Decoders take
+// any bytes: those that are no message of this version are an error. Values; any thread. Layout: docs/collectives.md.
 namespace weft::coll {
 
 constexpr uint32_t kMagic = 0x6c6f6377;  // "wcol"
@@ -21,7 +21,7 @@ constexpr size_t kReasonBytes = 480;    // a longer text is cut
 
 enum class Word : uint8_t { hello = 1, ballot, verdict, alarm, operation, outOfBand };
 
-// The first words on a connection between two ranks: who calls.
+// The first words on a connection between two ranks: the caller's name.
 struct Hello {
   uint64_t group = 0;  // the same on all its ranks: a hash of their handles
   uint32_t rank = 0;
@@ -29,7 +29,7 @@ struct Hello {
   Bytes encode() const;
 };
 
-// What a rank brings into the vote on whether the group is formed.
+// A rank's vote on whether the group is formed.
 struct Ballot {
   bool ready = false;
   std::string settings;  // must be equal on all ranks
@@ -41,21 +41,21 @@ struct Ballot {
 struct Verdict {
   bool formed = false;
   std::string reason;  // names the rank
-  uint32_t local = 0;  // ranks of the same place as the one who is told
+  uint32_t local = 0;  // ranks of the same place as the one that is told
   Bytes encode() const;
 };
 
 // The reason of a rank that could not go on as another could not: the vote blames that one, if it can.
 constexpr const char* kAnotherGaveUp = "another rank gave up";
 
-// The group is broken: said once to everybody by who notices.
+// The group is broken: said once to all others by the rank or daemon that notices.
 struct Alarm {
   std::string reason;     // empty: nothing is wrong, the sender leaves
   bool treeLost = false;  // a daemon or a connection of the tree failed: the ranks may go on without it
   Bytes encode() const;
 };
 
-// What a library that sets itself up has to say, in pieces.
+// The talk of a library that sets itself up, in pieces.
 constexpr size_t kPieceBytes = 1500;
 struct OutOfBandPiece {
   bool gaveUp = false;
@@ -86,7 +86,7 @@ struct Span {
   size_t end = 0;
   size_t bytes() const { return end - begin; }
 };
-// What `rank` sends of a chunk, and what it receives of the chunk's result.
+// The part of a chunk that `rank` sends, and the part of the chunk's result that it receives.
 Span sentOf(const OperationHead& head, uint32_t rank, Span chunk);
 Span receivedOf(const OperationHead& head, uint32_t rank, Span chunk);
 // Of the whole vector or window: what belongs to the rank where there are parts.

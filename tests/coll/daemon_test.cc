@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "providers/loop/transport.h"
+#include "src/coll/ring.h"
 #include "tests/coll/scenarios.h"
 #include "tests/coll/tree_of_daemons.h"
 #include "tests/support/catch.h"
@@ -158,7 +159,7 @@ TEST_CASE("daemon: a member that reads nothing delays its own group alone") {
   REQUIRE(daemon);
   const Ranks::Make make = [&](int, std::unique_ptr<Mesh> mesh) -> std::unique_ptr<Group> {
     auto joined = joinAt((*daemon)->port(), mesh->ranks(), *mesh);
-    return joined ? joined.take() : nullptr;
+    return joined ? ringOf(*mesh, joined.take()) : nullptr;
   };
   Ranks others(2);
   others.form(make, false);

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "src/coll/peers.h"
+#include "src/coll/ring.h"
 #include "tests/coll/gpu_memory.h"
 #include "tests/coll/scenarios.h"
 #include "tests/coll/tree_of_daemons.h"
@@ -64,8 +64,8 @@ struct Spared {
   std::vector<std::unique_ptr<GpuMemory>> memory;
 };
 
-// What one rank of two flushes while as many operations as fit wait for the other rank: each flush has a
-// request, as many more as fit do too, and the next one is an error.
+// A rank of two flushes while as many operations as fit wait for the other rank: as many flushes as fit have
+// a request each, and the next one is an error.
 void fillPlaces(Ranks& ranks, const std::function<Started()>& flush) {
   Group& group = ranks.group(0);
   std::vector<std::unique_ptr<Run>> runs;
@@ -98,7 +98,7 @@ void finish(Run& run, std::initializer_list<int> ranks) {
   }
 }
 
-// What a flush comes to: "done", or the error that ends it.
+// The outcome of a flush: "done", or the error that ends it.
 std::string outcome(Group& group, GroupRequest* request) {
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10 * patience());
   while (std::chrono::steady_clock::now() < limit) {
@@ -189,7 +189,8 @@ TEST_CASE("spared tree: a flush on the spare is an error, and one of host memory
 TEST_CASE("peers: a flush has its own place beside 64 operations, and one too many is an error") {
   Ranks ranks(2);
   ranks.form([](int, std::unique_ptr<Mesh> mesh) {
-    return std::make_unique<PeersGroup>(std::move(mesh), PeersOptions());
+    const Mesh& all = *mesh;
+    return ringOf(all, std::make_unique<PeersBackend>(std::move(mesh), PeersOptions()));
   });
   const Vectors data(ranks.group(0), 64, 1);
   fillPlaces(ranks, [&] { return ranks.group(0).flush(data.receive.data(), 64, data.receiveMemory); });

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
-#include "src/coll/peers.h"
-
 #include <array>
 #include <chrono>
 #include <thread>
@@ -9,6 +7,7 @@
 #include "providers/fault/control.h"
 #include "providers/fault/transport.h"
 #include "providers/loop/transport.h"
+#include "src/coll/ring.h"
 #include "tests/coll/scenarios.h"
 #include "tests/support/catch.h"
 #include "tests/support/patience.h"
@@ -21,7 +20,8 @@ using namespace weft::test;
 namespace {
 
 std::unique_ptr<Group> makePeers(int, std::unique_ptr<Mesh> mesh) {
-  return std::make_unique<PeersGroup>(std::move(mesh), PeersOptions());
+  const Mesh& all = *mesh;
+  return ringOf(all, std::make_unique<PeersBackend>(std::move(mesh), PeersOptions()));
 }
 
 }  // namespace
@@ -98,7 +98,7 @@ TEST_CASE("peers: ranks that disagree about the size all hear why it ends") {
       if (!fine) failures[r] = ranks.group(rank).error().message();
     }
   }
-  // Who meets it first, and at which of its messages, is left to chance.
+  // The rank that meets it first, and at which of its messages, is left to chance.
   for (const std::string& failure : failures) {
     INFO(failure);
     const bool disagree = failure.find("the ranks disagree about the operation") != std::string::npos;
@@ -223,10 +223,10 @@ struct Pair {
 
 TEST_CASE("peers: an alarm that cannot leave at once leaves later, and stays heard") {
   Pair pair;
-  pair.meshes[0]->raiseAlarm("a reason");
+  pair.pipe(0).raiseAlarm(Alarm{"a reason"}.encode());
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(5 * patience());
   while (pair.pipe(1).look() == Pipe::State::open && std::chrono::steady_clock::now() < limit)
-    pair.meshes[0]->repeatAlarm();
+    pair.pipe(0).repeatAlarm();
   // Expect: each that asks hears it, not only the first one.
   for (int asked = 0; asked < 3; asked++) {
     REQUIRE(pair.pipe(1).look() == Pipe::State::alarmed);

@@ -32,7 +32,11 @@ class Ranks {
   void put(int rank, std::unique_ptr<coll::Group> group) {
     groups_[static_cast<size_t>(rank)] = std::move(group);
   }
-  void drop(int rank) { groups_[static_cast<size_t>(rank)].reset(); }
+  // Closes the group as NCCL does.
+  void drop(int rank) {
+    const auto group = std::move(groups_[static_cast<size_t>(rank)]);
+    if (group) group->close();
+  }
   bool has(int rank) const { return groups_[static_cast<size_t>(rank)] != nullptr; }
   const core::ContextRef& context(int rank) const { return nodes_[static_cast<size_t>(rank)].context; }
 
@@ -46,7 +50,7 @@ class Ranks {
   std::vector<std::unique_ptr<coll::Group>> groups_;
 };
 
-// What one rank brings into operations and gets out of them, registered with its group.
+// The vectors that a rank brings into operations and gets out of them, registered with its group.
 class Vectors {
  public:
   Vectors(coll::Group& group, size_t bytes, uint64_t seed);

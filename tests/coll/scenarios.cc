@@ -23,7 +23,7 @@ size_t vectorBytes(const Operation& shape) {
   return std::max({shape.bytes, shape.windowBytes, size_t{1}});
 }
 
-// What of a rank's part lies in the window: [first, second), counted from the window's begin.
+// The piece of a rank's part that lies in the window: [first, second), counted from the window's begin.
 std::pair<size_t, size_t> partOf(const Operation& shape, int rank) {
   const size_t end = shape.windowOffset + shape.windowBytes;
   const auto r = static_cast<size_t>(rank);

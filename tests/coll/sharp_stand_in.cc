@@ -13,7 +13,7 @@
 
 // A library with libsharp_coll's interface for ranks that are threads of one process: what they hand it is
 // reduced once all have. It sets itself up by the ranks' out-of-band calls, as the real one does, and refuses
-// what the real one refuses. What it is told by sharpStandIn… fails.
+// what the real one refuses. It fails as it is told to by sharpStandIn….
 namespace sharp = weft::coll::sharp;
 using weft::coll::ElementType;
 using weft::coll::ReduceOp;

@@ -8,6 +8,7 @@
 #include "src/base/config.h"
 #include "src/base/log.h"
 #include "src/coll/offload.h"
+#include "src/coll/ring.h"
 #include "tests/coll/scenarios.h"
 #include "tests/support/catch.h"
 #include "tests/support/patience.h"
@@ -197,8 +198,9 @@ TEST_CASE("sharp: a rank that dies before any other has looked is named by all o
       dyingJob = job.take();
       return;
     }
-    auto peers = std::make_unique<PeersGroup>(mesh.take(), PeersOptions());
-    ranks.put(rank, std::make_unique<SharpGroup>(job.take(), std::move(peers)));
+    const Mesh& all = **mesh;
+    auto peers = std::make_unique<PeersBackend>(mesh.take(), PeersOptions());
+    ranks.put(rank, ringOf(all, std::make_unique<SharpBackend>(job.take(), std::move(peers))));
   });
   REQUIRE((ranks.has(0) && ranks.has(1) && dyingJob));
   const Vectors first(ranks.group(0), 10'000, 1), second(ranks.group(1), 10'000, 2);

@@ -42,7 +42,7 @@ bool says(const Run& run, int rank, const char* words) {
   return run.failure(rank).value_or("").find(words) != std::string::npos;
 }
 
-// Several operations at a time, with the tree's death at a moment that the seed chooses. Whether they all go
+// Several operations at a time, with the tree's death at a moment that the seed chooses. They all go
 // on or all give up: the same everywhere, and never a wrong result.
 bool survives(uint64_t seed) {
   CAPTURE(seed);

@@ -4,7 +4,7 @@
 
 #include "providers/loop/transport.h"
 #include "src/base/log.h"
-#include "src/coll/spared_tree.h"
+#include "src/coll/ring.h"
 #include "tests/support/catch.h"
 #include "tests/support/patience.h"
 
@@ -32,7 +32,7 @@ agg::DaemonOptions daemonOptions(Config config) {
   return daemon;
 }
 
-Result<std::unique_ptr<coll::TreeGroup>> joinAt(uint16_t port, int ranksThere, const coll::Mesh& mesh,
+Result<std::unique_ptr<coll::TreeBackend>> joinAt(uint16_t port, int ranksThere, const coll::Mesh& mesh,
                                                 const std::string& secret, const Change& change) {
   coll::JoinOptions join;
   join.context = mesh.options().context;
@@ -47,7 +47,7 @@ Result<std::unique_ptr<coll::TreeGroup>> joinAt(uint16_t port, int ranksThere, c
   join.request.name = format("rank %d", mesh.rank());
   TRY(auto membership, coll::joinDaemon(join));
   if (change) change(membership);
-  return coll::TreeGroup::create(std::move(membership), join.request.order, join.request.ranks, kTestChunk);
+  return coll::TreeBackend::create(std::move(membership), join.request.order, kTestChunk);
 }
 
 std::unique_ptr<agg::Daemon> TreeOfDaemons::start(const std::string& parent, const agg::Limits& limits) {
@@ -71,7 +71,7 @@ int TreeOfDaemons::ranksAt(int rank, int ranks) const {
   return count;
 }
 
-Result<std::unique_ptr<coll::TreeGroup>> TreeOfDaemons::join(const coll::Mesh& mesh,
+Result<std::unique_ptr<coll::TreeBackend>> TreeOfDaemons::join(const coll::Mesh& mesh,
                                                              const std::string& secret,
                                                              const Change& change) const {
   return joinAt(portOf(mesh.rank()), ranksAt(mesh.rank(), mesh.ranks()), mesh, secret, change);
@@ -79,9 +79,9 @@ Result<std::unique_ptr<coll::TreeGroup>> TreeOfDaemons::join(const coll::Mesh& m
 
 Ranks::Make TreeOfDaemons::maker() const {
   return [this](int, std::unique_ptr<coll::Mesh> mesh) -> std::unique_ptr<coll::Group> {
-    auto group = join(*mesh);
-    if (group) return group.take();
-    WEFT_LOG(error, "%s", group.error().message().c_str());
+    auto tree = join(*mesh);
+    if (tree) return coll::ringOf(*mesh, tree.take());
+    WEFT_LOG(error, "%s", tree.error().message().c_str());
     return nullptr;
   };
 }
@@ -92,8 +92,10 @@ Ranks::Make TreeOfDaemons::sparedMaker(const Change& change) const {
     REQUIRE(tree);
     coll::PeersOptions options;
     options.pieceBytes = kTestChunk;
-    auto spare = std::make_unique<coll::PeersGroup>(std::move(mesh), options);
-    return std::make_unique<coll::SparedTree>(tree.take(), std::move(spare), Milliseconds(500 * patience()));
+    const coll::Mesh& all = *mesh;
+    auto peers = std::make_unique<coll::PeersBackend>(std::move(mesh), options);
+    const Milliseconds time(500 * patience());
+    return coll::ringOf(all, tree.take(), std::make_unique<coll::Spare>(std::move(peers), time));
   };
 }
 

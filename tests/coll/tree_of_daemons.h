@@ -17,13 +17,13 @@ agg::DaemonOptions daemonOptions(Config config = {});
 using Change = std::function<void(coll::Membership&)>;
 
 // The rank's end of a tree, joined at a daemon of this host with so many ranks of the group.
-Result<std::unique_ptr<coll::TreeGroup>> joinAt(uint16_t port, int ranksThere, const coll::Mesh& mesh,
+Result<std::unique_ptr<coll::TreeBackend>> joinAt(uint16_t port, int ranksThere, const coll::Mesh& mesh,
                                                 const std::string& secret = "open sesame",
                                                 const Change& change = {});
 
 class TreeOfDaemons {
  public:
-  // One daemon without leaves; else a root with so many below it.
+  // Without leaves there is one daemon; else a root with so many below it.
   explicit TreeOfDaemons(int leaves, agg::Limits limits = {});
   uint16_t portOf(int rank) const;  // ranks take the leaves in turn
   int ranksAt(int rank, int ranks) const;
@@ -31,7 +31,7 @@ class TreeOfDaemons {
   agg::Daemon& leaf(int index) { return *daemons_[static_cast<size_t>(index) + 1]; }
   size_t count() const { return daemons_.size(); }
 
-  Result<std::unique_ptr<coll::TreeGroup>> join(const coll::Mesh& mesh,
+  Result<std::unique_ptr<coll::TreeBackend>> join(const coll::Mesh& mesh,
                                                 const std::string& secret = "open sesame",
                                                 const Change& change = {}) const;
   Ranks::Make maker() const;

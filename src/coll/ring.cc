@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/coll/ring.h"
+
+#include <algorithm>
+
+#include "src/base/log.h"
+#include "src/base/reserve.h"
+#include "src/coll/plan.h"
+
+namespace weft::coll {
+
+namespace {
+
+constexpr uint64_t kLookEvery = 256;        // calls between two looks at the bond
+constexpr Milliseconds kPartedGrace{2000};  // a rank that left has its results, so ours come within this
+
+bool reduces(const Operation& operation) {
+  return operation.kind == OperationKind::allReduce || operation.kind == OperationKind::reduceScatter;
+}
+
+// Registering failed because the backend is gone, which the next operation will find: the ranks go on among
+// themselves then, as they do when an operation finds it first.
+bool isLoss(const Error& error, const Backend& backend) {
+  return error.code() == Code::remote || error.code() == Code::timeout || !backend.isReachable();
+}
+
+}  // namespace
+
+std::unique_ptr<Group> ringOf(const Mesh& mesh, std::unique_ptr<Backend> backend,
+                              std::unique_ptr<Spare> spare) {
+  const OperationRing::Place place{mesh.rank(), mesh.ranks(), &mesh.clock()};
+  return std::make_unique<OperationRing>(place, std::move(backend), std::move(spare));
+}
+
+OperationRing::OperationRing(const Place& place, std::unique_ptr<Backend> backend,
+                             std::unique_ptr<Spare> spare)
+    : place_(place), clock_(*place.clock), spare_(std::move(spare)), backend_(std::move(backend)) {
+  for (Slot& slot : slots_) slot.group = this;
+  for (Flush& flush : flushes_) flush.group = this;
+}
+
+// Says goodbye at least, where close() was not called. Nothing lands afterwards: the connections see to that
+// as they go.
+OperationRing::~OperationRing() {
+  const MustNotFail closing;
+  if (backend_) backend_->part();
+  if (spare_) spare_->backend().part();
+  for (const auto& memory : memories_.left()) release(*memory);
+}
+
+void OperationRing::close() {
+  const MustNotFail closing;
+  if (backend_) backend_->part();
+  if (backend_) backend_->close(clock_);
+  if (!spare_) return;
+  spare_->closing().wait(clock_);
+  spare_->backend().part();
+  spare_->backend().close(clock_);
+}
+
+void OperationRing::enter(State next) {
+  if (next <= state_) return;
+  state_ = next;
+}
+
+Error OperationRing::error() const {
+  return Error(Code::remote, "collective group", why_.empty() ? "nothing is wrong" : why_);
+}
+
+GroupCounters OperationRing::counters() const {
+  GroupCounters all;
+  all.operations = next_;
+  all.bytesSent = bytesBefore_;
+  if (state_ == State::running || !spare_) all.bytesSent += backend_->bytesSent();
+  if (spare_) all.bytesSent += spare_->backend().bytesSent();
+  return all;
+}
+
+// Memory:
+
+Result<GroupMemory*> OperationRing::registerMemory(const MemoryDesc& desc) {
+  auto memory = std::make_unique<Memory>();
+  memory->host = desc.kind == MemoryKind::host;
+  const bool spared = spare_ && memory->host;
+  const std::lock_guard lock(mutex_);
+  if (backend_) {
+    auto first = backend_->registerMemory(desc);
+    if (!first && !(spared && isLoss(first.error(), *backend_))) return first.takeError();
+    if (first) memory->first = first.take();
+  } else if (!spared) {
+    return Error(Code::unavailable, "registering memory",
+                 "the aggregation daemon is gone, and the ranks among themselves only reduce host memory");
+  }
+  if (spared) {
+    auto spare = spare_->backend().registerMemory(desc);
+    if (!spare && memory->first) backend_->deregisterMemory(*memory->first);
+    if (!spare) return spare.takeError();
+    memory->spare = spare.take();
+  }
+  return memories_.keep(std::move(memory));
+}
+
+// While the lost backend closes, what it still has under way may land in the memory. Closing gives it back.
+void OperationRing::release(Memory& memory) {
+  if (memory.spare) spare_->backend().deregisterMemory(*memory.spare);
+  if (!memory.first) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (backend_) return backend_->deregisterMemory(*memory.first);
+  }
+  spare_->closing().wait(clock_);
+}
+
+Status OperationRing::deregisterMemory(GroupMemory* memory) {
+  TRY(const auto gone, memories_.take(memory));
+  release(*gone);
+  return {};
+}
+
+// The operation with the memory as the active backend knows it.
+Operation OperationRing::translated(Operation operation) const {
+  for (GroupMemory** memory : {&operation.sendMemory, &operation.receiveMemory}) {
+    if (!*memory) continue;
+    const auto& known = static_cast<const Memory&>(**memory);
+    *memory = onFirst() ? known.first.get() : known.spare.get();
+  }
+  return operation;
+}
+
+// False: the backend was gone already when the memory was registered.
+bool OperationRing::isKnown(const Operation& operation) const {
+  for (const GroupMemory* memory : {operation.sendMemory, operation.receiveMemory})
+    if (memory && !static_cast<const Memory*>(memory)->first) return false;
+  return true;
+}
+
+// Operations:
+
+Started OperationRing::refuse(const char* why) {
+  breakDown(format("rank %d %s", place_.rank, why));
+  return {false, nullptr};
+}
+
+Started OperationRing::start(const Operation& operation) {
+  keepGoing();
+  if (state_ == State::broken) return {false, nullptr};
+  if (const char* fault = faultOf(operation, place_.rank, place_.ranks))
+    return refuse(format("started an operation that cannot be: %s", fault).c_str());
+  Slot& slot = slotOf(next_);
+  const bool inLine = state_ == State::agreeing || waiting_ < next_ || slot.state != Slot::State::free;
+  if (inLine) return {};
+  slot.operation = operation;
+  slot.sequence = next_;
+  slot.enter(Slot::State::waiting);
+  if (!begin(slot)) {
+    slot.enter(Slot::State::free);
+    return {state_ != State::broken, nullptr};
+  }
+  waiting_ = ++next_;
+  return {true, &slot};
+}
+
+// Hands a waiting operation to the active backend. False: not now, or that failed.
+bool OperationRing::begin(Slot& slot) {
+  if (onFirst() && !isKnown(slot.operation)) {
+    lose(backend_->loss().why);
+    return false;
+  }
+  switch (active().begin(turns_, translated(slot.operation))) {
+    case Backend::Begun::begun:
+      slot.turn = turns_++;
+      slot.enter(Slot::State::running);
+      return true;
+    case Backend::Begun::failed:
+      fail();
+      return false;
+    case Backend::Begun::notNow:
+      return false;
+  }
+  return false;
+}
+
+Finished OperationRing::finish(Slot& slot) {
+  slot.enter(Slot::State::free);
+  after_ = std::max(after_, slot.sequence + 1);
+  while (oldest_ < next_ && slotOf(oldest_).state == Slot::State::free) oldest_++;
+  return {true, true, receivedBytes(slot.operation, place_.rank)};
+}
+
+Finished OperationRing::test(GroupRequest* request) {
+  keepGoing();
+  if (Flush* flush = findFlush(request)) return testFlush(*flush);
+  auto& slot = static_cast<Slot&>(*request);
+  if (slot.state == Slot::State::running) {
+    const Backend::Step step = active().advance(slot.turn);
+    if (step == Backend::Step::done) return finish(slot);
+    if (step == Backend::Step::failed) fail();
+  }
+  return {state_ != State::broken, false, 0};
+}
+
+// Flushes:
+
+OperationRing::Flush* OperationRing::findFlush(const GroupRequest* request) {
+  const auto* place = static_cast<const void*>(request);
+  const bool here = place >= flushes_.data() && place < flushes_.data() + flushes_.size();
+  return here ? static_cast<Flush*>(const_cast<GroupRequest*>(request)) : nullptr;
+}
+
+OperationRing::Flush* OperationRing::takeFlush() {
+  for (Flush& flush : flushes_)
+    if (flush.state == Flush::State::free) return &flush;
+  return nullptr;
+}
+
+// NCCL takes ok without a request for a flush that is done, so a lack of places is an error. Data in host
+// memory is visible as soon as it is received, whatever became of the backend. A GPU may see older bytes
+// until the connection that brought the data has flushed it, and that connection ends with the backend: from
+// then on nothing can flush, and the group is broken rather than wrong.
+Started OperationRing::flush(const void* data, size_t bytes, GroupMemory* memory) {
+  keepGoing();
+  if (state_ == State::broken) return {false, nullptr};
+  Flush* flush = takeFlush();
+  if (!flush) return refuse("starts a flush while 64 flushes are under way, which is the most");
+  const auto& known = static_cast<const Memory&>(*memory);
+  core::Posted posted{true, nullptr};
+  if (onFirst() && known.first) posted = backend_->flush(data, bytes, *known.first);
+  if (!posted.ok) {
+    const Backend::Failure failure = backend_->flushFailure();
+    failure.lost ? lose(failure.why) : breakDown(failure.why);
+  }
+  const bool through = posted.ok && onFirst() && known.first;
+  if (!through && !known.host && state_ != State::broken)
+    breakDown(why_ + "; what it brought into a GPU's memory can no longer be flushed");
+  if (state_ == State::broken) return {false, nullptr};
+  flush->request = posted.request;
+  flush->host = known.host;
+  flush->bytes = bytes;
+  flush->enter(posted.request ? Flush::State::waiting : Flush::State::visible);
+  return {true, flush};
+}
+
+Finished OperationRing::testFlush(Flush& flush) {
+  if (flush.state == Flush::State::waiting) {
+    if (state_ == State::broken || !flush.request) return {state_ != State::broken, false, 0};
+    const core::Tested tested = core::test(flush.request, nullptr);
+    if (!tested.ok) {
+      const Backend::Failure failure = backend_->flushFailure();
+      failure.lost ? lose(failure.why) : breakDown(failure.why);
+    }
+    if (!tested.ok || !tested.done) return {state_ != State::broken, false, 0};
+  }
+  flush.enter(Flush::State::free);
+  return {true, true, flush.bytes};
+}
+
+// The group's end:
+
+// Every call begins by this: each state's own work, and now and then a look at the others.
+void OperationRing::keepGoing() {
+  switch (state_) {
+    case State::running:
+      break;
+    case State::agreeing:
+      agree();
+      break;
+    case State::onSpare:
+      beginWaiting();
+      break;
+    case State::broken:
+      if (backend_) backend_->bond().repeat();
+      if (spare_) spare_->backend().bond().repeat();
+      return;
+  }
+  if (passes_++ % kLookEvery == 0) (void)hear();
+}
+
+// The one place where the ring hears of the others. False: the group is broken by it, or the backend lost.
+bool OperationRing::hear() {
+  if (state_ == State::broken) return false;
+  Bond& bond = active().bond();
+  const Bond::State there = bond.look();
+  if (there == Bond::State::alarmed) {
+    const Alarm alarm = bond.alarm();
+    if (alarm.treeLost)
+      lose(alarm.reason);
+    else
+      breakDown(alarm.reason, false, &bond);
+    return false;
+  }
+  return there == Bond::State::whole || !active().needsEveryone() || hearAbsent(bond);
+}
+
+// A rank is gone, and no operation would ever fail by that. A rank that said goodbye has its results, so ours
+// come soon; where they do not, it left too early.
+bool OperationRing::hearAbsent(const Bond& bond) {
+  if (bond.state() == Bond::State::broken) {
+    breakDown(format("rank %d failed: %s", bond.rank(), bond.fault().c_str()));
+    return false;
+  }
+  const TimePoint now = clock_.now();
+  if (aloneSince_ == TimePoint{}) aloneSince_ = now;
+  if (now - aloneSince_ < kPartedGrace) return true;
+  breakDown(format("rank %d left the group", bond.rank()));
+  return false;
+}
+
+// The active backend failed at a step. A reason that another rank or a daemon has told is better than what
+// was seen here, and a goodbye changes the words for it.
+void OperationRing::fail() {
+  if (!hear()) return;
+  const Backend::Failure failure = active().failure();
+  failure.lost ? lose(failure.why) : breakDown(failure.why);
+}
+
+void OperationRing::breakDown(std::string why, bool lost, const Bond* toldBy) {
+  if (state_ == State::broken) return;
+  const bool first = onFirst();
+  enter(State::broken);
+  why_ = std::move(why);
+  WEFT_LOG(error, "collective group of %d ranks: %s", place_.ranks, why_.c_str());
+  const auto tell = [&](Backend& backend) {
+    if (&backend.bond() != toldBy) backend.bond().say(Alarm{why_, lost});
+    backend.halt();
+  };
+  if (first) tell(*backend_);
+  if (spare_) tell(spare_->backend());
+}
+
+// From the backend to the spare:
+
+bool OperationRing::mayBeginAgain(const Operation& operation) const {
+  for (const GroupMemory* memory : {operation.sendMemory, operation.receiveMemory})
+    if (memory && !static_cast<const Memory*>(memory)->spare) return false;
+  return !reduces(operation) || operation.send != operation.receive;
+}
+
+// This rank's results, and whether the operations that it lacks can begin again: the vectors must be in
+// memory that the spare reaches, no part of a result may have been written over them, and no flush of a GPU's
+// memory may be lost.
+Spare::Claim OperationRing::claim() {
+  Spare::Claim mine{after_, oldest_, true};
+  for (uint64_t at = oldest_; at < next_; at++) {
+    Slot& slot = slotOf(at);
+    if (slot.state == Slot::State::free) continue;
+    slot.enter(Slot::State::waiting);
+    mine.canBeginAgain = mine.canBeginAgain && mayBeginAgain(slot.operation);
+  }
+  for (Flush& flush : flushes_) {
+    if (flush.state != Flush::State::waiting) continue;
+    flush.request = nullptr;
+    if (flush.host) flush.enter(Flush::State::visible);
+    mine.canBeginAgain = mine.canBeginAgain && flush.host;
+  }
+  return mine;
+}
+
+// From here on the backend has nothing to say. It closes on a thread of its own while the ranks agree, and
+// nothing begins again before that is over: what it still has under way must not land in a result.
+void OperationRing::lose(const std::string& why) {
+  if (state_ != State::running) return;
+  if (!spare_) return breakDown(why, true);
+  why_ = why;
+  bytesBefore_ = backend_->bytesSent();
+  backend_->bond().say(Alarm{why, true});
+  backend_->halt();
+  const Spare::Claim mine = claim();
+  WEFT_LOG(warn, "%s: the ranks of the group ask each other whether they can go on without the tree",
+           why_.c_str());
+  enter(State::agreeing);
+  waiting_ = oldest_;
+  if (const Status asked = spare_->ask(mine); !asked) return breakDown(why_ + "; " + asked.error().message());
+  agree();
+}
+
+// Where another thread registers memory just now, the next call tries again.
+void OperationRing::handOver() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock && backend_) spare_->closing().take(std::move(backend_), clock_);
+}
+
+void OperationRing::agree() {
+  handOver();
+  switch (spare_->hear()) {
+    case Spare::Answer::waiting:
+      return;
+    case Spare::Answer::no:
+      return breakDown(why_ + "; " + spare_->why());
+    case Spare::Answer::failed:
+      if (hear()) breakDown(why_ + "; " + spare_->backend().failure().why);
+      return;
+    case Spare::Answer::yes:
+      break;
+  }
+  WEFT_LOG(warn, "the ranks go on without the tree, from operation %llu on",
+           static_cast<unsigned long long>(spare_->from()));
+  enter(State::onSpare);
+  turns_ = Spare::kTurnsOfItsOwn;
+  beginWaiting();
+}
+
+// In the order of the operations, as far as the spare takes them now, and once the lost backend has closed.
+void OperationRing::beginWaiting() {
+  handOver();
+  if (waiting_ == next_ || backend_ || !spare_->closing().over()) return;
+  for (; waiting_ < next_; waiting_++) {
+    Slot& slot = slotOf(waiting_);
+    if (slot.state == Slot::State::waiting && !begin(slot)) return;
+  }
+}
+
+}  // namespace weft::coll

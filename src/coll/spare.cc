@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/coll/spare.h"
+
+#include "src/base/log.h"
+
+namespace weft::coll {
+
+namespace {
+
+constexpr uint64_t kCannot = UINT64_MAX;  // as `after`: this rank cannot begin again
+
+}  // namespace
+
+Spare::~Spare() {
+  if (mineMemory_) backend_->deregisterMemory(*mineMemory_);
+  if (allMemory_) backend_->deregisterMemory(*allMemory_);
+}
+
+Status Spare::ask(const Claim& mine) {
+  mine_ = {mine.canBeginAgain ? mine.after : kCannot, ~mine.oldest};
+  until_ = backend_->mesh().clock().now() + patience_;
+  TRY(mineMemory_, backend_->registerMemory({.address = mine_.data(), .length = sizeof mine_}));
+  TRY(allMemory_, backend_->registerMemory({.address = all_.data(), .length = sizeof all_}));
+  Operation greatest;
+  greatest.type = ElementType::u64;
+  greatest.op = ReduceOp::max;
+  greatest.send = mine_.data();
+  greatest.receive = all_.data();
+  greatest.sendMemory = mineMemory_.get();
+  greatest.receiveMemory = allMemory_.get();
+  greatest.bytes = sizeof mine_;
+  (void)backend_->begin(0, greatest);  // hear() tells whether it failed
+  return {};
+}
+
+Spare::Answer Spare::hear() {
+  switch (backend_->advance(0)) {
+    case Backend::Step::done:
+      return decide();
+    case Backend::Step::failed:
+      return Answer::failed;
+    case Backend::Step::going:
+      break;
+  }
+  if (backend_->mesh().clock().now() <= until_) return Answer::waiting;
+  why_ = format(
+      "some rank, which may have nothing left to do, has not come to an agreement within %lld ms "
+      "(WEFT_COLLNET_TIMEOUT)",
+      static_cast<long long>(patience_.count()));
+  return Answer::no;
+}
+
+Spare::Answer Spare::decide() {
+  const uint64_t youngest = all_[0];
+  if (youngest == kCannot) {
+    why_ = "a rank no longer holds what it sent, or has it in a GPU's memory";
+    return Answer::no;
+  }
+  if (youngest != from()) {
+    why_ = "some ranks have results that others lack";
+    return Answer::no;
+  }
+  return Answer::yes;
+}
+
+}  // namespace weft::coll
