@@ -19,15 +19,27 @@
 // order: the order is what matches them. Sizes are bytes unless a comment says elements.
 namespace weft::coll {
 
-enum class ElementType : uint8_t { i8, u8, i16, u16, i32, u32, i64, u64, f16, bf16, f32, f64 };
-constexpr size_t kElementTypes = 12;
+// NCCL's types. Their numbers go over the wire; 2 and 3 are not used.
+enum class ElementType : uint8_t {
+  i8 = 0,
+  u8 = 1,
+  i32 = 4,
+  u32 = 5,
+  i64 = 6,
+  u64 = 7,
+  f16 = 8,
+  bf16 = 9,
+  f32 = 10,
+  f64 = 11,
+};
+constexpr size_t kElementTypes = 12;  // the numbers are below this
 
-// land to bxor are for integers. minLoc and maxLoc are for 32- and 64-bit types: an element is a value and,
-// beside it, an unsigned index as wide as that; of equal values the lower index wins.
-enum class ReduceOp : uint8_t { sum, prod, min, max, land, lor, lxor, band, bor, bxor, minLoc, maxLoc };
-constexpr size_t kReduceOps = 12;
+// NCCL's reductions. bor is the daemons' own, for u8: they lay the chunks of a gather over each other by it.
+// The numbers go over the wire; 4 to 7 are not used.
+enum class ReduceOp : uint8_t { sum = 0, prod = 1, min = 2, max = 3, bor = 8 };
+constexpr size_t kReduceOps = 9;  // the numbers are below this
 
-enum class OperationKind : uint8_t { allReduce, allGather, reduceScatter, broadcast, barrier };
+enum class OperationKind : uint8_t { allReduce, allGather, reduceScatter };
 
 // Registered memory, on behalf of one group.
 class GroupMemory {
@@ -35,10 +47,10 @@ class GroupMemory {
   virtual ~GroupMemory() = default;
 };
 
-// An operation as a rank starts it. allReduce: `send` and `receive` hold `bytes`. allGather: the whole is ranks * bytesPerRank
-// long; only [windowOffset, +windowBytes) of it takes part. `send` points to the first byte of what lies both
-// in the window and in this rank's own part (and to nothing where that is empty), `receive` holds the window.
-// reduceScatter: the same, with the two changing places. broadcast: `root` sends, all receive `bytes`.
+// An operation as a rank starts it. allReduce: `send` and `receive` hold `bytes`. allGather: the whole is
+// ranks * bytesPerRank long; only [windowOffset, +windowBytes) of it takes part. `send` points to the first
+// byte of what lies both in the window and in this rank's own part (and to nothing where that is empty),
+// `receive` holds the window. reduceScatter: the same, with the two changing places.
 struct Operation {
   OperationKind kind = OperationKind::allReduce;
   ElementType type = ElementType::u8;
@@ -51,7 +63,6 @@ struct Operation {
   size_t bytesPerRank = 0;
   size_t windowOffset = 0;
   size_t windowBytes = 0;
-  int root = 0;
 };
 
 class Group;

@@ -181,8 +181,7 @@ bool AggGroup::takeHeads(bool* moved) {
 bool AggGroup::openRecord(const OperationHead& head) {
   const bool reduces =
       head.kind == coll::OperationKind::allReduce || head.kind == coll::OperationKind::reduceScatter;
-  if (reduces &&
-      (!coll::canReduce(head.type, head.op) || head.bytes % coll::elementBytes(head.type, head.op) != 0))
+  if (reduces && (!coll::canReduce(head.type, head.op) || head.bytes % coll::elementBytes(head.type) != 0))
     return end({"there is no such reduction: " + coll::describe(head)}), false;
   Record record;
   record.head = head;
@@ -241,7 +240,7 @@ bool AggGroup::reduceStep(Record& record, size_t step) {
   return true;
 }
 
-// Reductions fold the children in their order. Of a gather or a broadcast each rank sent only what is its
+// Reductions fold the children in their order. Of a gather each rank sent only what is its
 // own: it is put in its place, and other daemons' chunks, which are zero elsewhere, are laid over each other.
 void AggGroup::combine(const Record& record, Span chunk, std::byte* to) {
   const bool reduces = record.head.kind == coll::OperationKind::allReduce ||

@@ -216,8 +216,7 @@ void Exchange::fold(const Folding& folding) {
 
 bool Exchange::postResults() {
   if (!plan_.distributes) return true;
-  const bool fromSend =
-      operation_.kind == OperationKind::allGather || operation_.kind == OperationKind::broadcast;
+  const bool fromSend = operation_.kind == OperationKind::allGather;
   const auto* memory =
       static_cast<const PeersMemory*>(fromSend ? operation_.sendMemory : operation_.receiveMemory);
   const std::byte* from =

@@ -52,14 +52,7 @@ template <ReduceOp Op, class V>
   if constexpr (Op == ReduceOp::prod) return static_cast<V>(a * b);
   if constexpr (Op == ReduceOp::min) return lesser(a, b);
   if constexpr (Op == ReduceOp::max) return greater(a, b);
-  const V zero{};
-  const V one = static_cast<V>(zero + 1);
-  if constexpr (Op == ReduceOp::land) return (a != zero) & (b != zero) ? one : zero;
-  if constexpr (Op == ReduceOp::lor) return (a | b) != zero ? one : zero;
-  if constexpr (Op == ReduceOp::lxor) return (a != zero) ^ (b != zero) ? one : zero;
-  if constexpr (Op == ReduceOp::band) return static_cast<V>(a & b);
   if constexpr (Op == ReduceOp::bor) return static_cast<V>(a | b);
-  if constexpr (Op == ReduceOp::bxor) return static_cast<V>(a ^ b);
 }
 
 // --- how elements lie in memory (Raw) and what is computed with (Wide)
@@ -172,29 +165,6 @@ void fold(const void* const* inputs, size_t count, void* to, size_t elements) {
   if (at < elements) foldTail<Lane, Op>(inputs, count, out, at, elements - at);
 }
 
-template <class T, class Index>
-struct Located {
-  T value;
-  Index index;
-};
-
-template <class T, class Index, ReduceOp Op>
-void foldLocated(const void* const* inputs, size_t count, void* to, size_t elements) {
-  using Element = Located<T, Index>;
-  for (size_t i = 0; i < elements; i++) {
-    Element best;
-    __builtin_memcpy(&best, static_cast<const Element*>(inputs[0]) + i, sizeof best);
-    for (size_t k = 1; k < count; k++) {
-      Element other;
-      __builtin_memcpy(&other, static_cast<const Element*>(inputs[k]) + i, sizeof other);
-      const bool ahead = Op == ReduceOp::minLoc ? other.value < best.value : best.value < other.value;
-      const bool nan = best.value != best.value && other.value == other.value;
-      if (ahead || nan || (other.value == best.value && other.index < best.index)) best = other;
-    }
-    __builtin_memcpy(static_cast<Element*>(to) + i, &best, sizeof best);
-  }
-}
-
 // --- the table
 
 template <class Lane>
@@ -206,50 +176,24 @@ constexpr void setArithmetic(KernelTable* table, ElementType type) {
   row[static_cast<size_t>(ReduceOp::max)] = &fold<Lane, ReduceOp::max>;
 }
 
-template <class T, size_t Bytes>
-constexpr void setInteger(KernelTable* table, ElementType type) {
-  using Lane = Plain<T, Bytes>;
-  setArithmetic<Lane>(table, type);
-  Kernel* row = table->of[static_cast<size_t>(type)];
-  row[static_cast<size_t>(ReduceOp::land)] = &fold<Lane, ReduceOp::land>;
-  row[static_cast<size_t>(ReduceOp::lor)] = &fold<Lane, ReduceOp::lor>;
-  row[static_cast<size_t>(ReduceOp::lxor)] = &fold<Lane, ReduceOp::lxor>;
-  row[static_cast<size_t>(ReduceOp::band)] = &fold<Lane, ReduceOp::band>;
-  row[static_cast<size_t>(ReduceOp::bor)] = &fold<Lane, ReduceOp::bor>;
-  row[static_cast<size_t>(ReduceOp::bxor)] = &fold<Lane, ReduceOp::bxor>;
-}
-
-template <class T, class Index>
-constexpr void setLocated(KernelTable* table, ElementType type) {
-  Kernel* row = table->of[static_cast<size_t>(type)];
-  row[static_cast<size_t>(ReduceOp::minLoc)] = &foldLocated<T, Index, ReduceOp::minLoc>;
-  row[static_cast<size_t>(ReduceOp::maxLoc)] = &foldLocated<T, Index, ReduceOp::maxLoc>;
-}
-
 // `Bytes` wide vectors; Half says how half precision is read and written. Sums of unsigned integers wrap, and
 // those of signed ones must as well, so they are added as what does.
 template <size_t Bytes, class Half>
 constexpr KernelTable makeTable(const char* name) {
   KernelTable table{};
   table.name = name;
-  setInteger<int8_t, Bytes>(&table, ElementType::i8);
-  setInteger<uint8_t, Bytes>(&table, ElementType::u8);
-  setInteger<int16_t, Bytes>(&table, ElementType::i16);
-  setInteger<uint16_t, Bytes>(&table, ElementType::u16);
-  setInteger<int32_t, Bytes>(&table, ElementType::i32);
-  setInteger<uint32_t, Bytes>(&table, ElementType::u32);
-  setInteger<int64_t, Bytes>(&table, ElementType::i64);
-  setInteger<uint64_t, Bytes>(&table, ElementType::u64);
+  setArithmetic<Plain<int8_t, Bytes>>(&table, ElementType::i8);
+  setArithmetic<Plain<uint8_t, Bytes>>(&table, ElementType::u8);
+  setArithmetic<Plain<int32_t, Bytes>>(&table, ElementType::i32);
+  setArithmetic<Plain<uint32_t, Bytes>>(&table, ElementType::u32);
+  setArithmetic<Plain<int64_t, Bytes>>(&table, ElementType::i64);
+  setArithmetic<Plain<uint64_t, Bytes>>(&table, ElementType::u64);
   setArithmetic<Half>(&table, ElementType::f16);
   setArithmetic<Brain<Bytes>>(&table, ElementType::bf16);
   setArithmetic<Plain<float, Bytes>>(&table, ElementType::f32);
   setArithmetic<Plain<double, Bytes>>(&table, ElementType::f64);
-  setLocated<int32_t, uint32_t>(&table, ElementType::i32);
-  setLocated<uint32_t, uint32_t>(&table, ElementType::u32);
-  setLocated<float, uint32_t>(&table, ElementType::f32);
-  setLocated<int64_t, uint64_t>(&table, ElementType::i64);
-  setLocated<uint64_t, uint64_t>(&table, ElementType::u64);
-  setLocated<double, uint64_t>(&table, ElementType::f64);
+  table.of[static_cast<size_t>(ElementType::u8)][static_cast<size_t>(ReduceOp::bor)] =
+      &fold<Plain<uint8_t, Bytes>, ReduceOp::bor>;
   return table;
 }
 

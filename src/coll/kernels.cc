@@ -9,23 +9,22 @@ const KernelTable& kernels() {
   return best;
 }
 
-size_t elementBytes(ElementType type, ReduceOp op) {
-  constexpr size_t kBytes[kElementTypes] = {1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8};
-  const size_t bytes = kBytes[static_cast<size_t>(type)];
-  return op == ReduceOp::minLoc || op == ReduceOp::maxLoc ? 2 * bytes : bytes;
+size_t elementBytes(ElementType type) {
+  constexpr size_t kBytes[kElementTypes] = {1, 1, 0, 0, 4, 4, 8, 8, 2, 2, 4, 8};
+  return kBytes[static_cast<size_t>(type)];
 }
 
 const char* nameOf(ElementType type) {
-  constexpr const char* kNames[kElementTypes] = {"int8",    "uint8",    "int16",   "uint16",
+  constexpr const char* kNames[kElementTypes] = {"int8",    "uint8",    "unknown", "unknown",
                                                  "int32",   "uint32",   "int64",   "uint64",
                                                  "float16", "bfloat16", "float32", "float64"};
   return static_cast<size_t>(type) < kElementTypes ? kNames[static_cast<size_t>(type)] : "unknown";
 }
 
 const char* nameOf(ReduceOp op) {
-  constexpr const char* kNames[kReduceOps] = {"sum",  "prod", "min", "max",  "land",   "lor",
-                                              "lxor", "band", "bor", "bxor", "minloc", "maxloc"};
-  return static_cast<size_t>(op) < kReduceOps ? kNames[static_cast<size_t>(op)] : "unknown";
+  constexpr const char* kNames[] = {"sum", "prod", "min", "max"};
+  if (op == ReduceOp::bor) return "bor";
+  return static_cast<size_t>(op) < 4 ? kNames[static_cast<size_t>(op)] : "unknown";
 }
 
 }  // namespace weft::coll

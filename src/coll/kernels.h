@@ -32,8 +32,7 @@ inline bool canReduce(ElementType type, ReduceOp op) {
   return t < kElementTypes && o < kReduceOps && kernels().of[t][o];
 }
 
-// Of one element, with its index where the operation has one.
-size_t elementBytes(ElementType type, ReduceOp op = ReduceOp::sum);
+size_t elementBytes(ElementType type);
 const char* nameOf(ElementType type);
 const char* nameOf(ReduceOp op);
 
@@ -41,7 +40,7 @@ const char* nameOf(ReduceOp op);
 inline void reduce(ElementType type, ReduceOp op, std::span<const void* const> inputs, void* out,
                    size_t bytes) {
   kernels().of[static_cast<size_t>(type)][static_cast<size_t>(op)](inputs.data(), inputs.size(), out,
-                                                                   bytes / elementBytes(type, op));
+                                                                   bytes / elementBytes(type));
 }
 
 // The tables, one file each. Which exist depends on the processor this is compiled for.

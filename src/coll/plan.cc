@@ -52,7 +52,6 @@ void makePlan(const Operation& operation, int ranks, size_t oneStepBytes, Plan* 
   plan->parts.clear();
   plan->reduces = plan->distributes = plan->whole = false;
   switch (operation.kind) {
-    case OperationKind::barrier:
     case OperationKind::allReduce:
       plan->reduces = true;
       plan->whole = operation.bytes <= oneStepBytes;
@@ -69,11 +68,6 @@ void makePlan(const Operation& operation, int ranks, size_t oneStepBytes, Plan* 
     case OperationKind::allGather:
       plan->distributes = true;
       window(operation, count, &plan->parts);
-      return;
-    case OperationKind::broadcast:
-      plan->distributes = true;
-      plan->parts.assign(count, {0, 0});
-      plan->parts[static_cast<size_t>(operation.root)] = {0, operation.bytes};
       return;
   }
 }
@@ -96,7 +90,7 @@ const char* faultOf(const Operation& operation, int rank, int ranks) {
   const bool reduces =
       operation.kind == OperationKind::allReduce || operation.kind == OperationKind::reduceScatter;
   if (reduces && !canReduce(operation.type, operation.op)) return "there is no such reduction of that type";
-  const size_t element = reduces ? elementBytes(operation.type, operation.op) : 1;
+  const size_t element = reduces ? elementBytes(operation.type) : 1;
   if (operation.bytes > kMost || operation.windowBytes > kMost || operation.bytesPerRank > kMost)
     return "the size is negative or over 1 TiB";
   if (operation.bytes % element != 0 || operation.windowBytes % element != 0 ||
@@ -106,7 +100,6 @@ const char* faultOf(const Operation& operation, int rank, int ranks) {
       (operation.windowOffset > operation.bytesPerRank * static_cast<size_t>(ranks) ||
        operation.windowBytes > operation.bytesPerRank * static_cast<size_t>(ranks) - operation.windowOffset))
     return "the window ends behind the last rank's part";
-  if (operation.root < 0 || operation.root >= ranks) return "the root is no rank of the group";
   if (windowed && ownBytes(operation, rank) > 0 && !ownMemory(operation))
     return "the registration of the rank's own part is null";
   return nullptr;

@@ -53,10 +53,6 @@ std::optional<sharp::DataType> sharpType(ElementType type) {
       return sharp::kI8;
     case ElementType::u8:
       return sharp::kU8;
-    case ElementType::i16:
-      return sharp::kI16;
-    case ElementType::u16:
-      return sharp::kU16;
     case ElementType::i32:
       return sharp::kI32;
     case ElementType::u32:
@@ -77,7 +73,6 @@ std::optional<sharp::DataType> sharpType(ElementType type) {
   return std::nullopt;
 }
 
-// An element with its index is two of its types there, and NCCL never asks for it.
 std::optional<sharp::ReduceOperation> sharpOperation(ReduceOp op) {
   switch (op) {
     case ReduceOp::sum:
@@ -88,20 +83,7 @@ std::optional<sharp::ReduceOperation> sharpOperation(ReduceOp op) {
       return sharp::kMin;
     case ReduceOp::max:
       return sharp::kMax;
-    case ReduceOp::land:
-      return sharp::kLand;
-    case ReduceOp::lor:
-      return sharp::kLor;
-    case ReduceOp::lxor:
-      return sharp::kLxor;
-    case ReduceOp::band:
-      return sharp::kBand;
     case ReduceOp::bor:
-      return sharp::kBor;
-    case ReduceOp::bxor:
-      return sharp::kBxor;
-    case ReduceOp::minLoc:
-    case ReduceOp::maxLoc:
       break;
   }
   return std::nullopt;

@@ -82,7 +82,6 @@ void TreeBackend::describe(Slot& slot, uint64_t turn) const {
   slot.head.kind = operation.kind;
   slot.head.type = operation.type;
   slot.head.op = operation.op;
-  slot.head.root = static_cast<uint32_t>(operation.root);
   slot.head.bytes = windowed ? operation.windowBytes : operation.bytes;
   if (windowed) slot.head.bytesPerRank = operation.bytesPerRank;
   if (windowed) slot.head.windowOffset = operation.windowOffset;

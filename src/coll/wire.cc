@@ -77,7 +77,7 @@ Bytes OperationHead::encode() const {
       .put(type)
       .put(op)
       .put(uint8_t{inlined})
-      .put(root)
+      .put(uint32_t{0})
       .put(bytes)
       .put(bytesPerRank)
       .put(windowOffset)
@@ -156,13 +156,13 @@ Result<OperationHead> decodeOperation(std::span<const std::byte> bytes) {
   head.type = in.get<ElementType>();
   head.op = in.get<ReduceOp>();
   head.inlined = in.get<uint8_t>() != 0;
-  head.root = in.get<uint32_t>();
+  in.get<uint32_t>();
   head.bytes = in.get<uint64_t>();
   head.bytesPerRank = in.get<uint64_t>();
   head.windowOffset = in.get<uint64_t>();
   TRY(readEnd(in, "announcement"));
   constexpr uint64_t kMost = uint64_t{1} << 40;
-  if (head.kind > OperationKind::barrier || head.bytes > kMost || head.bytesPerRank > kMost ||
+  if (head.kind > OperationKind::reduceScatter || head.bytes > kMost || head.bytesPerRank > kMost ||
       head.windowOffset > kMost * kMaxRanks || (head.inlined && head.bytes > kInlineBytes))
     return notIt("announcement", "there is no such operation: " + describe(head));
   return head;
@@ -187,7 +187,6 @@ Span overlap(Span a, Span b) {
 
 Span sentOf(const OperationHead& head, uint32_t rank, Span chunk) {
   if (head.kind == OperationKind::allGather) return overlap(partOf(head, rank), chunk);
-  if (head.kind == OperationKind::broadcast && rank != head.root) return {chunk.begin, chunk.begin};
   return chunk;
 }
 
@@ -196,13 +195,13 @@ Span receivedOf(const OperationHead& head, uint32_t rank, Span chunk) {
 }
 
 std::string describe(const OperationHead& head) {
-  constexpr const char* kKinds[] = {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "barrier"};
+  constexpr const char* kKinds[] = {"all_reduce", "all_gather", "reduce_scatter"};
   const auto kind = static_cast<size_t>(head.kind);
-  return format("operation %llu, %s of %llu bytes, type %u, op %u, root %u, %llu bytes a rank from %llu",
+  return format("operation %llu, %s of %llu bytes, type %u, op %u, %llu bytes a rank from %llu",
                 static_cast<unsigned long long>(head.sequence),
                 kind < std::size(kKinds) ? kKinds[kind] : "unknown",
                 static_cast<unsigned long long>(head.bytes), static_cast<unsigned>(head.type),
-                static_cast<unsigned>(head.op), head.root, static_cast<unsigned long long>(head.bytesPerRank),
+                static_cast<unsigned>(head.op), static_cast<unsigned long long>(head.bytesPerRank),
                 static_cast<unsigned long long>(head.windowOffset));
 }
 

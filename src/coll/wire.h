@@ -10,7 +10,8 @@
 #include "weft/collective.h"
 
 // The messages of a group's ranks to each other, and to an aggregation daemon, beside the data. Decoders take
-// any bytes: those that are no message of this version are an error. Values; any thread. Layout: docs/collectives.md.
+// any bytes: those that are no message of this version are an error. Values; any thread. Layout:
+// docs/collectives.md.
 namespace weft::coll {
 
 constexpr uint32_t kMagic = 0x6c6f6377;  // "wcol"
@@ -69,7 +70,6 @@ struct OperationHead {
   OperationKind kind = OperationKind::allReduce;
   ElementType type = ElementType::u8;
   ReduceOp op = ReduceOp::sum;
-  uint32_t root = 0;
   uint64_t bytes = 0;         // of the whole vector
   uint64_t bytesPerRank = 0;  // where there are parts
   uint64_t windowOffset = 0;

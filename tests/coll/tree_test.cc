@@ -67,28 +67,6 @@ TEST_CASE("tree: a rank sends its vector once") {
   for (int rank = 0; rank < 4; rank++) CHECK(ranks.group(rank).counters().bytesSent == 1 << 20);
 }
 
-TEST_CASE("tree: a broadcast and a barrier") {
-  TreeOfDaemons tree(2);
-  Ranks ranks(4);
-  ranks.form(tree.maker(), false);
-  SeededRandom random(1);
-  for (const size_t bytes : {size_t{100}, size_t{50000}}) {
-    Operation shape;
-    shape.kind = OperationKind::broadcast;
-    shape.bytes = bytes;
-    shape.root = 2;
-    Run run(ranks, shape, bytes);
-    run.finish(random);
-    for (int rank = 0; rank < 4; rank++) CHECK(run.result(rank) == run.sent(2));
-  }
-  Operation barrier;
-  barrier.kind = OperationKind::barrier;
-  Run run(ranks, barrier, 1);
-  for (int pass = 0; pass < 20000; pass++)
-    for (const int rank : {0, 1, 3}) CHECK_FALSE(run.step(rank));
-  run.finish(random);
-}
-
 TEST_CASE("tree: bits do not depend on who comes first") {
   TreeOfDaemons tree(2);
   Ranks ranks(5);

@@ -79,18 +79,8 @@ T apply(ReduceOp op, T a, T b) {
   }
   if constexpr (std::is_integral_v<T>) {
     switch (op) {
-      case ReduceOp::land:
-        return a && b;
-      case ReduceOp::lor:
-        return a || b;
-      case ReduceOp::lxor:
-        return !a != !b;
-      case ReduceOp::band:
-        return a & b;
       case ReduceOp::bor:
         return a | b;
-      case ReduceOp::bxor:
-        return a ^ b;
       default:
         break;
     }
@@ -153,54 +143,28 @@ std::vector<std::byte> expectHalf(ReduceOp op, const Inputs& inputs, float (*wid
   return out;
 }
 
-template <class T, class Index>
-std::vector<std::byte> expectLocated(ReduceOp op, const Inputs& inputs) {
-  std::vector<std::byte> out(inputs[0].size());
-  for (size_t i = 0; i < out.size() / (2 * sizeof(T)); i++) {
-    T value = at<T>(inputs[0], 2 * i);
-    auto index = at<Index>(inputs[0], 2 * i + 1);
-    for (size_t k = 1; k < inputs.size(); k++) {
-      const T other = at<T>(inputs[k], 2 * i);
-      const auto otherIndex = at<Index>(inputs[k], 2 * i + 1);
-      const bool better = op == ReduceOp::minLoc ? other < value : other > value;
-      if (better || (value != value && other == other) || (other == value && otherIndex < index)) {
-        value = other;
-        index = otherIndex;
-      }
-    }
-    putAt(out, 2 * i, value);
-    putAt(out, 2 * i + 1, index);
-  }
-  return out;
-}
-
 std::vector<std::byte> expected(ElementType type, ReduceOp op, const Inputs& inputs) {
-  const bool located = op == ReduceOp::minLoc || op == ReduceOp::maxLoc;
   switch (type) {
     case ElementType::i8:
       return expectPlain<int8_t>(op, inputs);
     case ElementType::u8:
       return expectPlain<uint8_t>(op, inputs);
-    case ElementType::i16:
-      return expectPlain<int16_t>(op, inputs);
-    case ElementType::u16:
-      return expectPlain<uint16_t>(op, inputs);
     case ElementType::i32:
-      return located ? expectLocated<int32_t, uint32_t>(op, inputs) : expectPlain<int32_t>(op, inputs);
+      return expectPlain<int32_t>(op, inputs);
     case ElementType::u32:
-      return located ? expectLocated<uint32_t, uint32_t>(op, inputs) : expectPlain<uint32_t>(op, inputs);
+      return expectPlain<uint32_t>(op, inputs);
     case ElementType::i64:
-      return located ? expectLocated<int64_t, uint64_t>(op, inputs) : expectPlain<int64_t>(op, inputs);
+      return expectPlain<int64_t>(op, inputs);
     case ElementType::u64:
-      return located ? expectLocated<uint64_t, uint64_t>(op, inputs) : expectPlain<uint64_t>(op, inputs);
+      return expectPlain<uint64_t>(op, inputs);
     case ElementType::f16:
       return expectHalf(op, inputs, fromHalf, toHalf);
     case ElementType::bf16:
       return expectHalf(op, inputs, fromBrain, toBrain);
     case ElementType::f32:
-      return located ? expectLocated<float, uint32_t>(op, inputs) : expectPlain<float>(op, inputs);
+      return expectPlain<float>(op, inputs);
     case ElementType::f64:
-      return located ? expectLocated<double, uint64_t>(op, inputs) : expectPlain<double>(op, inputs);
+      return expectPlain<double>(op, inputs);
   }
   return {};
 }
@@ -220,7 +184,7 @@ bool isNan(ElementType type, const std::vector<std::byte>& bytes, size_t index) 
   }
 }
 
-// Which NaN it is nobody promises.
+// No two NaNs have to be the same.
 size_t firstDifference(ElementType type, const std::vector<std::byte>& a, const std::vector<std::byte>& b) {
   const size_t size = elementBytes(type);
   for (size_t i = 0; i < a.size() / size; i++) {
@@ -235,7 +199,7 @@ std::vector<std::byte> run(const KernelTable& table, ElementType type, ReduceOp 
   for (const auto& input : inputs) pointers.push_back(input.data());
   std::vector<std::byte> out(inputs[0].size());
   table.of[static_cast<size_t>(type)][static_cast<size_t>(op)](pointers.data(), pointers.size(), out.data(),
-                                                               out.size() / elementBytes(type, op));
+                                                               out.size() / elementBytes(type));
   return out;
 }
 
@@ -248,12 +212,12 @@ void eachReduction(Visit visit) {
 
 }  // namespace
 
-TEST_CASE("the reductions there are are NCCL's and SHARP's") {
+TEST_CASE("the reductions there are are NCCL's, and the daemons' own") {
   size_t count = 0;
   eachReduction([&](ElementType, ReduceOp) { count++; });
-  CHECK(count == 12 * 4 + 8 * 6 + 6 * 2);
-  CHECK_FALSE(canReduce(ElementType::f32, ReduceOp::band));
-  CHECK_FALSE(canReduce(ElementType::f16, ReduceOp::minLoc));
+  CHECK(count == 10 * 4 + 1);
+  CHECK_FALSE(canReduce(ElementType::f32, ReduceOp::bor));
+  CHECK_FALSE(canReduce(static_cast<ElementType>(2), ReduceOp::sum));
   CHECK_FALSE(canReduce(static_cast<ElementType>(99), ReduceOp::sum));
   CHECK_FALSE(canReduce(ElementType::f32, static_cast<ReduceOp>(99)));
   for (const KernelTable* table : runnableKernels())
@@ -269,15 +233,10 @@ TEST_CASE("every reduction gives what its elements one by one give, on every ins
       INFO(nameOf(type) << " " << nameOf(op));
       for (const size_t elements : {1, 7, 8, 100, 1031}) {
         for (const size_t count : {1, 2, 3, 8, 17}) {
-          const Inputs inputs = makeInputs(count, elements * elementBytes(type, op), elements * 31 + count);
+          const Inputs inputs = makeInputs(count, elements * elementBytes(type), elements * 31 + count);
           const auto got = run(*table, type, op, inputs);
           const auto want = expected(type, op, inputs);
-          const bool located = elementBytes(type, op) != elementBytes(type);
-          if (located) {
-            REQUIRE(firstDifference(type, got, want) == 2 * elements);
-          } else {
-            REQUIRE(firstDifference(type, got, want) == elements);
-          }
+          REQUIRE(firstDifference(type, got, want) == elements);
         }
       }
     });
