@@ -100,10 +100,10 @@ constexpr ConfigField kFields[] = {
     {"WEFT_DEBUG", &Config::logLevel,
      "Log level where NCCL's logger is not there (tools): NONE, ERROR, WARN, INFO or TRACE.", nullptr},
     {"WEFT_EAGER_MAX", &Config::eagerMaxBytes,
-     "Largest message in bytes that leaves before the receiver asked for it; 0 turns eager off. 8192 stands "
-     "for "
-     "what suits the network, which is 32768 over tcp.",
-     nullptr, 0, 65536},
+     "Largest message in bytes that leaves before the receiver asked for it; 0 turns eager off, -1 takes "
+     "what "
+     "suits the network: 32768 over tcp, 8192 elsewhere.",
+     nullptr, -1, 65536},
     {"WEFT_EAGER_SLOTS", &Config::eagerSlots, "Eager buffers a receiving engine keeps for each peer engine.",
      nullptr, 0, 64},
     {"WEFT_EAGER_POOL_MIB", &Config::eagerPoolMib,

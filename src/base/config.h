@@ -40,7 +40,7 @@ struct Config {
   int qpsPerConnection = 1;
   int tcpStreams = 4;
   std::string logLevel = "WARN";
-  int eagerMaxBytes = 8192;
+  int eagerMaxBytes = -1;  // -1: what suits the network
   int eagerSlots = 64;
   int eagerPoolMib = 2048;
   int stripeMinBytes = 65536;

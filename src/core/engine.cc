@@ -79,12 +79,12 @@ Status Engine::openQueues() {
   return {};
 }
 
-// The setting's default stands for what suits the cards.
+// Without a setting it is what suits the cards.
 void Engine::decideEager() {
   gathersEager_ = std::any_of(rails_.begin(), rails_.end(),
                               [](const RailUse& rail) { return rail.device->info().postIsCall; });
   eagerMax_ = config().eagerMaxBytes;
-  if (eagerMax_ != Config{}.eagerMaxBytes) return;
+  if (eagerMax_ >= 0) return;
   const auto less = [](const RailUse& a, const RailUse& b) {
     return a.device->info().eagerBytes < b.device->info().eagerBytes;
   };

@@ -193,9 +193,10 @@ Status Peering::checkKeys(const PeeringInfo& half) const {
              lanes_.size()));
 }
 
-// The engine's pools are as its rails want them. Over another lane the setting's default stands for less.
+// The engine's buffers have the size that its rails want. A lane to a peer on this host is no rail: without a
+// setting it takes what suits it, as far as the buffers have room.
 int Peering::eagerMost() const {
-  const bool own = engine_.config().eagerMaxBytes != Config{}.eagerMaxBytes;
+  const bool own = engine_.config().eagerMaxBytes >= 0;
   if (own || sameHost_.state() != SameHost::State::yes) return engine_.eagerMax();
   return std::min(engine_.eagerMax(), engine_.railInfo(engine_.localRail()).eagerBytes);
 }

@@ -189,6 +189,17 @@ class Stream {
 
 }  // namespace
 
+TEST_CASE("what is set for eager messages is taken, also where it is what suits other networks") {
+  WorldOptions options = overSockets(1).world;
+  options.config.eagerMaxBytes = GENERATE(-1, 0, 4096, 8192, 32768);
+  CAPTURE(options.config.eagerMaxBytes);
+  World world(options);
+  const Connection link = world.connect(0);
+  const int suits = world.side(0).engine->railInfo(0).eagerBytes;
+  CHECK(world.side(0).engine->eagerMax() ==
+        (options.config.eagerMaxBytes < 0 ? suits : options.config.eagerMaxBytes));
+}
+
 TEST_CASE("nothing is lost while rails over sockets die and come back") {
   setLogSink(silent);
   const uint64_t seed = 20'261'123;

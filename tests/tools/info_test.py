@@ -271,7 +271,7 @@ class InfoTest(unittest.TestCase):
         self.assertEqual(rows['WEFT_SOCKET_IFNAME']['value'], 'eth9')
         self.assertEqual(len(found['unknown']), 1)
         text = info('--config', **settings).stdout
-        self.assertRegex(text, r'(?m)^\* WEFT_EAGER_MAX +4096 +\(from environment; default: 8192\)$')
+        self.assertRegex(text, r'(?m)^\* WEFT_EAGER_MAX +4096 +\(from environment; default: -1\)$')
         self.assertIn('WEFT_EAGR_MAX is not a setting', text)
 
     def test_a_bad_setting_fails_and_is_named(self):

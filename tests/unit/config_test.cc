@@ -39,7 +39,7 @@ TEST_CASE("a bad value names variable, value and what is allowed") {
   const auto config = read({{"WEFT_EAGER_MAX", "8k"}});
   REQUIRE_FALSE(config);
   CHECK(config.error().code() == Code::config);
-  CHECK(config.error().detail() == "WEFT_EAGER_MAX is \"8k\"; allowed: a number, 0 to 65536");
+  CHECK(config.error().detail() == "WEFT_EAGER_MAX is \"8k\"; allowed: a number, -1 to 65536");
 }
 
 TEST_CASE("out-of-range numbers, flags and levels are refused") {
@@ -152,7 +152,7 @@ TEST_CASE("what does not fit in a file is named by file and line") {
     return config ? std::string() : config.error().detail();
   };
   CHECK(detail("\nWEFT_EAGER_MAX = 8k\n") ==
-        "/etc/weft.conf:2: WEFT_EAGER_MAX is \"8k\"; allowed: a number, 0 to 65536");
+        "/etc/weft.conf:2: WEFT_EAGER_MAX is \"8k\"; allowed: a number, -1 to 65536");
   CHECK(detail("WEFT_DEBUG = LOUD") ==
         "/etc/weft.conf:1: WEFT_DEBUG is \"LOUD\"; allowed: NONE, ERROR, WARN, INFO or TRACE");
   CHECK(detail("WEFT_HCA mlx5") == "/etc/weft.conf:1: \"WEFT_HCA mlx5\" is not of the form NAME = value");
