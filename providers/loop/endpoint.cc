@@ -14,7 +14,8 @@ namespace weft::loop {
 
 namespace {
 
-constexpr uint32_t kAddressMagic = 0x61706c77;  // "wlpa"
+constexpr Nanoseconds kLong = std::chrono::hours(24 * 365);  // a test says when connecting ends
+constexpr uint32_t kAddressMagic = 0x61706c77;               // "wlpa"
 
 std::shared_ptr<Port> makePort(LoopQueue& queue) {
   auto port = std::make_shared<Port>();
@@ -27,7 +28,10 @@ std::shared_ptr<Port> makePort(LoopQueue& queue) {
 
 }  // namespace
 
-LoopEndpoint::LoopEndpoint(LoopQueue& queue) : queue_(queue), port_(makePort(queue)) {
+LoopEndpoint::LoopEndpoint(LoopQueue& queue)
+    : queue_(queue),
+      port_(makePort(queue)),
+      life_(*this, Clock::system(), {.connect = kLong, .close = kLong}) {
   ByteWriter writer;
   writer.put(kAddressMagic).put(port_->id).put(static_cast<uint32_t>(::getpid()));
   std::memcpy(address_.data(), writer.bytes().data(), address_.size());
@@ -55,8 +59,8 @@ Status LoopEndpoint::connect(std::span<const std::byte> peerAddress) {
     return Error(
         Code::config, "connecting a loop lane",
         "WEFT_PROVIDER=loop stays inside one process, and the peer is another one; use tcp or ofi:shm");
-  if (state_ != State::fresh)
-    return Error(Code::invalidArgument, "connecting a loop lane", "it was connected before");
+  TRY(life_.mayConnect());
+  life_.apply(LaneEvent::connect);
   peer_ = queue_.device().fabric().find(id);
   const uint64_t other = peer_ ? peer_->peer.load(std::memory_order_acquire) : 0;
   if (!peer_ || (other != 0 && other != port_->id)) {
@@ -65,14 +69,13 @@ Status LoopEndpoint::connect(std::span<const std::byte> peerAddress) {
     return {};
   }
   port_->peer.store(id, std::memory_order_release);
-  state_ = State::unknown;
   finishIfKnown();
   return {};
 }
 
-// Who says too early that the peer has our address finds out here, as the card would tell him.
+// A protocol that says too early that the peer has our address finds out here, as a card would tell it.
 void LoopEndpoint::finishIfKnown() {
-  if (state_ != State::unknown) return;
+  if (life_.state() != LaneState::connecting) return;
   if (!queue_.device().options().targetMustKnow) return finishConnecting(0);
   if (known_) finishConnecting(peer_->peer.load(std::memory_order_acquire) == port_->id ? 0 : EHOSTUNREACH);
 }
@@ -83,8 +86,10 @@ void LoopEndpoint::peerConnected() {
 }
 
 void LoopEndpoint::finishConnecting(int error) {
-  state_ = error == 0 ? State::connected : State::broken;
-  queue_.complete({.kind = CompletionKind::connected, .ok = error == 0, .error = error, .source = this});
+  if (error == 0)
+    life_.apply(LaneEvent::stands);
+  else
+    life_.apply(LaneEvent::refused, error, "the peer's lane is not there");
 }
 
 Result<RemoteMemory> LoopEndpoint::import(std::span<const std::byte> blob) {
@@ -92,7 +97,7 @@ Result<RemoteMemory> LoopEndpoint::import(std::span<const std::byte> blob) {
 }
 
 size_t LoopEndpoint::post(std::span<const Work> works) {
-  if (state_ == State::fresh || state_ == State::unknown || state_ == State::retired) return 0;
+  if (!life_.ready() && life_.state() != LaneState::dead) return 0;
   size_t n = 0;
   while (n < works.size() && queue_.hasRoom() && take(works[n])) n++;
   queue_.device().stats().works.fetch_add(n, std::memory_order_relaxed);
@@ -101,7 +106,7 @@ size_t LoopEndpoint::post(std::span<const Work> works) {
 
 // False: not now.
 bool LoopEndpoint::take(const Work& work) {
-  const int error = state_ == State::broken ? ECANCELED : check(work);
+  const int error = life_.ready() ? check(work) : ECANCELED;
   if (error) {
     fail(work, error);
     return true;
@@ -166,20 +171,38 @@ void LoopEndpoint::fail(const Work& work, int error) {
   failed.error = error;
   failed.context = work.context;
   queue_.complete(failed);
-  breakLane();
+  workFailed();
 }
 
-void LoopEndpoint::breakLane() {
-  if (state_ != State::connected) return;
-  state_ = State::broken;
-  queue_.cancel(*this, ECANCELED);
+// A lane that nobody connected yet finds out by connecting.
+void LoopEndpoint::broke(int error) {
+  if (life_.state() != LaneState::idle) life_.apply(LaneEvent::broke, error, "the peer closed its lane");
 }
 
 void LoopEndpoint::retire() {
-  if (state_ == State::retired) return;
-  state_ = State::retired;
+  life_.apply(LaneEvent::retire);
+}
+
+// The works say that they were cancelled; what broke the lane is said beside them.
+size_t LoopEndpoint::dropOutstanding(LaneState, int, const std::string&) {
   queue_.cancel(*this, ECANCELED);
-  queue_.complete({.kind = CompletionKind::retired, .source = this});
+  return 0;
+}
+
+void LoopEndpoint::startFence(LaneState) {
+  life_.apply(LaneEvent::fenced);
+}
+
+void LoopEndpoint::endFence(bool) {
+  queue_.cancel(*this, ECANCELED);
+}
+
+void LoopEndpoint::report(const Completion& completion, const std::string&) {
+  queue_.complete(completion);
+}
+
+std::string LoopEndpoint::named(const char* what, const std::string& why) const {
+  return format("%s %s: %s", what, queue_.device().info().name.c_str(), why.c_str());
 }
 
 }  // namespace weft::loop

@@ -4,16 +4,19 @@
 
 #include <array>
 #include <memory>
+#include <optional>
+#include <string>
 
+#include "providers/common/lane_life.h"
 #include "providers/loop/queue.h"
 #include "weft/transport.h"
 
-// A lane of the in-process fabric. Owned by whoever opened it, used by its Queue's owner thread. A work that
+// A lane of the in-process fabric. Owned by its opener, used by the thread that owns its Queue. A work that
 // fails breaks the lane: everything unfinished and everything posted later fails too, as on a queue pair in
-// its error state.
+// its error state. A fence takes no time here: what has not landed is taken back.
 namespace weft::loop {
 
-class LoopEndpoint : public Endpoint {
+class LoopEndpoint : public Endpoint, private LaneLife::Host {
  public:
   explicit LoopEndpoint(LoopQueue& queue);
   ~LoopEndpoint() override;
@@ -26,12 +29,11 @@ class LoopEndpoint : public Endpoint {
   void retire() override;
 
   const Port& port() const { return *port_; }
-  // From the Queue, when a work of ours failed: the others get ECANCELED.
-  void breakLane();
+  // From the Queue.
+  void workFailed() { life_.apply(LaneEvent::workFailed, ECANCELED, "a work failed"); }
+  void broke(int error);
 
  private:
-  enum class State : uint8_t { fresh, unknown, connected, broken, retired };
-
   void finishIfKnown();
   void finishConnecting(int error);
   bool take(const Work& work);
@@ -40,11 +42,20 @@ class LoopEndpoint : public Endpoint {
   int copyNow(const Work& work);
   void fail(const Work& work, int error);
 
+  // LaneLife::Host
+  size_t dropOutstanding(LaneState from, int error, const std::string& why) override;
+  void startFence(LaneState from) override;
+  std::optional<int> fenced(TimePoint, bool) override { return 0; }
+  void endFence(bool passed) override;
+  void report(const Completion& completion, const std::string& why) override;
+  std::string named(const char* what, const std::string& why) const override;
+  Endpoint& endpoint() override { return *this; }
+
   LoopQueue& queue_;
   const std::shared_ptr<Port> port_;
   std::shared_ptr<Port> peer_;
-  State state_ = State::fresh;
-  bool known_ = false;  // by what the user says
+  LaneLife life_;
+  bool known_ = false;  // the peer was given our address
   std::array<std::byte, 16> address_;
 };
 

@@ -89,9 +89,8 @@ void LoopQueue::finish(const Arrival& arrival) {
   front_++;
   LoopEndpoint* endpoint = endpointOf(arrival.target);
   if (arrival.kind == Arrival::Kind::closed) {
-    if (!endpoint) return;
-    complete({.kind = CompletionKind::broken, .ok = false, .error = ECONNRESET, .source = endpoint});
-    return endpoint->breakLane();
+    if (endpoint) endpoint->broke(ECONNRESET);
+    return;
   }
   complete({.kind = CompletionKind::notified,
             .imm = static_cast<uint32_t>(arrival.data),
@@ -176,11 +175,9 @@ void LoopQueue::settleFailed(Outstanding& work, int error) {
     if (!work.reported && !work.unsignaled) tell(work, 0);
     return;
   }
-  if (work.reported)
-    complete({.kind = CompletionKind::broken, .ok = false, .error = error, .source = work.endpoint});
-  else
-    tell(work, error);
-  work.endpoint->breakLane();
+  if (work.reported) return work.endpoint->broke(error);
+  tell(work, error);
+  work.endpoint->workFailed();
 }
 
 void LoopQueue::tell(Outstanding& work, int error) {
