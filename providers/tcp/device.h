@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "providers/tcp/interfaces.h"
+#include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/mem/key_table.h"
 #include "weft/transport.h"
@@ -15,8 +16,8 @@ namespace weft::tcp {
 
 class TcpDevice : public Device {
  public:
-  TcpDevice(Nic nic, const Config& config)
-      : nic_(std::move(nic)), config_(config), regions_(std::make_shared<mem::KeyTable>()) {}
+  TcpDevice(Nic nic, const Config& config, const Clock& clock)
+      : nic_(std::move(nic)), config_(config), clock_(clock), regions_(std::make_shared<mem::KeyTable>()) {}
 
   const DeviceInfo& info() const override { return nic_.info; }
   Result<std::unique_ptr<Memory>> registerMemory(const MemoryDesc& desc) override;
@@ -24,11 +25,13 @@ class TcpDevice : public Device {
 
   const SocketAddress& address() const { return nic_.address; }
   const Config& config() const { return config_; }
+  const Clock& clock() const { return clock_; }
   const std::shared_ptr<mem::KeyTable>& regions() const { return regions_; }
 
  private:
   const Nic nic_;
   const Config config_;
+  const Clock& clock_;
   const std::shared_ptr<mem::KeyTable> regions_;
 };
 

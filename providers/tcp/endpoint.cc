@@ -10,8 +10,24 @@
 
 namespace weft::tcp {
 
+namespace {
+
+using Verdict = Doorman::Verdict;
+
+LaneLife::Terms termsOf(const Config& config) {
+  return {
+      .connect = config.connectTimeout,
+      .close = config.closeTimeout,
+      .notFenced = "the peer did not acknowledge; what is in its socket may land until it closes its end"};
+}
+
+}  // namespace
+
 TcpEndpoint::TcpEndpoint(TcpQueue& queue, const LaneAddress& mine)
-    : queue_(queue), mine_(mine), address_(encode(mine)) {}
+    : queue_(queue),
+      mine_(mine),
+      address_(encode(mine)),
+      life_(*this, queue.device().clock(), termsOf(queue.device().config())) {}
 
 TcpEndpoint::~TcpEndpoint() {
   for (const auto& stream : streams_) {
@@ -32,7 +48,7 @@ Result<RemoteMemory> TcpEndpoint::import(std::span<const std::byte> blob) {
 size_t TcpEndpoint::post(std::span<const Work> works) {
   size_t taken = 0;
   Stream* filled = nullptr;
-  while (taken < works.size() && state_ == State::ready && queue_.hasRoom()) {
+  while (taken < works.size() && life_.ready() && queue_.hasRoom()) {
     const Work& work = works[taken++];
     queue_.workPosted();
     const int error = faultOf(work, kMaxWriteBytes);
@@ -88,9 +104,7 @@ void TcpEndpoint::putRead(Stream& stream, const Work& work) {
 void TcpEndpoint::reject(const Work& work, int error) {
   const char* why = faultWords(error);
   failWork(work.context, error, why);
-  failWorks(ECANCELED, why);
-  closeStreams();
-  state_ = State::dead;
+  life_.apply(LaneEvent::workFailed, ECANCELED, why);
 }
 
 // Small writes all go over the first stream, and wait for nothing but each other.
@@ -170,6 +184,261 @@ size_t TcpEndpoint::failWorks(int error, const std::string& why) {
     count++;
   }
   return count;
+}
+
+// The slow half: connecting, fencing and closing. Nothing from here on runs while a lane carries data.
+
+Status TcpEndpoint::connect(std::span<const std::byte> peerAddress) {
+  TRY(life_.mayConnect());
+  TRY(peer_, decodeLaneAddress(peerAddress));
+  peerText_ = peer_.socket().text();
+  const std::span<const std::byte> mine(address_);
+  toSelf_ = std::equal(mine.begin(), mine.end(), peerAddress.begin(), peerAddress.end());
+  dials_ = toSelf_ ||
+           std::lexicographical_compare(mine.begin(), mine.end(), peerAddress.begin(), peerAddress.end());
+  life_.apply(LaneEvent::connect);
+  queue_.progress(this);
+  if (peer_.v6 != mine_.v6) {
+    life_.apply(LaneEvent::refused, EAFNOSUPPORT,
+                "one end has an IPv4 address only and the other one IPv6; choose interfaces "
+                "that have the same on all hosts (WEFT_SOCKET_IFNAME)");
+  } else if (dials_) {
+    const Status dialled = dialOne(0);
+    if (!dialled) life_.apply(LaneEvent::refused, dialled.error().errnum(), dialled.error().message());
+  }
+  return {};
+}
+
+bool TcpEndpoint::progress(TimePoint now) {
+  if (life_.ready()) return now < expecting_ && streams_.size() < streamsWanted();
+  return life_.progress(now);
+}
+
+Status TcpEndpoint::dialOne(uint8_t number) {
+  const SocketAddress& from = queue_.device().address();
+  TRY(auto fd, startConnecting(peer_.socket(from.scope()), {true, queue_.depths().trafficClass}, &from));
+  Hello hello;
+  hello.lane = peer_.lane;
+  hello.secret = peer_.secret;
+  hello.from = mine_.secret;
+  hello.stream = number;
+  hellos_[number] = encode(hello);
+  Stream& stream = addStream(std::move(fd));
+  stream.pushHello(&hellos_[number]);
+  send(stream);
+  return {};
+}
+
+Stream& TcpEndpoint::addStream(Fd fd) {
+  if (mine_.ip == peer_.ip) keepShort(fd.get());
+  streams_.push_back(std::make_unique<Stream>(static_cast<StreamHost&>(*this), std::move(fd)));
+  queue_.read(streams_.back().get());
+  return *streams_.back();
+}
+
+// A greeting that comes before we were told of our peer has to wait; one of anybody but that peer is turned
+// away.
+Verdict TcpEndpoint::judge(const Hello& hello) const {
+  if (!equalSecret(hello.secret, mine_.secret)) return Verdict::turnAway;
+  if (life_.state() == LaneState::idle) return Verdict::wait;
+  if (!equalSecret(hello.from, peer_.secret)) return Verdict::turnAway;
+  const bool first = hello.stream == 0;
+  if (life_.state() == LaneState::connecting) {
+    if (!first) return Verdict::wait;
+    return dials_ == toSelf_ && streams_.size() == (toSelf_ ? 1 : 0) ? Verdict::takeIn : Verdict::turnAway;
+  }
+  const bool another = life_.ready() && !first && !dials_ && streams_.size() < streamsWanted();
+  return another ? Verdict::takeIn : Verdict::turnAway;
+}
+
+void TcpEndpoint::greeted(const Hello& hello, Fd fd) {
+  setTrafficClass(fd.get(), mine_.v6 ? AF_INET6 : AF_INET, queue_.depths().trafficClass);
+  Stream& stream = addStream(std::move(fd));
+  stream.standing = true;
+  stream.pushControl(FrameKind::welcome);
+  send(stream);
+  if (hello.stream > 0)
+    bulk_.push_back(&stream);
+  else if (!toSelf_)
+    connected();
+}
+
+bool TcpEndpoint::welcomed(Stream& stream) {
+  if (!dials_ || stream.standing) {
+    streamFailed(stream, EPROTO, "it welcomed us where nobody had dialled");
+    return false;
+  }
+  stream.standing = true;
+  if (life_.state() == LaneState::connecting)
+    connected();
+  else
+    bulk_.push_back(&stream);
+  return true;
+}
+
+void TcpEndpoint::connected() {
+  fenced_ = false;
+  life_.apply(LaneEvent::stands);
+}
+
+// Of two ends the one with fewer streams decides.
+size_t TcpEndpoint::streamsWanted() const {
+  if (toSelf_) return 1;
+  return std::min<size_t>({mine_.streams, peer_.streams, kMostStreams});
+}
+
+// The end that dialled the first one dials the others too, so that the ends agree on what there is.
+void TcpEndpoint::wantStreams() {
+  asked_ = true;
+  if (streamsWanted() < 2) return;
+  if (dials_) return dialStreams();
+  expecting_ = queue_.device().clock().now() + queue_.device().config().connectTimeout;
+  queue_.progress(this);
+  streams_.front()->pushControl(FrameKind::streams);
+}
+
+// One that cannot be had is done without.
+void TcpEndpoint::dialStreams() {
+  Stream& first = *streams_.front();
+  first.pushControl(FrameKind::streams);
+  send(first);
+  for (uint8_t i = 1; i < streamsWanted(); i++) {
+    const Status dialled = dialOne(i);
+    if (!dialled)
+      WEFT_LOG(info, "%s", named("opening another connection to", dialled.error().message()).c_str());
+  }
+}
+
+bool TcpEndpoint::control(Stream& stream, const FrameHeader& header) {
+  switch (header.kind) {
+    case FrameKind::welcome:
+      return welcomed(stream);
+    case FrameKind::streams:
+      return streamsAnnounced();
+    case FrameKind::bye:
+      stream.peerLeft = true;
+      stream.pushControl(FrameKind::byeAnswer);
+      stream.flush();
+      return stream.open();
+    case FrameKind::byeAnswer:
+      stream.fenced = life_.state() == LaneState::retiring;
+      return true;
+    default:
+      streamFailed(stream, EACCES, refusalText(header.number));
+      return false;
+  }
+}
+
+bool TcpEndpoint::streamsAnnounced() {
+  if (!life_.ready()) return true;
+  const bool dial = dials_ && !asked_;
+  asked_ = true;
+  if (dial && streamsWanted() > 1) dialStreams();
+  if (dials_) return true;
+  expecting_ = queue_.device().clock().now() + queue_.device().config().connectTimeout;
+  queue_.progress(this);
+  return true;
+}
+
+std::string TcpEndpoint::refusalText(uint32_t reason) {
+  switch (static_cast<Refused>(reason)) {
+    case Refused::memory:
+      return "the peer refused a write or read: the memory is not registered there (any more)";
+    case Refused::range:
+      return "the peer refused a write or read: it leaves the memory that it names";
+    default:
+      return "the peer refused what it received; both ends need the same version of weft";
+  }
+}
+
+// A connection ended, or has to. A further one of a lane, which does not stand yet, ends alone.
+void TcpEndpoint::streamFailed(Stream& stream, int error, const std::string& why) {
+  if (life_.state() == LaneState::connecting) return void(life_.apply(LaneEvent::refused, error, why));
+  if (life_.ready() && stream.standing) return void(life_.apply(LaneEvent::broke, error, why));
+  if (life_.state() == LaneState::retiring) {
+    fenced_ &= stream.fenced || stream.peerLeft;
+    stream.dropAll([&](Purpose purpose, uint64_t context) {
+      if (purpose <= Purpose::unsignaled) failWork(context, error, why);
+    });
+  }
+  closeStream(stream);
+}
+
+// A connection that has ended says nothing of what is still in the peer's other sockets.
+size_t TcpEndpoint::dropOutstanding(LaneState from, int error, const std::string& why) {
+  const auto over = [](const auto& each) { return each->fenced || each->peerLeft || !each->standing; };
+  if (from == LaneState::ready) fenced_ = std::all_of(streams_.begin(), streams_.end(), over);
+  const size_t failed = from == LaneState::ready ? failWorks(error, why) : 0;
+  closeStreams();
+  return failed;
+}
+
+void TcpEndpoint::closeStream(Stream& stream) {
+  queue_.forget(&stream);
+  stream.close();
+}
+
+void TcpEndpoint::closeStreams() {
+  for (const auto& stream : streams_)
+    if (stream->open()) closeStream(*stream);
+}
+
+void TcpEndpoint::retire() {
+  life_.apply(LaneEvent::retire);
+}
+
+void TcpEndpoint::startFence(LaneState from) {
+  if (from == LaneState::ready) sayGoodbye();
+  queue_.progress(this);
+}
+
+// Closing a socket does not take back what is in it. So what has not left stays here, and a goodbye goes
+// behind the rest: when it is answered, all that came before it has landed.
+void TcpEndpoint::sayGoodbye() {
+  fenced_ = true;
+  for (const auto& stream : streams_) {
+    stream->dropUnsent([&](Purpose purpose, uint64_t context) {
+      const char* why = "the lane was retired before";
+      if (purpose == Purpose::request)
+        failRead(context, ECANCELED, why);
+      else
+        failWork(context, ECANCELED, why);
+    });
+    if (!stream->open()) continue;
+    if (!stream->standing) {
+      closeStream(*stream);
+      continue;
+    }
+    stream->pushControl(FrameKind::bye);
+    send(*stream);
+  }
+}
+
+std::optional<int> TcpEndpoint::fenced(TimePoint, bool late) {
+  const auto ended = [](const auto& stream) { return stream->fenced || !stream->open(); };
+  const bool over = std::all_of(streams_.begin(), streams_.end(), ended);
+  if (!over && !late) return std::nullopt;
+  return over && fenced_ ? 0 : ETIMEDOUT;
+}
+
+// A peer that does not poll answers nothing. Then the connections are cut, and what is in the peer's sockets
+// can land until it closes them.
+void TcpEndpoint::endFence(bool passed) {
+  failWorks(ECANCELED, "the lane was retired");
+  for (const auto& stream : streams_) {
+    if (!stream->open()) continue;
+    queue_.forget(stream.get());
+    if (passed)
+      stream->close();
+    else
+      stream->cut();
+  }
+}
+
+// A lane stands before anything of its peer is handed out; its end comes after all that it has reported.
+void TcpEndpoint::report(const Completion& completion, const std::string& why) {
+  if (completion.kind == CompletionKind::connected && completion.ok) return queue_.report(completion);
+  queue_.reportAfter(completion, why);
 }
 
 }  // namespace weft::tcp

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "providers/common/lane_life.h"
 #include "providers/tcp/queue.h"
 #include "providers/tcp/stream.h"
 #include "src/base/clock.h"
@@ -12,11 +13,11 @@
 
 // One lane: a first connection, and others for large writes that are opened when the first of those is
 // posted. Of two ends the one with the lower address dials. A lane is dead at the first failure of any of its
-// connections, and retired when the peer has answered the goodbye on each of them. Used by the Queue's
-// thread.
+// connections, and retired when the peer has answered the goodbye on each of them (lane_life.h has the
+// states). Used by the Queue's thread.
 namespace weft::tcp {
 
-class TcpEndpoint : public Endpoint, private StreamHost {
+class TcpEndpoint : public Endpoint, private StreamHost, private LaneLife::Host {
  public:
   TcpEndpoint(TcpQueue& queue, const LaneAddress& mine);
   ~TcpEndpoint() override;
@@ -34,8 +35,6 @@ class TcpEndpoint : public Endpoint, private StreamHost {
   void greeted(const Hello& hello, Fd fd);           // it is
 
  private:
-  // idle -> connecting -> ready -> dead, and from each of them -> retiring -> retired.
-  enum class State : uint8_t { idle, connecting, ready, dead, retiring, retired };
   struct Read {
     std::byte* into = nullptr;
     uint32_t length = 0;  // of one that is asked for
@@ -58,19 +57,22 @@ class TcpEndpoint : public Endpoint, private StreamHost {
   bool streamsAnnounced();
   static std::string refusalText(uint32_t reason);
   void connected();
-  void connectFailed(int error, const std::string& why);
-  bool progressConnecting(TimePoint now);
-  bool progressRetiring(TimePoint now);
   void sayGoodbye();
-  void finishRetiring(bool fenced);
-  void die(int error, const std::string& why);
   void closeStream(Stream& stream);
   void closeStreams();
   size_t failWorks(int error, const std::string& why);
   void failWork(uint64_t context, int error, const std::string& why);
   void failRead(uint64_t number, int error, const std::string& why);
   Completion about(CompletionKind kind, int error = 0) { return completionOf(this, kind, error); }
-  std::string named(const char* what, const std::string& why) const;
+
+  // LaneLife::Host
+  size_t dropOutstanding(LaneState from, int error, const std::string& why) override;
+  void startFence(LaneState from) override;
+  std::optional<int> fenced(TimePoint now, bool late) override;
+  void endFence(bool passed) override;
+  void report(const Completion& completion, const std::string& why) override;
+  std::string named(const char* what, const std::string& why) const override;
+  Endpoint& endpoint() override { return *this; }
 
   // StreamHost
   mem::KeyTable& regions() override { return queue_.regions(); }
@@ -86,12 +88,11 @@ class TcpEndpoint : public Endpoint, private StreamHost {
   const Bytes address_;  // mine_, encoded
   LaneAddress peer_;
   std::string peerText_;
-  State state_ = State::idle;
+  LaneLife life_;
   bool dials_ = false;
   bool toSelf_ = false;
   bool fenced_ = true;     // what this end posted cannot land any more, or never left
   bool asked_ = false;     // for more streams, or they are coming
-  TimePoint deadline_{};   // of connecting or retiring
   TimePoint expecting_{};  // until when more streams may come
   std::array<HelloBytes, kMostStreams> hellos_{};
   std::vector<std::unique_ptr<Stream>>

@@ -13,7 +13,8 @@ namespace weft::tcp {
 TcpQueue::TcpQueue(TcpDevice& device, const QueueDepths& wanted)
     : device_(device),
       regions_(device.regions()),
-      depths_{std::max(wanted.sends, 1u), std::max(wanted.notifications, 1u), wanted.trafficClass} {}
+      depths_{std::max(wanted.sends, 1u), std::max(wanted.notifications, 1u), wanted.trafficClass},
+      watch_(device.clock()) {}
 
 TcpQueue::~TcpQueue() = default;
 
@@ -73,7 +74,7 @@ void TcpQueue::flushLater(Stream* stream) {
 }
 
 void TcpQueue::progressLanes() {
-  const TimePoint now = Clock::system().now();
+  const TimePoint now = device_.clock().now();
   progressDoor(now);
   std::erase_if(pending_, [now](TcpEndpoint* lane) { return !lane->progress(now); });
 }

@@ -13,7 +13,7 @@ namespace {
 
 class TcpTransport : public Transport {
  public:
-  explicit TcpTransport(const Config& config) : config_(config) {}
+  TcpTransport(const Config& config, const Clock& clock) : config_(config), clock_(clock) {}
 
   std::string name() const override { return "tcp"; }
   std::string version() const override { return {}; }
@@ -25,6 +25,7 @@ class TcpTransport : public Transport {
   Status look();  // under the lock; asks the kernel the first time
 
   const Config config_;
+  const Clock& clock_;
   mutable std::mutex mutex_;
   std::optional<Catalogue> catalogue_;
 };
@@ -52,15 +53,16 @@ Result<std::shared_ptr<Device>> TcpTransport::open(const DeviceInfo& info) {
   const std::lock_guard lock(mutex_);
   TRY(look());
   for (const Nic& nic : catalogue_->nics)
-    if (nic.info.name == info.name) return std::shared_ptr<Device>(std::make_shared<TcpDevice>(nic, config_));
+    if (nic.info.name == info.name)
+      return std::shared_ptr<Device>(std::make_shared<TcpDevice>(nic, config_, clock_));
   return Error(Code::unavailable, "opening a device",
                "tcp has no device " + info.name + "; weft info lists them");
 }
 
 }  // namespace
 
-std::unique_ptr<Transport> makeTransport(const Config& config) {
-  return std::make_unique<TcpTransport>(config);
+std::unique_ptr<Transport> makeTransport(const Config& config, const Clock& clock) {
+  return std::make_unique<TcpTransport>(config, clock);
 }
 
 }  // namespace weft::tcp

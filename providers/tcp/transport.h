@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "src/base/clock.h"
 #include "src/base/config.h"
 #include "weft/transport.h"
 
@@ -11,6 +12,7 @@
 // better fabric is there, this one carries the traffic.
 namespace weft::tcp {
 
-std::unique_ptr<Transport> makeTransport(const Config& config);
+// Deadlines of lanes are by `clock`, which outlives the transport and all that it opened.
+std::unique_ptr<Transport> makeTransport(const Config& config, const Clock& clock = Clock::system());
 
 }  // namespace weft::tcp

@@ -26,7 +26,7 @@ void Watch::remove(Stream* stream) {
 }
 
 bool Watch::isLate() {
-  const TimePoint now = Clock::system().now();
+  const TimePoint now = clock_.now();
   const bool late = now - polled_ > kSeldom;
   polled_ = now;
   return late;
@@ -71,7 +71,7 @@ void Watch::freeze(size_t index) {
 
 void Watch::lookAtTheCold(bool busy) {
   if (cold_ == 0 || (busy && ++busyPolls_ % kPolls != 0)) return;
-  const TimePoint now = Clock::system().now();
+  const TimePoint now = clock_.now();
   if (!busy && now - looked_ < kApart) return;
   looked_ = now;
   std::array<epoll_event, 64> events;

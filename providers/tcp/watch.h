@@ -17,6 +17,7 @@ namespace weft::tcp {
 
 class Watch {
  public:
+  explicit Watch(const Clock& clock) : clock_(clock) {}
   void add(Stream* stream);  // one that is here already is read from the next poll on
   void remove(Stream* stream);
 
@@ -69,6 +70,7 @@ class Watch {
   void freeze(size_t index);
   void lookAtTheCold(bool busy);
 
+  const Clock& clock_;
   std::vector<Stream*> hot_, warm_;
   size_t next_ = 0;     // the warm one that was read last
   uint32_t polls_ = 0;  // since
