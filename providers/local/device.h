@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/mem/gpu/driver.h"
 #include "src/mem/key_table.h"
@@ -15,9 +16,11 @@ namespace weft::local {
 class LocalDevice : public Device {
  public:
   // `info.cudaMemory`: it carries GPU memory, too, by `driver`.
-  LocalDevice(DeviceInfo info, const Config& config, std::shared_ptr<const mem::gpu::Driver> driver)
+  LocalDevice(DeviceInfo info, const Config& config, const Clock& clock,
+              std::shared_ptr<const mem::gpu::Driver> driver)
       : info_(std::move(info)),
         config_(config),
+        clock_(clock),
         driver_(std::move(driver)),
         gpu_(driver_ ? driver_->gpuInUse().value_or(-1) : -1),
         table_(std::make_shared<mem::KeyTable>()) {}
@@ -27,6 +30,7 @@ class LocalDevice : public Device {
   Result<std::unique_ptr<Queue>> openQueue(const QueueDepths& wanted) override;
 
   const Config& config() const { return config_; }
+  const Clock& clock() const { return clock_; }
   const std::shared_ptr<mem::KeyTable>& table() const { return table_; }
   const std::shared_ptr<const mem::gpu::Driver>& driver() const { return driver_; }
   int gpu() const { return gpu_; }  // which this process uses; -1: none
@@ -34,6 +38,7 @@ class LocalDevice : public Device {
  private:
   const DeviceInfo info_;
   const Config config_;
+  const Clock& clock_;
   const std::shared_ptr<const mem::gpu::Driver> driver_;
   const int gpu_;
   const std::shared_ptr<mem::KeyTable> table_;

@@ -15,6 +15,19 @@
 
 namespace weft::local {
 
+namespace {
+
+LaneLife::Terms termsOf(const Config& config) {
+  return {.connect = config.connectTimeout,
+          .close = config.closeTimeout,
+          .notFenced = "the peer stopped while it landed a write, which it may go on with"};
+}
+
+}  // namespace
+
+LocalEndpoint::LocalEndpoint(LocalQueue& queue)
+    : queue_(queue), life_(*this, queue.device().clock(), termsOf(queue.device().config())) {}
+
 Result<std::unique_ptr<LocalEndpoint>> LocalEndpoint::open(LocalQueue& queue) {
   auto lane = std::make_unique<LocalEndpoint>(queue);
   fillRandom(lane->here_.nonce);
@@ -50,7 +63,7 @@ Result<RemoteMemory> LocalEndpoint::import(std::span<const std::byte> blob) {
 
 size_t LocalEndpoint::post(std::span<const Work> works) {
   size_t taken = 0;
-  while (taken < works.size() && state_ == State::ready && queue_.hasRoom()) {
+  while (taken < works.size() && life_.ready() && queue_.hasRoom()) {
     const Work& work = works[taken];
     if (const int error = check(work); error != 0) [[unlikely]] {
       reject(work, error);
@@ -71,7 +84,7 @@ int LocalEndpoint::check(const Work& work) const {
 void LocalEndpoint::reject(const Work& work, int error) {
   const char* why = faultWords(error);
   failWork(work.context, error, why);
-  die(ECANCELED, why);
+  life_.apply(LaneEvent::workFailed, ECANCELED, why);
 }
 
 bool LocalEndpoint::start(const Work& work) {
@@ -161,13 +174,13 @@ void LocalEndpoint::takeReply() {
   if (length == 0) return;
   const Work& work = reading_.work;
   const size_t wanted = std::min(work.length - reading_.done, kReplyBytes);
-  if (length != wanted) return die(EPROTO, "the peer answered a read with another length");
+  if (length != wanted) return broke(EPROTO, "the peer answered a read with another length");
   std::byte* to = static_cast<std::byte*>(work.local) + reading_.done;
   const int gpu = static_cast<const KeyedMemory*>(work.memory)->gpu();
   if (gpu < 0)
     std::memcpy(to, mine_->reply.bytes.data(), wanted);
   else if (const Status copied = shares_->driver().toGpu(gpu, to, mine_->reply.bytes.data(), wanted); !copied)
-    return die(EIO, copied.error().message());
+    return broke(EIO, copied.error().message());
   mine_->reply.length.store(0, std::memory_order_relaxed);
   reading_.done += wanted;
   reading_.asked = false;
@@ -203,10 +216,10 @@ void LocalEndpoint::peerRefused() {
   const int error = theirs_->owner.error.load(std::memory_order_acquire);
   outbox_.look();
   if (outbox_.hasConsumed()) return;  // those are reported first
-  die(error,
-      error == EACCES   ? "the peer refused a write or read: the memory is not registered there (any more)"
-      : error == ERANGE ? "the peer refused a write or read: it leaves the memory that it names"
-                        : "the peer refused what it received; both ends need the same version of weft");
+  broke(error,
+        error == EACCES   ? "the peer refused a write or read: the memory is not registered there (any more)"
+        : error == ERANGE ? "the peer refused a write or read: it leaves the memory that it names"
+                          : "the peer refused what it received; both ends need the same version of weft");
 }
 
 std::string LocalEndpoint::named(const char* what, const std::string& why) const {
@@ -233,6 +246,137 @@ size_t LocalEndpoint::failWorks(int error, const std::string& why) {
   if (reading_.open) fail(reading_.work.context);
   writing_.open = reading_.open = false;
   return count;
+}
+
+// The slow half: connecting, fencing and closing. Nothing from here on runs while a lane carries data.
+
+// Both ends look for each other's inbox, and each says in its own what came of it. Where one of them cannot
+// be had the other end reads so, if it sees that much, and else finds nothing itself: there is no lane, and
+// both know. With GPU memory the end that connects second has all that it proves by, and goes on at once.
+Status LocalEndpoint::connect(std::span<const std::byte> peerAddress) {
+  TRY(life_.mayConnect());
+  TRY(there_, decodeAddress(peerAddress));
+  life_.apply(LaneEvent::connect);
+  queue_.attend(this);
+  if (const Status found = findPeer(); !found)
+    life_.apply(LaneEvent::refused, found.error().errnum() ? found.error().errnum() : ENOENT,
+                found.error().message());
+  else if (shares_)
+    hearPeer(queue_.device().clock().now());
+  return {};
+}
+
+Status LocalEndpoint::findPeer() {
+  TRY(theirs_, SharedInbox::find(there_));
+  if (!shares_ && !there_.gpuSocket.empty())
+    return Error(Code::unavailable, "looking for a peer on this host",
+                 "it shares GPU memory and we do not: WEFT_LOCAL_GPU or the GPUs differ");
+  if (shares_) TRY(shares_->meet(there_.gpuSocket, here_.nonce, there_.nonce));
+  mine_->owner.peer = there_.nonce;
+  say(Word::willing);
+  return {};
+}
+
+bool LocalEndpoint::progress(TimePoint now) {
+  if (life_.state() == LaneState::connecting) hearPeer(now);
+  return life_.progress(now);
+}
+
+// What the peer says in its inbox decides, until the deadline does.
+void LocalEndpoint::hearPeer(TimePoint now) {
+  const auto refused = [&](int error, const char* why) { life_.apply(LaneEvent::refused, error, why); };
+  switch (theirs_->owner.word.load(std::memory_order_acquire)) {
+    case Word::willing:
+    case Word::proven:
+      if (!equalSecret(theirs_->owner.peer, here_.nonce))
+        return refused(ECONNREFUSED, "the peer connected to another lane");
+      return heardWilling(now);
+    case Word::silent:
+      if (!theirs_.ownerLives()) refused(ECONNRESET, "the peer's process is gone");
+      return;
+    case Word::left:
+      return refused(ECONNREFUSED, "the peer closed its end");
+    default:
+      return refused(ECONNREFUSED, "the peer cannot see our memory");
+  }
+}
+
+// Where GPU memory is shared, a lane stands once both ends have copied out of the other's.
+void LocalEndpoint::heardWilling(TimePoint now) {
+  if (!shares_ || proveGpu()) {
+    outbox_.attach(&*theirs_);
+    life_.apply(LaneEvent::stands);
+  } else if (now >= life_.deadline() || !theirs_.ownerLives()) {
+    life_.apply(LaneEvent::refused, ETIMEDOUT, "the peer does not prove that it reaches our GPU memory");
+  }
+}
+
+// True: both ends have copied out of the other's GPU memory. A peer at its deadline may give up while we
+// prove, so its word is read after ours was said.
+bool LocalEndpoint::proveGpu() {
+  if (!proven_) {
+    if (const Status proof = shares_->prove(); !proof) {
+      life_.apply(LaneEvent::refused, EIO, proof.error().message());
+      return false;
+    }
+    proven_ = true;
+    say(Word::proven);
+  }
+  const bool both = theirs_->owner.word.load(std::memory_order_seq_cst) == Word::proven;
+  if (both) shares_->proven();
+  return both;
+}
+
+// An end that stands has read that its peer is willing. The peer's deadline may have passed at that very
+// moment: then it declined, and here the lane breaks.
+void LocalEndpoint::checkPeer() {
+  if (!life_.ready()) return;
+  const Word word = theirs_->owner.word.load(std::memory_order_acquire);
+  if (word == Word::left && theirs_->owner.error.load(std::memory_order_relaxed) != 0)
+    peerRefused();
+  else if (word == Word::left)
+    broke(ECONNRESET, "the peer closed its end");
+  else if (word == Word::declined)
+    broke(ECONNRESET, "the peer gave up connecting as this end was ready");
+  else if (!theirs_.ownerLives())
+    broke(ECONNRESET, "the peer's process is gone");
+}
+
+size_t LocalEndpoint::dropOutstanding(LaneState from, int error, const std::string& why) {
+  say(from == LaneState::ready ? Word::left : Word::declined);
+  return failWorks(error, why);
+}
+
+void LocalEndpoint::retire() {
+  life_.apply(LaneEvent::retire);
+}
+
+// Nothing that is in the peer's inbox may land from now on, and nothing lands here.
+void LocalEndpoint::startFence(LaneState from) {
+  if (theirs_) theirs_->peer.fence.store(1, std::memory_order_seq_cst);
+  if (from == LaneState::ready) tell();
+  say(Word::left);
+  queue_.attend(this);
+}
+
+// What the peer lands at this very moment is waited for.
+std::optional<int> LocalEndpoint::fenced(TimePoint, bool late) {
+  const bool landing =
+      theirs_ && theirs_->turn.landing.load(std::memory_order_seq_cst) != 0 && theirs_.ownerLives();
+  if (!landing) return 0;
+  return late ? std::optional<int>(ETIMEDOUT) : std::nullopt;
+}
+
+void LocalEndpoint::endFence(bool) {
+  if (!outbox_.empty()) outbox_.look();
+  while (const auto sent = outbox_.takeConsumed()) {
+    if (!sent->last) continue;
+    queue_.workGone();
+    Completion completion = about(CompletionKind::sent);
+    completion.context = sent->context;
+    if (!sent->silent) queue_.report(completion);
+  }
+  failWorks(ECANCELED, "the lane was retired");
 }
 
 }  // namespace weft::local

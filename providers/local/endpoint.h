@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "providers/common/lane_life.h"
 #include "providers/local/gpu_shares.h"
 #include "providers/local/outbox.h"
 #include "providers/local/queue.h"
@@ -13,15 +14,15 @@
 #include "src/base/clock.h"
 #include "weft/transport.h"
 
-// One lane to a process of this host: our inbox, into which the peer writes, and the peer's. Whoever receives
+// One lane to a process of this host: our inbox, into which the peer writes, and the peer's. The receiver
 // lands, into memory of its own process: so every access is checked by the owner of the memory, and nothing
-// lands while it does not poll. Used by the Queue's thread.
+// lands while it does not poll. lane_life.h has the states. Used by the Queue's thread.
 namespace weft::local {
 
-class LocalEndpoint : public Endpoint {
+class LocalEndpoint : public Endpoint, private LaneLife::Host {
  public:
   static Result<std::unique_ptr<LocalEndpoint>> open(LocalQueue& queue);
-  explicit LocalEndpoint(LocalQueue& queue) : queue_(queue) {}
+  explicit LocalEndpoint(LocalQueue& queue);
   ~LocalEndpoint() override;
 
   std::span<const std::byte> address() const override { return address_; }
@@ -32,20 +33,18 @@ class LocalEndpoint : public Endpoint {
 
   // From the Queue.
   size_t poll(std::span<Completion> out) {
-    if (state_ != State::ready) return 0;
+    if (!life_.ready()) return 0;
     const size_t count = complete(out);
     if (writing_.open || reading_.open) [[unlikely]]
       advance();
-    return count + (state_ == State::ready ? land(out.subspan(count)) : 0);
+    return count + (life_.ready() ? land(out.subspan(count)) : 0);
   }
   // Moves on what is not the exchange of data; false when there is nothing more to do.
   bool progress(TimePoint now);
-  void checkPeer();   // whether it is still there
+  void checkPeer();   // breaks where it is gone
   void forgetGone();  // lets it drop what was deregistered of our GPU memory
 
  private:
-  // idle -> connecting -> ready -> dead, and from each of them -> retiring -> retired.
-  enum class State : uint8_t { idle, connecting, ready, dead, retiring, retired };
   // A work that is under way: `done` of its bytes are with the peer, or here where it is a read.
   struct Active {
     Work work;
@@ -73,7 +72,6 @@ class LocalEndpoint : public Endpoint {
   size_t completeConsumed(std::span<Completion> out);
   void peerRefused();
   Completion about(CompletionKind kind, int error = 0) { return completionOf(this, kind, error); }
-  std::string named(const char* what, const std::string& why) const;
   void failWork(uint64_t context, int error, const std::string& why);
   size_t failWorks(int error, const std::string& why);
 
@@ -102,16 +100,25 @@ class LocalEndpoint : public Endpoint {
   bool pieceOfGpu(const KeyedMemory& memory, Piece* piece);
   bool landGpu(const Taken& frame, std::byte* to, int gpu);
 
-  // lane_states.cc
+  // Connecting, in endpoint.cc.
   Status findPeer();
   // Ordered with the next look at the peer's word: of two ends that speak at once, at least one sees it.
   void say(Word word) { mine_->owner.word.store(word, std::memory_order_seq_cst); }
-  void connectFailed(int error, const std::string& why);
-  bool progressConnecting(TimePoint now);
+  void hearPeer(TimePoint now);
+  void heardWilling(TimePoint now);
   bool proveGpu();
-  bool progressRetiring(TimePoint now);
-  void finishRetiring(bool fenced);
-  void die(int error, const std::string& why);
+  void broke(int error, const std::string& why) { life_.apply(LaneEvent::broke, error, why); }
+
+  // LaneLife::Host, in endpoint.cc.
+  size_t dropOutstanding(LaneState from, int error, const std::string& why) override;
+  void startFence(LaneState from) override;
+  std::optional<int> fenced(TimePoint now, bool late) override;
+  void endFence(bool passed) override;
+  void report(const Completion& completion, const std::string& why) override {
+    queue_.report(completion, why);
+  }
+  std::string named(const char* what, const std::string& why) const override;
+  Endpoint& endpoint() override { return *this; }
 
   static constexpr uint32_t kIdlePollsUntilTold = 4;
   static constexpr uint32_t kMostUntold = kSlots / 4;
@@ -121,8 +128,7 @@ class LocalEndpoint : public Endpoint {
   SharedInbox theirs_;
   Whereabouts here_, there_;
   Bytes address_;
-  State state_ = State::idle;
-  TimePoint deadline_{};
+  LaneLife life_;
 
   Outbox outbox_;
   Active writing_;                     // a write that is not all with the peer

@@ -16,7 +16,7 @@ namespace weft::local {
 // False: not now, or the lane is over.
 bool LocalEndpoint::pieceOfGpu(const KeyedMemory& memory, Piece* piece) {
   if (!shares_) {
-    die(EINVAL, "a work on GPU memory where the lane takes none");
+    broke(EINVAL, "a work on GPU memory where the lane takes none");
     return false;
   }
   const auto name = shares_->nameOf(memory, piece->from);
@@ -31,7 +31,7 @@ bool LocalEndpoint::pieceOfGpu(const KeyedMemory& memory, Piece* piece) {
   if (stagedFrom_ != piece->from) {
     staged_.resize(kMostInFrame);
     const Status copied = shares_->driver().fromGpu(memory.gpu(), staged_.data(), piece->from, piece->length);
-    if (!copied) die(EIO, copied.error().message());
+    if (!copied) broke(EIO, copied.error().message());
     if (!copied) return false;
     stagedFrom_ = piece->from;
   }
@@ -58,7 +58,7 @@ bool LocalEndpoint::landGpu(const Taken& frame, std::byte* to, int gpu) {
 
 // A mapping over there keeps the memory, whoever frees it here.
 void LocalEndpoint::forgetGone() {
-  while (state_ == State::ready && shares_ && !writing_.open) {
+  while (life_.ready() && shares_ && !writing_.open) {
     const auto share = shares_->gone(queue_.table());
     if (!share) return;
     Piece piece;

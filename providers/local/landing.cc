@@ -102,7 +102,7 @@ bool LocalEndpoint::answerRead(const Taken& frame) {
 bool LocalEndpoint::refuse(int error, const std::string& why) {
   tell();
   mine_->owner.error.store(error, std::memory_order_release);
-  die(error == ERANGE ? EACCES : error, why);
+  broke(error == ERANGE ? EACCES : error, why);
   return false;
 }
 

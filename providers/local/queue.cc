@@ -48,7 +48,7 @@ size_t LocalQueue::poll(std::span<Completion> out) {
 
 void LocalQueue::look() {
   polls_ = 0;
-  const TimePoint now = Clock::system().now();
+  const TimePoint now = device_.clock().now();
   std::erase_if(pending_, [now](LocalEndpoint* lane) { return !lane->progress(now); });
   if (now - lookedAt_ < kBetweenLooks) return;
   lookedAt_ = now;

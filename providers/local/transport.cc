@@ -43,7 +43,7 @@ Status tryOut() {
 
 class LocalTransport : public Transport {
  public:
-  explicit LocalTransport(const Config& config) : config_(config) {
+  LocalTransport(const Config& config, const Clock& clock) : config_(config), clock_(clock) {
     if (Status works = tryOut(); !works) refusals_.push_back({kName, works.error().message(), true});
   }
 
@@ -60,7 +60,7 @@ class LocalTransport : public Transport {
       made.cudaMemory = info.cudaMemory;
       auto driver = made.cudaMemory ? mem::gpu::Driver::ofProcess(config_.libcuda) : nullptr;
       return std::shared_ptr<Device>(
-          std::make_shared<LocalDevice>(std::move(made), config_, std::move(driver)));
+          std::make_shared<LocalDevice>(std::move(made), config_, clock_, std::move(driver)));
     }
     return Error(
         Code::unavailable, "opening a device",
@@ -69,13 +69,14 @@ class LocalTransport : public Transport {
 
  private:
   const Config config_;
+  const Clock& clock_;
   std::vector<Refusal> refusals_;  // fixed from the beginning
 };
 
 }  // namespace
 
-std::unique_ptr<Transport> makeTransport(const Config& config) {
-  return std::make_unique<LocalTransport>(config);
+std::unique_ptr<Transport> makeTransport(const Config& config, const Clock& clock) {
+  return std::make_unique<LocalTransport>(config, clock);
 }
 
 }  // namespace weft::local

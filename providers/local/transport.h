@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "src/base/clock.h"
 #include "src/base/config.h"
 #include "weft/transport.h"
 
@@ -12,6 +13,7 @@
 // lanes where a trial copy worked. Any thread.
 namespace weft::local {
 
-std::unique_ptr<Transport> makeTransport(const Config& config);
+// Deadlines of lanes are by `clock`, which outlives the transport and all that it opened.
+std::unique_ptr<Transport> makeTransport(const Config& config, const Clock& clock = Clock::system());
 
 }  // namespace weft::local
