@@ -19,9 +19,20 @@ constexpr size_t kSmallBytes = 4096;
 // Of the first queue pair; then each has room for the three requests of a write that goes apart.
 constexpr uint32_t kLeastApartDepth = 8;
 
+// A packet that was on the wire when the queue pair went to ERR may still land at the peer, whose queue pair
+// knows nothing of it. No switch keeps one this long.
+constexpr Milliseconds kStrayPackets{50};
+
+LaneLife::Terms termsOf(const Settings& settings) {
+  return {.connect = settings.connectTimeout,
+          .close = settings.closeTimeout,
+          .noAnswer = "no connection within WEFT_CONNECT_TIMEOUT"};
+}
+
 }  // namespace
 
-VerbsEndpoint::VerbsEndpoint(VerbsQueue& queue) : queue_(queue) {}
+VerbsEndpoint::VerbsEndpoint(VerbsQueue& queue)
+    : queue_(queue), life_(*this, Clock::system(), termsOf(queue.settings())) {}
 
 Result<std::unique_ptr<Endpoint>> VerbsEndpoint::create(VerbsQueue& queue) {
   auto endpoint = std::make_unique<VerbsEndpoint>(queue);
@@ -59,7 +70,7 @@ Result<RemoteMemory> VerbsEndpoint::import(std::span<const std::byte> blob) {
 
 size_t VerbsEndpoint::post(std::span<const Work> works) {
   size_t taken = 0;
-  while (taken < works.size() && state_ == State::ready) {
+  while (taken < works.size() && life_.ready()) {
     SendQueue* to = choose(works[taken]);
     if (!to) break;
     int refusal = 0;
@@ -96,19 +107,122 @@ size_t VerbsEndpoint::together(std::span<const Work> works) const {
 void VerbsEndpoint::rejected(const Work& work, int code) {
   Completion completion = about(CompletionKind::sent, code);
   completion.context = work.context;
-  state_ = State::dead;
   firstFailure_ = verbsError("posting", queue_.device().info().name, code).message();
   queue_.report(completion, named("posting to", firstFailure_));
+  life_.apply(LaneEvent::workFailed, code, firstFailure_);
 }
 
-void VerbsEndpoint::lost(const std::string& why) {
+void VerbsEndpoint::lost(int error, const std::string& why) {
   if (firstFailure_.empty()) firstFailure_ = why;
-  if (state_ == State::ready) state_ = State::dead;
+  if (life_.ready()) life_.apply(LaneEvent::workFailed, error, why);
 }
 
 std::string VerbsEndpoint::named(const char* what, const std::string& why) const {
   return format("%s %s over verbs %s (%s): %s", what, peerText_.empty() ? "the peer" : peerText_.c_str(),
                 queue_.device().info().name.c_str(), addressText(own_).c_str(), why.c_str());
+}
+
+// The slow half: connecting, fencing and closing. Nothing from here on runs while a lane carries data.
+
+// Both ends use as many queue pairs as the one with fewer has.
+Status VerbsEndpoint::connect(std::span<const std::byte> peerAddress) {
+  TRY(life_.mayConnect());
+  TRY(const LaneAddress peer, decodeLaneAddress(peerAddress));
+  TRY(commonGid(own_, peer));
+  peerText_ = addressText(peer);
+  sendQueues_.resize(std::min(sendQueues_.size(), peer.pairs.size()));
+  const TimePoint deadline = Clock::system().now() + queue_.settings().connectTimeout;
+  for (size_t i = 0; i < sendQueues_.size(); i++) {
+    SendQueue& one = *sendQueues_[i];
+    if (own_.takesApart && peer.takesApart) one.goApart(queue_.settings().apartAbove);
+    TRY(one.dial(peer.only(i), deadline));
+  }
+  dialling_ = sendQueues_.size();
+  life_.apply(LaneEvent::connect);
+  queue_.progress(this);
+  return {};
+}
+
+void VerbsEndpoint::dialled(int error, const std::string& why) {
+  if (life_.state() != LaneState::connecting) return;
+  if (error != 0) return void(life_.apply(LaneEvent::refused, error, why));
+  if (--dialling_ > 0) return;
+  everReady_ = true;
+  life_.apply(LaneEvent::stands);
+}
+
+// What breaks a lane breaks its markers too. A lane that is not connected yet finds out when it is.
+void VerbsEndpoint::broke(int error, const std::string& why) {
+  if (life_.state() == LaneState::retiring && fenceBy_ == FenceBy::markers) return startDraining();
+  if (life_.state() != LaneState::idle) life_.apply(LaneEvent::broke, error, why);
+}
+
+bool VerbsEndpoint::progress(TimePoint now) {
+  return life_.progress(now);
+}
+
+// What is outstanding comes back by itself, each with the card's own reason.
+size_t VerbsEndpoint::dropOutstanding(LaneState, int, const std::string& why) {
+  if (firstFailure_.empty()) firstFailure_ = why;
+  return 0;
+}
+
+void VerbsEndpoint::retire() {
+  life_.apply(LaneEvent::retire);
+}
+
+// A lane that works is fenced by one more write behind everything else: when that is acknowledged, all before
+// it has landed. A lane that does not work is cut.
+void VerbsEndpoint::startFence(LaneState from) {
+  if (firstFailure_.empty()) firstFailure_ = "the lane was retired";
+  queue_.progress(this);
+  if (from != LaneState::ready) return startDraining();
+  bool all = true;
+  for (auto& one : sendQueues_) {
+    one->postMarker();
+    all = all && one->markerOut();
+  }
+  if (!all) startDraining();
+}
+
+void VerbsEndpoint::markerBack(bool acknowledged) {
+  if (life_.state() != LaneState::retiring || fenceBy_ != FenceBy::markers) return;
+  const bool more =
+      std::any_of(sendQueues_.begin(), sendQueues_.end(), [](const auto& one) { return one->markerOut(); });
+  if (acknowledged && more) return;
+  startDraining();
+  if (acknowledged) strayUntil_ = {};
+}
+
+void VerbsEndpoint::startDraining() {
+  fenceBy_ = FenceBy::draining;
+  life_.restartFence();
+  strayUntil_ = everReady_ ? Clock::system().now() + kStrayPackets : TimePoint{};
+  for (auto& one : sendQueues_) one->pair()->fail();
+}
+
+size_t VerbsEndpoint::outstanding() const {
+  size_t sum = 0;
+  for (const auto& one : sendQueues_) sum += one->outstanding();
+  return sum;
+}
+
+std::optional<int> VerbsEndpoint::fenced(TimePoint now, bool late) {
+  if (fenceBy_ == FenceBy::draining) return drained(now, late) ? std::optional<int>(0) : std::nullopt;
+  if (late) startDraining();
+  return std::nullopt;
+}
+
+// Works that succeeded without an entry of their own are silent in ERR too, so a marker is sent behind them:
+// it comes back flushed. A card that does not even do that is done with when the queue pair is destroyed.
+bool VerbsEndpoint::drained(TimePoint now, bool late) {
+  for (auto& one : sendQueues_)
+    if (one->outstanding() > 0 && !one->markerOut()) one->postMarker();
+  return (outstanding() == 0 || late) && now >= strayUntil_;
+}
+
+void VerbsEndpoint::endFence(bool) {
+  for (auto& one : sendQueues_) one->condemnOutstanding();
 }
 
 }  // namespace weft::verbs

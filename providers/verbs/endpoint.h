@@ -6,16 +6,17 @@
 #include <string>
 #include <vector>
 
+#include "providers/common/lane_life.h"
 #include "providers/verbs/queue.h"
 #include "providers/verbs/send_queue.h"
 
 // One lane: reliable connected queue pairs, mostly one. With several (WEFT_QPS_PER_CONNECTION) large works go
 // over them in turn, so that a fabric that picks paths by flow spreads them; small ones all go over the
-// first. The lane is connected when all of them are, and the failure of one is that of the lane. Used by the
-// Queue's thread.
+// first. The lane is connected when all of them are, and the failure of one is that of the lane (lane_life.h
+// has the states). Used by the Queue's thread.
 namespace weft::verbs {
 
-class VerbsEndpoint : public Endpoint {
+class VerbsEndpoint : public Endpoint, private LaneLife::Host {
  public:
   static Result<std::unique_ptr<Endpoint>> create(VerbsQueue& queue);
   ~VerbsEndpoint() override;
@@ -32,7 +33,7 @@ class VerbsEndpoint : public Endpoint {
   bool progress(TimePoint now);                     // false: nothing more to do
 
   // From its SendQueues:
-  void lost(const std::string& why);  // a work failed
+  void lost(int error, const std::string& why);  // a work failed
   void markerBack(bool acknowledged);
   Completion about(CompletionKind kind, int error = 0) { return completionOf(this, kind, error); }
   std::string failureWords() const { return named("writing to or reading from", firstFailure_); }
@@ -40,26 +41,28 @@ class VerbsEndpoint : public Endpoint {
   explicit VerbsEndpoint(VerbsQueue& queue);
 
  private:
-  enum class State : uint8_t {
-    idle,
-    connecting,
-    ready,
-    dead,      // failed; waits to be retired
-    fencing,   // retiring: markers behind everything else wait for their acknowledgement
-    draining,  // retiring: the queue pairs are in ERR, and what is outstanding comes back flushed
-    retired,
-  };
+  // How a lane is fenced: by markers behind everything else, which wait for their acknowledgement, or with
+  // its queue pairs in ERR, from which what is outstanding comes back flushed. The second follows the first.
+  enum class FenceBy : uint8_t { markers, draining };
 
   Status start();
   SendQueue* choose(const Work& work);
   size_t together(std::span<const Work> works) const;
   void rejected(const Work& work, int code);
-  void connectFailed(int error, const std::string& why);
   void startDraining();
-  bool progressDraining(TimePoint now);
+  bool drained(TimePoint now, bool late);
   size_t outstanding() const;
-  void reportRetired();
-  std::string named(const char* what, const std::string& why) const;
+
+  // LaneLife::Host
+  size_t dropOutstanding(LaneState from, int error, const std::string& why) override;
+  void startFence(LaneState from) override;
+  std::optional<int> fenced(TimePoint now, bool late) override;
+  void endFence(bool passed) override;
+  void report(const Completion& completion, const std::string& why) override {
+    queue_.report(completion, why);
+  }
+  std::string named(const char* what, const std::string& why) const override;
+  Endpoint& endpoint() override { return *this; }
 
   VerbsQueue& queue_;
   std::vector<std::unique_ptr<SendQueue>> sendQueues_;  // not empty once started
@@ -67,12 +70,12 @@ class VerbsEndpoint : public Endpoint {
   LaneAddress own_;
   Bytes address_;  // own_, encoded
   std::string peerText_;
-  State state_ = State::idle;
+  LaneLife life_;
+  FenceBy fenceBy_ = FenceBy::markers;
   size_t dialling_ = 0;  // queue pairs that are not connected yet
   bool everReady_ = false;
   std::string firstFailure_;
-  TimePoint deadline_{};
-  TimePoint strayUntil_{};
+  TimePoint strayUntil_{};  // until then a packet may be on its way
 };
 
 }  // namespace weft::verbs

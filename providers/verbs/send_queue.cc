@@ -188,7 +188,7 @@ bool SendQueue::finished(const ibv_wc& entry) {
   judged_ = upTo;
   verdict_ = entry.status;
   if (verdict_ != IBV_WC_SUCCESS) [[unlikely]]
-    lane_.lost(statusWords(verdict_, entry.vendor_err));
+    lane_.lost(EIO, statusWords(verdict_, entry.vendor_err));
   return true;
 }
 
