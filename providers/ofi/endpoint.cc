@@ -2,6 +2,8 @@
 // Copyright The weft authors
 #include "providers/ofi/endpoint.h"
 
+#include <algorithm>
+
 #include "providers/ofi/descriptors.h"
 #include "providers/ofi/rma_message.h"
 #include "src/base/log.h"
@@ -21,11 +23,22 @@ constexpr Milliseconds kPatience{100};  // with an end that is to dial
 // of copies for a connection that is full, and where one is in flight a full one is told from a lost one.
 constexpr uint32_t kInjectedInARow = 15;
 
+constexpr const char* kCut = "a lane on the same card had to be cut";
+constexpr int64_t kNoneFree = 1;  // later: all operations are in flight, which says nothing of the stream
+
+LaneLife::Terms termsOf(const Config& config) {
+  return {
+      .connect = config.connectTimeout,
+      .close = config.closeTimeout,
+      .notFenced = "the peer did not acknowledge; what is in its socket may land until it closes its end"};
+}
+
 }  // namespace
 
 OfiEndpoint::OfiEndpoint(OfiQueue& queue)
     : queue_(queue),
       wantsDescriptors_(!queue.device().traits().software),
+      life_(*this, Clock::system(), termsOf(queue.device().config())),
       known_(!queue.device().traits().targetMustKnow) {
   if (queue.device().traits().injects) injectRoom_ = queue.device().fabricInfo().tx_attr->inject_size;
 }
@@ -92,8 +105,7 @@ OfiEndpoint::~OfiEndpoint() {
 
 // Of two ends the one with fewer streams decides; what the other has more is not used.
 Status OfiEndpoint::connect(std::span<const std::byte> peerAddress) {
-  if (state_ != State::idle)
-    return Error(Code::internal, "connecting a lane", "the lane was connected before");
+  TRY(life_.mayConnect());
   TRY(peer_, decodeLaneAddress(peerAddress));
   const Bytes& name = peer_.names.front();
   peerText_ = addressText(queue_.device().fabricInfo().addr_format, name.data(), name.size());
@@ -107,10 +119,8 @@ Status OfiEndpoint::connect(std::span<const std::byte> peerAddress) {
       streams_[i].mayDial = !queue_.device().traits().oneDials || mine_.names[i] <= peer_.names[i];
     }
   }
-  state_ = State::connecting;
-  const TimePoint now = Clock::system().now();
-  deadline_ = now + queue_.device().config().connectTimeout;
-  dialAnyway_ = now + kPatience;
+  life_.apply(LaneEvent::connect);
+  dialAnyway_ = Clock::system().now() + kPatience;
   queue_.progress(this);
   return {};
 }
@@ -196,7 +206,7 @@ inline bool OfiEndpoint::inject(const Work& work) {
 
 size_t OfiEndpoint::post(std::span<const Work> works) {
   const TriedToEnter inside(queue_.gate());
-  if (!inside || state_ != State::ready) return 0;
+  if (!inside || !life_.ready()) return 0;
   if (works.size() != 1) return postBurst(works);
   return mayInject(works[0]) ? inject(works[0]) : postOne(works[0]);
 }
@@ -261,15 +271,16 @@ uint64_t OfiEndpoint::deliveredFlag() const {
 void OfiEndpoint::rejected(const Work& work, int64_t code) {
   Completion completion = about(CompletionKind::sent, static_cast<int>(-code));
   completion.context = work.context;
-  state_ = State::dead;
-  queue_.report(completion, named("posting to", queue_.device().library()->errorText(code)));
+  const std::string why = queue_.device().library()->errorText(code);
+  queue_.report(completion, named("posting to", why));
+  life_.apply(LaneEvent::workFailed, completion.error, why);
 }
 
 bool OfiEndpoint::finished(const Operation& operation, int error, std::string_view why, Completion* out) {
   operation.stream->outstanding--;
   if (error != 0) [[unlikely]] {
-    if (state_ != State::closing) operation.stream->fenced = true;
-    if (state_ == State::ready) state_ = State::dead;
+    if (!closing_) operation.stream->fenced = true;
+    if (life_.ready()) life_.apply(LaneEvent::workFailed, error, std::string(why));
   }
   if (operation.purpose == Purpose::hello) {
     helloFinished(operation.stream, error, std::string(why));
@@ -300,10 +311,199 @@ void OfiEndpoint::broke(const std::string& why) {
 }
 
 void OfiEndpoint::died(const std::string& why) {
-  if (state_ == State::connecting || state_ == State::idle) return connectFailed(FI_EIO, why);
-  if (state_ == State::ready)
-    queue_.report(about(CompletionKind::broken, FI_ECONNRESET), named("lane to", why));
-  if (state_ == State::ready) state_ = State::dead;
+  life_.apply(LaneEvent::broke, life_.ready() ? FI_ECONNRESET : FI_EIO, why);
+}
+
+// The slow half: connecting, fencing and closing. Nothing from here on runs while a lane carries data.
+
+bool OfiEndpoint::progress(TimePoint now, bool drained) {
+  drained_ = drained;
+  if (life_.state() == LaneState::connecting && now < life_.deadline()) greetPeer(now);
+  return life_.progress(now);
+}
+
+int64_t OfiEndpoint::sendHello(Stream* stream) {
+  Operation* operation = queue_.operations().take();
+  if (!operation) return kNoneFree;
+  operation->lane = this;
+  operation->stream = stream;
+  operation->context = 0;
+  operation->purpose = Purpose::hello;
+  RmaMessage message(helloSource(), helloTarget(), queue_.device().helloMemory().descriptor());
+  const bool tells = queue_.device().traits().oneDials;
+  const ssize_t code = fi_writemsg(stream->endpoint, message.to(stream->to, operation, tells ? kRing : 0),
+                                   deliveredFlag() | (tells ? FI_REMOTE_CQ_DATA : 0));
+  if (code != 0) {
+    queue_.operations().give(operation);
+    return code;
+  }
+  stream->helloInFlight = true;
+  stream->outstanding++;
+  return 0;
+}
+
+// Trying to post is what makes a provider connect; -FI_EAGAIN says that it is not done. A peer that is not
+// there looks the same, so only the deadline ends this.
+void OfiEndpoint::greetPeer(TimePoint now) {
+  for (Stream& stream : streams()) {
+    if (stream.stands || stream.helloInFlight || !known_) continue;
+    if (!stream.mayDial && now < dialAnyway_) continue;
+    const int64_t code = sendHello(&stream);
+    if (code >= 0 || code == -FI_EAGAIN) continue;
+    life_.apply(LaneEvent::refused, static_cast<int>(-code), queue_.device().library()->errorText(code));
+    return;
+  }
+}
+
+namespace {
+
+// Where both ends dial at once one of the two connections is dropped, sometimes under the first write. The
+// lane rings again; a peer that is really gone is the deadline's business, and the control link's.
+bool worthRingingAgain(int error) {
+  return error == FI_ENOTCONN || error == FI_ECANCELED || error == FI_ECONNREFUSED ||
+         error == FI_ECONNRESET || error == FI_ECONNABORTED;
+}
+
+}  // namespace
+
+void OfiEndpoint::helloFinished(Stream* stream, int error, const std::string& why) {
+  stream->helloInFlight = false;
+  const LaneState state = life_.state();
+  if (state == LaneState::retiring && !closing_) {
+    stream->fenced = true;  // acknowledged, or the connection ended
+  } else if (state == LaneState::connecting && error != 0) {
+    if (!worthRingingAgain(error)) life_.apply(LaneEvent::refused, error, why);
+  } else if (state == LaneState::connecting) {
+    stream->stands = true;
+    stream->fenced = false;  // an attempt before this one may have been lost
+    const auto stands = [](const Stream& each) { return each.stands; };
+    if (!std::all_of(streams().begin(), streams().end(), stands)) return;
+    if (software()) closeConnectionsOnExec(mine_.names, peer_.names);
+    life_.apply(LaneEvent::stands);
+  }
+}
+
+void OfiEndpoint::helloCame(fi_addr_t by) {
+  for (Stream& stream : streams())
+    if (stream.to == by) stream.mayDial = true;
+}
+
+// A lane that never stood carried nothing. One that did is fenced by what comes back of it.
+size_t OfiEndpoint::dropOutstanding(LaneState from, int, const std::string&) {
+  for (Stream& stream : streams()) stream.fenced |= from != LaneState::ready;
+  return 0;
+}
+
+void OfiEndpoint::retire() {
+  life_.apply(LaneEvent::retire);
+}
+
+void OfiEndpoint::startFence(LaneState from) {
+  const bool nothing = from == LaneState::idle || queue_.device().traits().delivery == Delivery::always;
+  if (from != LaneState::retired)
+    for (Stream& stream : streams()) stream.fenced |= nothing;
+  queue_.progress(this);
+}
+
+std::optional<int> OfiEndpoint::fenced(TimePoint, bool late) {
+  if (queue_.endpointClosing()) return std::nullopt;
+  return closing_ ? closed() : landing(late);
+}
+
+// Closing a socket does not take back what is already in it, so a healthy lane is fenced by one more write
+// behind everything else: when it is acknowledged, all before it has landed. A peer that does not poll cannot
+// acknowledge; then the lane is cut at the deadline, and `retired` says that it is not ok. Lanes that share
+// an endpoint can only be cut together: while others are wanted there, that is for the protocol to say.
+std::optional<int> OfiEndpoint::landing(bool late) {
+  const bool all = everythingLanded();
+  if (!all && !late) return std::nullopt;
+  if (!all && !software() && queue_.sharedEndpoint()) {
+    if (queue_.wantedLanes() == 0) {
+      queue_.cutEndpoint(kCut);
+      return std::nullopt;
+    }
+    queue_.holdMemory();
+    return stayBusy();
+  }
+  if (outstanding() > 0 && !queue_.device().traits().closesCleanly) return stayBusy();
+  closeFabric();
+  closing_ = true;
+  return std::nullopt;
+}
+
+std::optional<int> OfiEndpoint::stayBusy() {
+  onItsWay_ = true;
+  return FI_EBUSY;
+}
+
+// Another lane that could not be fenced either may have asked for it before.
+bool OfiEndpoint::cut() {
+  if (life_.state() != LaneState::retired || software()) return false;
+  if (onItsWay_ && !queue_.endpointClosing()) queue_.cutEndpoint(kCut);
+  closing_ = true;
+  return life_.apply(LaneEvent::cut);
+}
+
+bool OfiEndpoint::landed(Stream* stream) {
+  if (!stream->fenced && !stream->helloInFlight) {
+    const int64_t code = sendHello(stream);
+    const bool gone = code == -FI_EAGAIN && stream->outstanding == 0 && queue_.device().traits().connections;
+    stream->fenced = gone || (code < 0 && code != -FI_EAGAIN);
+  }
+  return stream->fenced && stream->outstanding == 0;
+}
+
+bool OfiEndpoint::everythingLanded() {
+  size_t count = 0;  // all are asked, so that their doorbells are on their way together
+  for (Stream& stream : streams()) count += landed(&stream);
+  return count == count_;
+}
+
+size_t OfiEndpoint::outstanding() const {
+  size_t sum = 0;
+  for (const Stream& stream : streams_) sum += stream.outstanding;
+  return sum;
+}
+
+void OfiEndpoint::endpointGoing(const std::string& why) {
+  died(why);
+  streams_[0].endpoint = nullptr;
+}
+
+void OfiEndpoint::endpointGone(const std::string& why) {
+  broke(why);  // first: the reason of all that follows
+  failOutstanding();
+  streams_[0] = {};
+  streams_[0].fenced = true;
+  onItsWay_ = false;
+}
+
+// A closed endpoint's operations are all in the completion queue, as cancelled; when that was read to its end
+// and some are still missing, they will not come.
+std::optional<int> OfiEndpoint::closed() const {
+  if (outstanding() > 0 && !drained_) return std::nullopt;
+  const auto own = std::span(streams_).first(count_);
+  const bool all = std::all_of(own.begin(), own.end(), [](const Stream& stream) { return stream.fenced; });
+  return all ? 0 : FI_ETIMEDOUT;
+}
+
+void OfiEndpoint::closeFabric() {
+  if (streams_[0].own) queue_.turnStrangersAway(mine_.names);
+  for (Stream& stream : streams_) {
+    stream.own.reset();
+    stream.endpoint = nullptr;
+  }
+}
+
+// Reports what libfabric will not report any more. The operations stay out of the pool, in case it does.
+void OfiEndpoint::failOutstanding() {
+  queue_.abandon(this, [this](const Operation& operation) {
+    if (operation.purpose == Purpose::hello) return;
+    Completion completion = about(CompletionKind::sent, FI_ECANCELED);
+    completion.context = operation.context;
+    queue_.report(completion, named("writing to or reading from", "the lane was retired"));
+  });
+  for (Stream& stream : streams_) stream.outstanding = 0;
 }
 
 }  // namespace weft::ofi

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "providers/common/lane_life.h"
 #include "providers/ofi/address.h"
 #include "providers/ofi/queue.h"
 #include "providers/ofi/stream.h"
@@ -15,11 +16,11 @@
 // One lane. libfabric's RDM endpoints connect when something is posted and reconnect when something broke,
 // both without a word; a lane is stricter. It is connected once a write to the peer's hello target was
 // acknowledged, dead at the first failure, and retired after one more acknowledged write behind everything
-// else, or after its sockets were closed. With several streams all that holds of each of them. Used by the
-// Queue's thread.
+// else, or after its sockets were closed. With several streams all that holds of each of them. lane_life.h
+// has the states. Used by the Queue's thread.
 namespace weft::ofi {
 
-class OfiEndpoint : public Endpoint {
+class OfiEndpoint : public Endpoint, private LaneLife::Host {
  public:
   static Result<std::unique_ptr<Endpoint>> create(OfiQueue& queue);
   ~OfiEndpoint() override;
@@ -32,8 +33,8 @@ class OfiEndpoint : public Endpoint {
   void retire() override;
   bool cut() override;
 
-  // Whether somebody counts on it: not dead, not about to be closed, and not to ourselves.
-  bool wanted() const { return state_ <= State::ready && peer_.names != mine_.names; }
+  // The protocol counts on it: not dead, not about to be closed, and not to ourselves.
+  bool wanted() const { return life_.state() <= LaneState::ready && peer_.names != mine_.names; }
 
   // From the Queue. finished: an operation of this lane ended; true when `out` holds something to hand out.
   bool finished(const Operation& operation, int error, std::string_view why, Completion* out);
@@ -55,8 +56,6 @@ class OfiEndpoint : public Endpoint {
   explicit OfiEndpoint(OfiQueue& queue);
 
  private:
-  enum class State : uint8_t { idle, connecting, ready, dead, retiring, closing, retired };
-
   Status start();
   Status openStreams();
   size_t streamsWanted() const;
@@ -78,23 +77,29 @@ class OfiEndpoint : public Endpoint {
   uint64_t deliveredFlag() const;
   void rejected(const Work& work, int64_t code);
   int64_t sendHello(Stream* stream);  // posts its hello write; 0, above 0 for later, or libfabric's error
-  bool progressConnecting(TimePoint now);
-  bool progressRetiring(TimePoint now);
-  bool progressClosing(bool drained);
-  bool stayBusy();
+  void greetPeer(TimePoint now);
+  std::optional<int> landing(bool late);
+  std::optional<int> closed() const;
+  std::optional<int> stayBusy();
   void died(const std::string& why);
   bool landed(Stream* stream);
   bool everythingLanded();
-  bool fenced() const;
   size_t outstanding() const;
   void helloFinished(Stream* stream, int error, const std::string& why);
-  void connected();
-  void connectFailed(int error, const std::string& why);
   void closeFabric();
   void failOutstanding();
-  void reportRetired(int error);
   Completion about(CompletionKind kind, int error = 0) { return completionOf(this, kind, error); }
-  std::string named(const char* what, const std::string& why) const;
+
+  // LaneLife::Host
+  size_t dropOutstanding(LaneState from, int error, const std::string& why) override;
+  void startFence(LaneState from) override;
+  std::optional<int> fenced(TimePoint now, bool late) override;
+  void endFence(bool) override { failOutstanding(); }
+  void report(const Completion& completion, const std::string& why) override {
+    queue_.report(completion, why);
+  }
+  std::string named(const char* what, const std::string& why) const override;
+  Endpoint& endpoint() override { return *this; }
 
   OfiQueue& queue_;
   const bool wantsDescriptors_;  // hardware; memory registered with a card that is lost has none
@@ -107,10 +112,11 @@ class OfiEndpoint : public Endpoint {
   Bytes address_;  // mine_, encoded
   LaneAddress peer_;
   std::string peerText_;
-  State state_ = State::idle;
-  bool known_;             // the peer's card would answer us
-  bool onItsWay_ = false;  // what it carried may still land, though it was given up
-  TimePoint deadline_{};
+  LaneLife life_;
+  bool known_;              // the peer's card would answer us
+  bool onItsWay_ = false;   // what it carried may still land, though it was given up
+  bool closing_ = false;    // retiring: nothing is waited for any more but what the completion queue holds
+  bool drained_ = false;    // which was read to its end
   TimePoint dialAnyway_{};  // the peer's word may have come before we knew its address
 };
 
