@@ -68,11 +68,11 @@ Made makeLoop(const std::string& spec, const Config& config) {
 }
 
 // "fault(RULES):INNER"
-Made makeFault(const std::string& spec, const Config& config) {
+Made makeFault(const std::string& spec, const Config& config, const Clock& clock) {
   const size_t end = spec.find("):");
   if (end == std::string::npos) return bad(spec, "write fault(RULES):PROVIDER");
   TRY(auto options, fault::parseOptions(spec.substr(6, end - 6)));
-  TRY(auto inner, makeTransport(spec.substr(end + 2), config));
+  TRY(auto inner, makeTransport(spec.substr(end + 2), config, clock));
   return std::unique_ptr<Transport>(fault::makeTransport(std::move(inner), std::move(options)));
 }
 
@@ -143,7 +143,7 @@ Attempt attempt(const std::string& spec, const Config& config, const TransportMa
 constexpr unsigned kProcessorsForLocal = 8;
 
 // Beside the fabric taken, for peers on this host. Who names a provider means it for all peers.
-Result<Choice> withLocal(Result<Choice> choice, const Config& config) {
+Result<Choice> withLocal(Result<Choice> choice, const Config& config, const Clock& clock) {
   if (!choice) return choice;
   if (config.local != "auto" && config.local != "on" && config.local != "off")
     return Error(Code::config, "choosing the fabric",
@@ -157,7 +157,7 @@ Result<Choice> withLocal(Result<Choice> choice, const Config& config) {
   } else if (config.local == "auto" && std::thread::hardware_concurrency() < kProcessorsForLocal) {
     choice->whyNotLocal = "this machine has fewer than 8 processors, and WEFT_LOCAL is not on";
   } else {
-    auto local = local::makeTransport(config);
+    auto local = local::makeTransport(config, clock);
     if (local->refusals().empty())
       choice->local = std::move(local);
     else
@@ -202,14 +202,14 @@ std::vector<std::string> candidateTransports() {
           "ofi:tcp",        "ofi:net", "ofi:tcp;ofi_rxm"};
 }
 
-Made makeTransport(const std::string& spec, const Config& config) {
+Made makeTransport(const std::string& spec, const Config& config, const Clock& clock) {
   if (spec == "loop" || spec.starts_with("loop(")) return makeLoop(spec, config);
-  if (spec.starts_with("fault(")) return makeFault(spec, config);
+  if (spec.starts_with("fault(")) return makeFault(spec, config, clock);
   if (spec == "ofi") return makeOfi("", config);
   if (spec.starts_with("ofi:") && spec.size() > 4) return makeOfi(spec.substr(4), config);
   if (spec == "verbs") return makeVerbs(config);
-  if (spec == "tcp") return tcp::makeTransport(config);
-  if (spec == "local") return local::makeTransport(config);
+  if (spec == "tcp") return tcp::makeTransport(config, clock);
+  if (spec == "local") return local::makeTransport(config, clock);
   const std::vector<std::string> kSpecs = {"tcp",     "verbs",   "local",         "loop",
                                            "ofi",     "ofi:efa", "ofi:verbs",     "ofi:tcp",
                                            "ofi:net", "ofi:shm", "ofi:efa-direct"};
@@ -220,11 +220,11 @@ std::string builtProviders() {
   return std::string("tcp local loop") + (WEFT_OFI_BUILT ? " ofi" : "") + (WEFT_VERBS_BUILT ? " verbs" : "");
 }
 
-Made makeCandidate(const std::string& spec, const Config& config) {
+Made makeCandidate(const std::string& spec, const Config& config, const Clock& clock) {
   if (needsCard(spec) && cardsHere(config) == 0)
     return Error(Code::unavailable, "looking for RDMA cards",
                  "libibverbs shows none, so libfabric is not asked for " + spec.substr(4));
-  return makeTransport(spec, config);
+  return makeTransport(spec, config, clock);
 }
 
 bool Choice::lines128InOrder() const {
@@ -232,16 +232,19 @@ bool Choice::lines128InOrder() const {
                      [](const DeviceInfo& device) { return device.lines128InOrder; });
 }
 
-Result<Choice> chooseTransport(const Config& config, const TransportMaker& make) {
+Result<Choice> chooseTransport(const Config& config, const TransportMaker& make, const Clock& clock) {
+  const auto by = [&clock](Made (*maker)(const std::string&, const Config&, const Clock&)) {
+    return [maker, &clock](const std::string& spec, const Config& of) { return maker(spec, of, clock); };
+  };
   if (!config.provider.empty())
-    return withLocal(attempt(config.provider, config, make ? make : makeTransport).choice, config);
+    return withLocal(attempt(config.provider, config, make ? make : by(makeTransport)).choice, config, clock);
   std::vector<Refusal> refused;
   for (const std::string& spec : candidateTransports()) {
-    auto [choice, failed, byUser] = attempt(spec, config, make ? make : makeCandidate);
+    auto [choice, failed, byUser] = attempt(spec, config, make ? make : by(makeCandidate));
     if (choice) {
       choice->refused = std::move(refused);
       announce(*choice);
-      return withLocal(std::move(choice), config);
+      return withLocal(std::move(choice), config, clock);
     }
     if (failed && !config.fallback) return choice.takeError();
     refused.push_back({spec, choice.error().message(), failed, byUser});

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/clock.h"
 #include "src/base/config.h"
 #include "weft/transport.h"
 
@@ -15,8 +16,10 @@
 namespace weft {
 
 // Makes what WEFT_PROVIDER names: "loop", "loop(OPTIONS)", "ofi", "ofi:NAME", "verbs", and "fault(RULES):" in
-// front of any of them. Does not look for devices yet.
-Result<std::unique_ptr<Transport>> makeTransport(const std::string& spec, const Config& config);
+// front of any of them. Does not look for devices yet. The lanes of tcp and local keep their
+// deadlines by `clock`, which outlives what is made.
+Result<std::unique_ptr<Transport>> makeTransport(const std::string& spec, const Config& config,
+                                                 const Clock& clock = Clock::system());
 
 struct Choice {
   std::string spec;  // what WEFT_PROVIDER said, or would have to say; transport->name() may be another name
@@ -38,10 +41,12 @@ using TransportMaker =
 // one is then logged as a warning, and forbidden by config.fallback == false. No devices is no failure,
 // unless a refusal says that there is one and that it failed.
 // Without a maker these are makeTransport for what is named, and makeCandidate.
-Result<Choice> chooseTransport(const Config& config, const TransportMaker& make = {});
+Result<Choice> chooseTransport(const Config& config, const TransportMaker& make = {},
+                               const Clock& clock = Clock::system());
 
 // Like makeTransport, but does not load libfabric for cards that libibverbs would show and does not.
-Result<std::unique_ptr<Transport>> makeCandidate(const std::string& spec, const Config& config);
+Result<std::unique_ptr<Transport>> makeCandidate(const std::string& spec, const Config& config,
+                                                 const Clock& clock = Clock::system());
 
 // Those that this build has, for people: "tcp loop ofi verbs".
 std::string builtProviders();
