@@ -100,6 +100,56 @@ TEST_CASE("two traces become one job") {
   CHECK(isend.messages.at(0).seed == irecv.messages.at(0).seed);
 }
 
+namespace {
+
+std::string senderTo(uint64_t handle, uint64_t bytes, uint64_t asked, uint64_t waited) {
+  Event connect = event(Kind::connect, {0, 0, handle, 1, waited > 0 ? 5U : 0U, waited});
+  connect.time = asked + waited;
+  const uint64_t later = connect.time;
+  const auto at = [&](Event one, uint64_t after) {
+    one.time = later + after;
+    return one;
+  };
+  return fileOf({connect, at(event(Kind::regMr, {1, 1, 4096, 4096, 1}), 1),
+                 at(event(Kind::isend, {1, 1}, {{bytes, 1, 0, 3}}), 2),
+                 at(event(Kind::test, {1, 1, 1}), 3), at(event(Kind::closeSend, {1}), 4)});
+}
+
+// Two connections are accepted; the first brings a message of 100 bytes, the second one of 200.
+std::string receiverOfTwo() {
+  std::vector<Event> events = {event(Kind::listen, {0, 0, 1, 77})};
+  for (const uint64_t comm : {2, 3}) {
+    const uint64_t bytes = comm == 2 ? 100 : 200;
+    events.push_back(event(Kind::accept, {1, comm}));
+    events.push_back(event(Kind::regMr, {comm, comm, 8192, 4096, 1}));
+    events.push_back(event(Kind::irecv, {comm, comm}, {{4096, comm, 0, 3}}));
+    events.push_back(event(Kind::test, {comm, comm, 1}, {{bytes, 0, 0, 0}}));
+    events.push_back(event(Kind::closeRecv, {comm}));
+  }
+  events.push_back(event(Kind::closeListen, {1}));
+  return fileOf(events);
+}
+
+}  // namespace
+
+TEST_CASE("the ends of connections through one listener are joined in the order of asking") {
+  // By the time of the call that succeeded the order would be another one in the second case.
+  const auto [firstAsked, firstWaited, secondAsked, secondWaited] =
+      GENERATE(std::array<uint64_t, 4>{9'000, 0, 5'000, 0}, std::array<uint64_t, 4>{9'000, 0, 5'000, 7'000});
+  const Folder folder;
+  std::ofstream(folder.path / "c.trace", std::ios::binary) << receiverOfTwo();
+  const auto made = plan(folder, senderTo(77, 200, firstAsked, firstWaited),
+                         senderTo(77, 100, secondAsked, secondWaited));
+  INFO((made ? "" : made.error().message()));
+  REQUIRE(made);
+  const replay::Queue& later = (*made)->ranks[0].queues.front();
+  const replay::Queue& earlier = (*made)->ranks[1].queues.front();
+  REQUIRE(later.peer != nullptr);
+  REQUIRE(earlier.peer != nullptr);
+  CHECK(earlier.peer->number == 2);
+  CHECK(later.peer->number == 3);
+}
+
 TEST_CASE("traces that contradict each other are refused in words") {
   Job job;
   SECTION("more is sent than fits") {

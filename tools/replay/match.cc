@@ -2,8 +2,11 @@
 // Copyright The weft authors
 #include "tools/replay/match.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
+#include "src/base/number.h"
 #include "tools/replay/pattern.h"
 #include "tools/trace/show/print.h"
 
@@ -18,11 +21,12 @@ Error lie(const std::string& detail) {
   return {Code::invalidArgument, "replay", detail};
 }
 
-// Those who accept on a listener, in order.
+// A listener, and both ends of what was made through it. The network accepts connections in the order in which
+// they were asked for, so that order joins the ends.
 struct Listener {
   Queue* queue = nullptr;
-  std::vector<Queue*> accepted;
-  size_t taken = 0;
+  std::vector<Queue*> accepted;  // in the order of the calls
+  std::vector<Queue*> senders;   // likewise, by the clocks of their hosts
 };
 
 Status findListeners(Plan* plan, std::map<uint64_t, Listener>* byHandle) {
@@ -43,23 +47,46 @@ Status findListeners(Plan* plan, std::map<uint64_t, Listener>* byHandle) {
   return {};
 }
 
-Status join(Queue* send, std::map<uint64_t, Listener>* byHandle, uint64_t connection) {
-  const auto found = byHandle->find((*send->ops.front().event)[at::kConnectHandle]);
-  if (found == byHandle->end())
-    return lie(send->name() + " connects to a listener that is in no trace; give the traces of all ranks");
-  Listener& listener = found->second;
-  send->listener = listener.queue;
-  send->connection = connection;
-  if (listener.taken == listener.accepted.size()) {
-    send->aborted = true;  // nobody accepted it
-    return {};
-  }
-  Queue* recv = listener.accepted[listener.taken++];
-  send->peer = recv;
-  recv->peer = send;
-  recv->connection = connection;
-  send->aborted = recv->aborted = send->aborted || recv->aborted;
+// When a sender asked for its connection: nanoseconds of its host's clock. The event is the call that
+// succeeded, and says how long calls before it were told "not now".
+uint64_t askedAt(const Plan& plan, const Queue& send) {
+  const std::string begin = plan.ranks[static_cast<size_t>(send.rank)].trace.aboutOf("start_unix_ns");
+  const trace::Event& connect = *send.ops.front().event;
+  return parseNumber<uint64_t>(begin).value_or(0) + connect.time - connect[at::kConnectWaited];
+}
+
+Status findSenders(Plan* plan, std::map<uint64_t, Listener>* byHandle) {
+  for (RankPlan& rank : plan->ranks)
+    for (Queue& queue : rank.queues) {
+      if (queue.kind != QueueKind::send) continue;
+      const auto found = byHandle->find((*queue.ops.front().event)[at::kConnectHandle]);
+      if (found == byHandle->end())
+        return lie(queue.name() +
+                   " connects to a listener that is in no trace; give the traces of all ranks");
+      queue.listener = found->second.queue;
+      found->second.senders.push_back(&queue);
+    }
+  for (auto& [handle, listener] : *byHandle)
+    std::stable_sort(
+        listener.senders.begin(), listener.senders.end(),
+        [plan](const Queue* a, const Queue* b) { return askedAt(*plan, *a) < askedAt(*plan, *b); });
   return {};
+}
+
+void join(Listener* listener, uint64_t* connections) {
+  for (size_t i = 0; i < listener->senders.size(); ++i) {
+    Queue* send = listener->senders[i];
+    send->connection = ++*connections;
+    if (i >= listener->accepted.size()) {
+      send->aborted = true;  // no call accepted it
+      continue;
+    }
+    Queue* recv = listener->accepted[i];
+    send->peer = recv;
+    recv->peer = send;
+    recv->connection = send->connection;
+    send->aborted = recv->aborted = send->aborted || recv->aborted;
+  }
 }
 
 // What is known of a message at either end.
@@ -187,10 +214,9 @@ Status matchRanks(Plan* plan) {
   TRY(matchGroups(plan));
   std::map<uint64_t, Listener> byHandle;
   TRY(findListeners(plan, &byHandle));
-  uint64_t connection = 0;
-  for (RankPlan& rank : plan->ranks)
-    for (Queue& queue : rank.queues)
-      if (queue.kind == QueueKind::send) TRY(join(&queue, &byHandle, ++connection));
+  TRY(findSenders(plan, &byHandle));
+  uint64_t connections = 0;
+  for (auto& [handle, listener] : byHandle) join(&listener, &connections);
   for (RankPlan& rank : plan->ranks)
     for (Queue& queue : rank.queues) {
       if (queue.kind != QueueKind::recv) continue;
