@@ -215,8 +215,9 @@ constexpr ConfigField kFields[] = {
      nullptr, 0, 24 * kHourMs},
     {"WEFT_STATE_DIR", &Config::stateDir,
      "Folder into which each process writes the state of its comms, as HOST.PID.state, whenever the file "
-     "\"ask\" there is touched, and with the warning of WEFT_WAIT_WARN. weft state FOLDER asks and shows. "
-     "Empty: none.",
+     "\"ask\" there is touched, and with the warning of WEFT_WAIT_WARN. While it has connections it keeps "
+     "the "
+     "note HOST.PID.here there. weft state FOLDER asks, and shows who answered and who did not. Empty: none.",
      nullptr},
 };
 

@@ -37,8 +37,19 @@ std::string waitText(const CommReport& comm, const Wait& wait) {
                 comm.sends ? "send" : "receive", wait.tag, comm.sends ? "" : "up to ",
                 static_cast<unsigned long long>(wait.bytes), comm.number, comm.sends ? "to" : "from",
                 comm.peer.c_str(), wait.k,
-                wait.requests > 1 ? format(", %zu posted", wait.requests).c_str() : "", wait.why);
+                wait.requests > 1 ? format(", %zu posted", wait.requests).c_str() : "", wait.why) +
+         (comm.answers ? "" : ", and its process does not answer");
 }
+
+namespace {
+
+// The first look at a wait comes up to a second after its begin.
+std::string ageText(const Wait& wait, TimePoint now) {
+  const long long seconds = wait.since == TimePoint{} ? 0 : secondsOf(now - wait.since);
+  return seconds == 0 ? "less than 1 s" : format("%lld s", seconds);
+}
+
+}  // namespace
 
 std::string stateText(const CommReport& comm, TimePoint now) {
   std::string text = format("  comm %u %s %s: %s, %llu messages so far", comm.number,
@@ -46,10 +57,8 @@ std::string stateText(const CommReport& comm, TimePoint now) {
                             static_cast<unsigned long long>(comm.messages));
   if (comm.sends) text += format(", %zu on the fabric", comm.inFlight);
   text += "\n";
-  for (const Wait& wait : comm.waits) {
-    const auto age = wait.since == TimePoint{} ? Nanoseconds(0) : now - wait.since;
-    text += format("    waits for %lld s: %s\n", secondsOf(age), waitText(comm, wait).c_str());
-  }
+  for (const Wait& wait : comm.waits)
+    text += format("    waits for %s: %s\n", ageText(wait, now).c_str(), waitText(comm, wait).c_str());
   for (const Unmatched& one : comm.unmatched)
     text += format(comm.sends ? "    the peer waits for tag %u: %zu receives\n"
                               : "    nobody receives tag %u: %zu messages are here\n",
@@ -101,6 +110,7 @@ CommReport CommBase::describeCommon() const {
   state.sends = send_ != nullptr;
   state.device = engine().deviceName();
   state.peer = peering().peer()->name();
+  state.answers = peering().peer()->answers();
   state.life = failed()                         ? "ended: " + stickyError().message()
                : state_ == CommState::finishing ? "closing"
                : peerClosed_                    ? "closed by the peer"
@@ -109,6 +119,7 @@ CommReport CommBase::describeCommon() const {
 }
 
 const char* RecvCommImpl::whyOpen(const ReceiveSlot& slot) const {
+  if (mayStand_.load(std::memory_order_relaxed)) return "it may stay open, and nothing waits for it";
   if (state_ == CommState::opening) return "the peer's half of the connection has not come";
   if (slot.state == SlotState::queued) {
     const bool known = !slot.memory || (slot.memory->announcement && slot.memory->announcement->acknowledged);
@@ -130,7 +141,13 @@ CommReport RecvCommImpl::describe() {
       state.unmatched.push_back(here);
     }
     if (!tag.first) return;
-    Wait wait{number, tag.first->k, tag.first->capacity, 0, tag.standing.since(), whyOpen(*tag.first)};
+    Wait wait{number,
+              tag.first->k,
+              tag.first->capacity,
+              0,
+              tag.standing.since(),
+              tag.standing.counted(),
+              whyOpen(*tag.first)};
     for (const ReceiveSlot* slot = tag.first; slot; slot = slot->next) wait.requests++;
     state.waits.push_back(wait);
   });
@@ -150,7 +167,8 @@ CommReport SendCommImpl::describe() {
                         : peering().eagerOut().sends(tag.refusedBytes)
                             ? "the peer has no room for it and has posted no receive with this tag"
                             : "the peer has posted no receive with this tag";
-      state.waits.push_back({number, tag.k, tag.refusedBytes, 1, tag.standing.since(), why});
+      state.waits.push_back(
+          {number, tag.k, tag.refusedBytes, 1, tag.standing.since(), tag.standing.counted(), why});
     } else if (cleared > 0) {
       state.unmatched.push_back({number, cleared});
     }
@@ -158,25 +176,26 @@ CommReport SendCommImpl::describe() {
   return state;
 }
 
-// Looked at now and then. A peer that does not answer is another matter, of which the control link tells.
+// The control thread's look at the waits, about once a second. No warning is due for a peer that does not
+// answer, as the control link tells of it.
 
 void RecvCommImpl::noteWaits(TimePoint now, TimePoint after, OldestWaits* oldest) {
-  const bool quiet = mayStand_.load(std::memory_order_relaxed) || !peering().peer()->answers();
+  const bool counts = !mayStand_.load(std::memory_order_relaxed) && peering().peer()->answers();
   tags_.each([&](uint32_t, TagState& tag) {
-    if (!tag.first || quiet) return tag.standing.over();
-    tag.standing.seen(tag.first->k, now);
-    oldest->add(tag.standing.since(), after);
+    if (!tag.first) return tag.standing.over();
+    tag.standing.seen(tag.first->k, now, counts);
+    oldest->add(tag.standing.counted(), after);
   });
 }
 
-// A send that NCCL has not tried again since the last look is given up.
+// A send that NCCL has not tried again since the last look is given up: NCCL tries all the time.
 void SendCommImpl::noteWaits(TimePoint now, TimePoint after, OldestWaits* oldest) {
   const bool answers = peering().peer()->answers();
   tags_.each([&](uint32_t, TagState& tag) {
     const bool tried = std::exchange(tag.tried, false);
-    if (!tried || !tag.refused(tag.k) || !answers) return tag.standing.over();
-    tag.standing.seen(tag.k, now);
-    oldest->add(tag.standing.since(), after);
+    if (!tried || !tag.refused(tag.k)) return tag.standing.over();
+    tag.standing.seen(tag.k, now, answers);
+    oldest->add(tag.standing.counted(), after);
   });
 }
 

@@ -13,21 +13,30 @@
 // for the state of a process. Filled by who has entered the engine, read anywhere.
 namespace weft::core {
 
-// Since when one and the same message is awaited, as who looks now and then can tell. Costs the data path
-// nothing.
+// Since when one and the same message is awaited. The control thread looks about once a second, so that the
+// data path pays nothing for it. An operator is told `since`. The warning goes by `counted`, which begins
+// anew after each time in which the wait is no riddle: the peer's process does not answer.
 class Standing {
  public:
-  void seen(uint32_t k, TimePoint now) {
-    if (since_ != TimePoint{} && k_ == k) return;
-    k_ = k;
-    since_ = now;
+  void seen(uint32_t k, TimePoint now, bool counts) {
+    if (since_ == TimePoint{} || k_ != k) {
+      k_ = k;
+      since_ = now;
+      counted_ = TimePoint{};
+    }
+    if (!counts)
+      counted_ = TimePoint{};
+    else if (counted_ == TimePoint{})
+      counted_ = now;
   }
-  void over() { since_ = TimePoint{}; }
-  TimePoint since() const { return since_; }  // default: nothing is awaited
+  void over() { since_ = counted_ = TimePoint{}; }
+  TimePoint since() const { return since_; }      // default: nothing is awaited
+  TimePoint counted() const { return counted_; }  // default: nothing that a warning is due for
 
  private:
   uint32_t k_ = 0;
   TimePoint since_{};
+  TimePoint counted_{};
 };
 
 // When the longest waits began: of all, and of those that began after a certain moment.
@@ -35,6 +44,7 @@ struct OldestWaits {
   TimePoint all{};
   TimePoint later{};
   void add(TimePoint since, TimePoint after) {
+    if (since == TimePoint{}) return;
     all = std::min(all, since);
     if (since > after) later = std::min(later, since);
   }
@@ -46,7 +56,8 @@ struct Wait {
   uint32_t k = 0;  // how many of this tag came before
   uint64_t bytes = 0;
   size_t requests = 1;   // of this tag
-  TimePoint since{};     // default: for less than a look ago
+  TimePoint since{};     // default: it began after the last look
+  TimePoint counted{};   // for the warning; default: none is due
   const char* why = "";  // what has to happen
 };
 
@@ -61,6 +72,7 @@ struct CommReport {
   bool sends = false;
   std::string device;
   std::string peer;
+  bool answers = true;    // the peer's process
   std::string life;       // "live", or how it ended
   uint64_t messages = 0;  // so far
   size_t inFlight = 0;    // sends that a fabric works on

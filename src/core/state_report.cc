@@ -13,6 +13,7 @@
 
 #include "src/base/fd.h"
 #include "src/base/log.h"
+#include "src/base/presence.h"
 #include "src/base/process.h"
 
 namespace weft::core {
@@ -22,6 +23,7 @@ namespace {
 // The end of the last connection waits for the thread, at most one slice of its pause.
 constexpr std::chrono::milliseconds kSlice{20};
 constexpr int kSlicesBetweenLooks = 25;
+constexpr uint32_t kLooksBetweenTouches = 10;
 
 // In nanoseconds; 0: there is no such file.
 int64_t touchedAt(const std::string& path) {
@@ -43,11 +45,16 @@ int replaceFile(const std::string& path, const std::string& text) {
   return std::rename(fresh.c_str(), path.c_str()) == 0 ? 0 : errno;
 }
 
+std::string fileOfThisProcess(const std::string& folder, const char* ending) {
+  return folder + "/" + hostName() + "." + std::to_string(::getpid()) + ending;
+}
+
 }  // namespace
 
 StateReport::StateReport(Key, const std::string& folder, Source source)
     : ask_(folder + "/ask"),
-      file_(folder + "/" + hostName() + "." + std::to_string(::getpid()) + ".state"),
+      file_(fileOfThisProcess(folder, ".state")),
+      note_(fileOfThisProcess(folder, kPresenceEnding)),
       source_(std::move(source)),
       askedAt_(touchedAt(ask_)) {}
 
@@ -60,10 +67,12 @@ Result<std::unique_ptr<StateReport>> StateReport::start(const std::string& folde
 StateReport::~StateReport() {
   stopping_.store(true, std::memory_order_relaxed);
   if (thread_.joinable()) thread_.join();
+  (void)::unlink(note_.c_str());
 }
 
 void StateReport::run() {
   while (!stopping_.load(std::memory_order_relaxed)) {
+    keepNote();
     look();
     rest();
   }
@@ -84,13 +93,22 @@ void StateReport::look() {
 }
 
 void StateReport::write() {
-  const int failed = replaceFile(file_, source_.text());
-  if (failed == 0 || complained_) return;
+  complain(file_, replaceFile(file_, source_.text()));
+}
+
+void StateReport::keepNote() {
+  if (looks_++ % kLooksBetweenTouches != 0) return;
+  if (looks_ > 1 && ::utimensat(AT_FDCWD, note_.c_str(), nullptr, 0) == 0) return;
+  complain(note_, replaceFile(note_, Presence::ofThisProcess().text()));
+}
+
+void StateReport::complain(const std::string& file, int error) {
+  if (error == 0 || complained_) return;
   complained_ = true;
   WEFT_LOG(warn,
            "the state of this process cannot be written to %s: %s; WEFT_STATE_DIR must name a folder that it "
            "may write to",
-           file_.c_str(), std::strerror(failed));
+           file.c_str(), std::strerror(error));
 }
 
 }  // namespace weft::core

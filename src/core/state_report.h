@@ -15,6 +15,9 @@
 // Writes the state of this process's comms into WEFT_STATE_DIR when somebody touches the file "ask" there,
 // and when a wait was warned of. A thread of its own looks twice a second: a folder on a network file system
 // may take its time, which the control thread has not. It exists only where the setting names a folder.
+// Beside the answers it keeps a note that the process is here (src/base/presence.h), and touches it every few
+// seconds: a process that is stopped or killed cannot answer, and is named by its note. The note goes with
+// the last connection.
 namespace weft::core {
 
 class StateReport {
@@ -38,12 +41,16 @@ class StateReport {
   void look();
   void write();
   void rest() const;
+  void keepNote();
+  void complain(const std::string& file, int error);
 
   const std::string ask_;
   const std::string file_;
+  const std::string note_;
   const Source source_;
   int64_t askedAt_ = 0;  // when the file was touched last, as far as we know
   uint32_t warnings_ = 0;
+  uint32_t looks_ = 0;
   bool complained_ = false;
   std::atomic<bool> stopping_{false};
   std::thread thread_;

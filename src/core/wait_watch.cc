@@ -21,12 +21,14 @@ constexpr size_t kMostBytes = 900;  // NCCL's logger cuts a line at 1024
 
 void WaitWatch::look(Engine& engine, TimePoint now) {
   const Milliseconds limit = engine.config().waitWarn;
-  if (limit.count() == 0 || now - lookedAt_ < std::min(kLongestBetweenLooks, limit / 8)) return;
+  const bool warns = limit.count() > 0;
+  if (now - lookedAt_ < (warns ? std::min(kLongestBetweenLooks, limit / 8) : kLongestBetweenLooks)) return;
   lookedAt_ = now;
   OldestWaits oldest{now, now};
   engine.eachComm([&](CommBase& comm) {
     if (!comm.failed()) comm.noteWaits(now, toldUpTo_, &oldest);
   });
+  if (!warns) return;
   if (halted_ && now - oldest.all < limit) {
     halted_ = false;
     WEFT_LOG(info, "nothing waits any more that was warned of");
@@ -50,9 +52,9 @@ void WaitWatch::warn(Engine& engine, TimePoint now, TimePoint after) {
     if (comm.failed()) return;
     const CommReport state = comm.describe();
     for (const Wait& wait : state.waits) {
-      if (wait.since == TimePoint{} || wait.since <= after) continue;
+      if (wait.counted == TimePoint{} || wait.counted <= after) continue;
       const std::string unmatched = unmatchedText(state);
-      named.push_back({wait.since, waitText(state, wait) + (unmatched.empty() ? "" : "; " + unmatched)});
+      named.push_back({wait.counted, waitText(state, wait) + (unmatched.empty() ? "" : "; " + unmatched)});
     }
   });
   if (named.empty()) return;

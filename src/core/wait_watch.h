@@ -9,7 +9,8 @@
 
 // Says once, in the log, what an engine's comms wait for when that takes longer than WEFT_WAIT_WARN: a
 // receive that nobody sends to is no error, and for ever is how a job hangs whose ranks call different
-// things. Owned by the Engine; used only by who has entered it.
+// things. The same look keeps since when each comm waits, which an operator may ask for at any time; so it is
+// also done where WEFT_WAIT_WARN is 0. Owned by the Engine; used only by the thread that has entered it.
 namespace weft::core {
 
 class Engine;

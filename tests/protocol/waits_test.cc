@@ -116,6 +116,24 @@ TEST_CASE("nothing is told of a peer that does not answer, nor where the setting
   const KeptLog log;
   ranks.run(Milliseconds(30'000), 8);
   CHECK(log.text().find("NCCL has waited") == std::string::npos);
+  // The operator is told nevertheless.
+  for (const int side : {0, 1}) {
+    const std::string state = ranks.world.side(side).runtime->stateText();
+    INFO(state);
+    CHECK(std::regex_search(state, std::regex("waits for (28|29|30) s: (send|receive) with tag ")));
+    CHECK(countOf(state, ", and its process does not answer\n") == (silent ? 1 : 0));
+  }
+}
+
+TEST_CASE("a wait counts anew for the warning when the peer answers again") {
+  Mismatch ranks(100'000);
+  ranks.receive(7);
+  ranks.world.side(1).other->answering = false;
+  const KeptLog log;
+  ranks.run(Milliseconds(30'000), 8);
+  ranks.world.side(1).other->answering = true;
+  ranks.run(Milliseconds(9'000), 8);
+  CHECK(log.text().find("receive with tag 7") == std::string::npos);
 }
 
 TEST_CASE("the state of a process names its comms and what they wait for") {

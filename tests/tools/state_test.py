@@ -7,6 +7,7 @@ usage: state_test.py WEFT
 """
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -46,6 +47,45 @@ class StateTest(unittest.TestCase):
             answer = state(folder, '--wait', '1')  # what dead processes left does not answer
             self.assertEqual((answer.returncode, answer.stdout), (1, ''))
             self.assertIn('no process answered within 1 s', answer.stderr)
+
+    def test_a_process_that_gives_no_answer_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            job = subprocess.Popen([WEFT, 'perf', 'all_reduce', '-n', '4', '-b', '1M', '-e', '1M', '--iters', '1000000'],
+                                   env={**CLEAN, 'WEFT_STATE_DIR': folder}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            stopped = 0
+            try:
+                end = time.monotonic() + PATIENCE
+                answer = state(folder)
+                while answer.stdout.count(' receives from ') < 4 and time.monotonic() < end:
+                    self.assertIsNone(job.poll())
+                    answer = state(folder)
+                self.assertNotIn('processes answered', answer.stdout)
+                stopped = int(re.search(r'rank 3 on \S+ pid (\d+) at ', answer.stdout).group(1))
+                os.kill(stopped, signal.SIGSTOP)
+                answer = state(folder, '--wait', '6')
+                self.assertEqual(answer.returncode, 0, answer.stderr)
+                self.assertIn('3 of 4 processes answered\n', answer.stdout)
+                self.assertRegex(answer.stdout, rf'  pid {stopped} \(rank 3 on \S+\) has not, and is stopped \(kill -CONT lets it '
+                                 r'go on\); it was last seen \d+ s before the question\n')
+                answer = state(folder)
+                self.assertIn('waits for ', answer.stdout)
+                self.assertNotRegex(answer.stdout, r'waits for (0|less than 1) s')
+                os.kill(stopped, signal.SIGKILL)
+                answer = state(folder, '--wait', '1')
+                self.assertRegex(answer.stdout + answer.stderr, rf'pid {stopped} \(rank 3 on \S+\) has not, and is not running any more;')
+                stopped = 0
+            finally:
+                if stopped:
+                    os.kill(stopped, signal.SIGCONT)
+                job.terminate()
+                job.communicate(timeout=PATIENCE)
+
+    def test_a_process_that_closes_everything_leaves_no_note(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([WEFT, 'perf', 'sendrecv', '-n', '2', '-b', '8', '-e', '8', '--iters', '2'],
+                                  env={**CLEAN, 'WEFT_STATE_DIR': folder}, capture_output=True, text=True, check=False, timeout=PATIENCE)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(os.listdir(folder), [])
 
     def test_a_folder_that_is_none(self):
         answer = state('/nonexistent')

@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 
 #include "src/base/fd.h"
+#include "src/base/presence.h"
 #include "tools/output/output.h"
 
 namespace weft::state {
@@ -24,6 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::chrono::milliseconds kPause{100};
+constexpr size_t kMostNamed = 32;
 
 int fail(const std::string& why) {
   fmt::print(stderr, "weft state: {}\n", why);
@@ -37,20 +39,88 @@ int touch(const std::string& path) {
   return ::futimens(file.get(), nullptr) == 0 ? 0 : errno;
 }
 
-// The files there, by name, that are not older than the question.
-std::vector<fs::path> answers(const std::string& folder, fs::file_time_type asked) {
+// The files with that ending there, by name.
+std::vector<fs::path> filesOf(const std::string& folder, const char* ending) {
   std::vector<fs::path> found;
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored))
-    if (entry.path().extension() == ".state" && entry.last_write_time(ignored) >= asked)
-      found.push_back(entry.path());
+    if (entry.path().extension() == ending) found.push_back(entry.path());
   std::sort(found.begin(), found.end());
+  return found;
+}
+
+// Those that are not older than the question.
+std::vector<fs::path> answers(const std::string& folder, fs::file_time_type asked) {
+  std::vector<fs::path> found = filesOf(folder, ".state");
+  std::error_code ignored;
+  std::erase_if(found, [&](const fs::path& path) { return fs::last_write_time(path, ignored) < asked; });
   return found;
 }
 
 std::string textOf(const fs::path& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// A process that left a note and gave no answer.
+struct Silent {
+  std::string name;  // HOST.PID, as its files are called
+  Presence process;
+  std::chrono::seconds unseen{0};  // how long before the question it touched its note last
+};
+
+std::vector<Silent> silent(const std::string& folder, fs::file_time_type asked,
+                           const std::vector<fs::path>& answered) {
+  std::vector<Silent> found;
+  for (const fs::path& note : filesOf(folder, kPresenceEnding)) {
+    const std::string name = note.stem().string();
+    if (std::any_of(answered.begin(), answered.end(),
+                    [&](const fs::path& one) { return one.stem() == name; }))
+      continue;
+    const auto process = Presence::parse(textOf(note));
+    std::error_code ignored;
+    const auto unseen = asked - fs::last_write_time(note, ignored);
+    if (process && !ignored)
+      found.push_back({name, *process, std::chrono::duration_cast<std::chrono::seconds>(unseen)});
+  }
+  return found;
+}
+
+const char* words(ProcessState state) {
+  switch (state) {
+    case ProcessState::gone:
+      return "is not running any more";
+    case ProcessState::runs:
+      return "runs and does not answer";
+    case ProcessState::waitsInKernel:
+      return "waits inside the kernel, for a disk, a file system or a driver";
+    case ProcessState::stopped:
+      return "is stopped (kill -CONT lets it go on)";
+    case ProcessState::traced:
+      return "is stopped by a debugger";
+    case ProcessState::unknown:
+      break;
+  }
+  return "is on another host or in another container; look at it there";
+}
+
+// "pid 6014 (rank 3 on node7) has not, and is stopped (...); it was last seen 15 s before the question".
+std::string textOf(const Silent& one) {
+  return fmt::format("pid {} ({}) has not, and {}; it was last seen {} s before the question\n",
+                     one.process.pid, one.process.place, words(stateOf(one.process)),
+                     std::max<int64_t>(one.unseen.count(), 0));
+}
+
+// Empty where all have answered.
+std::string silenceText(const std::string& folder, size_t answered, const std::vector<Silent>& missing) {
+  if (missing.empty()) return {};
+  std::string text = fmt::format("{} of {} processes answered\n", answered, answered + missing.size());
+  for (size_t i = 0; i < std::min(missing.size(), kMostNamed); ++i) text += "  " + textOf(missing[i]);
+  if (missing.size() > kMostNamed) text += fmt::format("  and {} more\n", missing.size() - kMostNamed);
+  const bool gone = std::any_of(missing.begin(), missing.end(),
+                                [](const Silent& one) { return stateOf(one.process) == ProcessState::gone; });
+  if (gone) text += fmt::format("The files in {} of processes that are gone may be removed.\n", folder);
+  return text;
 }
 
 }  // namespace
@@ -64,14 +134,18 @@ int run(const Options& options) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(options.seconds);
   while (std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(kPause);
   const std::vector<fs::path> found = answers(options.folder, asked);
+  const std::string missing = silenceText(options.folder, found.size(), silent(options.folder, asked, found));
   for (const fs::path& path : found)
     if (const Status shown = show(textOf(path) + "\n"); !shown) return fail(shown.error().message());
-  if (!found.empty()) return 0;
-  return fail(
-      fmt::format("no process answered within {:g} s: does the job run, with WEFT_STATE_DIR={} on this host "
-                  "or on a shared folder, and "
-                  "with connections?",
-                  options.seconds, options.folder));
+  if (!found.empty()) {
+    if (const Status shown = show(missing); !shown) return fail(shown.error().message());
+    return 0;
+  }
+  return fail(fmt::format("no process answered within {:g} s: {}", options.seconds,
+                          missing.empty() ? fmt::format("does the job run, with WEFT_STATE_DIR={} on this "
+                                                        "host or on a shared folder, and with connections?",
+                                                        options.folder)
+                                          : missing));
 }
 
 }  // namespace weft::state
