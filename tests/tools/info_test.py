@@ -100,6 +100,20 @@ class InfoTest(unittest.TestCase):
             self.assertTrue(provider['failure'], provider)
         self.assertTrue(all(device['speedMbps'] > 0 for device in found['devices']))
 
+    def test_an_image_without_libraries_of_fabrics_is_good_for_tcp(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ('libibverbs.so.1', 'libefa.so.1'):  # the loader finds these first, and they are no libraries
+                with open(os.path.join(folder, name), 'w', encoding='ascii') as file:
+                    file.write('no library\n' * 100)
+            paths = os.pathsep.join(filter(None, [folder, os.environ.get('LD_LIBRARY_PATH')]))
+            done = info('--image', '--json', WEFT_LIBFABRIC=os.path.join(folder, 'libfabric.so.1'), LD_LIBRARY_PATH=paths)
+            findings = {found['what']: found for found in json.loads(done.stdout)['findings']}
+            for lacking in ('libfabric', 'rdma-core', 'EFA'):
+                self.assertEqual(findings[lacking]['kind'], 'note', findings[lacking])
+            self.assertEqual(findings['network']['kind'], 'ok', findings['network'])
+            self.assertIn('TCP over plain sockets; ', findings['network']['says'])
+            self.assertEqual(done.returncode, 0, done.stdout)
+
     def test_a_provider_that_fails_is_never_replaced(self):
         status, found = document(WEFT_PROVIDER='ofi:nosuch')
         self.assertEqual((status, found['taken'], found['devices']), (1, '', []))
