@@ -9,6 +9,7 @@ release that takes minutes to make.
 import argparse
 import collections
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -88,8 +89,10 @@ def place_of(test):
     return next((place for place in ('guest', 'elsewhere') if place in suites_of(test)[1:]), '')
 
 
-def introspect(build, what):
-    command = ['meson', 'introspect', f'--{what}', build.folder]
+@functools.cache
+def introspect(folder, what):
+    """What Meson knows of a build that is configured; asked once, as it takes Meson a second or two."""
+    command = ['meson', 'introspect', f'--{what}', folder]
     return json.loads(subprocess.run(command, check=True, capture_output=True, timeout=120).stdout)
 
 
@@ -119,7 +122,8 @@ class Run:
         self.where = f'{build.name}/build'
         self.display.line(f'\n== {self.where}')
         begin = time.time()
-        good = self.shell(build, build.configure + ' "${@:3}"', *COMMON)
+        # A changed meson.build is read first: which tests there are is asked before anything is compiled.
+        good = self.shell(build, build.configure + ' "${@:3}"; weftNinja "$2" build.ninja', *COMMON)
         good = good and self.shell(build, f'NINJA_STATUS="[{build.name} %f of %t, %es] " weftNinja "$2" "${{@:3}}"', *self.needed(build))
         row = testlog.Row(self.where, seconds=time.time() - begin)
         if not good:
@@ -131,7 +135,7 @@ class Run:
         """The files to build; none: all of them."""
         if not build.suites or self.options.full:
             return []
-        files = {target['id']: target['filename'] for target in introspect(build, 'targets')}
+        files = {target['id']: target['filename'] for target in introspect(build.folder, 'targets')}
         ids = {depended for tests in self.tests(build).values() for test in tests for depended in test['depends']}
         return sorted(os.path.relpath(file, build.folder) for id in ids for file in files[id])
 
@@ -145,7 +149,7 @@ class Run:
 
     def tests(self, build):
         """{place: [tests that shall run there]}"""
-        found = introspect(build, 'tests')
+        found = introspect(build.folder, 'tests')
         self.options.known.update(suites_of(test)[0] for test in found)
         places = collections.defaultdict(list)
         for test in found:
