@@ -8,6 +8,10 @@
 // What the software GPU uses of CUDA's driver API, declared by ourselves: NVIDIA's cuda.h documents names,
 // values and shapes, and check/headers_test.cc compares them with it where it is installed. Results of the
 // runtime API have the same values.
+
+// A function that the stand-in libraries export.
+#define SOFTGPU_API extern "C" __attribute__((visibility("default")))
+
 namespace softgpu {
 
 using Result = int;

@@ -9,12 +9,11 @@
 
 // The driver API as far as the software GPU has it, under the names that libcuda.so.1 exports. NVIDIA's
 // cuda.h documents each; handles are void* here. The runtime stand-in calls these too. Any thread.
-#define SOFTGPU_API extern "C" __attribute__((visibility("default")))
 
 namespace softgpu {
 
 // The address of a driver function by its name without version suffix; null when there is none.
-extern "C" __attribute__((visibility("default"))) void* softgpu_entry_point(const char* name, int version);
+SOFTGPU_API void* softgpu_entry_point(const char* name, int version);
 
 }  // namespace softgpu
 

@@ -6,12 +6,12 @@
 #include <string>
 #include <strings.h>
 
+#include "tests/softgpu/api.h"
 #include "tests/softgpu/device.h"
 #include "tests/softgpu/settings.h"
 
 // libnvidia-ml.so.1 as far as NCCL asks it: NVIDIA's nvml.h documents the functions. Device handles are
 // ordinals plus one.
-#define SOFTGPU_API extern "C" __attribute__((visibility("default")))
 
 namespace {
 
@@ -107,7 +107,8 @@ SOFTGPU_API int nvmlDeviceGetPciInfo_v3(void* device, PciInfo* info) {
   if (!softgpu::isDevice(ordinalOf(device))) return kWrongArgument;
   const std::string address = softgpu::devicePciAddress(ordinalOf(device));
   *info = {};
-  if (std::sscanf(address.c_str(), "%x:%x:%x", &info->domain, &info->bus, &info->device) != 3) return kMissing;
+  if (std::sscanf(address.c_str(), "%x:%x:%x", &info->domain, &info->bus, &info->device) != 3)
+    return kMissing;
   std::snprintf(info->legacyAddress, sizeof info->legacyAddress, "%s", address.c_str());
   return kOk;
 }
