@@ -6,9 +6,8 @@
 #include <optional>
 #include <thread>
 
-#include "providers/fault/transport.h"
 #include "providers/local/transport.h"
-#include "providers/loop/transport.h"
+#include "providers/registry_tests.h"
 #include "providers/tcp/transport.h"
 #include "src/base/log.h"
 #include "src/base/nearest.h"
@@ -29,15 +28,6 @@ namespace weft {
 
 namespace {
 
-constexpr const char* kAllowed =
-    "tcp, verbs, ofi, ofi:NAME (efa, verbs, tcp, net, shm, ...), local or loop, with fault(RULES): in front "
-    "if wanted";
-
-Error bad(const std::string& spec, const std::string& why) {
-  return Error(Code::config, "choosing the fabric",
-               format("WEFT_PROVIDER is \"%s\": %s; allowed: %s", spec.c_str(), why.c_str(), kAllowed));
-}
-
 using Made = Result<std::unique_ptr<Transport>>;
 
 Made makeOfi([[maybe_unused]] const std::string& name, [[maybe_unused]] const Config& config) {
@@ -56,24 +46,8 @@ Made makeVerbs([[maybe_unused]] const Config& config) {
 #endif
 }
 
-// "loop" or "loop(OPTIONS)"
-Made makeLoop(const std::string& spec, const Config& config) {
-  std::string text;
-  if (spec != "loop") {
-    if (spec.back() != ')') return bad(spec, "the parenthesis is not closed");
-    text = spec.substr(5, spec.size() - 6);
-  }
-  TRY(auto options, loop::parseOptions(text, config));
-  return std::unique_ptr<Transport>(loop::makeTransport(std::move(options)));
-}
-
-// "fault(RULES):INNER"
-Made makeFault(const std::string& spec, const Config& config, const Clock& clock) {
-  const size_t end = spec.find("):");
-  if (end == std::string::npos) return bad(spec, "write fault(RULES):PROVIDER");
-  TRY(auto options, fault::parseOptions(spec.substr(6, end - 6)));
-  TRY(auto inner, makeTransport(spec.substr(end + 2), config, clock));
-  return std::unique_ptr<Transport>(fault::makeTransport(std::move(inner), std::move(options)));
+bool isTestProvider(const std::string& spec) {
+  return spec == "loop" || spec.starts_with("loop(") || spec.starts_with("fault(");
 }
 
 // libfabric's EFA and verbs stand on libibverbs. Its own look around takes most of a second where all of its
@@ -196,6 +170,14 @@ Error noneCanBeUsed(const std::vector<Refusal>& refused) {
 
 }  // namespace
 
+Error badProvider(const std::string& spec, const std::string& why) {
+  std::string allowed = "tcp, verbs, ofi, ofi:NAME (efa, verbs, tcp, net, shm, ...) or local";
+  if (*testProviders() != '\0') allowed += ", for tests loop, with fault(RULES): in front if wanted";
+  return Error(
+      Code::config, "choosing the fabric",
+      format("WEFT_PROVIDER is \"%s\": %s; allowed: %s", spec.c_str(), why.c_str(), allowed.c_str()));
+}
+
 // EFA cards are verbs devices too, but have no reliable connections: they come first and are refused there.
 std::vector<std::string> candidateTransports() {
   return {"ofi:efa-direct", "ofi:efa", "verbs",          "ofi:verbs;ofi_rxm", "tcp",
@@ -203,21 +185,20 @@ std::vector<std::string> candidateTransports() {
 }
 
 Made makeTransport(const std::string& spec, const Config& config, const Clock& clock) {
-  if (spec == "loop" || spec.starts_with("loop(")) return makeLoop(spec, config);
-  if (spec.starts_with("fault(")) return makeFault(spec, config, clock);
+  if (isTestProvider(spec)) return makeTestProvider(spec, config, clock);
   if (spec == "ofi") return makeOfi("", config);
   if (spec.starts_with("ofi:") && spec.size() > 4) return makeOfi(spec.substr(4), config);
   if (spec == "verbs") return makeVerbs(config);
   if (spec == "tcp") return tcp::makeTransport(config, clock);
   if (spec == "local") return local::makeTransport(config, clock);
-  const std::vector<std::string> kSpecs = {"tcp",     "verbs",   "local",         "loop",
-                                           "ofi",     "ofi:efa", "ofi:verbs",     "ofi:tcp",
-                                           "ofi:net", "ofi:shm", "ofi:efa-direct"};
-  return bad(spec, "there is no such provider" + nearestHint(spec, kSpecs));
+  const std::vector<std::string> kSpecs = {"tcp",       "verbs",   "local",   "ofi",     "ofi:efa",
+                                           "ofi:verbs", "ofi:tcp", "ofi:net", "ofi:shm", "ofi:efa-direct"};
+  return badProvider(spec, "there is no such provider" + nearestHint(spec, kSpecs));
 }
 
 std::string builtProviders() {
-  return std::string("tcp local loop") + (WEFT_OFI_BUILT ? " ofi" : "") + (WEFT_VERBS_BUILT ? " verbs" : "");
+  return std::string("tcp local") + testProviders() + (WEFT_OFI_BUILT ? " ofi" : "") +
+         (WEFT_VERBS_BUILT ? " verbs" : "");
 }
 
 Made makeCandidate(const std::string& spec, const Config& config, const Clock& clock) {

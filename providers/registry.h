@@ -15,9 +15,9 @@
 // any thread.
 namespace weft {
 
-// Makes what WEFT_PROVIDER names: "loop", "loop(OPTIONS)", "ofi", "ofi:NAME", "verbs", and "fault(RULES):" in
-// front of any of them. Does not look for devices yet. The lanes of tcp and local keep their
-// deadlines by `clock`, which outlives what is made.
+// Makes what WEFT_PROVIDER names: "tcp", "verbs", "local", "ofi", "ofi:NAME", and in programs of the tests
+// (registry_tests.h) also "loop", "loop(OPTIONS)", and "fault(RULES):" in front of any of them. Does not look
+// for devices yet. The lanes of tcp and local keep their deadlines by `clock`, which outlives what is made.
 Result<std::unique_ptr<Transport>> makeTransport(const std::string& spec, const Config& config,
                                                  const Clock& clock = Clock::system());
 
@@ -48,7 +48,7 @@ Result<Choice> chooseTransport(const Config& config, const TransportMaker& make 
 Result<std::unique_ptr<Transport>> makeCandidate(const std::string& spec, const Config& config,
                                                  const Clock& clock = Clock::system());
 
-// Those that this build has, for people: "tcp loop ofi verbs".
+// Those that this program has, for people: "tcp local ofi verbs".
 std::string builtProviders();
 
 // The order tried when none is named.

@@ -23,10 +23,9 @@ constexpr int kHourMs = 3600 * 1000;
 
 constexpr ConfigField kFields[] = {
     {"WEFT_PROVIDER", &Config::provider,
-     "Fabric to use: tcp, verbs, ofi, ofi:NAME (efa, verbs, tcp, net, shm, ...), local or loop; a prefix "
-     "fault(SPEC): "
-     "wraps any of them in the fault injector. Empty: the best one found. A named provider that fails means "
-     "no device.",
+     "Fabric to use: tcp, verbs, ofi, ofi:NAME (efa, verbs, tcp, net, shm, ...) or local. Empty: the best "
+     "one found. A named provider that fails means no device. weft's own tests also have loop, and a "
+     "prefix fault(SPEC): that wraps any of them in the fault injector; what is installed has neither.",
      nullptr},
     {"WEFT_FALLBACK", &Config::fallback,
      "1: when the best fabric fails and none was named, take the next one and say so once. 0: use none.",
@@ -216,8 +215,8 @@ constexpr ConfigField kFields[] = {
     {"WEFT_STATE_DIR", &Config::stateDir,
      "Folder into which each process writes the state of its comms, as HOST.PID.state, whenever the file "
      "\"ask\" there is touched, and with the warning of WEFT_WAIT_WARN. While it has connections it keeps "
-     "the "
-     "note HOST.PID.here there. weft state FOLDER asks, and shows who answered and who did not. Empty: none.",
+     "the note HOST.PID.here there. weft state FOLDER asks, and shows who answered and who did not. "
+     "Empty: none.",
      nullptr},
 };
 

@@ -61,15 +61,29 @@ class InstalledTest(unittest.TestCase):
         self.assertEqual(found, sorted(wanted))
 
     def test_it_runs_from_there(self):
-        found = run(self.weft, 'info', '--json', WEFT_PROVIDER='loop')
+        found = run(self.weft, 'info', '--json', WEFT_PROVIDER='local')
         self.assertEqual(found.returncode, 0, found.stderr)
-        self.assertEqual(json.loads(found.stdout)['taken'], 'loop')
+        self.assertEqual(json.loads(found.stdout)['taken'], 'local')
         results = self.top / 'results.json'
         done = run(self.weft, 'perf', 'all_reduce', '-n', '2', '-b', '8', '-e', '64K', '-f', '8', '--iters', '5', '--json',
                    str(results))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn(str(self.plugin), done.stdout + results.read_text())
         results.unlink()
+
+    def test_it_has_no_providers_of_tests(self):
+        for named in ('loop', 'loop(rails=2)', 'fault(fault=delay):tcp'):
+            found = run(self.weft, 'info', '--json', WEFT_PROVIDER=named)
+            self.assertEqual(found.returncode, 1, found.stdout)
+            failure = json.loads(found.stdout)['failure']
+            self.assertIn("loop and fault are for weft's own tests, and this copy of weft is without them", failure)
+            self.assertNotIn('fault(RULES)', failure)
+        self.assertNotRegex(run(self.weft, '--version').stdout, r'\b(loop|fault)\b')
+        done = run(self.weft, 'perf', 'all_reduce', '-n', '2', '-b', '8', '-e', '8', WEFT_PROVIDER='loop')
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("loop and fault are for weft's own tests", done.stdout + done.stderr)
+        for binary in (self.weft, str(self.plugin)):
+            self.assertNotRegex(run('nm', '-C', binary).stdout, r'weft::(loop|fault)::')
 
     def test_binaries_say_what_they_are(self):
         said = run(self.weft, '--version').stdout.splitlines()[0]
