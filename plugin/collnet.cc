@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 //
-// The tables of collective offload that NCCL looks up by name, newest first. One line each: see coll_abi.h.
+// The tables of collective offload that NCCL looks up by name, newest first. Each is one line: see
+// coll_abi.h.
 #include "plugin/coll_abi.h"
 
 using weft::plugin::coll_abi::makeCollNet;

@@ -32,7 +32,7 @@ inline const char* checkMessage(const core::ReceiveSpec& spec) {
 
 using Group = std::array<core::ReceiveSpec, core::kMaxRecvs>;
 
-// Copies NCCL's arrays, which live only during the call. What is wrong with them, or null.
+// Copies NCCL's arrays, which live only during the call. The fault in them, or null.
 inline const char* readGroup(const ReceiveCall& call, Group& out) {
   if (call.count < 1 || call.count > core::kMaxRecvs) return "the group is empty or has over 8 receives";
   if (!call.data || !call.sizes || !call.mhandles) return "an array is null";
@@ -82,8 +82,8 @@ ncclResult_t postFlush(void* recvComm, const ReceiveCall& call, void** request) 
 
 namespace {
 
-// Not in a forked child, and `done` is there. One function for each kind of request, so that neither saves
-// the registers of the other.
+// Not in a forked child, and `done` is there. Each kind of request has a function of its own, so that neither
+// saves the registers of the other.
 template <core::Tested (*testKind)(core::Request*, int*)>
 [[gnu::noinline]] ncclResult_t testAs(core::Request* request, int* done, int* sizes) noexcept {
   try {
@@ -98,7 +98,7 @@ template <core::Tested (*testKind)(core::Request*, int*)>
 
 }  // namespace
 
-// What left eagerly is answered here.
+// A message that left eagerly is answered here.
 ncclResult_t test(void* request, int* done, int* sizes) {
   if (inForkedChild()) [[unlikely]]
     return kForkedChild;

@@ -6,8 +6,8 @@
 #include "plugin/guard.h"
 #include "plugin/objects.h"
 
-// The data path's calls, inline in the shapes of abi.h. What a message may be, and which memory belongs to
-// which comm, is checked by the core, once. What is rare - groups of receives, flushes, errors - is in
+// The data path's calls, inline in the shapes of abi.h. The core checks, once, that a message may be as it is
+// and that the memory belongs to the comm. The rare calls - groups of receives, flushes, errors - are in
 // data.cc.
 namespace weft::plugin {
 
@@ -17,7 +17,7 @@ namespace weft::plugin {
 // The comm's sticky error; it was logged when it happened.
 [[gnu::cold, gnu::noinline]] ncclResult_t broken(HeldComm& held);
 
-// What the core said, as NCCL hears it.
+// The core's answer, as NCCL hears it.
 inline ncclResult_t answer(HeldComm& held, const core::Posted& posted, void** request) {
   *request = posted.request;
   if (!posted.ok) [[unlikely]]
@@ -38,9 +38,9 @@ inline ncclResult_t postSend(void* sendComm, void* data, size_t bytes, int tag, 
       });
 }
 
-// One receive, whose arrays are there; anything else goes by postReceive. NCCL's hint that done may be said
-// before the data is here (NCCL_NET_OPTIONAL_RECV_COMPLETION, in the request's place) is not taken: an eager
-// message is copied by whoever polls, and NCCL does not poll for a receive that was said to be done.
+// A single receive whose arrays are there; anything else goes by postReceive. NCCL's hint that done may be
+// said before the data is here (NCCL_NET_OPTIONAL_RECV_COMPLETION, in the request's place) is not taken: an
+// eager message is copied by whoever polls, and NCCL does not poll for a receive that was said to be done.
 inline ncclResult_t postOne(void* recvComm, void* data, size_t bytes, int tag, void* mhandle, void* phandle,
                             void** request) {
   return guardData(

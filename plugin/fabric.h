@@ -10,8 +10,8 @@
 #include "src/core/net.h"
 #include "src/tuner/policy.h"
 
-// What one life of the library found: its settings, the transport taken, the devices and what NCCL is told
-// about them. Made by the first init; afterwards it only grows by virtual devices. The owner (Plugin)
+// The findings of one life of the library: its settings, the transport taken, the devices and what NCCL is
+// told about them. Made by the first init; afterwards it only grows by virtual devices. The owner (Plugin)
 // serialises calls; what `properties` points to never changes.
 namespace weft::plugin {
 

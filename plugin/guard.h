@@ -22,7 +22,7 @@ ncclResult_t resultOf(Code code);
 // Only inside a catch block: the same for whatever is being handled.
 [[gnu::cold]] ncclResult_t reportException(const char* call) noexcept;
 
-// What a call of a forked child gets. Not even a log line: the logger may hold a lock the fork copied.
+// The answer to a call of a forked child. Not even a log line: the logger may hold a lock the fork copied.
 constexpr ncclResult_t kForkedChild = ncclSystemError;
 
 // Control path: `body` returns a Status. Failures NCCL recovers from are logged at info.

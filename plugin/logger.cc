@@ -52,7 +52,7 @@ size_t lineEnd(std::string_view text) {
   return space == std::string_view::npos || space == 0 ? kMostInLine : space;
 }
 
-// What does not fit goes on in lines at info: the last warning is what NCCL shows its user, and a reason
+// Text that does not fit goes on in lines at info: the last warning is what NCCL shows its user, and a reason
 // stands at the beginning.
 void toNccl(LogLevel level, const char* file, int line, const char* message) {
   const ncclDebugLogger_t logger = current.load(std::memory_order_acquire);

@@ -5,7 +5,7 @@
 #include "nccl/types.h"
 
 // Sends the library's log through NCCL's logger, so that NCCL_DEBUG, NCCL_DEBUG_FILE and NCCL_DEBUG_SUBSYS
-// hold for it too. One logger for the whole process; the newest wins, as NCCL hands in the same each time.
+// hold for it too. The whole process has one logger; the newest wins, as NCCL hands in the same each time.
 // Any thread.
 namespace weft::plugin {
 

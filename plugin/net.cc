@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 //
-// The tables NCCL looks up by name, newest first. One line each: see abi.h.
+// The tables NCCL looks up by name, newest first. Each is one line: see abi.h.
 #include "plugin/abi.h"
 
 using weft::plugin::abi::makeNet;

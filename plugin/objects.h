@@ -9,10 +9,10 @@
 #include "src/core/net.h"
 #include "weft/collective.h"
 
-// What NCCL holds a pointer to. The plugin's registry owns every one of them from the call that made it to
-// the call that closes it, so that a context can take its leftovers along. The kind is checked whenever NCCL
-// hands a pointer back. Until the last of them is gone, with all it holds, the library stays mapped.
-// Immutable; any thread.
+// The objects that NCCL holds pointers to. The plugin's registry owns every one of them from the call that
+// made it to the call that closes it, so that a context can take its leftovers along. The kind is checked
+// whenever NCCL hands a pointer back. Until the last of them is gone, with all it holds, the library stays
+// mapped. Immutable; any thread.
 namespace weft::plugin {
 
 enum class Kind : uint64_t {
@@ -43,7 +43,7 @@ class Held {
   const HeldContext* const owner_;
 };
 
-// One init of v11 and later. Without a usable fabric there is no core context behind it.
+// An init of v11 and later. Without a usable fabric there is no core context behind it.
 class HeldContext : public Held {
  public:
   explicit HeldContext(core::ContextRef context)

@@ -11,8 +11,8 @@
 #include "plugin/guard.h"
 #include "plugin/plugin.h"
 
-// What NCCL is told about devices, for every version's struct: the fields a struct does not have are left
-// out at compile time. Any thread; cheap, as NCCL asks often.
+// The facts about devices that NCCL is told, for every version's struct: the fields a struct does not have
+// are left out at compile time. Any thread; cheap, as NCCL asks often.
 namespace weft::plugin {
 
 ncclResult_t countDevices(int* count);

@@ -46,7 +46,7 @@ ncclResult_t quietly(Body&& body) noexcept {
   return ncclSuccess;
 }
 
-// What NCCL's own model holds for the GPU side; ours is only for tables that do not say.
+// The numbers of NCCL's own model for the GPU side; ours is only for tables that do not say.
 tuner::GpuLatencies latenciesOf(const ncclTunerConstants_v5_t* constants) {
   tuner::GpuLatencies gpu = tuner::defaultGpuLatencies();
   if (!constants) return gpu;

@@ -8,9 +8,9 @@
 #include "nccl/types.h"
 #include "src/tuner/tuner.h"
 
-// What NCCL holds of our tuner: one entry for each communicator that has one, from init to destroy. It is
-// there only while there are entries, so that nothing is left when the library is unloaded. Any thread; one
-// lock, held while an entry is looked at. Constant-initialised and trivially destructible, as Plugin is.
+// The tuner as NCCL holds it: one entry for each communicator that has one, from init to destroy. It is there
+// only while there are entries, so that nothing is left when the library is unloaded. Any thread; one lock,
+// held while an entry is looked at. Constant-initialised and trivially destructible, as Plugin is.
 namespace weft::plugin {
 
 class TunerDesk {

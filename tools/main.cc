@@ -198,7 +198,7 @@ std::string operationNames() {
   return names;
 }
 
-// What the launcher passes; not for users.
+// Options that the launcher passes; not for users.
 void declarePlaceOptions(CLI::App& command, perf::Options& options) {
   command.add_option("--rank", options.rank)->group("");
   command.add_option("--size", options.size)->group("");

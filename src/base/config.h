@@ -95,7 +95,7 @@ std::span<const ConfigField> configFields();
 using Lookup = std::function<const char*(const char* name)>;
 
 // Reads every row. A bad value of ours is an error naming variable, value and what is allowed; one of NCCL's
-// counts for nothing (unusedAliases). What the environment leaves unset the file may set.
+// counts for nothing (unusedAliases). The file may set whatever the environment leaves unset.
 Result<Config> readConfig(const Lookup& environment, const ConfigFile& file = {});
 
 // Of this process, with the file that loadConfigFile finds.
@@ -110,15 +110,15 @@ struct Origin {
 
 Origin originOf(const ConfigField& field, const Lookup& environment, const ConfigFile& file);
 
-// One line per WEFT_* variable in `environment` ("NAME=value" strings) that no row knows, with the nearest
+// A line for each WEFT_* variable in `environment` ("NAME=value" strings) that no row knows, with the nearest
 // name.
 std::vector<std::string> unknownVariables(std::span<const char* const> environment);
 
-// One line per name in the file that no row knows, with the nearest one, and per name that stands there
+// A line for each name in the file that no row knows, with the nearest one, and for each that stands there
 // twice.
 std::vector<std::string> fileWarnings(const ConfigFile& file);
 
-// One line per variable of NCCL that would be honoured and has a value that does not fit.
+// A line for each variable of NCCL that would be honoured and has a value that does not fit.
 std::vector<std::string> unusedAliases(const Lookup& lookup);
 
 // All three, of this process and its file.
@@ -128,7 +128,7 @@ std::vector<std::string> environmentWarnings();
 std::string valueText(const Config& config, const ConfigField& field);
 std::string allowedText(const ConfigField& field);
 
-// Whether the word is one of NCCL_NET_MERGE_LEVEL's, in upper or lower case. NCCL passes over any other.
+// True where the word is one of NCCL_NET_MERGE_LEVEL's, in upper or lower case. NCCL passes over any other.
 bool isMergeLevel(const std::string& word);
 
 // Variables of other software we look at but do not own (launchers' ranks and the like).

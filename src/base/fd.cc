@@ -14,8 +14,8 @@ namespace weft {
 
 namespace {
 
-// One bit a descriptor. Plain atomics, because the child may only do what a signal handler may; descriptors
-// above the table are simply inherited.
+// Each descriptor has a bit. Plain atomics, because the child may only do what a signal handler may;
+// descriptors above the table are simply inherited.
 constexpr int kTracked = 1 << 16;
 std::array<std::atomic<uint64_t>, kTracked / 64> tracked;
 

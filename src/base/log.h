@@ -5,7 +5,7 @@
 #include <cstdarg>
 #include <string>
 
-// One log for the whole library. The plugin installs a sink that hands each line to NCCL's logger; without
+// The whole library has one log. The plugin installs a sink that hands each line to NCCL's logger; without
 // one, lines go to stderr from the level WEFT_DEBUG names. Any thread. Levels: error - the user must act;
 // warn - we go on worse; info - once per object; trace - per message, only in debug builds. Lower case, no
 // '=', names before numbers.

@@ -15,7 +15,7 @@ namespace weft {
 
 class NameFilter {
  public:
-  // What a colon in a name means: the port of a device, or nothing ("eth0:1" is a label of an interface).
+  // The meaning of a colon in a name: the port of a device, or nothing ("eth0:1" is a label of an interface).
   enum class Colon : uint8_t { port, plain };
 
   explicit NameFilter(std::string_view text, Colon colon = Colon::port);
@@ -23,10 +23,10 @@ class NameFilter {
   bool empty() const { return items_.empty(); }
   bool excludes() const { return exclude_; }
 
-  // Whether the device may be used. `port` is compared only where the filter names one.
+  // True where the device may be used. `port` is compared only where the filter names one.
   bool accepts(std::string_view name, int port = 1) const;
 
-  // Whether an item names the device, exclusion or not: asking for something by name is stronger than a
+  // True where an item names the device, exclusion or not: asking for something by name is stronger than a
   // default.
   bool names(std::string_view name, int port = 1) const;
 
@@ -45,7 +45,7 @@ class NameFilter {
 // Why a filter's setting leaves a device out, in words: `settings` are its names, the user's value is in it.
 std::string leftOutBy(const char* settings, const std::string& value);
 
-// Whether an interface is a bridge for the containers or virtual machines of this host: it has the same
+// True where an interface is a bridge for the containers or virtual machines of this host: it has the same
 // address on every host that has one, and leads to none of them.
 bool isContainerBridge(std::string_view interface);
 

@@ -21,7 +21,7 @@ std::optional<Number> parseNumber(std::string_view text, int base = 10) {
 }
 
 // Decimal digits only, from 0 to `most`, into anything a number converts to; false, and *out as it was, when
-// the text does not fit. What the options of providers are written in.
+// the text does not fit. The options of providers are written in such numbers.
 template <class Number>
 bool readNumber(std::string_view text, uint64_t most, Number* out) {
   if (text.empty() || text.find_first_not_of("0123456789") != std::string_view::npos) return false;

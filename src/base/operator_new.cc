@@ -4,8 +4,8 @@
 
 #include "src/base/reserve.h"
 
-// What `new` and `delete` are in whatever this is linked into. A file of its own: a program with operators of
-// its own does not get it.
+// The operators `new` and `delete` of every program and library that this is linked into. A file of its own:
+// a program with operators of its own does not get it.
 void* operator new(std::size_t bytes) {
   if (void* memory = weft::allocateOrReserve(bytes)) return memory;
   throw std::bad_alloc();

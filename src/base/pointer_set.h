@@ -9,7 +9,7 @@
 #include <vector>
 
 // A set of pointers, open addressing: entering and leaving allocate nothing unless it holds more than ever
-// before, and cost the same whatever it holds. Not in any order. One thread at a time.
+// before, and cost the same whatever it holds. Not in any order. Used by one thread at a time.
 namespace weft {
 
 template <class T>

@@ -8,8 +8,8 @@
 #include <vector>
 
 // Objects in chunks that never move or shrink; taking and giving is a pop and a push. Each knows its number,
-// `index`, by which it is found again. Allocates only when more are out than ever before. One thread. Items
-// keep their contents between uses (generations live in them).
+// `index`, by which it is found again. Allocates only when more are out than ever before. Used by one thread.
+// Items keep their contents between uses (generations live in them).
 namespace weft {
 
 template <class T, uint32_t kChunk = 64>

@@ -32,7 +32,7 @@ inline constexpr const char* kPresenceEnding = ".here";
 
 enum class ProcessState { gone, runs, waitsInKernel, stopped, traced, unknown };
 
-// What /proc says of a process; unknown where it is not a process of this world.
+// The state of a process as /proc says it; unknown where it is not a process of this world.
 ProcessState stateOf(const Presence& process);
 
 }  // namespace weft

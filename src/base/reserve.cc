@@ -58,7 +58,7 @@ void* allocateOrReserve(size_t bytes) {
   // Not zero: each of them has an address of its own.
   const size_t wanted = bytes == 0 ? 1 : bytes;
   if (void* memory = std::malloc(wanted)) return memory;
-  // What is destroyed on the way out of a failure must not fail again.
+  // Destructors on the way out of a failure must not fail again.
   return depth > 0 || std::uncaught_exceptions() > 0 ? reserve.take(wanted) : nullptr;
 }
 

@@ -18,7 +18,7 @@ class MustNotFail {
   MustNotFail& operator=(const MustNotFail&) = delete;
 };
 
-// What operator new and delete are made of. Null: there is none, and nobody must not fail.
+// The memory behind operator new and delete. Null: there is none, and nobody must not fail.
 void* allocateOrReserve(size_t bytes);
 void giveBack(void* memory) noexcept;
 

@@ -6,7 +6,7 @@
 
 #include "weft/transport.h"
 
-// What a kernel or a card means by refusing GPU memory with that errno. Empty: nothing in particular.
+// The meaning of a kernel's or card's refusal of GPU memory with that errno. Empty: nothing in particular.
 namespace weft::mem {
 
 constexpr int kKernelNotSupported = 524;  // the kernel's own code, which no libc has words for

@@ -19,7 +19,7 @@ constexpr const char* kDmabuf = "dma-buf";
 constexpr const char* kPeerMemory = "peer memory";
 constexpr const char* kStaging = "through host memory";
 
-// What both rungs need: a card and memory, made when the first of them gets so far.
+// Both rungs need a card and memory, made when the first of them gets so far.
 class Trial {
  public:
   explicit Trial(const LadderInput& input) : input_(input), facts_(input.driver->facts(input.gpu)) {}

@@ -21,7 +21,7 @@ struct Rung {
   std::string why;  // not; or, of one that works, what is particular
 };
 
-// One card and one GPU.
+// A card and a GPU.
 struct GdrVerdict {
   std::string device;
   int gpu = -1;  // the driver's number; -1: none was asked about

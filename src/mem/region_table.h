@@ -6,8 +6,8 @@
 
 #include "src/mem/region.h"
 
-// What a RegionCache knows, behind its lock. Regions that are dropped go after the lock: a fabric takes its
-// time to deregister.
+// The knowledge of a RegionCache, behind its lock. Regions that are dropped go after the lock: a fabric takes
+// its time to deregister.
 namespace weft::mem {
 
 constexpr uintptr_t kPage = 4096;
@@ -35,7 +35,7 @@ struct RegionCache::Table {
   const uint64_t mostKeptBytes;
 
  private:
-  // What was found last, by a hash of the range: NCCL asks for the same few again and again.
+  // The regions found last, by a hash of the range: NCCL asks for the same few again and again.
   struct Recent {
     Key key{};
     std::weak_ptr<Region> region;

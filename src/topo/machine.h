@@ -4,7 +4,7 @@
 
 #include <string>
 
-// What the firmware calls the machine (DMI); in EC2 that is the instance type. `root` is "/sys" except in
+// The firmware's name of the machine (DMI); in EC2 that is the instance type. `root` is "/sys" except in
 // tests. Any thread; reads a file.
 namespace weft::topo {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-// What the kernel's sysfs tells about a network card: where it sits, how fast it is, who it is. Everything
+// The facts about a network card in the kernel's sysfs: where it sits, how fast it is, who it is. Everything
 // may be missing (containers, virtual interfaces), so each field has a value that says so. `root` is "/sys"
 // except in tests. Any thread; reads files, so not for the data path.
 namespace weft::topo {

@@ -44,7 +44,7 @@ Rule ruleFrom(const std::string& text) {
   return rule;
 }
 
-// What hangs below `directory` in the tree.
+// The devices below `directory` in the tree.
 bool isBelow(const std::string& path, const std::string& directory) {
   return path.size() > directory.size() && path.starts_with(directory) && path[directory.size()] == '/';
 }

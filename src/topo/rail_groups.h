@@ -9,11 +9,11 @@
 #include "weft/transport.h"
 
 // Which network cards form one device by themselves, from where they sit on the PCI bus. Pure functions over
-// paths as sysfs has them, and the one that reads those paths. What NCCL merges on top of it is not decided
+// paths as sysfs has them, and the one that reads those paths. NCCL's own merging on top of it is not decided
 // here. Any thread; off the data path.
 namespace weft::topo {
 
-// One device as NCCL is told: its rails by their index, in order, and why it is these.
+// A device as NCCL is told: its rails by their index, in order, and why it is these.
 struct RailGroup {
   std::vector<int> rails;
   std::string reason;

@@ -10,8 +10,8 @@ namespace weft::tuner {
 
 namespace {
 
-// What is left of a node's rate. LL sends 8 bytes for 4 of data, LL128 128 for 120; the tree's share and what
-// LL loses on it are those NCCL 2.30.7 multiplies with (src/graph/tuning.cc: .92 x .85, 1/3.8).
+// The part of a node's rate that is left. LL sends 8 bytes for 4 of data, LL128 128 for 120; the tree's share
+// and what LL loses on it are those NCCL 2.30.7 multiplies with (src/graph/tuning.cc: .92 x .85, 1/3.8).
 constexpr double kTreeShare = 0.92 * 0.85;
 constexpr double kLlRingShare = 0.5;
 constexpr double kLlTreeShare = 1 / 3.8;

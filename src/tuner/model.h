@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
-// What a collective between nodes should take: latency times steps plus bytes over bandwidth, for each
-// algorithm and protocol of NCCL. Pure functions of values that all ranks of a communicator share, so all of
-// them come to the same result. Times in microseconds, rates in GB/s (1e9 bytes). Any thread.
+// The time that a collective between nodes should take: latency times steps plus bytes over bandwidth, for
+// each algorithm and protocol of NCCL. Pure functions of values that all ranks of a communicator share, so
+// all of them come to the same result. Times in microseconds, rates in GB/s (1e9 bytes). Any thread.
 namespace weft::tuner {
 
 // Numbered as NCCL numbers them, since they index its tables; plugin/tuner.cc proves it.
@@ -45,7 +45,7 @@ struct Platform {
   std::array<Number, 2> llGBps;  // most that LL carries: two nodes, more; unknown: no such limit
 };
 
-// What NCCL assumes of the GPU side: per operation, and per step within a node.
+// NCCL's assumptions about the GPU side: per operation, and per step within a node.
 struct GpuLatencies {
   using Table = std::array<std::array<double, kProtocols>, kAlgorithms>;
   Table baseUs{};

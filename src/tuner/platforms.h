@@ -8,8 +8,8 @@
 
 #include "src/tuner/model.h"
 
-// The platforms whose numbers somebody has published or measured; each number says where it is from. What is
-// not here has no entry, and NCCL's own estimates stay. Pure functions; any thread.
+// The platforms whose numbers somebody has published or measured; each number says where it is from. A
+// platform that is not here has no entry, and NCCL's own estimates stay. Pure functions; any thread.
 namespace weft::tuner {
 
 // The entry for a machine (as its firmware calls it: "p5.48xlarge") on a fabric (as WEFT_PROVIDER names it).

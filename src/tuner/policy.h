@@ -10,8 +10,8 @@
 #include "src/tuner/model.h"
 #include "src/tuner/table_file.h"
 
-// What the tuner does in this process: decided once, when the fabric is known, and the same on all ranks
-// unless they differ in a way that ends their connections (see identity). Values; any thread.
+// The tuner's task in this process: decided once, when the fabric is known, and the same on all ranks unless
+// they differ in a way that ends their connections (see identity). Values; any thread.
 namespace weft::tuner {
 
 // Everything the decision is made of, next to our own settings.

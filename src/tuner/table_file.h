@@ -26,7 +26,7 @@ struct MeasuredTable {
 Result<MeasuredTable> parseTable(std::string_view text);
 Result<MeasuredTable> readTable(const std::string& path);
 
-// What parseTable reads; false numbers are not checked here.
+// The result of parseTable; false numbers are not checked here.
 std::string tableText(const MeasuredTable& table);
 
 // `source` is where the table is from. The name tells tables apart: ranks must use the same one.

@@ -12,6 +12,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import circles
+import comments
 import rooms
 import rules
 import source
@@ -49,6 +50,7 @@ def check_file(top, path, text):
         room = rooms.room_of(path)
         yield from check_includes(top, path, text)
         yield from rules.check_code(path, text, bool(room and room.library))
+        yield from comments.check_comments(path, text)
     elif is_script(path, text):
         yield from rules.check_licence(path, text)
 
@@ -75,9 +77,11 @@ def check_tree(top):
 
 def check_rooms(top):
     """Complaints of rooms without a page that says what they are."""
-    for room in rooms.ROOMS:
-        if room.library and room.path.endswith('/') and (top / room.path).is_dir() and not (top / room.path / 'README.md').is_file():
-            yield f'{room.path}: has no README.md (what the room holds, what it may include, where to start)'
+    folders = [room.path for room in rooms.ROOMS if room.library and room.path.endswith('/')] + ['providers/', 'src/mem/gpu/']
+    folders += [f'{folder.relative_to(top).as_posix()}/' for folder in sorted((top / 'tools').glob('*/'))]
+    for folder in folders:
+        if any((top / folder).glob('*.*')) and not (top / folder / 'README.md').is_file():
+            yield f'{folder}: has no README.md (what the room holds, what it may include, where to start)'
 
 
 def main(arguments):

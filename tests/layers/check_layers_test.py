@@ -45,6 +45,8 @@ class HouseTest(unittest.TestCase):
         self.assertTrue(any('src/core/: has no README.md' in found for found in check_layers.check_rooms(self.top)))
         self.put('src/core/README.md', '# The protocol')
         self.assertFalse(any('src/core/' in found for found in check_layers.check_rooms(self.top)))
+        self.put('tools/info/info.h', HEADER)
+        self.assertTrue(any('tools/info/: has no README.md' in found for found in check_layers.check_rooms(self.top)))
 
     def test_units_of_a_room_go_in_no_circle(self):
         self.put('src/base/high.h', HEADER)
@@ -80,6 +82,21 @@ struct A { A(const A&) = delete; void* operator new(size_t) = delete; };
         self.put('tools/a.py', '#!/usr/bin/env python3\n# SPDX-License-Identifier: Apache-2.0\n'
                  '# Copyright The weft authors\n')
         self.assertEqual(self.complaints(), [])
+
+    def test_sentences_of_comments_begin_with_a_noun(self):
+        self.put('src/base/ok.cc', HEAD + '''// A lane is up. It says
+// what it has: one of them.
+//
+// * One item of a list is a line of its own, which is no sentence: but
+int one;  // what is left
+const char* text = "// What is in a string";
+'''.replace('* One', '* The one'))
+        self.put('src/core/later.cc', HEAD + '// Who cares for this room does so later.\n')
+        self.expect('src/base/a.cc', HEAD + '// A lane is up. It stays\n// so. Whoever reads this knows.\n', 'begins with "Whoever"', 4)
+
+    def test_each_beginning_that_is_no_noun_is_seen(self):
+        for words in ('Who', 'What', 'One', 'Such', 'Whether', 'Since when'):
+            self.expect('tools/a.cc', HEAD + f'int a;  // {words} is this?\n', f'begins with "{words}"', 3)
 
     def test_fabric_headers_stay_in_their_provider(self):
         self.put('providers/ofi/ok.cc', HEAD + '#include <rdma/fabric.h>\n')

@@ -15,7 +15,7 @@
 #include "tests/support/fake_hub.h"
 
 // Two engines of two imagined processes, on any in-process transport, joined by control messages that travel
-// only when the test lets them. One thread, a fake clock: every interleaving can be made on purpose.
+// only when the test lets them. A single thread, a fake clock: every interleaving can be made on purpose.
 namespace weft::test {
 
 class World;

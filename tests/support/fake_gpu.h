@@ -13,8 +13,8 @@
 #include "weft/transport.h"
 
 // A CUDA driver of two GPUs and a card, in this process, that know allocations by number only: nothing is
-// behind an address. Both do as told and count what they are asked for. One driver at a time, since its
-// functions carry no state. Threads may look up, export and register; one allocates.
+// behind an address. Both do as told and count what they are asked for. A process has one driver at a time,
+// since its functions carry no state. Threads may look up, export and register; one allocates.
 namespace weft::test {
 
 class FakeGpu {
@@ -53,7 +53,7 @@ class FakeGpu {
   size_t allocations() const { return memory.size(); }
   static int captureMode();  // of the thread, as the driver has it
 
-  // What its functions work on.
+  // The state that its functions work on.
   struct Piece {
     size_t bytes;
     int gpu;

@@ -9,12 +9,12 @@
 #include "src/control/hub.h"
 
 // A hub without sockets and threads: calls, replies and refusals travel at once to the other hubs of the same
-// exchange, and messages as the Peers that the test made carry them. One thread.
+// exchange, and messages as the Peers that the test made carry them. Used by one thread.
 namespace weft::test {
 
 class FakeHub;
 
-// What the hubs of one test share: who listens, and which calls wait for an answer.
+// The state that the hubs of one test share: who listens, and which calls wait for an answer.
 struct HubExchange {
   struct Waiting {  // a call, until it is answered or forgotten
     control::Call::State state = control::Call::State::pending;

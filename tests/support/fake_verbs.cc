@@ -501,7 +501,7 @@ void FakeVerbs::release(uint32_t pair) {
   carryOutHeld(*pairs_.at(pair));
 }
 
-// What is held carries copies of its data, as inline data must be gone once posted.
+// A work that is held carries copies of its data, as inline data must be gone once posted.
 void FakeVerbs::carryOutHeld(Pair& pair) {
   for (auto held = std::exchange(pair.held, {}); auto& [request, data] : held) {
     ibv_sge piece{reinterpret_cast<uintptr_t>(data.data()), static_cast<uint32_t>(data.size()), 0};

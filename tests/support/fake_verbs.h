@@ -15,8 +15,8 @@
 #include "providers/verbs/ports.h"
 
 // libibverbs and four cards of one port, in this process: a write lands as it is posted, unless held. It
-// counts what it is asked for, and fails as told. One at a time, since the functions of a Library carry no
-// state. Any thread.
+// counts what it is asked for, and fails as told. A process has one at a time, since the functions of a
+// Library carry no state. Any thread.
 namespace weft::test {
 
 class FakeVerbs {
@@ -64,7 +64,7 @@ class FakeVerbs {
   std::atomic<bool> noRoute{false};  // the kernel finds no way to any peer, and says so at once
   std::atomic<int> lookedFor{0};     // so often it was asked then
 
-  // What a card's port is reached by; with a later change of it comes an event, as its kind.
+  // The address that a card's port is reached by; with a later change of it comes an event, as its kind.
   struct Reached {
     std::string gid;  // empty: by none
     uint16_t lid = 0;

@@ -4,8 +4,8 @@
 
 #include <dlfcn.h>
 
-// For libraries that stand in front of the installed libfabric and do one thing differently. What they hand
-// on as it is stands in front_libfabric.cc. Any thread.
+// For libraries that stand in front of the installed libfabric and do one thing differently. The calls that
+// they hand on unchanged are in front_libfabric.cc. Any thread.
 namespace weft::test {
 
 template <class Function>

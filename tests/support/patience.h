@@ -9,8 +9,7 @@
 
 namespace weft::test {
 
-// What time limits of tests are multiplied with: WEFT_TEST_PATIENCE, for machines that are emulated. Any
-// thread.
+// The factor for time limits of tests: WEFT_TEST_PATIENCE, for machines that are emulated. Any thread.
 inline int patience() {
   const char* text = environmentValue("WEFT_TEST_PATIENCE");
   return text ? std::max(parseNumber<int>(text).value_or(1), 1) : 1;

@@ -17,7 +17,7 @@ struct SeamUnderTest {
   std::string label;
   std::function<std::unique_ptr<Transport>()> make;  // called for each end
 
-  // What a fabric may be excused from; say why where one is cleared.
+  // The promises that a fabric may be excused from; say why where one is cleared.
   bool reportsBadAccess = true;  // a bad key or a range outside fails visibly (false: it may say nothing)
   bool keepsBounds = true;       // registrations end at the byte, not at the page
   bool checksKeys = true;        // a wrong key reaches no memory

@@ -10,8 +10,8 @@
 
 #include "weft/transport.h"
 
-// One end of a lane for tests of the seam: a device, a Queue, a lane, a registered buffer, and everything the
-// Queue has reported so far. Two ends stand for two processes. One thread.
+// An end of a lane for tests of the seam: a device, a Queue, a lane, a registered buffer, and everything the
+// Queue has reported so far. Two ends stand for two processes. Used by one thread.
 namespace weft::test {
 
 struct SeamEnd {

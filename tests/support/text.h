@@ -4,7 +4,7 @@
 
 #include <string>
 
-// What tests ask of a text. No state: any thread may call it.
+// Questions of tests about a text. No state: any thread may call it.
 namespace weft::test {
 
 inline bool contains(const std::string& text, const std::string& part) {

@@ -7,8 +7,8 @@
 
 #include "tools/json/json.h"
 
-// `weft info --image`: what will and will not work in the image this runs in, without any hardware. One
-// thread.
+// `weft info --image`: what will and will not work in the image this runs in, without any hardware. Used by
+// one thread.
 namespace weft::info {
 
 struct Finding {

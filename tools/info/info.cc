@@ -45,7 +45,7 @@ int print(const std::string& text, int status = 0) {
   return shown ? status : fail(shown.error());
 }
 
-// What has no effect: mostly a name that is misspelt.
+// Settings without effect: mostly a name that is misspelt.
 std::string warningsText() {
   std::string text;
   for (const std::string& line : environmentWarnings()) text += fmt::format("warning: {}\n", line);

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-// `weft info`: what weft finds on this machine and would tell NCCL, and its settings. One thread.
+// `weft info`: what weft finds on this machine and would tell NCCL, and its settings. Used by one thread.
 namespace weft::info {
 
 struct Options {

@@ -10,8 +10,8 @@
 #include "src/core/net.h"
 #include "weft/transport.h"
 
-// What this machine offers, gathered once: every provider weft would try, the one it takes, and what NCCL
-// would be told about its devices. Plain values; one thread.
+// The fabrics that this machine offers, gathered once: every provider weft would try, the one it takes, and
+// what NCCL would be told about its devices. Plain values; one thread.
 namespace weft::info {
 
 struct Versions {
@@ -21,7 +21,7 @@ struct Versions {
   std::string glibc;
 };
 
-// One provider asked on its own.
+// A provider asked on its own.
 struct ProviderSurvey {
   std::string spec;     // as WEFT_PROVIDER names it
   std::string version;  // of the library behind it

@@ -8,7 +8,7 @@ namespace weft::info {
 
 namespace {
 
-// What NCCL is told about one device, name and value; both forms of the output come from here.
+// The facts that NCCL is told about one device, name and value; both forms of the output come from here.
 Json propertiesJson(const core::Properties& device) {
   std::vector<std::string> pointers = {"host"};
   if (device.cudaMemory) pointers.push_back("cuda");

@@ -8,7 +8,7 @@
 #include "weft/result.h"
 
 // The file that NCCL_TOPO_FILE names: which GPUs and network cards share a PCI switch. Virtual machines hide
-// that, and NCCL then sends by the wrong card, or not directly to GPU memory. One thread.
+// that, and NCCL then sends by the wrong card, or not directly to GPU memory. Used by one thread.
 namespace weft::info {
 
 // Empty strings are left out of the file; NCCL asks the kernel for them.
@@ -40,8 +40,8 @@ struct Topology {
 std::vector<std::string> knownTopologies();
 Result<Topology> knownTopology(const std::string& name);
 
-// What the kernel of this machine shows below `root` ("/sys" and "/proc" of it, "" except in tests): GPUs and
-// network cards with the bridges above them. An error where there is neither.
+// The devices that the kernel of this machine shows below `root` ("/sys" and "/proc" of it, "" except in
+// tests): GPUs and network cards with the bridges above them. An error where there is neither.
 Result<Topology> ownTopology(const std::string& root = "");
 
 std::string topologyXml(const Topology& topology);

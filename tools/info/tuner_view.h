@@ -7,7 +7,8 @@
 #include "src/tuner/tuner.h"
 #include "tools/json/json.h"
 
-// What the tuner would advise NCCL, and why: for people and for programs. Pure functions of their arguments.
+// The advice that the tuner would give NCCL, and why: for people and for programs. Pure functions of their
+// arguments.
 namespace weft::info {
 
 struct TunerQuestion {

@@ -10,7 +10,7 @@ using Value = nlohmann::ordered_json;
 
 namespace {
 
-// Names of files and values of variables are bytes; JSON is UTF-8. What is none becomes U+FFFD.
+// Names of files and values of variables are bytes; JSON is UTF-8. Bytes that are none become U+FFFD.
 std::string dumped(const Value& value, int indent) {
   return value.dump(indent, ' ', false, Value::error_handler_t::replace);
 }

@@ -13,7 +13,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 // A JSON value as the tools write it: nlohmann's, whose templates take seconds to compile wherever they are
-// used, behind a class of which that is done once. One thread; misuse throws.
+// used, behind a class of which that is done once. Used by one thread; misuse throws.
 namespace weft {
 
 class Json {

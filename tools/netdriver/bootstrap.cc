@@ -128,7 +128,7 @@ Status receiveAll(int fd, std::span<std::byte> bytes, int peer) {
   return {};
 }
 
-// One attempt over every address of the name. What drops our packets, as firewalls do, must not keep us for
+// Tries every address of the name once. A host that drops our packets, as firewalls do, must not keep us for
 // the minutes that the kernel would try. The rest of a rank's talk blocks, with time limits of its own.
 Result<Fd> dialOnce(const std::vector<SocketAddress>& addresses, Clock::time_point end) {
   Result<Fd> fd = Error(Code::timeout, kRendezvous, "no time is left");
@@ -142,7 +142,7 @@ Result<Fd> dialOnce(const std::vector<SocketAddress>& addresses, Clock::time_poi
   return fd;
 }
 
-// Whether anything came within the time.
+// True where anything came within the time.
 bool hears(int fd, Milliseconds time) {
   pollfd wait{fd, POLLIN, 0};
   return ::poll(&wait, 1, static_cast<int>(time.count())) != 0;
@@ -334,7 +334,7 @@ void Bootstrap::lose(int rank) {
   wires_[rank_ == 0 ? static_cast<size_t>(rank) : 0].reset();
 }
 
-// Whoever comes first: a rank that is gone must not hide behind one that is slow or stopped.
+// The first that comes is served: a rank that is gone must not hide behind one that is slow or stopped.
 void Bootstrap::hearEach(std::vector<int> ranks, Moment deadline, const Visit& visit) {
   std::erase_if(ranks, [&](int rank) { return wire(rank) == nullptr; });
   for (const int rank : ranks) wire(rank)->begin();
@@ -370,7 +370,7 @@ void Bootstrap::hearEach(std::vector<int> ranks, Moment deadline, const Visit& v
   }
 }
 
-// What another rank is to blame for is passed on as it is.
+// A failure that another rank is to blame for is passed on as it is.
 void Bootstrap::abandon(const std::string& why) {
   const std::string prefix = std::string(kRendezvous) + ": ";
   std::string words = why.starts_with(prefix) ? why.substr(prefix.size()) : why;

@@ -19,11 +19,11 @@
 
 // How ranks find each other and exchange what NCCL's bootstrap would: a star of TCP connections around rank
 // 0. Every wait ends at the timeout given to create, and earlier where a rank is stopped or cut off; a long
-// one for a rank that does not come says so on stderr. All ranks make the same calls in the same order. One
-// thread.
+// one for a rank that does not come says so on stderr. All ranks make the same calls in the same order. Used
+// by one thread.
 namespace weft::netdriver {
 
-// Who I am, and where rank 0 listens.
+// The rank of this process, and where rank 0 listens.
 struct Place {
   int rank = 0;
   int size = 1;
@@ -61,7 +61,7 @@ class Bootstrap {
   // all.size() == size() * mine.size(); the same length on every rank.
   Status allGather(std::span<const std::byte> mine, std::span<std::byte> all);
   Status barrier();
-  // What rank 0 has in it, for all; as long on every rank.
+  // Gives to all what rank 0 has in it; as long on every rank.
   Status fromRoot(std::span<std::byte> bytes);
   // Only rank 0 gets them; elsewhere `all` is not touched. In the place of a rank that is missing stands what
   // rank 0 says.

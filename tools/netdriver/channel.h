@@ -11,7 +11,7 @@
 // used round robin, one message a slot; what cannot be posted now is tried again, requests are tested oldest
 // first. A receiving channel can have several members: messages of several senders that come over one comm,
 // each with a tag and slots of its own, received in groups as NCCL's shared point-to-point comms do. Lengths
-// in bytes. One thread.
+// in bytes. Used by one thread.
 namespace weft::netdriver {
 
 struct ChannelShape {
@@ -86,7 +86,7 @@ class RecvChannel {
     std::vector<size_t> lengths;  // by slot
     std::vector<StepRecord> steps;
   };
-  // One receive, of the members whose bits are set.
+  // A receive, of the members whose bits are set.
   struct Group {
     void* request = nullptr;
     uint32_t members = 0;

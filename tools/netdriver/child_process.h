@@ -11,8 +11,8 @@
 #include "src/base/fd.h"
 #include "weft/result.h"
 
-// One process started by fork and exec that cannot outlive us: the kernel kills it when we die, and
-// destruction kills and reaps it. Move-only; one thread.
+// A process started by fork and exec that cannot outlive us: the kernel kills it when we die, and destruction
+// kills and reaps it. Move-only; one thread.
 namespace weft::netdriver {
 
 class ChildProcess {

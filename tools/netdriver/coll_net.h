@@ -10,7 +10,7 @@
 #include "tools/netdriver/comm.h"
 
 // A loaded plugin's table for collective offload, and a group made by it as NCCL's service thread makes one.
-// The table's library must outlive every use. One thread at a time.
+// The table's library must outlive every use. Used by one thread at a time.
 namespace weft::netdriver {
 
 using CollTable = ncclCollNet_v12_t;

@@ -14,7 +14,7 @@
 #include "weft/result.h"
 
 // Owners of what a network table hands out, so that everything is given back in the order NCCL does:
-// registration, memory, comm. Each refers to its Net, which must outlive it. One thread at a time.
+// registration, memory, comm. Each refers to its Net, which must outlive it. Used by one thread at a time.
 namespace weft::netdriver {
 
 // ncclSuccess is fine; anything else is an error naming the call and what it was about.
@@ -119,7 +119,7 @@ struct Listener {
 };
 Result<Listener> listen(const Context& context, int device);
 
-// One outgoing and one incoming connection made as NCCL's service thread makes them: both are polled in turn,
+// An outgoing and an incoming connection made as NCCL's service thread makes them: both are polled in turn,
 // each on its own handle buffer, until both are there; the listener is closed as soon as its accept is done.
 struct Ends {
   Comm send;

@@ -29,7 +29,7 @@ void onSignal(int number) {
   interrupted = number;
 }
 
-// Whether the other end of our standard output, a pipe, is closed.
+// True where the other end of our standard output, a pipe, is closed.
 bool outputHasNoReader() {
   pollfd output{STDOUT_FILENO, 0, 0};
   return ::poll(&output, 1, 0) == 1 && (output.revents & POLLERR) != 0;
@@ -119,7 +119,7 @@ Status Launcher::watch() {
   }
 }
 
-// Whether every rank has ended.
+// True where every rank has ended.
 bool Launcher::reap() {
   bool allEnded = true;
   for (size_t r = 0; r < ranks_.size(); ++r) {
@@ -199,7 +199,7 @@ std::string Launcher::describeFailure() {
   return text + stoppedRanks();
 }
 
-// Who fails may only have waited for one of them.
+// A rank that fails may only have waited for one of them.
 std::string Launcher::stoppedRanks() const {
   std::string text;
   for (size_t r = 0; r < ranks_.size(); ++r)

@@ -12,7 +12,7 @@
 // Starts the ranks of one run as local processes of this program and looks after them: what they write to
 // stderr appears with their rank in front, the first that fails ends all others, and so do Ctrl-C and the
 // deadline. Each rank gets the arguments "--rank R --size N --rendezvous HOST:PORT", rank 0 also "--listen-fd
-// FD". One thread; uses the process's SIGINT, SIGTERM and SIGHUP handlers while it runs.
+// FD". Used by one thread; uses the process's SIGINT, SIGTERM and SIGHUP handlers while it runs.
 namespace weft::netdriver {
 
 struct LaunchOptions {

@@ -18,7 +18,7 @@ class LogSink {
  public:
   static LogSink& instance();
 
-  // What init hands to the plugin.
+  // The logger that init hands to the plugin.
   static void callback(ncclDebugLogLevel level, unsigned long flags, const char* file, int line,
                        const char* format, ...) __attribute__((format(printf, 5, 6)));
 

@@ -10,7 +10,7 @@
 
 #include "tools/netdriver/calls.h"
 
-// One network table of a loaded plugin, the same for every ABI version: what a version lacks is bridged as
+// A network table of a loaded plugin, the same for every ABI version: what a version lacks is bridged as
 // NCCL's own adapters do (one init a process before v11, sizes up to 1 GiB and no completion hint before v9).
 // Results are NCCL's, unchecked, so programs can also provoke errors. Threads: as NCCL promises a plugin; Net
 // itself adds no lock to the data path. Owned by its Library, which must outlive every use.
@@ -20,7 +20,7 @@ using Handle = std::array<std::byte, NCCL_NET_HANDLE_MAXSIZE>;
 
 constexpr int kMaxGroup = 8;
 
-// What getProperties said; fields a version does not have keep these values.
+// The answer of getProperties; fields a version does not have keep these values.
 struct Properties {
   std::string name;
   std::string pciPath;
@@ -45,8 +45,8 @@ struct Properties {
   bool operator==(const Properties&) const = default;
 };
 
-// What NCCL hands with every message from table v10 on: the record of the step it belongs to, which lives
-// until the step is done and is there whether or not a profiler is.
+// The handle that NCCL passes with every message from table v10 on: the record of the step it belongs to,
+// which lives until the step is done and is there whether or not a profiler is.
 struct StepRecord {
   void* event = nullptr;
   void* owner = nullptr;
@@ -76,8 +76,7 @@ class Net {
 
   virtual int abi() const = 0;
   virtual const char* name() const = 0;
-  // Whether the table has the entry: all but setNetAttr, makeVDevice and finalize are
-  // mandatory.
+  // True where the table has the entry: all but setNetAttr, makeVDevice and finalize are mandatory.
   virtual bool has(Call call) const = 0;
 
   virtual ncclResult_t init(void** context, uint64_t commId, int trafficClass) = 0;

@@ -6,7 +6,7 @@ namespace weft::netdriver {
 
 namespace {
 
-// What Start gives out: an address that nothing else can have.
+// The handle that Start gives out: an address that nothing else can have.
 char eventMark;
 
 }  // namespace

@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-// Who says a line on the standard error. Under a launcher the lines of all ranks come out of one pipe, so
-// each carries the time, the rank and its host. Set once, before there are threads.
+// The name of the process that says a line on the standard error. Under a launcher the lines of all ranks
+// come out of one pipe, so each carries the time, the rank and its host. Set once, before there are threads.
 namespace weft::netdriver {
 
 // "rank 3 on node7"; empty: whoever started us says it in front of each line.

@@ -86,7 +86,7 @@ Status Wire::send(std::span<const std::byte> bytes) {
   return send(kMessage, bytes);
 }
 
-// Whoever is at sending says it as well. A connection that takes nothing is seen by who waits on it.
+// The sending call says it as well. A connection that takes nothing is seen by who waits on it.
 void Wire::sayAlive() {
   const std::unique_lock lock(sending_, std::try_to_lock);
   if (!lock || lastWordsSaid_) return;
@@ -145,7 +145,7 @@ Result<std::optional<std::vector<std::byte>>> Wire::take() {
   return Error(Code::remote, kRendezvous, words);
 }
 
-// Whether its kernel has acknowledged what we sent lately.
+// True where its kernel has acknowledged what we sent lately.
 bool Wire::hostAnswers() const {
   tcp_info info{};
   socklen_t length = sizeof(info);

@@ -8,8 +8,8 @@
 
 #include "weft/result.h"
 
-// Where results go: the standard output and files. What does not arrive there is an error, not a silence. Any
-// thread.
+// Where results go: the standard output and files. A result that does not arrive there is an error, not a
+// silence. Any thread.
 namespace weft {
 
 // To the standard output, at once.
@@ -25,7 +25,7 @@ struct Document {
 // All of them, though one fails; the error names each that did.
 Status writeDocuments(const std::vector<Document>& documents);
 
-// Whether that would work, as far as can be seen without touching what is there. "" and "-" are no files.
+// True where that would work, as far as can be seen without touching what is there. "" and "-" are no files.
 Status canWrite(const std::string& path);
 
 // A descriptor 0, 1 or 2 that came closed would become the next socket, and results would go there.

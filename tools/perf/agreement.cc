@@ -68,7 +68,7 @@ Error disagreement(std::string detail) {
   return {Code::config, "rendezvous", std::move(detail)};
 }
 
-// What a client tells its server, a line each: "NAME VALUE".
+// The settings that a client tells its server, a line each: "NAME VALUE".
 struct SharedText {
   const char* name;
   std::string Options::*member;

@@ -15,7 +15,7 @@ namespace weft::perf {
 Status agree(const Options& options, netdriver::Bootstrap& bootstrap);
 
 // Between a client and its server, both of which call it: the server's options become the client's, as far as
-// both must have the same. What comes over the network is checked as a command line is.
+// both must have the same. Settings that come over the network are checked as a command line is.
 Status followClient(Options* options, netdriver::Bootstrap& bootstrap);
 
 }  // namespace weft::perf

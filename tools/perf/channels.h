@@ -6,7 +6,7 @@
 
 #include "tools/perf/collective.h"
 
-// The channels that collectives make of their connections, in the sizes NCCL gives them. One thread.
+// The channels that collectives make of their connections, in the sizes NCCL gives them. Used by one thread.
 namespace weft::perf {
 
 constexpr size_t kSteps = 8;  // NCCL_STEPS: slots of a connection's buffer

@@ -71,7 +71,7 @@ void describeHomes(std::vector<Home> homes, ClusterResults* results) {
   results->clocks = numbersOf(homes, &Home::clock);
 }
 
-// Slow is what needs much time, so bandwidth counts as its inverse. What was not measured is not slow.
+// Slow is what needs much time, so bandwidth counts as its inverse. A path that was not measured is not slow.
 CostMatrix costsOf(const ClusterResults& results, bool latency) {
   const CostMatrix& of = latency ? results.latency : results.bandwidth;
   CostMatrix costs(of.size());
@@ -102,7 +102,7 @@ ClusterResults judged(ClusterResults results) {
   return results;
 }
 
-// What other work on the machine made slow for a moment is not named.
+// A path that other work on the machine made slow for a moment is not named.
 ClusterResults check(netdriver::Bootstrap& bootstrap, ClusterRank& self, ClusterResults raw) {
   ClusterRoot root(bootstrap, self, &raw);
   root.measureAll();

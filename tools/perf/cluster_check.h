@@ -6,8 +6,8 @@
 #include "tools/perf/options.h"
 
 // `weft perf --check-cluster`: every pair of ranks, those side by side that share no host, so that a slow one
-// cannot hide behind another's traffic. A rank or path that does not work is a result as any other. One
-// thread.
+// cannot hide behind another's traffic. A rank or path that does not work is a result as any other. Used by
+// one thread.
 namespace weft::perf {
 
 // Two ranks that could not be measured.
@@ -24,7 +24,7 @@ struct LostRank {
   std::string why;
 };
 
-// What rank 0 knows at the end. What was not measured is no number (NaN) in the matrices.
+// The findings of rank 0 at the end. A value that was not measured is no number (NaN) in the matrices.
 struct ClusterResults {
   const Options* options = nullptr;
   std::string plugin;
@@ -44,7 +44,7 @@ struct ClusterResults {
   size_t findings() const { return slowLatency.size() + slowBandwidth.size() + dead.size() + lost.size(); }
 };
 
-// One rank. The result is the number of findings, on rank 0; 0 elsewhere.
+// The part of one rank. The result is the number of findings, on rank 0; 0 elsewhere.
 Result<size_t> runClusterCheck(const Options& options, const netdriver::Place& place);
 
 // Latency and bandwidth of the fabric from what is between hosts, if there are several, into options.fit.

@@ -75,7 +75,7 @@ void findLines(const Lines& lines, double limit, std::vector<Finding>* found) {
     const double sends = lines.senders[r];
     const double receives = lines.receivers[r];
     const int rank = static_cast<int>(r);
-    // One direction drags the other along a little: a sender's acknowledgements are late, too.
+    // A slow direction drags the other along a little: a sender's acknowledgements are late, too.
     const bool both = std::max(sends, receives) < kDominates * std::min(sends, receives);
     if (both && sends > limit && receives > limit)
       found->push_back({FindingKind::slowRank, rank, -1, std::max(sends, receives)});

@@ -11,7 +11,7 @@
 // thread.
 namespace weft::perf {
 
-// What something cost from each rank to each other; the diagonal means nothing.
+// The cost of something from each rank to each other; the diagonal means nothing.
 class CostMatrix {
  public:
   explicit CostMatrix(int size)
@@ -53,9 +53,9 @@ const char* findingName(FindingKind kind);
 // what its row and column do not explain. Between two ranks there is no telling who is slow: that is a path.
 std::vector<Finding> findSlow(const CostMatrix& costs, const std::vector<int>& hosts, double limit);
 
-// One-way times measured with the clocks of both ends contain the difference of the clocks. Between ranks
-// with different clocks both directions become half of the round trip; `clocks` says for each rank which one
-// it reads.
+// Times of one way that are measured with the clocks of both ends contain the difference of the clocks.
+// Between ranks with different clocks both directions become half of the round trip; `clocks` says for each
+// rank which one it reads.
 void averageAcrossClocks(CostMatrix* times, const std::vector<int>& clocks);
 
 }  // namespace weft::perf

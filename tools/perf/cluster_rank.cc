@@ -36,7 +36,7 @@ Result<std::vector<T>> itemsOf(std::span<const std::byte> bytes) {
   return items;
 }
 
-// What the plugin said last is why a call failed.
+// The plugin's last words are why a call failed.
 std::string lastWarning() {
   const std::vector<std::string> warnings = netdriver::LogSink::instance().takeWarnings();
   return warnings.empty() ? std::string() : warnings.back();
@@ -114,8 +114,8 @@ std::vector<PeerAnswer> ClusterRank::answer(const Question& question) {
   return {};
 }
 
-// What the round before had made is closed only now: with a peer that is cut off that takes a while, for
-// which nobody should wait with an answer.
+// The connections of the round before are closed only now: with a peer that is cut off that takes a while,
+// and no rank should wait so long with its answer.
 std::vector<PeerAnswer> ClusterRank::listen(const Question& question) {
   closeAll();
   std::vector<PeerAnswer> answers;

@@ -13,9 +13,9 @@
 #include "tools/perf/options.h"
 #include "tools/perf/pair_probe.h"
 
-// What one rank does in a round of `weft perf --check-cluster`, and the messages in which rank 0 asks it to:
-// listen for some peers, connect to them, measure those that both ends have reached. Nothing here fails the
-// run: what does not work is an answer. One thread.
+// The part of one rank in a round of `weft perf --check-cluster`, and the messages in which rank 0 asks it
+// to: listen for some peers, connect to them, measure those that both ends have reached. Nothing here fails
+// the run: what does not work is an answer. Used by one thread.
 namespace weft::perf {
 
 enum class Ask : uint32_t { listen = 1, connect = 2, measure = 3, leave = 4 };
@@ -60,7 +60,7 @@ class ClusterRank {
   int devices() const { return devices_; }
 
  private:
-  // One peer of the round at hand.
+  // A peer of the round at hand.
   struct Link {
     int rank = 0;
     netdriver::Listener listener;

@@ -12,7 +12,7 @@
 
 // Rank 0's side of a cluster check: asks the ranks, in rounds, and goes on without those that do not answer.
 // Waits for what does not connect cost a few seconds each, so after two of them all pairs that are left are
-// tried at once, and only those that connect are measured. One thread.
+// tried at once, and only those that connect are measured. Used by one thread.
 namespace weft::perf {
 
 class ClusterRoot {

@@ -11,7 +11,7 @@
 #include "tools/perf/elements.h"
 
 // A collective operation over host memory that never blocks: start it, then call progress until it is done.
-// One instance works for one channel of one rank, again and again. One thread.
+// An instance works for one channel of one rank, again and again. Used by one thread.
 namespace weft::perf {
 
 // Slices of a message and shares of an instance begin at multiples of it.

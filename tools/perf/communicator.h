@@ -9,8 +9,8 @@
 #include "tools/perf/options.h"
 #include "tools/perf/workload.h"
 
-// One communicator of this rank, as NCCL has it: a context of the plugin, its connections, its data.
-// Connected, and closed, by one thread and driven by another, as NCCL's service and progress threads do.
+// A communicator of this rank, as NCCL has it: a context of the plugin, its connections, its data. Connected,
+// and closed, by one thread and driven by another, as NCCL's service and progress threads do.
 namespace weft::perf {
 
 struct CommunicatorSetup {

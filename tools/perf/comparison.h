@@ -7,8 +7,8 @@
 
 #include "tools/perf/results.h"
 
-// How two plugins are compared in one run: rounds in which both do the same, and what their times say. One
-// thread.
+// How two plugins are compared in one run: rounds in which both do the same, and what their times say. Used
+// by one thread.
 namespace weft::perf {
 
 // The median of the rounds' ratios, the lowest and the highest. If both were equally fast, each round would

@@ -17,7 +17,7 @@ class ConnectRound {
         behind_((request.bootstrap->rank() + size_ - distance) % size_),
         distance_(distance) {}
 
-  // Whether any rank has something to do: all of them find the same.
+  // True where any rank has something to do: all of them find the same.
   bool needed() const {
     for (int r = 0; r < size_; ++r)
       if (request_.connects(r, (r + distance_) % size_)) return true;

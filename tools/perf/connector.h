@@ -17,7 +17,7 @@ struct ConnectRequest {
   netdriver::Bootstrap* bootstrap = nullptr;
   const netdriver::Context* context = nullptr;
   int device = 0;
-  // Whether `from` sends to `to`.
+  // True where `from` sends to `to`.
   std::function<bool(int from, int to)> connects;
   OnThread onThread;  // makes the plugin's calls; those to the bootstrap stay on this one
 };

@@ -31,7 +31,7 @@ class Crew {
   // On one of them.
   Status runOn(int thread, const std::function<Status()>& job);
 
-  // Whether a thread's job has failed: the others of the same run should then give up too. Any thread.
+  // True where a thread's job has failed: the others of the same run should then give up too. Any thread.
   bool failed() const { return failed_.load(std::memory_order_relaxed); }
 
  private:

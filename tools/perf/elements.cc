@@ -20,7 +20,8 @@ concept SmallFloat = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
 template <class T>
 concept Floating = std::is_floating_point_v<T> || SmallFloat<T>;
 
-// What T is computed in. Integers wrap, which only unsigned arithmetic of at least int's width may do.
+// The type that T is computed in. Integers wrap, which only unsigned arithmetic of at least int's width may
+// do.
 template <class T>
 struct WideOf {
   using type = std::conditional_t<sizeof(T) <= 4, uint32_t, uint64_t>;

@@ -46,14 +46,14 @@ const char* redOpName(RedOp op);
 Result<std::vector<const ElementType*>> parseTypes(const std::string& name);
 Result<std::vector<RedOp>> parseRedOps(const std::string& name);
 
-// One period of data and what is done with it. Who uses only the first elements of it asks for no more: a
-// small message is made and verified in far less time than a period.
+// A period of data and what is done with it. A user of only its first elements asks for no more: a small
+// message is made and verified in far less time than a period.
 class Pattern {
  public:
-  // What one rank contributes.
+  // The contribution of one rank.
   static Pattern ofRank(const ElementType& type, RedOp op, const Contributor& who, uint64_t iteration,
                         size_t elements = kPatternElements);
-  // What the contributions of ranks 0 to size-1 reduce to.
+  // The result that the contributions of ranks 0 to size-1 reduce to.
   static Pattern reduced(const ElementType& type, RedOp op, int size, uint64_t iteration,
                          size_t elements = kPatternElements);
 

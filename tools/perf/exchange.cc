@@ -68,7 +68,7 @@ struct Incoming {
   }
 };
 
-// What all operations made of sends and receives have in common.
+// The common part of all operations made of sends and receives.
 class Exchange : public Collective {
  public:
   Status progress(bool* moved) override {
@@ -102,7 +102,7 @@ class Exchange : public Collective {
     shape_.members = wiring.group;
   }
 
-  // One channel for each sender of the group over the same comm, one that receives all of them.
+  // Each sender of the group has a channel over the same comm, and one channel receives all of them.
   Status connect(Wiring& wiring, int to, int from) {
     const auto comm = std::make_shared<netdriver::Comm>(std::move(wiring.to[static_cast<size_t>(to)]));
     auto shape = shape_;

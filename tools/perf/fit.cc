@@ -34,7 +34,7 @@ double median(const ClusterResults& results, const CostMatrix& matrix) {
   return *middle;
 }
 
-// What the plugin, given the same settings, takes as its fabric.
+// The fabric that the plugin takes, given the same settings.
 Result<std::string> fabricName() {
   TRY(const Config config, readConfigFromEnvironment());
   TRY(const Choice choice, chooseTransport(config));

@@ -7,8 +7,8 @@
 #include <cstdint>
 
 // How long things took, without keeping each of them: buckets that are at most 1/64 of their value wide, the
-// smallest and the largest exactly. Plain data, so that ranks can send it to each other. Nanoseconds. One
-// thread.
+// smallest and the largest exactly. Plain data, so that ranks can send it to each other. Nanoseconds. Used by
+// one thread.
 namespace weft::perf {
 
 inline double inMicroseconds(uint64_t nanoseconds) {

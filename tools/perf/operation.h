@@ -34,7 +34,7 @@ struct Operation {
   int ways;      // instances that one channel consists of
   int legs;      // messages of the size that follow each other in an iteration; times are of one of them
   MakeCollective make;
-  // Whether `from` has a connection to `to`, in the instance of that number.
+  // True where `from` has a connection to `to`, in the instance of that number.
   bool (*connects)(int from, int to, int size, int instance);
 
   bool inPairs() const { return movement == Movement::pingPong || movement == Movement::messageRate; }

@@ -17,7 +17,7 @@ constexpr uint64_t kMostClusterBytes = uint64_t{1} << 40;
 // Less is millions of sizes, and a run without an end.
 constexpr double kLeastFactor = 1.01;
 
-// What a plot is written as; nothing where that is not SVG.
+// The format of a plot; nothing where that is not SVG.
 bool isSvg(const std::string& path) {
   const size_t dot = path.find_last_of("./");
   return path == "-" || dot == std::string::npos || path[dot] == '/' || path.substr(dot) == ".svg";

@@ -7,7 +7,7 @@
 
 #include "tools/netdriver/bootstrap.h"
 
-// What `weft perf` was asked to do: nccl-tests' options where they exist, plain values otherwise. Sizes in
+// The task that `weft perf` was given: nccl-tests' options where they exist, plain values otherwise. Sizes in
 // bytes. Filled once by the command line, read only afterwards.
 namespace weft::perf {
 

@@ -24,7 +24,7 @@ int64_t now() {
   return std::chrono::nanoseconds(Clock::now().time_since_epoch()).count();
 }
 
-// What one in twenty stays below: other work on the machine makes many slower, a slow path all.
+// The value that one in twenty stays below: other work on the machine makes many slower, a slow path all.
 double lowest(std::vector<double> values) {
   const auto place = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 20);
   std::nth_element(values.begin(), place, values.end());

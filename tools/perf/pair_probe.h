@@ -5,7 +5,8 @@
 #include "tools/netdriver/channel.h"
 
 // The two ends of one pair of ranks, connected both ways: small messages to and fro, and a stream in one
-// direction. Both ranks call the matching function at the same time. Contents are checked. One thread.
+// direction. Both ranks call the matching function at the same time. Contents are checked. Used by one
+// thread.
 namespace weft::perf {
 
 class PairProbe {

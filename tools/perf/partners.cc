@@ -5,8 +5,8 @@
 
 #include "tools/perf/channels.h"
 
-// What two ranks measure that want to know a path and nothing else: how long a message takes, and how many of
-// them go in a second. Messages are as large as the size, up to the slot of a connection.
+// The measurement of two ranks that want to know a path and nothing else: how long a message takes, and how
+// many of them go in a second. Messages are as large as the size, up to the slot of a connection.
 namespace weft::perf {
 
 namespace {
@@ -18,7 +18,7 @@ netdriver::ChannelShape shapeOf(const Wiring& wiring) {
   return shape;
 }
 
-// One side's data, sent as often as wanted.
+// The data of one side, sent as often as wanted.
 class Sender {
  public:
   Status connect(Wiring& wiring, int peer) {

@@ -81,7 +81,7 @@ int launch(const Options& options) {
   return status;
 }
 
-// What cannot be written is better known before the measurement.
+// A file that cannot be written is better known before the measurement.
 Status checkFiles(const Options& options) {
   for (const std::string& path : {options.json, options.csv, options.plot, options.fit}) TRY(canWrite(path));
   return {};

@@ -4,7 +4,7 @@
 
 #include "tools/perf/options.h"
 
-// `weft perf`: collectives over a network plugin, measured and verified. One thread.
+// `weft perf`: collectives over a network plugin, measured and verified. Used by one thread.
 namespace weft::perf {
 
 int run(Options options);  // the program's exit status

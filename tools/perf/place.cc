@@ -109,7 +109,7 @@ std::string firstHost(std::string_view nodeList) {
   const size_t close = rest.find(']');
   if (close == std::string_view::npos) return {};
   host += rest.substr(0, rest.find_first_of("-,]"));
-  // What follows the bracket belongs to the name, and may have another one.
+  // The text behind the bracket belongs to the name, and may have another one.
   rest = rest.substr(close + 1);
   if (rest.empty() || rest[0] == ',') return host;
   const std::string tail = firstHost(rest);

@@ -90,7 +90,7 @@ std::string gridLine(double x1, double y1, double x2, double y2) {
                      y1, x2, y2);
 }
 
-// One curve for each type, reduction, place and plugin. A logarithm has no place for 0.
+// Each type, reduction, place and plugin has a curve. A logarithm has no place for 0.
 void addPoint(std::vector<Series>* all, const std::string& name, const Results& results, const Row& row,
               const Sample& sample) {
   auto at = std::find_if(all->begin(), all->end(), [&](const Series& s) { return s.name == name; });

@@ -5,8 +5,8 @@
 #include <chrono>
 #include <string>
 
-// One line on a terminal that says how far a long run is, overwritten in place and wiped before anything else
-// is printed. Silent without a terminal and in the first seconds. One thread.
+// A line on a terminal that says how far a long run is, overwritten in place and wiped before anything else
+// is printed. Silent without a terminal and in the first seconds. Used by one thread.
 namespace weft::perf {
 
 class Progress {
@@ -18,7 +18,7 @@ class Progress {
   Progress(int fd, int steps) : fd_(fd), steps_(steps) {}
 
   bool enabled() const { return fd_ >= 0; }
-  // What is measured from now on, in that many iterations.
+  // The measurement from now on, in that many iterations.
   void begin(std::string label, int iterations);
   // More of them than begin was told.
   void extend(int iterations) { iterations_ += iterations; }

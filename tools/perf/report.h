@@ -9,8 +9,8 @@
 #include "tools/output/output.h"
 #include "tools/perf/results.h"
 
-// What rank 0 shows: the conditions of the run, a table in nccl-tests' columns that grows as it is measured,
-// and at the end the documents that were asked for. One thread, but for abandon().
+// The output of rank 0: the conditions of the run, a table in nccl-tests' columns that grows as it is
+// measured, and at the end the documents that were asked for. Used by one thread, but for abandon().
 namespace weft::perf {
 
 class Report {

@@ -13,11 +13,11 @@
 #include "tools/perf/operation.h"
 #include "tools/perf/options.h"
 
-// What a run found, and the documents that are made of it. Times in microseconds; GB is 10^9 bytes. Plain
-// values on rank 0; one thread.
+// The findings of a run, and the documents that are made of it. Times in microseconds; GB is 10^9 bytes.
+// Plain values on rank 0; one thread.
 namespace weft::perf {
 
-// What the numbers depend on.
+// The conditions that the numbers depend on.
 struct Conditions {
   std::string plugin;
   std::string table;   // its name and version
@@ -70,7 +70,7 @@ struct Ratio {
   bool differs() const { return low > 1 || high < 1; }
 };
 
-// One half of a row.
+// A half of a row.
 struct RowHalf {
   Sample sample;
   std::optional<Sample> other;  // with --compare

@@ -11,7 +11,7 @@ namespace weft::perf {
 
 enum class RingKind : uint8_t { allReduce, allGather, reduceScatter, broadcast };
 
-// What happens with one slice: which of the two connections take part, and whether data meets data.
+// The events of one slice: which of the two connections take part, and whether data meets data.
 struct RingStep {
   bool receives = false;
   bool sends = false;

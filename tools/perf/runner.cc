@@ -247,7 +247,7 @@ int Runner::missing(const Sample& sample, const Case& c) const {
   return static_cast<int>(std::min<double>(left, Measurement::kMostIterations - sample.iterations));
 }
 
-// Who begins changes with every round, so that a machine which gets faster or slower favours nobody.
+// The first to begin changes with every round, so that a machine which gets faster or slower favours nobody.
 Status Runner::measureBoth(const Case& c, int iterations, RowHalf* half) {
   half->other.emplace();
   std::vector<double> ratios;

@@ -10,7 +10,7 @@
 #include "tools/perf/progress.h"
 #include "tools/perf/report.h"
 
-// One rank of a run: loads the plugin, connects the ranks and measures every size. Owns everything it makes;
+// A rank of a run: loads the plugin, connects the ranks and measures every size. Owns everything it makes;
 // members are declared in the order they are made. Thread 0 of its crew.
 namespace weft::perf {
 

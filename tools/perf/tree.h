@@ -16,7 +16,7 @@ struct TreePlace {
 // `which` is 0 or 1.
 TreePlace treePlace(int rank, int size, int which);
 
-// Whether the two are parent and child, either way round.
+// True where the two are parent and child, either way round.
 bool treeNeighbours(int a, int b, int size, int which);
 
 }  // namespace weft::perf

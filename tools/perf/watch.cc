@@ -19,7 +19,7 @@ namespace weft::perf {
 namespace {
 
 constexpr int kCutShort = 1;  // exit status
-// Whoever waits with the same deadline can say for what.
+// A caller that waits with the same deadline can say for what.
 constexpr std::chrono::milliseconds kGrace{500};
 constexpr unsigned kSecondsForLastWords = 2;
 

@@ -23,7 +23,7 @@ class Watch {
   Watch(const Watch&) = delete;
   Watch& operator=(const Watch&) = delete;
 
-  // What is done before the end, on a thread of its own. Null: nothing any more; returns when none is at it.
+  // The action before the end, on a thread of its own. Null: nothing any more; returns when none is at it.
   void beforeEnd(LastWords lastWords);
 
  private:

@@ -5,10 +5,10 @@
 #include "tools/netdriver/comm.h"
 #include "tools/perf/operation.h"
 
-// The data of one communicator on one rank: what goes in, what must come out. One thread.
+// The data of one communicator on one rank: what goes in, what must come out. Used by one thread.
 namespace weft::perf {
 
-// One measurement: an operation on so many elements.
+// A measurement: an operation on so many elements.
 struct Case {
   const Operation* operation = nullptr;
   const ElementType* type = nullptr;
@@ -42,8 +42,8 @@ class Workload {
   // How many iterations of a case have room.
   size_t slots(const Case& c) const;
 
-  // What a collective works on in a slot: elements `begin` to `begin` + `count` of each part, or of the
-  // whole.
+  // The data that a collective works on in a slot: elements `begin` to `begin` + `count` of each part, or of
+  // the whole.
   Work work(const Case& c, size_t slot, size_t begin, size_t count) const;
 
   // `number` tells iterations and communicators apart: their data differs.

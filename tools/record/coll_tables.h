@@ -9,8 +9,8 @@
 #include "tools/record/wrapped.h"
 
 // The tables for collective offload, made as those of the network are (tables.h). Where the wrapped plugin
-// has none, init says so and NCCL goes on without. What asks only (devices, properties, supported reductions)
-// is forwarded and not recorded: the network's table has the same devices.
+// has none, init says so and NCCL goes on without. Calls that only ask (devices, properties, supported
+// reductions) are forwarded and not recorded: the network's table has the same devices.
 namespace weft::record {
 
 inline size_t bytesOf(ncclDataType_t type) {

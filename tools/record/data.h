@@ -8,7 +8,7 @@
 #include "tools/record/objects.h"
 
 // The calls that move data, forwarded and recorded. A `forward` makes the wrapped plugin's call with its own
-// objects. What says "not now" is counted, not written. NCCL's progress thread; nothing here waits or
+// objects. A call that says "not now" is counted, not written. NCCL's progress thread; nothing here waits or
 // allocates once a comm has had as many requests as it has at a time.
 namespace weft::record {
 

@@ -9,8 +9,8 @@
 
 #include "tools/record/recorder.h"
 
-// What NCCL holds while it is recorded: each stands for what the wrapped plugin gave out, so that a call
-// finds its number without a search.
+// The objects that NCCL holds while it is recorded: each stands for what the wrapped plugin gave out, so that
+// a call finds its number without a search.
 namespace weft::record {
 
 // NCCL gives its hint before each post; only one that differs from the last is recorded.

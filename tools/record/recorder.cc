@@ -149,7 +149,7 @@ void Recorder::add() {
     flushLog(log);
   }
   log.encoder.add(event);
-  // What messages are written in has to be known also when the process is killed.
+  // The registrations that messages lie in have to be known also when the process is killed.
   if (event.kind == trace::Kind::regMr || event.kind == trace::Kind::regMrDmaBuf) flushLog(log);
 }
 

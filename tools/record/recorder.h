@@ -14,7 +14,7 @@
 #include "tools/trace/encoder.h"
 
 // The trace of this process: one file, and a buffer for each thread that called the plugin. A thread fills
-// its own buffer; the file's lock is taken only to write a full one. What a thread recorded is in the file
+// its own buffer; the file's lock is taken only to write a full one. The events of a thread are in the file
 // 250 ms after its next event at the latest, and all of it after a call that opens or closes something.
 namespace weft::record {
 

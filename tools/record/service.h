@@ -22,7 +22,7 @@ ncclResult_t recordDevices(int* count, const std::function<ncclResult_t()>& forw
 ncclResult_t recordMembers(int* device, int count, const int* members,
                            const std::function<ncclResult_t()>& forward);
 
-// What a getProperties said; values as in the trace's event.
+// The answer of a getProperties; values as in the trace's event.
 void writeProperties(const Timed& timed, const std::array<uint64_t, trace::kMostFields>& values,
                      const char* name);
 // Also of one whose data path is on a GPU: it is refused with a line that says so.

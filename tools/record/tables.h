@@ -8,7 +8,7 @@
 #include "tools/record/service.h"
 #include "tools/record/wrapped.h"
 
-// One network table for each version, made of one set of functions: a shape that occurs in some version is an
+// Each version has a network table, made of one set of functions: a shape that occurs in some version is an
 // overload, picked by the type of the table's own field. Each forwards to the same version of the wrapped
 // plugin, which init finds. Threads: as NCCL promises a plugin.
 namespace weft::record {
@@ -169,7 +169,7 @@ class Entries {
                       [](void* real, int* isDone, int* told) { return real_->test(real, isDone, told); });
   }
 
-  // What NCCL finds; init takes out what the wrapped plugin lacks.
+  // The table that NCCL finds; init takes out what the wrapped plugin lacks.
   static constexpr Table make() {
     Table table{};
     table.name = "record";

@@ -31,13 +31,13 @@ class Board {
   bool failed() const { return failed_.load(std::memory_order_relaxed); }
   std::string failure() const;
 
-  // One rank of this process has done all of its part.
+  // A rank of this process has done all of its part.
   void finishOne() { ++finished_; }
 
   // Takes part in the exchange with the other processes until all their ranks are done or one failed. Called
   // where there are others; one thread. `ranks`: how many are in this process.
   Status exchange(netdriver::Bootstrap& bootstrap, int ranks);
-  // Whether all ranks of all processes are done, which a rank awaits that leaves connections open.
+  // True where all ranks of all processes are done, which a rank awaits that leaves connections open.
   bool allDone() const { return allDone_.load(); }
   void setAllDone() { allDone_.store(true); }
   int finished() const { return finished_.load(); }

@@ -9,8 +9,8 @@
 #include "tools/perf/elements.h"
 #include "tools/replay/plan.h"
 
-// What a rank brings into a recorded collective operation and has to get out of it: data whose reduction is
-// exact, another for each rank and operation. Pure; any thread.
+// The data that a rank brings into a recorded collective operation and has to get out of it: data whose
+// reduction is exact, another for each rank and operation. Pure; any thread.
 namespace weft::replay {
 
 struct Stretch {
@@ -27,7 +27,7 @@ class CollData {
   size_t receiveBytes() const;
   size_t elements() const { return bytes_ / type_->bytes; }  // of the vector
   std::vector<std::byte> sent() const;
-  // What is wrong with the result, or nothing.
+  // The fault in the result, or nothing.
   std::optional<std::string> wrong(std::span<const std::byte> received) const;
 
  private:

@@ -89,7 +89,7 @@ void join(Listener* listener, uint64_t* connections) {
   }
 }
 
-// What is known of a message at either end.
+// The facts known of a message at either end.
 struct Known {
   uint64_t sent = 0;
   uint64_t posted = 0;
@@ -146,7 +146,7 @@ Status checkMessages(const Queue& recv, const Messages& messages) {
   return {};
 }
 
-// What the ranks of a group have to do alike.
+// The part of an operation that is the same on all ranks of a group.
 std::string shapeOf(const trace::Event& event) {
   std::string shape = trace::factsOf(event.kind).name;
   for (size_t i = at::kElementType; i < trace::factsOf(event.kind).fields; ++i)

@@ -6,7 +6,7 @@
 
 namespace weft::replay {
 
-// Finds who connected to whom, by the handles, and which message is which. One thread.
+// Finds who connected to whom, by the handles, and which message is which. Used by one thread.
 Status matchRanks(Plan* plan);
 
 }  // namespace weft::replay

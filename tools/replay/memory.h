@@ -10,7 +10,7 @@
 
 // The registered memory of one replayed comm. In the job, comms shared memory and messages came from where
 // others had just landed; here each comm has its own, and a further one for what would lie over a request
-// that is under way, since every message has bytes of its own. One thread at a time.
+// that is under way, since every message has bytes of its own. Used by one thread at a time.
 namespace weft::replay {
 
 // A message's bytes, from the post to the end of its request.

@@ -151,7 +151,7 @@ class Sorter {
     return {};
   }
 
-  // Whether that is posted on such a comm, with as many messages.
+  // True where that is posted on such a comm, with as many messages.
   static bool fits(const Event& event, QueueKind kind) {
     switch (event.kind) {
       case Kind::isend:

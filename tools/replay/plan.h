@@ -10,8 +10,7 @@
 
 #include "tools/trace/reader.h"
 
-// What is to be done to repeat a job: its ranks' traces, put together. Made by one thread, only read
-// afterwards.
+// The steps that repeat a job: its ranks' traces, put together. Made by one thread, only read afterwards.
 namespace weft::replay {
 
 // A message of a post.
@@ -32,8 +31,8 @@ constexpr bool isColl(QueueKind kind) {
   return kind >= QueueKind::collContext;
 }
 
-// What happens to one comm, listener or context, in the order it was recorded. One of them is begun only when
-// all before it are, and, of tests, are done.
+// The events of one comm, listener or context, in the order they were recorded. An event is begun only when all
+// before it are, and, of tests, are done.
 struct Queue {
   QueueKind kind = QueueKind::send;
   int rank = 0;
@@ -46,7 +45,7 @@ struct Queue {
   const Queue* peer = nullptr;        // the other end; null: none was made
   uint64_t connection = 0;            // the same for both ends, another for each connection
   std::vector<const Queue*> members;  // of a coll: all ranks of its group, by their number in it
-  // One end failed, was closed with requests unfinished, or its trace ends before it is closed: the other end
+  // An end failed, was closed with requests unfinished, or its trace ends before it is closed: the other end
   // may then meet errors.
   bool aborted = false;
 

@@ -272,7 +272,7 @@ Result<Step> QueueRun::post(const Op& op, Times* times) {
   return Step::done;
 }
 
-// What the trace had no request for may have one here: it is waited for.
+// A flush that the trace had no request for may have one here: it is waited for.
 Result<Step> QueueRun::flush(const Op& op, Times*) {
   if (op.event->parts.size() > netdriver::kMaxGroup)
     return error("a flush of more messages than can be replayed");

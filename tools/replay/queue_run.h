@@ -23,11 +23,11 @@ class QueueRun : private Registrar {
 
   const Queue& plan() const { return *plan_; }
   bool atEnd() const { return next_.load(std::memory_order_acquire) == plan_->ops.size(); }
-  // Whether the thread has the next operation.
+  // True where the thread has the next operation.
   bool waitsFor(uint32_t thread) const;
   // Tries it. An error is about this queue.
   Result<Step> step(Times* times);
-  // What the next operation is, for whoever wonders why nothing goes on.
+  // The next operation in words, for the message that nothing goes on.
   std::string waiting() const;
   // The queue gives up what its job's abort had made unsure.
   void giveUp() { broken_ = true; }

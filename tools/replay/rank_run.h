@@ -8,10 +8,10 @@
 #include "tools/netdriver/library.h"
 #include "tools/replay/queue_run.h"
 
-// One rank of a replay: its queues, and the threads that its trace has. Made and ended by one thread.
+// A rank of a replay: its queues, and the threads that its trace has. Made and ended by one thread.
 namespace weft::replay {
 
-// What the queues of a rank share.
+// The state that the queues of a rank share.
 struct RankState {
   const RankPlan* plan = nullptr;
   netdriver::Net* net = nullptr;

@@ -6,7 +6,8 @@
 #include "tools/replay/plan.h"
 #include "tools/replay/times.h"
 
-// `weft perf --replay`: a recorded job's calls once more, over any plugin, without GPUs and NCCL. One thread.
+// `weft perf --replay`: a recorded job's calls once more, over any plugin, without GPUs and NCCL. Used by one
+// thread.
 namespace weft::replay {
 
 struct Settings {

@@ -21,7 +21,7 @@ struct KindTimes {
   Compared inside;  // nanoseconds in the plugin
 };
 
-// What a rank waited for on one comm: from post to done, or to be connected.
+// The waits of a rank on one comm: from post to done, or to be connected.
 struct CommWait {
   int rank = -1;
   int peer = -1;

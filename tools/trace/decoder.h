@@ -4,7 +4,8 @@
 
 #include "tools/trace/format.h"
 
-// Takes the events of one block apart again: encoder.h turned round. Never reads past its input. One thread.
+// Takes the events of one block apart again: encoder.h turned round. Never reads past its input. Used by one
+// thread.
 namespace weft::trace {
 
 class Decoder {

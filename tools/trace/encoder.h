@@ -8,7 +8,7 @@
 #include "tools/trace/format.h"
 
 // Writes events of one thread into blocks. No system call and no allocation while the block has room: the
-// owner takes the block when it is full. One thread at a time.
+// owner takes the block when it is full. Used by one thread at a time.
 namespace weft::trace {
 
 class Encoder {
@@ -17,7 +17,7 @@ class Encoder {
 
   Encoder() : bytes_(kBlockBytes) {}
 
-  // Whether an event of these measures certainly fits.
+  // True where an event of these measures certainly fits.
   bool hasRoom(size_t parts, size_t text) const {
     return kBlockBytes - used_ >= 64 + kMostFields * 10 + parts * 40 + text;
   }

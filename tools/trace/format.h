@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-// What stands in a trace of a network plugin's calls: docs/trace.md. Written by tools/record, read by `weft
+// The content of a trace of a network plugin's calls: docs/trace.md. Written by tools/record, read by `weft
 // trace` and `weft perf --replay`. A file is a head and blocks; a block is of one thread and can be decoded
 // by itself. Values; any thread.
 namespace weft::trace {
@@ -37,7 +37,7 @@ static_assert(sizeof(BlockHead) == 24);
 
 uint32_t checksumOf(std::span<const std::byte> bytes);
 
-// One call of the plugin, except thread (the first of a thread), table (which one NCCL took) and lost.
+// A call of the plugin, except thread (the first of a thread), table (which one NCCL took) and lost.
 enum class Kind : uint8_t {
   thread,
   table,

@@ -9,7 +9,7 @@
 #include "tools/trace/format.h"
 #include "weft/result.h"
 
-// Reads traces. Whoever wrote the file is not trusted: every length is checked. Any thread.
+// Reads traces. The writer of the file is not trusted: every length is checked. Any thread.
 namespace weft::trace {
 
 struct Trace {
@@ -21,7 +21,7 @@ struct Trace {
   std::string aboutOf(const std::string& key) const;
   int abi() const;  // of the table that NCCL took; 0: none
 
-  // What the texts of events lie in.
+  // The memory that the texts of events lie in.
   std::shared_ptr<const std::vector<std::byte>> memory;
 };
 

@@ -6,8 +6,8 @@
 
 // A connection that came in and has to say what it wants, in messages of known sizes, before a deadline. Its
 // owner reads a message, gives its verdict, and either expects the next one, takes the socket over, or lets
-// the guest go. Nothing is read beyond what is expected: what follows belongs to who takes the socket. One
-// thread.
+// the guest go. Nothing is read beyond what is expected: the bytes behind it belong to the next owner of the
+// socket. Used by one thread.
 namespace weft {
 
 class Guest {

@@ -106,9 +106,9 @@ void setTrafficClass(int fd, int family, int trafficClass) {
     set(fd, IPPROTO_IP, IP_TOS, trafficClass);
 }
 
-// What waits in the kernel then fits into a processor's cache beside the message itself: with the four
-// megabytes that it takes otherwise, a stream of messages of 1 MiB and more cost both ends twice the time.
-// Between hosts the kernel's own choice stays, as it follows the distance.
+// The bytes that wait in the kernel then fit into a processor's cache beside the message itself: with the
+// four megabytes that it takes otherwise, a stream of messages of 1 MiB and more cost both ends twice the
+// time. Between hosts the kernel's own choice stays, as it follows the distance.
 void keepShort(int fd) {
   constexpr int kBytes = 512 << 10;
   set(fd, SOL_SOCKET, SO_SNDBUF, kBytes);

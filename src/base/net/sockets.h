@@ -47,7 +47,7 @@ SocketAddress remoteAddress(int fd);  // length 0: the connection is gone alread
 // closes.
 void cut(Fd& fd);
 
-// Whether the other end may still say something: it has neither closed the connection nor died.
+// True while the other end may still say something: it has neither closed the connection nor died.
 bool isLinked(int fd);
 
 enum class Io : uint8_t { ok, again, closed };

@@ -5,8 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
-// What we use of CUDA's driver API, declared by ourselves: there is no CUDA where weft is built. NVIDIA's
-// cuda.h documents names, values and shapes; tests/unit/cuda_headers_test.cc compares where it is installed.
+// The part of CUDA's driver API that we use, declared by ourselves: there is no CUDA where weft is built.
+// NVIDIA's cuda.h documents names, values and shapes; tests/unit/cuda_headers_test.cc compares where it is
+// installed.
 namespace weft::mem::gpu {
 
 using Result32 = int;  // CUresult

@@ -111,7 +111,7 @@ std::shared_ptr<const Driver> Driver::ofProcess(const std::string& path, std::st
     } else {
       answer.why = opened.error().message();
     }
-    // One that is not there yet may be loaded later.
+    // A driver that is not there yet may be loaded later.
     if (!answer.driver && path.empty()) {
       if (why) *why = answer.why;
       return nullptr;
@@ -181,8 +181,8 @@ std::optional<int> Driver::gpuInUse() const {
   return std::nullopt;
 }
 
-// One call for all; a driver sets what does not apply to zero and says that it succeeded. Asking this is
-// allowed while a stream is captured, and every registration does.
+// A single call asks for all; a driver sets what does not apply to zero and says that it succeeded. Asking
+// this is allowed while a stream is captured, and every registration does.
 Pointer Driver::lookUp(const void* address) const {
   Pointer out;
   unsigned type = 0;

@@ -18,7 +18,7 @@
 // for), and after the context it is about is gone: then it fails, and nothing else happens.
 namespace weft::mem::gpu {
 
-// What decides how a GPU's memory gets to the network.
+// The facts that decide how a GPU's memory gets to the network.
 struct GpuFacts {
   int number = 0;    // the driver's
   std::string name;  // "NVIDIA H100 80GB HBM3"
@@ -31,7 +31,7 @@ struct GpuFacts {
   bool ordersWrites = false;  // a card's writes are visible to it without a flush
 };
 
-// What the driver knows of an address.
+// The driver's knowledge of an address.
 struct Pointer {
   enum class Kind { unknown, host, device, managed };  // unknown: plain memory, or freed
   Kind kind = Kind::unknown;
@@ -97,10 +97,10 @@ class Driver {
   // A descriptor that names the allocation at `address` to another process. An error for memory that was not
   // allocated for that, as cudaMalloc's is not.
   Result<Fd> exportShared(const void* address) const;
-  // What such a descriptor names, reachable by that GPU. `length`: of the whole allocation.
+  // The memory that such a descriptor names, reachable by that GPU. `length`: of the whole allocation.
   Result<std::unique_ptr<Mapped>> mapShared(int gpu, const Fd& shared, size_t length) const;
 
-  // One more GPU of this process that reaches it.
+  // Lets another GPU of this process reach it.
   Status letReach(int gpu, const Mapped& mapped) const;
 
   // Memory for a trial, in the GPU's primary context, which it keeps. Freed with it.

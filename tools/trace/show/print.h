@@ -13,7 +13,7 @@ namespace weft::trace {
 // "isend comm 3 request 17 ..., 4096 B of memory 2 at 0, tag 1"; without time and thread.
 std::string describe(const Event& event);
 
-// One line an event.
+// Each event is a line.
 std::string eventsText(const Trace& trace);
 std::string summaryText(const Trace& trace);
 

@@ -7,7 +7,7 @@
 
 #include "tools/trace/reader.h"
 
-// What a trace amounts to. Pure; any thread.
+// The sums of a trace. Pure; any thread.
 namespace weft::trace {
 
 // Messages of a power of two of bytes, from there to below the next.
