@@ -125,7 +125,7 @@ Result<Choice> withLocal(Result<Choice> choice, const Config& config, const Cloc
   if (config.local == "off") {
     choice->whyNotLocal = "WEFT_LOCAL is off";
   } else if (choice->transport->name() == "local") {
-    choice->whyNotLocal = "which is through shared memory";
+    choice->whyNotLocal = "the network is shared memory itself";
   } else if (config.local == "auto" && !config.provider.empty()) {
     choice->whyNotLocal = "WEFT_PROVIDER names one for all, and WEFT_LOCAL is not on";
   } else if (config.local == "auto" && std::thread::hardware_concurrency() < kProcessorsForLocal) {

@@ -163,7 +163,7 @@ CommReport SendCommImpl::describe() {
     size_t cleared = 0;
     for (uint16_t i = tag.first; i != kNoCts; i = i == tag.last ? kNoCts : nextInTag_[i]) cleared++;
     if (tag.refused(tag.k)) {
-      const char* why = cleared > 0 ? "an earlier receive of the tag has not been told here"
+      const char* why = cleared > 0 ? "the CTS of an earlier receive with this tag has not come"
                         : peering().eagerOut().sends(tag.refusedBytes)
                             ? "the peer has no room for it and has posted no receive with this tag"
                             : "the peer has posted no receive with this tag";

@@ -153,6 +153,18 @@ std::vector<int> Net::railsOf(int device) const {
   return rails;
 }
 
+namespace {
+
+// Completes "peers on this host are reached".
+std::string sameHostText(bool isLocal, const std::string& whyNot, bool gpuMemory) {
+  if (isLocal) return "through shared memory, which is all that this provider is";
+  if (!whyNot.empty()) return "over the network, as all others: " + whyNot;
+  return gpuMemory ? "through shared memory, GPU memory by CUDA's handles, where both work"
+                   : "through shared memory, where both processes see it";
+}
+
+}  // namespace
+
 Result<Properties> Net::properties(int device) const {
   if (device < 0 || device >= deviceCount()) return noSuchDevice(device, deviceCount());
   Properties out;
@@ -178,10 +190,7 @@ Result<Properties> Net::properties(int device) const {
     out.lines128InOrder = out.lines128InOrder && info.lines128InOrder;
     out.maxP2pBytes = std::min(out.maxP2pBytes, info.maxWriteBytes);
   }
-  const std::string why = whyNotLocal(device);
-  out.sameHost = !why.empty()   ? "as other peers: " + why
-                 : path.works() ? "through shared memory, GPU memory by CUDA's handles, where both work"
-                                : "through shared memory, where both processes see it";
+  out.sameHost = sameHostText(transport().name() == "local", whyNotLocal(device), path.works());
   if (driver_) out.gpuDirect = describeGpuDirect(path, gpuDirect_[static_cast<size_t>(rails.front())]);
   for (const int index : rails) {
     if (path.works() && gpuDirect_[static_cast<size_t>(index)].forceFlush) out.forceFlush = true;

@@ -31,7 +31,7 @@ void WaitWatch::look(Engine& engine, TimePoint now) {
   if (!warns) return;
   if (halted_ && now - oldest.all < limit) {
     halted_ = false;
-    WEFT_LOG(info, "nothing waits any more that was warned of");
+    WEFT_LOG(info, "all waits that a warning named are over");
   }
   if (now - oldest.later < limit) return;
   const TimePoint after = toldUpTo_;

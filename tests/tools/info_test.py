@@ -91,6 +91,13 @@ class InfoTest(unittest.TestCase):
             marked = [line for line in info(WEFT_PROVIDER=named).stdout.splitlines() if line.startswith('>')]
             self.assertEqual(marked, [f'> {named}'])
 
+    def test_how_peers_on_this_host_are_reached_is_said_in_words(self):
+        for settings, words in (({'WEFT_PROVIDER': 'local'}, 'through shared memory, which is all that this provider is'),
+                                ({'WEFT_PROVIDER': 'loop', 'WEFT_LOCAL': 'off'}, 'over the network, as all others: WEFT_LOCAL is off'),
+                                ({'WEFT_PROVIDER': 'loop'}, 'over the network, as all others: WEFT_PROVIDER names one for all, and WEFT_LOCAL is not on')):
+            status, found = document(**settings)
+            self.assertEqual((status, found['devices'][0]['sameHost']), (0, words))
+
     def test_unset_says_why_each_better_provider_was_not_taken(self):
         status, found = document()
         self.assertEqual(status, 0, found['failure'])
