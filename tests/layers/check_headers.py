@@ -3,9 +3,10 @@
 # Copyright The weft authors
 """Shows that every header compiles alone, so that including one never depends on what was included before it.
 
-A header that is the first include of its own .cc is shown by the build; the others are compiled here.
+A header that is the first include of its own .cc is shown by the build, unless the sources of its folder are compiled as one; the
+others are compiled here.
 
-usage: check_headers.py TOP [--skip FOLDER]... -- COMPILER [ARGUMENT]...
+usage: check_headers.py TOP [--skip FOLDER]... [--one-source FOLDER]... -- COMPILER [ARGUMENT]...
 """
 import concurrent.futures
 import os
@@ -38,10 +39,11 @@ def shown_by_build(top, header):
     return bool(first) and (top / first[1] == header or top / 'include' / first[1] == header)
 
 
-def jobs(top, skip):
+def jobs(top, skip, one_source=()):
     """(header, language, standard); NCCL's declarations must also be C."""
     for path in headers(top, skip):
-        if not shown_by_build(top, path):
+        behind_others = any(path.is_relative_to(top / folder) for folder in one_source)
+        if behind_others or not shown_by_build(top, path):
             yield path, 'c++', 'c++20'
         if path.is_relative_to(top / 'include' / 'nccl'):
             yield path, 'c', 'c11'
@@ -53,8 +55,8 @@ def main(arguments):
     split = arguments.index('--')
     options, compiler = arguments[:split], arguments[split + 1:]
     top = pathlib.Path(options[0]).resolve()
-    skip = [value for flag, value in zip(options[1::2], options[2::2]) if flag == '--skip']
-    todo = list(jobs(top, skip))
+    skip, one_source = ([value for flag, value in zip(options[1::2], options[2::2]) if flag == wanted] for wanted in ('--skip', '--one-source'))
+    todo = list(jobs(top, skip, one_source))
     total = len(headers(top, skip))
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         failed = [text for text in pool.map(lambda job: compile_alone(top, compiler, *job), todo) if text]
