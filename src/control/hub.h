@@ -21,7 +21,6 @@ class Hub {
   // called on the control thread.
   virtual ~Hub() = default;
 
-  virtual const Incarnation& incarnation() const = 0;
   virtual Result<std::unique_ptr<Listener>> listen() = 0;
   virtual std::unique_ptr<Call> call(const Handle& handle, Bytes body) = 0;
   virtual void reply(const Request& request, Bytes body) = 0;
@@ -34,10 +33,10 @@ class Hub {
   // Makes the control thread call Handler::onTick soon.
   virtual void wake() = 0;
 
-  // Runs `work` on the control thread; dropped when the hub is closing.
+  // Called by tests alone. `work` runs on the control thread, and is dropped when the hub is closing.
   virtual void post(std::function<void()> work) = 0;
-
   virtual bool onControlThread() const = 0;
+  virtual const Incarnation& incarnation() const = 0;
 };
 
 }  // namespace weft::control

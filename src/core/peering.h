@@ -109,8 +109,10 @@ class Peering final : private LaneOwner, private EagerSender::Source {
   Failover& failover() { return failover_; }
   size_t laneCount() const { return lanes_.size(); }
   Lane& lane(size_t i) { return lanes_.at(i); }
+  // Called by tests alone:
   size_t lanesUp() const { return lanes_.up(); }
   void laneFailed(Lane& lane, const std::string& why) { lanes_.suspect(lane, why); }
+
   // Works that no message waits for are signaled where there are several lanes: none may lose one in silence.
   // With one lane whatever is lost is the peering's end, and a completion would only cost.
   bool signalsAll() const { return lanes_.several(); }

@@ -45,7 +45,6 @@ class SendCommImpl final : public CommBase, public SendComm {
   void onMessage(MessageType type, ByteReader* body) override;
 
   const mem::Block& ring() const { return ring_; }
-  void setRemoteNumber(uint32_t number) { remoteNumber_ = number; }
 
  private:
   struct TagState {

@@ -45,7 +45,7 @@ class Arena {
   ~Arena();
 
   Result<Block> take(size_t bytes);  // 128-byte aligned; resources error when memory or memlock runs out
-  size_t registeredBytes();          // of all chunks, whether taken or free
+  size_t registeredBytes();          // for tests: of all chunks, whether taken or free
   void giveBack(RegionRef region, std::byte* data, size_t bytes);  // what ~Block calls
 
  private:
