@@ -6,11 +6,14 @@
 #include <unistd.h>
 
 #include "src/mem/gpu/driver.h"
+#include "tests/support/gpu_in_use.h"
 #include "tests/system/driver/program.h"
 #include "tests/system/driver/traffic.h"
+#include "tools/netdriver/log_sink.h"
 
-// GPU memory as NCCL registers it: by its address and by a dma-buf. Wants a CUDA driver; in strict mode the
-// software GPU ends the process at an access by the processor.
+// GPU memory as NCCL registers it: by its address and by a dma-buf. Runs on any CUDA driver; the software GPU
+// in strict mode ends the process at an access by the processor. What the network in use takes no memory for
+// is skipped with the reason: over `loop` nothing runs where no processor can map a dma-buf.
 namespace weft::system {
 namespace {
 
@@ -23,6 +26,29 @@ std::shared_ptr<const Driver> driver(Run& run) {
   static const auto opened = Driver::open({}, false);  // loaded before the plugin looks for it
   run.require(static_cast<bool>(opened), opened ? "" : opened.error().message());
   return *opened;
+}
+
+bool networkIs(const char* name) {
+  const char* set = environmentValue("WEFT_PROVIDER");
+  return set != nullptr && std::strcmp(set, name) == 0;
+}
+
+// Why the network in use takes no GPU memory of that kind here, if there is a good reason.
+std::string whyWithout(Run& run, int kind) {
+  if (networkIs("local"))
+    return kind == NCCL_PTR_DMABUF ? "processes of one host share GPU memory, and need no dma-buf of it" : "";
+  const std::string why = test::whyNoSoftwareCard(*driver(run));
+  if (networkIs("loop") || test::isSoftwareGpu()) return why;
+  return "the card in use takes none; `weft info` says why";
+}
+
+// Whether the case can run. A network that should take such memory, and does not, is a failure.
+void want(Run& run, const End& end, int kind) {
+  if (end.properties().ptrSupport & kind) return;
+  const std::string why = whyWithout(run, kind);
+  run.require(!why.empty(),
+              "ptrSupport is " + std::to_string(end.properties().ptrSupport) + ": GPU memory is not taken");
+  run.skip(why);
 }
 
 // Memory of the GPU, registered with one comm.
@@ -117,7 +143,7 @@ void receiveGpu(Run& run, const Comm& comm, const GpuMemory& memory, size_t offs
 constexpr size_t kSizes[] = {0, 1, 8, 31, 64, 1000, 8192, 8193, 65536, (size_t{1} << 20) + 3};
 
 void bothWith(Run& run, End& end, GpuMemory::By by) {
-  (void)driver(run);
+  want(run, end, by == GpuMemory::By::dmabuf ? NCCL_PTR_DMABUF : NCCL_PTR_CUDA);
   const Comm comm = connectOneWay(run, end);
   const GpuMemory memory(run, comm, kBytes, by);
   uint64_t seed = 1;
@@ -148,7 +174,7 @@ void fromHost(Run& run, End& end) {
   constexpr int kEarly = 5;
   constexpr int kLater = 20;
   constexpr size_t kSmall = 300;
-  (void)driver(run);
+  want(run, end, NCCL_PTR_CUDA);
   const Comm comm = connectOneWay(run, end);
   if (!end.receives()) {
     const Memory memory = makeMemory(run, comm, (kEarly + kLater) * kSmall);
@@ -169,7 +195,7 @@ void fromHost(Run& run, End& end) {
 }
 
 void toHost(Run& run, End& end) {
-  (void)driver(run);
+  want(run, end, NCCL_PTR_CUDA);
   const Comm comm = connectOneWay(run, end);
   if (!end.receives()) {
     const GpuMemory memory(run, comm, kBytes, GpuMemory::By::shareable);
@@ -189,16 +215,17 @@ void toHost(Run& run, End& end) {
 // Memory that is registered, used, deregistered and freed, again and again: the next one mostly has the
 // address of the one before.
 void churn(Run& run, End& end) {
-  (void)driver(run);
+  want(run, end, NCCL_PTR_CUDA);
   const Comm comm = connectOneWay(run, end);
   Random random(3);
+  const bool dmabufs = (end.properties().ptrSupport & NCCL_PTR_DMABUF) != 0;
   const int rounds = run.scaled(300, 10000);
   for (int round = 0; round < rounds; round++) {
     const size_t size = random.below(4) == 0 ? 100'000 : 1 + random.below(20'000);
     const size_t offset = 512 + random.below(5000);
-    constexpr GpuMemory::By kWays[] = {GpuMemory::By::address, GpuMemory::By::dmabuf,
-                                       GpuMemory::By::shareable};
-    const GpuMemory::By by = kWays[random.below(3)];
+    constexpr GpuMemory::By kWays[] = {GpuMemory::By::address, GpuMemory::By::shareable,
+                                       GpuMemory::By::dmabuf};
+    const GpuMemory::By by = kWays[random.below(dmabufs ? 3 : 2)];
     const GpuMemory memory(run, comm, offset + size + 512, by);
     const auto seed = static_cast<uint64_t>(round);
     end.receives() ? receiveGpu(run, comm, memory, offset, size, seed)
@@ -241,13 +268,29 @@ class BadInput {
 void* pinnedHostMemory(Run& run, size_t bytes) {
   void* library = dlopen("libcuda.so.1", RTLD_NOW);
   run.require(library != nullptr, "no driver");
+  const test::GpuInUse gpu;  // in this thread
+  run.require(static_cast<bool>(gpu), gpu.why());
   const auto allocate = reinterpret_cast<int (*)(void**, size_t, unsigned)>(dlsym(library, "cuMemHostAlloc"));
   void* memory = nullptr;
   run.require(allocate(&memory, bytes, 0) == 0, "cuMemHostAlloc fails");
   return memory;
 }
 
+void badDmabufs(Run& run, const End& end, BadInput& bad) {
+  if (!(end.properties().ptrSupport & NCCL_PTR_DMABUF)) return;
+  const auto gpu = driver(run);
+  const Fd zero(open("/dev/zero", O_RDWR | O_CLOEXEC));
+  // A small piece, so that it is not found as a part of what is registered.
+  const auto other = run.need(gpu->allocate(0, 4096));
+  const Fd fd = run.need(gpu->exportDmabuf(other->data(), 4096, false));
+  bad.dmabuf("a closed descriptor", other->data(), 4096, 0, -1);
+  bad.dmabuf("a null pointer with a descriptor", nullptr, 4096, 0, fd.get());
+  bad.dmabuf("a descriptor that is no dma-buf", other->data(), 4096, 0, zero.get());
+  bad.dmabuf("an offset past the end", other->data(), 4096, size_t{1} << 30, fd.get());
+}
+
 void badInput(Run& run, End& end) {
+  want(run, end, NCCL_PTR_CUDA);
   const auto gpu = driver(run);
   const Comm comm = connectOneWay(run, end);
   BadInput bad(run, comm);
@@ -269,21 +312,14 @@ void badInput(Run& run, End& end) {
   bad.cuda("2^40 bytes", data, size_t{1} << 40);
   bad.cuda("a negative size", data, static_cast<size_t>(-4096));
   bad.host("GPU memory as the host's", data, 4096);
-  const Fd zero(open("/dev/zero", O_RDWR | O_CLOEXEC));
-  // A small piece, so that it is not found as a part of what is registered.
-  const auto other = run.need(gpu->allocate(0, 4096));
-  const Fd fd = run.need(gpu->exportDmabuf(other->data(), 4096, false));
-  bad.dmabuf("a closed descriptor", other->data(), 4096, 0, -1);
-  bad.dmabuf("a null pointer with a descriptor", nullptr, 4096, 0, fd.get());
-  bad.dmabuf("a descriptor that is no dma-buf", other->data(), 4096, 0, zero.get());
-  bad.dmabuf("an offset past the end", other->data(), 4096, size_t{1} << 30, fd.get());
+  badDmabufs(run, end, bad);
   // The comm goes on.
   sendChecked(run, comm, end.receives(), 5000, 5);
 }
 
 // A process may start workers while its memory is registered.
 void forked(Run& run, End& end) {
-  (void)driver(run);
+  want(run, end, NCCL_PTR_CUDA);
   const Comm comm = connectOneWay(run, end);
   const GpuMemory memory(run, comm, kBytes, GpuMemory::By::address);
   for (uint64_t seed = 0; seed < 5; seed++) {
@@ -296,11 +332,29 @@ void forked(Run& run, End& end) {
   }
 }
 
+// A card says that it takes GPU memory where it does, and not where it cannot.
 void properties(Run& run, End& end) {
-  (void)driver(run);
-  const int wanted = NCCL_PTR_HOST | NCCL_PTR_CUDA | NCCL_PTR_DMABUF;
-  run.expect(end.properties().ptrSupport == wanted,
-             "ptrSupport is " + std::to_string(end.properties().ptrSupport));
+  int wanted = NCCL_PTR_HOST;
+  for (const int kind : {NCCL_PTR_CUDA, NCCL_PTR_DMABUF})
+    if (whyWithout(run, kind).empty()) wanted |= kind;
+  const int found = end.properties().ptrSupport;
+  const bool known = networkIs("local") || networkIs("loop") || test::isSoftwareGpu();
+  run.expect(known ? found == wanted : (found & NCCL_PTR_HOST) != 0,
+             "ptrSupport is " + std::to_string(found));
+}
+
+// What is asked for and cannot be is said, once.
+void idleSetting(Run& run, int abi) {
+  if (!networkIs("tcp")) run.skip("it is about a network that takes no GPU memory: WEFT_PROVIDER=tcp");
+  run.expectWarnings();
+  const auto library = openPlugin(run, abi);
+  const Context first = run.need(Context::create(library->net(), 1));
+  const Context second = run.need(Context::create(library->net(), 2));
+  size_t said = 0;
+  for (const std::string& line : netdriver::LogSink::instance().takeWarnings())
+    said += line.find("WEFT_LOCAL_GPU=1 does nothing here") != std::string::npos &&
+            line.find("takes no GPU memory") != std::string::npos;
+  run.expect(said == 1, "said " + std::to_string(said) + " times");
 }
 
 constexpr Case kCases[] = {
@@ -308,14 +362,17 @@ constexpr Case kCases[] = {
     {.name = "by-dmabuf", .pair = &byDmabuf},    {.name = "shareable", .pair = &shareable},
     {.name = "from-host", .pair = &fromHost},    {.name = "to-host", .pair = &toHost},
     {.name = "forked", .pair = &forked},         {.name = "bad-input", .pair = &badInput},
-    {.name = "churn", .pair = &churn},
+    {.name = "churn", .pair = &churn},           {.name = "idle-setting", .alone = &idleSetting},
 };
 
 }  // namespace
 }  // namespace weft::system
 
 int main(int argc, char** argv) {
-  void* loaded = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);  // as NCCL has it before the plugin
-  if (loaded == nullptr) std::fprintf(stderr, "no CUDA driver: %s\n", dlerror());
+  const weft::test::GpuInUse gpu;  // as NCCL has it before the plugin
+  if (!gpu) {
+    std::printf("%s\n", gpu.why().c_str());
+    return 77;
+  }
   return weft::system::runProgram(argc, argv, weft::system::kCases);
 }

@@ -9,7 +9,8 @@
 #include "tests/system/driver/run.h"
 
 // The main of a system test program: runs its cases for every table version asked for, as two threads and as
-// two processes (by starting itself again), prints a line a case with what it counted, and exits with 0 or 1.
+// two processes (by starting itself again), prints a line a case with what it counted, and exits with 0 or 1;
+// with 77 where each case was skipped, which it says with the reason.
 // Arguments:
 //   --plugin PATH     the plugin (default: weft's own)
 //   --abi LIST        versions such as 12,8 (default: 12 to 8)

@@ -18,6 +18,14 @@ void Run::require(bool condition, const std::string& text, Where where) {
   throw CaseFailed{};
 }
 
+void Run::skip(const std::string& reason) {
+  {
+    std::lock_guard lock(mutex_);
+    skipped_ = reason;
+  }
+  throw CaseSkipped{};
+}
+
 void Run::success(ncclResult_t result, Call call, Where where) {
   if (result == ncclSuccess || result == ncclInProgress) return;
   require(false, std::string(netdriver::callName(call)) + " returned " + netdriver::resultName(result),
@@ -41,6 +49,11 @@ void Run::count(const std::string& what, uint64_t howMany) {
 uint64_t Run::failures() const {
   std::lock_guard lock(mutex_);
   return failures_;
+}
+
+std::string Run::skipped() const {
+  std::lock_guard lock(mutex_);
+  return skipped_;
 }
 
 std::string Run::summary() const {

@@ -19,6 +19,8 @@ using netdriver::Net;
 
 // Thrown by require and caught by the program: it only ends the case.
 struct CaseFailed {};
+// Likewise by skip.
+struct CaseSkipped {};
 
 struct Settings {
   std::string plugin;
@@ -71,6 +73,8 @@ class Run {
   void need(Status result, Where where = Where::current()) {
     if (!result) require(false, result.error().message(), where);
   }
+  // Ends the case, which cannot run here: it is listed with the reason. Both sides have to come to that.
+  [[noreturn]] void skip(const std::string& reason);
   // ncclSuccess, or the end of the case.
   void success(ncclResult_t result, Call call, Where where = Where::current());
 
@@ -84,6 +88,7 @@ class Run {
   int cards() const { return cards_; }
 
   uint64_t failures() const;
+  std::string skipped() const;  // why; empty: it was not
   std::string summary() const;
 
  private:
@@ -94,6 +99,7 @@ class Run {
   mutable std::mutex mutex_;
   std::map<std::string, uint64_t> counts_;
   uint64_t failures_ = 0;
+  std::string skipped_;
   std::atomic<bool> warningsExpected_{false};
   std::atomic<int> cards_{1};
 };

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "src/mem/gpu/driver.h"
+
+// A GPU as a test program uses it, on any driver: NVIDIA's, or the software one of tests/softgpu.
+namespace weft::test {
+
+// Whether libcuda.so.1 is the software GPU. What only that can tell (how often something is mapped, that no
+// processor touches a GPU's memory) is asked of it alone.
+bool isSoftwareGpu();
+
+// GPU 0's primary context, current in the thread that made this, as whoever computes on a GPU has one: a
+// driver makes none by itself, and weft takes a process without one for a process that uses no GPU. The
+// context is kept until the process ends; a forked child of it must not call CUDA.
+class GpuInUse {
+ public:
+  GpuInUse();
+  explicit operator bool() const { return why_.empty(); }
+  const std::string& why() const { return why_; }  // there is none
+
+ private:
+  std::string why_;
+};
+
+// Copies of the software GPU stand still while this lives: nothing that waits for one can go on.
+class HeldCopies {
+ public:
+  HeldCopies();
+  ~HeldCopies();
+  HeldCopies(const HeldCopies&) = delete;
+  HeldCopies& operator=(const HeldCopies&) = delete;
+  int underWay() const;
+};
+
+// Why no processor can map a dma-buf of the GPU's memory, so that no card in software can be had; empty: it
+// can. A GPU's own says error 524.
+std::string whyNoSoftwareCard(const mem::gpu::Driver& driver);
+
+}  // namespace weft::test
