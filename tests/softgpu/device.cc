@@ -16,6 +16,7 @@ namespace {
 
 // No destructor: NCCL asks for the device in exit handlers.
 thread_local int chosenDevice = 0;
+thread_local bool inContext = false;
 
 struct PciAddress {
   unsigned domain = 0, bus = 0, device = 0, function = 0;
@@ -76,6 +77,7 @@ const std::map<int, int>& commonAttributes() {
       {119, 1},
       {125, 1},
       {126, 1},
+      {128, 1},  // fabric handles, which nobody may have here (cuMemCreate)
       {129, 1},
   });
   return *kAttributes;
@@ -97,6 +99,15 @@ int currentDevice() {
 
 void setCurrentDevice(int ordinal) {
   chosenDevice = ordinal;
+  inContext = true;
+}
+
+bool hasContext() {
+  return inContext && deviceCount() > 0;
+}
+
+void leaveContext() {
+  inContext = false;
 }
 
 Context& contextOf(int ordinal) {
@@ -126,7 +137,7 @@ int deviceAttribute(int attribute, int ordinal) {
     case 118:
       return all.ordered ? 100 : 0;
     case 124:
-      return all.dmabuf ? 1 : 0;
+      return all.dmabuf != Dmabuf::none ? 1 : 0;
     case 134:
       return all.numa[gpu];
     default:

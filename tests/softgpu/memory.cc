@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include "tests/softgpu/memory.h"
 
+#include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <map>
@@ -11,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 
 #include "tests/softgpu/ownership.h"
 #include "tests/softgpu/report.h"
@@ -64,16 +66,26 @@ const Mapping* findLocked(Table& all, uintptr_t address) {
 }  // namespace
 
 Backing::Backing(int descriptor, size_t bytes, const AllocationProperties& what)
-    : fd(descriptor), size(bytes), properties(what) {
+    : fd(descriptor), begin(0), size(bytes), properties(what) {
+  struct stat status {};
+  if (fstat(fd, &status) == 0) inode = status.st_ino;
+}
+
+Backing::Backing(PoolPlace taken, const AllocationProperties& what)
+    : place(std::move(taken)), fd(place->fd()), begin(place->begin()), size(place->size()), properties(what) {
   struct stat status {};
   if (fstat(fd, &status) == 0) inode = status.st_ino;
 }
 
 Backing::~Backing() {
-  close(fd);
+  if (!place) close(fd);
 }
 
 std::shared_ptr<Backing> makeBacking(size_t size, const AllocationProperties& properties) {
+  if (settings().dmabuf != Dmabuf::card) {
+    auto place = takePlace(size);
+    return place ? std::make_shared<Backing>(std::move(*place), properties) : nullptr;
+  }
   const int fd = memfd_create("softgpu", MFD_CLOEXEC);
   if (fd < 0 || ftruncate(fd, static_cast<off_t>(size)) != 0) {
     report(std::string("no memory for an allocation of ") + std::to_string(size) +
@@ -84,17 +96,32 @@ std::shared_ptr<Backing> makeBacking(size_t size, const AllocationProperties& pr
   return std::make_shared<Backing>(fd, size, properties);
 }
 
-std::shared_ptr<Backing> adoptBacking(int fd, const AllocationProperties& properties) {
+std::shared_ptr<Backing> adoptBacking(int fd, size_t begin, bool promised,
+                                      const AllocationProperties& properties) {
+  if (isPool(fd)) {
+    auto place = adoptPlace(fd, begin, promised);
+    return place ? std::make_shared<Backing>(std::move(*place), properties) : nullptr;
+  }
   struct stat status {};
-  if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size <= 0) return nullptr;
-  return std::make_shared<Backing>(fd, static_cast<size_t>(status.st_size), properties);
+  if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0)
+    return std::make_shared<Backing>(fd, static_cast<size_t>(status.st_size), properties);
+  close(fd);
+  return nullptr;
+}
+
+int openAt(const Backing& backing, size_t offset) {
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/self/fd/%d", backing.fd);
+  const int fd = open(path, O_RDWR | O_CLOEXEC);
+  if (fd >= 0) lseek(fd, static_cast<off_t>(backing.begin + offset), SEEK_SET);
+  return fd;
 }
 
 uintptr_t mapBacking(const std::shared_ptr<Backing>& backing, size_t size, size_t offset, MemoryKind kind,
                      int device, uintptr_t at) {
   const uintptr_t base = at != 0 ? at : reserveAligned(roundUp(size, kGranularity));
   if (base == 0) return 0;
-  const auto fileOffset = static_cast<off_t>(offset);
+  const auto fileOffset = static_cast<off_t>(backing->begin + offset);
   const int protection = hidden(kind) ? PROT_NONE : PROT_READ | PROT_WRITE;
   void* const seen =
       mmap(reinterpret_cast<void*>(base), size, protection, MAP_SHARED | MAP_FIXED, backing->fd, fileOffset);

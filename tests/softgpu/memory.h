@@ -9,20 +9,24 @@
 #include <sys/types.h>
 
 #include "tests/softgpu/api.h"
+#include "tests/softgpu/pool.h"
 
-// Device memory: shared memory with identity. Each allocation is a file in memory, mapped where its user sees
-// it and, in strict mode, a second time where only the driver and kernels look. Every function here may be
-// called by any thread.
+// Device memory: shared memory with identity. Each allocation is in a file in memory, mapped where its user
+// sees it and, in strict mode, a second time where only the driver and kernels look. Every function here may
+// be called by any thread.
 namespace softgpu {
 
-// One allocation's file. Lives as long as a mapping or a handle refers to it.
+// One allocation's bytes in a file. Lives as long as a mapping or a handle refers to it.
 struct Backing {
-  Backing(int descriptor, size_t bytes, const AllocationProperties& what);
+  Backing(int descriptor, size_t bytes, const AllocationProperties& what);  // a file of its own
+  Backing(PoolPlace taken, const AllocationProperties& what);
   ~Backing();
   Backing(const Backing&) = delete;
   Backing& operator=(const Backing&) = delete;
 
+  const std::optional<PoolPlace> place;  // nothing: it has a file of its own
   const int fd;
+  const size_t begin;  // in the file
   const size_t size;
   const AllocationProperties properties;
   ino_t inode = 0;
@@ -46,9 +50,15 @@ struct Mapping {
 
 constexpr size_t kGranularity = size_t{2} << 20;
 
-// A new file of zeros, or null with a line on stderr.
+// New bytes, all zero, or null with a line on stderr: in the process's one file, and in a file of their own,
+// which has their size, where a card in software may map what a dma-buf stands for.
 std::shared_ptr<Backing> makeBacking(size_t size, const AllocationProperties& properties);
-std::shared_ptr<Backing> adoptBacking(int fd, const AllocationProperties& properties);
+// Of another process, which takes `fd` over; null: that is none. `begin`: in the file. `promised`: the
+// descriptor was exported, and stands for the memory though its owner frees it.
+std::shared_ptr<Backing> adoptBacking(int fd, size_t begin, bool promised,
+                                      const AllocationProperties& properties);
+// A descriptor with a position of its own: what it stands for begins `offset` behind the backing's begin.
+int openAt(const Backing& backing, size_t offset);
 
 // Maps `backing` at `at`, or at an aligned address of the kernel's choice when `at` is 0. 0 when it cannot
 // be.

@@ -49,6 +49,11 @@ bool readSwitch(const std::string& text, bool& value) {
   return text == "0" || text == "1";
 }
 
+bool readDmabuf(const std::string& text, Settings& settings) {
+  settings.dmabuf = text == "0" ? Dmabuf::none : text == "1" ? Dmabuf::opaque : Dmabuf::card;
+  return text == "0" || text == "1" || text == "card";
+}
+
 bool readArchitecture(const std::string& text, Settings& settings) {
   unsigned both = 0;
   if (!readUnsigned(text, 50, 129, both)) return false;
@@ -114,7 +119,8 @@ const std::vector<std::pair<const char*, Reader>>& readers() {
       {"SOFTGPU_PCI", readPci},
       {"SOFTGPU_NUMA", readNuma},
       {"SOFTGPU_GDR", [](auto& text, auto& all) { return readSwitch(text, all.gdr); }},
-      {"SOFTGPU_DMABUF", [](auto& text, auto& all) { return readSwitch(text, all.dmabuf); }},
+      {"SOFTGPU_DMABUF", readDmabuf},
+      {"SOFTGPU_PCIE_MAPPING", [](auto& text, auto& all) { return readSwitch(text, all.pcieMapping); }},
       {"SOFTGPU_ORDERED", [](auto& text, auto& all) { return readSwitch(text, all.ordered); }},
       {"SOFTGPU_PEER", [](auto& text, auto& all) { return readSwitch(text, all.peer); }},
       {"SOFTGPU_DRIVER", [](auto& text, auto& all) { return readUnsigned(text, 11000, 99990, all.driver); }},

@@ -12,7 +12,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from virtual_hosts import VirtualHosts
 
-GPU = {'SOFTGPU_GDR': '1', 'SOFTGPU_DMABUF': '1', 'SOFTGPU_STRICT': '1', 'SOFTGPU_ORDERED': '0'}
+GPU = {'SOFTGPU_DMABUF': 'card', 'SOFTGPU_STRICT': '1', 'SOFTGPU_ORDERED': '0'}
 RUNS = ((1, 'reorder=50 loss=1'), (2, 'reorder=50'))
 
 

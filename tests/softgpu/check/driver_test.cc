@@ -3,8 +3,12 @@
 #include "tests/softgpu/driver/driver.h"
 
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <string>
 #include <sys/mman.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -16,9 +20,141 @@ namespace {
 
 constexpr size_t kPage = size_t{2} << 20;
 
+// A context for the calling thread, as whoever uses a GPU makes one first.
+void useGpu() {
+  static void* context = nullptr;
+  if (context == nullptr) REQUIRE(cuDevicePrimaryCtxRetain(&context, 0) == kSuccess);
+  REQUIRE(cuCtxSetCurrent(context) == kSuccess);
+}
+
+ino_t inodeAt(DevicePointer address) {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    unsigned long begin = 0, end = 0, inode = 0;
+    if (std::sscanf(line.c_str(), "%lx-%lx %*s %*s %*s %lu", &begin, &end, &inode) == 3 && address >= begin &&
+        address < end)
+      return inode;
+  }
+  return 0;
+}
+
+void* newHandle(size_t size, int handleTypes = 1) {
+  AllocationProperties properties{};
+  properties.type = 1;
+  properties.handleTypes = handleTypes;
+  properties.location = {kLocationDevice, 0};
+  void* handle = nullptr;
+  REQUIRE(cuMemCreate(&handle, size, &properties, 0) == kSuccess);
+  return handle;
+}
+
+DevicePointer mapHandle(void* handle, size_t size) {
+  DevicePointer address = 0;
+  REQUIRE(cuMemAddressReserve(&address, size, 0, 0, 0) == kSuccess);
+  REQUIRE(cuMemMap(address, size, 0, handle, 0) == kSuccess);
+  return address;
+}
+
+void unmap(DevicePointer address, size_t size) {
+  CHECK(cuMemUnmap(address, size) == kSuccess);
+  CHECK(cuMemAddressFree(address, size) == kSuccess);
+}
+
 }  // namespace
 
+TEST_CASE("a thread has no context before it is given one, and the GPU none before somebody makes it") {
+  std::thread fresh([] {
+    void* context = nullptr;
+    DevicePointer memory = 0;
+    unsigned flags = 0;
+    int device = 0, active = -1, before = 0;
+    CHECK(cuCtxGetCurrent(&context) == kSuccess);
+    CHECK(context == nullptr);
+    CHECK(cuCtxGetDevice(&device) == kInvalidContext);
+    CHECK(cuMemAlloc_v2(&memory, 8) == kInvalidContext);
+    CHECK(cuStreamCreate(&context, 1) == kInvalidContext);
+    CHECK(cuMemsetD8_v2(4096, 0, 1) == kInvalidContext);
+    CHECK(cuDevicePrimaryCtxGetState(0, &flags, &before) == kSuccess);
+    REQUIRE(cuDevicePrimaryCtxRetain(&context, 0) == kSuccess);
+    CHECK(cuCtxGetDevice(&device) == kInvalidContext);  // to retain one is not to use it
+    CHECK(cuDevicePrimaryCtxGetState(0, &flags, &active) == kSuccess);
+    CHECK(active == 1);
+    CHECK(cuCtxPushCurrent_v2(context) == kSuccess);
+    CHECK(cuMemAlloc_v2(&memory, 8) == kSuccess);
+    CHECK(cuMemFree_v2(memory) == kSuccess);
+    CHECK(cuCtxPopCurrent_v2(&context) == kSuccess);
+    CHECK(cuCtxGetDevice(&device) == kInvalidContext);
+    CHECK(cuDevicePrimaryCtxRelease_v2(0) == kSuccess);
+    CHECK(cuDevicePrimaryCtxGetState(0, &flags, &active) == kSuccess);
+    CHECK(active == before);
+  });
+  fresh.join();
+}
+
+TEST_CASE("all memory is of one inode, and a descriptor of it can be mapped by no processor") {
+  useGpu();
+  DevicePointer one = 0, other = 0;
+  REQUIRE(cuMemAlloc_v2(&one, kPage) == kSuccess);
+  REQUIRE(cuMemAlloc_v2(&other, 4096) == kSuccess);
+  void* handle = newHandle(kPage);
+  const DevicePointer third = mapHandle(handle, kPage);
+  CHECK(inodeAt(one) != 0);
+  CHECK(inodeAt(one) == inodeAt(other));
+  CHECK(inodeAt(one) == inodeAt(third));
+  constexpr int kDmaBuf = 1;
+  constexpr unsigned long long kPcie = 1;
+  int fd = -1;
+  CHECK(cuMemGetHandleForAddressRange(&fd, one, kPage, kDmaBuf, kPcie) == kNotSupported);
+  REQUIRE(cuMemGetHandleForAddressRange(&fd, one, kPage, kDmaBuf, 0) == kSuccess);
+  CHECK(mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED);
+  CHECK(mmap(nullptr, kPage, PROT_READ, MAP_PRIVATE, fd, 0) == MAP_FAILED);
+  close(fd);
+  unmap(third, kPage);
+  CHECK(cuMemRelease(handle) == kSuccess);
+  CHECK(cuMemFree_v2(one) == kSuccess);
+  CHECK(cuMemFree_v2(other) == kSuccess);
+}
+
+TEST_CASE("an exported descriptor stands for memory that was freed meanwhile, and is imported once then") {
+  useGpu();
+  void* handle = newHandle(kPage);
+  const DevicePointer ours = mapHandle(handle, kPage);
+  CHECK(cuMemsetD8_v2(ours, 7, 100) == kSuccess);
+  int fd = -1;
+  REQUIRE(cuMemExportToShareableHandle(&fd, handle, 1, 0) == kSuccess);
+  unmap(ours, kPage);
+  CHECK(cuMemRelease(handle) == kSuccess);
+  void* const descriptor = reinterpret_cast<void*>(static_cast<intptr_t>(fd));
+  REQUIRE(cuMemImportFromShareableHandle(&handle, descriptor, 1) == kSuccess);
+  const DevicePointer again = mapHandle(handle, kPage);
+  char byte = 0;
+  CHECK(cuMemcpy(reinterpret_cast<uintptr_t>(&byte), again + 99, 1) == kSuccess);
+  CHECK(byte == 7);
+  unmap(again, kPage);
+  CHECK(cuMemRelease(handle) == kSuccess);
+  CHECK(cuMemImportFromShareableHandle(&handle, descriptor, 1) == kInvalidValue);
+  close(fd);
+}
+
+TEST_CASE("fabric handles are offered, and permitted to nobody; memory without handles is not exported") {
+  useGpu();
+  int offered = 0;
+  CHECK(cuDeviceGetAttribute(&offered, 128, 0) == kSuccess);
+  CHECK(offered == 1);
+  AllocationProperties properties{};
+  properties.type = 1;
+  properties.handleTypes = 8;
+  properties.location = {kLocationDevice, 0};
+  void* handle = nullptr;
+  CHECK(cuMemCreate(&handle, kPage, &properties, 0) == kNotPermitted);
+  handle = newHandle(kPage, 0);
+  int fd = -1;
+  CHECK(cuMemExportToShareableHandle(&fd, handle, 1, 0) == kInvalidValue);
+  CHECK(cuMemRelease(handle) == kSuccess);
+}
+
 TEST_CASE("device memory is copied, set and found by any address in it") {
+  useGpu();
   DevicePointer memory = 0;
   REQUIRE(cuMemAlloc_v2(&memory, 5000) == kSuccess);
   std::vector<char> there(5000, 7), back(5000);
@@ -35,6 +171,7 @@ TEST_CASE("device memory is copied, set and found by any address in it") {
 }
 
 TEST_CASE("a copy from pageable memory is read before the call returns") {
+  useGpu();
   DevicePointer memory = 0;
   void* stream = nullptr;
   REQUIRE(cuMemAlloc_v2(&memory, 4) == kSuccess);
@@ -52,6 +189,7 @@ TEST_CASE("a copy from pageable memory is read before the call returns") {
 }
 
 TEST_CASE("virtual memory: two mappings of one handle are the same bytes") {
+  useGpu();
   AllocationProperties properties{};
   properties.type = 1;
   properties.handleTypes = 1;
@@ -76,6 +214,7 @@ TEST_CASE("virtual memory: two mappings of one handle are the same bytes") {
 }
 
 TEST_CASE("a stream waits for what an event meant when it was told to") {
+  useGpu();
   void *one = nullptr, *other = nullptr, *event = nullptr;
   REQUIRE(cuStreamCreate(&one, 1) == kSuccess);
   REQUIRE(cuStreamCreate(&other, 1) == kSuccess);
@@ -100,6 +239,7 @@ TEST_CASE("a stream waits for what an event meant when it was told to") {
 }
 
 TEST_CASE("what is captured happens at each launch, and only then") {
+  useGpu();
   DevicePointer memory = 0;
   void *stream = nullptr, *graph = nullptr, *run = nullptr;
   REQUIRE(cuMemAlloc_v2(&memory, 8) == kSuccess);

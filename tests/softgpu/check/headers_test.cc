@@ -30,6 +30,7 @@ static_assert(sizeof(DevicePointer) == sizeof(CUdeviceptr));
 static_assert(sizeof(MemoryLocation) == sizeof(CUmemLocation) &&
               offsetof(MemoryLocation, id) == offsetof(CUmemLocation, id));
 static_assert(kLocationDevice == CU_MEM_LOCATION_TYPE_DEVICE);
+static_assert(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED == 128 && CU_MEM_HANDLE_TYPE_FABRIC == 8);
 static_assert(sizeof(AllocationProperties) == sizeof(CUmemAllocationProp));
 static_assert(offsetof(AllocationProperties, handleTypes) ==
               offsetof(CUmemAllocationProp, requestedHandleTypes));

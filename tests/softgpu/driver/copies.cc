@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <condition_variable>
 #include <cstring>
+#include <functional>
 #include <memory>
+#include <mutex>
+#include <utility>
 #include <vector>
 
+#include "tests/softgpu/device.h"
 #include "tests/softgpu/driver/driver.h"
 #include "tests/softgpu/memory.h"
+#include "tests/softgpu/ownership.h"
 #include "tests/softgpu/stream.h"
 
 using namespace softgpu;
@@ -24,6 +30,34 @@ void move(DevicePointer to, DevicePointer from, size_t size) {
   std::memmove(view(pointer(to)), view(pointer(from)), size);
 }
 
+// Copies stand still while a test holds them. Never destroyed: streams outlive the program's end.
+struct Held {
+  std::mutex lock;
+  std::condition_variable changed;
+  bool hold = false;
+  int underWay = 0;
+};
+
+Held& held() {
+  static auto* const kHeld = &immortal<Held>();
+  return *kHeld;
+}
+
+void submitCopy(Stream& stream, std::function<void()> work) {
+  {
+    const std::lock_guard guard(held().lock);
+    ++held().underWay;
+  }
+  stream.submit([work = std::move(work)] {
+    std::unique_lock guard(held().lock);
+    held().changed.wait(guard, [] { return !held().hold; });
+    guard.unlock();
+    work();
+    guard.lock();
+    --held().underWay;
+  });
+}
+
 // As CUDA does it: memory that the driver does not know may be gone or changed when the call has returned, so
 // it is read before, and written before.
 Result copy(DevicePointer to, DevicePointer from, size_t size, Stream& stream, bool wait) {
@@ -32,10 +66,10 @@ Result copy(DevicePointer to, DevicePointer from, size_t size, Stream& stream, b
   if (pageable(from) && !wait) {
     const auto bytes = static_cast<const char*>(pointer(from));
     const auto staged = std::make_shared<std::vector<char>>(bytes, bytes + size);
-    stream.submit([to, staged] { std::memcpy(view(pointer(to)), staged->data(), staged->size()); });
+    submitCopy(stream, [to, staged] { std::memcpy(view(pointer(to)), staged->data(), staged->size()); });
     return kSuccess;
   }
-  stream.submit([to, from, size] { move(to, from, size); });
+  submitCopy(stream, [to, from, size] { move(to, from, size); });
   return wait || pageable(to) ? stream.synchronize() : kSuccess;
 }
 
@@ -48,11 +82,24 @@ Result set(DevicePointer to, int value, size_t size, Stream& stream, bool wait) 
 
 }  // namespace
 
+void softgpu_hold_copies(int hold) {
+  const std::lock_guard guard(held().lock);
+  held().hold = hold != 0;
+  held().changed.notify_all();
+}
+
+int softgpu_copies_under_way() {
+  const std::lock_guard guard(held().lock);
+  return held().underWay;
+}
+
 Result cuMemcpy(DevicePointer to, DevicePointer from, size_t size) {
+  if (!hasContext()) return kInvalidContext;
   return copy(to, from, size, streamOf(nullptr), true);
 }
 
 Result cuMemcpyAsync(DevicePointer to, DevicePointer from, size_t size, void* stream) {
+  if (!hasContext()) return kInvalidContext;
   return copy(to, from, size, streamOf(stream), false);
 }
 
@@ -81,9 +128,11 @@ SOFTGPU_API Result cuMemcpyDtoDAsync_v2(DevicePointer to, DevicePointer from, si
 }
 
 Result cuMemsetD8_v2(DevicePointer to, unsigned char value, size_t size) {
+  if (!hasContext()) return kInvalidContext;
   return set(to, value, size, streamOf(nullptr), true);
 }
 
 Result cuMemsetD8Async(DevicePointer to, unsigned char value, size_t size, void* stream) {
+  if (!hasContext()) return kInvalidContext;
   return set(to, value, size, streamOf(stream), false);
 }

@@ -21,6 +21,11 @@ SOFTGPU_API void* softgpu_entry_point(const char* name, int version);
 // function is there tells programs that this is the software GPU.
 SOFTGPU_API const char* softgpu_refuses_nccl(int version);
 
+// Nor this: asynchronous copies are begun, and none is done, until it is called with 0. Those that are under
+// way are counted in any case.
+SOFTGPU_API void softgpu_hold_copies(int hold);
+SOFTGPU_API int softgpu_copies_under_way();
+
 SOFTGPU_API softgpu::Result cuInit(unsigned flags);
 SOFTGPU_API softgpu::Result cuDriverGetVersion(int* version);
 SOFTGPU_API softgpu::Result cuGetErrorString(softgpu::Result error, const char** text);
@@ -40,6 +45,9 @@ SOFTGPU_API softgpu::Result cuDeviceCanAccessPeer(int* can, int device, int peer
 SOFTGPU_API softgpu::Result cuDeviceGetP2PAttribute(int* value, int attribute, int device, int peer);
 SOFTGPU_API softgpu::Result cuDevicePrimaryCtxRetain(void** context, int device);
 SOFTGPU_API softgpu::Result cuDevicePrimaryCtxRelease_v2(int device);
+SOFTGPU_API softgpu::Result cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active);
+SOFTGPU_API softgpu::Result cuCtxPushCurrent_v2(void* context);
+SOFTGPU_API softgpu::Result cuCtxPopCurrent_v2(void** context);
 SOFTGPU_API softgpu::Result cuCtxGetCurrent(void** context);
 SOFTGPU_API softgpu::Result cuCtxSetCurrent(void* context);
 SOFTGPU_API softgpu::Result cuCtxGetDevice(int* device);
@@ -144,3 +152,6 @@ SOFTGPU_API softgpu::Result cuMemRelease(void* handle);
 SOFTGPU_API softgpu::Result cuMemMap(softgpu::DevicePointer address, size_t size, size_t offset, void* handle,
                                      unsigned long long flags);
 SOFTGPU_API softgpu::Result cuMemUnmap(softgpu::DevicePointer address, size_t size);
+SOFTGPU_API softgpu::Result cuMemExportToShareableHandle(void* shared, void* handle, int type,
+                                                         unsigned long long flags);
+SOFTGPU_API softgpu::Result cuMemImportFromShareableHandle(void** handle, void* shared, int type);

@@ -18,8 +18,9 @@ using namespace softgpu;
 
 namespace {
 
-// Devices that were current before contexts were pushed. No destructor, as for the current one.
+// Devices whose contexts were current before others were pushed. No destructor, as for the current one.
 constexpr int kMostPushed = 16;
+constexpr int kNone = -1;
 thread_local int pushed[kMostPushed];
 thread_local int pushedCount = 0;
 
@@ -180,27 +181,35 @@ Result cuDeviceGetP2PAttribute(int* value, int attribute, int device, int peer) 
 Result cuDevicePrimaryCtxRetain(void** context, int device) {
   if (!isDevice(device)) return kInvalidDevice;
   *context = &contextOf(device);
+  ++contextOf(device).users;
   return kSuccess;
 }
 
 Result cuDevicePrimaryCtxRelease_v2(int device) {
-  return isDevice(device) ? kSuccess : kInvalidDevice;
+  if (!isDevice(device)) return kInvalidDevice;
+  std::atomic<int>& users = contextOf(device).users;
+  for (int seen = users; seen > 0;)
+    if (users.compare_exchange_weak(seen, seen - 1)) return kSuccess;
+  return kInvalidContext;
 }
 
-SOFTGPU_API Result cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
+Result cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
   if (!isDevice(device)) return kInvalidDevice;
   *flags = 0;
-  *active = 1;
+  *active = contextOf(device).users > 0 ? 1 : 0;
   return kSuccess;
 }
 
 Result cuCtxGetCurrent(void** context) {
-  *context = deviceCount() == 0 ? nullptr : &contextOf(currentDevice());
+  *context = hasContext() ? &contextOf(currentDevice()) : nullptr;
   return kSuccess;
 }
 
 Result cuCtxSetCurrent(void* context) {
-  if (context != nullptr) setCurrentDevice(static_cast<Context*>(context)->device);
+  if (context == nullptr)
+    leaveContext();
+  else
+    setCurrentDevice(static_cast<Context*>(context)->device);
   return kSuccess;
 }
 
@@ -214,29 +223,35 @@ SOFTGPU_API Result cuCtxCreate_v2(void** context, unsigned, int device) {
 }
 
 SOFTGPU_API Result cuCtxDestroy_v2(void* context) {
-  return context == nullptr ? kInvalidContext : kSuccess;
+  return context == nullptr ? kInvalidContext
+                            : cuDevicePrimaryCtxRelease_v2(static_cast<Context*>(context)->device);
 }
 
-SOFTGPU_API Result cuCtxPushCurrent_v2(void* context) {
+Result cuCtxPushCurrent_v2(void* context) {
   if (context == nullptr || pushedCount == kMostPushed) return kInvalidContext;
-  pushed[pushedCount++] = currentDevice();
+  pushed[pushedCount++] = hasContext() ? currentDevice() : kNone;
   return cuCtxSetCurrent(context);
 }
 
-SOFTGPU_API Result cuCtxPopCurrent_v2(void** context) {
+Result cuCtxPopCurrent_v2(void** context) {
+  if (!hasContext()) return kInvalidContext;
   if (context != nullptr) cuCtxGetCurrent(context);
-  if (pushedCount > 0) setCurrentDevice(pushed[--pushedCount]);
+  const int before = pushedCount > 0 ? pushed[--pushedCount] : kNone;
+  if (before == kNone)
+    leaveContext();
+  else
+    setCurrentDevice(before);
   return kSuccess;
 }
 
 Result cuCtxGetDevice(int* device) {
-  if (deviceCount() == 0) return kInvalidContext;
+  if (!hasContext()) return kInvalidContext;
   *device = currentDevice();
   return kSuccess;
 }
 
 Result cuCtxSynchronize() {
-  return streamOf(nullptr).synchronize();
+  return hasContext() ? streamOf(nullptr).synchronize() : kInvalidContext;
 }
 
 Result cuCtxEnablePeerAccess(void* context, unsigned) {

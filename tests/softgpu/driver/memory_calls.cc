@@ -4,7 +4,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <string>
-#include <sys/stat.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "tests/softgpu/device.h"
@@ -26,6 +26,7 @@ struct IpcContent {
   int fd;
   int device;
   uint64_t inode;
+  uint64_t begin;  // of the allocation in the file
   uint64_t size;
   uint64_t offset;
 };
@@ -33,16 +34,8 @@ constexpr char kMagic[8] = "softgpu";
 
 constexpr size_t kHostPage = 4096;
 
-// A descriptor with a position of its own: the range it stands for begins there.
-int openAt(const Backing& backing, size_t offset) {
-  char path[64];
-  std::snprintf(path, sizeof path, "/proc/self/fd/%d", backing.fd);
-  const int fd = open(path, O_RDWR | O_CLOEXEC);
-  if (fd >= 0) lseek(fd, static_cast<off_t>(offset), SEEK_SET);
-  return fd;
-}
-
 Result allocateInto(uintptr_t* address, size_t size, MemoryKind kind) {
+  if (!hasContext()) return kInvalidContext;
   if (size == 0 || address == nullptr) return kInvalidValue;
   *address = allocate(size, kind, currentDevice());
   return *address == 0 ? kOutOfMemory : kSuccess;
@@ -144,6 +137,7 @@ Result cuMemFreeHost(void* address) {
 }
 
 Result cuMemHostRegister_v2(void* address, size_t size, unsigned) {
+  if (!hasContext()) return kInvalidContext;
   return registerHost(reinterpret_cast<uintptr_t>(address), size, currentDevice());
 }
 
@@ -159,6 +153,7 @@ Result cuMemHostGetDevicePointer_v2(DevicePointer* device, void* host, unsigned)
 }
 
 Result cuMemGetInfo_v2(size_t* free, size_t* total) {
+  if (!hasContext()) return kInvalidContext;
   const size_t used = deviceBytes(currentDevice());
   *total = settings().memory;
   *free = used < *total ? *total - used : 0;
@@ -173,18 +168,23 @@ Result cuMemGetAddressRange_v2(DevicePointer* base, size_t* size, DevicePointer 
   return kSuccess;
 }
 
-// The file of the allocation stands for the dma-buf. It has no offset of its own, so the range has to begin
-// where the file does.
+// For cards in software the file of the allocation stands for the dma-buf. A GPU's own is of no use to a
+// processor, which cannot map it: an event stands for that one.
 Result cuMemGetHandleForAddressRange(void* handle, DevicePointer address, size_t size, int type,
-                                     unsigned long long) {
+                                     unsigned long long flags) {
   constexpr int kDmaBuf = 1;
-  if (type != kDmaBuf || !settings().dmabuf)
-    return unsupported("cuMemGetHandleForAddressRange", "SOFTGPU_DMABUF is not 1");
+  constexpr unsigned long long kPcie = 1;
+  if (type != kDmaBuf || settings().dmabuf == Dmabuf::none)
+    return unsupported("cuMemGetHandleForAddressRange", "SOFTGPU_DMABUF is 0");
+  if ((flags & ~kPcie) != 0) return kInvalidValue;
+  if (flags == kPcie && !settings().pcieMapping) return kNotSupported;
   const auto found = findMapping(static_cast<uintptr_t>(address));
   if (!found || !found->backing || size == 0 || size > found->base + found->size - address)
     return kInvalidValue;
   if (address % kHostPage != 0 || size % kHostPage != 0) return kInvalidValue;
-  const int fd = openAt(*found->backing, found->offset + (address - found->base));
+  const int fd = settings().dmabuf == Dmabuf::card
+                     ? openAt(*found->backing, found->offset + (address - found->base))
+                     : eventfd(0, EFD_CLOEXEC);
   if (fd < 0) return kUnknown;
   *static_cast<int*>(handle) = fd;
   return kSuccess;
@@ -218,6 +218,7 @@ Result cuIpcGetMemHandle(IpcHandle* handle, DevicePointer address) {
   content.fd = found->backing->fd;
   content.device = found->device;
   content.inode = found->backing->inode;
+  content.begin = found->backing->begin;
   content.size = found->size;
   content.offset = found->offset;
   static_assert(sizeof content <= sizeof handle->bytes);
@@ -227,6 +228,7 @@ Result cuIpcGetMemHandle(IpcHandle* handle, DevicePointer address) {
 }
 
 Result cuIpcOpenMemHandle_v2(DevicePointer* address, IpcHandle handle, unsigned) {
+  if (!hasContext()) return kInvalidContext;
   IpcContent content{};
   std::memcpy(&content, handle.bytes, sizeof content);
   if (std::memcmp(content.magic, kMagic, sizeof kMagic) != 0) return kInvalidValue;
@@ -236,7 +238,7 @@ Result cuIpcOpenMemHandle_v2(DevicePointer* address, IpcHandle handle, unsigned)
     report("IPC handle: " + path + " cannot be opened: " + std::strerror(errno));
     return kInvalidValue;
   }
-  const auto backing = adoptBacking(fd, {});
+  const auto backing = adoptBacking(fd, content.begin, false, {});
   if (!backing || backing->inode != content.inode) return kInvalidValue;
   *address = mapBacking(backing, content.size, content.offset, MemoryKind::device, currentDevice());
   return *address == 0 ? kOutOfMemory : kSuccess;

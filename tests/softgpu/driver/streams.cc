@@ -22,6 +22,7 @@ std::shared_ptr<Completion> lastOf(Event& event) {
 }  // namespace
 
 Result cuStreamCreate(void** stream, unsigned flags) {
+  if (!hasContext()) return kInvalidContext;
   *stream = handOut<Stream>(currentDevice(), flags);
   return kSuccess;
 }
@@ -99,6 +100,7 @@ Result cuLaunchHostFunc(void* stream, void (*function)(void*), void* argument) {
 }
 
 Result cuEventCreate(void** event, unsigned) {
+  if (!hasContext()) return kInvalidContext;
   *event = handOut<Event>();
   return kSuccess;
 }

@@ -35,6 +35,7 @@ Handle* takeHandle(const std::shared_ptr<Backing>& backing) {
 }
 
 constexpr int kPosixDescriptor = 1;
+constexpr int kFabric = 8;
 
 MemoryKind kindOf(const Backing& backing) {
   return backing.properties.location.type == kLocationDevice ? MemoryKind::device : MemoryKind::pinned;
@@ -71,8 +72,9 @@ Result cuMemCreate(void** handle, size_t size, const AllocationProperties* prope
   if (size == 0 || size % kGranularity != 0) return kInvalidValue;
   if (properties->location.type == kLocationDevice && !isDevice(properties->location.id))
     return kInvalidDevice;
+  if ((properties->handleTypes & kFabric) != 0) return kNotPermitted;  // as where no IMEX channel is
   if ((properties->handleTypes & ~kPosixDescriptor) != 0)
-    return unsupported("cuMemCreate", "fabric and Windows handles");
+    return unsupported("cuMemCreate", "Windows handles");
   const auto backing = makeBacking(size, *properties);
   if (!backing) return kOutOfMemory;
   *handle = takeHandle(backing);
@@ -121,17 +123,20 @@ SOFTGPU_API Result cuMemGetAllocationPropertiesFromHandle(AllocationProperties* 
   return kSuccess;
 }
 
-SOFTGPU_API Result cuMemExportToShareableHandle(void* shared, void* handle, int type, unsigned long long) {
+Result cuMemExportToShareableHandle(void* shared, void* handle, int type, unsigned long long) {
   if (type != kPosixDescriptor)
     return unsupported("cuMemExportToShareableHandle", "handles other than file descriptors");
-  const int fd = fcntl(static_cast<Handle*>(handle)->backing->fd, F_DUPFD_CLOEXEC, 0);
+  const Backing& backing = *static_cast<Handle*>(handle)->backing;
+  if ((backing.properties.handleTypes & kPosixDescriptor) == 0) return kInvalidValue;
+  const int fd = openAt(backing, 0);
   if (fd < 0) return kUnknown;
+  if (backing.place) backing.place->promise();
   *static_cast<int*>(shared) = fd;
   return kSuccess;
 }
 
 // The descriptor stays the caller's.
-SOFTGPU_API Result cuMemImportFromShareableHandle(void** handle, void* shared, int type) {
+Result cuMemImportFromShareableHandle(void** handle, void* shared, int type) {
   if (type != kPosixDescriptor)
     return unsupported("cuMemImportFromShareableHandle", "handles other than file descriptors");
   const int fd = fcntl(static_cast<int>(reinterpret_cast<intptr_t>(shared)), F_DUPFD_CLOEXEC, 0);
@@ -140,11 +145,9 @@ SOFTGPU_API Result cuMemImportFromShareableHandle(void** handle, void* shared, i
   properties.type = 1;
   properties.handleTypes = kPosixDescriptor;
   properties.location = {kLocationDevice, currentDevice()};
-  const auto backing = adoptBacking(fd, properties);
-  if (!backing) {
-    close(fd);
-    return kInvalidValue;
-  }
+  const off_t begin = lseek(fd, 0, SEEK_CUR);
+  const auto backing = adoptBacking(fd, static_cast<size_t>(begin < 0 ? 0 : begin), true, properties);
+  if (!backing) return kInvalidValue;
   *handle = takeHandle(backing);
   return kSuccess;
 }

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <atomic>
 #include <cstring>
 
+#include "tests/softgpu/device.h"
 #include "tests/softgpu/report.h"
 #include "tests/softgpu/runtime/runtime.h"
 
@@ -11,12 +13,30 @@ namespace {
 
 // No destructor: NCCL asks in exit handlers.
 thread_local Result lastError = kSuccess;
+thread_local int chosen = 0;  // for threads without a context
+
+// Whether the runtime has retained a device's context. Once is enough: it never gives one back.
+std::atomic<bool> retained[kMostDevices];
+
+Result enter(int device) {
+  if (device < 0 || static_cast<size_t>(device) >= kMostDevices) return kInvalidDevice;
+  void* context = nullptr;
+  const Result found = cuDevicePrimaryCtxRetain(&context, device);
+  if (found != kSuccess) return found;
+  if (retained[device].exchange(true)) cuDevicePrimaryCtxRelease_v2(device);
+  return cuCtxSetCurrent(context);
+}
 
 }  // namespace
 
 Result keep(Result result) {
   if (result != kSuccess && result != kNotReady) lastError = result;
   return result;
+}
+
+void useContext() {
+  int device = 0;
+  if (cuCtxGetDevice(&device) != kSuccess) enter(chosen);
 }
 
 }  // namespace softgpu
@@ -60,13 +80,17 @@ SOFTGPU_API Result cudaGetDeviceCount(int* count) {
 }
 
 SOFTGPU_API Result cudaGetDevice(int* device) {
-  return keep(cuCtxGetDevice(device) == kSuccess ? kSuccess : kNoDevice);
+  int count = 0;
+  if (cuCtxGetDevice(device) == kSuccess) return kSuccess;
+  *device = chosen;  // to ask makes no context
+  cuDeviceGetCount(&count);
+  return keep(count > 0 ? kSuccess : kNoDevice);
 }
 
 SOFTGPU_API Result cudaSetDevice(int device) {
-  void* context = nullptr;
-  const Result found = cuDevicePrimaryCtxRetain(&context, device);
-  return keep(found == kSuccess ? cuCtxSetCurrent(context) : found);
+  const Result found = enter(device);
+  if (found == kSuccess) chosen = device;
+  return keep(found);
 }
 
 SOFTGPU_API Result cudaDeviceGetAttribute(int* value, int attribute, int device) {
@@ -87,11 +111,16 @@ SOFTGPU_API Result cudaDeviceCanAccessPeer(int* can, int device, int peer) {
 
 SOFTGPU_API Result cudaDeviceEnablePeerAccess(int peer, unsigned flags) {
   void* context = nullptr;
+  useContext();
   const Result found = cuDevicePrimaryCtxRetain(&context, peer);
-  return keep(found == kSuccess ? cuCtxEnablePeerAccess(context, flags) : found);
+  if (found != kSuccess) return keep(found);
+  const Result enabled = cuCtxEnablePeerAccess(context, flags);
+  cuDevicePrimaryCtxRelease_v2(peer);
+  return keep(enabled);
 }
 
 SOFTGPU_API Result cudaDeviceSynchronize() {
+  useContext();
   return keep(cuCtxSynchronize());
 }
 

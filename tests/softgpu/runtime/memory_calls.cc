@@ -29,10 +29,12 @@ struct PointerAttributes {  // cudaPointerAttributes
 }  // namespace
 
 SOFTGPU_API Result cudaMalloc(void** pointer, size_t size) {
+  useContext();
   return keep(allocate(pointer, size, cuMemAlloc_v2));
 }
 
 SOFTGPU_API Result cudaFree(void* pointer) {
+  useContext();
   return keep(cuMemFree_v2(addressOf(pointer)));
 }
 
@@ -45,22 +47,27 @@ SOFTGPU_API Result cudaMallocFromPoolAsync(void** pointer, size_t size, void*, v
 }
 
 SOFTGPU_API Result cudaFreeAsync(void* pointer, void* stream) {
+  useContext();
   return keep(cuMemFreeAsync(addressOf(pointer), stream));
 }
 
 SOFTGPU_API Result cudaHostAlloc(void** pointer, size_t size, unsigned flags) {
+  useContext();
   return keep(cuMemHostAlloc(pointer, size, flags));
 }
 
 SOFTGPU_API Result cudaMallocHost(void** pointer, size_t size) {
+  useContext();
   return keep(cuMemHostAlloc(pointer, size, 0));
 }
 
 SOFTGPU_API Result cudaFreeHost(void* pointer) {
+  useContext();
   return keep(pointer == nullptr ? kSuccess : cuMemFreeHost(pointer));
 }
 
 SOFTGPU_API Result cudaHostRegister(void* pointer, size_t size, unsigned flags) {
+  useContext();
   return keep(cuMemHostRegister_v2(pointer, size, flags));
 }
 
@@ -76,6 +83,7 @@ SOFTGPU_API Result cudaHostGetDevicePointer(void** device, void* host, unsigned 
 }
 
 SOFTGPU_API Result cudaMemGetInfo(size_t* free, size_t* total) {
+  useContext();
   return keep(cuMemGetInfo_v2(free, total));
 }
 
@@ -101,6 +109,7 @@ SOFTGPU_API Result cudaIpcGetMemHandle(IpcHandle* handle, void* pointer) {
 }
 
 SOFTGPU_API Result cudaIpcOpenMemHandle(void** pointer, IpcHandle handle, unsigned flags) {
+  useContext();
   DevicePointer address = 0;
   const Result result = cuIpcOpenMemHandle_v2(&address, handle, flags);
   *pointer = reinterpret_cast<void*>(static_cast<uintptr_t>(address));
@@ -112,10 +121,12 @@ SOFTGPU_API Result cudaIpcCloseMemHandle(void* pointer) {
 }
 
 SOFTGPU_API Result cudaMemcpy(void* to, const void* from, size_t size, int) {
+  useContext();
   return keep(cuMemcpy(addressOf(to), addressOf(from), size));
 }
 
 SOFTGPU_API Result cudaMemcpyAsync(void* to, const void* from, size_t size, int, void* stream) {
+  useContext();
   return keep(cuMemcpyAsync(addressOf(to), addressOf(from), size, stream));
 }
 
@@ -124,10 +135,12 @@ SOFTGPU_API Result cudaMemcpyBatchAsync(void**, void**, size_t*, size_t, void*, 
 }
 
 SOFTGPU_API Result cudaMemset(void* to, int value, size_t size) {
+  useContext();
   return keep(cuMemsetD8_v2(addressOf(to), static_cast<unsigned char>(value), size));
 }
 
 SOFTGPU_API Result cudaMemsetAsync(void* to, int value, size_t size, void* stream) {
+  useContext();
   return keep(cuMemsetD8Async(addressOf(to), static_cast<unsigned char>(value), size, stream));
 }
 

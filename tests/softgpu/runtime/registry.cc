@@ -84,6 +84,7 @@ thread_local Configuration pushed;
 
 Result launch(void* kernel, Size3 grid, Size3 block, void** arguments, size_t shared, void* stream) {
   if (kernel == nullptr) return keep(kNotFound);
+  useContext();
   return keep(cuLaunchKernel(kernel, grid.x, grid.y, grid.z, block.x, block.y, block.z,
                              static_cast<unsigned>(shared), stream, arguments, nullptr));
 }

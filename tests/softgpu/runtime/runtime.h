@@ -15,6 +15,10 @@ namespace softgpu {
 // Remembers a failure for cudaGetLastError and returns it.
 Result keep(Result result);
 
+// Gives a thread without a context that of the device it chose, as the runtime does with the first call that
+// needs one. The runtime keeps that context for the process.
+void useContext();
+
 struct Size3 {  // dim3
   unsigned x, y, z;
 };

@@ -5,18 +5,22 @@
 using namespace softgpu;
 
 SOFTGPU_API Result cudaStreamCreate(void** stream) {
+  useContext();
   return keep(cuStreamCreate(stream, 0));
 }
 SOFTGPU_API Result cudaStreamCreateWithFlags(void** stream, unsigned flags) {
+  useContext();
   return keep(cuStreamCreate(stream, flags));
 }
 SOFTGPU_API Result cudaStreamCreateWithPriority(void** stream, unsigned flags, int) {
+  useContext();
   return keep(cuStreamCreate(stream, flags));
 }
 SOFTGPU_API Result cudaStreamDestroy(void* stream) {
   return keep(cuStreamDestroy_v2(stream));
 }
 SOFTGPU_API Result cudaStreamSynchronize(void* stream) {
+  useContext();
   return keep(cuStreamSynchronize(stream));
 }
 SOFTGPU_API Result cudaStreamQuery(void* stream) {
@@ -32,18 +36,22 @@ SOFTGPU_API Result cudaStreamGetId(void* stream, unsigned long long* id) {
   return keep(cuStreamGetId(stream, id));
 }
 SOFTGPU_API Result cudaLaunchHostFunc(void* stream, void (*function)(void*), void* argument) {
+  useContext();
   return keep(cuLaunchHostFunc(stream, function, argument));
 }
 SOFTGPU_API Result cudaEventCreate(void** event) {
+  useContext();
   return keep(cuEventCreate(event, 0));
 }
 SOFTGPU_API Result cudaEventCreateWithFlags(void** event, unsigned flags) {
+  useContext();
   return keep(cuEventCreate(event, flags));
 }
 SOFTGPU_API Result cudaEventDestroy(void* event) {
   return keep(cuEventDestroy_v2(event));
 }
 SOFTGPU_API Result cudaEventRecord(void* event, void* stream) {
+  useContext();
   return keep(cuEventRecord(event, stream));
 }
 SOFTGPU_API Result cudaEventRecordWithFlags(void* event, void* stream, unsigned) {
