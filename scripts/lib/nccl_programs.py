@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import tempfile
 
+import nccl_host
 from ports import free_port
 
 TORCH_PROGRAM = pathlib.Path(__file__).resolve().parent / 'nccl_torch.py'
@@ -90,8 +91,12 @@ def torch_command(python, backend):
     return [python, str(TORCH_PROGRAM), backend]
 
 
-def torch_environment(environment, rank, ranks, device, port):
-    return {**environment, 'RANK': str(rank), 'WORLD_SIZE': str(ranks), 'LOCAL_RANK': str(device), 'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': str(port)}
+def torch_environment(environment, rank, ranks, device, port, python='python3'):
+    """PyTorch's own NCCL comes first in the path: with another version than it was built with, which the loader may know, nobody runs it."""
+    own = nccl_host.package_folders(python, 'nccl/lib')
+    path = ':'.join(filter(None, [*own, environment.get('LD_LIBRARY_PATH')]))
+    return {**environment, **({'LD_LIBRARY_PATH': path} if path else {}), 'RANK': str(rank), 'WORLD_SIZE': str(ranks), 'LOCAL_RANK': str(device),
+            'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': str(port)}
 
 
 def run_torch(setting, say):
@@ -103,7 +108,8 @@ def run_torch(setting, say):
     wrong, ranks = [], setting.options.ranks
     for way in WAYS:
         port = free_port()
-        environments = [torch_environment(setting.environment(rank, plugin_of(setting, way)), rank, ranks, setting.device(rank), port) for rank in range(ranks)]
+        environments = [torch_environment(setting.environment(rank, plugin_of(setting, way)), rank, ranks, setting.device(rank), port, setting.options.python)
+                        for rank in range(ranks)]
         with tempfile.TemporaryDirectory(prefix='nccl-check-') as folder:
             statuses, texts = run_ranks([torch_command(setting.options.python, 'nccl')] * ranks, environments, folder, TORCH_SECONDS)
         wrong += judge('PyTorch', way, statuses, texts)
@@ -115,17 +121,39 @@ def run_torch(setting, say):
 # nccl-tests
 
 
+# MPICH's launcher: processes of this host, and no ssh. A program of one MPI does not start under the other's.
+MPICH = ('mpiexec.hydra', 'mpiexec.mpich', 'mpirun.mpich', 'mpiexec', 'mpirun')
+OPEN_MPI = ('mpirun.openmpi', 'mpirun', 'mpiexec')
+
+
+def launcher_of(linked):
+    """(the command that begins a job of a program that is linked so, ''), or (None, why there is none)."""
+    mpich = re.search(r'libmpich|libmpi\.so\.12', linked) is not None
+    for name in MPICH if mpich else OPEN_MPI:
+        file = shutil.which(name)
+        if not file:
+            continue
+        says = subprocess.run([file, '--version'], capture_output=True, text=True, check=False).stdout
+        if ('HYDRA' in says or 'MPICH' in says) and mpich:
+            return [file, '-launcher', 'fork', '-iface', 'lo'], ''
+        if 'Open MPI' in says and not mpich:
+            return [file, '--oversubscribe'] + (['--allow-run-as-root'] if os.getuid() == 0 else []), ''
+    return None, f'was built with {"MPICH, and there is no mpiexec" if mpich else "Open MPI, and there is no mpirun"} of it'
+
+
 def perf_commands(setting, program, way):
     """[(command, environment)], or why there is none. Built with MPI each rank is a process and a node; otherwise all GPUs are one process's,
     and NCCL is told not to go past the network."""
     arguments = ['-b', '8', '-e', str(setting.options.max), '-f', '8', '-n', '5', '-w', '1']
     environment = setting.environment(0, plugin_of(setting, way))
-    if 'libmpi' in subprocess.run(['ldd', program], capture_output=True, text=True, check=False).stdout:
-        if not shutil.which('mpirun'):
-            return None, 'was built with MPI, and there is no mpirun'
-        command = ['mpirun', '--oversubscribe'] + (['--allow-run-as-root'] if os.getuid() == 0 else [])
+    linked = subprocess.run(['ldd', program], capture_output=True, text=True, check=False).stdout
+    if 'libmpi' in linked:
+        command, why = launcher_of(linked)
+        if command is None:
+            return None, why
         for rank in range(setting.options.ranks):
-            of_rank = {'NCCL_HOSTID': f'nccl-check-{rank}', 'CUDA_VISIBLE_DEVICES': str(setting.device(rank))}
+            # The ranks of one host take the GPUs by turns unless they are told: here each has one.
+            of_rank = {'NCCL_HOSTID': f'nccl-check-{rank}', 'CUDA_VISIBLE_DEVICES': str(setting.device(rank)), 'NCCL_TESTS_DEVICE': '0'}
             command += [':'] * (rank > 0) + ['-np', '1', 'env', *(f'{name}={value}' for name, value in of_rank.items()), program, *arguments]
         return (command, environment), ''
     gpus = len(setting.host.gpus.names)

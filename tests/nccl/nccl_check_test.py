@@ -19,6 +19,7 @@ import unittest.mock
 TOP = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TOP / 'scripts' / 'lib'))
 import nccl_host
+import nccl_programs
 
 PART, BUILD = sys.argv[1], pathlib.Path(sys.argv[2])
 SKIP = 77
@@ -115,6 +116,43 @@ class Refusals(Case):
         self.refuse('--plugin', self.folder / 'none.so', words=['none.so is missing', 'builds what is needed'])
 
 
+MPI = {'Open MPI': ('mpirun (Open MPI) 4.1.4', 'libmpi.so.40 => /usr/lib/libmpi.so.40'),
+       'MPICH': ('HYDRA build details: Version 4.0.2', 'libmpich.so.12 => /usr/lib/libmpich.so.12')}
+
+
+class Programs(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def launcher(self, linked, **installed):
+        """Of a program that is linked so, where those launchers are: NAME='Open MPI' or 'MPICH'."""
+        for name, mpi in installed.items():
+            file = self.folder / name
+            file.write_text(f'#!/bin/sh\necho "{MPI[mpi][0]}"\n')
+            file.chmod(0o755)
+        with unittest.mock.patch.dict(os.environ, {'PATH': str(self.folder)}):
+            return nccl_programs.launcher_of(linked)
+
+    def test_mpich_by_its_own_launcher(self):
+        """Open MPI's options are not known to it."""
+        command, _ = self.launcher(MPI['MPICH'][1], mpirun='Open MPI', mpiexec='MPICH')
+        self.assertEqual(command, [str(self.folder / 'mpiexec'), '-launcher', 'fork', '-iface', 'lo'])
+
+    def test_open_mpi_by_its_own(self):
+        command, _ = self.launcher(MPI['Open MPI'][1], mpiexec='Open MPI', mpirun='MPICH')
+        self.assertEqual(command[:2], [str(self.folder / 'mpiexec'), '--oversubscribe'])
+
+    def test_none_of_that_mpi(self):
+        self.assertEqual(self.launcher(MPI['MPICH'][1], mpirun='Open MPI'), (None, 'was built with MPICH, and there is no mpiexec of it'))
+
+    def test_pytorch_has_its_own_nccl(self):
+        """It comes before another one that the loader knows."""
+        with unittest.mock.patch('nccl_host.package_folders', return_value=['/packages/nvidia/nccl/lib']):
+            environment = nccl_programs.torch_environment({'LD_LIBRARY_PATH': '/cuda/lib'}, 0, 2, 0, 1)
+        self.assertEqual(environment['LD_LIBRARY_PATH'], '/packages/nvidia/nccl/lib:/cuda/lib')
+
+
 class Runs(Case):
     def test_all_of_it(self):
         outcome = check('--ranks', 3, '--max', 65536)
@@ -164,7 +202,7 @@ def main():
             print('skipped: no NCCL with the shared CUDA runtime; WEFT_NCCL=FILE names one')
             sys.exit(SKIP)
         CLEAN['CUDA_VISIBLE_DEVICES'] = '0'
-    unittest.main(argv=[sys.argv[0]], defaultTest='Runs' if PART == 'runs' else 'Refusals', verbosity=2)
+    unittest.main(argv=[sys.argv[0]], defaultTest=['Runs'] if PART == 'runs' else ['Refusals', 'Programs'], verbosity=2)
 
 
 main()
