@@ -81,8 +81,8 @@ class LaneSet {
   bool connectingFirst() const { return connectingFirst_ > 0; }
   bool anyLeft() const { return up_ + connectingFirst_ + suspected_ > 0; }
   bool onlySuspected() const { return suspected_ > 0 && up_ + connectingFirst_ == 0; }
-  bool isLeaving() const;  // some lane is lost and not accounted for, or may be
-  bool isFenced() const;   // nothing of this side's can land any more
+  bool isLeaving() const;          // some lane is lost and not accounted for, or may be
+  bool isFenced() const;           // nothing of this side's can land any more
   TimePoint fencingSince() const;  // of the lane that was lost last and is not fenced; never: all are
   bool upOn(size_t rail) const;
   bool upWithout(size_t rail) const;  // on another one

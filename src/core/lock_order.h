@@ -12,7 +12,8 @@
 namespace weft::core {
 
 enum class LockRank : uint8_t {
-  opening,  // Runtime::opening_, for as long as a fabric takes to open a card; the control thread never takes it
+  opening,  // Runtime::opening_, for as long as a fabric takes to open a card; the control thread never takes
+            // it
   net,      // Net::runtimeMutex_
   runtime,  // Runtime::mutex_
   router,   // Router::mutex_

@@ -157,7 +157,8 @@ void RecvCommImpl::stop() {
   unwritten_.clear();
 }
 
-// Makes the sender stop and waits for what it had posted. False: it did not agree in time, or closed without an answer, so its lanes must be cut.
+// Makes the sender stop and waits for what it had posted. False: it did not agree in time, or closed without
+// an answer, so its lanes must be cut.
 bool RecvCommImpl::cancelReceives() {
   bool told = false;
   {

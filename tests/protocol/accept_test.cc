@@ -88,8 +88,30 @@ class Occupied {
   std::thread thread_;
 };
 
+// A connector's lane stands when the acceptor has connected as well, and not before.
+test::WorldOptions slowly() {
+  test::WorldOptions options;
+  loop::LoopOptions fabric;
+  fabric.targetMustKnow = true;
+  for (auto& transport : options.transports) transport = loop::makeTransport(fabric);
+  return options;
+}
+
+// Both ends know of each other, and their lanes are not up.
+void beginBoth(test::Side& sender, test::Side& receiver, ListenComm& listener,
+               std::span<std::byte, control::kHandleBytes> handle) {
+  for (int i = 0; i < 2; i++) {
+    auto connecting = sender.net->connect(sender.context, sender.device, handle);
+    REQUIRE(connecting);
+    REQUIRE_FALSE(*connecting);
+    auto accepting = receiver.net->accept(listener);
+    REQUIRE(accepting);
+    REQUIRE_FALSE(*accepting);
+  }
+}
+
 // A pause between two calls; false once a test has waited long enough.
-class Wait {
+class Pause {
  public:
   bool operator()() const {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -105,7 +127,7 @@ class Wait {
 
 TEST_CASE("a connector whose lanes are up is told when its acceptor gives up") {
   const Silence silence;
-  const Wait wait;
+  const Pause wait;
   End connecting(Milliseconds(20'000)), accepting(Milliseconds(500) * test::patience());
   neverConnects(accepting);
   std::array<std::byte, control::kHandleBytes> handle;
@@ -136,7 +158,7 @@ TEST_CASE("a connector whose lanes are up is told when its acceptor gives up") {
 
 TEST_CASE("a connection whose connector has closed it and is gone is accepted all the same") {
   const Silence silence;
-  const Wait wait;
+  const Pause wait;
   End accepting(Milliseconds(60'000) * test::patience());
   std::optional<End> connecting(Milliseconds(20'000));
   std::array<std::byte, control::kHandleBytes> handle;
@@ -174,7 +196,7 @@ TEST_CASE("a connection whose connector has closed it and is gone is accepted al
 
 TEST_CASE("a connection whose acceptor has closed it is connected all the same, and says so to who sends") {
   const Silence silence;
-  const Wait wait;
+  const Pause wait;
   End accepting(Milliseconds(60'000) * test::patience()), connecting(Milliseconds(60'000) * test::patience());
   neverConnects(connecting);
   std::array<std::byte, control::kHandleBytes> handle;
@@ -209,21 +231,15 @@ TEST_CASE("a connection whose acceptor has closed it is connected all the same, 
   CHECK(sender->error().message().find("closed the connection") != std::string::npos);
 }
 
-TEST_CASE("a connection that is up is no timeout, though its engine is occupied when the deadline has passed") {
-  test::World world({});
+TEST_CASE(
+    "a connection that is up is no timeout, though its engine is occupied when the deadline has passed") {
+  test::World world(slowly());
   test::Side& sender = world.side(0);
   test::Side& receiver = world.side(1);
   std::array<std::byte, control::kHandleBytes> handle{};
   auto listener = receiver.net->listen(receiver.context, receiver.device, handle);
   REQUIRE(listener);
-  for (int i = 0; i < 2; i++) {
-    auto connecting = sender.net->connect(sender.context, sender.device, handle);
-    REQUIRE(connecting);
-    REQUIRE_FALSE(*connecting);
-    auto accepting = receiver.net->accept(**listener);
-    REQUIRE(accepting);
-    REQUIRE_FALSE(*accepting);
-  }
+  beginBoth(sender, receiver, **listener, handle);
   // Event: the lanes come up while NCCL does not call for longer than the deadline.
   world.pump(5);
   world.clock().advance(test::configOfTests().connectTimeout + Milliseconds(1000));
@@ -240,22 +256,20 @@ TEST_CASE("a connection that is up is no timeout, though its engine is occupied 
 }
 
 TEST_CASE("while a connection that NCCL gave up is closed other calls go on") {
-  test::World world({});
+  test::World world(slowly());
   test::Side& sender = world.side(0);
   test::Side& receiver = world.side(1);
   std::array<std::byte, control::kHandleBytes> handle{}, another{};
   auto listener = receiver.net->listen(receiver.context, receiver.device, handle);
   REQUIRE(listener);
-  for (int i = 0; i < 2; i++) {
-    REQUIRE(sender.net->connect(sender.context, sender.device, handle));
-    REQUIRE(receiver.net->accept(**listener));
-  }
+  beginBoth(sender, receiver, **listener, handle);
   world.clock().advance(test::configOfTests().connectTimeout * 3);
   Occupied occupied(*sender.engine, std::chrono::seconds(10));
+  world.clock().yields = 0;
   // Event: the next call finds that it was given up, and has to wait for the engine to close it.
-  auto listening =
-      std::async(std::launch::async, [&] { return sender.net->listen(sender.context, sender.device, another); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  auto listening = std::async(std::launch::async,
+                              [&] { return sender.net->listen(sender.context, sender.device, another); });
+  while (world.clock().yields == 0) std::this_thread::yield();
   auto other = std::async(std::launch::async, [&] { return sender.net->runtime().operator bool(); });
   CHECK(other.wait_for(std::chrono::seconds(5)) == std::future_status::ready);
   occupied.leave();

@@ -189,7 +189,8 @@ TEST_CASE("a peer that let one close wait in vain is asked again once it has ans
   Stage stage;
   Connection back = stage.world.connect(1);
   sendSmall(stage.link);
-  closeWith(stage, [] {}, [&] { stage.link.send.reset(); });
+  closeWith(
+      stage, [] {}, [&] { stage.link.send.reset(); });
   Peering& peering = stage.other.send->peering();
   REQUIRE(peering.unresponsive(stage.world.clock().now()));
   // Event: the answer comes, for a comm that is closed.
@@ -199,7 +200,8 @@ TEST_CASE("a peer that let one close wait in vain is asked again once it has ans
   auto to = std::make_unique<Buffer>(*back.recv, kBytes);
   (void)stage.receive(back, *to);
   stage.world.pump(3);
-  closeWith(stage, [&] { stage.world.pump(); }, [&] { to.reset(); });
+  closeWith(
+      stage, [&] { stage.world.pump(); }, [&] { to.reset(); });
   CHECK_FALSE(peering.ending());
   stage.prove();
 }
@@ -207,7 +209,8 @@ TEST_CASE("a peer that let one close wait in vain is asked again once it has ans
 TEST_CASE("a peer that never answered a close is asked again much later") {
   Stage stage;
   sendSmall(stage.link);
-  closeWith(stage, [] {}, [&] { stage.link.send.reset(); });
+  closeWith(
+      stage, [] {}, [&] { stage.link.send.reset(); });
   stage.world.messages.clear();
   Peering& peering = stage.other.send->peering();
   REQUIRE(peering.unresponsive(stage.world.clock().now()));
@@ -328,7 +331,8 @@ TEST_CASE("memory taken away in time ends the receives beside it with a word") {
   stage.world.pump(3);
   REQUIRE(stage.link.send->isend(from.data(), kBytes, 1, from.handle(), nullptr).request);
   // Event: the memory of the first is given back while its message is on its way, which arrives.
-  closeWith(stage, [&] { stage.world.pump(); }, [&] { taken.release(); });
+  closeWith(
+      stage, [&] { stage.world.pump(); }, [&] { taken.release(); });
   CHECK(stage.link.recv->testRequest(first, nullptr).done);
   // Expect: the sender has stopped, so the second receive is over as well, and later ones are refused.
   CHECK_FALSE(stage.link.recv->testRequest(second, nullptr).ok);
@@ -345,7 +349,8 @@ TEST_CASE("a receive after memory was taken away under an earlier one is refused
   Request* first = stage.receive(stage.link, taken);
   stage.world.pump(3);
   REQUIRE(stage.link.send->isend(from.data(), kBytes, 1, from.handle(), nullptr).request);
-  closeWith(stage, [&] { stage.world.pump(); }, [&] { taken.release(); });
+  closeWith(
+      stage, [&] { stage.world.pump(); }, [&] { taken.release(); });
   CHECK(stage.link.recv->testRequest(first, nullptr).done);
   CHECK_FALSE(stage.link.recv->failed());
   const ReceiveSpec spec{beside.data(), kBytes, 1, beside.handle(), nullptr};

@@ -5,6 +5,9 @@
 #include <vector>
 #include <cstring>
 #include <deque>
+#include <functional>
+#include <utility>
+#include <vector>
 
 #include "tests/support/catch.h"
 #include "tests/support/engine_pair.h"
@@ -455,8 +458,8 @@ TEST_CASE("credits that are returned before a lane is up arrive, and eager messa
     }
   };
   step(), step();
-  // Event: the acceptor has the connector's half and connects; a message to a comm that was closed, say, gives
-  // its slot back before the lane is up.
+  // Event: the acceptor has the connector's half and connects; a message to a comm that was closed, say,
+  // gives its slot back before the lane is up.
   Peering* peering = receiver.engine->peeringByNumber(0);
   REQUIRE(peering);
   world.deliverMessages();

@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <map>
@@ -78,15 +79,20 @@ class WorldClock final : public FakeClock {
     advance(time);
     whileSleeping();
   }
+  void yield() const override {
+    yields++;
+    FakeClock::yield();
+  }
   std::function<void()> whileSleeping;  // called outside of the engines
+  mutable std::atomic<int> yields{0};   // of threads that wait for their turn in an engine
 };
 
 struct WorldOptions {
   Config config = configOfTests();
-  std::shared_ptr<Transport> transports[2];  // of the two sides; loop with friendly options when null
-  std::shared_ptr<Transport> locals[2];      // for peers on the same host; none when null
+  std::shared_ptr<Transport> transports[2];      // of the two sides; loop with friendly options when null
+  std::shared_ptr<Transport> locals[2];          // for peers on the same host; none when null
   std::shared_ptr<core::ProfilerSink> profiler;  // of both sides; null: none
-  int rails[2] = {1, 1};                     // how many of the transport's devices each side's device has
+  int rails[2] = {1, 1};                         // how many of the transport's devices each side's device has
 };
 
 class World {
