@@ -17,7 +17,7 @@ int gpuOf(const MemoryDesc& desc) {
 
 }  // namespace
 
-KeyedMemory::KeyedMemory(std::shared_ptr<mem::KeyTable> table, uint64_t key, const MemoryDesc& desc,
+KeyedMemory::KeyedMemory(std::shared_ptr<KeyTable> table, uint64_t key, const MemoryDesc& desc,
                          uint32_t magic)
     : table_(std::move(table)),
       key_(key),
@@ -29,9 +29,8 @@ KeyedMemory::KeyedMemory(std::shared_ptr<mem::KeyTable> table, uint64_t key, con
   std::copy(out.bytes().begin(), out.bytes().end(), blob_.begin());
 }
 
-Result<std::unique_ptr<Memory>> KeyedMemory::create(std::shared_ptr<mem::KeyTable> table,
-                                                    const MemoryDesc& desc, uint32_t magic,
-                                                    const char* hostOnly) {
+Result<std::unique_ptr<Memory>> KeyedMemory::create(std::shared_ptr<KeyTable> table, const MemoryDesc& desc,
+                                                    uint32_t magic, const char* hostOnly) {
   if (!desc.address || desc.length == 0)
     return Error(Code::invalidArgument, "registering memory", "the range is empty");
   const bool ofGpu = desc.kind != MemoryKind::host;

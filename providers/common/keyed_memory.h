@@ -5,7 +5,7 @@
 #include <array>
 #include <memory>
 
-#include "src/mem/key_table.h"
+#include "providers/common/key_table.h"
 #include "weft/transport.h"
 
 // Memory of a Device whose lanes land by the processor: a registration is nothing the kernel has to know,
@@ -15,9 +15,9 @@ namespace weft {
 class KeyedMemory : public Memory {
  public:
   // `magic` begins the description for peers; `hostOnly`: why a GPU's memory is refused, null: it is not.
-  static Result<std::unique_ptr<Memory>> create(std::shared_ptr<mem::KeyTable> table, const MemoryDesc& desc,
+  static Result<std::unique_ptr<Memory>> create(std::shared_ptr<KeyTable> table, const MemoryDesc& desc,
                                                 uint32_t magic, const char* hostOnly);
-  KeyedMemory(std::shared_ptr<mem::KeyTable> table, uint64_t key, const MemoryDesc& desc, uint32_t magic);
+  KeyedMemory(std::shared_ptr<KeyTable> table, uint64_t key, const MemoryDesc& desc, uint32_t magic);
   ~KeyedMemory() override { table_->remove(key_); }
 
   std::span<const std::byte> blob() const override { return blob_; }
@@ -29,7 +29,7 @@ class KeyedMemory : public Memory {
   }
 
  private:
-  const std::shared_ptr<mem::KeyTable> table_;
+  const std::shared_ptr<KeyTable> table_;
   const uint64_t key_;
   const uintptr_t base_;
   const size_t length_;

@@ -4,10 +4,10 @@
 
 #include <memory>
 
+#include "providers/common/key_table.h"
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/mem/gpu/driver.h"
-#include "src/mem/key_table.h"
 #include "weft/transport.h"
 
 // This host's memory as a device, and what of it peers may reach. Thread-safe: nothing but the table changes.
@@ -23,7 +23,7 @@ class LocalDevice : public Device {
         clock_(clock),
         driver_(std::move(driver)),
         gpu_(driver_ ? driver_->gpuInUse().value_or(-1) : -1),
-        table_(std::make_shared<mem::KeyTable>()) {}
+        table_(std::make_shared<KeyTable>()) {}
 
   const DeviceInfo& info() const override { return info_; }
   Result<std::unique_ptr<Memory>> registerMemory(const MemoryDesc& desc) override;
@@ -31,7 +31,7 @@ class LocalDevice : public Device {
 
   const Config& config() const { return config_; }
   const Clock& clock() const { return clock_; }
-  const std::shared_ptr<mem::KeyTable>& table() const { return table_; }
+  const std::shared_ptr<KeyTable>& table() const { return table_; }
   const std::shared_ptr<const mem::gpu::Driver>& driver() const { return driver_; }
   int gpu() const { return gpu_; }  // which this process uses; -1: none
 
@@ -41,7 +41,7 @@ class LocalDevice : public Device {
   const Clock& clock_;
   const std::shared_ptr<const mem::gpu::Driver> driver_;
   const int gpu_;
-  const std::shared_ptr<mem::KeyTable> table_;
+  const std::shared_ptr<KeyTable> table_;
 };
 
 }  // namespace weft::local

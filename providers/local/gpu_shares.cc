@@ -158,7 +158,7 @@ std::optional<GpuShares::Name> GpuShares::nameOf(const KeyedMemory& memory, cons
   return Name{found->share, at - found->begin, found->length - (at - found->begin)};
 }
 
-std::optional<uint64_t> GpuShares::gone(mem::KeyTable& table) const {
+std::optional<uint64_t> GpuShares::gone(KeyTable& table) const {
   for (const Ours& one : named_)
     if (!table.use(one.key).valid()) return one.share;
   return std::nullopt;

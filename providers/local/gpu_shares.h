@@ -42,7 +42,7 @@ class GpuShares {
   // Tells the peer of it where that is new; nothing: its socket is full, later.
   std::optional<Name> nameOf(const KeyedMemory& memory, const void* address);
   // One that the peer should drop, as nobody has its memory registered any more.
-  std::optional<uint64_t> gone(mem::KeyTable& table) const;
+  std::optional<uint64_t> gone(KeyTable& table) const;
   void forgetOurs(uint64_t share);
 
   // The peer's memory as frames name it, reachable by `gpu` of this process.

@@ -69,7 +69,7 @@ void LocalEndpoint::noteTaken(const Taken& frame) {
 // The memory is held for one copy, so that who gives it back waits for no more.
 bool LocalEndpoint::landBytes(const Taken& frame) {
   if (frame.length == 0) return true;
-  const mem::KeyTable::Use pin = queue_.table().use(frame.key);
+  const KeyTable::Use pin = queue_.table().use(frame.key);
   if (!pin.valid()) return refuse(EACCES, "the peer wrote to memory that is not registered here (any more)");
   std::byte* to = pin.at(frame.offset, frame.length);
   if (!to) return refuse(ERANGE, "the peer wrote outside the memory that it named");
@@ -84,7 +84,7 @@ bool LocalEndpoint::landBytes(const Taken& frame) {
 }
 
 bool LocalEndpoint::answerRead(const Taken& frame) {
-  const mem::KeyTable::Use pin = queue_.table().use(frame.key);
+  const KeyTable::Use pin = queue_.table().use(frame.key);
   if (!pin.valid()) return refuse(EACCES, "the peer read memory that is not registered here (any more)");
   const std::byte* from = pin.at(frame.offset, frame.length);
   if (!from) return refuse(ERANGE, "the peer read outside the memory that it named");

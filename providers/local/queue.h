@@ -28,7 +28,7 @@ class LocalQueue : public Queue {
 
   // For its lanes.
   LocalDevice& device() const { return device_; }
-  mem::KeyTable& table() const { return *table_; }
+  KeyTable& table() const { return *table_; }
   bool hasRoom() const { return works_ < depths_.sends; }
   void workPosted() { works_++; }
   void workGone() { works_--; }
@@ -41,7 +41,7 @@ class LocalQueue : public Queue {
   void look();
 
   LocalDevice& device_;
-  const std::shared_ptr<mem::KeyTable> table_;
+  const std::shared_ptr<KeyTable> table_;
   const QueueDepths depths_;
   size_t works_ = 0;  // posted, and not yet landed or forgotten
   std::vector<LocalEndpoint*> lanes_;

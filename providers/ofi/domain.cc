@@ -2,8 +2,8 @@
 // Copyright The weft authors
 #include "providers/ofi/domain.h"
 
+#include "providers/common/gpu_refusal.h"
 #include "src/base/log.h"
-#include "src/mem/gpu_refusal.h"
 
 namespace weft::ofi {
 
@@ -66,7 +66,7 @@ Result<Domain::Registered> Domain::registerMemory(uint64_t id, uint64_t wantedKe
   if (code != 0)
     return fabricError(
         *library_, "registering memory",
-        format("%zu bytes with %s%s", desc.length, name_.c_str(), mem::gpuRefusal(desc.kind, -code)), code);
+        format("%zu bytes with %s%s", desc.length, name_.c_str(), gpuRefusal(desc.kind, -code)), code);
   FidPtr<fid_mr> region(raw);
   // shm 2.1 looks into the one it is given, though it asks for none: it must not be that of a Domain that is
   // closed before the memory is given up.

@@ -4,10 +4,10 @@
 
 #include <memory>
 
+#include "providers/common/key_table.h"
 #include "providers/tcp/interfaces.h"
 #include "src/base/clock.h"
 #include "src/base/config.h"
-#include "src/mem/key_table.h"
 #include "weft/transport.h"
 
 // One network interface, and the memory that peers may reach over it. Thread-safe: nothing but the table of
@@ -17,7 +17,7 @@ namespace weft::tcp {
 class TcpDevice : public Device {
  public:
   TcpDevice(Nic nic, const Config& config, const Clock& clock)
-      : nic_(std::move(nic)), config_(config), clock_(clock), regions_(std::make_shared<mem::KeyTable>()) {}
+      : nic_(std::move(nic)), config_(config), clock_(clock), regions_(std::make_shared<KeyTable>()) {}
 
   const DeviceInfo& info() const override { return nic_.info; }
   Result<std::unique_ptr<Memory>> registerMemory(const MemoryDesc& desc) override;
@@ -26,13 +26,13 @@ class TcpDevice : public Device {
   const SocketAddress& address() const { return nic_.address; }
   const Config& config() const { return config_; }
   const Clock& clock() const { return clock_; }
-  const std::shared_ptr<mem::KeyTable>& regions() const { return regions_; }
+  const std::shared_ptr<KeyTable>& regions() const { return regions_; }
 
  private:
   const Nic nic_;
   const Config config_;
   const Clock& clock_;
-  const std::shared_ptr<mem::KeyTable> regions_;
+  const std::shared_ptr<KeyTable> regions_;
 };
 
 }  // namespace weft::tcp

@@ -75,7 +75,7 @@ class TcpEndpoint : public Endpoint, private StreamHost, private LaneLife::Host 
   Endpoint& endpoint() override { return *this; }
 
   // StreamHost
-  mem::KeyTable& regions() override { return queue_.regions(); }
+  KeyTable& regions() override { return queue_.regions(); }
   void notified(uint32_t imm, uint32_t length) override;
   void workFinished(Purpose purpose, uint64_t context) override;
   std::byte* readInto(uint32_t number, uint32_t length) override;

@@ -33,7 +33,7 @@ class TcpQueue : public Queue {
 
   // For its lanes.
   TcpDevice& device() const { return device_; }
-  mem::KeyTable& regions() const { return *regions_; }
+  KeyTable& regions() const { return *regions_; }
   bool hasRoom() const { return works_ < depths_.sends; }
   void workPosted() { works_++; }
   void workGone() { works_--; }  // nobody is told
@@ -57,7 +57,7 @@ class TcpQueue : public Queue {
   TcpEndpoint* laneAskedFor(const Hello& hello) const;
 
   TcpDevice& device_;
-  const std::shared_ptr<mem::KeyTable> regions_;
+  const std::shared_ptr<KeyTable> regions_;
   const QueueDepths depths_;
   size_t works_ = 0;  // posted, and not yet reported or forgotten
   uint64_t lastLane_ = 0;

@@ -5,10 +5,10 @@
 #include <string>
 #include <sys/uio.h>
 
+#include "providers/common/key_table.h"
 #include "providers/tcp/ring.h"
 #include "providers/tcp/wire.h"
 #include "src/base/fd.h"
-#include "src/mem/key_table.h"
 
 // One connection of a lane: frames go out in the order they were pushed, and come in straight into the memory
 // they name. Small frames are read many at a time through the Queue's buffer; of a large one only what came
@@ -41,7 +41,7 @@ struct Outgoing {
 class StreamHost {
  public:
   virtual ~StreamHost() = default;
-  virtual mem::KeyTable& regions() = 0;
+  virtual KeyTable& regions() = 0;
   virtual void notified(uint32_t imm, uint32_t length) = 0;
   virtual void workFinished(Purpose purpose, uint64_t context) = 0;   // sent, or landed if that was asked for
   virtual std::byte* readInto(uint32_t number, uint32_t length) = 0;  // null: there is no such read
@@ -104,7 +104,7 @@ class Stream {
     Purpose purpose = Purpose::work;
   };
   struct Landing {
-    mem::KeyTable::Use pin;
+    KeyTable::Use pin;
     std::byte* at = nullptr;
   };
   struct Gathered;

@@ -170,7 +170,7 @@ bool Stream::answerRead() {
   constexpr size_t kMostReplies = 1 << 16;  // no Queue has more reads in flight
   if (!standing || out_.size() > kMostReplies)
     return refuse(Refused::protocol, "it asked for more than a lane may");
-  mem::KeyTable::Use pin = host_.regions().use(header_.key);
+  KeyTable::Use pin = host_.regions().use(header_.key);
   if (!pin.valid()) return refuse(Refused::memory, "it read memory that is not registered here (any more)");
   if (!pin.at(header_.offset, header_.length))
     return refuse(Refused::range, "it read outside the memory that it named");

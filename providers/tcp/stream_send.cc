@@ -22,7 +22,7 @@ struct Stream::Gathered {
   std::array<iovec, 2 * kFrames> parts;
   size_t count = 0;
   size_t bytes = 0;
-  std::array<mem::KeyTable::Use, 4> pins;  // of replies, until the call is over
+  std::array<KeyTable::Use, 4> pins;  // of replies, until the call is over
   size_t pinned = 0;
 
   void add(const void* from, size_t length) {
@@ -65,7 +65,7 @@ size_t Stream::dataBytes(const Outgoing& outgoing) {
 // The memory of a reply may have gone since it was asked for.
 bool Stream::gatherReply(const Outgoing& outgoing, Gathered* into, size_t skip) {
   if (into->pinned == into->pins.size()) return false;
-  mem::KeyTable::Use& pin = into->pins[into->pinned++];
+  KeyTable::Use& pin = into->pins[into->pinned++];
   pin = host_.regions().use(outgoing.header.key);
   const std::byte* from = pin.at(outgoing.header.offset, outgoing.header.length);
   if (!from) return false;

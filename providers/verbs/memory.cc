@@ -5,10 +5,10 @@
 #include <cerrno>
 #include <cstring>
 
+#include "providers/common/gpu_refusal.h"
 #include "providers/verbs/words.h"
 #include "src/base/bytes.h"
 #include "src/base/log.h"
-#include "src/mem/gpu_refusal.h"
 
 namespace weft::verbs {
 
@@ -35,7 +35,7 @@ Error failure(const MemoryDesc& desc, int code) {
   const bool limit = code == ENOMEM || code == EMFILE || code == EPERM || code == EACCES;
   return Error(
       limit ? Code::resources : Code::system, kRegistering,
-      format("%zu bytes of GPU memory at %p%s", desc.length, desc.address, mem::gpuRefusal(desc.kind, code)),
+      format("%zu bytes of GPU memory at %p%s", desc.length, desc.address, gpuRefusal(desc.kind, code)),
       code);
 }
 

@@ -25,7 +25,7 @@ class Lane : public StreamHost {
   Lane() : key_(table_.add(bytes_.data() + kGuard, kRegion)) { bytes_.fill(std::byte{0x5a}); }
   ~Lane() override { table_.remove(key_); }
 
-  mem::KeyTable& regions() override { return table_; }
+  KeyTable& regions() override { return table_; }
   void notified(uint32_t, uint32_t length) override {
     fuzz::demand(length <= kRegion, "a notification is no longer than what it may name");
   }
@@ -61,7 +61,7 @@ class Lane : public StreamHost {
   uint64_t key() const { return key_; }
 
  private:
-  mem::KeyTable table_;
+  KeyTable table_;
   std::array<std::byte, kRegion + 2 * kGuard> bytes_;
   std::array<std::byte, kReadBytes + 2 * kGuard> answer_{};
   uint64_t key_;

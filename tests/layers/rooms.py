@@ -58,7 +58,7 @@ ROOMS = [
     Room('src/coll/', CORE_MAY + ('src/core/',)),
     Room('src/agg/', CORE_MAY + ('src/core/', 'src/coll/')),
     Room('providers/registry', BASE + ('providers/',)),
-    Room('providers/common/', BASE + ('src/mem/',)),
+    Room('providers/common/', BASE),
     Room('providers/loop/', PROVIDER_MAY),
     Room('providers/fault/', PROVIDER_MAY),
     Room('providers/ofi/', PROVIDER_MAY, (FABRIC,)),

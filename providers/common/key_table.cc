@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
-#include "src/mem/key_table.h"
+#include "providers/common/key_table.h"
 
 #include <thread>
 #include <utility>
 
 #include "src/base/random.h"
 
-namespace weft::mem {
+namespace weft {
 
 namespace {
 
@@ -93,4 +93,4 @@ KeyTable::Use KeyTable::use(uint64_t key) {
   return pinned;
 }
 
-}  // namespace weft::mem
+}  // namespace weft

@@ -7,7 +7,7 @@
 #include "weft/transport.h"
 
 // The meaning of a kernel's or card's refusal of GPU memory with that errno. Empty: nothing in particular.
-namespace weft::mem {
+namespace weft {
 
 constexpr int kKernelNotSupported = 524;  // the kernel's own code, which no libc has words for
 
@@ -23,4 +23,4 @@ inline const char* gpuRefusal(MemoryKind kind, int code) {
   return "";
 }
 
-}  // namespace weft::mem
+}  // namespace weft

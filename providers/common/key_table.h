@@ -14,7 +14,7 @@
 // random bits, so nobody guesses one and a stale one fits nothing. Adding and removing lock; `use`, on the
 // data path, pins a range with one atomic operation, and `remove` waits until nobody holds a pin. A pin is
 // held during one system call or copy, never longer. Any thread.
-namespace weft::mem {
+namespace weft {
 
 class KeyTable {
  public:
@@ -70,4 +70,4 @@ class KeyTable {
   std::vector<uint32_t> free_;
 };
 
-}  // namespace weft::mem
+}  // namespace weft
