@@ -29,7 +29,6 @@ class Ring {
     first_ = (first_ + 1) & (items_.size() - 1);
     count_--;
   }
-  void dropBack() { count_--; }
   void clear() { first_ = count_ = 0; }
 
   // Keeps those that `keep` holds for, in their order.

@@ -64,17 +64,13 @@ class Stream {
   void close();
   void cut();  // likewise, and what the kernel still holds is not sent
 
-  void push(const Outgoing& outgoing) {
-    if (outgoing.purpose <= Purpose::unsignaled) queuedBytes_ += outgoing.header.length;
-    out_.push(outgoing);
-  }
+  void push(const Outgoing& outgoing) { out_.push(outgoing); }
   void pushControl(FrameKind kind, uint32_t number = 0);
   void pushHello(const HelloBytes* hello);                           // borrowed
   bool blocked() const { return !out_.empty() && sendError_ == 0; }  // there is more to flush
   // Something is to be read for, beside what the peer may send: an acknowledgement is owed, or the last
   // words.
   bool hasPending() const { return landed_ != acknowledged_ || sendError_ != 0 || !out_.empty(); }
-  size_t queuedBytes() const { return queuedBytes_; }
 
   // Sends what the kernel takes.
   void flush();
@@ -135,7 +131,6 @@ class Stream {
   Ring<Outgoing> out_;
   Ring<Awaiting> awaiting_;
   size_t sentOfFirst_ = 0;
-  size_t queuedBytes_ = 0;
   int sendError_ = 0;
   uint32_t acked_ = 0;  // how many of ours the peer said have landed
 
@@ -157,7 +152,6 @@ void Stream::dropUnsent(Visit visit) {
       return true;
     }
     if (outgoing.purpose > Purpose::request) return true;
-    queuedBytes_ -= dataBytes(outgoing);
     visit(outgoing.purpose, outgoing.context);
     return false;
   });
@@ -169,7 +163,7 @@ void Stream::dropAll(Visit visit) {
   for (size_t i = 0; i < out_.size(); i++) visit(out_[i].purpose, out_[i].context);
   awaiting_.clear();
   out_.clear();
-  sentOfFirst_ = queuedBytes_ = 0;
+  sentOfFirst_ = 0;
 }
 
 }  // namespace weft::tcp

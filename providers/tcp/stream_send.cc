@@ -134,7 +134,6 @@ void Stream::took(size_t bytes) {
 void Stream::left(const Outgoing& outgoing) {
   if (outgoing.purpose != Purpose::hello) acknowledged_ = outgoing.header.landed;
   if (outgoing.purpose > Purpose::unsignaled) return;
-  queuedBytes_ -= outgoing.header.length;
   if (outgoing.wantsAck())
     awaiting_.push({outgoing.context, outgoing.purpose});
   else
