@@ -6,7 +6,7 @@
 #include <cstring>
 
 // How bytes get from one Queue's memory to another's. Under ThreadSanitizer a write that lands at once is
-// hidden from it, as a NIC's would be: readers who look at memory before they were notified (rings of lines
+// hidden from it, as a NIC's would be: readers that look at memory before they were notified (rings of lines
 // with checksums) are right to do so. Any thread.
 namespace weft::loop {
 

@@ -52,15 +52,18 @@ Mapped::~Mapped() {
   if (begin_) ::munmap(begin_, bytes_);
 }
 
-LoopMemory::LoopMemory(std::shared_ptr<Fabric> fabric, uint64_t key, const MemoryDesc& desc, Mapped mapped)
-    : fabric_(std::move(fabric)), key_(key), mapped_(std::move(mapped)) {
+LoopMemory::LoopMemory(std::shared_ptr<KeyTable> regions, uint64_t key, const MemoryDesc& desc, Mapped mapped)
+    : regions_(std::move(regions)),
+      key_(key),
+      owners_(reinterpret_cast<uintptr_t>(desc.address)),
+      mapped_(std::move(mapped)) {
   ByteWriter writer;
   writer.put(kBlobMagic).put(key).put(reinterpret_cast<uint64_t>(desc.address)).put(uint64_t{desc.length});
   std::memcpy(blob_.data(), writer.bytes().data(), blob_.size());
 }
 
 LoopMemory::~LoopMemory() {
-  fabric_->regions().remove(key_);
+  regions_->remove(key_);
 }
 
 Result<RemoteMemory> readBlob(std::span<const std::byte> blob) {
@@ -80,7 +83,7 @@ LoopDevice::LoopDevice(DeviceInfo info, LoopOptions options, int rail)
       info_(std::move(info)),
       options_(std::move(options)),
       rail_(rail),
-      domain_(fabric_->nextId()) {}
+      regions_(std::make_shared<KeyTable>()) {}
 
 Result<std::unique_ptr<Memory>> LoopDevice::registerMemory(const MemoryDesc& desc) {
   const char* operation = "registering memory with a loop device";
@@ -95,9 +98,9 @@ Result<std::unique_ptr<Memory>> LoopDevice::registerMemory(const MemoryDesc& des
     TRY(mapped, Mapped::of(desc));
   }
   void* const base = mapped.data() ? mapped.data() : desc.address;
-  const uint64_t key = fabric_->regions().add(base, desc.length, domain_, desc.address);
+  const uint64_t key = regions_->add(base, desc.length);
   if (key == 0) return Error(Code::resources, operation, "a million ranges are registered already");
-  return std::unique_ptr<Memory>(std::make_unique<LoopMemory>(fabric_, key, desc, std::move(mapped)));
+  return std::unique_ptr<Memory>(std::make_unique<LoopMemory>(regions_, key, desc, std::move(mapped)));
 }
 
 Result<std::unique_ptr<Queue>> LoopDevice::openQueue(const QueueDepths& wanted) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <utility>
 
+#include "providers/common/key_table.h"
 #include "providers/loop/fabric.h"
 #include "providers/loop/options.h"
 #include "weft/transport.h"
@@ -32,14 +33,18 @@ class Mapped {
 
 class LoopMemory : public Memory {
  public:
-  LoopMemory(std::shared_ptr<Fabric> fabric, uint64_t key, const MemoryDesc& desc, Mapped mapped);
+  LoopMemory(std::shared_ptr<KeyTable> regions, uint64_t key, const MemoryDesc& desc, Mapped mapped);
   ~LoopMemory() override;
   std::span<const std::byte> blob() const override { return blob_; }
   uint64_t key() const { return key_; }
+  // Where an address of the owner's lies in the region; past its end for one that lies before it. The owner
+  // may see the memory elsewhere than the fabric does.
+  uint64_t offsetOf(const void* address) const { return reinterpret_cast<uintptr_t>(address) - owners_; }
 
  private:
-  const std::shared_ptr<Fabric> fabric_;
+  const std::shared_ptr<KeyTable> regions_;
   const uint64_t key_;
+  const uintptr_t owners_;  // the owner's address of the first byte
   const Mapped mapped_;
   std::array<std::byte, 28> blob_;
 };
@@ -58,7 +63,7 @@ class LoopDevice : public Device {
   const LoopOptions& options() const { return options_; }
   int rail() const { return rail_; }
   Fabric& fabric() const { return *fabric_; }
-  uint64_t domain() const { return domain_; }
+  const std::shared_ptr<KeyTable>& regions() const { return regions_; }
   RailStats& stats() const { return options_.stats->rails[static_cast<size_t>(rail_)]; }
 
  private:
@@ -66,7 +71,7 @@ class LoopDevice : public Device {
   const DeviceInfo info_;
   const LoopOptions options_;
   const int rail_;
-  const uint64_t domain_;
+  const std::shared_ptr<KeyTable> regions_;
 };
 
 }  // namespace weft::loop

@@ -20,7 +20,7 @@ constexpr uint32_t kAddressMagic = 0x61706c77;               // "wlpa"
 std::shared_ptr<Port> makePort(LoopQueue& queue) {
   auto port = std::make_shared<Port>();
   port->id = queue.device().fabric().nextId();
-  port->domain = queue.device().domain();
+  port->regions = queue.device().regions();
   port->inbox = queue.inbox();
   queue.device().fabric().publish(port);
   return port;
@@ -128,7 +128,7 @@ int LoopEndpoint::check(const Work& work) const {
   if (work.length > 0 && (!work.memory || !work.local)) return EINVAL;
   if (!peer_->alive.load(std::memory_order_acquire)) return ECONNRESET;
   const uint64_t other = peer_->peer.load(std::memory_order_acquire);
-  return other == 0 || other == port_->id ? 0 : ECONNREFUSED;  // its lane is to somebody else
+  return other == 0 || other == port_->id ? 0 : ECONNREFUSED;  // its lane is to another peer
 }
 
 bool LoopEndpoint::landNow(const Work& work) {
@@ -153,12 +153,12 @@ bool LoopEndpoint::landNow(const Work& work) {
 
 int LoopEndpoint::copyNow(const Work& work) {
   if (work.length == 0) return 0;
-  RegionTable& regions = queue_.device().fabric().regions();
-  const auto remote = regions.use(work.remote.key, peer_->domain);
+  const auto remote = peer_->regions->use(work.remote.key);
   std::byte* there = remote.at(work.remoteOffset, work.length);
   if (!there) return EACCES;
-  const auto local = regions.use(static_cast<const LoopMemory*>(work.memory)->key(), port_->domain);
-  std::byte* here = local.at(static_cast<const void*>(work.local), work.length);
+  const auto* memory = static_cast<const LoopMemory*>(work.memory);
+  const auto local = queue_.device().regions()->use(memory->key());
+  std::byte* here = local.at(memory->offsetOf(work.local), work.length);
   if (!here) return EFAULT;
   if (work.op == Opcode::read) std::swap(here, there);
   copyUnseen(there, here, work.length);
@@ -174,7 +174,7 @@ void LoopEndpoint::fail(const Work& work, int error) {
   workFailed();
 }
 
-// A lane that nobody connected yet finds out by connecting.
+// A lane that is not connected yet finds out by connecting.
 void LoopEndpoint::broke(int error) {
   if (life_.state() != LaneState::idle) life_.apply(LaneEvent::broke, error, "the peer closed its lane");
 }

@@ -19,7 +19,7 @@ namespace weft::loop {
 
 constexpr int kMaxRails = 32;
 
-// What happened on one rail, counted over all Queues of the Transport. Any thread may read at any time.
+// Events of one rail, counted over all Queues of the Transport. Any thread may read at any time.
 struct RailStats {
   std::atomic<uint64_t> works{0};          // taken by post
   std::atomic<uint64_t> bytes{0};          // landed
@@ -56,7 +56,7 @@ struct LoopOptions {
   bool lines128InOrder = false;
   bool postIsCall = false;      // small messages that follow each other are posted together, as over sockets
   bool targetMustKnow = false;  // a lane stands once its peer connected to it, as on EFA's direct fabric
-  QueueDepths maxDepths{1u << 16, 1u << 18};  // what openQueue grants at most
+  QueueDepths maxDepths{1u << 16, 1u << 18};  // the most that openQueue grants
   size_t maxWriteBytes = size_t{1} << 30;
   int speedMbps = 100000;
   std::shared_ptr<LoopStats> stats;  // where to count; made by the Transport when null

@@ -15,7 +15,7 @@ LoopQueue::LoopQueue(LoopDevice& device, const QueueDepths& depths)
     : device_(device),
       depths_(depths),
       inbox_(std::make_shared<Inbox>(depths.notifications)),
-      outbox_(std::make_shared<Outbox>(device.options().deferred() ? depths.sends : 0)),
+      outbox_(std::make_shared<Outbox>(device.options().deferred() ? depths.sends : 0, device.regions())),
       random_(device.options().seed + static_cast<uint64_t>(device.rail())) {
   for (size_t i = outbox_->transfers.size(); i > 0; i--) freeSlots_.push_back(static_cast<uint32_t>(i - 1));
   outstanding_.reserve(outbox_->transfers.size());
@@ -49,7 +49,7 @@ void LoopQueue::takeArrivals() {
     incoming_.push_back(std::move(arrival));
 }
 
-// Lands what the options allow in one poll. What landed moves below front_ and goes at the end.
+// Lands as much as the options allow in one poll. Landed arrivals move below front_ and go at the end.
 void LoopQueue::land() {
   const LoopOptions& options = device_.options();
   uint32_t pieces = options.pieceBytes ? std::max(options.piecesPerPoll, 1u) : ~0u;
@@ -75,7 +75,8 @@ void LoopQueue::landOne(Arrival& arrival) {
   const LoopOptions& options = device_.options();
   size_t pieceBytes = options.pieceBytes;
   if (bytesPerPoll_ && !pieceBytes) pieceBytes = static_cast<size_t>(std::min<int64_t>(bytesPerPoll_, 4096));
-  const Piece piece = landPiece(device_.fabric().regions(), *arrival.transfer, pieceBytes, random_);
+  const Piece piece =
+      landPiece({*device_.regions(), *arrival.outbox->regions}, *arrival.transfer, pieceBytes, random_);
   byteCredit_ -= static_cast<int64_t>(piece.bytes);
   device_.stats().bytes.fetch_add(piece.bytes, std::memory_order_relaxed);
   if (piece.phase == Phase::waiting) return;
@@ -100,12 +101,11 @@ void LoopQueue::finish(const Arrival& arrival) {
 
 // The caller has its buffer back before the target reads it, so the bytes travel with the transfer.
 void LoopQueue::stage(Transfer& transfer) {
-  const auto pinned = device_.fabric().regions().use(transfer.localKey, transfer.localDomain);
-  const std::byte* from = pinned.at(static_cast<const void*>(transfer.local), transfer.length);
+  const auto pinned = device_.regions()->use(transfer.localKey);
+  const std::byte* from = pinned.at(transfer.localOffset, transfer.length);
   if (!from) return;  // landing it will fail
   if (transfer.staging.size() < transfer.length) transfer.staging.resize(transfer.length);
   std::memcpy(transfer.staging.data(), from, transfer.length);
-  transfer.local = transfer.staging.data();
   transfer.localKey = 0;
 }
 
@@ -115,14 +115,13 @@ bool LoopQueue::isEarly(const Work& work) const {
   return delivery == Delivery::accepted || !work.delivered;
 }
 
-void LoopQueue::fill(Transfer& transfer, const Work& work, const Port& target) {
+void LoopQueue::fill(Transfer& transfer, const Work& work) {
   transfer.op = work.op;
   transfer.length = work.length;
-  transfer.local = static_cast<std::byte*>(work.local);
-  transfer.localKey = work.length ? static_cast<const LoopMemory*>(work.memory)->key() : 0;
-  transfer.localDomain = device_.domain();
+  const auto* memory = static_cast<const LoopMemory*>(work.memory);
+  transfer.localKey = work.length ? memory->key() : 0;
+  transfer.localOffset = work.length ? memory->offsetOf(work.local) : 0;
   transfer.remoteKey = work.remote.key;
-  transfer.remoteDomain = target.domain;
   transfer.remoteOffset = work.remoteOffset;
   transfer.pieces = transfer.done = 0;
   if (work.length > 0 && isEarly(work)) stage(transfer);
@@ -132,7 +131,7 @@ bool LoopQueue::dispatch(LoopEndpoint& endpoint, const Work& work, const Port& t
   if (freeSlots_.empty()) return false;
   const uint32_t slot = freeSlots_.back();
   Transfer& transfer = outbox_->transfers[slot];
-  fill(transfer, work, target);
+  fill(transfer, work);
   Arrival arrival;
   arrival.kind = Arrival::Kind::transfer;
   arrival.notify = work.op == Opcode::writeNotify;

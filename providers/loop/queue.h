@@ -12,7 +12,7 @@
 #include "weft/transport.h"
 
 // A Queue of the in-process fabric. As a target it lands what its peers put into its inbox; as a sender it
-// keeps track of the works it put into theirs. One owner thread for everything here; only the Inbox is
+// keeps track of the works it put into theirs. A single owner thread for everything here; only the Inbox is
 // touched by others. Nothing allocates after warm-up, nothing locks.
 namespace weft::loop {
 
@@ -56,7 +56,7 @@ class LoopQueue : public Queue {
   void finish(const Arrival& arrival);
   bool isEarly(const Work& work) const;
   void stage(Transfer& transfer);
-  void fill(Transfer& transfer, const Work& work, const Port& target);
+  void fill(Transfer& transfer, const Work& work);
   void collect();
   void settle(Outstanding& work);
   void settleFailed(Outstanding& work, int error);

@@ -25,16 +25,15 @@ void plan(Transfer& transfer, size_t pieceBytes, SeededRandom& random) {
   while (std::gcd(transfer.stride, transfer.pieces) != 1) transfer.stride++;
 }
 
-int copy(RegionTable& regions, const Transfer& transfer, size_t from, size_t n) {
+int copy(const Regions& regions, Transfer& transfer, size_t from, size_t n) {
   if (n == 0) return 0;
-  const RegionTable::Use remote = regions.use(transfer.remoteKey, transfer.remoteDomain);
+  const KeyTable::Use remote = regions.target.use(transfer.remoteKey);
   // Checked over the whole work, so that a bad one touches nothing.
   std::byte* there = remote.at(transfer.remoteOffset, transfer.length);
   if (!there) return EACCES;
-  const RegionTable::Use pinned =
-      transfer.localKey ? regions.use(transfer.localKey, transfer.localDomain) : RegionTable::Use();
-  std::byte* here = transfer.local;
-  if (transfer.localKey) here = pinned.at(static_cast<const void*>(transfer.local), transfer.length);
+  const KeyTable::Use pinned = transfer.localKey ? regions.sender.use(transfer.localKey) : KeyTable::Use();
+  std::byte* here =
+      transfer.localKey ? pinned.at(transfer.localOffset, transfer.length) : transfer.staging.data();
   if (!here) return EFAULT;
   if (transfer.op == Opcode::read) std::swap(here, there);
   std::memmove(there + from, here + from, n);
@@ -64,7 +63,7 @@ void Transfer::release() {
   state.store(encode(generation() + 1, Phase::idle), std::memory_order_release);
 }
 
-Piece landPiece(RegionTable& regions, Transfer& transfer, size_t pieceBytes, SeededRandom& random) {
+Piece landPiece(const Regions& regions, Transfer& transfer, size_t pieceBytes, SeededRandom& random) {
   if (transfer.pieces == 0) plan(transfer, pieceBytes, random);
   const size_t index = (transfer.first + transfer.done * transfer.stride) % transfer.pieces;
   const size_t from = index * transfer.piece;

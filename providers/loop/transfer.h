@@ -4,13 +4,15 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
-#include "providers/loop/region.h"
+#include "providers/common/key_table.h"
 #include "src/base/random.h"
 #include "weft/transport.h"
 
-// One work on its way when the target lands it: filled by the sender's thread, landed by the target's poll,
+// A work on its way when the target lands it: filled by the sender's thread, landed by the target's poll,
 // freed by the sender's. `state` says whose turn it is; a generation in it tells a target that the sender
 // took the work back. Transfers sit in an Outbox, which outlives both Queues that know it.
 namespace weft::loop {
@@ -28,11 +30,9 @@ struct Transfer {
 
   // The sender's, fixed while waiting.
   Opcode op = Opcode::write;
-  std::byte* local = nullptr;
-  uint64_t localKey = 0;  // 0: `local` is the staging below
-  uint64_t localDomain = 0;
+  uint64_t localKey = 0;  // 0: the bytes are in the staging below
+  uint64_t localOffset = 0;
   uint64_t remoteKey = 0;
-  uint64_t remoteDomain = 0;
   uint64_t remoteOffset = 0;
   size_t length = 0;
   std::vector<std::byte> staging;  // grows during warm-up, never shrinks
@@ -60,16 +60,24 @@ struct Transfer {
 };
 
 struct Outbox {
-  explicit Outbox(size_t n) : transfers(n) {}
+  Outbox(size_t n, std::shared_ptr<KeyTable> sendersRegions)
+      : transfers(n), regions(std::move(sendersRegions)) {}
   std::vector<Transfer> transfers;
+  const std::shared_ptr<KeyTable> regions;  // of the sender's Device
 };
 
 struct Piece {
   size_t bytes = 0;
-  Phase phase = Phase::waiting;  // what the transfer was given back as
+  Phase phase = Phase::waiting;  // in which the transfer was given back
+};
+
+// The two tables that a work's keys are of.
+struct Regions {
+  KeyTable& target;
+  KeyTable& sender;
 };
 
 // Lands one piece of a claimed transfer and gives it back. `pieceBytes` 0: all at once.
-Piece landPiece(RegionTable& regions, Transfer& transfer, size_t pieceBytes, SeededRandom& random);
+Piece landPiece(const Regions& regions, Transfer& transfer, size_t pieceBytes, SeededRandom& random);
 
 }  // namespace weft::loop
