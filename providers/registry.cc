@@ -85,7 +85,7 @@ std::string list(const std::vector<Refusal>& refused) {
   return text;
 }
 
-// What the user set comes first.
+// A setting of the user comes first.
 Attempt nothingOf(const std::string& spec, std::vector<Refusal> refusals) {
   std::stable_partition(refusals.begin(), refusals.end(), [](const Refusal& one) { return one.byUser; });
   const bool failed =
@@ -116,7 +116,7 @@ Attempt attempt(const std::string& spec, const Config& config, const TransportMa
 // takes it: sockets, which hold more, then lose less.
 constexpr unsigned kProcessorsForLocal = 8;
 
-// Beside the fabric taken, for peers on this host. Who names a provider means it for all peers.
+// Beside the fabric taken, for peers on this host. A provider that is named is meant for all peers.
 Result<Choice> withLocal(Result<Choice> choice, const Config& config, const Clock& clock) {
   if (!choice) return choice;
   if (config.local != "auto" && config.local != "on" && config.local != "off")

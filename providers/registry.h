@@ -22,7 +22,7 @@ Result<std::unique_ptr<Transport>> makeTransport(const std::string& spec, const 
                                                  const Clock& clock = Clock::system());
 
 struct Choice {
-  std::string spec;  // what WEFT_PROVIDER said, or would have to say; transport->name() may be another name
+  std::string spec;  // the value of WEFT_PROVIDER that names it; transport->name() may be another name
   std::unique_ptr<Transport> transport;
   std::vector<DeviceInfo> devices;  // never empty
   std::vector<Refusal> refused;     // the better ones that were not taken, best first

@@ -64,8 +64,8 @@ uint64_t KeyTable::add(void* base, size_t length, int gpu) {
   slot.length = length;
   slot.key = key;
   slot.gpu = gpu;
-  // Release: publishes the four above. The same 32 bits twice in a row for one place are no harm: whoever
-  // pins compares all of the key.
+  // Release: publishes the four above. The same 32 bits twice in a row for one place are no harm: `use`
+  // compares all of the key.
   slot.state.store(key >> 32 << 32 | kAlive, std::memory_order_release);
   return key;
 }

@@ -30,7 +30,7 @@ class KeyTable {
     ~Use() { release(); }
     void release();
     bool valid() const { return state_ != nullptr; }
-    int gpu() const { return gpu_; }  // whose memory it is; -1: the host's
+    int gpu() const { return gpu_; }  // the GPU that the memory is of; -1: the host
     // The bytes at `offset`; null when the region is gone or [offset, offset + length) leaves it.
     std::byte* at(uint64_t offset, size_t length) const {
       if (!state_ || offset > length_ || length > length_ - offset) return nullptr;

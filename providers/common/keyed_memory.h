@@ -40,7 +40,7 @@ class KeyedMemory : public Memory {
 // The other end's reading of blob(), from outside.
 Result<RemoteMemory> decodeKeyedMemory(std::span<const std::byte> blob, uint32_t magic);
 
-// What is wrong with a work on keyed memory of at most `most` bytes: 0, or an errno, and its words.
+// The fault of a work on keyed memory of at most `most` bytes: 0, or an errno, and its words.
 int faultOf(const Work& work, size_t most);
 const char* faultWords(int error);
 

@@ -42,7 +42,7 @@ constexpr size_t kLaneEvents = 9;
 const char* nameOf(LaneState state);
 const char* nameOf(LaneEvent event);
 
-// What becomes of a state by an event. Where a state does not change, the event is stale and means nothing.
+// The state that follows a state by an event. Where it is the same, the event is stale and means nothing.
 // Each row is a state, each column an event, in the order of the enums:
 //   connect, stands, refused, broke, workFailed, retire, fenced, deadline, cut
 constexpr std::array<std::array<LaneState, kLaneEvents>, kLaneStates> nextLaneStates() {
@@ -59,7 +59,7 @@ constexpr std::array<std::array<LaneState, kLaneEvents>, kLaneStates> nextLaneSt
 
 class LaneLife {
  public:
-  // What an Endpoint does as its state changes; the new state is in effect already. Hooks raise no event,
+  // The hooks of an Endpoint, called as its state changes; the new state is in effect. They raise no event,
   // except that startFence may say at once that the lane is fenced.
   class Host {
    public:

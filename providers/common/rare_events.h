@@ -9,7 +9,7 @@
 
 #include "weft/transport.h"
 
-// What a Queue has to hand out beside what its fabric completes: what becomes of lanes, and failures with
+// Completions that a Queue hands out beside those of its fabric: the fate of lanes, and failures with
 // their words, which can be asked for until the next poll. Used by the Queue's thread.
 namespace weft {
 

@@ -15,7 +15,7 @@
 // object: nothing is done to it. Thread-safe.
 namespace weft::fault {
 
-// What a rule's rail, device and lane are compared with.
+// The names that a rule's rail, device and lane are compared with.
 struct Where {
   int rail = -1;
   std::string device;

@@ -12,7 +12,7 @@
 
 #include "providers/fault/control.h"
 
-// What the fault Transports of a process know of each other: how often the Queue behind an address polled
+// The knowledge that the fault Transports of a process share: how often the Queue behind an address polled
 // (for works held until then), and everybody's counters. Thread-safe; control path only.
 namespace weft::fault {
 

@@ -20,7 +20,7 @@ struct LaneFaults {
   uint32_t refusals = 0;   // posts still to refuse
   uint32_t doomed = 0;     // works still to collect before the lane dies
   uint32_t doomPolls = 0;  // or polls, whichever ends first
-  bool late = false;       // what fails then lands afterwards
+  bool late = false;       // works that fail then land afterwards
   uint32_t latePolls = 0;  // this many polls later
   bool retiring = false;   // the user asked
   bool innerRetiring = false;

@@ -7,7 +7,7 @@
 #include "providers/fault/endpoint.h"
 #include "providers/fault/queue.h"
 
-// What rules do to posted works and to lanes: the half of FaultQueue that breaks things.
+// The effect of rules on posted works and on lanes: the half of FaultQueue that breaks things.
 namespace weft::fault {
 
 namespace {

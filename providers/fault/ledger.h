@@ -55,7 +55,7 @@ class Ledger {
   uint32_t add(FaultEndpoint& lane, const Work& work);
   void remove(uint32_t index);
   Entry& at(uint32_t index) { return entries_[index]; }
-  // What the inner Queue's completions carry, and back; 0 when the entry is gone.
+  // The context that the inner Queue's completions carry, and back; 0 when the entry is gone.
   uint64_t contextOf(uint32_t index) const;
   uint32_t find(uint64_t context) const;
 

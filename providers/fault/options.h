@@ -10,7 +10,7 @@
 
 #include "weft/transport.h"
 
-// What to break, and when. A rule names one fault, the operations it looks at and which of them it hits.
+// The faults to make, and when. A rule names one fault, the operations it looks at and which of them it hits.
 // Values; a test builds them by hand, WEFT_PROVIDER by text:
 // "fault(seed=7,fault=drop,op=writeNotify,nth=5):loop". Every `fault=` starts a new rule; the keys after it
 // belong to it.
@@ -44,8 +44,9 @@ enum class FaultKind : uint8_t {
   connectNever,    // no completion
 };
 
-// What a rule counts. drop, delay, duplicate work on `notified` too, drop, delay, error on `sent`, and the
-// three kills on `poll` (they take every lane of the Queue, also an idle one). Calls have their own.
+// The operations that a rule counts. drop, delay, duplicate work on `notified` too, drop, delay, error on
+// `sent`, and the three kills on `poll` (they take every lane of the Queue, also an idle one). Calls have
+// their own.
 enum class FaultOp : uint8_t { any, write, writeNotify, read, notified, sent, poll, call };
 
 struct FaultRule {
@@ -78,7 +79,7 @@ struct FaultOptions {
 const char* faultName(FaultKind kind);
 const char* opName(FaultOp op);
 
-// Whether the fault can hit such operations at all.
+// True where the fault can hit these operations at all.
 bool fits(FaultKind kind, FaultOp op);
 
 // An error names the bad key or value and what is allowed.

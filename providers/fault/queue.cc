@@ -74,7 +74,7 @@ void FaultQueue::refresh() {
   counted_.reserve(rules_.size());
 }
 
-// One poll has passed for everything held back.
+// A poll has passed for everything held back.
 void FaultQueue::tick() {
   for (const uint32_t index : held_) {
     Entry& entry = ledger_.at(index);

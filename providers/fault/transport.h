@@ -39,7 +39,7 @@ class FaultTransport : public Transport {
 
 std::unique_ptr<FaultTransport> makeTransport(std::unique_ptr<Transport> inner, FaultOptions options = {});
 
-// Counters of every fault Transport of the process that is still held by somebody, a line a rule.
+// Counters of every fault Transport of the process that still has a holder, a line a rule.
 std::vector<std::string> report();
 
 }  // namespace weft::fault

@@ -13,7 +13,7 @@
 namespace weft::local {
 
 // As memcpy, for a part of something large: what is written goes past the caches, so that no line is fetched
-// only to be written over. What was copied is there for everybody before whatever the caller stores next.
+// only to be written over. The copy is there for every processor before the next store of the caller.
 inline void copyPastCaches(std::byte* to, const std::byte* from, size_t bytes) {
 #if defined(__SSE2__)
   constexpr size_t kCacheLine = 64;

@@ -122,7 +122,7 @@ bool LocalEndpoint::pushPieces() {
       break;
     const bool last = writing_.done + piece.length == work.length;
     piece.more = !last;
-    // Who writes on waits for the ring.
+    // A writer that goes on waits for room in the ring.
     piece.tell = !last || !work.unsignaled;
     if (!outbox_.put(piece, {work.context, 0, last, work.unsignaled}, taken_)) break;
     untold_ = 0;
@@ -282,7 +282,7 @@ bool LocalEndpoint::progress(TimePoint now) {
   return life_.progress(now);
 }
 
-// What the peer says in its inbox decides, until the deadline does.
+// The word in the peer's inbox decides, until the deadline does.
 void LocalEndpoint::hearPeer(TimePoint now) {
   const auto refused = [&](int error, const char* why) { life_.apply(LaneEvent::refused, error, why); };
   switch (theirs_->owner.word.load(std::memory_order_acquire)) {
@@ -359,7 +359,7 @@ void LocalEndpoint::startFence(LaneState from) {
   queue_.attend(this);
 }
 
-// What the peer lands at this very moment is waited for.
+// A write that the peer lands at this very moment is waited for.
 std::optional<int> LocalEndpoint::fenced(TimePoint, bool late) {
   const bool landing =
       theirs_ && theirs_->turn.landing.load(std::memory_order_seq_cst) != 0 && theirs_.ownerLives();

@@ -14,7 +14,7 @@
 #include "src/base/clock.h"
 #include "weft/transport.h"
 
-// One lane to a process of this host: our inbox, into which the peer writes, and the peer's. The receiver
+// A lane to a process of this host: our inbox, into which the peer writes, and the peer's. The receiver
 // lands, into memory of its own process: so every access is checked by the owner of the memory, and nothing
 // lands while it does not poll. lane_life.h has the states. Used by the Queue's thread.
 namespace weft::local {
@@ -52,7 +52,7 @@ class LocalEndpoint : public Endpoint, private LaneLife::Host {
     bool open = false;
     bool asked = false;  // of a read: its next piece
   };
-  // What a frame says, in a copy that the peer cannot change any more.
+  // The content of a frame, in a copy that the peer cannot change any more.
   struct Taken;
 
   // endpoint.cc
@@ -135,7 +135,7 @@ class LocalEndpoint : public Endpoint, private LaneLife::Host {
   Active reading_;                     // one at a time
   std::unique_ptr<GpuShares> shares_;  // null: host memory only
   bool proven_ = false;                // we have copied out of the peer's GPU memory
-  Bytes staged_;                       // what cannot be shared, on its way into the ring
+  Bytes staged_;                       // a piece that cannot be shared, on its way into the ring
   const std::byte* stagedFrom_ = nullptr;
 
   uint32_t taken_ = 0;      // frames of the peer

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 
-// LocalEndpoint's way with GPU memory. What can be shared is named in a frame, and whoever receives copies
+// LocalEndpoint's way with GPU memory. Memory that can be shared is named in a frame, and the receiver copies
 // it, from GPU to GPU; all else goes through the ring as host memory does, copied by the driver at both ends.
 // A copy is over when the call returns, so that fences and pins hold for it as they do for the processor's.
 #include <algorithm>
@@ -56,7 +56,7 @@ bool LocalEndpoint::landGpu(const Taken& frame, std::byte* to, int gpu) {
   return copied || refuse(EIO, copied.error().message());
 }
 
-// A mapping over there keeps the memory, whoever frees it here.
+// A mapping over there keeps the memory, also where it was freed here.
 void LocalEndpoint::forgetGone() {
   while (life_.ready() && shares_ && !writing_.open) {
     const auto share = shares_->gone(queue_.table());

@@ -15,7 +15,7 @@ namespace weft::local {
 
 namespace {
 
-constexpr size_t kTrialBytes = size_t{2} << 20;  // what CUDA hands out as a whole
+constexpr size_t kTrialBytes = size_t{2} << 20;  // the unit of CUDA's allocations
 constexpr uint64_t kTrial = ~uint64_t{0};        // the share that is for the proof
 
 constexpr const char* kSharing = "sharing GPU memory with a peer on this host";
@@ -109,7 +109,7 @@ Result<bool> GpuShares::announce(uint64_t share, const void* address, size_t len
   return Error(Code::system, kSharing, "sending a descriptor", errno);
 }
 
-// Of whoever else may have written to the socket nothing is kept.
+// Any process of the network namespace may write to the socket; only datagrams of the peer are kept.
 void GpuShares::takeAnnounced() {
   for (;;) {
     Datagram datagram{};

@@ -14,7 +14,7 @@
 #include "src/mem/gpu/driver.h"
 
 // GPU memory that the two ends of a lane share: what is ours is named to the peer, and what the peer named is
-// mapped here, so that whoever receives copies from the sender's memory to its own. CUDA's descriptors go by
+// mapped here, so that the receiver copies from the sender's memory to its own. CUDA's descriptors go by
 // a socket of the lane's own, a datagram each, always before the first frame that names what they stand for.
 // Owned by its lane; used by the Queue's thread.
 namespace weft::local {
@@ -41,7 +41,7 @@ class GpuShares {
   };
   // Tells the peer of it where that is new; nothing: its socket is full, later.
   std::optional<Name> nameOf(const KeyedMemory& memory, const void* address);
-  // One that the peer should drop, as nobody has its memory registered any more.
+  // A share that the peer should drop, as no registration has its memory any more.
   std::optional<uint64_t> gone(KeyTable& table) const;
   void forgetOurs(uint64_t share);
 

@@ -55,7 +55,7 @@ bool LocalEndpoint::landNext(Completion* told) {
   return true;
 }
 
-// Who waits for a large frame has more to put where it was, and should do so while we go on.
+// A peer that waits for a large frame has more to put in its place, and should do so while we go on.
 void LocalEndpoint::noteTaken(const Taken& frame) {
   constexpr uint32_t kWorthTelling = 4096;
   untold_ += 1 + (frame.place == Place::ring ? frame.length / 1024 : 0);
@@ -66,7 +66,7 @@ void LocalEndpoint::noteTaken(const Taken& frame) {
     untold_ = std::max(untold_, kMostUntold);
 }
 
-// The memory is held for one copy, so that who gives it back waits for no more.
+// The memory is held for one copy, so that its deregistering waits for no more.
 bool LocalEndpoint::landBytes(const Taken& frame) {
   if (frame.length == 0) return true;
   const KeyTable::Use pin = queue_.table().use(frame.key);
@@ -98,7 +98,7 @@ bool LocalEndpoint::answerRead(const Taken& frame) {
   return true;
 }
 
-// What cannot be landed ends the lane, on both sides.
+// A frame that cannot be landed ends the lane, on both sides.
 bool LocalEndpoint::refuse(int error, const std::string& why) {
   tell();
   mine_->owner.error.store(error, std::memory_order_release);
@@ -107,7 +107,7 @@ bool LocalEndpoint::refuse(int error, const std::string& why) {
 }
 
 void LocalEndpoint::tell() {
-  mine_->owner.consumed.store(taken_, std::memory_order_release);  // what they carried is there
+  mine_->owner.consumed.store(taken_, std::memory_order_release);  // their bytes are there
   untold_ = 0;
 }
 

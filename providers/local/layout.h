@@ -9,7 +9,7 @@
 
 #include "src/base/siphash.h"
 
-// What two processes of one host share. Each end of a lane owns one of these: its inbox, into which the peer
+// The memory that two processes of one host share. Each end of a lane owns an inbox, into which the peer
 // puts frames and from which the owner lands them. So there are two for a lane, and in each every word has
 // one writer: the owner or the peer, as said below. Both ends are built from this header; another version is
 // told by kVersion. A peer may write anything here at any time: its owner checks what it takes out, once, in
@@ -49,7 +49,7 @@ enum class FrameKind : uint8_t { write = 1, notify, read, forget };  // forget: 
 enum class Place : uint8_t { none, inlined, ring, shared };
 
 constexpr uint16_t kMore = 1;  // another frame continues this write
-constexpr uint16_t kTell = 2;  // somebody waits to hear that it was taken
+constexpr uint16_t kTell = 2;  // its sender waits to hear that it was taken
 
 struct Frame {
   std::atomic<uint32_t> number;  // its own, counted from 1; written last
@@ -73,9 +73,9 @@ struct Inbox {
     uint64_t magic;
     uint32_t version;
     uint32_t bytes;  // of all this
-    Nonce nonce;     // what proves to the peer that this is the inbox which it was told of
+    Nonce nonce;     // proves to the peer that this is the inbox which it was told of
   } label;
-  // By the owner. What the peer looks at while it waits for something to land is in one line.
+  // By the owner. All that the peer reads while it waits for something to land is in this line.
   struct alignas(kLine) {
     std::atomic<Word> word;
     std::atomic<uint32_t> consumed;  // frames taken, all that they carry being where it belongs

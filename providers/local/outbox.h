@@ -11,7 +11,7 @@
 // in the order in which they were put. One thread.
 namespace weft::local {
 
-// One frame to be, whose bytes are with us.
+// A frame to be, whose bytes are with us.
 struct Piece {
   FrameKind kind = FrameKind::write;
   bool more = false;
@@ -26,12 +26,12 @@ struct Piece {
   uint64_t sharedAt = 0;
 };
 
-// What is remembered of one.
+// The memory of a frame that was put.
 struct Sent {
   uint64_t context = 0;
   uint64_t ringEnd = 0;  // bytes of the ring that were ever used up to its end
   bool last = false;     // of its work
-  bool silent = false;   // nobody wants to hear of that
+  bool silent = false;   // no completion is wanted
 };
 
 class Outbox {
@@ -64,7 +64,7 @@ class Outbox {
   void look() { (void)note(peer_->owner.consumed.load(std::memory_order_acquire)); }
 
  private:
-  // More than there are frames: what was taken may wait here until somebody asks.
+  // More than there are frames: taken ones may wait here until they are asked for.
   static constexpr uint32_t kMostSent = 4 * kSlots;
 
   static bool isAfter(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) > 0; }

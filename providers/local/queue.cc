@@ -36,7 +36,7 @@ size_t LocalQueue::poll(std::span<Completion> out) {
     const size_t index = first + i < lanes_.size() ? first + i : first + i - lanes_.size();
     count += lanes_[index]->poll(out.subspan(count));
     if (count < out.size()) continue;
-    turn_ = index + 1 < lanes_.size() ? index + 1 : 0;  // who comes behind it is not left out
+    turn_ = index + 1 < lanes_.size() ? index + 1 : 0;  // so that no lane behind it is left out
     break;
   }
   if (!pending_.empty() || ++polls_ >= kPollsBetweenClocks) [[unlikely]]

@@ -15,7 +15,7 @@
 // is how the peer knows. Move-only; one owner.
 namespace weft::local {
 
-// What a peer needs to find an inbox.
+// The address of an inbox, for the peer.
 struct Whereabouts {
   int32_t pid = 0;
   int32_t fd = -1;

@@ -20,7 +20,7 @@ struct LocalEndpoint::Taken {
         offset(frame.offset),
         source(frame.source),
         inlined(frame.inlined.data()) {}
-  // Whether its bytes lie where such a frame's may.
+  // True where its bytes lie as those of its kind may.
   bool wellFormed() const {
     if (kind == FrameKind::forget) return length == 0;
     if (kind == FrameKind::read) return length > 0 && length <= kReplyBytes;

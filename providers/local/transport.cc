@@ -32,7 +32,7 @@ DeviceInfo describe() {
   return info;
 }
 
-// Whether an inbox can be made here, and found as a peer would find it.
+// An inbox must be possible to make here, and to find as a peer would find it.
 Status tryOut() {
   Nonce nonce;
   fillRandom(nonce);

@@ -8,7 +8,7 @@
 #include "src/base/bytes.h"
 #include "weft/transport.h"
 
-// What this provider's ends tell each other through the control link: where a lane's inbox is. Pure values;
+// The message between the ends of a lane, which goes by the control link: where its inbox is. Pure values;
 // any thread. All of it comes from outside and is checked here.
 namespace weft::local {
 

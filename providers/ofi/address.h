@@ -15,7 +15,7 @@
 namespace weft::ofi {
 
 // An Endpoint's address: libfabric's own names for its streams, and a few bytes of the peer's memory
-// ("hello target") that anyone who has the address may write to. Connecting and fencing write there.
+// ("hello target") that any holder of the address may write to. Connecting and fencing write there.
 struct LaneAddress {
   static constexpr size_t kMostNames = 6;  // as many with IPv6 as fit into what the seam allows
 

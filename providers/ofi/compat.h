@@ -42,7 +42,7 @@ struct DmabufRange {  // struct fi_mr_dmabuf
   int fd;
   uint64_t offset;
   size_t length;
-  void* base;  // what peers and works call its first byte, less the offset
+  void* base;  // its first byte as peers and works name it, less the offset
 };
 struct MemoryAttributes {  // struct fi_mr_attr, as in version 2
   const DmabufRange* dmabuf;

@@ -50,7 +50,7 @@ class Domain {
   std::unordered_map<uint64_t, FidPtr<fid_mr>> memory_;
 };
 
-// What libfabric said, as an Error: "opening a domain on eth0: No such device".
+// An answer of libfabric as an Error: "opening a domain on eth0: No such device".
 Error fabricError(const Library& library, const char* operation, const std::string& object, int64_t code);
 
 }  // namespace weft::ofi

@@ -149,7 +149,7 @@ inline Stream& OfiEndpoint::streamFor(const Work& work) {
   return streams_[turn_];
 }
 
-// What a notification carries.
+// The data of a notification.
 inline uint64_t OfiEndpoint::noticeOf(const Work& work) const {
   return queue_.lengthInData() ? work.imm | static_cast<uint64_t>(work.length) << 32 : work.imm;
 }
@@ -220,7 +220,7 @@ size_t OfiEndpoint::postBurst(std::span<const Work> works) {
   return taken;
 }
 
-// Whether the Work counts as taken all the same.
+// True where the Work counts as taken all the same.
 bool OfiEndpoint::refused(const Work& work, Stream& stream, ssize_t code) {
   if (code != -FI_EAGAIN) {
     rejected(work, code);
@@ -388,7 +388,7 @@ void OfiEndpoint::helloCame(fi_addr_t by) {
     if (stream.to == by) stream.mayDial = true;
 }
 
-// A lane that never stood carried nothing. One that did is fenced by what comes back of it.
+// A lane that never stood carried nothing. A lane that stood is fenced by its works, which come back.
 size_t OfiEndpoint::dropOutstanding(LaneState from, int, const std::string&) {
   for (Stream& stream : streams()) stream.fenced |= from != LaneState::ready;
   return 0;

@@ -13,7 +13,7 @@
 #include "src/base/clock.h"
 #include "weft/transport.h"
 
-// One lane. libfabric's RDM endpoints connect when something is posted and reconnect when something broke,
+// A lane. libfabric's RDM endpoints connect when something is posted and reconnect when something broke,
 // both without a word; a lane is stricter. It is connected once a write to the peer's hello target was
 // acknowledged, dead at the first failure, and retired after one more acknowledged write behind everything
 // else, or after its sockets were closed. With several streams all that holds of each of them. lane_life.h
@@ -114,7 +114,7 @@ class OfiEndpoint : public Endpoint, private LaneLife::Host {
   std::string peerText_;
   LaneLife life_;
   bool known_;              // the peer's card would answer us
-  bool onItsWay_ = false;   // what it carried may still land, though it was given up
+  bool onItsWay_ = false;   // its works may still land, though it was given up
   bool closing_ = false;    // retiring: nothing is waited for any more but what the completion queue holds
   bool drained_ = false;    // which was read to its end
   TimePoint dialAnyway_{};  // the peer's word may have come before we knew its address

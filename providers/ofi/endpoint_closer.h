@@ -8,8 +8,8 @@
 #include "providers/ofi/compat.h"
 
 // Closes an endpoint on a thread of its own. Of the EFA provider, fi_close waits for every work that the card
-// still tries to deliver; with a peer that is silent that is as long as the card's own patience, which nobody
-// who calls us can be kept waiting for. One endpoint at a time; used by one thread.
+// still tries to deliver; with a peer that is silent that is as long as the card's own patience, for which
+// no caller can be kept waiting. A single endpoint at a time; used by one thread.
 namespace weft::ofi {
 
 class EndpointCloser {

@@ -116,7 +116,8 @@ int rankOf(const fi_info& info) {
   return addressRank(info.addr_format, info.src_addr, info.src_addrlen);
 }
 
-// One Nic a card: of several addresses or duplicate offers the best one stays, the first among equals.
+// A single Nic for each card: of several addresses or duplicate offers the best one stays, the first among
+// equals.
 void addNic(const Library& library, const fi_info& info, Catalogue* catalogue) {
   const auto same = [&](const Nic& nic) { return nic.info.name == nicName(info); };
   const auto known = std::find_if(catalogue->nics.begin(), catalogue->nics.end(), same);

@@ -16,7 +16,7 @@ namespace weft::ofi {
 
 struct Nic {
   DeviceInfo info;
-  std::shared_ptr<fi_info> fabricInfo;  // what its domains and endpoints are opened with
+  std::shared_ptr<fi_info> fabricInfo;  // by which its domains and endpoints are opened
 };
 
 struct Catalogue {

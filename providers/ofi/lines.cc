@@ -11,7 +11,7 @@ bool promisesLines(const std::shared_ptr<const Library>& library, const Traits& 
   if (!traits.canOrderLines || library->version() < kWriteLinesInOrderSince) return false;
   const ClosedOnExec opened;
   auto domain = Domain::open(library, *nic.fabricInfo, false);
-  if (!domain) return false;  // whoever uses the card gets the reason
+  if (!domain) return false;  // the next user of the card gets the reason
   fid_ep* raw = nullptr;
   const int code = fi_endpoint((*domain)->get(), nic.fabricInfo.get(), &raw, nullptr);
   const FidPtr<fid_ep> endpoint(raw);

@@ -17,7 +17,7 @@
 // writes are always the card's: the plain one may copy through buffers, or through shared memory on one host.
 namespace weft::ofi {
 
-// Whether each endpoint of the card can promise it. Opens the card for a moment; control path.
+// True where each endpoint of the card can promise it. Opens the card for a moment; control path.
 bool promisesLines(const std::shared_ptr<const Library>& library, const Traits& traits, const Nic& nic);
 
 // Makes an endpoint that is not enabled promise it; 0 or libfabric's negative error code.

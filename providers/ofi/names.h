@@ -8,7 +8,7 @@
 
 #include "weft/transport.h"
 
-// What we know about libfabric's providers that they do not say of themselves. Every line was learnt by
+// Facts about libfabric's providers that they do not tell of themselves. Every line was learnt by
 // running the provider or from its hardware's rules. Pure values; any thread.
 namespace weft::ofi {
 
@@ -78,7 +78,7 @@ struct Traits {
 // defaults.
 Traits traitsOf(const std::string& name);
 
-// Whether what libfabric found is what the traits are about.
+// True where libfabric found what the traits are about.
 bool matches(const Traits& traits, std::string_view provider, std::string_view fabric);
 
 // Our names, best first, tried in this order when the user names none. shm is not among them: it ends at the

@@ -7,7 +7,7 @@
 
 #include "providers/ofi/compat.h"
 
-// What we remember of each libfabric operation in flight. All are made with the Queue, so posting allocates
+// Our notes on each libfabric operation in flight. All are made with the Queue, so posting allocates
 // nothing; the address of one is libfabric's context and comes back with its completion. One thread: the
 // Queue's.
 namespace weft::ofi {

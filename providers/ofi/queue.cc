@@ -174,7 +174,7 @@ size_t OfiQueue::poll(std::span<Completion> out) {
   return got == -FI_EAGAIN && !eq_ ? 0 : readNothing(got, out);
 }
 
-// What is rare: words of the last poll to forget, events to hand out, lanes that connect or retire.
+// The rare cases: words of the last poll to forget, events to hand out, lanes that connect or retire.
 size_t OfiQueue::pollWithCare(std::span<Completion> out) {
   events_.beginPoll();
   drained_ = false;
@@ -259,7 +259,7 @@ size_t OfiQueue::readErrors(std::span<Completion> out) {
   return count;
 }
 
-// False when there is no error to read. What the provider adds in its own words is kept only for hardware:
+// False when there is no error to read. The provider's own words are kept only for hardware:
 // software providers put a stale errno there.
 bool OfiQueue::readError(Completion* out) {
   *out = Completion{};
@@ -283,7 +283,7 @@ void OfiQueue::queueFailed(int64_t code) {
   for (OfiEndpoint* lane : lanes_) lane->broke(failedWhy_);
 }
 
-// What went wrong that belongs to no operation. That receives were flushed means that the queue pair is no
+// Errors that belong to no operation. That receives were flushed means that the queue pair is no
 // more: the card died, or was reset. Anything else ends the operations it concerns, or their deadlines do.
 void OfiQueue::readEvents() {
   constexpr int kFlushed = 1;  // EFA_IO_COMP_STATUS_FLUSHED in the kernel's efa_io_defs.h

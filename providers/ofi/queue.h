@@ -16,7 +16,7 @@
 #include "src/base/clock.h"
 #include "weft/transport.h"
 
-// One completion queue and what shares it. Owned by one engine and used by one thread at a time. Polling
+// A completion queue and all that shares it. Owned by one engine and used by one thread at a time. Polling
 // reads the completion queue, which is also what moves data on software providers, and progresses the lanes
 // that are connecting or retiring.
 namespace weft::ofi {
@@ -46,7 +46,7 @@ class OfiQueue : public Queue {
   void cutEndpoint(const std::string& why);
   bool endpointClosing() const { return endpointClosing_; }
   size_t wantedLanes() const;
-  void holdMemory();  // what works of a lane that could not be fenced use stays registered
+  void holdMemory();  // memory that a lane uses which could not be fenced stays registered
   void report(const Completion& completion, std::string why = {});  // comes out of a later poll
   void explainNow(const Completion& completion, std::string why);   // of the poll that runs
   void progress(OfiEndpoint* lane);                                 // from the next poll on

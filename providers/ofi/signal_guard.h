@@ -7,7 +7,7 @@
 
 // Remembers what every signal does and puts it back. Opening libfabric opens the libraries of its providers,
 // and one of them (libinfinipath, in Debian 12's) takes SIGINT, SIGTERM and SIGSEGV for itself, away from
-// Python and whoever else had them. A value on the stack of the thread that opens.
+// Python and any other owner had them. A value on the stack of the thread that opens.
 namespace weft::ofi {
 
 class SignalGuard {
@@ -22,7 +22,7 @@ class SignalGuard {
   SignalGuard& operator=(const SignalGuard&) = delete;
 
  private:
-  static constexpr int kSignals = 32;  // the classic ones; nobody claims a real-time signal by number
+  static constexpr int kSignals = 32;  // the classic ones; no library claims a real-time signal by number
 
   static size_t at(int number) { return static_cast<size_t>(number); }
   static bool read(int number, struct sigaction* out) { return ::sigaction(number, nullptr, out) == 0; }

@@ -5,13 +5,13 @@
 #include "providers/ofi/library.h"
 #include "src/base/bytes.h"
 
-// One libfabric endpoint of a lane and its way to one of the peer's. Most lanes have one. Over sockets a lane
+// A libfabric endpoint of a lane and its way to one of the peer's. Most lanes have one. Over sockets a lane
 // has several (WEFT_TCP_STREAMS), each with a connection of its own, and large writes take turns: the kernel
 // holds a connection's lock while it copies, so that with one of them the sender waits for the receiver, and
 // networks give a single flow only so much. Plain values, moved on by their OfiEndpoint.
 namespace weft::ofi {
 
-// What a hello write tells its target where one end dials: no notification has this length.
+// The data of a hello write where one end dials: no notification has this length.
 constexpr uint64_t kRing = ~uint64_t{0};
 
 struct Stream {
@@ -22,7 +22,7 @@ struct Stream {
   bool inBook = false;         // `to` is to be given back
   bool mayDial = true;         // false: the peer's end does, and has not yet
   bool stands = false;         // a hello write was acknowledged
-  bool helloInFlight = false;  // one is in flight
+  bool helloInFlight = false;  // its completion is owed
   bool fenced = false;         // nothing of ours is on its way any more, or its connection is lost
 };
 

@@ -10,7 +10,7 @@
 #include "src/base/config.h"
 #include "weft/transport.h"
 
-// One network interface, and the memory that peers may reach over it. Thread-safe: nothing but the table of
+// A network interface, and the memory that peers may reach over it. Thread-safe: nothing but the table of
 // regions changes.
 namespace weft::tcp {
 

@@ -16,7 +16,7 @@ namespace weft::tcp {
 
 class Doorman {
  public:
-  // What is to become of a guest that has greeted.
+  // The fate of a guest that has greeted.
   enum class Verdict : uint8_t { takeIn, wait, turnAway };
   using Judge = std::function<Verdict(const Hello& hello)>;
   using TakeIn = std::function<void(const Hello& hello, Fd fd)>;
@@ -30,7 +30,7 @@ class Doorman {
   void attend(TimePoint now, const Judge& judge, const TakeIn& takeIn);
 
  private:
-  static constexpr size_t kMostGuests = 256;  // of them, those who have not greeted go first
+  static constexpr size_t kMostGuests = 256;  // of them, those that have not greeted go first
   static constexpr int kMostAtOnce = 32;
   static constexpr std::chrono::seconds kToGreet{3};
   static constexpr std::chrono::seconds kToBeWanted{60};

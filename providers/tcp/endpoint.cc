@@ -297,7 +297,7 @@ void TcpEndpoint::wantStreams() {
   streams_.front()->pushControl(FrameKind::streams);
 }
 
-// One that cannot be had is done without.
+// A connection that cannot be had is done without.
 void TcpEndpoint::dialStreams() {
   Stream& first = *streams_.front();
   first.pushControl(FrameKind::streams);

@@ -11,7 +11,7 @@
 #include "src/base/clock.h"
 #include "weft/transport.h"
 
-// One lane: a first connection, and others for large writes that are opened when the first of those is
+// A lane: a first connection, and others for large writes that are opened when the first of those is
 // posted. Of two ends the one with the lower address dials. A lane is dead at the first failure of any of its
 // connections, and retired when the peer has answered the goodbye on each of them (lane_life.h has the
 // states). Used by the Queue's thread.
@@ -31,7 +31,7 @@ class TcpEndpoint : public Endpoint, private StreamHost, private LaneLife::Host 
   // From the Queue. Moves on what is not the exchange of data; false when there is nothing more to do.
   bool progress(TimePoint now);
   uint64_t id() const { return mine_.lane; }
-  Doorman::Verdict judge(const Hello& hello) const;  // whether a connection is this lane's
+  Doorman::Verdict judge(const Hello& hello) const;  // of a connection that asks for this lane
   void greeted(const Hello& hello, Fd fd);           // it is
 
  private:
@@ -91,7 +91,7 @@ class TcpEndpoint : public Endpoint, private StreamHost, private LaneLife::Host 
   LaneLife life_;
   bool dials_ = false;
   bool toSelf_ = false;
-  bool fenced_ = true;     // what this end posted cannot land any more, or never left
+  bool fenced_ = true;     // no work of this end can land any more, or none ever left
   bool asked_ = false;     // for more streams, or they are coming
   TimePoint expecting_{};  // until when more streams may come
   std::array<HelloBytes, kMostStreams> hellos_{};

@@ -23,9 +23,9 @@ struct Catalogue {
   std::vector<Refusal> refusals;
 };
 
-// One entry an interface, with its best address: IPv4, then IPv6, link-local last. WEFT_HCA counts where it
-// names one of them, else WEFT_SOCKET_IFNAME does. Interfaces that reach no other host are left out unless
-// they are named or there is nothing else; what is left out is told with the reason.
+// A single entry for each interface, with its best address: IPv4, then IPv6, link-local last. WEFT_HCA counts
+// where it names one of them, else WEFT_SOCKET_IFNAME does. Interfaces that reach no other host are left out
+// unless they are named or there is nothing else; what is left out is told with the reason.
 std::vector<Interface> chooseInterfaces(const std::vector<Interface>& all, const Config& config,
                                         std::vector<Refusal>* refusals);
 

@@ -10,7 +10,7 @@
 #include "providers/tcp/wire.h"
 #include "src/base/fd.h"
 
-// One connection of a lane: frames go out in the order they were pushed, and come in straight into the memory
+// A connection of a lane: frames go out in the order they were pushed, and come in straight into the memory
 // they name. Small frames are read many at a time through the Queue's buffer; of a large one only what came
 // with its header is copied twice. Used by the Queue's thread.
 namespace weft::tcp {
@@ -26,7 +26,7 @@ enum class Purpose : uint8_t {
   hello,
 };
 
-// One frame to send. `data` is borrowed until it is sent; a reply's is looked up by key each time.
+// A frame to send. `data` is borrowed until it is sent; a reply's is looked up by key each time.
 struct Outgoing {
   FrameHeader header;
   const std::byte* data = nullptr;
@@ -36,8 +36,8 @@ struct Outgoing {
   bool wantsAck() const { return (header.flags & kWantsAck) != 0; }
 };
 
-// What a stream tells the lane it belongs to, from within flush and receive. Where an answer is false the
-// stream is over and must not be touched again in that call.
+// The calls of a stream to the lane it belongs to, from within flush and receive. Where an answer is false
+// the stream is over and must not be touched again in that call.
 class StreamHost {
  public:
   virtual ~StreamHost() = default;

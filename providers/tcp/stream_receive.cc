@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 
-// Stream's receiving half. Everything here was chosen by somebody else: a frame is looked at before a byte of
+// Stream's receiving half. Everything here was chosen by the peer: a frame is looked at before a byte of
 // it lands, and one that is not in order ends the connection.
 #include <algorithm>
 #include <cerrno>
@@ -76,7 +76,7 @@ ssize_t Stream::readSome(Buffer& buffer, size_t* inPlace, size_t* asked) {
 bool Stream::ended(ssize_t result) {
   if (!open()) return false;
   if (result < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-    // What could not be sent has ended the connection, though the peer left no word.
+    // A failed send has ended the connection, though the peer left no word.
     return sendError_ == 0 || fail(sendError_, std::strerror(sendError_));
   }
   if (sendError_ != 0) return fail(sendError_, std::strerror(sendError_));
@@ -110,7 +110,7 @@ bool Stream::parse(std::span<const std::byte> bytes) {
   return true;
 }
 
-// A header is complete. One that carries bytes is in frame from here on, others are over.
+// A header is complete. A frame with bytes goes on from here, others are over.
 bool Stream::begin() {
   haveHeader_ = done_ = 0;
   if (!wellFormed(header_)) return refuse(Refused::protocol, "it sent something that is no frame of weft's");

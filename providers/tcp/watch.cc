@@ -47,7 +47,7 @@ void Watch::warmUp(size_t index) {
   stream->emptyReads = 0;
 }
 
-// One event and it is ours again, so the set is armed anew each time. What has something to send or to
+// An event makes the stream ours again, so the set is armed anew each time. A stream that has to send or to
 // acknowledge stays, and so do all where there is no such set.
 void Watch::freeze(size_t index) {
   Stream* stream = warm_[index];

@@ -18,7 +18,7 @@ namespace weft::tcp {
 class Watch {
  public:
   explicit Watch(const Clock& clock) : clock_(clock) {}
-  void add(Stream* stream);  // one that is here already is read from the next poll on
+  void add(Stream* stream);  // a stream that is here already is read from the next poll on
   void remove(Stream* stream);
 
   // Reads what is to be read. `read` may remove any of them.

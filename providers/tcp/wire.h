@@ -12,7 +12,7 @@
 #include "src/base/siphash.h"
 #include "weft/result.h"
 
-// What this provider's ends tell each other: the address of a lane, the greeting that opens a connection, and
+// The messages between this provider's ends: the address of a lane, the greeting that opens a connection, and
 // the frames that follow on it in both directions. Pure values; any thread. All of it comes from outside and
 // is checked here before anybody acts on it.
 namespace weft::tcp {
@@ -21,10 +21,10 @@ constexpr size_t kMaxWriteBytes = size_t{1} << 30;
 constexpr uint32_t kMemoryMagic = 0x6d637477;  // "wtcm", begins a memory's description
 constexpr size_t kMostStreams = 8;             // connections of one lane, the first one included
 
-// What proves that somebody was given an address: 128 random bits, new for each lane.
+// The proof that a peer was given an address: 128 random bits, new for each lane.
 using Secret = Tag128;
 
-// Where a lane's listening socket is, and who is asked for there.
+// The place of a lane's listening socket, and the lane that is asked for there.
 struct LaneAddress {
   bool v6 = false;
   uint8_t streams = 1;  // how many this end would use
@@ -41,9 +41,9 @@ struct LaneAddress {
 Bytes encode(const LaneAddress& address);
 Result<LaneAddress> decodeLaneAddress(std::span<const std::byte> bytes);
 
-// The first bytes of who dialled. Both secrets in it were exchanged over the control link.
+// The first bytes of the end that dialled. Both secrets in it were exchanged over the control link.
 struct Hello {
-  uint64_t lane = 0;  // who is asked for
+  uint64_t lane = 0;  // that is asked for
   Secret secret{};
   Secret from{};  // the dialling lane's own
   uint8_t stream = 0;
@@ -60,7 +60,7 @@ enum class FrameKind : uint8_t {
   readReply,    // these bytes
   ack,          // only for its `landed`
   welcome,      // answers the greeting: the lane stands
-  streams,      // who dialled: more connections are coming; who was dialled: please open some
+  streams,      // of the end that dialled: more connections are coming; of the other: please open some
   bye,          // nothing but answers comes after it
   byeAnswer,    // all that came before the bye has landed
   refusal,      // `number` says why; the connection ends here
@@ -88,7 +88,7 @@ struct FrameHeader {
 constexpr size_t kHeaderBytes = sizeof(FrameHeader);
 static_assert(kHeaderBytes == 32 && std::is_trivially_copyable_v<FrameHeader>);
 
-// Whether a header is one of ours; what it names is not looked at.
+// True for a header of ours; the memory that it names is not looked at.
 bool wellFormed(const FrameHeader& header);
 
 }  // namespace weft::tcp

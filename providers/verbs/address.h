@@ -9,10 +9,10 @@
 #include "src/base/bytes.h"
 #include "weft/result.h"
 
-// What a lane tells its peer: everything the other end's queue pair needs to reach this one. A value.
+// The address of a lane: everything that the other end's queue pair needs to reach this one. A value.
 namespace weft::verbs {
 
-// One queue pair of a lane.
+// A queue pair of a lane.
 struct PairAddress {
   uint32_t queuePair = 0;
   uint32_t packetNumber = 0;  // the first this end sends

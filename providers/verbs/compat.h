@@ -12,7 +12,7 @@
 
 namespace weft::verbs {
 
-// Owns an object of libibverbs. What it was made on must outlive it.
+// Owns an object of libibverbs. The objects that it was made on must outlive it.
 template <class T>
 using Handle = std::unique_ptr<T, int (*)(T*)>;
 

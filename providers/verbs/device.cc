@@ -25,7 +25,7 @@ Status VerbsDevice::start() {
   pd_ = Handle<ibv_pd>(raw, library_->deallocPd);
   TRY(watcher_.start(*library_, context_.get(), [this](const ibv_async_event& event) { happened(event); }));
   const std::lock_guard lock(reading_);
-  TRY(auto now, port_.readAddress(context_.get()));  // what changed until the events came here
+  TRY(auto now, port_.readAddress(context_.get()));  // with all changes until the events came here
   WEFT_LOG(info, "verbs %s: %s; path MTU %d, timeout 2^%d, %d retries", port_.info.name.c_str(),
            now.gids.why.c_str(), 128 << now.mtu, port_.settings.timeout, port_.settings.retryCount);
   announce(std::move(now));
@@ -83,7 +83,7 @@ bool isOfPair(ibv_event_type type) {
 
 }  // namespace
 
-// On the Watcher's thread. What is not an error of ours or of this port is of no interest.
+// On the Watcher's thread. Events that are neither ours nor of this port are of no interest.
 void VerbsDevice::happened(const ibv_async_event& async) {
   const auto type = async.event_type;
   if (isOfPort(type) && async.element.port_num != port_.info.port) return;

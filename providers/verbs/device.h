@@ -11,7 +11,7 @@
 #include "providers/verbs/watcher.h"
 #include "weft/transport.h"
 
-// One port, opened: its context and protection domain, and the two helper threads. Thread-safe.
+// A port, opened: its context and protection domain, and the two helper threads. Thread-safe.
 namespace weft::verbs {
 
 class VerbsDevice : public Device {
@@ -25,12 +25,12 @@ class VerbsDevice : public Device {
   // For this provider's own Queues.
   const std::shared_ptr<const Library>& library() const { return library_; }
   const Port& port() const { return port_; }
-  std::shared_ptr<const PortAddress> address() const;  // what its queue pairs are to announce now
+  std::shared_ptr<const PortAddress> address() const;  // for its queue pairs to announce now
   ibv_context* context() const { return context_.get(); }
   ibv_pd* pd() const { return pd_.get(); }
   Dialer& dialer() { return dialer_; }
 
-  // What happened on the port goes to the mailbox of everyone who listens, and what concerns one completion
+  // Events of the port go to the mailbox of every listener, and those that concern a single completion
   // or receive queue to its owner only.
   struct Listener {
     std::shared_ptr<Mailbox> mailbox;

@@ -68,7 +68,7 @@ void Dialer::rest(std::unique_lock<std::mutex>& lock, TimePoint now) {
   (void)changed_.wait_for(lock, next.notBefore - now);
 }
 
-// One that has to be tried again goes behind the others and rests, so that dead peers delay nobody for long
+// A call that has to be tried again goes behind the others and rests, so that dead peers delay none for long
 // and cost no processor, however many they are.
 void Dialer::attempt(Call call) {
   QueueEvent event;

@@ -13,7 +13,7 @@
 #include "src/base/clock.h"
 
 // Connects queue pairs on a thread of its own, since the kernel may take seconds to resolve a peer's address.
-// One a Device; the thread starts with the first call. Thread-safe.
+// Each Device has one; its thread starts with the first call. Thread-safe.
 namespace weft::verbs {
 
 class Dialer {

@@ -13,7 +13,7 @@ namespace weft::verbs {
 
 namespace {
 
-// What fits one packet of the largest MTU is not worth a path of its own.
+// A work that fits one packet of the largest MTU is not worth a path of its own.
 constexpr size_t kSmallBytes = 4096;
 
 // Of the first queue pair; then each has room for the three requests of a write that goes apart.
@@ -151,7 +151,7 @@ void VerbsEndpoint::dialled(int error, const std::string& why) {
   life_.apply(LaneEvent::stands);
 }
 
-// What breaks a lane breaks its markers too. A lane that is not connected yet finds out when it is.
+// An error that breaks a lane breaks its markers too. A lane that is not connected yet finds out when it is.
 void VerbsEndpoint::broke(int error, const std::string& why) {
   if (life_.state() == LaneState::retiring && fenceBy_ == FenceBy::markers) return startDraining();
   if (life_.state() != LaneState::idle) life_.apply(LaneEvent::broke, error, why);
@@ -161,7 +161,7 @@ bool VerbsEndpoint::progress(TimePoint now) {
   return life_.progress(now);
 }
 
-// What is outstanding comes back by itself, each with the card's own reason.
+// Outstanding works come back by themselves, each with the card's own reason.
 size_t VerbsEndpoint::dropOutstanding(LaneState, int, const std::string& why) {
   if (firstFailure_.empty()) firstFailure_ = why;
   return 0;

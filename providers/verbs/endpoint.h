@@ -10,7 +10,7 @@
 #include "providers/verbs/queue.h"
 #include "providers/verbs/send_queue.h"
 
-// One lane: reliable connected queue pairs, mostly one. With several (WEFT_QPS_PER_CONNECTION) large works go
+// A lane: reliable connected queue pairs, mostly one. With several (WEFT_QPS_PER_CONNECTION) large works go
 // over them in turn, so that a fabric that picks paths by flow spreads them; small ones all go over the
 // first. The lane is connected when all of them are, and the failure of one is that of the lane (lane_life.h
 // has the states). Used by the Queue's thread.

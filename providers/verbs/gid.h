@@ -39,8 +39,8 @@ std::string gidText(const Gid& gid);               // "10.99.0.1", "fd99::1"
 std::vector<GidEntry> readGidTable(const std::string& device, int port, std::vector<int> indexes = {},
                                    const std::string& root = "/sys");
 
-// What a port announces to its peers: at most one address of each family, so that both ends find one that
-// they have in common.
+// The addresses that a port announces to its peers: at most one address of each family, so that both ends
+// find one that they have in common.
 struct GidChoice {
   std::vector<GidEntry> entries;  // best first; one or two
   std::string why;                // "GID 1 (10.99.0.1, RoCE v2, rail0): the first with IPv4"

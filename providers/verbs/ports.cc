@@ -70,7 +70,7 @@ int speedOf(const ibv_port_attr& port) {
   }
 }
 
-// One port being looked at.
+// A port that is being looked at.
 struct Candidate {
   const std::shared_ptr<const Library>& library;
   const Config& config;
@@ -104,7 +104,7 @@ std::string unusable(const Candidate& seen) {
   return {};
 }
 
-// What every use of the card begins with. A container may show a card and permit nothing, and a limit of
+// The beginning of every use of the card. A container may show a card and permit nothing, and a limit of
 // locked memory shows only when memory is locked: then the next provider can still be taken.
 Status tryOut(const Candidate& seen) {
   errno = 0;
@@ -145,8 +145,8 @@ void describe(const Candidate& seen, Port* port) {
   info.maxWriteBytes = std::min<size_t>(kMaxWriteBytes, seen.port.max_msg_sz);
 }
 
-// Whether our network namespace has the interface. From the whole list, since to ask for one by a name that
-// is not there makes the kernel look for a module of that name.
+// True where our network namespace has the interface. From the whole list, since to ask for one by a name
+// that is not there makes the kernel look for a module of that name.
 bool isOurs(const std::string& netdev) {
   const std::unique_ptr<struct if_nameindex, void (*)(struct if_nameindex*)> all(::if_nameindex(),
                                                                                  ::if_freenameindex);

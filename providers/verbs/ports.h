@@ -31,20 +31,20 @@ class CardList {
   const int count_;
 };
 
-// What a port is reached by. A subnet manager or an administrator may change it while the port is in use, so
-// each queue pair announces what holds when it is made.
+// The addresses that a port is reached by. A subnet manager or an administrator may change it while the port
+// is in use, so each queue pair announces what holds when it is made.
 struct PortAddress {
   GidChoice gids;
-  std::vector<GidEntry> table;  // what `gids` was chosen from
+  std::vector<GidEntry> table;  // from which `gids` was chosen
   ibv_mtu mtu = IBV_MTU_1024;
   uint16_t lid = 0;          // InfiniBand's; 0: none
   bool needsHeader = false;  // ports that share a LID, as virtual functions do, are told apart by GID
 };
 
-// What peers were told by `before` and does not hold any more, in words; empty while everything does.
+// That of `before` which peers were told and which does not hold any more, in words; empty: all holds.
 std::string whatIsGone(const PortAddress& before, const PortAddress& now);
 
-// One usable port.
+// A usable port.
 struct Port {
   DeviceInfo info;
   std::string card;  // "mlx5_0"

@@ -187,7 +187,7 @@ void VerbsQueue::tookLast(uint32_t queuePair) {
   });
 }
 
-// Something that all lanes hang on. What the card still reports is read nevertheless.
+// A failure of something that all lanes need. Entries that the card still reports are read nevertheless.
 void VerbsQueue::failed(int error, const std::string& why) {
   senders_.forEach([&](SendQueue& sender) { sender.lane().broke(error, why); });
 }

@@ -15,7 +15,7 @@
 #include "src/base/clock.h"
 #include "weft/transport.h"
 
-// One completion queue and one shared receive queue for all lanes of an engine. Used by one thread at a time.
+// A completion queue and a shared receive queue for all lanes of an engine. Used by one thread at a time.
 // Many works may hide behind one entry of the card's completion queue (see SendQueue), so polling hands
 // out what an entry stands for before it looks at the next.
 namespace weft::verbs {

@@ -8,11 +8,11 @@
 #include "providers/verbs/address.h"
 #include "providers/verbs/ports.h"
 
-// One reliable connected queue pair and the moves between its states. Shared by its SendQueue and, while it
-// connects, by the Dialer's thread: whoever lets go last destroys it. Posting is the SendQueue's.
+// A reliable connected queue pair and the moves between its states. Shared by its SendQueue and, while it
+// connects, by the Dialer's thread: the last holder destroys it. Posting is the SendQueue's.
 namespace weft::verbs {
 
-// What queue pairs of one Queue hang on; goes after the last of them.
+// The objects that all queue pairs of a Queue need; they go after the last of them.
 struct QueueObjects {
   std::shared_ptr<const Library> library;
   Port port;

@@ -12,7 +12,7 @@
 #include "src/base/clock.h"
 #include "weft/transport.h"
 
-// One queue pair of a lane and the works outstanding on it. They finish in the order of posting, so a burst
+// A queue pair of a lane and the works outstanding on it. They finish in the order of posting, so a burst
 // asks for one entry of the completion queue, at its end, and that stands for all before it. An entry that
 // reports success confirms everything up to its work; one that reports an error condemns everything not yet
 // confirmed, because whether works without an entry of their own landed cannot be known. Used by the Queue's
@@ -78,7 +78,7 @@ class SendQueue {
     Purpose purpose = Purpose::work;
   };
 
-  // What one ring of the doorbell hands on.
+  // The requests that one ring of the doorbell hands on.
   struct Burst {
     std::array<ibv_send_wr, kBurst> requests;
     std::array<ibv_sge, kBurst> pieces;

@@ -6,7 +6,7 @@
 
 #include "src/base/config.h"
 
-// What the user wants of every queue pair, as the card takes it. An immutable value.
+// The user's settings for every queue pair, as the card takes them. An immutable value.
 namespace weft::verbs {
 
 struct Settings {

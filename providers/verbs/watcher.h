@@ -9,7 +9,7 @@
 #include "src/base/fd.h"
 
 // Reads a card's asynchronous events on a thread of its own (port down, device failed, a queue pair's error)
-// and hands each on before it is acknowledged. One a Device.
+// and hands each on before it is acknowledged. There is one for each Device.
 namespace weft::verbs {
 
 class Watcher {

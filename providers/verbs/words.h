@@ -7,7 +7,7 @@
 #include "providers/verbs/compat.h"
 #include "weft/result.h"
 
-// What libibverbs says in numbers, in words with what to check next. Any thread.
+// The numbers of libibverbs in words, with the next thing to check. Any thread.
 namespace weft::verbs {
 
 // "the peer did not answer (transport retry counter exceeded; vendor code 0x81): check ..."
