@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 
 #include "providers/tcp/transport.h"
+#include "providers/tcp/wire.h"
 #include "src/base/fd.h"
 #include "tests/support/catch.h"
 #include "tests/support/seam_end.h"
