@@ -11,8 +11,8 @@
 #include "src/coll/pipe.h"
 #include "src/coll/wire.h"
 
-// One child of a group at an aggregation daemon, a rank or another daemon: what it sends lands in slots that
-// are its alone, and what it is sent leaves from the group's results. Owned by its group (group.h), on the
+// A child of a group at an aggregation daemon, a rank or another daemon: its data lands in slots that are its
+// alone, and its results leave from the group's. Owned by its group (group.h), on the
 // daemon's data thread.
 namespace weft::agg {
 

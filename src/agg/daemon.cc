@@ -3,6 +3,7 @@
 #include "src/agg/daemon.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <poll.h>
 
 #include "src/base/log.h"
@@ -16,12 +17,12 @@ using coll::Patience;
 
 namespace {
 
-constexpr auto kTick = std::chrono::milliseconds(20);
-
-constexpr Milliseconds kToAsk{2000};  // what a guest has to send its request
+constexpr Milliseconds kTick{20};     // between looks at members that may have left
+constexpr Milliseconds kToAsk{2000};  // the time that a guest has to send its request
 constexpr const char* kStarting = "starting weft-aggd";
 
-// Without a secret the port would serve everybody who reaches it, with this host's memory and processors.
+// Without a secret the port would serve every process that reaches it, with this host's memory and
+// processors.
 Status checkReach(const std::string& secret, const std::string& listen, const SocketAddress& address) {
   if (!secret.empty() || address.isLoopback()) return {};
   return Error(
@@ -46,11 +47,10 @@ Result<std::unique_ptr<Daemon>> Daemon::start(DaemonOptions options) {
   return daemon;
 }
 
-// What is left of groups is closed by errands, so that it takes as long as the slowest member and not as long
-// as all of them.
+// The groups that are left are closed by errands, so that the end takes as long as the slowest member and not
+// as long as all of them.
 Daemon::~Daemon() {
-  stopping_ = true;
-  news_.notify_all();
+  stop();
   if (accepting_.joinable()) accepting_.join();
   talks_.finish();
   if (moving_.joinable()) moving_.join();
@@ -68,8 +68,7 @@ Daemon::~Daemon() {
 }
 
 void Daemon::kill() {
-  stopping_ = true;
-  news_.notify_all();
+  stop();
   if (moving_.joinable()) moving_.join();
   std::lock_guard lock(groupsMutex_);
   groups_.clear();
@@ -89,7 +88,7 @@ void Daemon::accept() {
   while (!stopping_) {
     talks_.reap();
     closings_.reap();
-    dropForming(options_.context->net().clock().now());
+    dropForming(clock().now());
     const size_t talking = talks_.count();
     const size_t most = options_.limits.joining - std::min(options_.limits.joining, talking);
     awaitGuests(most);
@@ -108,20 +107,28 @@ void Daemon::awaitGuests(size_t most) {
 }
 
 void Daemon::letIn(size_t most) {
-  const TimePoint now = options_.context->net().clock().now();
+  const TimePoint now = clock().now();
   while (guests_.size() < most) {
     auto link = acceptOne(listener_.get(), {.keepAlive = true});
-    if (!link) return;
+    if (!link) return restIfShort(link.error().errnum());
     Newcomer newcomer{Guest(link.take(), now + kToAsk, coll::kLengthBytes), freshNonce()};
     if (newcomer.guest.say(coll::framed(coll::Greeting{newcomer.nonce}.encode())))
       guests_.push_back(std::move(newcomer));
   }
 }
 
-// False: it is a guest no longer.
+// Without descriptors the connection stays where it is, and the listener readable: a pause keeps this thread
+// from running round.
+void Daemon::restIfShort(int errnum) const {
+  const bool isShort = errnum == EMFILE || errnum == ENFILE || errnum == ENOBUFS || errnum == ENOMEM;
+  if (isShort) clock().sleep(kTick);
+}
+
+// The length of a request is read first, as a guest that is no member of ours says nothing of the kind, and
+// must not make us wait for its rest. False: it is a guest no longer.
 bool Daemon::hear(Newcomer& newcomer) {
   while (true) {
-    const Guest::Heard heard = newcomer.guest.hear(options_.context->net().clock().now());
+    const Guest::Heard heard = newcomer.guest.hear(clock().now());
     if (heard != Guest::Heard::message) return heard == Guest::Heard::nothing;
     if (newcomer.lengthKnown) break;
     const auto length = coll::frameLength(newcomer.guest.bytes());
@@ -133,7 +140,7 @@ bool Daemon::hear(Newcomer& newcomer) {
   return false;
 }
 
-// What a request leads to may wait, for the guest or for the fabric, and so is an errand.
+// The answer to a request may have to wait, for the guest or for the fabric, and so it is an errand.
 void Daemon::judge(Newcomer& newcomer) {
   const auto said = newcomer.guest.bytes();
   if (const auto format = coll::decodeStatusRequest(said, key_, newcomer.nonce)) {
@@ -150,6 +157,7 @@ void Daemon::judge(Newcomer& newcomer) {
                      [this, link, request = *request] { logFailure(welcome(*link, request)); });
 }
 
+// A refusal is no secret, so it is sealed with no nonce of the guest: its request could not be read.
 void Daemon::refuse(Newcomer& newcomer, const Error& why) {
   refused_++;
   const JoinAnswer no{false, why.detail(), 0, {}};
@@ -197,7 +205,7 @@ std::string Daemon::faultOf(const Forming& forming, TimePoint now) const {
 void Daemon::giveUp(Forming forming, const std::string& why) {
   auto shared = std::make_shared<Forming>(std::move(forming));
   (void)closings_.start("weft-agg-refuse", [this, shared, why] {
-    Patience patience(options_.context->net().clock(), Milliseconds(200));
+    Patience patience(clock(), Milliseconds(200));
     for (const Child& child : shared->children)
       (void)coll::writeFrame(child.link, coll::Verdict{false, why, 0}.encode(), patience);
     shared->children.clear();
@@ -207,12 +215,14 @@ void Daemon::giveUp(Forming forming, const std::string& why) {
 Status Daemon::answerStatus(const Fd& link, Format format) {
   const std::string text = status(format);
   const auto bytes = std::as_bytes(std::span(text.data(), text.size()));
-  const Patience patience(options_.context->net().clock(), kToAsk);
+  const Patience patience(clock(), kToAsk);
   return coll::writeFrame(link, Bytes(bytes.begin(), bytes.end()), patience);
 }
 
+// An errand. The member's own half of the way over the fabric is made at the same time, and a member that
+// does not make it keeps nobody but this thread, for as long as a group may take to form.
 Status Daemon::welcome(Fd& link, const JoinRequest& request) {
-  Patience patience(options_.context->net().clock(), options_.limits.patience);
+  Patience patience(clock(), options_.limits.patience);
   TRY(JoinAnswer answer, admit(request));
   if (!answer.accepted) {
     TRY(coll::writeFrame(link, answer.encode(key_, request.nonce), patience));
@@ -257,6 +267,7 @@ std::string Daemon::refusal(const JoinRequest& request) {
   return {};
 }
 
+// A child counts from here on, connected or not: quotas hold for all that are on their way.
 Result<JoinAnswer> Daemon::admit(const JoinRequest& request) {
   std::lock_guard lock(mutex_);
   JoinAnswer answer;
@@ -272,8 +283,7 @@ Result<JoinAnswer> Daemon::admit(const JoinRequest& request) {
   forming.ranks = request.ranks;
   forming.chunkBytes = request.chunkBytes;
   if (!request.daemon) forming.local = request.local;
-  if (forming.until == TimePoint())
-    forming.until = options_.context->net().clock().now() + options_.limits.patience;
+  if (forming.until == TimePoint()) forming.until = clock().now() + options_.limits.patience;
   return answer;
 }
 
@@ -301,6 +311,9 @@ void Daemon::enter(const JoinRequest& request, Child child) {
   complete(request.group, std::move(whole));
 }
 
+// With ranks elsewhere the group joins the parent, as one child with the weight of all its ranks. Its place
+// in the parent's order is that of its lowest rank, which is what keeps the order of folding the same in each
+// run.
 Result<std::unique_ptr<AggGroup>> Daemon::makeGroup(uint64_t id, Forming* forming) {
   GroupOptions group;
   group.id = id;
@@ -331,10 +344,12 @@ Result<std::unique_ptr<AggGroup>> Daemon::makeGroup(uint64_t id, Forming* formin
   return AggGroup::create(std::move(group), std::move(forming->children));
 }
 
+// The verdict goes out before data may move, on the errand of the member that came last: another group's
+// members do not wait for it.
 void Daemon::complete(uint64_t id, Forming forming) {
   auto group = makeGroup(id, &forming);
   coll::Verdict verdict{static_cast<bool>(group), group ? "" : group.error().message(), 0};
-  Patience patience(options_.context->net().clock(), Milliseconds(2000));
+  Patience patience(clock(), Milliseconds(2000));
   const auto tell = [&](const Child& child) {
     (void)coll::writeFrame(child.link, verdict.encode(), patience);
   };
@@ -360,22 +375,17 @@ bool Daemon::passOver() {
   return moved;
 }
 
-// Spins while data moves, naps while groups are quiet, sleeps without groups.
+// Spins while data moves, naps while groups are quiet, sleeps without groups until there is news.
 void Daemon::moveData() {
   constexpr int kQuietPasses = 20000;
+  constexpr Milliseconds kNap{1};
   int quiet = 0;
-  auto watched = std::chrono::steady_clock::now();
-  while (!stopping_) {
-    {
-      std::unique_lock lock(mutex_);
-      if (fresh_.empty() && groupCount_ == 0) news_.wait_for(lock, std::chrono::seconds(1));
-      if (fresh_.empty() && quiet > kQuietPasses) news_.wait_for(lock, std::chrono::milliseconds(1));
-      std::lock_guard groups(groupsMutex_);
-      groups_.splice(groups_.end(), fresh_);
-    }
-    std::lock_guard lock(groupsMutex_);
+  TimePoint watched = clock().now();
+  while (takeFresh()) {
+    if (quiet > kQuietPasses) clock().sleep(kNap);
+    const std::lock_guard lock(groupsMutex_);
     quiet = passOver() ? 0 : quiet + 1;
-    const auto now = std::chrono::steady_clock::now();
+    const TimePoint now = clock().now();
     if (now - watched < kTick) continue;
     watched = now;
     watchGroups();
@@ -383,6 +393,27 @@ void Daemon::moveData() {
   }
 }
 
+// Takes over the groups that were formed; without any it waits for one. Groups that have ended need the data
+// thread only until their errands have begun. False: the daemon stops.
+bool Daemon::takeFresh() {
+  std::unique_lock lock(mutex_);
+  std::unique_lock groups(groupsMutex_);
+  const auto begun = [](const Ending& ending) { return ending.begun; };
+  const bool idle = groups_.empty() && std::all_of(endings_.begin(), endings_.end(), begun);
+  groups.unlock();
+  if (idle) news_.wait(lock, [&] { return stopping_ || !fresh_.empty(); });
+  groups.lock();
+  groups_.splice(groups_.end(), fresh_);
+  return !stopping_;
+}
+
+void Daemon::stop() {
+  const std::lock_guard lock(mutex_);
+  stopping_ = true;
+  news_.notify_all();
+}
+
+// A group that has ended leaves the round here, with a report of how it was.
 void Daemon::watchGroups() {
   for (auto group = groups_.begin(); group != groups_.end();) {
     (*group)->watch();
@@ -403,11 +434,13 @@ void Daemon::beginEnding() {
       ending.begun = closings_.start("weft-agg-close", [this, &ending] { closeEnded(ending); });
 }
 
+// An errand: members leave one after another, and each is closed as it does. When the daemon stops it waits
+// for none of them.
 void Daemon::closeEnded(Ending& ending) {
   const size_t bytes = ending.group->bytes();
   while (!stopping_ && !ending.group->over()) {
     ending.group->settle();
-    options_.context->net().clock().sleep(kTick);
+    clock().sleep(kTick);
   }
   ending.group.reset();
   std::lock_guard lock(groupsMutex_);

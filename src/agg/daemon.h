@@ -25,7 +25,7 @@ struct Limits {
   size_t groups = 64;
   size_t bytes = size_t{1} << 30;  // of memory, over all groups
   size_t children = 64;            // of a group
-  size_t joining = 128;            // who talk to us at a time
+  size_t joining = 128;            // connections that are joining or asking at a time
   Milliseconds patience{20000};    // for a group to be complete
 };
 
@@ -55,17 +55,19 @@ class Daemon {
   bool drain();
   enum class Format : uint8_t { text, json, prometheus };
   std::string status(Format format);
-  std::vector<GroupReport>
-  reports();    // of groups that live, then of those that have ended and are not closed
+  // Of groups that live, then of those that have ended and are not closed.
+  std::vector<GroupReport> reports();
   void kill();  // for tests: as if the process died, without a word to anybody
 
  private:
+  // A group of which some members are here. It ends by being complete, by its time, or by a member that
+  // leaves.
   struct Forming {
-    std::vector<Child> children;
-    uint32_t ranks = 0;
+    std::vector<Child> children;  // those that are connected
+    uint32_t ranks = 0;           // of the whole group, wherever they join
     uint32_t chunkBytes = 0;
-    uint32_t local = 0;
-    size_t admitted = 0;  // that were, and may not be connected yet
+    uint32_t local = 0;   // ranks that join this daemon themselves
+    size_t admitted = 0;  // children that may come, connected or not yet
     TimePoint until{};
   };
   // A connection of which the request has not come yet. The accepting thread's.
@@ -81,10 +83,12 @@ class Daemon {
     bool begun = false;  // its errand has the group
   };
 
+  // The accepting thread:
   Status listen();
   void accept();
   void awaitGuests(size_t most);
   void letIn(size_t most);
+  void restIfShort(int errnum) const;
   bool hear(Newcomer& newcomer);
   void judge(Newcomer& newcomer);
   void dropForming(TimePoint now);
@@ -92,6 +96,7 @@ class Daemon {
   void giveUp(Forming forming, const std::string& why);
   void refuse(Newcomer& newcomer, const Error& why);
   void logFailure(const Status& status) const;
+  // Errands:
   Status answerStatus(const Fd& link, Format format);
   Status welcome(Fd& link, const coll::JoinRequest& request);
   Result<coll::JoinAnswer> admit(const coll::JoinRequest& request);
@@ -99,11 +104,16 @@ class Daemon {
   void enter(const coll::JoinRequest& request, Child child);
   void complete(uint64_t id, Forming forming);
   Result<std::unique_ptr<AggGroup>> makeGroup(uint64_t id, Forming* forming);
+  void closeEnded(Ending& ending);
+  // The data thread:
   void moveData();
+  bool takeFresh();
+  const Clock& clock() const { return options_.context->net().clock(); }
   bool passOver();
   void watchGroups();
   void beginEnding();
-  void closeEnded(Ending& ending);
+
+  void stop();
 
   DaemonOptions options_;
   std::string secret_;  // itself; empty: everybody on this host may join
@@ -112,19 +122,19 @@ class Daemon {
   uint16_t port_ = 0;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> draining_{false};
-  std::mutex mutex_;
-  std::condition_variable news_;
+  std::mutex mutex_;              // over what forms; taken before groupsMutex_ where both are
+  std::condition_variable news_;  // for the data thread: a group is formed, or the daemon stops
   std::map<uint64_t, Forming> forming_;
   std::list<std::unique_ptr<AggGroup>> fresh_;   // formed, for the data thread
   std::mutex groupsMutex_;                       // held by the data thread during a pass
   std::list<std::unique_ptr<AggGroup>> groups_;  // those in which data moves
   std::list<Ending> endings_;                    // a list, as each errand knows its own entry
-  std::atomic<size_t> groupCount_{0};
-  std::atomic<size_t> groupBytes_{0};
+  std::atomic<size_t> groupCount_{0};            // that are complete, until they are closed
+  std::atomic<size_t> groupBytes_{0};            // of their memory
   std::atomic<uint64_t> formed_{0}, refused_{0}, ended_{0};
-  std::vector<Newcomer> guests_;
-  Errands talks_;
-  Errands closings_;
+  std::vector<Newcomer> guests_;  // the accepting thread's
+  Errands talks_;                 // with members that join, and processes that ask for the status
+  Errands closings_;              // of groups that are given up or have ended
   std::thread accepting_;
   std::thread moving_;
 };

@@ -28,7 +28,7 @@ Result<std::unique_ptr<AggGroup>> AggGroup::create(GroupOptions options, std::ve
 
 AggGroup::~AggGroup() {
   const MustNotFail closing;
-  // What is registered on their comms goes before the comms do.
+  // Registrations on the comms go before the comms do.
   if (options_.parent) options_.parent->leave(options_.parent->pipe->clock());
   memory_ = {};
   small_ = {};
@@ -94,6 +94,7 @@ bool AggGroup::lose(const Child& child) {
   return false;
 }
 
+// The parent's own word for it is better than ours, where it has said one.
 bool AggGroup::blameParent() {
   end(options_.parent->pipe->look() == coll::Pipe::State::alarmed
           ? options_.parent->pipe->alarm()
@@ -101,6 +102,7 @@ bool AggGroup::blameParent() {
   return false;
 }
 
+// The first reason stands: what fails after it follows from it.
 void AggGroup::end(const coll::Alarm& why) {
   if (!broken_.empty()) return;
   broken_ = why.reason;
@@ -137,6 +139,8 @@ bool AggGroup::progress() {
   return moved;
 }
 
+// Heads may come ahead of their data by kHeads operations, data by the window of chunks: more receives are
+// not posted, and so a child cannot send more. The child whose data completes a step last is counted as late.
 bool AggGroup::receiveAll(bool* moved) {
   for (Child& child : children_) {
     const uint64_t before = child.data.arrived();
@@ -178,6 +182,8 @@ bool AggGroup::takeHeads(bool* moved) {
   return true;
 }
 
+// Chunks are numbered through all operations, so that a slot belongs to one of them at a time; data that came
+// with the head takes no slot.
 bool AggGroup::openRecord(const OperationHead& head) {
   const bool reduces =
       head.kind == coll::OperationKind::allReduce || head.kind == coll::OperationKind::reduceScatter;
@@ -194,6 +200,8 @@ bool AggGroup::openRecord(const OperationHead& head) {
   return true;
 }
 
+// A step is reduced when every child's part of it is here and the slot of its result is free: the step that
+// had the slot before has been delivered to every child.
 bool AggGroup::reduceReady(bool* moved) {
   while (has(reducing_)) {
     Record& now = record(reducing_);
@@ -240,7 +248,7 @@ bool AggGroup::reduceStep(Record& record, size_t step) {
   return true;
 }
 
-// Reductions fold the children in their order. Of a gather each rank sent only what is its
+// Reductions fold the children in their order. In a gather each rank sent only what is its
 // own: it is put in its place, and other daemons' chunks, which are zero elsewhere, are laid over each other.
 void AggGroup::combine(const Record& record, Span chunk, std::byte* to) {
   const bool reduces = record.head.kind == coll::OperationKind::allReduce ||
@@ -260,6 +268,8 @@ void AggGroup::combine(const Record& record, Span chunk, std::byte* to) {
   }
 }
 
+// Results leave in order, to each child at its own pace: a slow child holds up the slots, and so the others
+// in the end, but not the order of what they are sent.
 bool AggGroup::deliver(Child& child, bool* moved) {
   while (!child.flights.empty()) {
     const Child::Flight& flight = child.flights.front();
@@ -344,13 +354,15 @@ void AggGroup::watch() {
   if (options_.parent->pipe->look() == coll::Pipe::State::alarmed) end(options_.parent->pipe->alarm());
 }
 
+// Nothing that a child says now changes anything, but alarms that could not leave have to be said again, and
+// a child waits for its connection to be closed before it goes.
 void AggGroup::settle() {
   for (Child& child : children_) {
     if (child.gone) continue;
     if (!isLinked(child.link.get()))
       dismiss(child);
     else
-      (void)child.pipe->look();  // repeats ours; nothing that a child says changes anything now
+      (void)child.pipe->look();  // repeats ours
   }
   if (options_.parent) options_.parent->pipe->repeatAlarm();
 }

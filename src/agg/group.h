@@ -11,9 +11,9 @@
 // A group at an aggregation daemon, from when all its children are here: takes their chunks, reduces each as
 // soon as it is complete, passes it to the parent, or at the root back down. Operations and their chunks go
 // in order; a slot is free again when its result has been delivered to every child, which is what bounds how
-// far a child may be ahead. Two stages: while it lives, progress() and watch() wait for nobody; when it has
-// ended nothing moves any more, and settle() and the destructor may wait for each child in turn. One thread
-// at a time: the daemon's data thread, then the group's own errand.
+// far a child may be ahead. Two stages: while it lives, progress() and watch() wait for no member; when it
+// has ended nothing moves any more, and settle() and the destructor may wait for each child in turn. One
+// thread at a time: the daemon's data thread, then the group's own errand.
 namespace weft::agg {
 
 struct GroupOptions {
@@ -31,7 +31,7 @@ struct GroupStatistics {
   uint64_t bytesOut = 0;
 };
 
-// What a daemon tells of a group, by value: the group itself belongs to one thread.
+// A group as the daemon tells of it, by value: the group itself belongs to one thread.
 struct GroupReport {
   struct Member {
     std::string name;
@@ -70,7 +70,7 @@ class AggGroup {
   GroupReport report() const;
 
  private:
-  // One operation. Its steps are its chunks, or one where the data came with the head.
+  // An operation. Its steps are its chunks, or a single one where the data came with the head.
   struct Record {
     coll::OperationHead head;
     size_t steps = 0;

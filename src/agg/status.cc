@@ -3,7 +3,7 @@
 #include "src/agg/daemon.h"
 #include "src/base/log.h"
 
-// What a daemon says about itself, to people, programs and Prometheus.
+// A daemon's account of itself, for people, programs and Prometheus.
 namespace weft::agg {
 
 namespace {

@@ -66,7 +66,7 @@ bool AggGroup::testRaised(bool* moved) {
   return true;
 }
 
-// Whether that step has left, so that its slot may be written again.
+// True when that step has left, so that its slot may be written again.
 bool AggGroup::raisedUpTo(uint64_t operation, size_t step) const {
   if (raised_.empty()) return true;
   const UpFlight& oldest = raised_.front();

@@ -21,7 +21,7 @@ Error broken(const std::string& why, Code code = Code::remote) {
   return Error(code, kOperation, why);
 }
 
-// What the sockets say, said of joining.
+// An error of the sockets becomes one of joining.
 Error broken(const Error& error) {
   return Error(error.code() == Code::unavailable ? Code::remote : error.code(), kOperation, error.detail(),
                error.errnum());
@@ -33,6 +33,8 @@ ByteWriter begin(uint8_t word) {
   return out;
 }
 
+// The version is looked at only where the rest is a message of ours: all else is a stranger's, and no
+// version.
 Status readHead(ByteReader* in, uint8_t word) {
   const auto magic = in->get<uint32_t>();
   const auto version = in->get<uint16_t>();
@@ -108,9 +110,9 @@ Result<uint8_t> decodeStatusRequest(std::span<const std::byte> bytes, const Key1
 }
 
 Result<std::string> askStatus(const std::string& daemon, const std::string& secret, uint8_t format,
-                              Milliseconds timeout) {
+                              const Clock& clock, Milliseconds timeout) {
   constexpr size_t kMost = size_t{16} << 20;
-  Patience patience(Clock::system(), timeout);
+  const Patience patience(clock, timeout);
   TRY(const std::string known, readSecret(secret));
   TRY(const Fd link, dialDaemon(daemon, patience));
   TRY(const Bytes greeted, readFrame(link, patience));
@@ -147,6 +149,7 @@ Result<Greeting> decodeGreeting(std::span<const std::byte> bytes) {
   return greeting;
 }
 
+// The proof is checked before anything else of the body is looked at, and every number before it is used.
 Result<JoinRequest> decodeJoinRequest(std::span<const std::byte> bytes, const Key128& key,
                                       const Nonce& greeting) {
   ByteReader head(bytes);
@@ -224,6 +227,7 @@ Result<Fd> dialDaemon(const std::string& address, const Patience& patience) {
       Error(fd.error().code(), kOperation, address + ": " + fd.error().detail(), fd.error().errnum()));
 }
 
+// Both ends connect and accept in turn, so that neither waits for the other in a circle.
 Result<std::unique_ptr<Pipe>> openPipe(const core::ContextRef& context, int device,
                                        core::ListenComm& listener, HandleBytes peer, std::string name,
                                        Patience& patience) {
@@ -247,10 +251,12 @@ void Membership::part() {
   if (link) ::shutdown(link.get(), SHUT_WR);
 }
 
+// The daemon's end of the connection closes when it has taken back what it had posted for us. Its time is
+// short, as this runs where groups are closed.
 void Membership::leave(const Clock& clock) {
   if (!link) return;
   part();
-  Patience patience(clock, Milliseconds(1000));
+  const Patience patience(clock, Milliseconds(1000));
   (void)readFrame(link, patience);
 }
 

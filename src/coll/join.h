@@ -49,7 +49,7 @@ Bytes encodeStatusRequest(uint8_t format, const Key128& key, const Nonce& greeti
 Result<uint8_t> decodeStatusRequest(std::span<const std::byte> bytes, const Key128& key,
                                     const Nonce& greeting);
 Result<std::string> askStatus(const std::string& daemon, const std::string& secret, uint8_t format,
-                              Milliseconds timeout);
+                              const Clock& clock, Milliseconds timeout);
 
 Key128 keyOf(const std::string& secret);
 // The secret as the settings give it: itself, or the first line of @FILE.

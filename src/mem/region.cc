@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 
+#include "src/base/clock.h"
 #include "src/base/log.h"
 #include "src/mem/region_table.h"
 
@@ -73,7 +74,7 @@ Result<RegionRef> RegionCache::registerEvicting(const MemoryDesc& desc) {
 }
 
 Result<RegionRef> RegionCache::registerOnRails(const MemoryDesc& desc) const {
-  const auto began = std::chrono::steady_clock::now();
+  const TimePoint began = Clock::system().now();
   std::vector<std::unique_ptr<Memory>> memories;
   for (const auto& device : rails_) {
     if (desc.kind != MemoryKind::host && memories.size() + options_.hostRails >= rails_.size()) {
@@ -91,7 +92,7 @@ Result<RegionRef> RegionCache::registerOnRails(const MemoryDesc& desc) const {
     memories.push_back(memory.take());
   }
   auto region = std::make_shared<Region>(nextId.fetch_add(1), desc, std::move(memories));
-  const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - began;
+  const Nanoseconds took = Clock::system().now() - began;
   std::lock_guard lock(table_->mutex);
   table_->counters.bytes += desc.length;
   table_->counters.nanoseconds += static_cast<uint64_t>(took.count());

@@ -73,7 +73,7 @@ int showStatus(const Options& options) {
   using Format = agg::Daemon::Format;
   const Format format = options.json ? Format::json : options.prometheus ? Format::prometheus : Format::text;
   const auto said = coll::askStatus(options.status, options.daemon.secret, static_cast<uint8_t>(format),
-                                    Milliseconds(5000));
+                                    Clock::system(), Milliseconds(5000));
   if (!said) return report(said.error());
   std::fputs(said->c_str(), stdout);
   return 0;

@@ -16,7 +16,7 @@ namespace weft {
 using Nonce = std::array<std::byte, 16>;
 Nonce freshNonce();
 
-// Of all bytes that were written, in their order; both ends write the same.
+// The proof over all bytes that were written, in their order; both ends write the same.
 Tag128 proofOf(const Key128& key, const ByteWriter& said);
 inline bool isProofOf(const Key128& key, const ByteWriter& said, const Tag128& tag) {
   return equalSecret(proofOf(key, said), tag);

@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include "src/base/net/sockets.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -47,15 +48,17 @@ void tune(int fd, int family, const SocketTuning& tuning) {
   setTrafficClass(fd, family, tuning.trafficClass);
 }
 
-// The kernel tells of readiness, so its time is the real one here; how long is waited in all, the deadline's
-// clock says.
+// Looks again and again, with pauses of the deadline's clock that grow: an answer across a network costs a
+// few looks, and a silent end few enough of them. A wait in the kernel would pass by real time, whatever the
+// clock.
 Status await(int fd, short events, const Deadline& deadline) {
-  constexpr int kSliceMs = 20;
-  while (!deadline.isOver()) {
+  constexpr Nanoseconds kFirst = std::chrono::microseconds(50), kLongest = std::chrono::milliseconds(5);
+  for (Nanoseconds pause = kFirst;; pause = std::min(pause * 2, kLongest)) {
     pollfd one{fd, events, 0};
-    if (::poll(&one, 1, kSliceMs) > 0) return {};
+    if (::poll(&one, 1, 0) > 0) return {};
+    if (deadline.isOver()) return Error(Code::timeout, kTalking, "the other end says nothing");
+    deadline.clock.sleep(pause);
   }
-  return Error(Code::timeout, kTalking, "the other end says nothing");
 }
 
 }  // namespace
