@@ -100,8 +100,8 @@ class Acceptor::Handshake {
     return leave();
   }
 
-  // What the other side sent beyond what we read would make a reset of our close, and that destroys what it
-  // has not read yet. So it is read, within bounds, until the other side has hung up.
+  // Bytes of the other side that we have not read would make a reset of our close, and a reset destroys what
+  // the other side has not read yet. So they are read, within bounds, until it has hung up.
   bool leave() {
     (void)shutdown(guest_.socket().get(), SHUT_WR);
     guest_.allowUntil(acceptor_.loop_.now() + kLeavePatience);

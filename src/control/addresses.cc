@@ -57,6 +57,8 @@ Error nothingMatches(const std::vector<Interface>& all, const std::string& filte
                                     "\", which fits none of:" + names);
 }
 
+// An address of each family comes first: where one of them does not work, the second try finds the other. The
+// rest follows in the kernel's order, which is the same each time.
 std::vector<SocketAddress> ordered(const std::vector<Interface>& chosen) {
   std::vector<SocketAddress> v4, v6;
   for (const Interface& i : chosen) (i.address.family() == AF_INET ? v4 : v6).push_back(i.address);

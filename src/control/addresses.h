@@ -21,7 +21,7 @@ Result<std::vector<SocketAddress>> chooseAddresses(const std::vector<Interface>&
 std::vector<SocketAddress> joinAddresses(std::vector<SocketAddress> first,
                                          const std::vector<SocketAddress>& second);
 
-// Whether it is one of them, whatever the ports.
+// True for one of them, whatever the ports.
 bool isAmong(SocketAddress address, const std::vector<SocketAddress>& those);
 
 // Gives a peer's link-local addresses the interface of our own first one: they mean nothing without, and the

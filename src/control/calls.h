@@ -33,7 +33,7 @@ class CallState {
   Error error_{Code::internal, "connecting", "the call has not failed"};
 };
 
-// What the user holds. `forgotten` is called once, from the destructor, on the destroying thread.
+// The call in its user's hands. `forgotten` is called once, from the destructor, on the destroying thread.
 class CallImpl : public Call {
  public:
   CallImpl(std::shared_ptr<CallState> state, std::function<void()> forgotten)

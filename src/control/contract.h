@@ -14,12 +14,13 @@
 #include "src/control/handle.h"
 #include "weft/result.h"
 
-// What control links promise to other rooms, apart from the Hub that hands it out: peers, calls, listeners,
-// and what a process brings along. Nothing here knows how it is done, so every part of this room may include
-// it. Any thread may call, and nothing blocks; handlers run on the control thread or within Hub::runInline().
+// The promises of control links to other rooms, apart from the Hub that hands them out: peers, calls,
+// listeners, and what a process brings along. Nothing here knows how it is done, so every part of this room
+// may include it. Any thread may call, and nothing blocks; handlers run on the control thread or within
+// Hub::runInline().
 namespace weft::control {
 
-// What both ends compare before they talk; a `mustMatch` field that differs fails the connection on both
+// Both ends compare these before they talk; a `mustMatch` field that differs fails the connection on both
 // sides, naming the field and both values.
 struct FingerprintField {
   std::string name;
@@ -30,7 +31,7 @@ using Fingerprint = std::vector<FingerprintField>;
 // The value of a field that this process has no part in: it fits whatever the other has.
 constexpr const char* kFitsAll = "*";
 
-// One other process, from the first proof of identity to its death. Kept alive by whoever refers to it.
+// Another process, from its first proof of identity to its death. Every reference keeps the object alive.
 class Peer {
  public:
   virtual ~Peer() = default;
@@ -43,7 +44,7 @@ class Peer {
   virtual bool answers() const = 0;
 
   // It answers, and after an outage as much time again has passed as that took: what a fabric over sockets
-  // held back comes as late, since TCP repeats itself after pauses that double. Nobody is blamed for silence
+  // held back comes as late, since TCP repeats itself after pauses that double. No peer is blamed for silence
   // before.
   virtual bool settled() const = 0;
 

@@ -68,10 +68,10 @@ void ControlLoop::handle(const EventLoop::Events& events) {
   loop_->dropReleased();
 }
 
-// Whoever waits for an answer spins; on a machine with a processor for each spinner the control thread would
-// get one only milliseconds later. So its ticks are done here, too: to wake it for each would set it against
-// the spinners. Taking the mail also takes away what wakes the thread, so what it has to do earlier than it
-// knows has to wake it again.
+// A thread that waits for an answer spins; on a machine with a processor for each spinner the control thread
+// would get one only milliseconds later. So its ticks are done here, too: to wake it for each would set it
+// against the spinners. Taking the mail also takes away what wakes the thread, so what it has to do earlier
+// than it knows has to wake it again.
 void ControlLoop::runInline() {
   if (inForkedChild()) return;
   const std::unique_lock turn(turnMutex_, std::try_to_lock);
@@ -115,7 +115,8 @@ void ControlLoop::close(std::unique_lock<std::mutex>* turn) {
   loop_->dropReleased();
 }
 
-// Connections that come in:
+// Connections that come in. Two processes may dial each other at the same time, and only one connection is to
+// stay: the one that was dialled by the process with the lower incarnation, as both ends can tell.
 
 std::variant<Key128, Answer> ControlLoop::secretFor(const Hello& hello) {
   if (hello.to != self_.incarnation()) return Answer::otherProcess;
@@ -134,6 +135,8 @@ void ControlLoop::greeted(Greeting greeting) {
   greetedOpen(std::move(greeting));
 }
 
+// A greeting with an epoch that is not newer than the link's was sent before what we know of the peer: it is
+// stale. A newer one on a link that stands means that the peer has begun anew, as it had given us up.
 void ControlLoop::greetedOpen(Greeting greeting) {
   const Incarnation& from = greeting.hello.from;
   if (from == self_.incarnation() || refusedByFingerprint(greeting)) return;
@@ -165,6 +168,7 @@ void ControlLoop::greetedResume(Greeting greeting) {
   link->attachAndGreet(std::move(greeting.socket), greeting.info);
 }
 
+// The other end hears why, so that it waits for the connection that stays and does not dial on at once.
 void ControlLoop::rejectCrossed(Greeting greeting) {
   FrameHeader header;
   header.type = static_cast<uint16_t>(FrameType::reject);
@@ -176,7 +180,7 @@ void ControlLoop::rejectCrossed(Greeting greeting) {
 }
 
 // The dialler gets our info all the same and comes to the same conclusion. It goes out before anybody here is
-// told, as who is told may end this process.
+// told, as the listener's user may end this process then.
 bool ControlLoop::refusedByFingerprint(const Greeting& greeting) {
   const std::string name = greeting.info.host + format(" pid %u", greeting.info.pid);
   const auto mismatch = compareFingerprints(self_.fingerprint(), greeting.info.fingerprint, name);
@@ -191,6 +195,7 @@ bool ControlLoop::refusedByFingerprint(const Greeting& greeting) {
   return true;
 }
 
+// Bounded: processes that do not fit may come for ever, each with an incarnation of its own.
 void ControlLoop::noteMisfit(const Incarnation& peer, const Error& why) {
   constexpr size_t kMostRemembered = 256;
   if (misfits_.size() >= kMostRemembered) misfits_.erase(misfits_.begin());
@@ -244,6 +249,7 @@ void ControlLoop::removeLink(const Link& link) {
   links_.erase(found);
 }
 
+// The books are in order before anybody is told: a handler may start a new call to the same process at once.
 void ControlLoop::linkDead(Link& link, const Error& reason) {
   const auto peer = link.peer();
   removeLink(link);
@@ -274,6 +280,7 @@ void ControlLoop::startCall(uint64_t id, std::shared_ptr<CallState> state, Handl
   dialFor(link);
 }
 
+// The proof binds the call to this link and its direction: a copy of it is worth nothing elsewhere.
 void ControlLoop::sendCall(uint64_t id, const LinkNonces& nonces, PeerImpl& to) {
   PendingCall* call = calls_.find(id);
   if (!call) return;
@@ -334,6 +341,8 @@ void ControlLoop::linkOpened(Link& link, Linked linked) {
   sendWaiting(link);
 }
 
+// The user gave the call up before it was decided. Where it was the one that is dialled for, the next takes
+// its place, or the dial ends.
 void ControlLoop::forgetCall(uint64_t id) {
   const PendingCall* call = calls_.find(id);
   if (!call) return;
@@ -345,8 +354,8 @@ void ControlLoop::forgetCall(uint64_t id) {
 }
 
 // NCCL hands out a rank's handles before it has those of all its peers, and accepts after it: one rank that
-// comes late to the first collective holds up the others for as long. Whether the peer lives is watched by
-// the link meanwhile.
+// comes late to the first collective holds up the others for as long. The link watches meanwhile whether
+// the peer lives.
 bool ControlLoop::prolong(PendingCall& call) const {
   const Config& config = parts_.options.config;
   if (!call.sent || call.prolonged || config.acceptTimeout <= config.connectTimeout) return false;
@@ -406,6 +415,7 @@ void ControlLoop::onReply(const std::shared_ptr<PeerImpl>& from, const ReplyBody
   calls_.remove(reply.id);
 }
 
+// The proof alone decides which calls are taken. A listener whose queue is full refuses, and never waits.
 void ControlLoop::onCall(const std::shared_ptr<PeerImpl>& from, const LinkNonces& nonces,
                          const CallBody& call) {
   if (closing_) return;

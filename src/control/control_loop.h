@@ -16,10 +16,10 @@
 #include "src/control/mailbox.h"
 #include "src/control/self_link.h"
 
-// The control thread's world: who we are linked to, on the way to, called by. It decides which of two
-// crossing connections wins and carries calls between links and listeners. Everything but the constructor,
-// start(), runInline() and wantTick() belongs to the control thread, or to who takes a turn for it: one lock,
-// which only the control thread waits for and nobody holds while it sleeps.
+// The control thread's world: the processes that are linked, being dialled, or calling. It decides which of
+// two crossing connections wins and carries calls between links and listeners. Everything but the
+// constructor, start(), runInline() and wantTick() belongs to the control thread, or to a thread that takes a
+// turn for it: one lock, which only the control thread waits for and no thread holds while it sleeps.
 namespace weft::control {
 
 struct ControlLoopParts {
@@ -36,7 +36,7 @@ class ControlLoop : public Link::Owner {
   Status start(std::vector<Fd> listeners);
 
   void run();        // the control thread's body
-  void runInline();  // any thread: takes one turn for the control thread, unless somebody is at it
+  void runInline();  // any thread: takes one turn for the control thread, unless a turn is being taken
   void stop() { stopping_ = true; }
   // Any thread; then signal the mailbox.
   void wantTick() { tickWanted_.store(true, std::memory_order_release); }
@@ -112,8 +112,8 @@ class ControlLoop : public Link::Owner {
   std::unique_ptr<Acceptor> acceptor_;
   CallTable calls_;
   std::map<uint64_t, Asked> asked_;
-  // Processes that do not fit this one, and why. Such a process ends soon, maybe before it has taken a call
-  // of ours: then this is the reason that the call is told, not that nobody is there any more.
+  // Processes that do not fit this one, and why. These processes end soon, maybe before they have taken a
+  // call of ours: then this is the reason that the call is told, not that the process is gone.
   std::map<Incarnation, Error> misfits_;
   std::map<Incarnation, std::unique_ptr<Link>> links_;
   std::unique_ptr<SelfLink> selfLink_;

@@ -79,12 +79,14 @@ void Dial::connectFailed(int error) {
   addressFailed(isUnreachable(error) ? Verdict::unreachable : Verdict::retry, errorText(error));
 }
 
-// Every host may have it, as the bridge of containers. That nobody is there says nothing about the peer,
-// unless it is on this host itself.
+// Every host may have it, as the bridge of containers. An address without a listener says nothing about the
+// peer, unless it is on this host itself.
 bool Dial::leadsBack() const {
   return elsewhere_ && isAmong(plan_.addresses[index_], self_.addresses());
 }
 
+// Unreachable is no verdict on the process: this host has no way to that address now, as to an IPv6 address
+// where there is no IPv6.
 void Dial::addressFailed(Verdict verdict, const std::string& why) {
   hangUp();
   state_ = State::waiting;
@@ -95,6 +97,9 @@ void Dial::addressFailed(Verdict verdict, const std::string& why) {
   roundOver();
 }
 
+// A round in which every address was refused, or led to another process, and none may still answer, means
+// that the process is gone. Otherwise the next round comes after a pause and waits longer at each address: an
+// outage of the network must not look like an end.
 void Dial::roundOver() {
   trouble_ = std::exchange(roundTrouble_, {});
   index_ = 0;
@@ -155,6 +160,8 @@ bool Dial::step() {
   return fail(Verdict::retry, "out of step");
 }
 
+// The listener proves itself first, so that a stranger at its address learns nothing by our proof. Our info
+// goes out with the proof, which saves a way there and back.
 bool Dial::onChallenge() {
   const auto challenge = decodeChallenge(reader_.bytes());
   if (!challenge) return foreign("something else listens there");
@@ -218,6 +225,7 @@ bool Dial::fail(Verdict verdict, const std::string& why) {
   return false;
 }
 
+// Another process got the port after the one that we want had left it.
 bool Dial::foreign(const std::string& why) {
   report_(DialMistaken{});
   return fail(Verdict::nobody, why);

@@ -11,10 +11,10 @@
 #include "src/control/event_loop.h"
 #include "src/control/self.h"
 
-// Reaching a process over its addresses, one after the other and again until somebody stops us: connect,
+// Reaching a process over its addresses, one after the other and again until the dial is stopped: connect,
 // prove the secret, exchange infos. States: waiting -> connecting -> challenge -> infoHeader -> infoBody,
 // each with a deadline; a failed address leads to the next one, a finished round without success to
-// `waiting`. What happens is reported as values; after hangUp() nothing is, and the object has to live until
+// `waiting`. Reports are values; after hangUp() there is none, and the object has to live until
 // the report that it is in has returned. Control thread.
 namespace weft::control {
 
@@ -37,7 +37,7 @@ struct Linked {
   Key128 linkKey{};
 };
 
-// What a dial reports. After the first three it is done.
+// The reports of a dial. After the first three it is done.
 struct DialRefused {  // the process is there and says no
   Error why;
 };

@@ -76,6 +76,7 @@ void EventLoop::remove(int fd, uint64_t token) {
   watches_.erase(token);
 }
 
+// An hour at most, as the kernel takes an int, and nothing is lost by one more round.
 int EventLoop::millisecondsUntil(TimePoint when) const {
   constexpr int64_t kHourMs = 3'600'000;
   const auto left = std::chrono::ceil<Milliseconds>(when - now()).count();
@@ -90,6 +91,8 @@ EventLoop::Events EventLoop::wait(int milliseconds) const {
   return events;
 }
 
+// An event is looked up by the token of its watch, not by a pointer: callbacks before it may have stopped the
+// watch, and a new one may have its descriptor.
 void EventLoop::dispatch(const Events& events) {
   for (size_t i = 0; i < events.count; i++) {
     const epoll_event& event = events.list[i];
@@ -103,6 +106,8 @@ void EventLoop::dispatch(const Events& events) {
   runTimers();
 }
 
+// Time is read once, so that timers which callbacks set for a time that comes meanwhile wait for the next
+// round, and keep the thread from nothing else.
 void EventLoop::runTimers() {
   const TimePoint now = clock_.now();
   while (!timers_.empty() && timers_.begin()->first.first <= now) {

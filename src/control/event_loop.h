@@ -16,8 +16,8 @@
 #include "src/base/fd.h"
 #include "weft/result.h"
 
-// One epoll set with timers. Used by one thread at a time: the control thread, or who takes a turn for it;
-// only wait() may run beside. Watches and timers are members of whoever needs them and unregister themselves,
+// One epoll set with timers. Used by one thread at a time: the control thread, or one that takes a turn;
+// only wait() may run beside. Watches and timers are members of their users and unregister themselves,
 // also from within a callback.
 namespace weft::control {
 
@@ -36,7 +36,7 @@ class Watch {
   void want(uint32_t events);
   void stop();
   const std::function<void(uint32_t)>& callback() const { return fn_; }
-  // What of `events` is still asked for: they may be older than the last want().
+  // The part of `events` that is still asked for: they may be older than the last want().
   uint32_t wanted(uint32_t events) const { return events & (events_ | EPOLLERR | EPOLLHUP); }
 
  private:
@@ -79,8 +79,8 @@ class EventLoop {
     std::array<epoll_event, 64> list;
     size_t count = 0;
   };
-  // What happened, at the latest after that long. What another turn has dealt with since is no harm: dispatch
-  // looks whether it is still asked for, and callbacks find nothing to read.
+  // The events so far, at the latest after that long. An event that another turn has dealt with since is no
+  // harm: dispatch looks whether it is still asked for, and callbacks find nothing to read.
   Events wait(int milliseconds) const;
   // Runs the callbacks of events and of due timers.
   void dispatch(const Events& events);

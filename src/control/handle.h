@@ -13,7 +13,7 @@
 #include "src/base/siphash.h"
 #include "weft/result.h"
 
-// What a listener publishes and a connector needs: who and where the process is, which listener, and its
+// A listener publishes it and a connector needs it: which process, where it is, which listener, and its
 // secret. It travels in NCCL's 128-byte handle; the last 8 bytes are left to the connecting side as scratch
 // (see kScratchBytes). Values; any thread. Layout: docs/wire.md, "Handle".
 namespace weft::control {

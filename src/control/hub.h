@@ -26,8 +26,8 @@ class Hub {
   virtual void reply(const Request& request, Bytes body) = 0;
   virtual void refuse(const Request& request, const Error& why) = 0;
 
-  // Does at once what there is to do for the control thread, if that is not at it already: for who waits for
-  // an answer and does not sleep. Never waits. Not from within a handler.
+  // Does at once what there is to do for the control thread, unless that is at it: for a thread that waits
+  // for an answer and does not sleep. Never waits. Not from within a handler.
   virtual void runInline() = 0;
 
   // Makes the control thread call Handler::onTick soon.

@@ -7,8 +7,8 @@
 
 #include "src/base/config.h"
 
-// What this host's kernel knows about the kernel at the other end of a connection, whatever the process there
-// does. No state; any thread.
+// The knowledge of this host's kernel about the kernel at the other end of a connection, whatever the process
+// there does. No state; any thread.
 namespace weft::control {
 
 struct KernelAcks {

@@ -294,7 +294,7 @@ void Link::dialMistaken() {
   processHeard_ = processHeardBeforeContact_;
 }
 
-// What a fabric over sockets held back during an outage may take as long again to come.
+// A fabric over sockets may take as long again to bring what it held back during an outage.
 void Link::settleAfterOutage(TimePoint now) {
   const auto outage = std::min<Nanoseconds>(now - silentSince_, kLongestSettling);
   if (outage >= times_.redial) settlesAt_ = std::max(settlesAt_, now + outage);

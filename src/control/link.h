@@ -38,7 +38,7 @@ struct LifeTimes {
   Milliseconds kernel;    // no word from its kernel, and nothing from it over the fabric
 };
 
-// What the first proven connection tells about the other process.
+// The other process, as the first proven connection tells of it.
 struct LinkFacts {
   std::shared_ptr<PeerImpl> peer;
   Key128 linkKey{};
@@ -46,7 +46,7 @@ struct LinkFacts {
   std::vector<SocketAddress> addresses;
 };
 
-// What every link of a process shares, and outlives none of.
+// The surroundings that all links of this process share; they outlive every link.
 struct LinkWorld {
   EventLoop& loop;
   const LifeTimes& times;
@@ -86,7 +86,7 @@ class Link : public MessageSink {
 
   void deliver(uint16_t type, Bytes body) override;  // numbered, kept until acknowledged
   void die(const Error& reason);
-  void abandon() { (void)enter(State::dead); }  // opening: nobody wants it any more
+  void abandon() { (void)enter(State::dead); }  // opening: no call wants it any more
   void goodbye();                               // the last frame; then nothing is sent
   bool drained() const;                         // nothing left to write, or nowhere to write it
 

@@ -16,7 +16,7 @@
 // returned. Control thread.
 namespace weft::control {
 
-// What a connection reports.
+// The reports of a connection.
 struct FrameCame {
   const FrameHeader& header;
   std::span<const std::byte> body;  // until the report has returned

@@ -54,7 +54,7 @@ class ListenerTable {
   std::map<uint32_t, std::shared_ptr<ListenerQueue>> queues_;
 };
 
-// What the user holds. `closed` is called once, from the destructor, on the destroying thread.
+// The listener in its user's hands. `closed` is called once, from the destructor, on the destroying thread.
 class ListenerImpl : public Listener {
  public:
   ListenerImpl(std::shared_ptr<ListenerQueue> queue, std::function<void()> closed)

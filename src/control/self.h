@@ -6,7 +6,7 @@
 
 #include "src/control/wire.h"
 
-// What this process says of itself on control links: which process it is, where it listens, what has to fit.
+// This process, as it introduces itself on control links: its incarnation, its addresses, its fingerprint.
 // The rest never changes; epochs, which number its connections, are given out on the control thread.
 namespace weft::control {
 

@@ -60,6 +60,7 @@ Bytes encodeHello(const Hello& hello) {
   return writer.take();
 }
 
+// A process of another version may say anything behind its version, which is all that is believed then.
 std::optional<Hello> decodeHello(std::span<const std::byte> in) {
   ByteReader reader(in);
   Hello hello;
@@ -99,6 +100,7 @@ std::optional<Challenge> decodeChallenge(std::span<const std::byte> in) {
   return reader.done() && known ? std::optional(challenge) : std::nullopt;
 }
 
+// Over all that both ends have said so far, so that no part of it can be another connection's.
 Tag128 handshakeTag(ProofOf what, const Key128& key, const Hello& hello, const Nonce& acceptorNonce) {
   ByteWriter writer;
   writer.text("weft handshake").put(what).raw(encodeHello(hello)).raw(acceptorNonce);
@@ -140,6 +142,7 @@ Bytes encodeInfo(const Info& info) {
   return writer.take();
 }
 
+// Counts are checked before anything is made by them: a stranger's number must cost no memory.
 std::optional<Info> decodeInfo(std::span<const std::byte> in) {
   ByteReader reader(in);
   Info info;
@@ -204,6 +207,8 @@ Bytes encodeRefuse(const RefuseBody& refuse) {
   return writer.take();
 }
 
+// The text of an error is a peer's word, and reaches people as it is: it is bounded by the frame that carries
+// it.
 std::optional<RefuseBody> decodeRefuse(std::span<const std::byte> in) {
   ByteReader reader(in);
   RefuseBody refuse;

@@ -12,7 +12,7 @@
 #include "src/control/contract.h"
 #include "src/control/handle.h"
 
-// What control links put on the wire, as pure encoders and decoders: a decoder takes any bytes and returns
+// The bytes of control links, as pure encoders and decoders: a decoder takes any bytes and returns
 // nothing when they are not what it expects. Layouts: docs/wire.md, "Control links". Values; any thread.
 namespace weft::control {
 
@@ -86,7 +86,7 @@ constexpr size_t kFrameHeaderBytes = 4 + 2 + 2 + 8 + 8;
 void encodeFrame(const FrameHeader& header, std::span<const std::byte> body, Bytes& out);
 std::optional<FrameHeader> decodeFrameHeader(std::span<const std::byte> in);
 
-// Who a process is.
+// A process introduces itself.
 struct Info {
   uint64_t epoch = 0;
   uint64_t received = 0;
