@@ -21,8 +21,8 @@ Error lie(const std::string& detail) {
   return {Code::invalidArgument, "replay", detail};
 }
 
-// A listener, and both ends of what was made through it. The network accepts connections in the order in which
-// they were asked for, so that order joins the ends.
+// A listener, and both ends of what was made through it. The network accepts connections in the order in
+// which they were asked for, so that order joins the ends.
 struct Listener {
   Queue* queue = nullptr;
   std::vector<Queue*> accepted;  // in the order of the calls

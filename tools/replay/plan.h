@@ -31,8 +31,8 @@ constexpr bool isColl(QueueKind kind) {
   return kind >= QueueKind::collContext;
 }
 
-// The events of one comm, listener or context, in the order they were recorded. An event is begun only when all
-// before it are, and, of tests, are done.
+// The events of one comm, listener or context, in the order they were recorded. An event is begun only when
+// all before it are, and, of tests, are done.
 struct Queue {
   QueueKind kind = QueueKind::send;
   int rank = 0;

@@ -6,7 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "tools/replay/pattern.h"
+#include "tools/replay/coll_calls.h"
+#include "tools/replay/net_calls.h"
 #include "tools/replay/rank_run.h"
 #include "tools/trace/show/print.h"
 
@@ -17,30 +18,28 @@ namespace {
 using trace::Kind;
 namespace at = trace::at;
 
-uint64_t nanoseconds(std::chrono::steady_clock::duration time) {
-  return static_cast<uint64_t>(std::chrono::nanoseconds(time).count());
+bool isContext(QueueKind kind) {
+  return kind == QueueKind::context || kind == QueueKind::collContext;
+}
+
+bool isPost(Kind kind) {
+  return kind == Kind::isend || kind == Kind::irecv || kind == Kind::iallreduce || kind == Kind::iallgather ||
+         kind == Kind::ireducescatter;
+}
+
+std::unique_ptr<Table> tableOf(const Queue& plan, RankState& rank) {
+  if (isColl(plan.kind)) return std::make_unique<CollCalls>(plan, rank);
+  return std::make_unique<NetCalls>(plan, rank);
 }
 
 }  // namespace
 
 QueueRun::QueueRun(const Queue& plan, RankState& rank)
-    : plan_(&plan), rank_(&rank), memory_(rank.plan->memories) {
+    : plan_(&plan), rank_(&rank), table_(tableOf(plan, rank)), memory_(rank.plan->memories) {
   wait_.rank = plan.rank;
   wait_.comm = plan.number;
   wait_.receives = plan.kind == QueueKind::recv;
   if (plan.peer != nullptr) wait_.peer = plan.peer->rank;
-  if (isColl(plan.kind)) coll_ = std::make_unique<CollRun>(plan, rank);
-}
-
-Result<void*> QueueRun::add(std::span<std::byte> memory) {
-  void* mhandle = nullptr;
-  TRY(netdriver::check(rank_->net->regMr(comm_.raw(), memory.data(), memory.size(), &mhandle),
-                       netdriver::Call::regMr, plan_->name()));
-  return mhandle;
-}
-
-void QueueRun::remove(void* mhandle) {
-  (void)rank_->net->deregMr(comm_.raw(), mhandle);
 }
 
 bool QueueRun::waitsFor(uint32_t thread) const {
@@ -57,8 +56,8 @@ Result<Step> QueueRun::step(Times* times) {
   KindTimes& kind = times->kinds[static_cast<size_t>(op.event->kind)];
   ++kind.calls;
   // Of a post only the plugin's own call counts, not making the data; a test has no time in the trace.
-  const bool posts = op.event->kind == Kind::isend || op.event->kind == Kind::irecv;
-  if (!posts && op.event->kind != Kind::test) kind.inside.replayed += nanoseconds(Clock::now() - began);
+  if (!isPost(op.event->kind) && op.event->kind != Kind::test)
+    kind.inside.replayed += nanoseconds(Clock::now() - began);
   kind.inside.recorded += op.event->duration;
   next_.store(next + 1, std::memory_order_release);
   return step;
@@ -67,42 +66,42 @@ Result<Step> QueueRun::step(Times* times) {
 // A recv comm is there when its listener's queue has accepted it.
 Result<Step> QueueRun::perform(const Op& op, Times* times) {
   const Kind kind = op.event->kind;
-  if (coll_) {
-    TRY(const Step step, coll_->perform(op, times));
-    established_.store(coll_->established(), std::memory_order_release);
-    return step;
-  }
+  if (isColl(plan_->kind) && rank_->offload == nullptr)
+    return error("the trace has collective offload, and the plugin exports no ncclCollNetPlugin_v12");
   if (plan_->kind == QueueKind::recv && !established()) return broken_ ? Step::done : Step::later;
-  const bool ends = kind == Kind::closeSend || kind == Kind::closeRecv || kind == Kind::closeListen;
-  if (ends) return close();
-  if (kind == Kind::init) return init(op);
-  if (kind == Kind::finalize) return finalize();
-  if (broken_ || (op.event->result != 0 && plan_->kind != QueueKind::context)) {
-    broken_ = true;
-    if (kind == Kind::deregMr) memory_.release((*op.event)[at::kMemory]);
-    return Step::done;
-  }
-  switch (kind) {
+  if (kind == Kind::closeSend || kind == Kind::closeRecv || kind == Kind::closeListen ||
+      kind == Kind::closeColl)
+    return close();
+  if (kind == Kind::finalize || kind == Kind::collFinalize) return finalize();
+  if (op.event->result != 0 && !isContext(plan_->kind)) broken_ = true;
+  if (kind == Kind::deregMr) memory_.release((*op.event)[at::kMemory]);
+  if (broken_ || kind == Kind::deregMr) return Step::done;
+  return performOpen(op, times);
+}
+
+Result<Step> QueueRun::performOpen(const Op& op, Times* times) {
+  switch (op.event->kind) {
+    case Kind::init:
+    case Kind::collInit:
+      TRY(table_->init(op));
+      established_.store(true, std::memory_order_release);
+      return Step::done;
     case Kind::listen:
-      return listen(op);
+    case Kind::collListen:
     case Kind::connect:
-      return connect(op, times);
+    case Kind::collConnect:
     case Kind::accept:
-      return accept(op, times);
+      return make(op, times);
     case Kind::regMr:
     case Kind::regMrDmaBuf:
-      TRY(memory_.registerOne(*this, (*op.event)[at::kMemory]));
+      TRY(memory_.registerOne(*table_, (*op.event)[at::kMemory]));
       return Step::done;
-    case Kind::deregMr:
-      memory_.release((*op.event)[at::kMemory]);
-      return Step::done;
-    case Kind::isend:
-    case Kind::irecv:
-      return post(op, times);
     case Kind::iflush:
-      return flush(op, times);
-    default:
+      return flush(op);
+    case Kind::test:
       return test(op, times);
+    default:
+      return post(op, times);
   }
 }
 
@@ -118,144 +117,62 @@ Result<Step> QueueRun::failed(ncclResult_t result, const Op& op) {
   return Step::done;
 }
 
-int QueueRun::device() const {
-  return plan_->device % std::max(1, rank_->devices);
-}
-
-void* QueueRun::contextRaw() const {
-  const auto found = rank_->contexts.find(plan_->context);
-  const bool own = found != rank_->contexts.end() && found->second->context_ != nullptr;
-  return own ? found->second->context_->raw() : rank_->context->raw();
-}
-
-Result<Step> QueueRun::init(const Op& op) {
-  const auto trafficClass = static_cast<int>(static_cast<int64_t>((*op.event)[at::kTrafficClass]));
-  TRY(netdriver::Context made,
-      netdriver::Context::create(*rank_->net, (*op.event)[at::kCommId], trafficClass));
-  context_ = std::make_unique<netdriver::Context>(std::move(made));
+void QueueRun::setEstablished() {
+  open_.store(true, std::memory_order_release);
   established_.store(true, std::memory_order_release);
-  return Step::done;
 }
 
-// Everything made in it comes to its end first.
+// Everything made in a context comes to its end first.
 Result<Step> QueueRun::finalize() {
-  for (const auto& [plan, run] : rank_->byPlan)
-    if (plan->context == plan_->number && plan != plan_ && !(run->atEnd() || run->broken_))
-      return Step::later;
-  for (const auto& [plan, run] : rank_->byPlan)
-    if (plan->context == plan_->number && plan != plan_ && run->open_.load(std::memory_order_acquire))
-      return Step::later;
-  context_.reset();
-  return Step::done;
-}
-
-Result<Step> QueueRun::listen(const Op& op) {
-  const auto context = rank_->contexts.find(plan_->context);
-  if (context != rank_->contexts.end() && !context->second->established()) return Step::later;
-  void* raw = nullptr;
-  const ncclResult_t result = rank_->net->listen(contextRaw(), device(), handle_.data(), &raw);
-  if (result != ncclSuccess || raw == nullptr) return failed(result, op);
-  comm_ = netdriver::Comm(*rank_->net, netdriver::Side::listen, raw);
-  open_.store(true, std::memory_order_release);
-  rank_->board->publish({plan_->rank, plan_->number}, handle_);
-  return Step::done;
-}
-
-Result<Step> QueueRun::connect(const Op& op, Times* times) {
-  const auto context = rank_->contexts.find(plan_->context);
-  if (context != rank_->contexts.end() && !context->second->established()) return Step::later;
-  if (!hasHandle_) {
-    const auto found = rank_->board->find({plan_->listener->rank, plan_->listener->number});
-    if (!found) return Step::later;
-    handle_ = *found;
-    hasHandle_ = true;
-    since_ = Clock::now();
+  for (const auto& [plan, run] : rank_->byPlan) {
+    if (plan->context != plan_->number || plan == plan_) continue;
+    if (!run->atEnd() && !run->broken_) return Step::later;
+    if (run->open_.load(std::memory_order_acquire)) return Step::later;
   }
-  void* raw = nullptr;
-  const ncclResult_t result = rank_->net->connect(contextRaw(), device(), handle_.data(), &raw);
-  if (result != ncclSuccess) return failed(result, op);
-  if (raw == nullptr) return Step::later;
-  times->connecting.replayed += nanoseconds(Clock::now() - since_);
-  times->connecting.recorded += (*op.event)[at::kConnectWaited] + op.event->duration;
-  adopt(netdriver::Comm(*rank_->net, netdriver::Side::send, raw));
+  table_->finalize();
   return Step::done;
 }
 
-Result<Step> QueueRun::accept(const Op& op, Times* times) {
-  const uint64_t number = (*op.event)[at::kAcceptComm];
-  if (since_ == Clock::time_point()) since_ = Clock::now();
-  void* raw = nullptr;
-  const ncclResult_t result = rank_->net->accept(comm_.raw(), &raw);
-  if (result != ncclSuccess) return failed(result, op);
-  if (raw == nullptr) return Step::later;
-  times->connecting.replayed += nanoseconds(Clock::now() - since_);
-  times->connecting.recorded += (*op.event)[at::kAcceptWaited] + op.event->duration;
-  since_ = {};
-  netdriver::Comm comm(*rank_->net, netdriver::Side::recv, raw);
-  for (const auto& [plan, run] : rank_->byPlan)
-    if (plan->kind == QueueKind::recv && plan->number == number) run->adopt(std::move(comm));
+// A comm that an accept makes is another queue's.
+Result<Step> QueueRun::make(const Op& op, Times* times) {
+  const auto context = rank_->contexts.find(plan_->context);
+  if (context != rank_->contexts.end() && !context->second->established()) return Step::later;
+  const Kind kind = op.event->kind;
+  const bool listens = kind == Kind::listen || kind == Kind::collListen;
+  TRY(const Answer answer, listens                ? table_->listen()
+                           : kind == Kind::accept ? table_->accept(op, times)
+                                                  : table_->connect(op, times));
+  if (answer.result != ncclSuccess) return failed(answer.result, op);
+  if (!answer.made) return Step::later;
+  if (kind != Kind::accept) setEstablished();
   return Step::done;
 }
 
-void QueueRun::adopt(netdriver::Comm comm) {
-  comm_ = std::move(comm);
-  open_.store(true, std::memory_order_release);
-  established_.store(true, std::memory_order_release);
-}
-
-// With requests unfinished this is an abort, as it was in the trace.
+// With requests unfinished this is an abort, as it was in the trace. A listener for groups is there until
+// what connects by it is connected.
 Result<Step> QueueRun::close() {
+  if (plan_->kind == QueueKind::collListen)
+    for (const auto& [plan, run] : rank_->byPlan)
+      if (plan->listener == plan_ && !run->established() && !run->broken_) return Step::later;
   memory_.releaseAll();
   live_.clear();
-  const ncclResult_t result = comm_.close();
+  const ncclResult_t result = table_->close();
   open_.store(false, std::memory_order_release);
   if (result != ncclSuccess && !mayGiveUp())
     return error(std::string("closing ended with ") + netdriver::resultName(result));
   return Step::done;
 }
 
-Status QueueRun::prepare(const Op& op) {
-  for (size_t i = 0; i < op.event->parts.size(); ++i) {
-    TRY(const Place place, memory_.take(*this, op.event->parts[i]));
-    if (op.event->kind == Kind::isend) fill(op.messages[i].seed, {place.data, place.size});
-    prepared_.push_back(place);
-  }
-  return {};
-}
-
-ncclResult_t QueueRun::postPrepared(const Op& op, void** request) {
-  if (op.event->kind == Kind::isend) {
-    netdriver::SendArgs args;
-    args.data = prepared_[0].data;
-    args.size = prepared_[0].size;
-    args.tag = static_cast<int>(op.event->parts[0].tag);
-    args.mhandle = prepared_[0].mhandle;
-    return rank_->net->isend(comm_.raw(), args, request);
-  }
-  netdriver::RecvArgs args;
-  args.n = static_cast<int>(prepared_.size());
-  for (size_t i = 0; i < prepared_.size(); ++i) {
-    args.data[i] = prepared_[i].data;
-    args.sizes[i] = prepared_[i].size;
-    args.tags[i] = static_cast<int>(op.event->parts[i].tag);
-    args.mhandles[i] = prepared_[i].mhandle;
-  }
-  if (op.event->kind == Kind::iflush) return rank_->net->iflush(comm_.raw(), args, request);
-  const bool hint = ((*op.event)[at::kFlags] & trace::kOptionalCompletion) != 0;
-  if (hint) *request = reinterpret_cast<void*>(NCCL_NET_OPTIONAL_RECV_COMPLETION);
-  const ncclResult_t result = rank_->net->irecv(comm_.raw(), args, request);
-  if (hint && *request == reinterpret_cast<void*>(NCCL_NET_OPTIONAL_RECV_COMPLETION)) *request = nullptr;
-  return result;
-}
-
 Result<Step> QueueRun::post(const Op& op, Times* times) {
-  if (op.event->parts.size() > netdriver::kMaxGroup)
-    return error(fmt::format("a group of {} messages, and {} are the most that can be replayed",
-                             op.event->parts.size(), netdriver::kMaxGroup));
-  if (prepared_.empty()) TRY(prepare(op));
+  if (!prepared_) {
+    auto posted = std::make_unique<Posted>();
+    posted->op = &op;
+    TRY(table_->prepare(op, &memory_, posted.get()));
+    prepared_ = std::move(posted);
+  }
   const auto now = Clock::now();
   void* request = nullptr;
-  const ncclResult_t result = postPrepared(op, &request);
+  const ncclResult_t result = table_->post(*prepared_, &request);
   if (result != ncclSuccess) return failed(result, op);
   if (request == nullptr) {
     if (notNow_++ == 0) since_ = now;
@@ -267,28 +184,32 @@ Result<Step> QueueRun::post(const Op& op, Times* times) {
   if (notNow_ > 0) times->notNowNanoseconds.replayed += nanoseconds(now - since_);
   times->notNowNanoseconds.recorded += (*op.event)[at::kWaited];
   notNow_ = 0;
-  live_[(*op.event)[at::kRequest]] = {request, &op, std::move(prepared_), now};
-  prepared_.clear();
+  prepared_->raw = request;
+  prepared_->at = now;
+  live_[(*op.event)[at::kRequest]] = std::move(*prepared_);
+  prepared_.reset();
   return Step::done;
 }
 
 // A flush that the trace had no request for may have one here: it is waited for.
-Result<Step> QueueRun::flush(const Op& op, Times*) {
+Result<Step> QueueRun::flush(const Op& op) {
   if (op.event->parts.size() > netdriver::kMaxGroup)
     return error("a flush of more messages than can be replayed");
   if (flushing_ == nullptr) {
+    Posted flush;
+    flush.op = &op;
     for (const trace::Part& part : op.event->parts) {
-      TRY(const Place place, memory_.take(*this, part));
+      TRY(const Place place, memory_.take(*table_, part));
       memory_.giveBack(place);
-      prepared_.push_back(place);
+      flush.places.push_back(place);
     }
-    const ncclResult_t result = postPrepared(op, &flushing_);
-    prepared_.clear();
+    const ncclResult_t result = table_->flush(flush, &flushing_);
     if (result != ncclSuccess) return failed(result, op);
     if (flushing_ == nullptr) return Step::done;
   }
   int done = 0;
-  const ncclResult_t result = rank_->net->test(flushing_, &done, nullptr);
+  int sizes[netdriver::kMaxGroup] = {};
+  const ncclResult_t result = table_->test(flushing_, &done, sizes);
   if (result == ncclSuccess && done == 0) return Step::later;
   flushing_ = nullptr;
   return result == ncclSuccess ? Result<Step>(Step::done) : failed(result, op);
@@ -297,56 +218,31 @@ Result<Step> QueueRun::flush(const Op& op, Times*) {
 Result<Step> QueueRun::test(const Op& op, Times* times) {
   const auto found = live_.find((*op.event)[at::kRequest]);
   if (found == live_.end()) return Step::done;  // of a flush, which was waited for
-  Live& live = found->second;
+  const Posted& posted = found->second;
   int sizes[netdriver::kMaxGroup] = {};
   int done = arrived_ ? 1 : 0;
-  const ncclResult_t result = arrived_ ? ncclSuccess : rank_->net->test(live.raw, &done, sizes);
+  const ncclResult_t result = arrived_ ? ncclSuccess : table_->test(posted.raw, &done, sizes);
   if (result != ncclSuccess) return failed(result, op);
   if (done == 0) return Step::later;
-  TRY(const Step step, finishTest(op, live, sizes, times));
-  if (step == Step::done) live_.erase(found);
-  return step;
-}
-
-// Where the job left completion to the data itself, the plugin may say done before the bytes are there.
-Result<Step> QueueRun::finishTest(const Op& op, Live& live, std::span<const int> sizes, Times* times) {
-  const bool receives = live.op->event->kind == Kind::irecv;
-  const bool hint = receives && ((*live.op->event)[at::kFlags] & trace::kOptionalCompletion) != 0;
-  for (size_t i = 0; receives && i < live.places.size(); ++i) {
-    const uint64_t recorded = i < op.event->parts.size() ? op.event->parts[i].size : live.places[i].size;
-    if (!hint && static_cast<uint64_t>(sizes[i]) != recorded)
-      return error(fmt::format("message {} of tag {}: {} bytes came and the trace has {}",
-                               live.op->messages[i].number, live.op->event->parts[i].tag, sizes[i],
-                               recorded));
-    bool arrived = true;
-    TRY(checkMessage(live, i, recorded, &arrived));
-    if (!arrived && hint) {
-      arrived_ = true;
-      return Step::later;
-    }
-    ++times->messages;
-    times->bytes += recorded;
-  }
-  arrived_ = false;
-  for (const Place& place : live.places) memory_.giveBack(place);
-  Compared took{nanoseconds(Clock::now() - live.posted),
-                op.event->time - std::min(op.event->time, live.op->event->time)};
-  Compared& sum = receives ? times->receives : times->sends;
-  sum.replayed += took.replayed;
-  sum.recorded += took.recorded;
-  ++wait_.requests;
-  wait_.nanoseconds.replayed += took.replayed;
-  wait_.nanoseconds.recorded += took.recorded;
+  TRY(arrived_, table_->check(op, posted, sizes, times));
+  arrived_ = !arrived_;  // done, and to be looked at once more
+  if (arrived_) return Step::later;
+  account(op, posted, times);
+  for (const Place& place : posted.places) memory_.giveBack(place);
+  live_.erase(found);
   return Step::done;
 }
 
-Status QueueRun::checkMessage(const Live& live, size_t part, uint64_t told, bool* arrived) const {
-  const auto wrong = firstWrong(live.op->messages[part].seed, {live.places[part].data, told});
-  *arrived = !wrong;
-  const bool hint = ((*live.op->event)[at::kFlags] & trace::kOptionalCompletion) != 0;
-  if (!wrong || hint) return {};
-  return error(fmt::format("message {} of tag {}, {} bytes: the byte at {} is wrong",
-                           live.op->messages[part].number, live.op->event->parts[part].tag, told, *wrong));
+void QueueRun::account(const Op& op, const Posted& posted, Times* times) {
+  const Compared took{nanoseconds(Clock::now() - posted.at),
+                      op.event->time - std::min(op.event->time, posted.op->event->time)};
+  Compared& sum = table_->sumOf(posted, times);
+  sum.replayed += took.replayed;
+  sum.recorded += took.recorded;
+  if (isColl(plan_->kind)) return;  // has no one peer
+  ++wait_.requests;
+  wait_.nanoseconds.replayed += took.replayed;
+  wait_.nanoseconds.recorded += took.recorded;
 }
 
 std::string QueueRun::waiting() const {
@@ -358,9 +254,10 @@ std::string QueueRun::waiting() const {
   if (op.event->kind != Kind::test) return text;
   const auto live = live_.find((*op.event)[at::kRequest]);
   if (live == live_.end()) return text;
-  for (size_t i = 0; i < live->second.op->messages.size(); ++i)
-    text += fmt::format("; message {} of tag {}, {} bytes", live->second.op->messages[i].number,
-                        live->second.op->event->parts[i].tag, live->second.op->event->parts[i].size);
+  const Op& posted = *live->second.op;
+  for (size_t i = 0; i < posted.messages.size() && i < posted.event->parts.size(); ++i)
+    text += fmt::format("; message {} of tag {}, {} bytes", posted.messages[i].number,
+                        posted.event->parts[i].tag, posted.event->parts[i].size);
   return text;
 }
 
@@ -368,8 +265,8 @@ void QueueRun::finish(Times* times) {
   if (broken_) ++times->brokenComms;
   times->addWait(wait_);
   memory_.releaseAll();
-  if (coll_) coll_->finish();
-  comm_.close();
+  live_.clear();
+  (void)table_->close();
 }
 
 }  // namespace weft::replay

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 
 #include "tools/trace/format.h"
@@ -10,6 +11,10 @@
 // Where a replay's time went, beside where the job's did. Plain values, sent to rank 0 as they are; one for
 // each thread of a rank until they are added up.
 namespace weft::replay {
+
+inline uint64_t nanoseconds(std::chrono::steady_clock::duration time) {
+  return static_cast<uint64_t>(std::chrono::nanoseconds(time).count());
+}
 
 struct Compared {
   uint64_t replayed = 0;
