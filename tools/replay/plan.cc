@@ -63,29 +63,21 @@ class Sorter {
   Status take(const Event& event) {
     switch (event.kind) {
       case Kind::init:
-        if (event[at::kContext] == 0 || event.result != 0) return {};
-        contexts_[event[at::kContext]] =
-            &add(QueueKind::context, event[at::kContext], event[at::kContext], 0);
-        return append(contexts_, event[at::kContext], event);
+        return takeContext(QueueKind::context, event);
+      case Kind::collInit:
+        return takeContext(QueueKind::collContext, event);
       case Kind::finalize:
       case Kind::collFinalize:
         return event[at::kContext] == 0 ? Status() : append(contexts_, event[at::kContext], event, true);
       case Kind::listen:
-        return takeNew(QueueKind::listen, event[at::kListenComm], event[at::kContext], event[at::kDevice],
-                       event);
+      case Kind::collListen:
+        return takeNew(event.kind == Kind::listen ? QueueKind::listen : QueueKind::collListen,
+                       event[at::kListenComm], event[at::kContext], event[at::kDevice], event);
       case Kind::connect:
         return takeNew(QueueKind::send, event[at::kConnectComm], event[at::kContext], event[at::kDevice],
                        event);
       case Kind::accept:
         return takeAccept(event);
-      case Kind::collInit:
-        if (event[at::kContext] == 0 || event.result != 0) return {};
-        contexts_[event[at::kContext]] =
-            &add(QueueKind::collContext, event[at::kContext], event[at::kContext], 0);
-        return append(contexts_, event[at::kContext], event);
-      case Kind::collListen:
-        return takeNew(QueueKind::collListen, event[at::kListenComm], event[at::kContext], event[at::kDevice],
-                       event);
       case Kind::collConnect:
         return takeCollConnect(event);
       case Kind::regMr:
@@ -114,6 +106,14 @@ class Sorter {
       default:
         return {};  // what asks or hints only
     }
+  }
+
+  // Tables before version 11 make no context.
+  Status takeContext(QueueKind kind, const Event& event) {
+    const uint64_t number = event[at::kContext];
+    if (number == 0 || event.result != 0) return {};
+    contexts_[number] = &add(kind, number, number, 0);
+    return append(contexts_, number, event);
   }
 
   // A call that failed made nothing, and nothing of it can be repeated.
