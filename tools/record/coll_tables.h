@@ -5,8 +5,7 @@
 #include <mutex>
 
 #include "nccl/collnet.h"
-#include "tools/record/service.h"
-#include "tools/record/wrapped.h"
+#include "tools/record/shared_entries.h"
 
 // The tables for collective offload, made as those of the network are (tables.h). Where the wrapped plugin
 // has none, init says so and NCCL goes on without. Calls that only ask (devices, properties, supported
@@ -48,20 +47,20 @@ struct CollParts {
 };
 
 template <class Table>
-class CollEntries {
+class CollEntries : public SharedEntries<Table> {
+  using SharedEntries<Table>::real_;
+  using SharedEntries<Table>::version;
+
  public:
   static ncclResult_t init(ncclDebugLogger_t logger) {
     if (!adopt(logger)) return ncclSystemError;
-    return recordCollInit(nullptr, 0, [&](void**) { return real_->init(logger); });
+    return recordInit(trace::Kind::collInit, nullptr, 0, 0, [&](void**) { return real_->init(logger); });
   }
   static ncclResult_t init(void** context, uint64_t commId, ncclDebugLogger_t logger) {
     if (context == nullptr) return ncclInvalidArgument;
     if (!adopt(logger)) return ncclSystemError;
-    return recordCollInit(context, commId, [&](void** made) { return real_->init(made, commId, logger); });
-  }
-  static ncclResult_t finalize(void* context) {
-    return recordFinalize(trace::Kind::collFinalize, context,
-                          [&](void* real) { return real_->finalize(real); });
+    return recordInit(trace::Kind::collInit, context, commId, 0,
+                      [&](void** made) { return real_->init(made, commId, logger); });
   }
   static ncclResult_t devices(int* count) { return real_->devices(count); }
   template <class Properties>
@@ -76,15 +75,6 @@ class CollEntries {
     return real_->reduceSupport(type, op, supported);
   }
 
-  static ncclResult_t listen(int device, void* handle, void** listenComm) {
-    return recordCollListen(nullptr, device, handle, listenComm,
-                            [&](void*, void** made) { return real_->listen(device, handle, made); });
-  }
-  static ncclResult_t listen(void* context, int device, void* handle, void** listenComm) {
-    return recordCollListen(context, device, handle, listenComm, [&](void* real, void** made) {
-      return real_->listen(real, device, handle, made);
-    });
-  }
   static ncclResult_t connect(void* handles[], int ranks, int rank, void* listenComm, void** collComm) {
     if (handles == nullptr || ranks < 1) return ncclInvalidArgument;
     return recordCollConnect(
@@ -94,29 +84,6 @@ class CollEntries {
   static ncclResult_t closeColl(void* comm) {
     return recordClose(trace::Kind::closeColl, comm, [](void* real) { return real_->closeColl(real); });
   }
-  static ncclResult_t closeListen(void* comm) {
-    return recordClose(trace::Kind::closeListen, comm, [](void* real) { return real_->closeListen(real); });
-  }
-
-  template <class Size>
-  static ncclResult_t regMr(void* comm, void* data, Size size, int type, void** mhandle) {
-    return recordRegister(
-        {trace::Kind::regMr, comm, data, static_cast<size_t>(size), type}, mhandle,
-        [&](void* real, void** made) { return real_->regMr(real, data, size, type, made); });
-  }
-  static ncclResult_t regMrDmaBuf(void* comm, void* data, size_t size, int type, uint64_t offset, int fd,
-                                  void** mhandle) {
-    if (real_->regMrDmaBuf == nullptr) return ncclInvalidUsage;
-    return recordRegister({trace::Kind::regMrDmaBuf, comm, data, size, type, offset}, mhandle,
-                          [&](void* real, void** made) {
-                            return real_->regMrDmaBuf(real, data, size, type, offset, fd, made);
-                          });
-  }
-  static ncclResult_t deregMr(void* comm, void* mhandle) {
-    return recordDeregister(comm, mhandle,
-                            [](void* real, void* memory) { return real_->deregMr(real, memory); });
-  }
-
   template <class Count>
   static ncclResult_t iallreduce(void* comm, void* send, void* receive, Count count, ncclDataType_t type,
                                  ncclRedOp_t op, void* sendMemory, void* receiveMemory, void** request) {
@@ -177,39 +144,24 @@ class CollEntries {
         trace::Kind::iflush, comm, Group<int>{1, &data, &size, nullptr, &mhandle}, request,
         [&](void* real, void** memories) { return real_->iflush(real, data, size, memories[0], request); });
   }
-  static ncclResult_t test(void* request, int* done, int* size) {
-    return recordTest(request, done, size,
-                      [](void* real, int* isDone, int* told) { return real_->test(real, isDone, told); });
-  }
-
   static constexpr Table make() {
     Table table{};
-    table.name = "record";
+    SharedEntries<Table>::fill(&table);
     table.init = &init;
     table.devices = &devices;
     table.getProperties = &getProperties;
-    table.listen = &listen;
     table.connect = &connect;
     table.reduceSupport = &reduceSupport;
-    table.regMr = &regMr;
-    table.regMrDmaBuf = &regMrDmaBuf;
-    table.deregMr = &deregMr;
     table.iallreduce = &iallreduce;
     table.iflush = &iflush;
-    table.test = &test;
     table.closeColl = &closeColl;
-    table.closeListen = &closeListen;
     if constexpr (requires { table.iallgather; }) table.iallgather = &iallgather;
     if constexpr (requires { table.ireducescatter; }) table.ireducescatter = &ireducescatter;
     if constexpr (requires { table.makeVDevice; }) table.makeVDevice = &makeVDevice;
-    if constexpr (requires { table.finalize; }) table.finalize = &finalize;
     return table;
   }
 
  private:
-  // The version of this type: in coll_tables.cc.
-  static int version();
-
   static bool adopt(ncclDebugLogger_t logger) {
     Recorder::instance().setLogger(logger);
     static std::once_flag once;
@@ -222,8 +174,6 @@ class CollEntries {
     });
     return real_ != nullptr;
   }
-
-  static inline const Table* real_ = nullptr;
 };
 
 }  // namespace weft::record

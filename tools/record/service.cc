@@ -120,15 +120,15 @@ Context* newContext(void** context, const Timed& call, void* made) {
 
 }  // namespace
 
-ncclResult_t recordInit(void** context, uint64_t commId, int trafficClass,
+ncclResult_t recordInit(Kind kind, void** context, uint64_t commId, int trafficClass,
                         const std::function<ncclResult_t(void** made)>& forward) {
   void* made = nullptr;
   const Timed call = timed([&] { return forward(&made); });
   const Context* own = newContext(context, call, made);
-  trace::Event& event = eventOf(Kind::init, call);
+  trace::Event& event = eventOf(kind, call);
   event.values[at::kContext] = numberOf(own);
   event.values[at::kCommId] = commId;
-  event.values[at::kTrafficClass] = static_cast<uint64_t>(int64_t{trafficClass});
+  if (kind == Kind::init) event.values[at::kTrafficClass] = static_cast<uint64_t>(int64_t{trafficClass});
   recorder().addAndFlush();
   return call.result;
 }
@@ -173,10 +173,8 @@ ncclResult_t refuseDevice(int device) {
   return ncclInvalidUsage;
 }
 
-namespace {
-
-ncclResult_t recordListening(Kind kind, void* context, int device, void* handle, void** listenComm,
-                             const ForwardTo& forward) {
+ncclResult_t recordListen(Kind kind, void* context, int device, void* handle, void** listenComm,
+                          const ForwardTo& forward) {
   if (handle == nullptr || listenComm == nullptr) return ncclInvalidArgument;
   void* made = nullptr;
   const Timed call = timed([&] { return forward(realOf<Context>(context), &made); });
@@ -188,30 +186,6 @@ ncclResult_t recordListening(Kind kind, void* context, int device, void* handle,
   event.values[at::kListenHandle] = hashOf(handle);
   recorder().add();
   return call.result;
-}
-
-}  // namespace
-
-ncclResult_t recordListen(void* context, int device, void* handle, void** listenComm,
-                          const ForwardTo& forward) {
-  return recordListening(Kind::listen, context, device, handle, listenComm, forward);
-}
-
-ncclResult_t recordCollInit(void** context, uint64_t commId,
-                            const std::function<ncclResult_t(void** made)>& forward) {
-  void* made = nullptr;
-  const Timed call = timed([&] { return forward(&made); });
-  const Context* own = newContext(context, call, made);
-  trace::Event& event = eventOf(Kind::collInit, call);
-  event.values[at::kContext] = numberOf(own);
-  event.values[at::kCommId] = commId;
-  recorder().addAndFlush();
-  return call.result;
-}
-
-ncclResult_t recordCollListen(void* context, int device, void* handle, void** listenComm,
-                              const ForwardTo& forward) {
-  return recordListening(Kind::collListen, context, device, handle, listenComm, forward);
 }
 
 ncclResult_t recordCollConnect(std::span<void* const> handles, int rank, void* listenComm, void** collComm,

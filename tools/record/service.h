@@ -14,9 +14,10 @@ namespace weft::record {
 using Forward = std::function<ncclResult_t(void* real)>;
 using ForwardTo = std::function<ncclResult_t(void* real, void** made)>;
 
-ncclResult_t recordInit(void** context, uint64_t commId, int trafficClass,
+// Of the network's table (init, finalize, listen), or of the other (collInit, collFinalize, collListen). The
+// traffic class is the network's only.
+ncclResult_t recordInit(trace::Kind kind, void** context, uint64_t commId, int trafficClass,
                         const std::function<ncclResult_t(void** made)>& forward);
-// Of the network's table, or (collFinalize) of the other.
 ncclResult_t recordFinalize(trace::Kind kind, void* context, const Forward& forward);
 ncclResult_t recordDevices(int* count, const std::function<ncclResult_t()>& forward);
 ncclResult_t recordMembers(int* device, int count, const int* members,
@@ -28,16 +29,12 @@ void writeProperties(const Timed& timed, const std::array<uint64_t, trace::kMost
 // Also of one whose data path is on a GPU: it is refused with a line that says so.
 ncclResult_t refuseDevice(int device);
 
-ncclResult_t recordListen(void* context, int device, void* handle, void** listenComm,
+ncclResult_t recordListen(trace::Kind kind, void* context, int device, void* handle, void** listenComm,
                           const ForwardTo& forward);
 ncclResult_t recordConnect(void* context, int device, void* handle, void** sendComm,
                            const ForwardTo& forward);
 ncclResult_t recordAccept(void* listenComm, void** recvComm, const ForwardTo& forward);
-// The same of collective offload. `handles` are those of all ranks.
-ncclResult_t recordCollInit(void** context, uint64_t commId,
-                            const std::function<ncclResult_t(void** made)>& forward);
-ncclResult_t recordCollListen(void* context, int device, void* handle, void** listenComm,
-                              const ForwardTo& forward);
+// Of collective offload. `handles` are those of all ranks.
 ncclResult_t recordCollConnect(std::span<void* const> handles, int rank, void* listenComm, void** collComm,
                                const ForwardTo& forward);
 

@@ -5,8 +5,7 @@
 #include <mutex>
 
 #include "nccl/net.h"
-#include "tools/record/service.h"
-#include "tools/record/wrapped.h"
+#include "tools/record/shared_entries.h"
 
 // Each version has a network table, made of one set of functions: a shape that occurs in some version is an
 // overload, picked by the type of the table's own field. Each forwards to the same version of the wrapped
@@ -14,12 +13,15 @@
 namespace weft::record {
 
 template <class Table>
-class Entries {
+class Entries : public SharedEntries<Table> {
+  using SharedEntries<Table>::real_;
+  using SharedEntries<Table>::version;
+
  public:
   template <class... Rest>
   static ncclResult_t init(ncclDebugLogger_t logger, Rest... rest) {
     if (!adopt(logger)) return ncclSystemError;
-    return recordInit(nullptr, 0, NCCL_NET_TRAFFIC_CLASS_UNDEF,
+    return recordInit(trace::Kind::init, nullptr, 0, NCCL_NET_TRAFFIC_CLASS_UNDEF,
                       [&](void**) { return real_->init(logger, rest...); });
   }
   template <class Config>
@@ -28,13 +30,9 @@ class Entries {
     if (context == nullptr) return ncclInvalidArgument;
     if (!adopt(logger)) return ncclSystemError;
     const int trafficClass = config != nullptr ? config->trafficClass : NCCL_NET_TRAFFIC_CLASS_UNDEF;
-    return recordInit(context, commId, trafficClass,
+    return recordInit(trace::Kind::init, context, commId, trafficClass,
                       [&](void** made) { return real_->init(made, commId, config, logger, profiler); });
   }
-  static ncclResult_t finalize(void* context) {
-    return recordFinalize(trace::Kind::finalize, context, [&](void* real) { return real_->finalize(real); });
-  }
-
   static ncclResult_t devices(int* count) {
     return recordDevices(count, [&] { return real_->devices(count); });
   }
@@ -68,14 +66,6 @@ class Entries {
     return call.result;
   }
 
-  static ncclResult_t listen(int device, void* handle, void** listenComm) {
-    return recordListen(nullptr, device, handle, listenComm,
-                        [&](void*, void** made) { return real_->listen(device, handle, made); });
-  }
-  static ncclResult_t listen(void* context, int device, void* handle, void** listenComm) {
-    return recordListen(context, device, handle, listenComm,
-                        [&](void* real, void** made) { return real_->listen(real, device, handle, made); });
-  }
   template <class... Rest>
   static ncclResult_t connect(int device, void* handle, void** sendComm, Rest... rest) {
     return recordConnect(nullptr, device, handle, sendComm,
@@ -105,29 +95,6 @@ class Entries {
   static ncclResult_t closeRecv(void* comm) {
     return recordClose(trace::Kind::closeRecv, comm, [](void* real) { return real_->closeRecv(real); });
   }
-  static ncclResult_t closeListen(void* comm) {
-    return recordClose(trace::Kind::closeListen, comm, [](void* real) { return real_->closeListen(real); });
-  }
-
-  template <class Size>
-  static ncclResult_t regMr(void* comm, void* data, Size size, int type, void** mhandle) {
-    return recordRegister(
-        {trace::Kind::regMr, comm, data, static_cast<size_t>(size), type}, mhandle,
-        [&](void* real, void** made) { return real_->regMr(real, data, size, type, made); });
-  }
-  static ncclResult_t regMrDmaBuf(void* comm, void* data, size_t size, int type, uint64_t offset, int fd,
-                                  void** mhandle) {
-    if (real_->regMrDmaBuf == nullptr) return ncclInvalidUsage;
-    return recordRegister({trace::Kind::regMrDmaBuf, comm, data, size, type, offset}, mhandle,
-                          [&](void* real, void** made) {
-                            return real_->regMrDmaBuf(real, data, size, type, offset, fd, made);
-                          });
-  }
-  static ncclResult_t deregMr(void* comm, void* mhandle) {
-    return recordDeregister(comm, mhandle,
-                            [](void* real, void* memory) { return real_->deregMr(real, memory); });
-  }
-
   template <class Size>
   static ncclResult_t isend(void* comm, void* data, Size size, int tag, void* mhandle, void** request) {
     return recordSend(
@@ -164,40 +131,27 @@ class Entries {
         trace::Kind::iflush, comm, Group<Size>{n, data, sizes, nullptr, mhandles}, request,
         [&](void* real, void** memories) { return real_->iflush(real, n, data, sizes, memories, request); });
   }
-  static ncclResult_t test(void* request, int* done, int* sizes) {
-    return recordTest(request, done, sizes,
-                      [](void* real, int* isDone, int* told) { return real_->test(real, isDone, told); });
-  }
-
   // The table that NCCL finds; init takes out what the wrapped plugin lacks.
   static constexpr Table make() {
     Table table{};
-    table.name = "record";
+    SharedEntries<Table>::fill(&table);
     table.init = &init;
     table.devices = &devices;
     table.getProperties = &getProperties;
-    table.listen = &listen;
     table.connect = &connect;
     table.accept = &accept;
-    table.regMr = &regMr;
-    table.regMrDmaBuf = &regMrDmaBuf;
-    table.deregMr = &deregMr;
     table.isend = &isend;
     table.irecv = &irecv;
     table.iflush = &iflush;
-    table.test = &test;
     table.closeSend = &closeSend;
     table.closeRecv = &closeRecv;
-    table.closeListen = &closeListen;
     if constexpr (requires { table.makeVDevice; }) table.makeVDevice = &makeVDevice;
-    if constexpr (requires { table.finalize; }) table.finalize = &finalize;
     if constexpr (requires { table.setNetAttr; }) table.setNetAttr = &setNetAttr;
     return table;
   }
 
  private:
-  // The version of this type, and the table of ours that NCCL has: in tables.cc.
-  static int version();
+  // The table of ours that NCCL has: in tables.cc.
   static Table* own();
 
   // Finds the wrapped plugin's table at the first init. NCCL reads the optional entries after that, so those
@@ -263,7 +217,6 @@ class Entries {
             a.proto};
   }
 
-  static inline const Table* real_ = nullptr;
   static inline std::string error_;
 };
 
