@@ -26,11 +26,24 @@ TEST_CASE("a ratio is the median of the rounds, with the lowest and the highest"
 }
 
 TEST_CASE("the ratio of a run is the mean over what was measured, round by round") {
-  RunRatio run(3);
-  run.add({1, 2, 4});
-  run.add({4, 2, 1});
+  RunRatios run(3);
+  run.add(8, {1, 2, 4});
+  run.add(8, {4, 2, 1});
   const Ratio ratio = run.ratio();
   REQUIRE((near(ratio.low, 2) && near(ratio.median, 2) && near(ratio.high, 2)));
+}
+
+TEST_CASE("each decade of sizes has a ratio of its own") {
+  RunRatios run(2);
+  run.add(64, {1, 4});
+  run.add(0, {8, 8});
+  run.add(16, {4, 1});
+  run.add(128, {3, 3});
+  const std::vector<DecadeRatio> decades = run.decades();
+  REQUIRE(decades.size() == 3);
+  REQUIRE((decades[0].smallest == 0 && decades[0].largest == 0 && near(decades[0].ratio.median, 8)));
+  REQUIRE((decades[1].smallest == 16 && decades[1].largest == 64 && near(decades[1].ratio.low, 2)));
+  REQUIRE((decades[2].smallest == 128 && decades[2].largest == 128 && near(decades[2].ratio.high, 3)));
 }
 
 TEST_CASE("rounds add up to one sample") {

@@ -26,15 +26,31 @@ void addRound(Sample* sum, const Sample& round, int rounds) {
   sum->latency.merge(round.latency);
 }
 
-void RunRatio::add(const std::vector<double>& ratios) {
+void MeanRatio::add(const std::vector<double>& ratios) {
   for (size_t i = 0; i < logarithms_.size() && i < ratios.size(); ++i) logarithms_[i] += std::log(ratios[i]);
   ++measured_;
 }
 
-Ratio RunRatio::ratio() const {
+Ratio MeanRatio::ratio() const {
   std::vector<double> ratios;
   for (const double sum : logarithms_) ratios.push_back(std::exp(sum / std::max(1, measured_)));
   return ratioOf(std::move(ratios));
+}
+
+void RunRatios::add(uint64_t bytes, const std::vector<double>& ratios) {
+  all_.add(ratios);
+  const auto digits = static_cast<int>(std::to_string(bytes).size());
+  Decade& decade = decades_.try_emplace(digits, Decade{MeanRatio(rounds_), bytes, bytes}).first->second;
+  decade.mean.add(ratios);
+  decade.smallest = std::min(decade.smallest, bytes);
+  decade.largest = std::max(decade.largest, bytes);
+}
+
+std::vector<DecadeRatio> RunRatios::decades() const {
+  std::vector<DecadeRatio> found;
+  for (const auto& [digits, decade] : decades_)
+    found.push_back({decade.smallest, decade.largest, decade.mean.ratio()});
+  return found;
 }
 
 EnvironmentScope::EnvironmentScope(const std::vector<std::string>& settings) {

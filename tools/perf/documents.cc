@@ -131,7 +131,14 @@ std::string jsonDocument(const Results& results) {
     rows.append(std::move(json));
   }
   Json summary = {{"wrong", results.wrong()}, {"average_busbw_gbps", results.averageBusGBps()}};
-  if (results.ratio) summary.set("ratio", ratioOf(*results.ratio));
+  if (results.ratio) {
+    Json decades = Json::array();
+    for (const DecadeRatio& decade : results.decades)
+      decades.append(
+          {{"smallest", decade.smallest}, {"largest", decade.largest}, {"ratio", ratioOf(decade.ratio)}});
+    summary.set("ratio", ratioOf(*results.ratio));
+    summary.set("decades", std::move(decades));
+  }
   Json document = {{"complete", results.endedBy.empty()},
                    {"conditions", conditionsOf(results)},
                    {"results", rows},

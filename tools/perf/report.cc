@@ -133,10 +133,13 @@ void Report::printComparison(const Row& row) const {
   }
 }
 
-Status Report::end(std::optional<Ratio> ratio) {
+Status Report::end(const RunRatios* ratios) {
   const std::lock_guard lock(mutex_);
   phase_ = Phase::after;
-  results_.ratio = ratio;
+  if (ratios != nullptr) {
+    results_.ratio = ratios->ratio();
+    results_.decades = ratios->decades();
+  }
   if (options_.latency || options_.histogram) printLatencies();
   printSummary();
   TRY(write());
@@ -189,8 +192,16 @@ void Report::printHistogram(const Histogram& latency) const {
   }
 }
 
+void Report::printDecades() const {
+  if (results_.decades.size() < 2) return;
+  for (const DecadeRatio& decade : results_.decades)
+    print("# {:>12} to {:<12} {:.3f}, over the rounds {:.3f} to {:.3f}{}\n", decade.smallest, decade.largest,
+          decade.ratio.median, decade.ratio.low, decade.ratio.high, decade.ratio.differs() ? "  *" : "");
+}
+
 void Report::printSummary() const {
   const uint64_t wrong = results_.wrong();
+  printDecades();
   if (results_.ratio)
     print("# other / ours in time : {:.3f}, over the rounds {:.3f} to {:.3f}: {}\n", results_.ratio->median,
           results_.ratio->low, results_.ratio->high,

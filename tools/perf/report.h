@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "tools/output/output.h"
+#include "tools/perf/comparison.h"
 #include "tools/perf/results.h"
 
 // The output of rank 0: the conditions of the run, a table in nccl-tests' columns that grows as it is
@@ -19,8 +20,8 @@ class Report {
 
   void begin(Conditions conditions);
   void endRow(Row row);  // whole: whatever else is written meanwhile does not stand in the middle of one
-  // Writes the summary and the documents. `ratio` as in Results.
-  Status end(std::optional<Ratio> ratio);
+  // Writes the summary and the documents. Null: nothing was compared.
+  Status end(const RunRatios* ratios);
   // Instead of the end, for a reason: the documents with the rows that there are. Nothing once the end has
   // come, or before the beginning. Any thread.
   void abandon(const std::string& why);
@@ -31,6 +32,7 @@ class Report {
   void printComparison(const Row& row) const;
   void printLatencies() const;
   void printHistogram(const Histogram& latency) const;
+  void printDecades() const;
   void printSummary() const;
   Status write() const;
 

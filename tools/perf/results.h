@@ -70,6 +70,13 @@ struct Ratio {
   bool differs() const { return low > 1 || high < 1; }
 };
 
+// The same over all sizes of a decade: of 10 to 99 bytes, for example.
+struct DecadeRatio {
+  uint64_t smallest = 0;  // that was measured
+  uint64_t largest = 0;
+  Ratio ratio;
+};
+
 // A half of a row.
 struct RowHalf {
   Sample sample;
@@ -96,7 +103,8 @@ struct Results {
   Conditions conditions;
   std::vector<Row> rows;
   std::optional<Ratio> ratio;  // of all rows together, with --compare
-  std::string endedBy;         // why rows are missing; empty: none is
+  std::vector<DecadeRatio> decades;
+  std::string endedBy;  // why rows are missing; empty: none is
 
   // All communicators of a rank work at the same time, so their bandwidths add up.
   double algorithmGBps(const Row& row, const Sample& sample) const {

@@ -190,7 +190,7 @@ Result<uint64_t> Runner::runAll() {
       }
     }
   }
-  if (report_) TRY(report_->end(ratio_ ? std::optional(ratio_->ratio()) : std::nullopt));
+  if (report_) TRY(report_->end(ratio_ ? &*ratio_ : nullptr));
   return wrong;
 }
 
@@ -262,7 +262,7 @@ Status Runner::measureBoth(const Case& c, int iterations, RowHalf* half) {
     addRound(&*half->other, samples[1], round);
     ratios.push_back(samples[1].microseconds / samples[0].microseconds);
   }
-  ratio_->add(ratios);
+  ratio_->add(c.bytes(), ratios);
   half->ratio = ratioOf(std::move(ratios));
   return {};
 }

@@ -51,8 +51,8 @@ class Runner {
   std::unique_ptr<Team> other_;      // of --compare
   std::unique_ptr<Team> team_;
   std::optional<Measurement> measurement_;
-  std::optional<RunRatio> ratio_;  // with --compare
-  std::optional<Report> report_;   // rank 0 only
+  std::optional<RunRatios> ratio_;  // with --compare
+  std::optional<Report> report_;    // rank 0 only
   std::optional<Progress> progress_;
 };
 
