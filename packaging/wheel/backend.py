@@ -63,11 +63,16 @@ def built(folder):
     run(TOP / 'packaging/configure', build, '--prefix=/', '--libdir=lib', '--wrap-mode=nodownload')
     run('ninja', '-C', build, *filter(None, [os.environ.get('WEFT_NINJA_JOBS')]))
     run('meson', 'install', '-C', build, '--no-rebuild', DESTDIR=str(stage))
-    binaries = {'weft/libnccl-net-weft.so': stage / 'lib/libnccl-net-weft.so', 'weft/weft': stage / 'bin/weft'}
+    binaries = {'weft/libnccl-net-weft.so': stage / 'lib/libnccl-net-weft.so', 'weft/weft': stage / 'bin/weft',
+                'weft/libnccl-net-plain-sockets.so': stage / 'lib/weft/libnccl-net-plain-sockets.so'}
     for binary in binaries.values():
         run('strip', '--strip-unneeded', binary)
     here = pathlib.Path(__file__).parent
     return {**binaries, 'weft/__init__.py': here / 'weft/__init__.py', 'weft/__main__.py': here / 'weft/__main__.py'}
+
+
+def executable(inside):
+    return inside == 'weft/weft' or inside.endswith('.so')
 
 
 def digest(data):
@@ -100,11 +105,11 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
     need_glibc()
     with tempfile.TemporaryDirectory(prefix='weft-wheel-') as folder:
         files = built(pathlib.Path(folder))
-        tag = tag_of([files['weft/weft'], files['weft/libnccl-net-weft.so']])
+        tag = tag_of([path for inside, path in files.items() if executable(inside)])
         name, info = f'{NAME}-{version()}-{tag}.whl', f'{NAME}-{version()}.dist-info'
         wheel = Wheel(pathlib.Path(wheel_directory) / name)
         for inside, path in sorted(files.items()):
-            wheel.add(inside, path.read_bytes(), 0o755 if inside in ('weft/weft', 'weft/libnccl-net-weft.so') else 0o644)
+            wheel.add(inside, path.read_bytes(), 0o755 if executable(inside) else 0o644)
         wheel.add(f'{info}/METADATA', METADATA.format(version=version()).encode())
         wheel.add(f'{info}/WHEEL', f'Wheel-Version: 1.0\nGenerator: weft\nRoot-Is-Purelib: false\nTag: {tag}\n'.encode())
         wheel.add(f'{info}/entry_points.txt', b'[console_scripts]\nweft = weft.__main__:command\n')

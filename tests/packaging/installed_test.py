@@ -41,6 +41,7 @@ class InstalledTest(unittest.TestCase):
         cls.prefix = cls.top / PREFIX
         cls.weft = str(cls.prefix / 'bin/weft')
         cls.plugin = next(cls.prefix.glob('lib*/**/libnccl-net-weft.so'))
+        cls.baseline = cls.plugin.parent / 'weft/libnccl-net-plain-sockets.so'
 
     @classmethod
     def tearDownClass(cls):
@@ -56,7 +57,7 @@ class InstalledTest(unittest.TestCase):
 
     def test_the_tree_is_this_and_nothing_else(self):
         found = sorted(path.relative_to(self.top).as_posix() for path in self.top.rglob('*') if not path.is_dir())
-        plugins = [self.plugin, self.plugin.with_name('libnccl-net-record.so')]
+        plugins = [self.plugin, self.plugin.with_name('libnccl-net-record.so'), self.baseline]
         wanted = [f'{PREFIX}/{name}' for name in FILES] + [plugin.relative_to(self.top).as_posix() for plugin in plugins]
         self.assertEqual(found, sorted(wanted))
 
@@ -69,6 +70,14 @@ class InstalledTest(unittest.TestCase):
                    str(results))
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertIn(str(self.plugin), done.stdout + results.read_text())
+        results.unlink()
+
+    def test_it_compares_with_plain_sockets_at_once(self):
+        results = self.top / 'comparison.json'
+        done = run(self.weft, 'perf', 'sendrecv', '-n', '2', '-b', '8', '-e', '64K', '-f', '64', '--iters', '3', '--rounds', '2',
+                   '--baseline', '--json', str(results))
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(json.loads(results.read_text())['conditions']['other_plugin'], str(self.baseline))
         results.unlink()
 
     def test_it_has_no_providers_of_tests(self):
@@ -95,7 +104,7 @@ class InstalledTest(unittest.TestCase):
         self.assertNotIn('SONAME', run('readelf', '-d', str(self.plugin)).stdout)
 
     def test_the_tool_needs_what_the_plugin_needs(self):
-        for binary in (self.weft, str(self.plugin)):
+        for binary in (self.weft, str(self.plugin), str(self.baseline)):
             needed = re.findall(r'\(NEEDED\).*\[(.*)\]', run('readelf', '-d', binary).stdout)
             self.assertEqual([name for name in needed if not re.match(r'(libc|libm|ld-linux.*)\.so', name)], [])
         newest = max(tuple(map(int, version)) for version in

@@ -15,7 +15,7 @@ namespace weft::netdriver {
 namespace {
 
 constexpr const char* kFileName = "libnccl-net-weft.so";
-constexpr const char* kBaselinePath = "tests/bench/plain_sockets/libnccl-net-plain-sockets.so";
+constexpr const char* kBaselineName = "libnccl-net-plain-sockets.so";
 
 template <class Table>
 std::unique_ptr<Net> makeNet(void* symbol, int abi) {
@@ -90,27 +90,36 @@ Status Library::pickTable(int abi) {
   return {};
 }
 
-std::string defaultPluginPath() {
+namespace {
+
+// The first of these places, seen from the running program, that has the file.
+std::optional<std::string> beside(const char* file, std::initializer_list<const char*> places) {
   std::error_code ignored;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
-  for (const char* place : {".", "../plugin", "../../plugin", "../lib", "../lib/x86_64-linux-gnu",
-                            "../lib/aarch64-linux-gnu", "../lib64"}) {
-    const auto candidate = program / place / kFileName;
+  for (const char* place : places) {
+    const auto candidate = program / place / file;
     if (std::filesystem::exists(candidate, ignored)) return candidate.lexically_normal().string();
   }
-  return kFileName;
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string defaultPluginPath() {
+  return beside(kFileName, {".", "../plugin", "../../plugin", "../lib", "../lib/x86_64-linux-gnu",
+                            "../lib/aarch64-linux-gnu", "../lib64"})
+      .value_or(kFileName);
 }
 
 Result<std::string> baselinePluginPath() {
-  std::error_code ignored;
-  const auto program = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
-  for (const char* place : {"..", "../.."}) {
-    const auto candidate = program / place / kBaselinePath;
-    if (std::filesystem::exists(candidate, ignored)) return candidate.lexically_normal().string();
-  }
-  const auto expected = (program / ".." / kBaselinePath).lexically_normal();
+  auto found = beside(kBaselineName,
+                      {".", "plain_sockets", "../../tools/plain_sockets", "../lib/weft",
+                       "../lib/x86_64-linux-gnu/weft", "../lib/aarch64-linux-gnu/weft", "../lib64/weft"});
+  if (found) return std::move(*found);
   return Error(Code::unavailable, "open baseline",
-               expected.string() + " is missing; in a build tree, make it with  ninja " + kBaselinePath);
+               std::string(kBaselineName) +
+                   " is not where this command looks: beside it, or in the folder lib/weft of its prefix; "
+                   "install it with the command, or name another plugin with --compare");
 }
 
 }  // namespace weft::netdriver

@@ -49,8 +49,8 @@ class Library {
 // else its bare name, which leaves the search to the loader.
 std::string defaultPluginPath();
 
-// Where the benches' plugin over plain sockets is: in the build tree around the running program. An error,
-// with the way to make it, where it is not.
+// Where the plugin over plain sockets is that others are measured against: beside the running program, in the
+// build tree or an install tree around it. An error that says so where it is not.
 Result<std::string> baselinePluginPath();
 
 }  // namespace weft::netdriver

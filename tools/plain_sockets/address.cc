@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
-#include "tests/bench/plain_sockets/address.h"
+#include "tools/plain_sockets/address.h"
 
 #include <fstream>
 #include <ifaddrs.h>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
-#include "tests/bench/plain_sockets/comm.h"
+#include "tools/plain_sockets/comm.h"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <sys/socket.h>
 
-#include "tests/bench/plain_sockets/log.h"
+#include "tools/plain_sockets/log.h"
 
 namespace weft::baseline {
 
@@ -55,7 +55,7 @@ ncclResult_t SendComm::send(void* data, size_t size, Request** request) {
   return alone ? move() : ncclSuccess;
 }
 
-// What has not been sent, in one call.
+// Sends all that has not been sent, in one call.
 ncclResult_t SendComm::move() {
   std::array<iovec, kMostRequests> pieces;
   const size_t count = gather(&pieces);
@@ -97,7 +97,7 @@ void SendComm::advance(size_t bytes) {
   }
 }
 
-// One system call at most: what it brings finishes as many receives as it can.
+// Makes one system call at most: what it brings finishes as many receives as it can.
 ncclResult_t RecvComm::move() {
   const uint64_t before = finished_;
   ncclResult_t result = takeFromAhead();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
-#include "tests/bench/plain_sockets/connection.h"
+#include "tools/plain_sockets/connection.h"
 
 #include <cerrno>
 #include <cstring>
@@ -9,8 +9,8 @@
 #include <sys/random.h>
 #include <sys/socket.h>
 
-#include "tests/bench/plain_sockets/address.h"
-#include "tests/bench/plain_sockets/log.h"
+#include "tools/plain_sockets/address.h"
+#include "tools/plain_sockets/log.h"
 
 namespace weft::baseline {
 

@@ -6,10 +6,10 @@
 #include <set>
 
 #include "nccl/net.h"
-#include "tests/bench/plain_sockets/address.h"
-#include "tests/bench/plain_sockets/comm.h"
-#include "tests/bench/plain_sockets/connection.h"
-#include "tests/bench/plain_sockets/log.h"
+#include "tools/plain_sockets/address.h"
+#include "tools/plain_sockets/comm.h"
+#include "tools/plain_sockets/connection.h"
+#include "tools/plain_sockets/log.h"
 
 // The baseline of the benches: NCCL's network table over plain TCP sockets, a connection for each comm. For
 // measuring against; it has one device, host memory only, and no receives in groups.
@@ -24,7 +24,7 @@ struct Context {
   std::set<std::unique_ptr<Connecting>> connecting;
 };
 
-// What NCCL held for us: nothing happens to a null pointer.
+// Ends an object that NCCL held for us: nothing happens to a null pointer.
 template <class T>
 ncclResult_t destroy(void* held) {
   std::unique_ptr<T>(static_cast<T*>(held)).reset();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
-#include "tests/bench/plain_sockets/log.h"
+#include "tools/plain_sockets/log.h"
 
 #include <atomic>
 #include <cstdarg>

@@ -9,7 +9,7 @@
 #include "src/base/fd.h"
 
 // How two processes find each other: listen fills a handle, connect carries its cookie, accept takes only who
-// has it. Nothing waits: what is not there yet is empty, and is asked for again. One thread each.
+// has it. Nothing waits: what is not there yet is empty, and is asked for again. Each is used by one thread.
 namespace weft::baseline {
 
 struct Handle {

@@ -4,7 +4,7 @@
 
 #include "nccl/types.h"
 
-// What goes wrong is said in NCCL's log. Any thread once the logger is there.
+// Failures are said in NCCL's log. Any thread once the logger is there.
 namespace weft::baseline {
 
 void logTo(ncclDebugLogger_t logger);

@@ -50,7 +50,7 @@ class Comm {
   virtual ncclResult_t move() = 0;
   bool idle() const { return reported_ == started_; }
   Request& at(uint64_t number) { return requests_[number % kMostRequests]; }
-  // What the last system call's error means: nothing yet, or the end of the connection.
+  // The meaning of the last system call's error: nothing yet, or the end of the connection.
   ncclResult_t outcome(const char* call) const;
 
   Fd socket_;
@@ -89,7 +89,7 @@ class RecvComm final : public Comm {
   ncclResult_t readMore();
   size_t aheadBytes() const { return end_ - begin_; }
 
-  // What was read beyond the message that was wanted.
+  // The bytes that were read beyond the message that was wanted.
   std::array<std::byte, kAheadBytes> ahead_;
   size_t begin_ = 0;
   size_t end_ = 0;
