@@ -10,8 +10,8 @@
 // A GPU as a test program uses it, on any driver: NVIDIA's, or the software one of tests/softgpu.
 namespace weft::test {
 
-// Whether libcuda.so.1 is the software GPU. What only that can tell (how often something is mapped, that no
-// processor touches a GPU's memory) is asked of it alone.
+// True where libcuda.so.1 is the software GPU. Questions that only it can answer (how often something is
+// mapped, that no processor touches a GPU's memory) are asked of it alone.
 bool isSoftwareGpu();
 
 // GPU 0's primary context, current in the thread that made this, as whoever computes on a GPU has one: a
