@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <cstring>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -48,6 +49,7 @@ void want(Run& run, const End& end, int kind) {
   const std::string why = whyWithout(run, kind);
   run.require(!why.empty(),
               "ptrSupport is " + std::to_string(end.properties().ptrSupport) + ": GPU memory is not taken");
+  run.expectWarnings();  // the plugin says so, too
   run.skip(why);
 }
 
@@ -338,6 +340,7 @@ void properties(Run& run, End& end) {
   for (const int kind : {NCCL_PTR_CUDA, NCCL_PTR_DMABUF})
     if (whyWithout(run, kind).empty()) wanted |= kind;
   const int found = end.properties().ptrSupport;
+  if (!(found & NCCL_PTR_CUDA)) run.expectWarnings();  // the reason is one
   const bool known = networkIs("local") || networkIs("loop") || test::isSoftwareGpu();
   run.expect(known ? found == wanted : (found & NCCL_PTR_HOST) != 0,
              "ptrSupport is " + std::to_string(found));
