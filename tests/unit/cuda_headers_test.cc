@@ -51,6 +51,7 @@ static_assert(Location{}.type == CU_MEM_LOCATION_TYPE_DEVICE);
 static_assert(Access{}.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 static_assert(kRelaxedCapture == CU_STREAM_CAPTURE_MODE_RELAXED);
 static_assert(kNonBlockingStream == CU_STREAM_NON_BLOCKING);
+static_assert(kEventWithoutTime == CU_EVENT_DISABLE_TIMING && kNotReady == CUDA_ERROR_NOT_READY);
 static_assert(kPcieMapping == CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE);
 
 // As many parameters, of the same sizes: each pointer is one.
@@ -87,6 +88,12 @@ WEFT_ALIKE(cuMemcpyDtoHAsync_v2, cuMemcpyDtoHAsync);
 WEFT_ALIKE(cuStreamCreate, cuStreamCreate);
 WEFT_ALIKE(cuStreamDestroy_v2, cuStreamDestroy);
 WEFT_ALIKE(cuStreamSynchronize, cuStreamSynchronize);
+WEFT_ALIKE(cuEventCreate, cuEventCreate);
+WEFT_ALIKE(cuEventDestroy_v2, cuEventDestroy);
+WEFT_ALIKE(cuEventRecord, cuEventRecord);
+WEFT_ALIKE(cuEventQuery, cuEventQuery);
+WEFT_ALIKE(cuMemHostAlloc, cuMemHostAlloc);
+WEFT_ALIKE(cuMemFreeHost, cuMemFreeHost);
 WEFT_ALIKE(cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode);
 WEFT_ALIKE(cuMemGetHandleForAddressRange, cuMemGetHandleForAddressRange);
 WEFT_ALIKE(cuMemcpyDtoDAsync_v2, cuMemcpyDtoDAsync);

@@ -15,11 +15,13 @@ constexpr Result32 kSuccess = 0;
 constexpr Result32 kInvalidValue = 1;
 constexpr Result32 kOutOfMemory = 2;
 constexpr Result32 kDeinitialized = 4;  // the process is ending
+constexpr Result32 kNotReady = 600;     // what was asked about is under way
 constexpr Result32 kNotSupported = 801;
 
 using Address = unsigned long long;  // CUdeviceptr
 using Context = void*;               // CUcontext
 using Stream = void*;                // CUstream
+using Event = void*;                 // CUevent
 
 enum DeviceAttribute : int {
   kMajor = 75,
@@ -49,6 +51,7 @@ constexpr unsigned long long kPcieMapping = 1;  // its flag, from CUDA 12.8 on
 constexpr int kDescriptor = 1;                  // of cuMemExportToShareableHandle: a file descriptor
 constexpr int kRelaxedCapture = 2;              // of cuThreadExchangeStreamCaptureMode
 constexpr unsigned kNonBlockingStream = 1;      // of cuStreamCreate
+constexpr unsigned kEventWithoutTime = 2;       // of cuEventCreate
 
 using Allocation = unsigned long long;  // CUmemGenericAllocationHandle
 
@@ -103,6 +106,12 @@ struct Functions {
   Result32 (*cuMemGetHandleForAddressRange)(void* handle, Address address, size_t bytes, int type,
                                             unsigned long long flags) = nullptr;
   // From CUDA 10.2 on; all of them or none is used:
+  Result32 (*cuEventCreate)(Event* event, unsigned flags) = nullptr;
+  Result32 (*cuEventDestroy_v2)(Event event) = nullptr;
+  Result32 (*cuEventRecord)(Event event, Stream stream) = nullptr;
+  Result32 (*cuEventQuery)(Event event) = nullptr;
+  Result32 (*cuMemHostAlloc)(void** address, size_t bytes, unsigned flags) = nullptr;
+  Result32 (*cuMemFreeHost)(void* address) = nullptr;
   Result32 (*cuMemcpyDtoDAsync_v2)(Address to, Address from, size_t bytes, Stream stream) = nullptr;
   Result32 (*cuMemCreate)(Allocation* allocation, size_t bytes, const AllocationProperties* properties,
                           unsigned long long flags) = nullptr;

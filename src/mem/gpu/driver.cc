@@ -50,6 +50,12 @@ const char* bind(void* library, Functions* call) {
 #undef WEFT_NEEDED
 #define WEFT_OPTIONAL(name) (void)find(library, #name, &call->name)
   WEFT_OPTIONAL(cuMemGetHandleForAddressRange);
+  WEFT_OPTIONAL(cuEventCreate);
+  WEFT_OPTIONAL(cuEventDestroy_v2);
+  WEFT_OPTIONAL(cuEventRecord);
+  WEFT_OPTIONAL(cuEventQuery);
+  WEFT_OPTIONAL(cuMemHostAlloc);
+  WEFT_OPTIONAL(cuMemFreeHost);
   WEFT_OPTIONAL(cuMemcpyDtoDAsync_v2);
   WEFT_OPTIONAL(cuMemCreate);
   WEFT_OPTIONAL(cuMemRelease);

@@ -73,6 +73,11 @@ class Driver {
 
   Status within(int gpu, void* to, const void* from, size_t bytes) const;  // both of GPUs
 
+  class Copies;  // those that go on by themselves (copies.h)
+  // Host memory that copies into need not wait for; null bytes: there is none.
+  Result<void*> pinned(int gpu, size_t bytes) const;
+  void unpin(int gpu, void* address) const;
+
   // Memory that two processes share (driver_shared.cc). Empty: it can be had for this GPU; else why not.
   std::string whyNotShared(int gpu) const;
   // A range of addresses of its own over an allocation, ours or another process's, for as long as it lives;

@@ -10,7 +10,9 @@
 namespace weft::mem::gpu {
 
 std::string Driver::whyNotShared(int gpu) const {
-  const bool all = call_.cuMemcpyDtoDAsync_v2 && call_.cuMemCreate && call_.cuMemRelease &&
+  const bool all = call_.cuEventCreate && call_.cuEventDestroy_v2 && call_.cuEventRecord &&
+                   call_.cuEventQuery && call_.cuMemHostAlloc && call_.cuMemFreeHost &&
+                   call_.cuMemcpyDtoDAsync_v2 && call_.cuMemCreate && call_.cuMemRelease &&
                    call_.cuMemRetainAllocationHandle && call_.cuMemExportToShareableHandle &&
                    call_.cuMemImportFromShareableHandle && call_.cuMemAddressReserve &&
                    call_.cuMemAddressFree && call_.cuMemMap && call_.cuMemUnmap && call_.cuMemSetAccess;
