@@ -89,6 +89,8 @@ void Fabric::announceGpuDirect() const {
       WEFT_LOG(info, "%s", verdict.line().c_str());
     }
   }
+  const std::string idle = net_->whyLocalGpuIdle();
+  if (!idle.empty()) WEFT_LOG(warn, "WEFT_LOCAL_GPU=1 does nothing here: %s", idle.c_str());
 }
 
 Result<const core::Properties*> Fabric::properties(int device) const {

@@ -171,7 +171,8 @@ struct DeviceInfo {
   bool dmabufMemory = false;  // registered by a dma-buf
   bool pcieMapping =
       false;  // where a GPU is also reached past PCIe (C2C), the card needs the mapping over PCIe
-  std::string withoutGpu;        // why neither is tried
+  bool sharedGpu = false;        // no card: copied from GPU to GPU, by memory that the driver shares
+  std::string withoutGpu;        // why none of them is tried
   bool lines128InOrder = false;  // 128-byte lines land whole or in increasing address order
   bool offload = false;          // the card moves the data, not this machine's processors
   bool virtualFunction = false;  // SR-IOV, on the host that has the card itself

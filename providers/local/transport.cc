@@ -18,7 +18,7 @@ constexpr const char* kName = "local";
 constexpr int kSpeedMbps = 100000;
 constexpr float kLatencyUs = 0.5f;
 
-DeviceInfo describe() {
+DeviceInfo describe(const Config& config) {
   DeviceInfo info;
   info.name = kName;
   info.provider = kName;
@@ -27,7 +27,10 @@ DeviceInfo describe() {
   info.speedMbps = kSpeedMbps;
   info.latencyUs = kLatencyUs;
   info.delivery = Delivery::always;
-  info.withoutGpu = "shared memory is reached by this machine's processors";
+  info.sharedGpu = config.localGpu;
+  if (!info.sharedGpu)
+    info.withoutGpu =
+        "shared memory is reached by this machine's processors; WEFT_LOCAL_GPU=1 has GPU memory shared, too";
   info.maxWriteBytes = kMaxWriteBytes;
   return info;
 }
@@ -51,13 +54,14 @@ class LocalTransport : public Transport {
   std::string version() const override { return {}; }
   Result<std::vector<DeviceInfo>> discover() override {
     if (!refusals_.empty()) return std::vector<DeviceInfo>{};
-    return std::vector<DeviceInfo>{describe()};
+    return std::vector<DeviceInfo>{describe(config_)};
   }
   std::vector<Refusal> refusals() const override { return refusals_; }
   Result<std::shared_ptr<Device>> open(const DeviceInfo& info) override {
     if (info.name == kName && refusals_.empty()) {
-      DeviceInfo made = describe();
+      DeviceInfo made = describe(config_);
       made.cudaMemory = info.cudaMemory;
+      made.sharedGpu = info.sharedGpu;
       auto driver = made.cudaMemory ? mem::gpu::Driver::ofProcess(config_.libcuda) : nullptr;
       return std::shared_ptr<Device>(
           std::make_shared<LocalDevice>(std::move(made), config_, clock_, std::move(driver)));

@@ -37,9 +37,9 @@ constexpr ConfigField kFields[] = {
      "none, or the device takes GPU memory (but see WEFT_LOCAL_GPU), the device carries all.",
      nullptr},
     {"WEFT_LOCAL_GPU", &Config::localGpu,
-     "1: where WEFT_LOCAL holds and the device takes GPU memory, peers on this host share it by CUDA's own "
-     "handles, if a copy from each to the other works; else the device carries all. It has been run on a "
-     "software GPU only. 0: the device carries it.",
+     "1: peers on this host share GPU memory by CUDA's own handles, and copy from GPU to GPU, if a copy from "
+     "each to the other works: over WEFT_PROVIDER=local, and where WEFT_LOCAL holds and the device takes GPU "
+     "memory, which else carries all. It has been run on a software GPU only. 0: the device carries it.",
      nullptr},
     {"WEFT_LIBFABRIC", &Config::libfabric,
      "Path of the libfabric.so.1 to open. Empty: the loader's path, then /opt/amazon/efa/lib64 and lib.",

@@ -88,10 +88,11 @@ Status Net::decideGpuDirect() {
   if (driver_) input.gpu = driver_->gpuInUse().value_or(-1);
   input.off = mode == "off";
   std::string refusals;
-  for (const DeviceInfo& rail : rails_) {
+  for (DeviceInfo& rail : rails_) {
     input.device = &rail;
     input.open = [&] { return transport().open(rail); };
     gpuDirect_.push_back(mem::climb(input));
+    if (rail.sharedGpu) rail.cudaMemory = gpuDirect_.back().path.works();  // it is opened for it, or not
     if (!gpuDirect_.back().path.works())
       refusals += (refusals.empty() ? "" : "; ") + rail.name + ": " + gpuDirect_.back().path.why;
   }
@@ -126,6 +127,19 @@ std::string Net::whyNotLocal(int device) const {
   if (!config().localGpu) return "GPU memory goes by the device, and all else with it (WEFT_LOCAL_GPU is 0)";
   const std::string why = driver_->whyNotShared(gpuDirect_[static_cast<size_t>(rails.front())].gpu);
   return why.empty() ? why : "GPU memory goes by the device, and all else with it: " + why;
+}
+
+std::string Net::whyLocalGpuIdle() const {
+  if (!config().localGpu || gpuDirect_.empty()) return {};
+  const bool any = std::any_of(gpuDirect_.begin(), gpuDirect_.end(),
+                               [](const mem::GdrVerdict& verdict) { return verdict.path.works(); });
+  if (!any && gpuDirect_.front().gpu >= 0) return {};  // that it was tried and failed has its own line
+  if (!any)
+    return format("%s takes no GPU memory, so NCCL hands none to it and copies all to host memory first: %s",
+                  rails_.front().name.c_str(), gpuDirect_.front().path.why.c_str());
+  return options_.local || rails_.front().sharedGpu
+             ? ""
+             : "peers on this host do not go through shared memory: " + options_.whyNotLocal;
 }
 
 Transport* Net::localFor(int device) const {

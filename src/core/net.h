@@ -245,6 +245,7 @@ class Net : public std::enable_shared_from_this<Net> {
   Transport* localFor(int device) const;             // null: its peers on this host are reached as all others
   mem::CacheOptions cacheOptions(int device) const;  // of its registrations
   const std::vector<mem::GdrVerdict>& gpuDirect() const { return gpuDirect_; }  // one a rail; none: no driver
+  std::string whyLocalGpuIdle() const;  // WEFT_LOCAL_GPU is set, and does nothing: why
 
   explicit Net(NetOptions options) : options_(std::move(options)) {}
 

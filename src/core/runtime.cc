@@ -128,6 +128,7 @@ Status Runtime::openLocal(int device, DeviceUse* use) const {
     TRY(const auto infos, local->discover());
     DeviceInfo info = infos.front();
     info.cudaMemory = options.path.works();
+    info.sharedGpu = false;  // what cannot be shared goes by the card, and everything else with it
     TRY(use->local, local->open(info));
     all.push_back(use->local);
     options.hostRails = info.cudaMemory ? 0 : 1;

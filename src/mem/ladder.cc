@@ -3,6 +3,7 @@
 #include "src/mem/ladder.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <fcntl.h>
 #include <unistd.h>
@@ -17,6 +18,7 @@ constexpr size_t kTrialBytes = size_t{2} << 20;  // what a driver hands out as w
 
 constexpr const char* kDmabuf = "dma-buf";
 constexpr const char* kPeerMemory = "peer memory";
+constexpr const char* kShared = "CUDA's handles";
 constexpr const char* kStaging = "through host memory";
 
 // Both rungs need a card and memory, made when the first of them gets so far.
@@ -26,6 +28,7 @@ class Trial {
 
   Rung dmabuf(GpuPath* path);
   Rung peerMemory(GpuPath* path);
+  Rung shared(GpuPath* path);
   const gpu::GpuFacts& facts() const { return facts_; }
 
  private:
@@ -33,6 +36,7 @@ class Trial {
   Status prepare();
   Status registerDmabuf(bool pcie);
   Status registerWith(const MemoryDesc& desc);
+  Status copyThroughHandle() const;
 
   const LadderInput& input_;
   const gpu::GpuFacts facts_;
@@ -122,6 +126,31 @@ Rung Trial::peerMemory(GpuPath* path) {
   return rung;
 }
 
+// Out of memory that is mapped a second time by a handle, as another process has it.
+Status Trial::copyThroughHandle() const {
+  const gpu::Driver& driver = *input_.driver;
+  const std::array<uint64_t, 2> wanted = {0x6e65766f77746665, input_.device->guid};
+  std::array<uint64_t, 2> seen{};
+  TRY(const auto ours, driver.allocateShareable(input_.gpu, kTrialBytes));
+  TRY(driver.toGpu(input_.gpu, ours->data(), wanted.data(), sizeof wanted));
+  TRY(const Fd handle, driver.exportShared(ours->data()));
+  TRY(const auto again, driver.mapShared(input_.gpu, handle, kTrialBytes));
+  std::byte* apart = ours->data() + kTrialBytes / 2;
+  TRY(driver.within(input_.gpu, apart, again->data(), sizeof wanted));
+  TRY(driver.fromGpu(input_.gpu, seen.data(), apart, sizeof seen));
+  if (seen == wanted) return {};
+  return Error(Code::system, "copying GPU memory", "what was copied is not what is there");
+}
+
+Rung Trial::shared(GpuPath* path) {
+  Rung rung{kShared, false, input_.driver->whyNotShared(input_.gpu)};
+  if (!rung.why.empty()) return rung;
+  const Status tried = copyThroughHandle();
+  rung.works = path->byAddress = static_cast<bool>(tried);
+  if (!tried) rung.why = tried.error().message();
+  return rung;
+}
+
 // Why nothing is tried; empty: there is something to try.
 std::string beforeTrial(const LadderInput& input) {
   if (input.off) return "WEFT_GDR is off";
@@ -161,6 +190,7 @@ std::string GdrVerdict::line() const {
   if (!taken().why.empty()) text += " (" + taken().why + ")";
   for (const Rung& rung : rungs)
     if (!rung.works) text += "; not by " + rung.name + ": " + rung.why;
+  if (taken().name == kShared) return text + ", for peers on this host; no flush, the driver copies";
   text += ordersWrites ? "; no flush, the platform orders writes" : "; flushed by a read";
   return slow.empty() ? text : text + "; likely slow: " + slow;
 }
@@ -173,11 +203,13 @@ GdrVerdict climb(const LadderInput& input) {
     Trial trial(input);
     verdict.gpu = input.gpu;
     verdict.gpuName = trial.facts().name;
-    verdict.rungs.push_back(trial.dmabuf(&verdict.path));
+    const bool shared = input.device->sharedGpu;
+    verdict.rungs.push_back(shared ? trial.shared(&verdict.path) : trial.dmabuf(&verdict.path));
     // The older way is not asked where the better one works: its module need not be there.
-    if (!verdict.path.dmabuf) verdict.rungs.push_back(trial.peerMemory(&verdict.path));
+    if (!shared && !verdict.path.dmabuf) verdict.rungs.push_back(trial.peerMemory(&verdict.path));
     if (!verdict.path.works()) verdict.path.why = whyNeither(verdict.rungs);
-    verdict.ordersWrites = trial.facts().ordersWrites && !trial.facts().coherent;
+    // What the driver has copied is there when it says so.
+    verdict.ordersWrites = shared || (trial.facts().ordersWrites && !trial.facts().coherent);
     verdict.forceFlush = verdict.path.works() && !verdict.ordersWrites;
     if (verdict.path.works()) verdict.slow = whySlow(*input.device);
   }

@@ -12,11 +12,13 @@
 #include "weft/transport.h"
 
 // "Is GPUDirect on, and if not, why": the ways from a card to a GPU's memory, best first, each tried with a
-// real registration of real memory, and the reason of each that fails. docs/gpudirect.md explains them.
+// real registration of real memory, and the reason of each that fails. Between processes of one host, where
+// there is no card, the one way is memory that the driver shares, tried with a real copy. docs/gpudirect.md
+// explains them.
 namespace weft::mem {
 
 struct Rung {
-  std::string name;  // "dma-buf", "peer memory"
+  std::string name;  // "dma-buf", "peer memory", "CUDA's handles"
   bool works = false;
   std::string why;  // not; or, of one that works, what is particular
 };

@@ -115,6 +115,18 @@ TEST_CASE("each reason to refuse a dma-buf leads on to peer memory") {
   CHECK(contains(verdict.line(), "not by dma-buf"));
 }
 
+TEST_CASE("without a card the one way is memory that the driver shares, and a driver without it says so") {
+  Ladder ladder;
+  ladder.card->change().sharedGpu = true;
+  const GdrVerdict verdict = ladder.climb();
+  CHECK_FALSE(verdict.path.works());
+  CHECK(ladder.opened == 0);
+  CHECK(verdict.rungs.size() == 2);
+  CHECK(verdict.rungs.front().name == "CUDA's handles");
+  CHECK(contains(verdict.line(), "shares no memory between processes"));
+  CHECK(verdict.taken().name == "through host memory");
+}
+
 TEST_CASE("a card that refuses the descriptor is asked for the older way") {
   for (const int code : {kKernelNotSupported, EOPNOTSUPP, ENOMEM, EINVAL}) {
     Ladder ladder;
