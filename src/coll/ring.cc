@@ -35,7 +35,11 @@ std::unique_ptr<Group> ringOf(const Mesh& mesh, std::unique_ptr<Backend> backend
 
 OperationRing::OperationRing(const Place& place, std::unique_ptr<Backend> backend,
                              std::unique_ptr<Spare> spare)
-    : place_(place), clock_(*place.clock), spare_(std::move(spare)), backend_(std::move(backend)) {
+    : place_(place),
+      clock_(*place.clock),
+      spare_(std::move(spare)),
+      backend_(std::move(backend)),
+      active_(backend_.get()) {
   for (Slot& slot : slots_) slot.group = this;
   for (Flush& flush : flushes_) flush.group = this;
 }
@@ -72,7 +76,7 @@ GroupCounters OperationRing::counters() const {
   GroupCounters all;
   all.operations = next_;
   all.bytesSent = bytesBefore_;
-  if (state_ == State::running || !spare_) all.bytesSent += backend_->bytesSent();
+  if (onFirst()) all.bytesSent += backend_->bytesSent();
   if (spare_) all.bytesSent += spare_->backend().bytesSent();
   return all;
 }
@@ -167,7 +171,7 @@ bool OperationRing::begin(Slot& slot) {
     lose(backend_->loss().why);
     return false;
   }
-  switch (active().begin(turns_, translated(slot.operation))) {
+  switch (active_->begin(turns_, translated(slot.operation))) {
     case Backend::Begun::begun:
       slot.turn = turns_++;
       slot.enter(Slot::State::running);
@@ -193,7 +197,7 @@ Finished OperationRing::test(GroupRequest* request) {
   if (Flush* flush = findFlush(request)) return testFlush(*flush);
   auto& slot = static_cast<Slot&>(*request);
   if (slot.state == Slot::State::running) {
-    const Backend::Step step = active().advance(slot.turn);
+    const Backend::Step step = active_->advance(slot.turn);
     if (step == Backend::Step::done) return finish(slot);
     if (step == Backend::Step::failed) fail();
   }
@@ -279,7 +283,7 @@ void OperationRing::keepGoing() {
 // The one place where the ring hears of the others. False: the group is broken by it, or the backend lost.
 bool OperationRing::hear() {
   if (state_ == State::broken) return false;
-  Bond& bond = active().bond();
+  Bond& bond = active_->bond();
   const Bond::State there = bond.look();
   if (there == Bond::State::alarmed) {
     const Alarm alarm = bond.alarm();
@@ -289,7 +293,7 @@ bool OperationRing::hear() {
       breakDown(alarm.reason, false, &bond);
     return false;
   }
-  return there == Bond::State::whole || !active().needsEveryone() || hearAbsent(bond);
+  return there == Bond::State::whole || !active_->needsEveryone() || hearAbsent(bond);
 }
 
 // A rank is gone, and no operation would ever fail by that. A rank that said goodbye has its results, so ours
@@ -310,7 +314,7 @@ bool OperationRing::hearAbsent(const Bond& bond) {
 // was seen here, and a goodbye changes the words for it.
 void OperationRing::fail() {
   if (!hear()) return;
-  const Backend::Failure failure = active().failure();
+  const Backend::Failure failure = active_->failure();
   failure.lost ? lose(failure.why) : breakDown(failure.why);
 }
 
@@ -366,6 +370,7 @@ void OperationRing::lose(const std::string& why) {
   backend_->bond().say(Alarm{why, true});
   backend_->halt();
   const Spare::Claim mine = claim();
+  active_ = &spare_->backend();
   WEFT_LOG(warn, "%s: the ranks of the group ask each other whether they can go on without the tree",
            why_.c_str());
   enter(State::agreeing);

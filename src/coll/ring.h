@@ -79,8 +79,7 @@ class OperationRing final : public Group {
 
   void enter(State next);
   Slot& slotOf(uint64_t sequence) { return slots_[sequence % kOperations]; }
-  bool onFirst() const { return state_ == State::running; }
-  Backend& active() { return onFirst() ? *backend_ : spare_->backend(); }
+  bool onFirst() const { return !spare_ || active_ != &spare_->backend(); }
   Operation translated(Operation operation) const;
   bool isKnown(const Operation& operation) const;
   Started refuse(const char* why);
@@ -106,6 +105,7 @@ class OperationRing final : public Group {
   const Clock& clock_;
   std::unique_ptr<Spare> spare_;      // null: there is none; goes after the backend
   std::unique_ptr<Backend> backend_;  // null once it is lost and closing
+  Backend* active_;                   // of the operations: the first, and the spare's once that is lost
   State state_ = State::running;
   std::array<Slot, kOperations> slots_;
   std::array<Flush, kFlushes> flushes_;

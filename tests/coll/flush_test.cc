@@ -43,10 +43,22 @@ Config flushing() {
   return config;
 }
 
+// Steps the ranks until each is done or has failed.
+void finish(Run& run, std::initializer_list<int> ranks) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10 * patience());
+  for (size_t left = 1; left > 0;) {
+    left = 0;
+    for (const int rank : ranks) left += run.step(rank) ? 0 : 1;
+    REQUIRE(std::chrono::steady_clock::now() < limit);
+  }
+}
+
 // Ranks of a tree with themselves as the spare. Each has a result in memory of a GPU.
 struct Spared {
   Spared() : tree(0), ranks(kRanks, flushing()) {
     ranks.form(tree.sparedMaker());
+    Run before(ranks, allReduce(1000), 1);
+    finish(before, {0, 1, 2});  // so the daemon's data thread has the group, which kill() ends
     for (int rank = 0; rank < kRanks; rank++)
       memory.push_back(std::make_unique<GpuMemory>(ranks.group(rank), kBytes));
   }
@@ -86,16 +98,6 @@ void fillPlaces(Ranks& ranks, const std::function<Started()>& flush) {
   CHECK_FALSE(more.request);
   CHECK(says(group.error().message(), "64 flushes are under way"));
   CHECK_FALSE(flush().ok);
-}
-
-// Steps the ranks until each is done or has failed.
-void finish(Run& run, std::initializer_list<int> ranks) {
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10 * patience());
-  for (size_t left = 1; left > 0;) {
-    left = 0;
-    for (const int rank : ranks) left += run.step(rank) ? 0 : 1;
-    REQUIRE(std::chrono::steady_clock::now() < limit);
-  }
 }
 
 // The outcome of a flush: "done", or the error that ends it.

@@ -215,13 +215,12 @@ TEST_CASE("sharp: a rank that dies before any other has looked is named by all o
     operation.sendMemory = data->sendMemory;
     operation.receiveMemory = data->receiveMemory;
     const Started started = ranks.group(data == &first ? 0 : 1).start(operation);
-    REQUIRE(started.request);
-    requests.push_back(started.request);
+    requests.push_back(started.request);  // null: the rank has found out already
   }
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10 * patience());
   for (const int rank : {0, 1}) {
-    while (ranks.group(rank).test(requests[static_cast<size_t>(rank)]).ok)
-      REQUIRE(std::chrono::steady_clock::now() < limit);
+    GroupRequest* request = requests[static_cast<size_t>(rank)];
+    while (request && ranks.group(rank).test(request).ok) REQUIRE(std::chrono::steady_clock::now() < limit);
     INFO(ranks.group(rank).error().message());
     CHECK(ranks.group(rank).error().message().find("rank 2") != std::string::npos);
   }
