@@ -78,11 +78,15 @@ TEST_CASE("local: a peer that connected to another lane is none") {
 }
 
 TEST_CASE("local: a peer that does not look for us is waited for until the deadline") {
-  Config config = localConfig();
-  config.connectTimeout = Milliseconds(200);
-  auto transport = local::makeTransport(config);
+  const FakeClock clock;
+  const Config config = localConfig();
+  auto transport = local::makeTransport(config, clock);
   SeamEnd a(*transport, 4096), b(*transport, 4096);
   a.connectTo(b);
+  clock.advance(config.connectTimeout - Milliseconds(1));
+  pump({&a, &b}, 1000);
+  CHECK(a.count(connected) == 0);
+  clock.advance(Milliseconds(1));
   REQUIRE(pumpUntil({&a, &b}, [&] { return a.count(connected, false) == 1; }));
   CHECK(contains(a.words, "WEFT_CONNECT_TIMEOUT"));
 }

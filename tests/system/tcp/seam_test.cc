@@ -180,13 +180,17 @@ TEST_CASE("tcp: nobody at the peer's address is told with host and reason") {
 }
 
 TEST_CASE("tcp: a peer that does not dial is waited for until the deadline") {
-  Config config = tcpConfig();
-  config.connectTimeout = Milliseconds(200);
-  auto transport = tcp::makeTransport(config);
+  const FakeClock clock;
+  const Config config = tcpConfig();
+  auto transport = tcp::makeTransport(config, clock);
   SeamEnd a(*transport, 4096);
   tcp::LaneAddress silent = addressOf(a);
   std::fill(silent.ip.begin(), silent.ip.begin() + 4, std::byte{0});
   REQUIRE(a.lane->connect(tcp::encode(silent)));
+  clock.advance(config.connectTimeout - Milliseconds(1));
+  pump({&a}, 1000);
+  CHECK(a.count(connected) == 0);
+  clock.advance(Milliseconds(1));
   REQUIRE(pumpUntil({&a}, [&] { return a.count(connected, false) == 1; }));
   CHECK(contains(a.words, "WEFT_CONNECT_TIMEOUT"));
 }
