@@ -268,7 +268,9 @@ std::string Bootstrap::missingRanks() const {
 
 Result<Fd> Bootstrap::dial(const Place& place) {
   const std::string whom = "rank " + std::to_string(place.rootDials ? 1 : 0);
-  const auto addresses = resolve("[" + place.host + "]:" + std::to_string(place.port), Resolving::toDial);
+  const bool isIp = place.host.find(':') != std::string::npos;  // of version 6, to be told from its port
+  const auto addresses = resolve(
+      (isIp ? "[" + place.host + "]" : place.host) + ":" + std::to_string(place.port), Resolving::toDial);
   if (!addresses)
     return Error(Code::config, kRendezvous, "address of " + whom + ": " + addresses.error().detail());
   const auto end = deadline();
