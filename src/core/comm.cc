@@ -62,9 +62,11 @@ Error errorOf(const Request* request) {
   return request->comm->stickyError();
 }
 
-CommBase::CommBase(CommOptions options) : options_(std::move(options)) {
+CommBase::CommBase(CommOptions options, const char* kind) : options_(std::move(options)) {
   number_ = engine().addComm(this);
   peering().comms++;
+  const MustNotFail naming;  // the engine knows it already
+  life_.name(format("%s %u with %s", kind, number_, peering().peer()->name().c_str()));
 }
 
 // A comm whose own constructor failed was never closed; its maker is inside the engine.
@@ -85,24 +87,9 @@ std::vector<MemoryHandle*> CommBase::handlesInOrder() const {
   return all;
 }
 
-void CommBase::detach(uint64_t sent) {
-  EngineEntry in(engine(), EngineEntry::wait);
-  for (MemoryHandle* handle : handlesInOrder()) {
-    if (handle->announcement) peering().memory().withdraw(handle->announcement);
-    handle->announcement = nullptr;
-  }
-  // Also a peer that was too slow for us: without this word it would wait for what was lost for ever.
-  if (!peering().remoteGone() && !peerClosed_)
-    peering().tell(MessageType::closed, CommMessage{remoteNumber_, sent});
-  engine().removeComm(std::exchange(number_, 0));  // and its requests that were never tested to the end
-  peering().comms--;
-  engine().cleanUpPeerings();
-}
-
 void CommBase::end(const Ending& ending) {
   if (!sticky_.put(ending.error)) return;
-  const bool closing = state_ == CommState::finishing;
-  enter(CommState::ended);
+  const bool closing = life_.apply(Event::failed, ending.error.message()) == Action::none;
   const bool tell = ending.by == Ending::By::us && !peering().ending();
   if (tell) peering().tell(MessageType::failed, FailedMessage{remoteNumber_, ending.error.message()});
   if (closing) return;
@@ -120,7 +107,7 @@ void CommBase::end(const Ending& ending) {
 // told: NCCL has nothing else to say why.
 bool CommBase::mayBeUnheard(const Ending& ending) const {
   return peering().ending() || ending.by == Ending::By::caller ||
-         (peerClosed_ && ending.by == Ending::By::us);
+         (closedByPeer() && ending.by == Ending::By::us);
 }
 
 // Data calls:
@@ -188,6 +175,95 @@ std::unique_ptr<MemoryHandle> CommBase::takeHandle(MemoryHandle* handle) {
 
 // Closing:
 
+void CommBase::otherIs(OtherEnd to) {
+  if (to > other_) other_ = to;
+}
+
+void CommBase::onPeerClosed(std::optional<uint64_t>) {
+  otherIs(OtherEnd::closed);
+  life_.apply(Event::otherClosed);
+}
+
+// The base's deleter is the plain one.
+void giveBack(Comm* comm) {
+  const MustNotFail closing;
+  comm->close();
+  std::default_delete<Comm>()(comm);
+}
+
+void CommBase::close() {
+  const Clock& clock = engine().clock();
+  for (bool first = true;; first = false) {
+    {
+      EngineEntry in(engine(), EngineEntry::wait);
+      engine().progress();
+      if (first) engine().close(this);
+      if (isClosed()) return;
+    }
+    clock.sleep(first ? kFirstPause : kPause);
+  }
+}
+
+void CommBase::beginClosing() {
+  life_.apply(Event::close);
+  patience_.emplace(engine().clock(), engine().config().closeTimeout);
+}
+
+// Each stage ends by what it waits for, or by a deadline; the actions that follow from one lead to the next.
+void CommBase::stepClosing() {
+  while (!isClosed()) {
+    const auto event = life_.is(Stage::cutting) ? when(cuttingOver(), Event::settled) : closingEvent();
+    if (!event) return;
+    act(life_.apply(*event));
+  }
+}
+
+// A peer that has let another close wait in vain is not waited for.
+bool CommBase::closingLate() {
+  const TimePoint now = engine().clock().now();
+  if (peering().unresponsive(now)) return true;
+  if (!patience_->isOver()) return false;
+  peering().gaveNoAnswer(now);
+  return true;
+}
+
+// The lanes have deadlines of their own, and say how it ended.
+bool CommBase::cuttingOver() {
+  if (peering().lanes().isFenced()) return true;
+  if (!patience_->isOver()) return false;
+  WEFT_LOG(warn, "closing: a lane to %s did not confirm that it is fenced", peering().peer()->name().c_str());
+  return true;
+}
+
+void CommBase::act(Action action) {
+  if (action == Action::none || action == Action::end) return;
+  patience_.emplace(engine().clock(), action == Action::cut ? cuttingTime() : engine().config().closeTimeout);
+  if (action == Action::ask) return askOther();
+  if (action == Action::sayClosed) return sayClosed();
+  peering().cut();
+  const TimePoint since = peering().lanes().fencingSince();
+  if (engine().clock().now() - since > cuttingTime()) act(life_.apply(Event::settled));  // waited for before
+}
+
+Nanoseconds CommBase::cuttingTime() const {
+  return engine().config().closeTimeout * 5 / 4;
+}
+
+// Also to a peer that was too slow for us: without this word it would wait for what was lost for ever.
+void CommBase::sayClosed() {
+  letGo();
+  for (MemoryHandle* handle : handlesInOrder()) {
+    if (handle->announcement) peering().memory().withdraw(handle->announcement);
+    handle->announcement = nullptr;
+  }
+  if (!peering().remoteGone() && !closedByPeer())
+    peering().tell(MessageType::closed, CommMessage{remoteNumber_, total()});
+  engine().removeComm(std::exchange(number_, 0));  // and its requests that were never tested to the end
+  peering().comms--;
+}
+
+// Deregistering waits as closing does:
+
 bool CommBase::waitFor(const std::function<bool()>& done) {
   const Clock& clock = engine().clock();
   Patience patience(clock, engine().config().closeTimeout);
@@ -209,17 +285,12 @@ bool CommBase::waitFor(const std::function<bool()>& done) {
 
 void CommBase::fence() {
   const Clock& clock = engine().clock();
-  const Nanoseconds most = engine().config().closeTimeout * 5 / 4;
   {
     EngineEntry in(engine(), EngineEntry::wait);
-    peering().end({Ending::By::us, Error(Code::remote, "closing",
-                                         "a comm to " + peering().peer()->name() +
-                                             " was closed with data in flight; its lanes were cut")});
-    peering().lanes().fence();
-    if (clock.now() - peering().lanes().fencingSince() > most) return;  // an earlier close waited in vain
+    peering().cut();
+    if (clock.now() - peering().lanes().fencingSince() > cuttingTime()) return;
   }
-  // The lanes have deadlines of their own, and say how it ended.
-  Patience patience(clock, most);
+  Patience patience(clock, cuttingTime());
   while (!patience.isOver()) {
     {
       EngineEntry in(engine(), EngineEntry::wait);

@@ -13,6 +13,8 @@
 #include "src/core/comm_report.h"
 #include "src/core/ending.h"
 #include "src/core/engine_entry.h"
+#include "src/core/life.h"
+#include "src/core/patience.h"
 
 // What send and receive comms share: their place in an engine and a peering, the sticky error, memory
 // handles, the conversation of closing. Created on connect and accept; data calls come from one thread at a
@@ -40,20 +42,22 @@ struct CommOptions {
   int device = 0;
 };
 
-// The life of a comm; one way, and only `enter` changes it. What follows from it for the other end is said by
-// messages: the sender's total, and closed.
-enum class CommState : uint8_t {
-  opening,    // a receiver whose sender has not said where its ring is
-  open,       // NCCL may post
-  stopped,    // nothing more begins: its receiver has withdrawn memory, or its other end is closed; the next
-              // send or receive ends it
-  finishing,  // NCCL closes it, and waits for what is on its way
-  ended,      // for the reason in stickyError(): every call says it
+}  // namespace weft::core
+
+template <>
+struct std::default_delete<weft::core::SendCommImpl> : weft::core::CommCloser<weft::core::SendCommImpl> {
+  using CommCloser::CommCloser;
 };
+template <>
+struct std::default_delete<weft::core::RecvCommImpl> : weft::core::CommCloser<weft::core::RecvCommImpl> {
+  using CommCloser::CommCloser;
+};
+
+namespace weft::core {
 
 class CommBase {
  public:
-  explicit CommBase(CommOptions options);
+  CommBase(CommOptions options, const char* kind);
   virtual ~CommBase();
 
   uint32_t number() const { return number_; }
@@ -67,9 +71,17 @@ class CommBase {
   // the peering, and logs what its owner does not know, as long as that has not closed it. Inside the engine.
   [[gnu::cold]] void end(const Ending& ending);
   bool failed() const { return sticky_.set(); }
-  CommState state() const { return state_; }
-  bool closedByPeer() const { return peerClosed_; }                                // inside the engine
-  bool wantsPeer() const { return state_ < CommState::finishing && needsPeer(); }  // its owner has to hear
+  Stage stage() const { return life_.stage(); }
+  bool closedByPeer() const { return other_ == OtherEnd::closed; }         // inside the engine
+  bool wantsPeer() const { return stage() < Stage::left && needsPeer(); }  // its owner has to hear
+
+  // Gives it back: waits, by the engine's clock, until nothing of it is under way. The steps are taken by the
+  // poll passes of whoever comes by, this call's among them; what does not end in its time is cut off.
+  void close();
+  // Inside the engine: the closing begins, and goes on as far as it can. An engine steps those in its list.
+  void beginClosing();
+  void stepClosing();
+  bool isClosed() const { return life_.is(Stage::over); }
   Error stickyError() const { return sticky_.get(); }
   void keepAlive(std::shared_ptr<Runtime> runtime, ContextRef context) {
     options_.runtime = std::move(runtime);
@@ -79,7 +91,7 @@ class CommBase {
   virtual bool busy() const = 0;          // something is outstanding
   virtual void watch(TimePoint now) = 0;  // looks for what waits too long
   // The other end is closed. A sender says how many messages it sent, unless its whole engine is gone.
-  virtual void onPeerClosed(std::optional<uint64_t> /*sent*/) { peerClosed_ = true; }
+  virtual void onPeerClosed(std::optional<uint64_t> sent);
   virtual CommReport describe() = 0;
   // To be called now and then: so it is known since when NCCL waits for the same message.
   virtual void noteWaits(TimePoint now, TimePoint after, OldestWaits* oldest) = 0;
@@ -108,6 +120,10 @@ class CommBase {
   // passed, which the peering remembers for the closes that follow.
   bool waitFor(const std::function<bool()>& done);
   void fence();  // nothing posted on this peering lands after this
+  bool cuttingOver();
+  Nanoseconds cuttingTime() const;
+  void act(Action action);
+  void sayClosed();
   std::unique_ptr<MemoryHandle> takeHandle(MemoryHandle* handle);  // out of our hands, and the peer's
   // It is deregistered with work in flight: wait, cancel or fence.
   virtual void stopUsing(MemoryHandle* handle) = 0;
@@ -134,11 +150,17 @@ class CommBase {
   bool mayBeUnheard(const Ending& ending) const;
 
   CommReport describeCommon() const;
-  void enter(CommState to) {
-    if (to > state_) state_ = to;
-  }
+  void otherIs(OtherEnd to);  // as far as that is new
   std::vector<MemoryHandle*> handlesInOrder() const;
-  void detach(uint64_t sent = 0);  // from the engine, at the end of closing; a sender's messages in all
+  // Closing, in `draining` or `told`: what has come to pass; none: it waits until closingLate().
+  virtual std::optional<Event> closingEvent() = 0;
+  bool closingLate();
+  static std::optional<Event> when(bool happened, Event event) {
+    return happened ? std::optional(event) : std::nullopt;
+  }
+  virtual void askOther() = 0;         // to say that it has everything, or how much it has sent
+  virtual void letGo() = 0;            // of all requests: nobody waits for them any more
+  virtual uint64_t total() const = 0;  // of a sender's messages
   [[gnu::noinline]] Tested testUnfinished(Request* request) const;
   [[gnu::noinline]] Tested finish(Request* request, int* sizes);
 
@@ -152,15 +174,16 @@ class CommBase {
   CommOptions options_;
   SendCommImpl* send_ = nullptr;  // this, whichever it is
   RecvCommImpl* recv_ = nullptr;
-  uint32_t number_ = 0;  // in the engine; 0 once it is detached
+  uint32_t number_ = 0;  // in the engine; 0 once it is closed
   uint32_t remoteNumber_ = 0;
-  CommState state_ = CommState::opening;
+  Life life_;
+  OtherEnd other_ = OtherEnd::open;
   uint8_t declines_ = 0;    // of the profiler, in a row
   uint8_t untilAsked_ = 0;  // so many messages pass before it is asked again
-  bool peerClosed_ = false;
   StickyError sticky_;
   PointerSet<MemoryHandle> handles_;  // owned; only inside the engine
   uint64_t handlesMade_ = 0;
+  std::optional<Patience> patience_;  // of the closing
 };
 
 }  // namespace weft::core

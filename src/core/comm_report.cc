@@ -68,17 +68,20 @@ std::string stateText(const CommReport& comm, TimePoint now) {
 
 namespace {
 
-const char* stateName(PeeringState state) {
-  static constexpr const char* kNames[] = {"opening",   "connecting",         "live",
-                                           "suspected", "closed by the peer", "ended"};
-  return kNames[static_cast<size_t>(state)];
+// As an operator knows them.
+const char* stateName(Stage stage) {
+  if (stage == Stage::joining) return "connecting";
+  if (stage == Stage::open) return "live";
+  if (stage == Stage::paused) return "suspected";
+  if (stage == Stage::left) return "closed by the peer";
+  return stage > Stage::left ? "ended" : "opening";
 }
 
 std::string peeringText(const Peering& peering) {
   const LaneSet& lanes = peering.lanes();
   std::string text =
       format("  to %s: %s, %zu of %zu lanes up on rail %s, the process %s\n", peering.peer()->name().c_str(),
-             stateName(peering.state()), lanes.up(), lanes.size(), lanes.railNames().c_str(),
+             stateName(peering.stage()), lanes.up(), lanes.size(), lanes.railNames().c_str(),
              peering.peer()->answers() ? "answers" : "does not answer");
   if (peering.ending()) text += "    " + peering.ending()->error.message() + "\n";
   return text;
@@ -111,16 +114,16 @@ CommReport CommBase::describeCommon() const {
   state.device = engine().deviceName();
   state.peer = peering().peer()->name();
   state.answers = peering().peer()->answers();
-  state.life = failed()                         ? "ended: " + stickyError().message()
-               : state_ == CommState::finishing ? "closing"
-               : peerClosed_                    ? "closed by the peer"
-                                                : "live";
+  state.life = failed()                       ? "ended: " + stickyError().message()
+               : life_.stage() > Stage::ended ? "closing"
+               : other_ == OtherEnd::closed   ? "closed by the peer"
+                                              : "live";
   return state;
 }
 
 const char* RecvCommImpl::whyOpen(const ReceiveSlot& slot) const {
   if (mayStand_.load(std::memory_order_relaxed)) return "it may stay open, and nothing waits for it";
-  if (state_ == CommState::opening) return "the peer's half of the connection has not come";
+  if (life_.is(Stage::opening)) return "the peer's half of the connection has not come";
   if (slot.state == SlotState::queued) {
     const bool known = !slot.memory || (slot.memory->announcement && slot.memory->announcement->acknowledged);
     if (!known) return "the peer has not acknowledged the memory it is to write to";

@@ -165,7 +165,7 @@ Result<std::unique_ptr<RecvComm>> ListenCommImpl::step() {
     const Error why = comm_->stickyError();
     return why;
   }
-  if (in && comm_->state() != CommState::opening && comm_->peering().ready())
+  if (in && comm_->stage() != Stage::opening && comm_->peering().ready())
     return std::unique_ptr<RecvComm>(std::move(comm_));
   if (!last) return std::unique_ptr<RecvComm>();
   const Error why = late();

@@ -275,7 +275,7 @@ void Engine::endComms(const Peering& peering, const Ending& ending) {
 }
 
 bool Engine::tickBusy() {
-  if (requests_.taken() > 0 || wantsAfterPoll_) return true;
+  if (requests_.taken() > 0 || wantsAfterPoll_ || !closing_.empty()) return true;
   bool commBusy = false;
   comms_.each([&](const CommBase& comm) { commBusy = commBusy || comm.busy(); });
   if (commBusy) return true;

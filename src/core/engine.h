@@ -159,6 +159,7 @@ class Engine {
     ctsDue_ = std::min(ctsDue_, pass);
     due_ = std::min(due_, pass);
   }
+  void close(CommBase* comm);          // begins, and goes on with each pass until it is over
   void queueFlush(Peering* peering) {  // has works to hand to the fabric
     flushQueue_.push_back(peering);
     due_ = 0;
@@ -219,6 +220,7 @@ class Engine {
   [[gnu::noinline]] void finishPass(bool polledAll);
   [[gnu::noinline]] void flushQueued();
   void writeAllCts();
+  [[gnu::cold]] void stepClosing();
   void readClock();
   [[gnu::noinline]] bool pollSeveral(int mostBatches);  // false: not all of them
   void pollRail(size_t rail, Queue& queue, int mostBatches) {
@@ -288,6 +290,7 @@ class Engine {
   int eagerMax_ = 0;
   CommTable comms_;
   std::vector<RecvCommImpl*> ctsWriters_;
+  std::vector<CommBase*> closing_;          // owned by those who wait for it
   uint64_t ctsDue_ = UINT64_MAX;            // from which pass one of them is
   uint64_t due_ = UINT64_MAX;               // and anything beside polling
   std::array<Completion, 32> completions_;  // of the poll that runs; to fill it afresh costs more

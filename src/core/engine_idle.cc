@@ -25,7 +25,7 @@ void Engine::endIdlePeerings() {
   std::vector<Peering*> idle, halfMade;
   for (auto& peering : peerings_) {
     if (!peering || peering->halted() || !peering->isIdle(now_)) continue;
-    (peering->state() == PeeringState::live ? idle : halfMade).push_back(peering.get());
+    (peering->stage() == Stage::open ? idle : halfMade).push_back(peering.get());
   }
   if (connecting.holds(now_) || (idle.empty() && halfMade.empty())) return;
   for (Peering* peering : halfMade) {

@@ -37,6 +37,22 @@ void Engine::finishPass(bool polledAll) {
   if (wantsAfterPoll_ && polledAll) [[unlikely]]
     afterPoll();
   flush();
+  if (!closing_.empty()) [[unlikely]]
+    stepClosing();
+}
+
+void Engine::close(CommBase* comm) {
+  comm->beginClosing();
+  closing_.push_back(comm);
+  due_ = 0;
+  stepClosing();
+}
+
+// The comms that are closed, in the order in which that began.
+void Engine::stepClosing() {
+  for (CommBase* comm : closing_) comm->stepClosing();
+  std::erase_if(closing_, [](const CommBase* comm) { return comm->isClosed(); });
+  cleanUpPeerings();
 }
 
 void Engine::flushQueued() {
@@ -52,7 +68,7 @@ void Engine::flushQueued() {
     }
   }
   const bool ownWait = flushLanes_.hasQueued() && flushLanes_.flush(now());
-  due_ = flushQueue_.empty() && !ownWait && !wantsAfterPoll_ ? ctsDue_ : 0;
+  due_ = flushQueue_.empty() && !ownWait && !wantsAfterPoll_ && closing_.empty() ? ctsDue_ : 0;
 }
 
 LaneSet* Engine::findLane(const Endpoint* endpoint, Lane** lane, Peering** owner) {

@@ -135,8 +135,12 @@ struct Tested {
 
 class Comm {
  public:
-  virtual ~Comm() = default;  // quiesces within config.closeTimeout, then fences
+  virtual ~Comm() = default;
   virtual int device() const = 0;
+
+  // To be called once, before it is destroyed; the deleter of its unique_ptr does. Waits until nothing of it
+  // is under way any more: within config.closeTimeout by itself, else its lanes are cut.
+  virtual void close() = 0;
 
   // Valid until deregisterMemory; covers any piece of the range. dmabuf's fd is only used during the call.
   virtual Result<MemoryHandle*> registerMemory(const MemoryDesc& desc) = 0;
@@ -199,6 +203,29 @@ class RecvComm : public Comm {
   // Null request with ok: nothing to wait for.
   virtual Posted iflush(std::span<const ReceiveSpec> received) = 0;
 };
+
+void giveBack(Comm* comm);  // closes it, which waits, and destroys it, which does not
+
+template <class Closed>
+struct CommCloser {
+  CommCloser() = default;
+  template <class Derived>
+  CommCloser(const CommCloser<Derived>&) {}
+  void operator()(Closed* comm) const { giveBack(comm); }
+};
+
+}  // namespace weft::core
+
+template <>
+struct std::default_delete<weft::core::SendComm> : weft::core::CommCloser<weft::core::SendComm> {
+  using CommCloser::CommCloser;
+};
+template <>
+struct std::default_delete<weft::core::RecvComm> : weft::core::CommCloser<weft::core::RecvComm> {
+  using CommCloser::CommCloser;
+};
+
+namespace weft::core {
 
 struct NetOptions {
   Config config;

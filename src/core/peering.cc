@@ -27,12 +27,13 @@ uint32_t slotBytesFor(int eagerMax) {
 Peering::Peering(Engine& engine, uint32_t number, uint32_t life, control::PeerRef peer, uint32_t remoteEngine)
     : engine_(engine),
       number_(number),
-      life_(life),
+      lifeNumber_(life),
       peer_(std::move(peer)),
       remoteEngine_(remoteEngine),
       localEngine_(engine.id()),
       lanes_(*this, engine.config()),
       failover_(engine, *this),
+      life_(format("peering %u with %s", number, peer_->name().c_str())),
       memory_(*this) {}
 
 Peering::~Peering() {
@@ -67,7 +68,7 @@ Status Peering::takeMemory() {
 
 // With one rail there is nothing to compare, and its lines and credits are not counted.
 void Peering::tellTraffic() const {
-  if (!lanes_.several() || state_ == PeeringState::opening || !logEnabled(LogLevel::info)) return;
+  if (!lanes_.several() || life_.is(Stage::opening) || !logEnabled(LogLevel::info)) return;
   const MustNotFail closing;
   std::string rails;
   for (size_t i = 0; i < lanes_.size(); i++) {
@@ -139,7 +140,7 @@ PeeringInfo Peering::half() {
   PeeringInfo info;
   info.engine = localEngine_;
   info.peering = number_;
-  info.life = life_;
+  info.life = lifeNumber_;
   info.rails = static_cast<uint16_t>(engine_.railCount());
   info.deviceName = engine_.deviceName();
   for (size_t i = 0; i < lanes_.size(); i++) {
@@ -160,7 +161,7 @@ Status Peering::adopt(const PeeringInfo& half) {
   if (ending_) return ending_->error;
   if (remote_.life != 0 && remote_.life != half.life)
     return Error(Code::remote, "connecting", peer_->name() + " answered with lanes that it has ended since");
-  if (state_ != PeeringState::opening) return {};
+  if (!life_.is(Stage::opening)) return {};
   remote_.life = half.life;  // whatever fails is told to that one
   // Where memory runs out on the way, too: one that is half made is of no use to anybody.
   struct EndUnlessTried {
@@ -220,7 +221,7 @@ Status Peering::take(const PeeringInfo& half) {
   const auto ours = static_cast<uint32_t>(eagerMost());
   eagerOut_.open(half.eagerSlots, slotBytesFor(engine_.eagerMax()), std::min(room, ours), number_,
                  creditLanding());
-  enter(PeeringState::connecting);
+  life_.apply(Event::halfHere);
   lanesChanged();
   return {};
 }
@@ -236,7 +237,7 @@ Status Peering::connectNextLane() {
 }
 
 void Peering::afterPoll() {
-  if (state_ != PeeringState::opening && !over() && lanesConnected_ < lanes_.size()) {
+  if (!life_.is(Stage::opening) && !over() && lanesConnected_ < lanes_.size()) {
     if (Status connected = connectNextLane(); !connected) end({Ending::By::us, connected.takeError()});
   }
   failover_.afterPoll();
@@ -258,15 +259,10 @@ void Peering::onLaneConnected(const LaneMessage& message) {
 
 // Its life:
 
-// One way, but for lanes that come back while the peer is asked.
-void Peering::enter(PeeringState to) {
-  if (to > state_ || (state_ == PeeringState::suspected && to == PeeringState::live)) state_ = to;
-}
-
 void Peering::lanesChanged() {
-  if (state_ == PeeringState::opening || over()) return;
-  if (lanes_.up() > 0 && !lanes_.connectingFirst()) enter(PeeringState::live);
-  if (lanes_.onlySuspected() && state_ == PeeringState::live) enter(PeeringState::suspected);
+  if (life_.is(Stage::opening) || over()) return;
+  if (lanes_.up() > 0 && !lanes_.connectingFirst()) life_.apply(Event::lanesUp);
+  if (lanes_.onlySuspected()) life_.apply(Event::lanesDown, lanes_.causes());
 }
 
 // Said once, however many comms there are.
@@ -274,10 +270,17 @@ void Peering::end(Ending ending) {
   if (ending_) return;
   const bool tellPeer = ending.by == Ending::By::us && !remoteGone();
   ending_ = std::make_unique<Ending>(std::move(ending));
-  enter(PeeringState::ended);
+  life_.apply(Event::failed, ending_->error.message());
   if (tellPeer) tell(MessageType::ended, FailedMessage{0, ending_->error.message()});
   logEnding(peer_, engine_.openComms(*this), *ending_, engine_.now());
   engine_.endComms(*this, *ending_);
+}
+
+void Peering::cut() {
+  end({Ending::By::us,
+       Error(Code::remote, "closing",
+             "a comm to " + peer_->name() + " was closed with data in flight; its lanes were cut")});
+  if (life_.apply(Event::cut) == Action::cut) lanes_.fence();
 }
 
 void Peering::onEnded(const FailedMessage& message) {
@@ -332,7 +335,7 @@ void Peering::flushSoon() {
 }
 
 Error Peering::lanesLost() const {
-  const bool connecting = state_ < PeeringState::live;
+  const bool connecting = stage() < Stage::open;
   return {Code::remote, connecting ? "connecting" : "sending",
           "no rail to " + peer_->name() + " is left; " + lanes_.causes()};
 }
@@ -368,7 +371,7 @@ void Peering::watch(TimePoint now) {
 // Without the peer's half its lanes wait for nothing that a poll would find.
 bool Peering::tickBusy() {
   if (over()) return false;
-  if (state_ == PeeringState::opening) return sameHost_.state() == SameHost::State::asked;
+  if (life_.is(Stage::opening)) return sameHost_.state() == SameHost::State::asked;
   return lanes_.tickBusy() || lanes_.isLeaving();
 }
 

@@ -14,6 +14,7 @@
 #include "src/core/ending.h"
 #include "src/core/failover.h"
 #include "src/core/lane_set.h"
+#include "src/core/life.h"
 #include "src/core/memory_book.h"
 #include "src/core/messages.h"
 #include "src/core/same_host.h"
@@ -36,15 +37,6 @@ void tellEngine(control::Peer& peer, const EngineHeader& header, MessageType typ
   peer.send(static_cast<uint16_t>(type), out.take());
 }
 
-enum class PeeringState : uint8_t {
-  opening,     // the peer's half is not here
-  connecting,  // its lanes come up
-  live,
-  suspected,  // no lane is up, and the peer has not said whether it closed: calls say "later" for a moment
-  left,       // its engine is closed: what it let us write is there, and nothing more is written
-  ended,      // for the reason in ending()
-};
-
 class Peering final : private LaneOwner, private EagerSender::Source {
  public:
   using Imported = MemoryBook::Imported;
@@ -56,7 +48,7 @@ class Peering final : private LaneOwner, private EagerSender::Source {
   ~Peering();
 
   uint32_t number() const { return number_; }
-  uint32_t life() const { return life_; }
+  uint32_t life() const { return lifeNumber_; }
   uint32_t remoteLife() const { return remote_.life; }  // 0: it has not told
   bool isBehind(uint32_t life) const { return remote_.life != 0 && remote_.life < life; }
   const control::PeerRef& peer() const { return peer_; }
@@ -76,18 +68,20 @@ class Peering final : private LaneOwner, private EagerSender::Source {
   // Our end of a lane gets the peer's address; the peer is told where its writes depend on that.
   Status connectLane(Lane& lane, std::span<const std::byte> address);
   void onLaneConnected(const LaneMessage& message);  // the peer's end has ours
-  PeeringState state() const { return state_; }
+  Stage stage() const { return life_.stage(); }
   // A comm that has not failed can be used: also where the peer is gone already that needed it no more.
-  bool ready() const { return state_ == PeeringState::live || over(); }
-  const Ending* ending() const { return ending_.get(); }       // null: it is not over
-  bool halted() const { return state_ > PeeringState::live; }  // nothing new goes to the fabric
-  bool suspected() const { return state_ == PeeringState::suspected; }
-  bool over() const { return state_ >= PeeringState::left; }
-  bool remoteGone() const { return state_ == PeeringState::left; }
+  bool ready() const { return life_.is(Stage::open) || over(); }
+  const Ending* ending() const { return ending_.get(); }  // null: it is not over
+  bool halted() const { return stage() > Stage::open; }   // nothing new goes to the fabric
+  bool suspected() const { return life_.is(Stage::paused); }
+  bool over() const { return stage() >= Stage::left; }
+  bool remoteGone() const { return life_.is(Stage::left); }
   // The only way down; again is harmless. Every comm on it ends, and the peer is told once, if it was us.
   [[gnu::cold]] void end(Ending ending);
   void onEnded(const FailedMessage& message);  // the peer said so
-  void peerEngineGone() { enter(PeeringState::left); }
+  void peerEngineGone() { life_.apply(Event::peerLeft); }
+  // Ends it and fences its lanes, for a comm that is closed with data in flight. Again is harmless.
+  [[gnu::cold]] void cut();
   [[gnu::cold]] void endIfLeaving();  // the peer's engine is gone: what a lane lost, nobody will account for
   void watch(TimePoint now);
   bool tickBusy();             // something is outstanding here; asked by the control thread, once a tick
@@ -147,7 +141,7 @@ class Peering final : private LaneOwner, private EagerSender::Source {
   // Talk:
   template <class Body>
   void tell(MessageType type, const Body& body) {
-    tellEngine(*peer_, {remoteEngine_, localEngine_, remote_.life, life_}, type, body);
+    tellEngine(*peer_, {remoteEngine_, localEngine_, remote_.life, lifeNumber_}, type, body);
   }
 
   int comms = 0;  // on this peering
@@ -155,7 +149,6 @@ class Peering final : private LaneOwner, private EagerSender::Source {
   Peering(Engine& engine, uint32_t number, uint32_t life, control::PeerRef peer, uint32_t remoteEngine);
 
  private:
-  void enter(PeeringState to);  // as far as that may follow
   void lanesChanged();
   void flushSoon();
   Error lanesLost() const;
@@ -184,7 +177,7 @@ class Peering final : private LaneOwner, private EagerSender::Source {
 
   Engine& engine_;
   uint32_t number_;
-  uint32_t life_;
+  uint32_t lifeNumber_;
   control::PeerRef peer_;
   uint32_t remoteEngine_;
   uint32_t localEngine_;
@@ -197,7 +190,7 @@ class Peering final : private LaneOwner, private EagerSender::Source {
   LaneSet lanes_;
   Failover failover_;
   size_t lanesConnected_ = 0;  // of them have been told the peer's address
-  PeeringState state_ = PeeringState::opening;
+  Life life_;
   TimePoint silentSince_{};  // the peer let a closing call wait in vain; default: it did not, or has spoken
   bool wantsDelivered_ = false;
   bool awaitsFlush_ = false;  // is in the engine's list

@@ -10,7 +10,7 @@ namespace weft::core {
 // Whoever made the first call has the peer's address from the reply, and sends its own ahead of everything
 // else: so the peer has looked by the time it reads our half.
 bool Peering::meet(const PeeringInfo& half) {
-  if (state_ != PeeringState::opening || sameHost_.decided()) return true;
+  if (!life_.is(Stage::opening) || sameHost_.decided()) return true;
   if (remote_.life == 0) remote_.life = half.life;
   if (sameHost_.state() == SameHost::State::offered) {
     const Bytes ours = sameHost_.address();

@@ -22,7 +22,7 @@ constexpr uint16_t kMostInRun = 8;
 }  // namespace
 
 RecvCommImpl::RecvCommImpl(CommOptions options)
-    : CommBase(std::move(options)), ctsRing_(engine().sequences()), unwritten_(kMostOpen) {
+    : CommBase(std::move(options), "receiver"), ctsRing_(engine().sequences()), unwritten_(kMostOpen) {
   recv_ = this;
   waiting_.reserve(kEagerSlotsPerPeering);
   waitingFree_.reserve(kEagerSlotsPerPeering);
@@ -35,21 +35,6 @@ Result<std::unique_ptr<RecvCommImpl>> RecvCommImpl::create(CommOptions options, 
   comm->remoteNumber_ = remoteNumber;
   comm->staging_ = std::move(staging);
   return comm;
-}
-
-RecvCommImpl::~RecvCommImpl() {
-  const MustNotFail closing;
-  {
-    EngineEntry in(engine(), EngineEntry::wait);
-    enter(CommState::finishing);
-  }
-  if (!cancelReceives()) fence();
-  {
-    EngineEntry in(engine(), EngineEntry::wait);
-    closeAllSlots();
-    dropWaiting();
-  }
-  detach();
 }
 
 Status RecvCommImpl::adopt(const OpenMessage& open) {
@@ -68,7 +53,7 @@ Status RecvCommImpl::adopt(const OpenMessage& open) {
   }
   ctsWrites_ = std::move(writes);
   ringOffset_ = open.ringOffset;
-  enter(CommState::open);
+  life_.apply(Event::joined);
   return {};
 }
 
@@ -92,7 +77,7 @@ bool RecvCommImpl::needsFlush(MemoryKind kind) const {
 
 // What leaves before the sender hears of it is copied here, by the driver: fillGpu.
 void RecvCommImpl::tellGpuMemory() {
-  if (gpuMemory_ && state_ == CommState::open && !peerClosed_)
+  if (gpuMemory_ && life_.is(Stage::open))
     peering().tell(MessageType::gpuMemory, CommMessage{remoteNumber_, 0});
 }
 
@@ -200,7 +185,7 @@ void RecvCommImpl::writeUrgent() {
 // irecv:
 
 inline void RecvCommImpl::open(TagState& tag, ReceiveSlot* slot) {
-  if (state_ != CommState::open || peering().halted()) [[unlikely]] {
+  if (!life_.is(Stage::open) || peering().halted()) [[unlikely]] {
     engine().giveSlot(slot);
     return failPosting(false);
   }
@@ -374,7 +359,7 @@ inline void RecvCommImpl::addCts(ReceiveSlot& slot, CtsRun* run) {
 void RecvCommImpl::writeDueCts() {
   ctsDue_ = engine().pass() + 1;
   CtsRun run;
-  while (!unwritten_.empty() && state_ == CommState::open) {
+  while (!unwritten_.empty() && life_.is(Stage::open)) {
     if (ReceiveSlot* slot = queuedSlot(unwritten_.front())) {
       // Once one leaves, those that only waited for a batch go with it.
       const bool goesAlong = urgent_ > 0 || (run.count > 0 && !slot->mayComeEagerly);
@@ -402,7 +387,7 @@ bool RecvCommImpl::writeAllCts() {
 
 // Where no CTS waits before it, and none of its group may go with it, it leaves at once.
 void RecvCommImpl::queueUrgent(ReceiveSlot* slot, TagState& tag) {
-  if (!slot->isRequest || !unwritten_.empty() || state_ != CommState::open || !mayTell(*slot)) {
+  if (!slot->isRequest || !unwritten_.empty() || !life_.is(Stage::open) || !mayTell(*slot)) {
     urgent_++;
     return enqueue(slot);
   }

@@ -16,9 +16,9 @@ class RecvCommImpl final : public CommBase, public RecvComm {
  public:
   static Result<std::unique_ptr<RecvCommImpl>> create(CommOptions options, uint32_t remoteNumber);
   explicit RecvCommImpl(CommOptions options);
-  ~RecvCommImpl() override;
 
   // RecvComm:
+  void close() override { CommBase::close(); }
   int device() const override { return options_.device; }
   Result<MemoryHandle*> registerMemory(const MemoryDesc& desc) override;
   Status deregisterMemory(MemoryHandle* handle) override { return removeHandle(handle); }
@@ -30,13 +30,13 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   void mayStand() override { mayStand_.store(true, std::memory_order_relaxed); }
 
   // CommBase:
-  bool busy() const override { return openCount_ > 0 || (sent_ && !peerClosed_ && !hasAll()); }
+  bool busy() const override { return openCount_ > 0 || (other_ == OtherEnd::settled && !hasAll()); }
   void watch(TimePoint now) override;
   CommReport describe() override;
   void noteWaits(TimePoint now, TimePoint after, OldestWaits* oldest) override;
   void onMessage(MessageType type, ByteReader* body) override;
   void onPeerClosed(std::optional<uint64_t> sent) override;
-  bool needsPeer() const override { return openCount_ > 0 || !(peerClosed_ || hasAll()); }
+  bool needsPeer() const override { return openCount_ > 0 || !(closedByPeer() || hasAll()); }
 
   void finishRequest(Request* request, int* sizes) {  // it is done, and NCCL hears of it
     for (size_t i = 0; sizes && i < request->count; i++) sizes[i] = request->sizes[i];
@@ -57,6 +57,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   };
   static constexpr uint16_t kNone = UINT16_MAX;
   static constexpr uint8_t kEagerRun = 8;
+  static constexpr uint64_t kNotTold = UINT64_MAX;
 
   struct TagState {
     uint32_t k = 0;                // of the next receive
@@ -132,10 +133,17 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   bool cancelReceives();
   [[gnu::cold]] void endWithdrawn();
   // The sender writes no more, and all that it wrote is here.
-  bool hasAll() const { return sent_ && arrived_ >= *sent_; }
-  bool leftUnanswered() const { return peerClosed_ && !sent_; }  // how much it wrote nobody will say
+  bool hasAll() const { return arrived_ >= sent_; }
+  bool leftUnanswered() const {
+    return closedByPeer() && sent_ == kNotTold;
+  }  // how much it wrote nobody will say
   void dropWaiting();
+  bool mayBeWritten();
   void stopUsing(MemoryHandle* handle) override;
+  std::optional<Event> closingEvent() override;
+  void askOther() override { peering().tell(MessageType::cancel, CommMessage{remoteNumber_, 0}); }
+  void letGo() override;
+  uint64_t total() const override { return 0; }
 
   CtsRing ctsRing_;
   mem::Block staging_;           // CTS are written from here, position by position
@@ -160,7 +168,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   uint64_t eagerUntilPass_ = 0;   // CTS are held back until then, while messages are expected eagerly
   uint8_t eagerInARow_ = 0;       // messages since one came by its CTS, at most kEagerRun
   uint64_t arrived_ = 0;          // messages in all
-  std::optional<uint64_t> sent_;  // the sender's total: it sends no more than these
+  uint64_t sent_ = kNotTold;      // the sender's total: it sends no more than these
   bool readAsked_ = false;
   std::atomic<bool> mayStand_{false};  // said by the owner; the control thread looks now and then
 };

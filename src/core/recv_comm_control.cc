@@ -19,7 +19,7 @@ Posted RecvCommImpl::refuse(const char* why) {
 void RecvCommImpl::failPosting(bool noSlot) {
   if (noSlot)
     return endByUs(Error(Code::resources, "posting a receive", "the engine has 262144 receives open"));
-  if (state_ == CommState::stopped && !peerClosed_) return endWithdrawn();
+  if (life_.is(Stage::stopped) && !closedByPeer()) return endWithdrawn();
   end({Ending::By::peer, Error(Code::remote, "posting a receive",
                                peering().peer()->name() + " closed the connection and sent nothing more")});
 }
@@ -70,6 +70,7 @@ void RecvCommImpl::onMessage(MessageType type, ByteReader* body) {
 
 void RecvCommImpl::takeTotal(uint64_t sent) {
   sent_ = sent;
+  otherIs(OtherEnd::settled);
   if (hasAll()) tellReceivedAll();
 }
 
@@ -79,8 +80,8 @@ void RecvCommImpl::tellReceivedAll() {
 
 void RecvCommImpl::onPeerClosed(std::optional<uint64_t> sent) {
   CommBase::onPeerClosed(sent);
-  stop();
-  if (!sent_) sent_ = sent;
+  unwritten_.clear();
+  if (sent_ == kNotTold && sent) sent_ = *sent;
   if (openCount_ == 0) return;
   end({Ending::By::peer, Error(Code::remote, "receiving",
                                format("%s closed the connection with %u receives posted here",
@@ -151,23 +152,43 @@ void RecvCommImpl::tellCts(uint8_t lane) {
 
 // Closing:
 
+// The sender may be writing to a receive that was cleared to it.
+bool RecvCommImpl::mayBeWritten() {
+  bool told = false;
+  eachOpen([&](const ReceiveSlot& slot) { told = told || slot.state == SlotState::advertised; });
+  return told && !hasAll();
+}
+
+// As for memory that is taken away (cancelReceives), a step at a time.
+std::optional<Event> RecvCommImpl::closingEvent() {
+  unwritten_.clear();
+  if (!mayBeWritten()) return Event::settled;
+  if (leftUnanswered()) return Event::late;
+  if (life_.is(Stage::draining))
+    return peering().unresponsive(engine().clock().now()) ? Event::late : Event::drained;
+  return when(closingLate(), Event::late);
+}
+
+void RecvCommImpl::letGo() {
+  closeAllSlots();
+  dropWaiting();
+}
+
 // No CTS is written any more, so nothing comes but what was cleared to send before.
 void RecvCommImpl::stop() {
-  enter(CommState::stopped);
+  life_.apply(Event::withdrawn);
   unwritten_.clear();
 }
 
 // Makes the sender stop and waits for what it had posted. False: it did not agree in time, or closed without
 // an answer, so its lanes must be cut.
 bool RecvCommImpl::cancelReceives() {
-  bool told = false;
   {
     EngineEntry in(engine(), EngineEntry::wait);
-    eachOpen([&](const ReceiveSlot& slot) { told = told || slot.state == SlotState::advertised; });
     stop();
-    if (!told || hasAll()) return true;
+    if (!mayBeWritten()) return true;
     if (peering().unresponsive(engine().clock().now()) || leftUnanswered()) return false;
-    peering().tell(MessageType::cancel, CommMessage{remoteNumber_, 0});
+    askOther();
   }
   bool agreed = false;
   waitFor([&] {

@@ -26,34 +26,11 @@ Result<std::unique_ptr<SendCommImpl>> SendCommImpl::create(CommOptions options, 
   TRY(mem::Block ring, options.engine->arena().take(kRingBytes));
   auto comm = std::make_unique<SendCommImpl>(std::move(options));
   comm->remoteNumber_ = remoteNumber;
-  comm->enter(CommState::open);
+  comm->life_.apply(Event::joined);
   comm->ring_ = std::move(ring);
   std::memset(comm->ring_.data(), 0,
               kRingBytes);  // an earlier comm's CTS carry its number, but zero is clearer
   return comm;
-}
-
-// A fabric that has not finished its works in time may read their memory as long as the lanes stand, so they
-// are cut before the requests go, and the memory with them. Sent is not delivered where the fabric only
-// accepts, so the receiver is asked whether it has everything; then nothing of this comm can be lost by
-// closing the lanes after it.
-SendCommImpl::~SendCommImpl() {
-  const MustNotFail closing;
-  {
-    EngineEntry in(engine(), EngineEntry::wait);
-    enter(CommState::finishing);
-  }
-  if (!waitFor([&] { return unfinished_ == 0; })) fence();
-  bool ask = false;
-  {
-    EngineEntry in(engine(), EngineEntry::wait);
-    engine().eachRequestOf(this, [&](Request& request) { letGo(&request); });
-    ask = messages_ > 0 && !receivedAll_ && !failed() && !peerClosed_ &&
-          !peering().unresponsive(engine().clock().now());
-    if (ask) tellTotal();
-  }
-  if (ask) waitFor([&] { return receivedAll_ || peerClosed_ || failed(); });
-  detach(messages_);
 }
 
 // isend:
@@ -295,10 +272,9 @@ inline Request* SendCommImpl::attempt(const Send& send) {
 
 // What a call returns that may not start.
 Posted SendCommImpl::cannotStart(bool entered) {
-  const bool withdrawn = state_ == CommState::stopped;
-  if (failed() || !entered || !(withdrawn || peerClosed_)) return {!failed(), nullptr};
-  const char* why = withdrawn ? "a message after the receiver withdrew its memory"
-                              : "a message after the receiver closed the connection";
+  if (failed() || !entered || !life_.is(Stage::stopped)) return {!failed(), nullptr};
+  const char* why = closedByPeer() ? "a message after the receiver closed the connection"
+                                   : "a message after the receiver withdrew its memory";
   end({Ending::By::peer, Error(Code::remote, "sending", "to " + peering().peer()->name() + ": " + why)});
   return {false, nullptr};
 }
@@ -375,7 +351,7 @@ Posted SendCommImpl::sendLarge(const void* data, size_t bytes, uint32_t tag, Mem
 // A receiver that closes has everything it let us write (it cancels what it still waits for before), so what
 // a fabric has not confirmed yet was delivered all the same, and nobody is left to confirm it.
 void SendCommImpl::onPeerGone() {
-  engine().eachRequestOf(this, [&](Request& request) { letGo(&request); });
+  letGo();
 }
 
 // Nobody waits any more for what a fabric still has of it. Its completions settle the works with their lanes
@@ -451,14 +427,14 @@ void SendCommImpl::onMessage(MessageType type, ByteReader* body) {
   if (type == MessageType::probe && decodeBody(body, &probe)) return answerProbe(probe);
   if (type == MessageType::ctsAgain && decodeBody(body, &lines)) return takeCts(lines);
   if (!decodeBody(body, &plain)) return;
-  if (type == MessageType::receivedAll) receivedAll_ = true;
+  if (type == MessageType::receivedAll) otherIs(OtherEnd::settled);
   if (type == MessageType::gpuMemory) toGpu_.store(true, std::memory_order_relaxed);
   if (type == MessageType::askRead) {
     readCtsChain();
     peering().tell(MessageType::tellRead, CommMessage{remoteNumber_, sequence_});
   }
   if (type == MessageType::cancel) {
-    enter(CommState::stopped);
+    life_.apply(Event::withdrawn);
     tellTotal();
   }
 }
@@ -495,6 +471,25 @@ bool SendCommImpl::inFlight(uint32_t tag, uint32_t k) {
 }
 
 // Watching and closing:
+
+// A fabric that has not finished its works in time may read their memory as long as the lanes stand, so they
+// are cut before the requests go, and the memory with them. Sent is not delivered where the fabric only
+// accepts, so the receiver is asked whether it has everything; then nothing of this comm can be lost by
+// closing the lanes after it. Where it does not answer nothing is lost either as long as they stand.
+std::optional<Event> SendCommImpl::closingEvent() {
+  if (life_.is(Stage::draining)) {
+    if (unfinished_ > 0) return when(closingLate(), Event::late);
+    const bool asks = messages_ > 0 && other_ == OtherEnd::open && !failed() &&
+                      !peering().unresponsive(engine().clock().now());
+    return asks ? Event::drained : Event::settled;
+  }
+  if (other_ != OtherEnd::open || failed()) return Event::settled;
+  return when(closingLate(), Event::unanswered);
+}
+
+void SendCommImpl::letGo() {
+  engine().eachRequestOf(this, [&](Request& request) { letGo(&request); });
+}
 
 void SendCommImpl::watch(TimePoint) {
 }  // lanes are watched by their peering; a missing CTS by the receiver's probe

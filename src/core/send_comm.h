@@ -12,10 +12,10 @@ namespace weft::core {
 class SendCommImpl final : public CommBase, public SendComm {
  public:
   static Result<std::unique_ptr<SendCommImpl>> create(CommOptions options, uint32_t remoteNumber);
-  explicit SendCommImpl(CommOptions options) : CommBase(std::move(options)) { send_ = this; }
-  ~SendCommImpl() override;
+  explicit SendCommImpl(CommOptions options) : CommBase(std::move(options), "sender") { send_ = this; }
 
   // SendComm:
+  void close() override { CommBase::close(); }
   int device() const override { return options_.device; }
   Result<MemoryHandle*> registerMemory(const MemoryDesc& desc) override { return addHandle(desc); }
   Status deregisterMemory(MemoryHandle* handle) override { return removeHandle(handle); }
@@ -40,7 +40,7 @@ class SendCommImpl final : public CommBase, public SendComm {
   void watch(TimePoint now) override;
   CommReport describe() override;
   void noteWaits(TimePoint now, TimePoint after, OldestWaits* oldest) override;
-  bool needsPeer() const override { return !peerClosed_ || failed(); }
+  bool needsPeer() const override { return !closedByPeer() || failed(); }
   void onPeerGone() override;
   void onMessage(MessageType type, ByteReader* body) override;
 
@@ -77,7 +77,7 @@ class SendCommImpl final : public CommBase, public SendComm {
   const char* fault(const Send& send) const;
   [[gnu::cold]] Posted refuse(const char* why);
   [[gnu::cold]] Posted failSending(Code code, const char* why);
-  bool mayStart() const { return state_ == CommState::open && !peerClosed_ && !peering().suspected(); }
+  bool mayStart() const { return life_.is(Stage::open) && !peering().suspected(); }
   [[gnu::cold]] Posted cannotStart(bool entered);
   HeldCts ctsFor(const TagState& tag) const;
   Request* attempt(const Send& send);
@@ -113,6 +113,10 @@ class SendCommImpl final : public CommBase, public SendComm {
   bool inFlight(uint32_t tag, uint32_t k);
   void tellTotal();
   void stopUsing(MemoryHandle* handle) override;
+  std::optional<Event> closingEvent() override;
+  void askOther() override { tellTotal(); }
+  void letGo() override;
+  uint64_t total() const override { return messages_; }
   const std::byte* ctsAt(uint16_t position) const { return ring_.data() + size_t{position} * sizeof(Cts); }
 
   mem::Block ring_;  // the receiver writes here
@@ -123,7 +127,6 @@ class SendCommImpl final : public CommBase, public SendComm {
   uint64_t messages_ = 0;           // sent in all
   uint32_t inFlight_ = 0;           // requests not handed back
   uint32_t unfinished_ = 0;         // of them, those a fabric still works on
-  bool receivedAll_ = false;        // the receiver has as many as it was told in all
   std::atomic<bool> toGpu_{false};  // the receiver has GPU memory; set inside, read before entering
 };
 

@@ -20,12 +20,12 @@ void silent(LogLevel, const char*, int, const char*) {}  // errors are what is p
 constexpr size_t kBytes = 50'000;
 
 // Side 0 sends to side 1 on both connections, which share a peering.
-struct Stage {
-  explicit Stage(WorldOptions options = {})
+struct Scene {
+  explicit Scene(WorldOptions options = {})
       : world(std::move(options)), link(world.connect(0)), other(world.connect(0)) {
     setLogSink(silent);
   }
-  ~Stage() { setLogSink(nullptr); }
+  ~Scene() { setLogSink(nullptr); }
 
   Request* receive(Connection& on, Buffer& into) {
     const ReceiveSpec spec{into.data(), kBytes, 1, into.handle(), nullptr};
@@ -63,10 +63,10 @@ struct Stage {
 };
 
 // What side 0 closes here is done at side 1 while the closing call sleeps.
-void closeWith(Stage& stage, const std::function<void()>& whileSleeping, const std::function<void()>& close) {
-  stage.world.clock().whileSleeping = whileSleeping;
+void closeWith(Scene& scene, const std::function<void()>& whileSleeping, const std::function<void()>& close) {
+  scene.world.clock().whileSleeping = whileSleeping;
   close();
-  stage.world.clock().whileSleeping = nullptr;
+  scene.world.clock().whileSleeping = nullptr;
 }
 
 // A message that its receiver has not, so that closing its sender asks for it.
@@ -78,161 +78,161 @@ void sendSmall(Connection& on) {
 }  // namespace
 
 TEST_CASE("a call that fails its comm ends the other end's wait") {
-  Stage stage;
-  Buffer from(*stage.link.send, kBytes), to(*stage.link.recv, kBytes);
+  Scene scene;
+  Buffer from(*scene.link.send, kBytes), to(*scene.link.recv, kBytes);
   SECTION("a receiver's, of a sender that refused a message") {
-    Request* receiving = stage.receive(stage.link, to);
-    CHECK_FALSE(stage.link.send->isend(from.data(), kBytes, 1, nullptr, nullptr).ok);
-    stage.world.pump();
-    CHECK_FALSE(stage.link.recv->testRequest(receiving, nullptr).ok);
-    CHECK(stage.link.recv->error().message().find("node0 pid 1000 reports: sending") != std::string::npos);
+    Request* receiving = scene.receive(scene.link, to);
+    CHECK_FALSE(scene.link.send->isend(from.data(), kBytes, 1, nullptr, nullptr).ok);
+    scene.world.pump();
+    CHECK_FALSE(scene.link.recv->testRequest(receiving, nullptr).ok);
+    CHECK(scene.link.recv->error().message().find("node0 pid 1000 reports: sending") != std::string::npos);
   }
   SECTION("a sender's, of a receiver that refused a receive") {
     const ReceiveSpec spec{to.data(), kBytes, 1, nullptr, nullptr};
-    CHECK_FALSE(stage.link.recv->irecv(std::span(&spec, 1)).ok);
-    stage.world.pump();
-    CHECK_FALSE(stage.link.send->isend(from.data(), kBytes, 1, from.handle(), nullptr).ok);
-    CHECK(stage.link.send->error().message().find("posting a receive") != std::string::npos);
+    CHECK_FALSE(scene.link.recv->irecv(std::span(&spec, 1)).ok);
+    scene.world.pump();
+    CHECK_FALSE(scene.link.send->isend(from.data(), kBytes, 1, from.handle(), nullptr).ok);
+    CHECK(scene.link.send->error().message().find("posting a receive") != std::string::npos);
   }
   // Expect: it is told once, however often that is tried.
-  for (int i = 0; i < 3; i++) (void)stage.link.send->isend(from.data(), kBytes, 1, nullptr, nullptr);
-  CHECK(stage.world.messages.empty());
-  stage.prove();
+  for (int i = 0; i < 3; i++) (void)scene.link.send->isend(from.data(), kBytes, 1, nullptr, nullptr);
+  CHECK(scene.world.messages.empty());
+  scene.prove();
 }
 
 TEST_CASE("a comm that failed before its other end was known tells it when it opens") {
-  Stage stage;
-  Engine& engine = *stage.world.side(1).engine;
+  Scene scene;
+  Engine& engine = *scene.world.side(1).engine;
   std::unique_ptr<RecvCommImpl> failing;
   {
     EngineEntry in(engine, EngineEntry::wait);
     auto made = RecvCommImpl::create(
-        {nullptr, stage.world.side(1).context, stage.world.side(1).engine, &stage.link.recv->peering(), 0},
+        {nullptr, scene.world.side(1).context, scene.world.side(1).engine, &scene.link.recv->peering(), 0},
         0);
     REQUIRE(made);
     failing = made.take();
     failing->end({Ending::By::us, Error(Code::timeout, "accepting", "it took too long")});
   }
-  stage.world.deliverMessages();
-  CHECK_FALSE(stage.link.send->failed());
+  scene.world.deliverMessages();
+  CHECK_FALSE(scene.link.send->failed());
   OpenMessage open;
   open.comm = failing->number();
-  open.sender = stage.link.send->number();
-  stage.tell(*stage.link.send, MessageType::open, open);
-  stage.world.deliverMessages();
-  REQUIRE(stage.link.send->failed());
-  CHECK(stage.link.send->error().message().find("it took too long") != std::string::npos);
+  open.sender = scene.link.send->number();
+  scene.tell(*scene.link.send, MessageType::open, open);
+  scene.world.deliverMessages();
+  REQUIRE(scene.link.send->failed());
+  CHECK(scene.link.send->error().message().find("it took too long") != std::string::npos);
   failing.reset();
-  stage.prove();
+  scene.prove();
 }
 
 TEST_CASE("memory of a comm that failed goes when its sends are over, and no lane is cut for it") {
-  Stage stage;
-  Buffer from(*stage.link.send, kBytes), to(*stage.link.recv, kBytes);
-  (void)stage.receive(stage.link, to);
-  stage.world.pump(3);
-  REQUIRE(stage.link.send->isend(from.data(), kBytes, 1, from.handle(), nullptr).request);
-  stage.tell(*stage.link.recv, MessageType::failed, FailedMessage{stage.link.send->number(), "as I please"});
-  stage.world.deliverMessages();
-  REQUIRE(stage.link.send->failed());
+  Scene scene;
+  Buffer from(*scene.link.send, kBytes), to(*scene.link.recv, kBytes);
+  (void)scene.receive(scene.link, to);
+  scene.world.pump(3);
+  REQUIRE(scene.link.send->isend(from.data(), kBytes, 1, from.handle(), nullptr).request);
+  scene.tell(*scene.link.recv, MessageType::failed, FailedMessage{scene.link.send->number(), "as I please"});
+  scene.world.deliverMessages();
+  REQUIRE(scene.link.send->failed());
   REQUIRE(from.handle()->inUse == 1);
   from.release();
-  stage.world.deliverMessages();
-  CHECK_FALSE(stage.other.send->failed());
-  CHECK_FALSE(stage.other.recv->failed());
-  stage.prove();
+  scene.world.deliverMessages();
+  CHECK_FALSE(scene.other.send->failed());
+  CHECK_FALSE(scene.other.recv->failed());
+  scene.prove();
 }
 
 TEST_CASE("receives that a sender which closed did not use are dropped without cutting a lane") {
-  Stage stage;
-  Buffer from(*stage.link.send, kBytes), to(*stage.link.recv, 2 * kBytes);
-  Request* used = stage.receive(stage.link, to);
-  (void)stage.receive(stage.link, to);
-  stage.world.pump(3);
-  REQUIRE(stage.link.send->isend(from.data(), kBytes, 1, from.handle(), nullptr).request);
-  stage.world.pump(3);
-  REQUIRE(stage.link.recv->testRequest(used, nullptr).done);
+  Scene scene;
+  Buffer from(*scene.link.send, kBytes), to(*scene.link.recv, 2 * kBytes);
+  Request* used = scene.receive(scene.link, to);
+  (void)scene.receive(scene.link, to);
+  scene.world.pump(3);
+  REQUIRE(scene.link.send->isend(from.data(), kBytes, 1, from.handle(), nullptr).request);
+  scene.world.pump(3);
+  REQUIRE(scene.link.recv->testRequest(used, nullptr).done);
   // As a sender does that closes: its goodbye has its total.
-  stage.tell(*stage.link.send, MessageType::closed, CommMessage{stage.link.recv->number(), 1});
-  stage.world.deliverMessages();
+  scene.tell(*scene.link.send, MessageType::closed, CommMessage{scene.link.recv->number(), 1});
+  scene.world.deliverMessages();
   to.release();
-  stage.link.recv.reset();
-  stage.world.deliverMessages();
-  CHECK_FALSE(stage.other.send->failed());
-  CHECK_FALSE(stage.other.recv->failed());
-  stage.prove();
+  scene.link.recv.reset();
+  scene.world.deliverMessages();
+  CHECK_FALSE(scene.other.send->failed());
+  CHECK_FALSE(scene.other.recv->failed());
+  scene.prove();
 }
 
 TEST_CASE("a receiver that closes does not wait for the answer of a sender that closed meanwhile") {
   WorldOptions options;
   options.config.closeTimeout = Milliseconds(20'000);
-  Stage stage(std::move(options));
-  Buffer to(*stage.link.recv, kBytes);
-  (void)stage.receive(stage.link, to);
-  stage.world.pump(3);
-  const uint32_t number = stage.link.recv->number();
-  const TimePoint begin = stage.world.clock().now();
+  Scene scene(std::move(options));
+  Buffer to(*scene.link.recv, kBytes);
+  (void)scene.receive(scene.link, to);
+  scene.world.pump(3);
+  const uint32_t number = scene.link.recv->number();
+  const TimePoint begin = scene.world.clock().now();
   // Event: its goodbye crosses our question, which finds nobody any more.
-  stage.world.clock().whileSleeping = [&] {
+  scene.world.clock().whileSleeping = [&] {
     ByteWriter body;
     encodeBody(&body, CommMessage{number, 0});
-    stage.world.side(1).engine->deliver({.peer = stage.world.side(1).other,
+    scene.world.side(1).engine->deliver({.peer = scene.world.side(1).other,
                                          .type = MessageType::closed,
-                                         .header = {.from = stage.world.side(0).engine->id()},
+                                         .header = {.from = scene.world.side(0).engine->id()},
                                          .body = body.take()});
   };
   to.release();
-  CHECK(stage.world.clock().now() - begin < std::chrono::seconds(10));
+  CHECK(scene.world.clock().now() - begin < std::chrono::seconds(10));
 }
 
 TEST_CASE("a peer that let one close wait in vain is asked again once it has answered") {
-  Stage stage;
-  Connection back = stage.world.connect(1);
-  sendSmall(stage.link);
+  Scene scene;
+  Connection back = scene.world.connect(1);
+  sendSmall(scene.link);
   closeWith(
-      stage, [] {}, [&] { stage.link.send.reset(); });
-  Peering& peering = stage.other.send->peering();
-  REQUIRE(peering.unresponsive(stage.world.clock().now()));
+      scene, [] {}, [&] { scene.link.send.reset(); });
+  Peering& peering = scene.other.send->peering();
+  REQUIRE(peering.unresponsive(scene.world.clock().now()));
   // Event: the answer comes, for a comm that is closed.
-  stage.world.pump(3);
-  CHECK_FALSE(peering.unresponsive(stage.world.clock().now()));
+  scene.world.pump(3);
+  CHECK_FALSE(peering.unresponsive(scene.world.clock().now()));
   // Expect: memory under a receive goes after a word with its sender, and no lane is cut.
   auto to = std::make_unique<Buffer>(*back.recv, kBytes);
-  (void)stage.receive(back, *to);
-  stage.world.pump(3);
+  (void)scene.receive(back, *to);
+  scene.world.pump(3);
   closeWith(
-      stage, [&] { stage.world.pump(); }, [&] { to.reset(); });
+      scene, [&] { scene.world.pump(); }, [&] { to.reset(); });
   CHECK_FALSE(peering.ending());
-  stage.prove();
+  scene.prove();
 }
 
 TEST_CASE("a peer that never answered a close is asked again much later") {
-  Stage stage;
-  sendSmall(stage.link);
+  Scene scene;
+  sendSmall(scene.link);
   closeWith(
-      stage, [] {}, [&] { stage.link.send.reset(); });
-  stage.world.messages.clear();
-  Peering& peering = stage.other.send->peering();
-  REQUIRE(peering.unresponsive(stage.world.clock().now()));
-  stage.world.clock().advance(std::chrono::minutes(1));
-  CHECK_FALSE(peering.unresponsive(stage.world.clock().now()));
+      scene, [] {}, [&] { scene.link.send.reset(); });
+  scene.world.messages.clear();
+  Peering& peering = scene.other.send->peering();
+  REQUIRE(peering.unresponsive(scene.world.clock().now()));
+  scene.world.clock().advance(std::chrono::minutes(1));
+  CHECK_FALSE(peering.unresponsive(scene.world.clock().now()));
 }
 
 TEST_CASE("time in which the closing process stood still says nothing about its peer") {
-  Stage stage;
-  sendSmall(stage.link);
+  Scene scene;
+  sendSmall(scene.link);
   // Event: the closing thread is stopped for long, and the answer comes afterwards.
   int sleeps = 0;
   const auto stopped = [&] {
     if (sleeps++ == 0)
-      stage.world.clock().advance(std::chrono::minutes(1));
+      scene.world.clock().advance(std::chrono::minutes(1));
     else
-      stage.world.pump();
+      scene.world.pump();
   };
-  closeWith(stage, stopped, [&] { stage.link.send.reset(); });
-  CHECK_FALSE(stage.other.send->peering().unresponsive(stage.world.clock().now()));
+  closeWith(scene, stopped, [&] { scene.link.send.reset(); });
+  CHECK_FALSE(scene.other.send->peering().unresponsive(scene.world.clock().now()));
   CHECK(sleeps > 1);
-  stage.prove();
+  scene.prove();
 }
 
 TEST_CASE("what ends a peering is told once, and both ends begin anew") {
@@ -324,38 +324,38 @@ TEST_CASE("memory that NCCL takes away under its receives, as it does when it ab
 }
 
 TEST_CASE("memory taken away in time ends the receives beside it with a word") {
-  Stage stage;
-  Buffer from(*stage.link.send, kBytes), taken(*stage.link.recv, kBytes), beside(*stage.link.recv, kBytes);
-  Request* first = stage.receive(stage.link, taken);
-  Request* second = stage.receive(stage.link, beside);
-  stage.world.pump(3);
-  REQUIRE(stage.link.send->isend(from.data(), kBytes, 1, from.handle(), nullptr).request);
+  Scene scene;
+  Buffer from(*scene.link.send, kBytes), taken(*scene.link.recv, kBytes), beside(*scene.link.recv, kBytes);
+  Request* first = scene.receive(scene.link, taken);
+  Request* second = scene.receive(scene.link, beside);
+  scene.world.pump(3);
+  REQUIRE(scene.link.send->isend(from.data(), kBytes, 1, from.handle(), nullptr).request);
   // Event: the memory of the first is given back while its message is on its way, which arrives.
   closeWith(
-      stage, [&] { stage.world.pump(); }, [&] { taken.release(); });
-  CHECK(stage.link.recv->testRequest(first, nullptr).done);
+      scene, [&] { scene.world.pump(); }, [&] { taken.release(); });
+  CHECK(scene.link.recv->testRequest(first, nullptr).done);
   // Expect: the sender has stopped, so the second receive is over as well, and later ones are refused.
-  CHECK_FALSE(stage.link.recv->testRequest(second, nullptr).ok);
-  CHECK(stage.link.recv->error().message().find("deregistering memory") != std::string::npos);
+  CHECK_FALSE(scene.link.recv->testRequest(second, nullptr).ok);
+  CHECK(scene.link.recv->error().message().find("deregistering memory") != std::string::npos);
   CHECK(beside.handle()->inUse == 0);
   const ReceiveSpec spec{beside.data(), kBytes, 1, beside.handle(), nullptr};
-  CHECK_FALSE(stage.link.recv->irecv(std::span(&spec, 1)).ok);
-  stage.prove();
+  CHECK_FALSE(scene.link.recv->irecv(std::span(&spec, 1)).ok);
+  scene.prove();
 }
 
 TEST_CASE("a receive after memory was taken away under an earlier one is refused with a word") {
-  Stage stage;
-  Buffer from(*stage.link.send, kBytes), taken(*stage.link.recv, kBytes), beside(*stage.link.recv, kBytes);
-  Request* first = stage.receive(stage.link, taken);
-  stage.world.pump(3);
-  REQUIRE(stage.link.send->isend(from.data(), kBytes, 1, from.handle(), nullptr).request);
+  Scene scene;
+  Buffer from(*scene.link.send, kBytes), taken(*scene.link.recv, kBytes), beside(*scene.link.recv, kBytes);
+  Request* first = scene.receive(scene.link, taken);
+  scene.world.pump(3);
+  REQUIRE(scene.link.send->isend(from.data(), kBytes, 1, from.handle(), nullptr).request);
   closeWith(
-      stage, [&] { stage.world.pump(); }, [&] { taken.release(); });
-  CHECK(stage.link.recv->testRequest(first, nullptr).done);
-  CHECK_FALSE(stage.link.recv->failed());
+      scene, [&] { scene.world.pump(); }, [&] { taken.release(); });
+  CHECK(scene.link.recv->testRequest(first, nullptr).done);
+  CHECK_FALSE(scene.link.recv->failed());
   const ReceiveSpec spec{beside.data(), kBytes, 1, beside.handle(), nullptr};
-  CHECK_FALSE(stage.link.recv->irecv(std::span(&spec, 1)).ok);
-  CHECK(stage.link.recv->error().message().find("deregistering memory") != std::string::npos);
+  CHECK_FALSE(scene.link.recv->irecv(std::span(&spec, 1)).ok);
+  CHECK(scene.link.recv->error().message().find("deregistering memory") != std::string::npos);
 }
 
 TEST_CASE("what ends the comms of one peer is said once, and then counted") {

@@ -21,12 +21,12 @@ namespace {
 void silent(LogLevel, const char*, int, const char*) {}  // errors are what is provoked
 
 // Side 0 sends to side 1 on both connections; side 0 is the hostile one unless said otherwise.
-struct Stage {
-  Stage() : link(world.connect(0)), other(world.connect(0)) {
+struct Scene {
+  Scene() : link(world.connect(0)), other(world.connect(0)) {
     setLogSink(silent);
     REQUIRE(link.send->peering().eagerOut().hasSlot());  // takes the staging
   }
-  ~Stage() { setLogSink(nullptr); }
+  ~Scene() { setLogSink(nullptr); }
 
   static WorldOptions options() {
     WorldOptions options;
@@ -98,135 +98,135 @@ constexpr int kReplays = 200;
 }  // namespace
 
 TEST_CASE("an eager message whose notification comes again and again is one message") {
-  Stage stage;
-  Buffer from(*stage.link.send, 100), to(*stage.link.recv, 100);
+  Scene scene;
+  Buffer from(*scene.link.send, 100), to(*scene.link.recv, 100);
   fillPattern(from.data(), 100, 1);
-  REQUIRE(stage.link.send->isend(from.data(), 100, 3, from.handle(), nullptr).request);
-  stage.world.pump();
+  REQUIRE(scene.link.send->isend(from.data(), 100, 3, from.handle(), nullptr).request);
+  scene.world.pump();
   Note note;
   note.kind = NoteKind::eager;
-  for (int i = 0; i < kReplays; i++) stage.notify(note, 132), stage.world.pump();
+  for (int i = 0; i < kReplays; i++) scene.notify(note, 132), scene.world.pump();
   // Expect: the first is kept, the others are counted.
-  CHECK(stage.receiver().counters().duplicateNotes + stage.receiver().counters().foreignNotes >= kReplays);
+  CHECK(scene.receiver().counters().duplicateNotes + scene.receiver().counters().foreignNotes >= kReplays);
   int size = -1;
-  Request* receiving = stage.receive(stage.link, to, 100, 3);
-  CHECK(stage.link.recv->test(receiving, &size).done);
+  Request* receiving = scene.receive(scene.link, to, 100, 3);
+  CHECK(scene.link.recv->test(receiving, &size).done);
   CHECK(size == 100);
   CHECK(firstMismatch(to.data(), 100, 1) == 100);
   // Replayed after it was taken: nothing is in the slot any more.
-  for (int i = 0; i < kReplays; i++) stage.notify(note, 132), stage.world.pump();
-  Request* second = stage.receive(stage.link, to, 100, 3);
-  stage.world.pump(10);
-  CHECK_FALSE(stage.link.recv->test(second, nullptr).done);
+  for (int i = 0; i < kReplays; i++) scene.notify(note, 132), scene.world.pump();
+  Request* second = scene.receive(scene.link, to, 100, 3);
+  scene.world.pump(10);
+  CHECK_FALSE(scene.link.recv->test(second, nullptr).done);
   fillPattern(from.data(), 100, 2);
-  REQUIRE(stage.link.send->isend(from.data(), 100, 3, from.handle(), nullptr).request);
+  REQUIRE(scene.link.send->isend(from.data(), 100, 3, from.handle(), nullptr).request);
   bool done = false;
-  for (int i = 0; i < 200 && !done; i++) stage.world.pump(), done = stage.link.recv->test(second, &size).done;
+  for (int i = 0; i < 200 && !done; i++) scene.world.pump(), done = scene.link.recv->test(second, &size).done;
   CHECK(done);
   CHECK(firstMismatch(to.data(), 100, 2) == 100);
-  stage.prove(stage.other);
+  scene.prove(scene.other);
 }
 
 TEST_CASE(
     "an eager write that lands again after its slot was returned takes nothing from the slot's next "
     "message") {
-  Stage stage;
-  Buffer from(*stage.link.send, 100), to(*stage.link.recv, 100);
+  Scene scene;
+  Buffer from(*scene.link.send, 100), to(*scene.link.recv, 100);
   Note note;
   note.kind = NoteKind::eager;
   // Expect: slot 0 is used many times over, and each use carries its message.
   constexpr uint64_t kMessages = 3 * kEagerSlotsPerPeering;
   for (uint64_t i = 0; i < kMessages; i++) {
-    Request* receiving = stage.receive(stage.link, to, 100, 3);
+    Request* receiving = scene.receive(scene.link, to, 100, 3);
     fillPattern(from.data(), 100, i);
-    REQUIRE(stage.link.send->isend(from.data(), 100, 3, from.handle(), nullptr).request);
+    REQUIRE(scene.link.send->isend(from.data(), 100, 3, from.handle(), nullptr).request);
     bool done = false;
     for (int pass = 0; pass < 200 && !done; pass++)
-      stage.world.pump(), done = stage.link.recv->test(receiving, nullptr).done;
+      scene.world.pump(), done = scene.link.recv->test(receiving, nullptr).done;
     REQUIRE(done);
     REQUIRE(firstMismatch(to.data(), 100, i) == 100);
-    stage.notify(note, 132);
-    stage.world.pump();
+    scene.notify(note, 132);
+    scene.world.pump();
   }
-  CHECK(stage.receiver().counters().duplicateNotes >= kMessages);
-  stage.prove(stage.other);
+  CHECK(scene.receiver().counters().duplicateNotes >= kMessages);
+  scene.prove(scene.other);
 }
 
 TEST_CASE("an eager message that says it is larger than its slot is not believed") {
   constexpr size_t kBytes = 20'000;  // the write is as long, over the slots behind it
-  Stage stage;
-  Buffer to(*stage.link.recv, kBytes);
-  Request* receiving = stage.receive(stage.link, to, kBytes, 3);
-  stage.world.pump(4);
+  Scene scene;
+  Buffer to(*scene.link.recv, kBytes);
+  Request* receiving = scene.receive(scene.link, to, kBytes, 3);
+  scene.world.pump(4);
   EagerHeader header;
-  header.comm = stage.link.recv->number();
+  header.comm = scene.link.recv->number();
   header.tag = 3;
   header.size = kBytes;
-  writeHeader(stage.link.send->peering().eagerOut().staging(0), header);
+  writeHeader(scene.link.send->peering().eagerOut().staging(0), header);
   Note note;
   note.kind = NoteKind::eager;
-  stage.notify(note, sizeof header + kBytes);
-  stage.world.pump(4);
-  CHECK(stage.receiver().counters().foreignNotes == 1);
-  CHECK_FALSE(stage.link.recv->test(receiving, nullptr).done);
-  stage.prove(stage.other);
+  scene.notify(note, sizeof header + kBytes);
+  scene.world.pump(4);
+  CHECK(scene.receiver().counters().foreignNotes == 1);
+  CHECK_FALSE(scene.link.recv->test(receiving, nullptr).done);
+  scene.prove(scene.other);
 }
 
 TEST_CASE("a slot that holds a message takes no other one") {
-  Stage stage;
+  Scene scene;
   Note note;
   note.kind = NoteKind::eager;
   EagerHeader header;
-  header.comm = stage.link.recv->number();
+  header.comm = scene.link.recv->number();
   header.tag = 3;
   header.size = 8;
   for (header.use = 0; header.use < 200; header.use++, header.k++) {
-    writeHeader(stage.link.send->peering().eagerOut().staging(0), header);
-    stage.notify(note, sizeof header + 8);
-    stage.world.pump(2);
+    writeHeader(scene.link.send->peering().eagerOut().staging(0), header);
+    scene.notify(note, sizeof header + 8);
+    scene.world.pump(2);
   }
   // Expect: the first waits for its receive, and the others are nothing.
-  CHECK(stage.receiver().counters().duplicateNotes == 199);
+  CHECK(scene.receiver().counters().duplicateNotes == 199);
 }
 
 TEST_CASE("messages too large for their receives cost the peer's other connections no slots") {
-  Stage stage;
+  Scene scene;
   for (uint32_t i = 0; i < 2 * kEagerSlotsPerPeering; i++) {
-    Connection link = stage.world.connect(0);
+    Connection link = scene.world.connect(0);
     Buffer from(*link.send, 100), to(*link.recv, 20);
-    (void)stage.receive(link, to, 20, 1);
+    (void)scene.receive(link, to, 20, 1);
     (void)link.send->isend(from.data(), 100, 1, from.handle(), nullptr);
-    stage.world.pump(4);
+    scene.world.pump(4);
     CHECK(link.recv->failed());
   }
-  const uint64_t before = stage.receiver().counters().eagerIn;
-  stage.prove(stage.other);
-  CHECK(stage.receiver().counters().eagerIn >= before + 2);
+  const uint64_t before = scene.receiver().counters().eagerIn;
+  scene.prove(scene.other);
+  CHECK(scene.receiver().counters().eagerIn >= before + 2);
 }
 
 TEST_CASE("a message too large for its receive has arrived, and closing cuts no lane for it") {
-  Stage stage;
-  Buffer small(*stage.link.send, 100), to(*stage.link.recv, 20), later(*stage.link.recv, 50'000);
-  (void)stage.receive(stage.link, later, 50'000, 2);
-  (void)stage.receive(stage.link, to, 20, 1);
-  stage.world.pump(4);
-  (void)stage.link.send->isend(small.data(), 100, 1, small.handle(), nullptr);
-  stage.world.pump(4);
-  CHECK(stage.link.recv->failed());
+  Scene scene;
+  Buffer small(*scene.link.send, 100), to(*scene.link.recv, 20), later(*scene.link.recv, 50'000);
+  (void)scene.receive(scene.link, later, 50'000, 2);
+  (void)scene.receive(scene.link, to, 20, 1);
+  scene.world.pump(4);
+  (void)scene.link.send->isend(small.data(), 100, 1, small.handle(), nullptr);
+  scene.world.pump(4);
+  CHECK(scene.link.recv->failed());
   // Event: it closes with a receive open. What the sender answers to that is here already, as no messages
   // travel meanwhile.
-  stage.tell(0, MessageType::total, CommMessage{stage.link.recv->number(), 1});
-  stage.world.deliverMessages();
+  scene.tell(0, MessageType::total, CommMessage{scene.link.recv->number(), 1});
+  scene.world.deliverMessages();
   later.release();
-  CHECK(stage.other.recv->peering().ending() == nullptr);
-  stage.prove(stage.other);
+  CHECK(scene.other.recv->peering().ending() == nullptr);
+  scene.prove(scene.other);
 }
 
 TEST_CASE("notifications that no one awaits are counted and dropped") {
-  Stage stage;
-  Buffer to(*stage.link.recv, 50'000);
-  Request* receiving = stage.receive(stage.link, to, 50'000, 1);
-  stage.world.pump(4);
+  Scene scene;
+  Buffer to(*scene.link.recv, 50'000);
+  Request* receiving = scene.receive(scene.link, to, 50'000, 1);
+  scene.world.pump(4);
   SeededRandom random(5);
   for (int i = 0; i < 3000; i++) {
     Note note;
@@ -236,27 +236,27 @@ TEST_CASE("notifications that no one awaits are counted and dropped") {
     note.segment = static_cast<uint32_t>(random.below(note.segments));
     note.generation = static_cast<uint32_t>(random.below(kGenerations));
     if (note.kind == NoteKind::segment && note.slot == 0) continue;  // the slot of the receive above
-    stage.notify(note, random.below(64));
-    stage.world.pump();
+    scene.notify(note, random.below(64));
+    scene.world.pump();
   }
-  const EngineCounters& counters = stage.receiver().counters();
+  const EngineCounters& counters = scene.receiver().counters();
   CHECK(counters.staleNotes + counters.foreignNotes + counters.duplicateNotes > 2000);
-  CHECK_FALSE(stage.link.recv->test(receiving, nullptr).done);
-  CHECK_FALSE(stage.link.recv->failed());
-  stage.prove(stage.other);
+  CHECK_FALSE(scene.link.recv->test(receiving, nullptr).done);
+  CHECK_FALSE(scene.link.recv->failed());
+  scene.prove(scene.other);
 }
 
 // A lane of somebody else to the receiver's engine: whoever is there may guess the numbers of this
 // connection.
 TEST_CASE("notifications that come in through another peer's lane complete nothing") {
-  Stage stage;
-  auto theirs = std::move(*stage.sender().queue(0).openEndpoint());
-  auto ours = std::move(*stage.receiver().queue(0).openEndpoint());
+  Scene scene;
+  auto theirs = std::move(*scene.sender().queue(0).openEndpoint());
+  auto ours = std::move(*scene.receiver().queue(0).openEndpoint());
   REQUIRE(theirs->connect(ours->address()));
   REQUIRE(ours->connect(theirs->address()));
-  Buffer to(*stage.link.recv, 50'000);
-  Request* receiving = stage.receive(stage.link, to, 50'000, 1);
-  stage.world.pump(4);
+  Buffer to(*scene.link.recv, 50'000);
+  Request* receiving = scene.receive(scene.link, to, 50'000, 1);
+  scene.world.pump(4);
   const auto notify = [&](NoteKind kind, uint32_t slot, uint32_t generation) {
     Note note;
     note.kind = kind;
@@ -266,55 +266,55 @@ TEST_CASE("notifications that come in through another peer's lane complete nothi
     work.op = Opcode::writeNotify;
     work.unsignaled = true;
     work.imm = note.encode();
-    EngineEntry in(stage.sender(), EngineEntry::wait);
+    EngineEntry in(scene.sender(), EngineEntry::wait);
     REQUIRE(theirs->post({&work, 1}) == 1);
   };
   for (uint32_t slot = 0; slot < 4; slot++) {
     for (uint32_t generation = 0; generation < kGenerations; generation++)
       notify(NoteKind::segment, slot, generation);
     notify(NoteKind::eager, slot, 0);
-    stage.world.pump(2);
+    scene.world.pump(2);
   }
   // Expect: the one that fits the receive, and those of the eager pool, are counted as nothing of ours.
-  CHECK(stage.receiver().counters().foreignNotes == 5);
-  CHECK_FALSE(stage.link.recv->test(receiving, nullptr).done);
-  CHECK_FALSE(stage.link.recv->failed());
-  stage.prove(stage.other);
+  CHECK(scene.receiver().counters().foreignNotes == 5);
+  CHECK_FALSE(scene.link.recv->test(receiving, nullptr).done);
+  CHECK_FALSE(scene.link.recv->failed());
+  scene.prove(scene.other);
 }
 
 TEST_CASE("a segment that does not fit its receive fails that comm alone") {
-  Stage stage;
-  Buffer to(*stage.link.recv, 20'000);
-  (void)stage.receive(stage.link, to, 20, 1);
-  Buffer large(*stage.link.recv, 20'000);
-  (void)stage.receive(stage.link, large, 20'000, 2);
-  stage.world.pump(4);
+  Scene scene;
+  Buffer to(*scene.link.recv, 20'000);
+  (void)scene.receive(scene.link, to, 20, 1);
+  Buffer large(*scene.link.recv, 20'000);
+  (void)scene.receive(scene.link, large, 20'000, 2);
+  scene.world.pump(4);
   // Whichever slot the small receive has, its first segment claims more than its room.
   for (uint32_t slot = 0; slot < 4; slot++) {
     Note note;
     note.slot = slot;
     note.segments = 2;
-    stage.notify(note, 4000);
+    scene.notify(note, 4000);
   }
-  stage.world.pump(4);
-  CHECK(stage.link.recv->failed());
-  CHECK(stage.link.recv->stickyError().message().find("into a receive of 20") != std::string::npos);
-  CHECK(stage.link.send->failed());  // told by the receiver
-  CHECK_FALSE(stage.other.recv->failed());
-  stage.prove(stage.other);
+  scene.world.pump(4);
+  CHECK(scene.link.recv->failed());
+  CHECK(scene.link.recv->stickyError().message().find("into a receive of 20") != std::string::npos);
+  CHECK(scene.link.send->failed());  // told by the receiver
+  CHECK_FALSE(scene.other.recv->failed());
+  scene.prove(scene.other);
 }
 
 TEST_CASE("CTS that lead nowhere fail the sender's comm alone") {
   const uint32_t foreignMemory = 4711;
-  Stage stage;
-  Buffer from(*stage.link.send, 50'000);
+  Scene scene;
+  Buffer from(*scene.link.send, 50'000);
   Cts cts;
-  cts.comm = stage.link.send->number();
+  cts.comm = scene.link.send->number();
   cts.size = 50'000;
   cts.memory = foreignMemory;
   cts.next = 1;
   cts.tag = 1;
-  const auto put = [&](const Cts& what) { std::memcpy(stage.link.send->ring().data(), &what, sizeof what); };
+  const auto put = [&](const Cts& what) { std::memcpy(scene.link.send->ring().data(), &what, sizeof what); };
   SECTION("a CTS with a wrong checksum, comm, sequence or position is not believed") {
     for (int kind = 0; kind < 4; kind++) {
       Cts bad = cts;
@@ -323,24 +323,24 @@ TEST_CASE("CTS that lead nowhere fail the sender's comm alone") {
       if (kind == 3) bad.next = kRingPositions;
       if (kind != 0) seal(&bad);
       put(bad);
-      const Posted posted = stage.link.send->isend(from.data(), 50'000, 1, from.handle(), nullptr);
+      const Posted posted = scene.link.send->isend(from.data(), 50'000, 1, from.handle(), nullptr);
       CHECK(posted.ok);
       CHECK_FALSE(posted.request);
     }
-    CHECK_FALSE(stage.link.send->failed());
+    CHECK_FALSE(scene.link.send->failed());
   }
   SECTION("memory that was never announced") {
     seal(&cts);
     put(cts);
-    CHECK_FALSE(stage.link.send->isend(from.data(), 50'000, 1, from.handle(), nullptr).ok);
-    CHECK(stage.link.send->stickyError().message().find("never announced") != std::string::npos);
+    CHECK_FALSE(scene.link.send->isend(from.data(), 50'000, 1, from.handle(), nullptr).ok);
+    CHECK(scene.link.send->stickyError().message().find("never announced") != std::string::npos);
   }
   SECTION("less room than the message needs") {
     cts.size = 10;
     seal(&cts);
     put(cts);
-    CHECK_FALSE(stage.link.send->isend(from.data(), 50'000, 1, from.handle(), nullptr).ok);
-    CHECK(stage.link.send->failed());
+    CHECK_FALSE(scene.link.send->isend(from.data(), 50'000, 1, from.handle(), nullptr).ok);
+    CHECK(scene.link.send->failed());
   }
   SECTION("a chain that returns to a CTS in use") {
     cts.next = 0;
@@ -349,64 +349,64 @@ TEST_CASE("CTS that lead nowhere fail the sender's comm alone") {
       cts.sequence = sequence;
       seal(&cts);
       put(cts);
-      const Posted posted = stage.link.send->isend(from.data(), 50'000, 1, from.handle(), nullptr);
+      const Posted posted = scene.link.send->isend(from.data(), 50'000, 1, from.handle(), nullptr);
       CHECK(posted.ok);
       CHECK_FALSE(posted.request);
     }
   }
-  stage.world.pump(4);
-  CHECK_FALSE(stage.other.send->failed());
-  stage.prove(stage.other);
+  scene.world.pump(4);
+  CHECK_FALSE(scene.other.send->failed());
+  scene.prove(scene.other);
 }
 
 TEST_CASE("messages about what is not there are dropped") {
-  Stage stage;
+  Scene scene;
   SeededRandom random(6);
   for (int i = 0; i < 2000; i++) {
     ProbeMessage probe;
-    probe.comm = random.below(2) ? stage.link.recv->number() : static_cast<uint32_t>(random.next());
+    probe.comm = random.below(2) ? scene.link.recv->number() : static_cast<uint32_t>(random.next());
     probe.slot = static_cast<uint32_t>(random.next());
     probe.tag = static_cast<uint32_t>(random.below(3));
     probe.state = static_cast<ProbeState>(random.below(256));
-    stage.tell(0, random.below(2) ? MessageType::probed : MessageType::probe, probe);
-    const CommMessage plain{random.below(2) ? stage.link.recv->number() : 99, random.next()};
-    stage.tell(0, MessageType::tellRead, plain);
-    stage.tell(0, MessageType::announced, plain);
-    stage.tell(0, MessageType::withdraw, plain);
-    stage.tell(0, static_cast<MessageType>(200), plain);
-    stage.world.deliverMessages();
+    scene.tell(0, random.below(2) ? MessageType::probed : MessageType::probe, probe);
+    const CommMessage plain{random.below(2) ? scene.link.recv->number() : 99, random.next()};
+    scene.tell(0, MessageType::tellRead, plain);
+    scene.tell(0, MessageType::announced, plain);
+    scene.tell(0, MessageType::withdraw, plain);
+    scene.tell(0, static_cast<MessageType>(200), plain);
+    scene.world.deliverMessages();
   }
-  CHECK_FALSE(stage.link.recv->failed());
-  stage.prove(stage.link);
-  stage.prove(stage.other);
+  CHECK_FALSE(scene.link.recv->failed());
+  scene.prove(scene.link);
+  scene.prove(scene.other);
 }
 
 TEST_CASE("who opens a connection that was given up here is told that it is closed") {
-  Stage stage;
+  Scene scene;
   OpenMessage open;
   open.comm = 4711;
-  open.sender = stage.link.send->number();
-  stage.tell(0, MessageType::open, open);
-  stage.world.deliverMessages();
-  Buffer from(*stage.link.send, 100);
-  const Posted posted = stage.link.send->isend(from.data(), 100, 1, from.handle(), nullptr);
+  open.sender = scene.link.send->number();
+  scene.tell(0, MessageType::open, open);
+  scene.world.deliverMessages();
+  Buffer from(*scene.link.send, 100);
+  const Posted posted = scene.link.send->isend(from.data(), 100, 1, from.handle(), nullptr);
   CHECK_FALSE(posted.ok);
-  stage.prove(stage.other);
+  scene.prove(scene.other);
 }
 
 TEST_CASE("an opening that cannot be is an error of that comm") {
-  Stage stage;
+  Scene scene;
   OpenMessage open;
-  open.comm = stage.link.recv->number();
-  stage.tell(0, MessageType::open, open);
-  stage.world.deliverMessages();
-  CHECK(stage.link.recv->failed());
-  CHECK_FALSE(stage.other.recv->failed());
-  stage.prove(stage.other);
+  open.comm = scene.link.recv->number();
+  scene.tell(0, MessageType::open, open);
+  scene.world.deliverMessages();
+  CHECK(scene.link.recv->failed());
+  CHECK_FALSE(scene.other.recv->failed());
+  scene.prove(scene.other);
 }
 
 TEST_CASE("a half without rails or with other lanes is refused") {
-  World world(Stage::options());
+  World world(Scene::options());
   EngineEntry in(*world.side(0).engine, EngineEntry::wait);
   auto peering = world.side(0).engine->peering(world.side(0).other, 4711, 1);
   REQUIRE(peering);
@@ -424,13 +424,13 @@ TEST_CASE("a half without rails or with other lanes is refused") {
 
 TEST_CASE("more in flight than was promised waits for its turn") {
   constexpr size_t kTries = 400, kBytes = 100;
-  Stage stage;
-  Buffer from(*stage.link.send, kBytes), to(*stage.link.recv, kBytes);
+  Scene scene;
+  Buffer from(*scene.link.send, kBytes), to(*scene.link.recv, kBytes);
   fillPattern(from.data(), kBytes, 9);
   std::vector<Request*> receives;
   for (size_t i = 0; i < kTries; i++) {
     const ReceiveSpec spec{to.data(), kBytes, 1, to.handle(), nullptr};
-    const Posted posted = stage.link.recv->irecv(std::span(&spec, 1));
+    const Posted posted = scene.link.recv->irecv(std::span(&spec, 1));
     REQUIRE(posted.ok);
     if (posted.request) receives.push_back(posted.request);
   }
@@ -440,15 +440,15 @@ TEST_CASE("more in flight than was promised waits for its turn") {
   std::vector<Request*> sends;
   for (int i = 0; i < 20'000 && received < receives.size(); i++) {
     if (sent < receives.size()) {
-      const Posted posted = stage.link.send->isend(from.data(), kBytes, 1, from.handle(), nullptr);
+      const Posted posted = scene.link.send->isend(from.data(), kBytes, 1, from.handle(), nullptr);
       REQUIRE(posted.ok);
       if (posted.request) sends.push_back(posted.request), sent++;
     }
-    stage.world.pump();
-    if (stage.link.recv->test(receives[received], nullptr).done) received++;
+    scene.world.pump();
+    if (scene.link.recv->test(receives[received], nullptr).done) received++;
   }
   CHECK(sends.size() == receives.size());
-  for (Request* send : sends) CHECK(stage.link.send->test(send, nullptr).done);
+  for (Request* send : sends) CHECK(scene.link.send->test(send, nullptr).done);
   CHECK(firstMismatch(to.data(), kBytes, 9) == kBytes);
-  stage.prove(stage.link);
+  scene.prove(scene.link);
 }

@@ -170,7 +170,7 @@ TEST_CASE("half a peering ends when a connection would have been given up") {
   World world(keeping(8));
   const Milliseconds limit = world.side(1).net->config().connectTimeout;
   connectInVain(world);
-  CHECK(world.side(1).engine->peeringByNumber(0)->state() == PeeringState::opening);
+  CHECK(world.side(1).engine->peeringByNumber(0)->stage() == Stage::opening);
   world.watch(1);
   world.clock().advance(limit - Milliseconds(1));
   world.watch(1);
@@ -215,7 +215,7 @@ TEST_CASE("lanes to a half that has ended are made anew when the peer answers wi
         {Ending::By::us, Error(Code::remote, "sending", "a cable was pulled")});
     world.dropMessages = false;
   }
-  CHECK(world.side(0).engine->peeringByNumber(0)->state() == PeeringState::live);
+  CHECK(world.side(0).engine->peeringByNumber(0)->stage() == Stage::open);
   link = world.connect(0);
   CHECK(link.recv->peering().life() > before);
   CHECK(link.send->peering().remoteLife() == link.recv->peering().life());

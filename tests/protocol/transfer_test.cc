@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
-#include <functional>
-#include <utility>
-#include <vector>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -463,7 +460,7 @@ TEST_CASE("credits that are returned before a lane is up arrive, and eager messa
   Peering* peering = receiver.engine->peeringByNumber(0);
   REQUIRE(peering);
   world.deliverMessages();
-  REQUIRE(peering->state() == PeeringState::connecting);
+  REQUIRE(peering->stage() == Stage::joining);
   {
     EngineEntry in(*receiver.engine, EngineEntry::wait);
     peering->returnCredits(true);
