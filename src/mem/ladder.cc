@@ -208,7 +208,7 @@ GdrVerdict climb(const LadderInput& input) {
     // The older way is not asked where the better one works: its module need not be there.
     if (!shared && !verdict.path.dmabuf) verdict.rungs.push_back(trial.peerMemory(&verdict.path));
     if (!verdict.path.works()) verdict.path.why = whyNeither(verdict.rungs);
-    // What the driver has copied is there when it says so.
+    // A copy of the driver is there when the driver says so.
     verdict.ordersWrites = shared || (trial.facts().ordersWrites && !trial.facts().coherent);
     verdict.forceFlush = verdict.path.works() && !verdict.ordersWrites;
     if (verdict.path.works()) verdict.slow = whySlow(*input.device);

@@ -12,7 +12,7 @@
 // other stream and no kernel.
 namespace weft::mem::gpu {
 
-// The copies of one GPU. One thread begins them; any thread may ask a Flight.
+// The copies of one GPU. They are begun by one thread; any thread may ask a Flight.
 class Driver::Copies {
  public:
   static Result<std::unique_ptr<Copies>> open(std::shared_ptr<const Driver> driver, int gpu);
@@ -21,7 +21,7 @@ class Driver::Copies {
   Copies(const Copies&) = delete;
   Copies& operator=(const Copies&) = delete;
 
-  // One that was begun. It may outlive its Copies; the copy goes on in any case.
+  // A copy that was begun. It may outlive its Copies; the copy goes on in any case.
   class Flight {
    public:
     enum class State : uint8_t { underWay, done, failed };
