@@ -54,6 +54,7 @@ enum class Opcode : uint8_t {
   write,        // plain
   writeNotify,  // the peer's Queue gets a `notified` completion with `imm` and the write's length
   read,         // from the peer into local memory
+  message,      // lands where the peer's Placer says; only where DeviceInfo::messages is set
 };
 
 // One operation. The buffer behind `local` is borrowed until its completion (for an unsignaled one: until the
@@ -66,15 +67,16 @@ struct Work {
   void* local = nullptr;
   size_t length = 0;               // 0 is allowed for writes
   const Memory* memory = nullptr;  // covers [local, local + length); may be null when length is 0
-  RemoteMemory remote;
-  uint64_t remoteOffset = 0;  // from the first byte of the peer's region
-  uint64_t context = 0;       // comes back in the completion
+  RemoteMemory remote;             // of a message: its label's two words, which mean nothing to the fabric
+  uint64_t remoteOffset = 0;       // from the first byte of the peer's region
+  uint64_t context = 0;            // comes back in the completion
 };
 
 enum class CompletionKind : uint8_t {
   connected,  // Endpoint::connect finished; on failure the Endpoint is dead
   sent,       // a write or read of ours finished
   notified,   // a peer's writeNotify landed
+  landed,     // all of a peer's message is where Placer::place had it put; `context` is what that gave
   retired,    // Endpoint::retire finished
   broken,     // the Endpoint died with no Work of ours to blame (peer closed, port down)
 };
@@ -87,8 +89,34 @@ struct Completion {
   uint32_t imm = 0;            // notified
   int32_t error = 0;           // errno-like code of the fabric when !ok
   uint64_t length = 0;         // notified: bytes its write carried
-  uint64_t context = 0;        // sent: the Work's
+  uint64_t context = 0;        // sent: the Work's; landed: the Place's
   Endpoint* source = nullptr;  // the local one; null where the fabric cannot say (notified only)
+};
+
+// What a message is about, as its sender gave it with the Work: `imm`, and the two words of `remote`.
+struct MessageLabel {
+  uint32_t imm = 0;
+  RemoteMemory words;
+};
+
+// Where a message lands. Exactly one of three: in memory, nowhere, or refused.
+struct Place {
+  // Of the Queue's own Device. The bytes go from `offset` on; whoever deregisters it while they arrive ends
+  // the lane. Null: the message is read and dropped.
+  const Memory* memory = nullptr;
+  uint64_t offset = 0;
+  uint64_t context = 0;           // comes back in a `landed` completion; 0: nobody wants to hear
+  const char* refusal = nullptr;  // static words: the sender may not send this, and its lane breaks
+};
+
+// The side of a receiver that decides where a message lands, asked when the message's header is there and not
+// one of its bytes. Called from within Queue::poll, by its thread; it may post, but must not poll.
+class Placer {
+ public:
+  virtual Place place(Endpoint& at, const MessageLabel& label, uint64_t length) = 0;
+
+ protected:
+  ~Placer() = default;
 };
 
 // One lane to one peer: connected once, retired at the end.
@@ -140,6 +168,8 @@ class Queue {
   // Fills `out` from its front and returns how many; without room it hands out nothing and loses nothing.
   virtual size_t poll(std::span<Completion> out) = 0;
   virtual Result<std::unique_ptr<Endpoint>> openEndpoint() = 0;
+  // Who is asked where messages land; before the first Endpoint connects. Outlives the Queue.
+  virtual void placeBy(Placer* /*placer*/) {}
 
   // Words for a completion with !ok that the last poll returned: what failed and the fabric's own reason.
   virtual std::string explain(const Completion& completion) const = 0;
@@ -180,6 +210,7 @@ struct DeviceInfo {
   std::string linkLayer;         // "InfiniBand", "Ethernet" or empty
   size_t maxWriteBytes = size_t{1} << 30;
   int eagerBytes = 8192;    // a message of so many bytes is better copied at both ends than asked for first
+  bool messages = false;    // Opcode::message works: the receiving end's processor moves the bytes
   bool postIsCall = false;  // a post enters the kernel, so small works are better posted several at a time
 };
 

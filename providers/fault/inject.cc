@@ -19,6 +19,7 @@ FaultOp opOf(const Work& work) {
     case Opcode::write:
       return FaultOp::write;
     case Opcode::writeNotify:
+    case Opcode::message:
       return FaultOp::writeNotify;
     default:
       return FaultOp::read;
@@ -49,6 +50,8 @@ RuleState* FaultQueue::decide(FaultOp op, const Where& where, size_t length, con
 
 // To complete early is a lie where delivery was promised.
 bool FaultQueue::applies(const FaultRule& rule, const Work& work) const {
+  // A stream carries each message once, and the core counts on it.
+  if (rule.kind == FaultKind::duplicate && work.op == Opcode::message) return false;
   if (rule.kind != FaultKind::early) return true;
   const Delivery delivery = device_.info().delivery;
   if (work.op == Opcode::read || delivery == Delivery::always) return false;

@@ -45,6 +45,17 @@ Result<std::unique_ptr<Endpoint>> FaultQueue::openEndpoint() {
   return std::unique_ptr<Endpoint>(std::move(lane));
 }
 
+void FaultQueue::placeBy(Placer* placer) {
+  placer_ = placer;
+  inner_->placeBy(placer ? this : nullptr);
+}
+
+Place FaultQueue::place(Endpoint& at, const MessageLabel& label, uint64_t length) {
+  FaultEndpoint* lane = laneOf(&at);
+  if (!lane) return {};  // destroyed meanwhile
+  return placer_->place(*lane, label, length);
+}
+
 size_t FaultQueue::poll(std::span<Completion> out) {
   refresh();
   polls_->fetch_add(1, std::memory_order_relaxed);

@@ -18,13 +18,14 @@ namespace weft::fault {
 
 class FaultEndpoint;
 
-class FaultQueue : public Queue {
+class FaultQueue final : public Queue, private Placer {
  public:
   FaultQueue(FaultDevice& device, std::unique_ptr<Queue> inner);
 
   size_t poll(std::span<Completion> out) override;
   Result<std::unique_ptr<Endpoint>> openEndpoint() override;
   std::string explain(const Completion& completion) const override;
+  void placeBy(Placer* placer) override;
   QueueDepths depths() const override { return depths_; }
 
   // For its Endpoints.
@@ -61,6 +62,7 @@ class FaultQueue : public Queue {
   void overtake(const FaultEndpoint& lane);
 
   // queue.cc: completions
+  Place place(Endpoint& at, const MessageLabel& label, uint64_t length) override;
   void tick();
   bool due(Entry& entry) const;
   bool postHeld(uint32_t index);
@@ -82,6 +84,7 @@ class FaultQueue : public Queue {
   const QueueDepths depths_;
   const PollCount polls_;
   std::vector<FaultEndpoint*> lanes_;
+  Placer* placer_ = nullptr;  // the user's
 
   uint64_t rulesVersion_ = ~uint64_t{0};
   Rules rules_;                      // those about works and completions of this Device

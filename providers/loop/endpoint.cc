@@ -111,13 +111,13 @@ bool LoopEndpoint::take(const Work& work) {
     fail(work, error);
     return true;
   }
-  const bool notify = work.op == Opcode::writeNotify;
+  const bool notify = work.op == Opcode::writeNotify || work.op == Opcode::message;
   if (notify && !peer_->inbox->reserveNotification()) {
     queue_.device().stats().overruns.fetch_add(1, std::memory_order_relaxed);
     fail(work, ENOBUFS);
     return true;
   }
-  if (!queue_.device().options().deferred()) return landNow(work);
+  if (!queue_.device().options().deferred() && work.op != Opcode::message) return landNow(work);
   const bool taken = queue_.dispatch(*this, work, *peer_);
   if (!taken && notify) peer_->inbox->releaseNotification();
   return taken;
@@ -126,6 +126,7 @@ bool LoopEndpoint::take(const Work& work) {
 int LoopEndpoint::check(const Work& work) const {
   if (work.length > queue_.device().info().maxWriteBytes) return EMSGSIZE;
   if (work.length > 0 && (!work.memory || !work.local)) return EINVAL;
+  if (work.op == Opcode::message && !queue_.device().info().messages) return EINVAL;
   if (!peer_->alive.load(std::memory_order_acquire)) return ECONNRESET;
   const uint64_t other = peer_->peer.load(std::memory_order_acquire);
   return other == 0 || other == port_->id ? 0 : ECONNREFUSED;  // its lane is to another peer

@@ -17,6 +17,7 @@ struct Arrival {
   enum class Kind : uint8_t { landed, transfer, closed };
   Kind kind = Kind::landed;
   bool notify = false;             // counts against the Queue's notifications
+  bool isMessage = false;          // the Queue's Placer says where it lands
   uint64_t data = 0;               // imm below, length above: one word, as the smallest fabrics have
   uint64_t target = 0;             // the Port it was sent to
   std::shared_ptr<Outbox> outbox;  // transfer: keeps the next alive

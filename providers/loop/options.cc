@@ -66,6 +66,8 @@ constexpr Key kKeys[] = {
      [](LoopOptions& o, const std::string& t) { return readNumber(t, 1, &o.targetMustKnow); }},
     {"postIsCall", "0 or 1",
      [](LoopOptions& o, const std::string& t) { return readNumber(t, 1, &o.postIsCall); }},
+    {"messages", "0 or 1",
+     [](LoopOptions& o, const std::string& t) { return readNumber(t, 1, &o.messages); }},
     {"lines128", "0 or 1",
      [](LoopOptions& o, const std::string& t) { return readNumber(t, 1, &o.lines128InOrder); }},
     {"sends", "works, 1 to 65536",

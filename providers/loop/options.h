@@ -55,6 +55,7 @@ struct LoopOptions {
   bool announceClose = false;   // the peer of a destroyed Endpoint gets `broken`
   bool lines128InOrder = false;
   bool postIsCall = false;      // small messages that follow each other are posted together, as over sockets
+  bool messages = false;        // Opcode::message works; one lands when the target polls, as over sockets
   bool targetMustKnow = false;  // a lane stands once its peer connected to it, as on EFA's direct fabric
   QueueDepths maxDepths{1u << 16, 1u << 18};  // the most that openQueue grants
   size_t maxWriteBytes = size_t{1} << 30;
@@ -62,6 +63,7 @@ struct LoopOptions {
   std::shared_ptr<LoopStats> stats;  // where to count; made by the Transport when null
 
   bool deferred() const { return landing == Landing::whenPolled; }
+  bool transfers() const { return deferred() || messages; }  // something waits for the target's poll
 };
 
 // "key=value,key=value"; an empty text gives the defaults with config.loopRails rails. An error names the

@@ -11,11 +11,20 @@
 
 namespace weft::loop {
 
+namespace {
+
+// What holds one of the inbox's places until it is handed out.
+bool takesRoom(const Completion& completion) {
+  return completion.kind == CompletionKind::notified || completion.kind == CompletionKind::landed;
+}
+
+}  // namespace
+
 LoopQueue::LoopQueue(LoopDevice& device, const QueueDepths& depths)
     : device_(device),
       depths_(depths),
       inbox_(std::make_shared<Inbox>(depths.notifications)),
-      outbox_(std::make_shared<Outbox>(device.options().deferred() ? depths.sends : 0, device.regions())),
+      outbox_(std::make_shared<Outbox>(device.options().transfers() ? depths.sends : 0, device.regions())),
       random_(device.options().seed + static_cast<uint64_t>(device.rail())) {
   for (size_t i = outbox_->transfers.size(); i > 0; i--) freeSlots_.push_back(static_cast<uint32_t>(i - 1));
   outstanding_.reserve(outbox_->transfers.size());
@@ -72,6 +81,12 @@ void LoopQueue::landOne(Arrival& arrival) {
     front_++;
     return;
   }
+  if (arrival.transfer->op == Opcode::message && !arrival.transfer->isPlaced && !place(arrival)) {
+    inbox_->releaseNotification();
+    front_++;
+    return;
+  }
+  const uint64_t placed = arrival.transfer->placed;
   const LoopOptions& options = device_.options();
   size_t pieceBytes = options.pieceBytes;
   if (bytesPerPoll_ && !pieceBytes) pieceBytes = static_cast<size_t>(std::min<int64_t>(bytesPerPoll_, 4096));
@@ -80,9 +95,42 @@ void LoopQueue::landOne(Arrival& arrival) {
   byteCredit_ -= static_cast<int64_t>(piece.bytes);
   device_.stats().bytes.fetch_add(piece.bytes, std::memory_order_relaxed);
   if (piece.phase == Phase::waiting) return;
-  if (piece.phase == Phase::landed && arrival.notify) return finish(arrival);
+  if (piece.phase == Phase::landed && placed != 0) return finishMessage(arrival, placed);
+  if (piece.phase == Phase::landed && arrival.notify && !arrival.isMessage) return finish(arrival);
   if (arrival.notify) inbox_->releaseNotification();
   front_++;
+}
+
+// A message's header is here: its Placer says where the bytes go. False: it was refused, and both ends of the
+// lane hear of it.
+bool LoopQueue::place(const Arrival& arrival) {
+  Transfer& transfer = *arrival.transfer;
+  LoopEndpoint* endpoint = endpointOf(arrival.target);
+  if (!endpoint || !placer_) return refuse(transfer, endpoint, "nobody here takes messages"), false;
+  const Place place = placer_->place(*endpoint, {transfer.imm, transfer.label}, transfer.length);
+  if (place.refusal) return refuse(transfer, endpoint, place.refusal), false;
+  transfer.isPlaced = true;
+  transfer.placed = place.context;
+  transfer.remoteKey = place.memory ? static_cast<const LoopMemory*>(place.memory)->key() : 0;
+  transfer.remoteOffset = place.offset;
+  if (!place.memory) transfer.length = 0;  // read and dropped
+  return true;
+}
+
+void LoopQueue::refuse(Transfer& transfer, LoopEndpoint* endpoint, const char* why) {
+  refusal_ = why;
+  transfer.error = EPROTO;
+  transfer.set(Phase::failed);
+  if (!endpoint) return;
+  endpoint->broke(EPROTO);
+}
+
+void LoopQueue::finishMessage(const Arrival& arrival, uint64_t context) {
+  front_++;
+  complete({.kind = CompletionKind::landed,
+            .length = arrival.data >> 32,
+            .context = context,
+            .source = endpointOf(arrival.target)});
 }
 
 // A notification, or a peer's goodbye.
@@ -123,6 +171,10 @@ void LoopQueue::fill(Transfer& transfer, const Work& work) {
   transfer.localOffset = work.length ? memory->offsetOf(work.local) : 0;
   transfer.remoteKey = work.remote.key;
   transfer.remoteOffset = work.remoteOffset;
+  transfer.imm = work.imm;
+  transfer.label = work.remote;
+  transfer.placed = 0;
+  transfer.isPlaced = false;
   transfer.pieces = transfer.done = 0;
   if (work.length > 0 && isEarly(work)) stage(transfer);
 }
@@ -134,7 +186,8 @@ bool LoopQueue::dispatch(LoopEndpoint& endpoint, const Work& work, const Port& t
   fill(transfer, work);
   Arrival arrival;
   arrival.kind = Arrival::Kind::transfer;
-  arrival.notify = work.op == Opcode::writeNotify;
+  arrival.isMessage = work.op == Opcode::message;
+  arrival.notify = work.op == Opcode::writeNotify || arrival.isMessage;
   arrival.data = work.imm | uint64_t{work.length} << 32;
   arrival.target = target.id;
   arrival.outbox = outbox_;
@@ -223,7 +276,7 @@ void LoopQueue::detach(LoopEndpoint& endpoint) {
   for (const Completion& completion : ready_) {
     if (!orphan(completion)) continue;
     readySent_ -= completion.kind == CompletionKind::sent;
-    if (completion.kind == CompletionKind::notified) inbox_->releaseNotification();
+    if (takesRoom(completion)) inbox_->releaseNotification();
   }
   std::erase_if(ready_, orphan);
 }
@@ -239,7 +292,7 @@ size_t LoopQueue::emit(std::span<Completion> out) {
     const Completion& completion = ready_[readyFront_++];
     out[n++] = completion;
     readySent_ -= completion.kind == CompletionKind::sent;
-    if (completion.kind != CompletionKind::notified) continue;
+    if (!takesRoom(completion)) continue;
     inbox_->releaseNotification();
     device_.stats().notifications.fetch_add(1, std::memory_order_relaxed);
   }
@@ -277,6 +330,8 @@ std::string LoopQueue::explain(const Completion& completion) const {
     case ENOBUFS:
       why = "more notifications than the peer's queue was opened for";
       break;
+    case EPROTO:
+      return format("%s: %s", device_.info().name.c_str(), refusal_);
     case ECANCELED:
       why = "the lane broke or was retired before";
       break;

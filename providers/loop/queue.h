@@ -26,6 +26,7 @@ class LoopQueue : public Queue {
   size_t poll(std::span<Completion> out) override;
   Result<std::unique_ptr<Endpoint>> openEndpoint() override;
   std::string explain(const Completion& completion) const override;
+  void placeBy(Placer* placer) override { placer_ = placer; }
   QueueDepths depths() const override { return depths_; }
 
   // For its Endpoints.
@@ -53,7 +54,10 @@ class LoopQueue : public Queue {
   void takeArrivals();
   void land();
   void landOne(Arrival& arrival);
+  bool place(const Arrival& arrival);
+  void refuse(Transfer& transfer, LoopEndpoint* endpoint, const char* why);
   void finish(const Arrival& arrival);
+  void finishMessage(const Arrival& arrival, uint64_t context);
   bool isEarly(const Work& work) const;
   void stage(Transfer& transfer);
   void fill(Transfer& transfer, const Work& work);
@@ -71,6 +75,8 @@ class LoopQueue : public Queue {
   const std::shared_ptr<Inbox> inbox_;
   const std::shared_ptr<Outbox> outbox_;
   SeededRandom random_;
+  Placer* placer_ = nullptr;  // who says where messages land; null: none may come
+  const char* refusal_ = "";  // of the last message that could not be placed
   std::vector<LoopEndpoint*> endpoints_;
 
   std::vector<uint32_t> freeSlots_;

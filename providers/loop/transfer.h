@@ -35,6 +35,8 @@ struct Transfer {
   uint64_t remoteKey = 0;
   uint64_t remoteOffset = 0;
   size_t length = 0;
+  uint32_t imm = 0;      // of a message, whose label's words follow
+  RemoteMemory label{};  // until it is placed; then the target's own memory stands in the three above
   std::vector<std::byte> staging;  // grows during warm-up, never shrinks
 
   // The target's, while busy.
@@ -44,6 +46,8 @@ struct Transfer {
   size_t first = 0;  // which piece lands first, and how far on the next one is
   size_t stride = 1;
   size_t done = 0;
+  uint64_t placed = 0;    // of a message: what its Placer gave back
+  bool isPlaced = false;  // of a message: it was asked
 
   uint64_t generation() const { return state.load(std::memory_order_relaxed) >> 8; }
   Phase phase() const { return static_cast<Phase>(state.load(std::memory_order_acquire) & 0xff); }

@@ -23,6 +23,7 @@ DeviceInfo describe(const LoopOptions& options, int rail) {
   info.lines128InOrder = options.lines128InOrder;
   info.targetMustKnow = options.targetMustKnow;
   info.postIsCall = options.postIsCall;
+  info.messages = options.messages;
   info.dmabufMemory = true;
   info.maxWriteBytes = options.maxWriteBytes;
   return info;

@@ -151,6 +151,67 @@ void checkReads(const SeamUnderTest& seam) {
   }
 }
 
+namespace {
+
+// Puts messages where their labels say: `imm` 0 at the offset in the label's first word, 1 nowhere, 2 nowhere
+// as it may not come.
+struct LabelPlacer final : Placer {
+  explicit LabelPlacer(const SeamEnd& end) : of(end) {}
+  Place place(Endpoint& at, const MessageLabel& label, uint64_t length) override {
+    atLane = atLane && &at == of.lane.get();
+    asked.push_back({label, length});
+    if (label.imm == 2) return {.refusal = "the test does not want it"};
+    if (label.imm == 1) return {};
+    return {of.memory.get(), label.words.base, label.words.key, nullptr};
+  }
+  struct Asked {
+    MessageLabel label;
+    uint64_t length;
+  };
+  const SeamEnd& of;
+  std::vector<Asked> asked;
+  bool atLane = true;
+};
+
+Work messageOf(SeamEnd& from, uint32_t imm, size_t at, size_t to, size_t length, uint64_t context) {
+  Work work = from.work(Opcode::message, at, 0, length);
+  work.imm = imm;
+  work.remote = {to, context};
+  work.remoteOffset = 0;
+  return work;
+}
+
+}  // namespace
+
+void checkMessages(const SeamUnderTest& seam) {
+  Pair pair(seam);
+  if (!pair.a.device->info().messages) return;
+  LabelPlacer placer(pair.b);
+  pair.b.queue->placeBy(&placer);
+  uint64_t context = uint64_t{1} << 63;
+  for (const size_t size : kSizes) {
+    for (const size_t offset : kOffsets) {
+      std::fill(pair.b.bytes.begin(), pair.b.bytes.end(), uint8_t{0});
+      pair.b.seen.clear();
+      REQUIRE(
+          pair.a.post(messageOf(pair.a, 1, 7, 0, size, 0)));  // dropped, and the next one is found behind it
+      REQUIRE(pair.a.post(messageOf(pair.a, 0, offset, offset * 3, size, ++context)));
+      REQUIRE(pumpUntil({&pair.a, &pair.b}, [&] { return pair.b.count(landed) == 1; }));
+      CHECK(pair.b.first(landed)->context == context);
+      CHECK(pair.b.first(landed)->length == size);
+      CHECK(pair.b.holds(offset * 3, pair.a, offset, size));
+      CHECK(allZero(pair.b.bytes, 0, offset * 3));
+      CHECK(allZero(pair.b.bytes, offset * 3 + size, pair.b.bytes.size()));
+    }
+  }
+  CHECK(placer.asked.size() == 2 * std::size(kSizes) * std::size(kOffsets));
+  CHECK(placer.atLane);
+  // A refused message breaks the lane, and the receiver has the words of the refusal.
+  REQUIRE(pair.a.post(messageOf(pair.a, 2, 0, 0, 100, 0)));
+  REQUIRE(pumpUntil({&pair.a, &pair.b}, [&] { return pair.b.count(broken) == 1; }));
+  CHECK(pair.b.words.back().find("the test does not want it") != std::string::npos);
+}
+
 void checkContexts(const SeamUnderTest& seam) {
   Pair pair(seam, 65536);
   std::vector<Work> works;
@@ -367,6 +428,9 @@ void checkSeam(const SeamUnderTest& seam) {
   }
   SECTION("reads") {
     checkReads(seam);
+  }
+  SECTION("messages") {
+    checkMessages(seam);
   }
   SECTION("contexts") {
     checkContexts(seam);

@@ -30,6 +30,7 @@ void checkConnecting(const SeamUnderTest& seam);  // both ways; bad addresses an
 void checkWrites(const SeamUnderTest& seam);      // plain: data at odd sizes and offsets, nothing around it
 void checkNotifications(const SeamUnderTest& seam);  // imm and length intact, data there when notified
 void checkReads(const SeamUnderTest& seam);
+void checkMessages(const SeamUnderTest& seam);  // where the device has them: placed, dropped, refused
 void checkContexts(const SeamUnderTest& seam);  // each completion exactly once
 void checkUnsignaled(const SeamUnderTest& seam);
 void checkDelivered(const SeamUnderTest& seam);  // landed when completed, where the device says so

@@ -17,6 +17,7 @@ loop::LoopOptions behaviour(int index) {
   loop::LoopOptions options;
   options.seed = static_cast<uint64_t>(index) + 11;
   options.rails = 2;
+  options.messages = true;
   if (index == 0) return options;
   options.landing = whenPolled;
   if (index == 2 || index == 5) options.delivery = Delivery::accepted;
