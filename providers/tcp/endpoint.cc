@@ -21,6 +21,11 @@ LaneLife::Terms termsOf(const Config& config) {
       .notFenced = "the peer did not acknowledge; what is in its socket may land until it closes its end"};
 }
 
+FrameKind kindOf(Opcode op) {
+  if (op == Opcode::message) return FrameKind::message;
+  return op == Opcode::write ? FrameKind::write : FrameKind::notify;
+}
+
 }  // namespace
 
 TcpEndpoint::TcpEndpoint(TcpQueue& queue, const LaneAddress& mine)
@@ -69,7 +74,7 @@ void TcpEndpoint::put(Stream& stream, const Work& work) {
   if (work.op == Opcode::read) return putRead(stream, work);
   Outgoing outgoing;
   outgoing.header.length = static_cast<uint32_t>(work.length);
-  outgoing.header.kind = work.op == Opcode::write ? FrameKind::write : FrameKind::notify;
+  outgoing.header.kind = kindOf(work.op);
   outgoing.header.flags = work.delivered ? kWantsAck : uint8_t{0};
   outgoing.header.number = work.imm;
   outgoing.header.key = work.remote.key;
@@ -126,6 +131,21 @@ void TcpEndpoint::notified(uint32_t imm, uint32_t length) {
   completion.kind = CompletionKind::notified;
   completion.imm = imm;
   completion.length = length;
+  completion.source = this;
+  queue_.report(completion);
+}
+
+Place TcpEndpoint::place(const FrameHeader& header) {
+  Placer* placer = queue_.placer();
+  if (!placer) return {.refusal = "it sent a message, which nobody takes here"};
+  return placer->place(*this, {header.number, {header.offset, header.key}}, header.length);
+}
+
+void TcpEndpoint::messageLanded(uint64_t context, uint32_t length) {
+  Completion completion;
+  completion.kind = CompletionKind::landed;
+  completion.length = length;
+  completion.context = context;
   completion.source = this;
   queue_.report(completion);
 }

@@ -77,6 +77,8 @@ class TcpEndpoint : public Endpoint, private StreamHost, private LaneLife::Host 
   // StreamHost
   KeyTable& regions() override { return queue_.regions(); }
   void notified(uint32_t imm, uint32_t length) override;
+  Place place(const FrameHeader& header) override;
+  void messageLanded(uint64_t context, uint32_t length) override;
   void workFinished(Purpose purpose, uint64_t context) override;
   std::byte* readInto(uint32_t number, uint32_t length) override;
   void readFinished(uint32_t number) override;

@@ -56,6 +56,7 @@ DeviceInfo describeOne(const Interface& interface) {
   info.latencyUs = kLatencyUs;
   info.eagerBytes = kEagerBytes;
   info.postIsCall = true;
+  info.messages = true;
   info.numaNode = facts.numaNode;
   info.mtu = facts.mtu;
   info.delivery = Delivery::selectable;

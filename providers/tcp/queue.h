@@ -29,11 +29,13 @@ class TcpQueue : public Queue {
   size_t poll(std::span<Completion> out) override;
   Result<std::unique_ptr<Endpoint>> openEndpoint() override;
   std::string explain(const Completion& completion) const override;
+  void placeBy(Placer* placer) override { placer_ = placer; }
   QueueDepths depths() const override { return depths_; }
 
   // For its lanes.
   TcpDevice& device() const { return device_; }
   KeyTable& regions() const { return *regions_; }
+  Placer* placer() const { return placer_; }
   bool hasRoom() const { return works_ < depths_.sends; }
   void workPosted() { works_++; }
   void workGone() { works_--; }  // nobody is told
@@ -59,7 +61,8 @@ class TcpQueue : public Queue {
   TcpDevice& device_;
   const std::shared_ptr<KeyTable> regions_;
   const QueueDepths depths_;
-  size_t works_ = 0;  // posted, and not yet reported or forgotten
+  Placer* placer_ = nullptr;  // says where messages land; null: none may come
+  size_t works_ = 0;          // posted, and not yet reported or forgotten
   uint64_t lastLane_ = 0;
   bool reportedOnly_ = false;  // the last poll read nothing
 

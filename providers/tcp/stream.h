@@ -9,6 +9,7 @@
 #include "providers/tcp/ring.h"
 #include "providers/tcp/wire.h"
 #include "src/base/fd.h"
+#include "weft/transport.h"
 
 // A connection of a lane: frames go out in the order they were pushed, and come in straight into the memory
 // they name. Small frames are read many at a time through the Queue's buffer; of a large one only what came
@@ -43,6 +44,8 @@ class StreamHost {
   virtual ~StreamHost() = default;
   virtual KeyTable& regions() = 0;
   virtual void notified(uint32_t imm, uint32_t length) = 0;
+  virtual weft::Place place(const FrameHeader& header) = 0;  // where a message goes
+  virtual void messageLanded(uint64_t context, uint32_t length) = 0;
   virtual void workFinished(Purpose purpose, uint64_t context) = 0;   // sent, or landed if that was asked for
   virtual std::byte* readInto(uint32_t number, uint32_t length) = 0;  // null: there is no such read
   virtual void readFinished(uint32_t number) = 0;
@@ -119,6 +122,7 @@ class Stream {
   bool parse(std::span<const std::byte> bytes);
   bool begin();
   bool locate(Landing* landing);
+  bool placeMessage();
   bool finish();
   bool acknowledged(uint32_t landed);
   bool answerRead();
@@ -134,7 +138,8 @@ class Stream {
   int sendError_ = 0;
   uint32_t acked_ = 0;  // how many of ours the peer said have landed
 
-  FrameHeader header_;  // of the frame that is arriving
+  FrameHeader header_;   // of the frame that is arriving
+  uint64_t placed_ = 0;  // of a message: what its place is called; 0: nobody wants to hear
   uint32_t haveHeader_ = 0;
   uint32_t done_ = 0;  // of its bytes
   bool inFrame_ = false;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <sys/socket.h>
 
+#include "providers/common/keyed_memory.h"
 #include "providers/tcp/stream.h"
 
 namespace weft::tcp {
@@ -20,6 +21,7 @@ constexpr int kReads = 4;                      // of one turn
 constexpr size_t kAheadOfSmall = 9 << 10;
 constexpr size_t kAheadOfLarge = 256;
 static_assert(kAheadOfSmall <= Stream::kBufferBytes);
+constexpr uint64_t kDropped = 0;  // no region has this key: it stands for a message that goes nowhere
 
 }  // namespace
 
@@ -55,10 +57,11 @@ ssize_t Stream::readSome(Buffer& buffer, size_t* inPlace, size_t* asked) {
   Landing landing;
   if (inFrame_) {
     if (!locate(&landing)) return -1;
-    *inPlace = std::min<size_t>(header_.length - done_, kMostRead);
-    parts[count++] = {landing.at + done_, *inPlace};
+    *inPlace = std::min<size_t>(header_.length - done_, landing.at ? kMostRead : buffer.size());
+    parts[count++] = {landing.at ? landing.at + done_ : buffer.data(), *inPlace};
   }
-  const bool toItsEnd = !inFrame_ || *inPlace == header_.length - done_;
+  const bool dropped = inFrame_ && !landing.at;  // through the buffer, which then takes nothing else
+  const bool toItsEnd = !inFrame_ || (!dropped && *inPlace == header_.length - done_);
   if (toItsEnd) parts[count++] = {buffer.data(), ahead_};
   *asked = *inPlace + (toItsEnd ? ahead_ : 0);
   msghdr message{};
@@ -101,7 +104,7 @@ bool Stream::parse(std::span<const std::byte> bytes) {
     Landing landing;
     if (!locate(&landing)) return false;
     const size_t more = std::min<size_t>(bytes.size(), header_.length - done_);
-    if (more > 0) std::memcpy(landing.at + done_, bytes.data(), more);
+    if (more > 0 && landing.at) std::memcpy(landing.at + done_, bytes.data(), more);
     landing.pin.release();
     done_ += static_cast<uint32_t>(more);
     bytes = bytes.subspan(more);
@@ -118,6 +121,7 @@ bool Stream::begin() {
   if (header_.carries()) {
     if (!standing) return refuse(Refused::protocol, "it sent data before it was welcome");
     ahead_ = header_.length >= kBulkBytes ? kAheadOfLarge : kAheadOfSmall;
+    if (header_.kind == FrameKind::message && !placeMessage()) return false;
     inFrame_ = true;
     Landing landing;
     if (!locate(&landing)) return false;
@@ -127,7 +131,18 @@ bool Stream::begin() {
   return header_.kind == FrameKind::ack || host_.control(*this, header_);
 }
 
-// Where the frame's first byte belongs. False: nowhere, and the stream is over.
+// A message is asked for its place once; from then on it is a write to memory of ours, or to nowhere.
+bool Stream::placeMessage() {
+  const weft::Place where = host_.place(header_);
+  if (where.refusal) return refuse(Refused::protocol, where.refusal);
+  placed_ = where.context;
+  header_.key = where.memory ? static_cast<const KeyedMemory*>(where.memory)->key() : kDropped;
+  header_.offset = where.offset;
+  return true;
+}
+
+// Where the frame's first byte belongs; null: the frame is dropped. False: it belongs nowhere, and the stream
+// is over.
 bool Stream::locate(Landing* landing) {
   static std::byte nowhere;
   if (header_.kind == FrameKind::readReply) {
@@ -136,6 +151,10 @@ bool Stream::locate(Landing* landing) {
   }
   if (header_.length == 0) {
     landing->at = &nowhere;
+    return true;
+  }
+  if (header_.kind == FrameKind::message && header_.key == kDropped) {
+    landing->at = nullptr;
     return true;
   }
   landing->pin = host_.regions().use(header_.key);
@@ -148,6 +167,7 @@ bool Stream::locate(Landing* landing) {
 bool Stream::finish() {
   inFrame_ = false;
   if (header_.flags & kWantsAck) landed_++;
+  if (header_.kind == FrameKind::message && placed_ != 0) host_.messageLanded(placed_, header_.length);
   if (header_.kind == FrameKind::notify) host_.notified(header_.number, header_.length);
   if (header_.kind == FrameKind::readReply) host_.readFinished(header_.number);
   return true;

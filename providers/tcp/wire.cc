@@ -70,7 +70,7 @@ bool decode(const HelloBytes& bytes, Hello* out) {
 
 bool wellFormed(const FrameHeader& header) {
   if (header.mark != kFrameMark || (header.flags & ~kWantsAck) != 0) return false;
-  if (header.kind < FrameKind::write || header.kind > FrameKind::refusal) return false;
+  if (header.kind < FrameKind::write || header.kind > FrameKind::message) return false;
   if (header.carries() || header.kind == FrameKind::readRequest) return header.length <= kMaxWriteBytes;
   return header.length == 0 && header.flags == 0;
 }

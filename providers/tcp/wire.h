@@ -64,6 +64,7 @@ enum class FrameKind : uint8_t {
   bye,          // nothing but answers comes after it
   byeAnswer,    // all that came before the bye has landed
   refusal,      // `number` says why; the connection ends here
+  message,      // `length` bytes for where the receiver says; `number`, `key` and `offset` are its label
 };
 
 enum class Refused : uint32_t { memory = 1, range = 2, protocol = 3 };
@@ -82,7 +83,8 @@ struct FrameHeader {
   uint64_t offset = 0;
 
   bool carries() const {  // `length` bytes follow
-    return kind == FrameKind::write || kind == FrameKind::notify || kind == FrameKind::readReply;
+    return kind == FrameKind::write || kind == FrameKind::notify || kind == FrameKind::readReply ||
+           kind == FrameKind::message;
   }
 };
 constexpr size_t kHeaderBytes = sizeof(FrameHeader);

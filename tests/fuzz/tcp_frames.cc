@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <sys/socket.h>
 
 #include "providers/common/keyed_memory.h"
@@ -22,10 +23,23 @@ constexpr uint32_t kReadBytes = 48;
 // Memory that frames may name, with bytes around it that none may touch, and a lane that takes everything.
 class Lane : public StreamHost {
  public:
-  Lane() : key_(table_.add(bytes_.data() + kGuard, kRegion)) { bytes_.fill(std::byte{0x5a}); }
-  ~Lane() override { table_.remove(key_); }
+  Lane()
+      : memory_(KeyedMemory::create(table_, {.address = bytes_.data() + kGuard, .length = kRegion},
+                                    kMemoryMagic, nullptr)
+                    .take()) {
+    bytes_.fill(std::byte{0x5a});
+  }
 
-  KeyTable& regions() override { return table_; }
+  KeyTable& regions() override { return *table_; }
+  // The label is the peer's choice, and so is with it what becomes of the message.
+  weft::Place place(const FrameHeader& header) override {
+    if (header.number % 4 == 0) return {.refusal = "not this one"};
+    if (header.number % 4 == 1) return {};
+    return {memory_.get(), header.offset % (2 * kRegion), header.key, nullptr};
+  }
+  void messageLanded(uint64_t, uint32_t length) override {
+    fuzz::demand(length <= kRegion, "a message is no longer than where it landed");
+  }
   void notified(uint32_t, uint32_t length) override {
     fuzz::demand(length <= kRegion, "a notification is no longer than what it may name");
   }
@@ -58,13 +72,13 @@ class Lane : public StreamHost {
                  "nothing lands outside what a read is for");
     fuzz::demand(works_ <= 1, "an acknowledgement ends what was posted");
   }
-  uint64_t key() const { return key_; }
+  uint64_t key() const { return static_cast<const KeyedMemory&>(*memory_).key(); }
 
  private:
-  KeyTable table_;
+  const std::shared_ptr<KeyTable> table_ = std::make_shared<KeyTable>();
   std::array<std::byte, kRegion + 2 * kGuard> bytes_;
   std::array<std::byte, kReadBytes + 2 * kGuard> answer_{};
-  uint64_t key_;
+  std::unique_ptr<Memory> memory_;
   bool read_ = false;
   int works_ = 0;
 };
@@ -170,11 +184,16 @@ std::vector<fuzz::Input> fuzz::seeds() {
   hello.stream = 3;
   FrameHeader acknowledges = frame(FrameKind::ack, 0);
   acknowledges.landed = 1;
+  FrameHeader dropped = frame(FrameKind::message, 200);
+  FrameHeader placed = frame(FrameKind::message, 300);
+  placed.number = 2;
+  placed.offset = 100;
   return {choose(0, encode(address)),
           choose(1, encode(hello)),
           choose(2, Bytes(12, std::byte{1})),
           choose(3, framesOf({frame(FrameKind::write, 100), frame(FrameKind::notify, 512)})),
           choose(4, framesOf({acknowledges, frame(FrameKind::readRequest, 64), frame(FrameKind::notify, 0)})),
           choose(5, framesOf({frame(FrameKind::readReply, kReadBytes), frame(FrameKind::bye, 0)})),
+          choose(7, framesOf({dropped, placed, frame(FrameKind::notify, 8)})),
           choose(6, framesOf({frame(FrameKind::streams, 0), frame(FrameKind::byeAnswer, 0)}))};
 }
