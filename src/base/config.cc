@@ -109,6 +109,14 @@ constexpr ConfigField kFields[] = {
      "Most memory in MiB that the eager buffers of one engine take for all its peers; those that come later "
      "have fewer or none, and their messages wait until the receiver asks for them.",
      nullptr, 0, 1 << 20},
+    {"WEFT_WINDOW_KIB", &Config::windowKib,
+     "tcp: so many KiB of messages may be on their way to one connection before their receives are known; "
+     "what is above waits until the receiver asks for it. 0: all large messages wait.",
+     nullptr, 0, 1 << 20},
+    {"WEFT_WINDOW_POOL_MIB", &Config::windowPoolMib,
+     "tcp: most memory in MiB that such messages may take in one process, over all connections; those made "
+     "when much of it is promised get smaller windows.",
+     nullptr, 0, 1 << 20},
     {"WEFT_STRIPE_MIN", &Config::stripeMinBytes,
      "Smallest piece in bytes worth a rail of its own; messages below twice this stay whole.", nullptr, 128,
      1 << 28},

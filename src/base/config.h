@@ -43,6 +43,8 @@ struct Config {
   int eagerMaxBytes = -1;  // -1: what suits the network
   int eagerSlots = 64;
   int eagerPoolMib = 2048;
+  int windowKib = 1024;
+  int windowPoolMib = 64;
   int stripeMinBytes = 65536;
   int maxRails = 16;
   int loopRails = 1;

@@ -137,6 +137,8 @@ const char* RecvCommImpl::whyOpen(const ReceiveSlot& slot) const {
 CommReport RecvCommImpl::describe() {
   CommReport state = describeCommon();
   state.messages = arrived_;
+  for (const ReceiveSlot* slot = landing_; slot; slot = slot->next)
+    state.waits.push_back({slot->tag, slot->k, slot->received, 1, {}, {}, "its bytes are on their way here"});
   tags_.each([&](uint32_t number, const TagState& tag) {
     if (tag.waiting != kNone) {
       Unmatched here{number, 0};

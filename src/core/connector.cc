@@ -133,7 +133,7 @@ Status Connector::open(const ConnectReply& reply) {
   if (!peering->meet(reply.half)) return {};
   TRY(peering->adopt(reply.half));
   CommOptions options{nullptr, nullptr, engine_, peering, device_};
-  TRY(comm_, SendCommImpl::create(std::move(options), reply.comm));
+  TRY(comm_, SendCommImpl::create(std::move(options), reply.comm, reply.window));
   OpenMessage message;
   message.comm = reply.comm;
   message.sender = comm_->number();
@@ -192,6 +192,7 @@ Status ListenCommImpl::onRequest(const control::Request& request) {
   TRY(comm_, RecvCommImpl::create(std::move(options), 0));
   ConnectReply reply;
   reply.comm = comm_->number();
+  reply.window = comm_->takeWindow();
   reply.half = peering->half();
   runtime_->hub().reply(request, reply.encode());
   return {};

@@ -60,6 +60,7 @@ Status Engine::openQueues() {
     auto queue = device->openQueue(depths);
     if (!queue && queue.error().code() == Code::resources) return queue.takeError();
     if (queue) {
+      (*queue)->placeBy(this);
       working.push_back(static_cast<uint8_t>(rails_.size()));
       notifications = std::min<int64_t>(notifications, (*queue)->depths().notifications);
     } else if (!refused) {

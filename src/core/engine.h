@@ -30,7 +30,7 @@
 // their turn, which is microseconds.
 namespace weft::core {
 
-class Engine {
+class Engine final : private Placer {
  public:
   static Result<std::shared_ptr<Engine>> create(EngineOptions options);
   explicit Engine(EngineOptions options);
@@ -54,6 +54,7 @@ class Engine {
   // The rail itself, or the one that stands in for a rail whose card could not be used.
   size_t railInUse(size_t rail) const { return railInUse_[rail]; }
   mem::Arena& arena() { return arena_; }
+  WindowPool* windows() const { return options_.windows; }
   mem::RegionCache& regions() { return *options_.regions; }
 
   // Entering:
@@ -241,6 +242,7 @@ class Engine {
     if (completion.kind == CompletionKind::notified) return onNotified(completion);
     if (completion.kind == CompletionKind::sent && completion.ok) [[likely]]
       return onSent(completion);
+    if (completion.kind == CompletionKind::landed) return onLanded(completion);
     onRare(rail, completion);
   }
   [[gnu::noinline]] void dispatchAll(size_t rail, size_t n, int mostBatches);
@@ -263,6 +265,8 @@ class Engine {
   [[gnu::cold]] void onFailed(size_t rail, const Completion& completion);
   Peering* asideFinished(const Completion& completion);
   [[gnu::noinline]] void landed(const Completion& completion);
+  Place place(Endpoint& at, const MessageLabel& label, uint64_t length) override;
+  [[gnu::noinline]] void onLanded(const Completion& completion);
   [[gnu::noinline]] void onEager(uint32_t number, const Completion& completion);
   [[gnu::cold]] void onLaneEvent(size_t rail, const Completion& completion);
   bool cutOff(Peering& owner, Lane& lane, const std::string& why);

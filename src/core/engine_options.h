@@ -9,6 +9,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/config.h"
+#include "src/core/window.h"
 #include "src/mem/region.h"
 #include "weft/transport.h"
 
@@ -18,10 +19,11 @@ namespace weft::core {
 // Counted, never acted upon: what a healthy fabric does not show.
 struct EngineCounters {
   uint64_t segmentsIn = 0, eagerIn = 0, eagerOut = 0, ctsOut = 0, ctsWrites = 0;
-  uint64_t staleNotes = 0;      // a slot or generation that is not waiting
-  uint64_t duplicateNotes = 0;  // a segment that had arrived
-  uint64_t foreignNotes = 0;    // nothing of ours decodes from it
-  uint64_t crossedCts = 0;      // CTS an eager message overtook
+  uint64_t directOut = 0, directIn = 0, directEarly = 0;  // early: before its receive was posted
+  uint64_t staleNotes = 0;                                // a slot or generation that is not waiting
+  uint64_t duplicateNotes = 0;                            // a segment that had arrived
+  uint64_t foreignNotes = 0;                              // nothing of ours decodes from it
+  uint64_t crossedCts = 0;                                // CTS an eager message overtook
   uint64_t lanesLeft = 0, lanesRevived = 0;
   uint64_t segmentsAgain = 0, bytesAgain = 0, eagerAgain = 0, ctsAgain = 0;  // after a lane was left
 };
@@ -37,6 +39,7 @@ struct EngineOptions {
   std::shared_ptr<mem::RegionCache> regions;
   std::vector<std::shared_ptr<Device>> devices;  // one a rail
   std::shared_ptr<Device> local;  // for peers in shared memory, and behind the rails in `regions`; null: none
+  WindowPool* windows = nullptr;  // of the process, outlives the engine; null: no direct messages
   std::string deviceName;
   int trafficClass = -1;
   QueueDepths depths{4096, 8192, -1};

@@ -226,6 +226,37 @@ void Engine::onNotified(const Completion& completion) {
   slot->comm->onSegment(*slot, note, completion.length);
 }
 
+// A message's header is there: its comm says where it goes. A comm that is not there was closed meanwhile,
+// and a message for it is read and dropped.
+Place Engine::place(Endpoint& at, const MessageLabel& label, uint64_t length) {
+  const bool isMessage = label.imm == static_cast<uint32_t>(LabelKind::message);
+  CommBase* comm = comms_.find(static_cast<uint32_t>(label.words.base));
+  if (!comm || !comm->peering().lanes().mayNotify(&at)) {
+    counters_.staleNotes++;
+    return {};
+  }
+  if (isMessage && comm->asRecv()) return comm->asRecv()->place(directHeaderOf(label), length);
+  if (!isMessage && comm->asSend() && length == 0)
+    return comm->asSend()->windowReturned(windowReturnOf(label));
+  return {.refusal = "it sent a message to the wrong end of a connection"};
+}
+
+void Engine::onLanded(const Completion& completion) {
+  const auto index = static_cast<uint32_t>(completion.context);
+  if (isEarly(completion.context)) {
+    Peering* peering = peeringByNumber(peeringOfEarly(completion.context));
+    if (!peering || !peering->early().contains(index)) return;
+    if (EarlyMessages::Early* early = peering->early().landed(index)) early->comm->earlyLanded(index);
+    return;
+  }
+  ReceiveSlot* slot = slots_.contains(index & (kMaxSlots - 1)) ? &slots_[index & (kMaxSlots - 1)] : nullptr;
+  if (!slot || slot->state != SlotState::landing || slot->code() != index) {
+    counters_.staleNotes++;
+    return;
+  }
+  slot->comm->directLanded(slot);
+}
+
 void Engine::onRare(size_t rail, const Completion& completion) {
   if (completion.kind != CompletionKind::sent) return onLaneEvent(rail, completion);
   onFailed(rail, completion);

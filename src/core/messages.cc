@@ -89,7 +89,7 @@ Result<ConnectRequest> ConnectRequest::decode(std::span<const std::byte> bytes) 
 
 Bytes ConnectReply::encode() const {
   ByteWriter out;
-  out.put(comm);
+  out.put(comm).put(window);
   half.encode(&out);
   return out.take();
 }
@@ -98,6 +98,7 @@ Result<ConnectReply> ConnectReply::decode(std::span<const std::byte> bytes) {
   ByteReader in(bytes);
   ConnectReply reply;
   reply.comm = in.get<uint32_t>();
+  reply.window = in.get<uint32_t>();
   reply.half = PeeringInfo::decode(&in);
   return checked(in, std::move(reply), "a connect reply");
 }

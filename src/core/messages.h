@@ -96,6 +96,7 @@ struct ConnectRequest {
 
 struct ConnectReply {
   uint32_t comm = 0;
+  uint32_t window = 0;  // bytes of direct messages that may wait here; 0: none may come
   PeeringInfo half;
 
   Bytes encode() const;

@@ -202,6 +202,11 @@ int Peering::eagerMost() const {
   return std::min(engine_.eagerMax(), engine_.railInfo(engine_.localRail()).eagerBytes);
 }
 
+bool Peering::takesDirect() const {
+  return lanes_.size() == 1 && sameHost_.state() != SameHost::State::yes &&
+         engine_.railInfo(lanes_.at(0).rail()).messages;
+}
+
 Status Peering::take(const PeeringInfo& half) {
   TRY(settleSameHost(half));
   const bool shared = sameHost_.state() == SameHost::State::yes;

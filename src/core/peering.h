@@ -11,6 +11,7 @@
 #include "src/control/hub.h"
 #include "src/core/eager_receiver.h"
 #include "src/core/eager_sender.h"
+#include "src/core/early_messages.h"
 #include "src/core/ending.h"
 #include "src/core/failover.h"
 #include "src/core/lane_set.h"
@@ -137,6 +138,10 @@ class Peering final : private LaneOwner, private EagerSender::Source {
   const mem::Block& staging() const { return staging_; }
 
   MemoryBook& memory() { return memory_; }
+  // Whether messages may leave directly: one lane, whose other end asks where they land. Rails that may fail
+  // over to each other account for what they carried by slots, which a direct message has not.
+  bool takesDirect() const;
+  EarlyMessages& early() { return early_; }
 
   // Talk:
   template <class Body>
@@ -208,6 +213,7 @@ class Peering final : private LaneOwner, private EagerSender::Source {
   std::vector<Work> eagerWrites_;  // of each lane from each slot, but for the length
   EagerSender eagerOut_{*this};
   EagerReceiver eagerIn_;
+  EarlyMessages early_;
   uint64_t lastEagerPass_ = 0;
 };
 

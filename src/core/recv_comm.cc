@@ -54,6 +54,8 @@ Status RecvCommImpl::adopt(const OpenMessage& open) {
   ctsWrites_ = std::move(writes);
   ringOffset_ = open.ringOffset;
   life_.apply(Event::joined);
+  if (!peering().takesDirect()) dropWindow();
+  giveBackWindow();  // of messages that were quicker than the sender's half
   return {};
 }
 
@@ -97,6 +99,7 @@ inline const char* RecvCommImpl::fault(const ReceiveSpec& spec) const {
 }
 
 void RecvCommImpl::closeAllSlots() {
+  dropLanding();
   tags_.each([&](uint32_t, TagState& tag) {
     while (ReceiveSlot* slot = tag.first) {
       unlink(slot, tag);
@@ -161,10 +164,17 @@ void RecvCommImpl::dropLeftBehind() {
   unwritten_.keepIf([&](uint64_t entry) { return queuedSlot(entry) != nullptr; });
 }
 
+// Before its CTS: eagerly, or directly.
+inline bool RecvCommImpl::mayComeAhead(const ReceiveSlot& slot) const {
+  if (gpuMemory_) return false;
+  const EagerReceiver& eager = peering().eagerIn();
+  return eager.mayArrive(slot.capacity) || window_.fits(slot.capacity) ||
+         (expectsEager() && eager.mayArrive(0));
+}
+
 // What is urgent leaves by the end of the call; for the rest they are mostly looked at soon enough already.
 inline void RecvCommImpl::queueCts(ReceiveSlot* slot, TagState& tag) {
-  slot->mayComeEagerly = !gpuMemory_ && (peering().eagerIn().mayArrive(slot->capacity) ||
-                                         (expectsEager() && peering().eagerIn().mayArrive(0)));
+  slot->mayComeEagerly = mayComeAhead(*slot);
   slot->holdUntilPass = holdUntil(*slot, tag);
   if (slot->holdUntilPass == 0) [[unlikely]]
     return queueUrgent(slot, tag);

@@ -30,13 +30,15 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   void mayStand() override { mayStand_.store(true, std::memory_order_relaxed); }
 
   // CommBase:
-  bool busy() const override { return openCount_ > 0 || (other_ == OtherEnd::settled && !hasAll()); }
+  bool busy() const override {
+    return openCount_ + landingCount_ > 0 || (other_ == OtherEnd::settled && !hasAll());
+  }
   void watch(TimePoint now) override;
   CommReport describe() override;
   void noteWaits(TimePoint now, TimePoint after, OldestWaits* oldest) override;
   void onMessage(MessageType type, ByteReader* body) override;
   void onPeerClosed(std::optional<uint64_t> sent) override;
-  bool needsPeer() const override { return openCount_ > 0 || !(closedByPeer() || hasAll()); }
+  bool needsPeer() const override { return openCount_ + landingCount_ > 0 || !(closedByPeer() || hasAll()); }
 
   void finishRequest(Request* request, int* sizes) {  // it is done, and NCCL hears of it
     for (size_t i = 0; sizes && i < request->count; i++) sizes[i] = request->sizes[i];
@@ -44,13 +46,19 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   static Tested testSlot(ReceiveSlot* slot, int* sizes);  // that is its own request; testing.h
   void onSegment(ReceiveSlot& slot, ReceivedNote note, uint64_t length);
   void onEager(uint32_t eagerSlot, const EagerHeader& header, const std::byte* payload);  // arrival.h
+  // Direct messages, in recv_comm_direct.cc:
+  uint32_t takeWindow();  // what the sender may use, once, when the connection is made
+  Place place(const DirectHeader& header, uint64_t length);
+  void directLanded(ReceiveSlot* slot);
+  void earlyLanded(uint32_t index);
   bool writeAllCts();                          // false: none left to write
   uint64_t ctsDue() const { return ctsDue_; }  // the poll pass from which that is worth a look again
   void tellCts(uint8_t lane);                  // those that left by a lane that is fenced
 
  private:
-  struct Waiting {  // an eager message nobody has posted a receive for
-    uint32_t eagerSlot = 0;
+  struct Waiting {    // a message nobody has posted a receive for
+    uint32_t at = 0;  // its eager slot, or its index among the early ones
+    bool early = false;
     uint32_t k = 0;
     uint32_t size = 0;
     uint16_t next = kNone;
@@ -139,6 +147,20 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   }  // how much it wrote nobody will say
   void dropWaiting();
   bool mayBeWritten();
+  void dropLanding();
+  bool wasHere(const TagState& tag, uint32_t k) const;
+  void addWaiting(TagState& tag, Waiting waiting);
+  [[gnu::noinline]] void takeEarly(uint32_t index, ReceiveSlot* slot);
+  Place placeEarly(const DirectHeader& header, uint32_t size, ReceiveSlot* slot);
+  Place drop(uint64_t length);
+  void claim(ReceiveSlot* slot, TagState& tag, uint64_t length);
+  void land(ReceiveSlot* slot, uint64_t length);
+  void unland(ReceiveSlot* slot);
+  void finishLanding(ReceiveSlot* slot);
+  void fillFromEarly(uint32_t index);
+  void giveBackWindow();
+  void dropWindow();
+  bool mayComeAhead(const ReceiveSlot& slot) const;
   void stopUsing(MemoryHandle* handle) override;
   std::optional<Event> closingEvent() override;
   void askOther() override { peering().tell(MessageType::cancel, CommMessage{remoteNumber_, 0}); }
@@ -162,13 +184,16 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   uint32_t advertisedCount_ = 0;  // of them, those the sender may write
   bool ctsQueued_ = false;        // the engine knows that there are some
   uint64_t ctsDue_ = UINT64_MAX;
-  uint32_t urgent_ = 0;           // unwritten CTS that need not be held back
-  uint32_t waitingForBatch_ = 0;  // and those that wait for a batch
-  bool batchDue_ = false;         // some tag's sender has not enough to do any more
-  uint64_t eagerUntilPass_ = 0;   // CTS are held back until then, while messages are expected eagerly
-  uint8_t eagerInARow_ = 0;       // messages since one came by its CTS, at most kEagerRun
-  uint64_t arrived_ = 0;          // messages in all
-  uint64_t sent_ = kNotTold;      // the sender's total: it sends no more than these
+  uint32_t urgent_ = 0;             // unwritten CTS that need not be held back
+  uint32_t waitingForBatch_ = 0;    // and those that wait for a batch
+  bool batchDue_ = false;           // some tag's sender has not enough to do any more
+  uint64_t eagerUntilPass_ = 0;     // CTS are held back until then, while messages are expected eagerly
+  uint8_t eagerInARow_ = 0;         // messages since one came by its CTS, at most kEagerRun
+  WindowIn window_;                 // of direct messages
+  ReceiveSlot* landing_ = nullptr;  // slots with a direct message on its way; in no tag's list
+  uint32_t landingCount_ = 0;
+  uint64_t arrived_ = 0;      // messages in all
+  uint64_t sent_ = kNotTold;  // the sender's total: it sends no more than these
   bool readAsked_ = false;
   std::atomic<bool> mayStand_{false};  // said by the owner; the control thread looks now and then
 };

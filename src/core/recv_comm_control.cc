@@ -152,9 +152,9 @@ void RecvCommImpl::tellCts(uint8_t lane) {
 
 // Closing:
 
-// The sender may be writing to a receive that was cleared to it.
+// The sender may be writing to a receive that was cleared to it; where messages may come directly, to any.
 bool RecvCommImpl::mayBeWritten() {
-  bool told = false;
+  bool told = landingCount_ > 0 || (window_.granted() > 0 && openCount_ > 0);
   eachOpen([&](const ReceiveSlot& slot) { told = told || slot.state == SlotState::advertised; });
   return told && !hasAll();
 }
@@ -172,6 +172,7 @@ std::optional<Event> RecvCommImpl::closingEvent() {
 void RecvCommImpl::letGo() {
   closeAllSlots();
   dropWaiting();
+  dropWindow();
 }
 
 // No CTS is written any more, so nothing comes but what was cleared to send before.

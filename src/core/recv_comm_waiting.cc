@@ -11,12 +11,21 @@ namespace weft::core {
 void RecvCommImpl::keepWaiting(uint32_t eagerSlot, uint32_t tagNumber, uint32_t k, uint32_t size) {
   TagState& tag = tags_.at(tagNumber);
   if (failed()) return refuseWaiting(eagerSlot);
-  uint16_t same = tag.waiting;
-  while (same != kNone && waiting_[same].k != k) same = waiting_[same].next;
-  if (same != kNone || engine().sequences().before(k, tag.k)) {
+  if (wasHere(tag, k)) {
     engine().counters().duplicateNotes++;
     return peering().freeEagerSlot(eagerSlot);
   }
+  addWaiting(tag, {eagerSlot, false, k, size, kNone});
+  messageArrived();
+}
+
+bool RecvCommImpl::wasHere(const TagState& tag, uint32_t k) const {
+  uint16_t same = tag.waiting;
+  while (same != kNone && waiting_[same].k != k) same = waiting_[same].next;
+  return same != kNone || engine().sequences().before(k, tag.k);
+}
+
+void RecvCommImpl::addWaiting(TagState& tag, Waiting waiting) {
   uint16_t index;
   if (waitingFree_.empty()) {
     index = static_cast<uint16_t>(waiting_.size());
@@ -25,9 +34,9 @@ void RecvCommImpl::keepWaiting(uint32_t eagerSlot, uint32_t tagNumber, uint32_t 
     index = waitingFree_.back();
     waitingFree_.pop_back();
   }
-  waiting_[index] = {eagerSlot, k, size, tag.waiting};
+  waiting.next = tag.waiting;
+  waiting_[index] = waiting;
   tag.waiting = index;
-  messageArrived();
 }
 
 // It is here as far as its slot and the sender's count are concerned: both are shared with comms that go on,
@@ -46,13 +55,17 @@ bool RecvCommImpl::takeWaiting(TagState& tag, ReceiveSlot* slot) {
   const Waiting found = waiting_[index];
   *link = found.next;
   waitingFree_.push_back(index);
+  if (found.early) {
+    takeEarly(found.at, slot);
+    return true;
+  }
   EagerHeader header;
   header.tag = slot->tag;
   header.k = found.k;
   header.size = found.size;
-  const std::byte* payload = peering().eagerIn().at(found.eagerSlot) + sizeof(EagerHeader);
+  const std::byte* payload = peering().eagerIn().at(found.at) + sizeof(EagerHeader);
   const bool fits = fill(*slot, header, payload);
-  peering().freeEagerSlot(found.eagerSlot);
+  peering().freeEagerSlot(found.at);
   if (fits) {
     fulfil(slot, found.size);
   } else {
@@ -74,8 +87,13 @@ bool RecvCommImpl::fillGpu(const ReceiveSlot& slot, const EagerHeader& header, c
 
 void RecvCommImpl::dropWaiting() {
   tags_.each([&](uint32_t, TagState& tag) {
-    for (uint16_t i = tag.waiting; i != kNone; i = waiting_[i].next)
-      peering().freeEagerSlot(waiting_[i].eagerSlot);
+    for (uint16_t i = tag.waiting; i != kNone; i = waiting_[i].next) {
+      if (waiting_[i].early) {
+        peering().early().release(waiting_[i].at);
+      } else {
+        peering().freeEagerSlot(waiting_[i].at);
+      }
+    }
     tag.waiting = kNone;
   });
 }

@@ -88,6 +88,7 @@ enum class SlotState : uint8_t {
   free,
   queued,      // posted; its CTS is not written yet
   advertised,  // the sender may write
+  landing,     // a direct message for it is coming: here, or to early memory
   filled,      // its message is here, and whoever tests it has not heard
   ended,       // its comm has failed and let go of it; whoever tests it has not heard
 };
@@ -114,7 +115,7 @@ struct ReceiveSlot {
   ReceiveSlot* next = nullptr;
   uint64_t queuedAs = 0;       // its entry in its comm's queue of CTS, where it has one
   uint64_t holdUntilPass = 0;  // poll pass from which the CTS leaves in any case; 0: at once; or for a batch
-  uint64_t received = 0;
+  uint64_t received = 0;       // bytes; of one that is landing those that will be
   uint64_t capacity = 0;
   void* data = nullptr;
 

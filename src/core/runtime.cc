@@ -93,6 +93,9 @@ std::string Runtime::stateText() {
   return text;
 }
 
+Runtime::Runtime(std::shared_ptr<Net> net)
+    : net_(std::move(net)), windows_(static_cast<uint64_t>(net_->config().windowPoolMib) << 20) {}
+
 // Connections half made go first: they hold engines. Those say goodbye over the hub.
 Runtime::~Runtime() {
   const MustNotFail closing;
@@ -177,6 +180,7 @@ Result<std::shared_ptr<Engine>> Runtime::makeEngine(const ContextOptions& of, in
   options.regions = use.regions;
   options.devices = use.rails;
   options.local = use.local;
+  options.windows = &windows_;
   options.deviceName = properties.name;
   options.trafficClass = of.trafficClass;
   return Engine::create(std::move(options));

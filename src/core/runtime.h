@@ -50,7 +50,7 @@ class Router final : public control::Handler {
 class Runtime : public std::enable_shared_from_this<Runtime> {
  public:
   static Result<std::shared_ptr<Runtime>> create(std::shared_ptr<Net> net);
-  explicit Runtime(std::shared_ptr<Net> net) : net_(std::move(net)) {}
+  explicit Runtime(std::shared_ptr<Net> net);
   ~Runtime();
 
   Net& net() const { return *net_; }
@@ -101,6 +101,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   void dropIf(const std::function<bool(const Connector&)>& unwanted);
 
   std::shared_ptr<Net> net_;
+  WindowPool windows_;
   std::shared_ptr<Router> router_;
   OrderedMutex opening_{LockRank::opening};  // of what follows, which fabrics may take long to make
   std::map<int, std::weak_ptr<Device>> physical_;

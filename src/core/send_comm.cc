@@ -21,12 +21,14 @@ const Peering::Imported kNowhere{};
 
 }  // namespace
 
-Result<std::unique_ptr<SendCommImpl>> SendCommImpl::create(CommOptions options, uint32_t remoteNumber) {
+Result<std::unique_ptr<SendCommImpl>> SendCommImpl::create(CommOptions options, uint32_t remoteNumber,
+                                                           uint32_t window) {
   // What can fail comes first: our caller is inside the engine, which closing a comm enters.
   TRY(mem::Block ring, options.engine->arena().take(kRingBytes));
   auto comm = std::make_unique<SendCommImpl>(std::move(options));
   comm->remoteNumber_ = remoteNumber;
   comm->life_.apply(Event::joined);
+  if (comm->peering().takesDirect()) comm->window_.open(window);
   comm->ring_ = std::move(ring);
   std::memset(comm->ring_.data(), 0,
               kRingBytes);  // an earlier comm's CTS carry its number, but zero is clearer
@@ -258,12 +260,57 @@ inline HeldCts SendCommImpl::ctsFor(const TagState& tag) const {
   return cts.k() == tag.k ? cts : HeldCts(nullptr);
 }
 
+// Straight from the caller's memory to where its receiver says. A CTS that is there for it is dropped: by it,
+// the receiver would learn that messages need their CTS.
+Request* SendCommImpl::sendDirect(const Send& send, TagState& tag) {
+  Request* request = begin(send, tag.k);
+  if (!request) [[unlikely]]
+    return nullptr;
+  if (ctsFor(tag)) dropCts(tag);
+  tag.k = engine().sequences().next(tag.k);
+  window_.take(send.bytes);
+  unfinished_++;
+  if (send.memory && send.bytes > 0) {
+    request->memory = send.memory;
+    send.memory->inUse++;
+  }
+  request->transfer = {.data = send.data};
+  postDirect(request);
+  engine().counters().directOut++;
+  return request;
+}
+
+void SendCommImpl::postDirect(Request* request) {
+  Lane& lane = peering().lane(0);
+  request->remaining = request->segmentCount = 1;
+  request->segments[0] = {lane.number(), 0, false, static_cast<uint32_t>(request->bytes)};
+  const MessageLabel label = labelOf(
+      DirectHeader{remoteNumber_, static_cast<uint32_t>(request->tags[0]), request->sequence[0], sequence_});
+  Work work;
+  work.op = Opcode::message;
+  work.imm = label.imm;
+  work.remote = label.words;
+  // The seam's pointer is not const because reads write through it; a message is only read.
+  work.local = const_cast<void*>(request->transfer.data);
+  work.length = request->bytes;
+  work.memory = request->bytes == 0 ? nullptr : request->memory->region->rail(lane.rail());
+  work.context = workContext(WorkKind::segment, request->index, request->generation, lane.number());
+  peering().submit(lane, work);
+}
+
+Place SendCommImpl::windowReturned(const WindowReturn& window) {
+  if (!window_.giveBack(window.returned)) return {.refusal = "it gave back more of a window than was used"};
+  return {};
+}
+
 // What may go either way. Null: not now, or the comm has failed.
 inline Request* SendCommImpl::attempt(const Send& send) {
   readCtsChain();
   TagState& tag = tags_.at(send.tag);
+  const bool eagerly = prefersEager(send);
+  if (!eagerly && mayLeaveDirectly(send.bytes, send.memory)) return sendDirect(send, tag);
   if (const HeldCts cts = ctsFor(tag)) {
-    if (!prefersEager(send)) return sendByCts(send, tag, cts);
+    if (!eagerly) return sendByCts(send, tag, cts);
     dropCts(tag);
   }
   if (!mayLeaveEagerly(send)) return nullptr;
@@ -327,7 +374,7 @@ Posted SendCommImpl::sendEitherWay(const Send& send) {
   }
 }
 
-// Only by a CTS; as above.
+// Directly where the window has room for it, else by a CTS; as above.
 Posted SendCommImpl::sendLarge(const void* data, size_t bytes, uint32_t tag, MemoryHandle* memory) {
   Engine& engine = this->engine();
   if (!engine.tryEnter()) [[unlikely]]
@@ -338,6 +385,10 @@ Posted SendCommImpl::sendLarge(const void* data, size_t bytes, uint32_t tag, Mem
   for (bool polled = false;; polled = true) {
     readCtsChain();
     TagState& state = tags_.at(tag);
+    if (mayLeaveDirectly(bytes, memory)) {
+      Request* request = sendDirect({data, bytes, tag, memory, nullptr}, state);
+      return {request || !failed(), request};
+    }
     if (const HeldCts cts = ctsFor(state)) {
       Request* request = sendByCts({data, bytes, tag, memory, nullptr}, state, cts);
       return {request || !failed(), request};

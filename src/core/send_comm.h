@@ -11,7 +11,9 @@ namespace weft::core {
 
 class SendCommImpl final : public CommBase, public SendComm {
  public:
-  static Result<std::unique_ptr<SendCommImpl>> create(CommOptions options, uint32_t remoteNumber);
+  // `window`: bytes of direct messages that the receiver lets wait at its end.
+  static Result<std::unique_ptr<SendCommImpl>> create(CommOptions options, uint32_t remoteNumber,
+                                                      uint32_t window);
   explicit SendCommImpl(CommOptions options) : CommBase(std::move(options), "sender") { send_ = this; }
 
   // SendComm:
@@ -43,6 +45,7 @@ class SendCommImpl final : public CommBase, public SendComm {
   bool needsPeer() const override { return !closedByPeer() || failed(); }
   void onPeerGone() override;
   void onMessage(MessageType type, ByteReader* body) override;
+  Place windowReturned(const WindowReturn& window);  // the receiver matched some; from within the poll
 
   const mem::Block& ring() const { return ring_; }
 
@@ -95,6 +98,11 @@ class SendCommImpl final : public CommBase, public SendComm {
   [[gnu::cold]] void failAgainst(uint32_t tag, size_t bytes, HeldCts cts);
   bool mayLeaveEagerly(const Send& send) const;
   bool prefersEager(const Send& send);
+  bool mayLeaveDirectly(size_t bytes, const MemoryHandle* memory) const {
+    return window_.holds(bytes) && (bytes == 0 || memory->host) && !toGpu_.load(std::memory_order_relaxed);
+  }
+  [[gnu::noinline]] Request* sendDirect(const Send& send, TagState& tag);
+  void postDirect(Request* request);
   [[gnu::noinline]] void dropCts(TagState& tag);
   [[gnu::always_inline]] Request* sendByCts(const Send& send, TagState& tag, HeldCts cts);
   [[gnu::always_inline]] void postWhole(Request* request, Lane& lane, const Peering::Imported& target);
@@ -120,6 +128,7 @@ class SendCommImpl final : public CommBase, public SendComm {
   const std::byte* ctsAt(uint16_t position) const { return ring_.data() + size_t{position} * sizeof(Cts); }
 
   mem::Block ring_;  // the receiver writes here
+  WindowOut window_;
   TagTable<TagState> tags_;
   std::array<uint16_t, kRingPositions> nextInTag_{};
   uint16_t position_ = 0;           // where the next CTS will appear

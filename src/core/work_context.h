@@ -21,6 +21,20 @@ inline uint64_t workContext(WorkKind kind, uint32_t large, uint32_t small, uint3
          uint64_t{small & 0xffffff} << 32 | large;
 }
 
+// What comes back when a direct message has landed: in a receive's slot, by its code, or early.
+inline uint64_t landedInSlot(uint32_t code) {
+  return uint64_t{1} << 62 | code;
+}
+inline uint64_t landedEarly(uint32_t peering, uint32_t index) {
+  return uint64_t{1} << 63 | uint64_t{peering} << 32 | index;
+}
+inline bool isEarly(uint64_t context) {
+  return context >> 63 != 0;
+}
+inline uint32_t peeringOfEarly(uint64_t context) {
+  return static_cast<uint32_t>(context >> 32) & 0x7fffffff;
+}
+
 // An aside's that was made beforehand, for so many bytes.
 inline uint64_t withBytes(uint64_t context, uint64_t bytes) {
   return (context & ~uint64_t{kAsideBytes}) | bytes;

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/core/early_messages.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace weft::core {
+
+// The arena gives pieces of one size again, so there are few sizes.
+Result<uint32_t> EarlyMessages::begin(mem::Arena& arena, RecvCommImpl* comm, uint32_t tag, uint32_t k,
+                                      uint32_t size) {
+  constexpr uint32_t kLeast = 4096;
+  Early early;
+  TRY(early.block, arena.take(std::bit_ceil(std::max(size, kLeast))));
+  early.comm = comm;
+  early.tag = tag;
+  early.k = k;
+  early.size = size;
+  early.state = State::coming;
+  if (free_.empty()) {
+    free_.reserve(messages_.size() + 1);  // so that giving one back needs no memory
+    messages_.push_back(std::move(early));
+    return static_cast<uint32_t>(messages_.size() - 1);
+  }
+  const uint32_t index = free_.back();
+  free_.pop_back();
+  messages_[index] = std::move(early);
+  return index;
+}
+
+EarlyMessages::Early* EarlyMessages::landed(uint32_t index) {
+  Early& early = messages_[index];
+  if (early.state == State::coming) {
+    early.state = State::here;
+    return &early;
+  }
+  if (early.state == State::orphan) drop(index);
+  return nullptr;
+}
+
+void EarlyMessages::release(uint32_t index) {
+  Early& early = messages_[index];
+  if (early.state == State::coming) {
+    early.state = State::orphan;
+    early.comm = nullptr;
+    early.slot = nullptr;
+  } else if (early.state == State::here) {
+    drop(index);
+  }
+}
+
+void EarlyMessages::drop(uint32_t index) {
+  messages_[index] = Early{};
+  free_.push_back(index);
+}
+
+}  // namespace weft::core
