@@ -29,17 +29,22 @@ KeyedMemory::KeyedMemory(std::shared_ptr<KeyTable> table, uint64_t key, const Me
   std::copy(out.bytes().begin(), out.bytes().end(), blob_.begin());
 }
 
-Result<std::unique_ptr<Memory>> KeyedMemory::create(std::shared_ptr<KeyTable> table, const MemoryDesc& desc,
-                                                    uint32_t magic, const char* hostOnly) {
+Result<uint64_t> KeyedMemory::keyFor(KeyTable& table, const MemoryDesc& desc, const char* hostOnly) {
   if (!desc.address || desc.length == 0)
     return Error(Code::invalidArgument, "registering memory", "the range is empty");
   const bool ofGpu = desc.kind != MemoryKind::host;
   if (ofGpu && (hostOnly || desc.gpu < 0))
     return Error(Code::unavailable, "registering memory",
                  hostOnly ? hostOnly : "it is not known whose GPU's memory it is");
-  const uint64_t key = table->add(desc.address, desc.length, gpuOf(desc));
+  const uint64_t key = table.add(desc.address, desc.length, gpuOf(desc));
   if (key == 0)
     return Error(Code::resources, "registering memory", "a million regions are registered already");
+  return key;
+}
+
+Result<std::unique_ptr<Memory>> KeyedMemory::create(std::shared_ptr<KeyTable> table, const MemoryDesc& desc,
+                                                    uint32_t magic, const char* hostOnly) {
+  TRY(const uint64_t key, keyFor(*table, desc, hostOnly));
   return std::unique_ptr<Memory>(std::make_unique<KeyedMemory>(std::move(table), key, desc, magic));
 }
 

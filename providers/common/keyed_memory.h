@@ -17,6 +17,8 @@ class KeyedMemory : public Memory {
   // `magic` begins the description for peers; `hostOnly`: why a GPU's memory is refused, null: it is not.
   static Result<std::unique_ptr<Memory>> create(std::shared_ptr<KeyTable> table, const MemoryDesc& desc,
                                                 uint32_t magic, const char* hostOnly);
+  // The first half of that, for whoever derives from this: the key of the range.
+  static Result<uint64_t> keyFor(KeyTable& table, const MemoryDesc& desc, const char* hostOnly);
   KeyedMemory(std::shared_ptr<KeyTable> table, uint64_t key, const MemoryDesc& desc, uint32_t magic);
   ~KeyedMemory() override { table_->remove(key_); }
 

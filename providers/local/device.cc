@@ -8,12 +8,27 @@
 
 namespace weft::local {
 
+namespace {
+
+// Memory that GPUs copy to and from: it is given back when none of their copies is under way with it.
+class LocalMemory final : private SettledByFlights, public KeyedMemory {
+ public:
+  LocalMemory(std::shared_ptr<GpuFlights> flights, Milliseconds longest, std::shared_ptr<KeyTable> table,
+              uint64_t key, const MemoryDesc& desc)
+      : SettledByFlights(std::move(flights), key, longest),
+        KeyedMemory(std::move(table), key, desc, kMemoryMagic) {}
+};
+
+}  // namespace
+
 Result<std::unique_ptr<Memory>> LocalDevice::registerMemory(const MemoryDesc& desc) {
-  return KeyedMemory::create(
-      table_, desc, kMemoryMagic,
-      info_.cudaMemory
-          ? nullptr
-          : "lanes through shared memory carry host memory only; NCCL stages GPU buffers through it");
+  if (!info_.cudaMemory)
+    return KeyedMemory::create(
+        table_, desc, kMemoryMagic,
+        "lanes through shared memory carry host memory only; NCCL stages GPU buffers through it");
+  TRY(const uint64_t key, KeyedMemory::keyFor(*table_, desc, nullptr));
+  return std::unique_ptr<Memory>(
+      std::make_unique<LocalMemory>(flights_, config_.closeTimeout, table_, key, desc));
 }
 
 Result<std::unique_ptr<Queue>> LocalDevice::openQueue(const QueueDepths& wanted) {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "providers/common/key_table.h"
+#include "providers/local/gpu_flights.h"
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/mem/gpu/driver.h"
@@ -23,7 +24,8 @@ class LocalDevice : public Device {
         clock_(clock),
         driver_(std::move(driver)),
         gpu_(driver_ ? driver_->gpuInUse().value_or(-1) : -1),
-        table_(std::make_shared<KeyTable>()) {}
+        table_(std::make_shared<KeyTable>()),
+        flights_(std::make_shared<GpuFlights>(clock_)) {}
 
   const DeviceInfo& info() const override { return info_; }
   Result<std::unique_ptr<Memory>> registerMemory(const MemoryDesc& desc) override;
@@ -34,6 +36,7 @@ class LocalDevice : public Device {
   const std::shared_ptr<KeyTable>& table() const { return table_; }
   const std::shared_ptr<const mem::gpu::Driver>& driver() const { return driver_; }
   int gpu() const { return gpu_; }  // which this process uses; -1: none
+  const std::shared_ptr<GpuFlights>& flights() const { return flights_; }
 
  private:
   const DeviceInfo info_;
@@ -42,6 +45,7 @@ class LocalDevice : public Device {
   const std::shared_ptr<const mem::gpu::Driver> driver_;
   const int gpu_;
   const std::shared_ptr<KeyTable> table_;
+  const std::shared_ptr<GpuFlights> flights_;
 };
 
 }  // namespace weft::local

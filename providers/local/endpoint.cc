@@ -47,7 +47,11 @@ Result<std::unique_ptr<LocalEndpoint>> LocalEndpoint::open(LocalQueue& queue) {
 // A forked child has none of the memory that is shared, and must not call CUDA.
 LocalEndpoint::~LocalEndpoint() {
   queue_.forget(this);
-  if (inForkedChild()) (void)shares_.release();
+  if (inForkedChild()) {
+    (void)std::make_unique<std::shared_ptr<GpuShares>>(std::move(shares_)).release();
+    (void)staging_.release();
+    (void)std::make_unique<std::deque<Landing>>(std::move(landings_)).release();
+  }
   if (!mine_ || inForkedChild()) return;
   if (theirs_) theirs_->peer.fence.store(1, std::memory_order_seq_cst);
   say(Word::left);
@@ -91,8 +95,13 @@ bool LocalEndpoint::start(const Work& work) {
   if (writing_.open) return false;
   writing_.work = work;
   writing_.done = 0;
-  stagedFrom_ = nullptr;
-  if (!pushPieces()) return false;
+  if (staging_) [[unlikely]]
+    staging_->reset();
+  const bool any = pushPieces();
+  // A copy that the GPU was asked for goes on by itself.
+  const bool asked = !any && life_.ready() && staging_ && staging_->has(work.local);
+  if (!any && !asked) return false;
+  if (asked) writing_.open = true;
   queue_.workPosted();
   return true;
 }
@@ -124,9 +133,8 @@ bool LocalEndpoint::pushPieces() {
     piece.more = !last;
     // A writer that goes on waits for room in the ring.
     piece.tell = !last || !work.unsignaled;
-    if (!outbox_.put(piece, {work.context, 0, last, work.unsignaled}, taken_)) break;
+    if (!outbox_.put(piece, {work.context, 0, last, work.unsignaled}, consumed())) break;
     untold_ = 0;
-    stagedFrom_ = nullptr;
     any = true;
     writing_.done += piece.length;
     writing_.open = !last;
@@ -154,7 +162,7 @@ bool LocalEndpoint::askNext() {
   piece.whole = piece.length;
   piece.key = work.remote.key;
   piece.offset = work.remote.base + work.remoteOffset + reading_.done;
-  if (!outbox_.put(piece, {}, taken_)) return false;
+  if (!outbox_.put(piece, {}, consumed())) return false;
   untold_ = 0;
   reading_.asked = true;
   return true;
@@ -279,7 +287,9 @@ Status LocalEndpoint::findPeer() {
 
 bool LocalEndpoint::progress(TimePoint now) {
   if (life_.state() == LaneState::connecting) hearPeer(now);
-  return life_.progress(now);
+  const bool more = life_.progress(now);
+  const bool over = life_.state() == LaneState::dead || life_.state() == LaneState::retired;
+  return more || (over && !allLanded());
 }
 
 // The word in the peer's inbox decides, until the deadline does.
@@ -288,6 +298,7 @@ void LocalEndpoint::hearPeer(TimePoint now) {
   switch (theirs_->owner.word.load(std::memory_order_acquire)) {
     case Word::willing:
     case Word::proven:
+    case Word::apart:
       if (!equalSecret(theirs_->owner.peer, here_.nonce))
         return refused(ECONNREFUSED, "the peer connected to another lane");
       return heardWilling(now);
@@ -301,7 +312,7 @@ void LocalEndpoint::hearPeer(TimePoint now) {
   }
 }
 
-// Where GPU memory is shared, a lane stands once both ends have copied out of the other's.
+// Where GPU memory is shared, a lane stands once both ends have tried to copy out of the other's.
 void LocalEndpoint::heardWilling(TimePoint now) {
   if (!shares_ || proveGpu()) {
     outbox_.attach(&*theirs_);
@@ -311,19 +322,25 @@ void LocalEndpoint::heardWilling(TimePoint now) {
   }
 }
 
-// True: both ends have copied out of the other's GPU memory. A peer at its deadline may give up while we
-// prove, so its word is read after ours was said.
+// True: both ends have tried. Where GPUs do not reach each other the lane declines if there is a card that
+// takes their memory; else that goes through the ring. A peer at its deadline may give up while we prove, so
+// its word is read after ours was said.
 bool LocalEndpoint::proveGpu() {
   if (!proven_) {
-    if (const Status proof = shares_->prove(); !proof) {
+    const Status proof = shares_->prove();
+    if (!proof && !queue_.device().info().sharedGpu) {
       life_.apply(LaneEvent::refused, EIO, proof.error().message());
       return false;
     }
+    if (!proof)
+      WEFT_LOG(info, "GPU memory of process %d of this host goes through pinned host memory: %s", there_.pid,
+               proof.error().message().c_str());
     proven_ = true;
-    say(Word::proven);
+    say(proof ? Word::proven : Word::apart);
   }
-  const bool both = theirs_->owner.word.load(std::memory_order_seq_cst) == Word::proven;
-  if (both) shares_->proven();
+  const Word word = theirs_->owner.word.load(std::memory_order_seq_cst);
+  const bool both = word == Word::proven || word == Word::apart;
+  if (both) shares_->proven(word == Word::proven);
   return both;
 }
 
@@ -344,6 +361,7 @@ void LocalEndpoint::checkPeer() {
 
 size_t LocalEndpoint::dropOutstanding(LaneState from, int error, const std::string& why) {
   say(from == LaneState::ready ? Word::left : Word::declined);
+  if (flying_ > 0) queue_.attend(this);
   return failWorks(error, why);
 }
 
@@ -359,11 +377,12 @@ void LocalEndpoint::startFence(LaneState from) {
   queue_.attend(this);
 }
 
-// A write that the peer lands at this very moment is waited for.
+// A write that the peer lands at this very moment is waited for, and so are copies of the GPU here.
 std::optional<int> LocalEndpoint::fenced(TimePoint, bool late) {
+  const bool flown = allLanded();
   const bool landing =
       theirs_ && theirs_->turn.landing.load(std::memory_order_seq_cst) != 0 && theirs_.ownerLives();
-  if (!landing) return 0;
+  if (!landing && (flown || late)) return 0;
   return late ? std::optional<int>(ETIMEDOUT) : std::nullopt;
 }
 

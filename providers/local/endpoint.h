@@ -2,11 +2,14 @@
 // Copyright The weft authors
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <string>
 
 #include "providers/common/lane_life.h"
+#include "providers/local/gpu_flights.h"
 #include "providers/local/gpu_shares.h"
+#include "providers/local/gpu_staging.h"
 #include "providers/local/outbox.h"
 #include "providers/local/queue.h"
 #include "providers/local/shared.h"
@@ -54,6 +57,16 @@ class LocalEndpoint : public Endpoint, private LaneLife::Host {
   };
   // The content of a frame, in a copy that the peer cannot change any more.
   struct Taken;
+  // Of a frame that was taken while copies of the GPU's were under way, what is to be told when its turn
+  // comes.
+  struct Landing {
+    std::shared_ptr<const GpuFlights::Flight> flight;  // null: its bytes are where they belong
+    FrameKind kind;
+    Place place;
+    uint16_t flags;
+    uint32_t imm, length, whole;
+    uint64_t key;
+  };
 
   // endpoint.cc
   int check(const Work& work) const;
@@ -83,15 +96,21 @@ class LocalEndpoint : public Endpoint, private LaneLife::Host {
     return next.number.load(std::memory_order_acquire) == taken_ + 1;
   }
   size_t land(std::span<Completion> out) {
-    if (hasFrame()) return landAll(out);
+    if (hasFrame() || flying_ > 0) return landAll(out);
     if (untold_ > 0 && ++idlePolls_ >= kIdlePollsUntilTold) [[unlikely]]
       tell();
     return 0;
   }
   size_t landAll(std::span<Completion> out);
   bool landNext(Completion* told);
-  void noteTaken(const Taken& frame);
+  template <class Of>
+  void landed(const Of& frame, Completion* told);
+  template <class Of>
+  void noteTaken(const Of& frame);
   bool landBytes(const Taken& frame);
+  size_t landFlown(std::span<Completion> out);
+  bool allLanded();
+  uint32_t consumed() const { return taken_ - flying_; }
   bool answerRead(const Taken& frame);
   bool refuse(int error, const std::string& why);
   void tell();
@@ -131,14 +150,16 @@ class LocalEndpoint : public Endpoint, private LaneLife::Host {
   LaneLife life_;
 
   Outbox outbox_;
-  Active writing_;                     // a write that is not all with the peer
-  Active reading_;                     // one at a time
-  std::unique_ptr<GpuShares> shares_;  // null: host memory only
-  bool proven_ = false;                // we have copied out of the peer's GPU memory
-  Bytes staged_;                       // a piece that cannot be shared, on its way into the ring
-  const std::byte* stagedFrom_ = nullptr;
+  Active writing_;                       // a write that is not all with the peer
+  Active reading_;                       // one at a time
+  std::shared_ptr<GpuShares> shares_;    // null: host memory only
+  bool proven_ = false;                  // we have copied out of the peer's GPU memory
+  std::unique_ptr<GpuStaging> staging_;  // for memory that cannot be shared; null: none yet
+  std::deque<Landing> landings_;  // of the last `flying_` frames taken; the first one's copy is under way
+  std::shared_ptr<const GpuFlights::Flight> begun_;  // by the frame that is being taken
 
   uint32_t taken_ = 0;      // frames of the peer
+  uint32_t flying_ = 0;     // of them, those that are not over: a copy of the GPU's, and what came behind it
   uint32_t untold_ = 0;     // of them, those that it may not know of; of what is in the ring, each KiB counts
   uint32_t idlePolls_ = 0;  // since one was taken
   uint64_t landedBytes_ = 0;  // ever

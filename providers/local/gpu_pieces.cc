@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 
-// LocalEndpoint's way with GPU memory. Memory that can be shared is named in a frame, and the receiver copies
-// it, from GPU to GPU; all else goes through the ring as host memory does, copied by the driver at both ends.
-// A copy is over when the call returns, so that fences and pins hold for it as they do for the processor's.
+// LocalEndpoint's way with GPU memory. Memory that can be shared is named in a frame, and the receiver has
+// its GPU copy it; all else goes through the ring as host memory does, and the GPUs copy at both ends. No
+// call waits for a copy: frames behind one that is under way are taken, and told of in their order when it is
+// over.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -21,39 +22,47 @@ bool LocalEndpoint::pieceOfGpu(const KeyedMemory& memory, Piece* piece) {
   }
   const auto name = shares_->nameOf(memory, piece->from);
   if (!name) return false;
+  const size_t left = piece->whole - writing_.done;
   if (name->share != 0) {
-    const size_t left = piece->whole - writing_.done;
     piece->share = name->share;
     piece->sharedAt = name->offset;
     piece->length = static_cast<uint32_t>(std::min({left, name->left, kMostShared}));
     return true;
   }
-  if (stagedFrom_ != piece->from) {
-    staged_.resize(kMostInFrame);
-    const Status copied = shares_->driver().fromGpu(memory.gpu(), staged_.data(), piece->from, piece->length);
-    if (!copied) broke(EIO, copied.error().message());
-    if (!copied) return false;
-    stagedFrom_ = piece->from;
-  }
-  piece->from = staged_.data();
+  const auto copies = shares_->copiesOf(memory.gpu());
+  if (!staging_) staging_ = std::make_unique<GpuStaging>(queue_.device().driver(), queue_.device().flights());
+  const auto bytes = copies ? staging_->bytesAt(piece->from, left, **copies, memory.key())
+                            : Result<std::span<const std::byte>>(copies.error());
+  if (!bytes) broke(EIO, bytes.error().message());
+  if (!bytes || bytes->empty()) return false;
+  piece->from = bytes->data();
+  piece->length = static_cast<uint32_t>(std::min(bytes->size(), kMostInFrame));
   return true;
 }
 
+// Begins it; the region that `to` is in is pinned meanwhile.
 bool LocalEndpoint::landGpu(const Taken& frame, std::byte* to, int gpu) {
   if (!shares_) return refuse(EPROTO, "the peer sent GPU memory where the lane takes none");
-  Status copied;
+  const int by = gpu >= 0 ? gpu : shares_->gpu();
+  const std::byte* from = nullptr;
   if (frame.place == Place::shared) {
     uint64_t share = 0;
     std::memcpy(&share, frame.inlined, sizeof share);
-    const int by = gpu >= 0 ? gpu : shares_->gpu();
-    const auto from = shares_->find(share, frame.source, frame.length, by);
-    if (!from) return refuse(EIO, from.error().message());
-    copied = gpu >= 0 ? shares_->driver().within(by, to, *from, frame.length)
-                      : shares_->driver().fromGpu(by, to, *from, frame.length);
+    const auto found = shares_->find(share, frame.source, frame.length, by);
+    if (!found) return refuse(EIO, found.error().message());
+    from = *found;
   } else {
-    copied = shares_->driver().toGpu(gpu, to, frame.bytes(*mine_), frame.length);
+    from = frame.bytes(*mine_);
   }
-  return copied || refuse(EIO, copied.error().message());
+  const auto copies = shares_->copiesOf(by);
+  if (!copies) return refuse(EIO, copies.error().message());
+  auto begun = gpu < 0                        ? (*copies)->fromGpu(to, from, frame.length)
+               : frame.place == Place::shared ? (*copies)->within(to, from, frame.length)
+                                              : (*copies)->toGpu(to, from, frame.length);
+  if (!begun) return refuse(EIO, begun.error().message());
+  begun_ = begun.take();
+  queue_.device().flights()->add(frame.key, begun_, shares_);
+  return true;
 }
 
 // A mapping over there keeps the memory, also where it was freed here.
@@ -64,7 +73,7 @@ void LocalEndpoint::forgetGone() {
     Piece piece;
     piece.kind = FrameKind::forget;
     piece.key = *share;
-    if (*share != 0 && !outbox_.put(piece, {0, 0, false, true}, taken_)) return;
+    if (*share != 0 && !outbox_.put(piece, {0, 0, false, true}, consumed())) return;
     shares_->forgetOurs(*share);
   }
 }

@@ -33,11 +33,11 @@ struct GpuShares::Datagram {
   uint64_t length;  // of the allocation
 };
 
-Result<std::unique_ptr<GpuShares>> GpuShares::open(std::shared_ptr<const mem::gpu::Driver> driver, int gpu) {
+Result<std::shared_ptr<GpuShares>> GpuShares::open(std::shared_ptr<const mem::gpu::Driver> driver, int gpu) {
   if (!driver || gpu < 0) return Error(Code::unavailable, kSharing, "this process uses no GPU");
   if (const std::string why = driver->whyNotShared(gpu); !why.empty())
     return Error(Code::unavailable, kSharing, why);
-  auto shares = std::make_unique<GpuShares>(std::move(driver), gpu);
+  auto shares = std::make_shared<GpuShares>(std::move(driver), gpu);
   shares->socket_ = Fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!shares->socket_) return Error(Code::resources, kSharing, "making a socket", errno);
   shares->socket_.closeInForkedChildren();
@@ -54,6 +54,15 @@ Result<std::unique_ptr<GpuShares>> GpuShares::open(std::shared_ptr<const mem::gp
   const auto end = path.begin() + static_cast<ptrdiff_t>(name.length - offsetof(sockaddr_un, sun_path));
   shares->name_.assign(path.begin(), end);
   return shares;
+}
+
+Result<mem::gpu::Driver::Copies*> GpuShares::copiesOf(int gpu) {
+  const auto found =
+      std::find_if(copies_.begin(), copies_.end(), [gpu](const auto& one) { return one->gpu() == gpu; });
+  if (found != copies_.end()) return found->get();
+  TRY(auto fresh, mem::gpu::Driver::Copies::open(driver_, gpu));
+  copies_.push_back(std::move(fresh));
+  return copies_.back().get();
 }
 
 Status GpuShares::meet(const Bytes& peerSocket, const Nonce& ours, const Nonce& theirs) {
@@ -85,6 +94,12 @@ Status GpuShares::prove() {
   if (equalSecret(seen, theirs_)) return {};
   return Error(Code::unavailable, kSharing,
                "what was copied from the peer's GPU memory is not what is there");
+}
+
+void GpuShares::proven(bool reached) {
+  trial_.reset();
+  drop(kTrial);
+  reached_ = reached;
 }
 
 // False: the peer's socket is full. It empties it with the frames that it takes.
@@ -135,6 +150,7 @@ void GpuShares::takeAnnounced() {
 }
 
 std::optional<GpuShares::Name> GpuShares::nameOf(const KeyedMemory& memory, const void* address) {
+  if (!reached_) return Name{};
   const auto at = reinterpret_cast<uintptr_t>(address);
   const auto covers = [&](const Ours& one) {
     return one.key == memory.key() && at >= one.begin && at - one.begin < one.length;

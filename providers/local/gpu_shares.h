@@ -11,27 +11,31 @@
 #include "providers/local/layout.h"
 #include "src/base/bytes.h"
 #include "src/base/fd.h"
-#include "src/mem/gpu/driver.h"
+#include "src/mem/gpu/copies.h"
 
 // GPU memory that the two ends of a lane share: what is ours is named to the peer, and what the peer named is
 // mapped here, so that the receiver copies from the sender's memory to its own. CUDA's descriptors go by
 // a socket of the lane's own, a datagram each, always before the first frame that names what they stand for.
-// Owned by its lane; used by the Queue's thread.
+// Owned by its lane, and by the copies that are under way when that goes; used by the Queue's thread.
 namespace weft::local {
 
 class GpuShares {
  public:
-  static Result<std::unique_ptr<GpuShares>> open(std::shared_ptr<const mem::gpu::Driver> driver, int gpu);
+  static Result<std::shared_ptr<GpuShares>> open(std::shared_ptr<const mem::gpu::Driver> driver, int gpu);
 
   const mem::gpu::Driver& driver() const { return *driver_; }
   int gpu() const { return gpu_; }                   // which this process uses
   const Bytes& socketName() const { return name_; }  // for the peer
 
+  // Copies of this process's GPU of that number.
+  Result<mem::gpu::Driver::Copies*> copiesOf(int gpu);
+
   // Offers the peer a piece of memory for the proof. The nonces are those of the two inboxes.
   Status meet(const Bytes& peerSocket, const Nonce& ours, const Nonce& theirs);
   // That we can copy out of the peer's memory: the piece that it offered before it said that it is willing.
   Status prove();
-  void proven() { trial_.reset(); }  // by both
+  // Both have tried. `reached`: the peer can copy out of our memory.
+  void proven(bool reached);
 
   // How a frame names our memory at an address.
   struct Name {
@@ -75,10 +79,12 @@ class GpuShares {
 
   const std::shared_ptr<const mem::gpu::Driver> driver_;
   const int gpu_;
+  std::vector<std::unique_ptr<mem::gpu::Driver::Copies>> copies_;  // one a GPU that was asked for
   Fd socket_;
   Bytes name_;
   Nonce ours_{}, theirs_{};
   std::unique_ptr<mem::gpu::Driver::Mapped> trial_;
+  bool reached_ = true;
   uint64_t lastShare_ = 0;
   std::vector<Ours> named_;
   std::vector<Theirs> known_;

@@ -22,9 +22,9 @@ constexpr size_t kBytesPerPoll = 512 << 10;  // then the caller gets its turn
 // either we see the fence, or the peer sees that we land.
 size_t LocalEndpoint::landAll(std::span<Completion> out) {
   mine_->turn.landing.store(1, std::memory_order_seq_cst);
-  size_t count = 0;
+  size_t count = flying_ == 0 ? 0 : landFlown(out);
   const uint64_t most = landedBytes_ + kBytesPerPoll;
-  if (mine_->peer.fence.load(std::memory_order_seq_cst) == 0) {
+  if (mine_->peer.fence.load(std::memory_order_seq_cst) == 0 && life_.ready()) {
     Completion told;
     while (count < out.size() && landedBytes_ < most && hasFrame()) {
       told.source = nullptr;
@@ -32,7 +32,7 @@ size_t LocalEndpoint::landAll(std::span<Completion> out) {
       if (told.source) out[count++] = told;
     }
   }
-  mine_->turn.landing.store(0, std::memory_order_release);
+  if (flying_ == 0) mine_->turn.landing.store(0, std::memory_order_release);
   idlePolls_ = 0;
   if (untold_ >= kMostUntold) tell();
   return count;
@@ -44,19 +44,32 @@ bool LocalEndpoint::landNext(Completion* told) {
   if (!frame.wellFormed() || !outbox_.note(frame.consumed))
     return refuse(EPROTO, "the peer sent a frame that is not in order");
   if (frame.kind == FrameKind::read ? !answerRead(frame) : !landBytes(frame)) return false;
-  if (frame.kind == FrameKind::forget && shares_) shares_->drop(frame.key);
   landedBytes_ += frame.length;
   taken_++;
-  noteTaken(frame);
-  if (frame.kind != FrameKind::notify || (frame.flags & kMore) != 0) return true;
-  *told = about(CompletionKind::notified);
-  told->imm = frame.imm;
-  told->length = frame.whole;
+  if (!begun_ && flying_ == 0) [[likely]] {
+    landed(frame, told);
+    return true;
+  }
+  landings_.push_back({std::move(begun_), frame.kind, frame.place, frame.flags, frame.imm, frame.length,
+                       frame.whole, frame.key});
+  flying_++;
   return true;
 }
 
+// All that the frame carried is where it belongs, and so is what came before it.
+template <class Of>
+void LocalEndpoint::landed(const Of& frame, Completion* told) {
+  if (frame.kind == FrameKind::forget && shares_) shares_->drop(frame.key);
+  noteTaken(frame);
+  if (frame.kind != FrameKind::notify || (frame.flags & kMore) != 0) return;
+  *told = about(CompletionKind::notified);
+  told->imm = frame.imm;
+  told->length = frame.whole;
+}
+
 // A peer that waits for a large frame has more to put in its place, and should do so while we go on.
-void LocalEndpoint::noteTaken(const Taken& frame) {
+template <class Of>
+void LocalEndpoint::noteTaken(const Of& frame) {
   constexpr uint32_t kWorthTelling = 4096;
   untold_ += 1 + (frame.place == Place::ring ? frame.length / 1024 : 0);
   if ((frame.flags & kTell) == 0) return;
@@ -64,6 +77,43 @@ void LocalEndpoint::noteTaken(const Taken& frame) {
     tell();
   else
     untold_ = std::max(untold_, kMostUntold);
+}
+
+// The frames whose turn has come, up to the first copy that is still under way.
+size_t LocalEndpoint::landFlown(std::span<Completion> out) {
+  size_t count = 0;
+  while (count < out.size() && flying_ > 0) {
+    Landing& next = landings_.front();
+    if (next.flight) {
+      const auto state = next.flight->state();
+      if (state == GpuFlights::Flight::State::underWay) break;
+      if (state == GpuFlights::Flight::State::failed) {
+        (void)refuse(EIO, next.flight->why());
+        break;
+      }
+      queue_.device().flights()->over(next.flight);
+    }
+    const Landing over = std::move(next);
+    landings_.pop_front();
+    flying_--;  // before it is told of: it counts as consumed
+    Completion told;
+    told.source = nullptr;
+    landed(over, &told);
+    if (told.source) out[count++] = told;
+  }
+  return count;
+}
+
+// For a lane that is over: nothing of what it began is under way any more, and it says so to the peer.
+bool LocalEndpoint::allLanded() {
+  for (; flying_ > 0; flying_--) {
+    const auto& flight = landings_.front().flight;
+    if (flight && flight->state() == GpuFlights::Flight::State::underWay) return false;
+    if (flight) queue_.device().flights()->over(flight);
+    landings_.pop_front();
+  }
+  if (mine_) mine_->turn.landing.store(0, std::memory_order_release);
+  return true;
 }
 
 // The memory is held for one copy, so that its deregistering waits for no more.
@@ -107,7 +157,7 @@ bool LocalEndpoint::refuse(int error, const std::string& why) {
 }
 
 void LocalEndpoint::tell() {
-  mine_->owner.consumed.store(taken_, std::memory_order_release);  // their bytes are there
+  mine_->owner.consumed.store(consumed(), std::memory_order_release);  // their bytes are there
   untold_ = 0;
 }
 

@@ -19,7 +19,7 @@ namespace weft::local {
 constexpr size_t kMaxWriteBytes = size_t{1} << 30;
 
 constexpr uint64_t kMagic = 0x316c636c74666577;  // "weftlcl1"
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 
 constexpr uint32_t kSlots = 256;           // a power of two
 constexpr size_t kInlineBytes = 80;        // with the frame itself
@@ -41,6 +41,7 @@ enum class Word : uint32_t {
   willing,   // it has mapped it and seen the nonce
   left,      // the lane is over
   proven,    // willing, and it has copied out of the peer's GPU memory; where both offered such
+  apart,     // as proven, but it cannot reach that memory, which has to go through the ring
 };
 
 enum class FrameKind : uint8_t { write = 1, notify, read, forget };  // forget: GPU memory, `key` names it

@@ -42,6 +42,11 @@ struct Pool {
   size_t end = 0;
 };
 
+Pool& ourPool() {
+  static auto* const kPool = &immortal<Pool>();
+  return *kPool;
+}
+
 // A forked child that goes on without exec gets a file of its own.
 int poolFile(Pool& pool) {
   if (pool.owner == getpid()) return pool.fd;
@@ -93,7 +98,7 @@ void PoolPlace::promise() const {
 }
 
 std::optional<PoolPlace> takePlace(size_t size) {
-  static auto* const pool = &immortal<Pool>();
+  Pool* const pool = &ourPool();
   const std::lock_guard guard(pool->lock);
   const int file = poolFile(*pool);
   const size_t begin = (pool->end + kPage + kUnit - 1) / kUnit * kUnit;
@@ -109,6 +114,13 @@ std::optional<PoolPlace> takePlace(size_t size) {
   page->size = size;
   page->users = 1;
   return PoolPlace(fd, begin, page);
+}
+
+bool isOfThisProcess(const PoolPlace& place) {
+  struct stat theirs {};
+  struct stat ours {};
+  const std::lock_guard guard(ourPool().lock);
+  return fstat(place.fd(), &theirs) == 0 && fstat(ourPool().fd, &ours) == 0 && theirs.st_ino == ours.st_ino;
 }
 
 bool isPool(int fd) {

@@ -44,5 +44,6 @@ std::optional<PoolPlace> takePlace(size_t size);
 // more.
 std::optional<PoolPlace> adoptPlace(int fd, size_t begin, bool promised);
 bool isPool(int fd);
+bool isOfThisProcess(const PoolPlace& place);
 
 }  // namespace softgpu

@@ -38,6 +38,7 @@ const std::map<int, Named>& errors() {
       {100, {"CUDA_ERROR_NO_DEVICE", "no software GPU is there"}},
       {101, {"CUDA_ERROR_INVALID_DEVICE", "no such device"}},
       {201, {"CUDA_ERROR_INVALID_CONTEXT", "no such context"}},
+      {217, {"CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", "GPUs do not reach each other"}},
       {400, {"CUDA_ERROR_INVALID_HANDLE", "no such object"}},
       {500, {"CUDA_ERROR_NOT_FOUND", "name not found"}},
       {600, {"CUDA_ERROR_NOT_READY", "not ready"}},

@@ -12,6 +12,7 @@
 #include "tests/softgpu/memory.h"
 #include "tests/softgpu/ownership.h"
 #include "tests/softgpu/report.h"
+#include "tests/softgpu/settings.h"
 
 using namespace softgpu;
 
@@ -102,8 +103,12 @@ Result cuMemMap(DevicePointer address, size_t size, size_t offset, void* handle,
              : kSuccess;
 }
 
+// Another process's memory counts as another GPU's.
 SOFTGPU_API Result cuMemSetAccess(DevicePointer address, size_t, const void*, size_t) {
-  return findMapping(static_cast<uintptr_t>(address)) ? kSuccess : kInvalidValue;
+  const auto found = findMapping(static_cast<uintptr_t>(address));
+  if (!found) return kInvalidValue;
+  const auto& place = found->backing->place;
+  return settings().peer || !place || isOfThisProcess(*place) ? kSuccess : kPeerUnsupported;
 }
 
 Result cuMemUnmap(DevicePointer address, size_t) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
@@ -8,6 +9,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 #include "src/base/fd.h"
@@ -64,6 +66,7 @@ struct GpuEnd {
     shared = need(driver->allocateShareable(0, kBytes));
     Config config = localConfig();
     config.libcuda = "libcuda.so.1";
+    config.closeTimeout = std::chrono::seconds(10) * patience();  // a copy that is held is not given up
     transport = local::makeTransport(config);
     DeviceInfo info = need(transport->discover()).front();
     info.cudaMemory = withGpu;
@@ -226,6 +229,40 @@ void exchangeAll(GpuEnd& ours) {
   CHECK(ours.words.empty());
 }
 
+// While no copy ends, no call waits for one: several are under way, their messages are told of when they end,
+// in order, and memory is not given back before.
+void underWay(GpuEnd& ours) {
+  constexpr size_t kMessages = 3;
+  ours.fill(77);
+  const std::vector<std::byte> sent = ours.content();
+  const size_t before = ours.of(notified);
+  std::atomic<bool> givenBack{false};
+  std::thread giver;
+  {
+    const HeldCopies held;
+    for (size_t i = 0; i < kMessages; i++) ours.write(4096, 100000 + i);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10) * patience();
+    while (held.underWay() < static_cast<int>(kMessages) && std::chrono::steady_clock::now() < end)
+      ours.poll();
+    CHECK(held.underWay() == static_cast<int>(kMessages));
+    CHECK(ours.of(notified) == before);
+    giver = std::thread([&] {
+      ours.memory.reset();
+      givenBack = true;
+    });
+    for (int i = 0; i < 1000; i++) std::this_thread::yield();
+    CHECK_FALSE(givenBack);
+  }
+  giver.join();
+  REQUIRE(ours.pollUntil(notified, before + kMessages));
+  size_t expected = 100000;
+  for (const Completion& one : std::span(ours.seen).last(kMessages)) {
+    CHECK(one.kind == notified);
+    CHECK(one.length == expected++);
+  }
+  CHECK(ours.content() == sent);
+}
+
 // Where the software GPU has the memory: a descriptor of it has a position of its own.
 void freed(GpuEnd& ours, const Peer& peer) {
   struct stat file {};
@@ -256,10 +293,63 @@ TEST_CASE("local: two processes exchange GPU memory, and keep none that was dere
     if (isSoftwareGpu()) freed(ours, peer);
     peer.part();
   }
+  if (isSoftwareGpu()) {
+    GpuEnd ours;
+    peer.meet(ours);
+    REQUIRE(ours.pollUntil(connected, 1));
+    underWay(ours);
+    peer.part();
+  }
   GpuEnd without(false);
   peer.meet(without);
   REQUIRE(without.pollUntil(connected, 1));
   CHECK_FALSE(without.seen.front().ok);
   CHECK(contains(without.words, "WEFT_LOCAL_GPU"));
   peer.part();
+}
+
+namespace {
+
+void join(GpuEnd& one, GpuEnd& other) {
+  need(one.lane->connect(other.lane->address()));
+  need(other.lane->connect(one.lane->address()));
+  one.remote = need(one.lane->import(other.memory->blob()));
+  other.remote = need(other.lane->import(one.memory->blob()));
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10) * patience();
+  while ((one.of(connected) == 0 || other.of(connected) == 0) && std::chrono::steady_clock::now() < end) {
+    one.poll();
+    other.poll();
+  }
+  REQUIRE(one.of(connected) == 1);
+  REQUIRE(other.of(connected) == 1);
+}
+
+}  // namespace
+
+TEST_CASE("local: a fence is not passed while a copy is under way, whichever end is retired") {
+  skipWithoutDriver();
+  if (!GpuInUse() || !isSoftwareGpu()) return;  // it alone holds copies
+  const bool receiverRetires = GENERATE(false, true);
+  GpuEnd sender, receiver;
+  join(sender, receiver);
+  sender.fill(5);
+  receiver.fill(6);
+  {
+    const HeldCopies held;
+    sender.write(4096, 70000);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10) * patience();
+    while (held.underWay() == 0 && std::chrono::steady_clock::now() < end) receiver.poll();
+    REQUIRE(held.underWay() == 1);
+    if (receiverRetires) receiver.lane->retire();
+    sender.lane->retire();
+    for (int i = 0; i < 1000; i++) sender.poll(), receiver.poll();
+    CHECK(sender.of(retired) == 0);
+    CHECK(receiver.of(retired) == 0);
+  }
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10) * patience();
+  while (sender.of(retired) == 0 && std::chrono::steady_clock::now() < end) sender.poll(), receiver.poll();
+  REQUIRE(sender.of(retired) == 1);
+  CHECK(std::find_if(sender.seen.begin(), sender.seen.end(),
+                     [](const Completion& one) { return one.kind == retired; })
+            ->ok);
 }
