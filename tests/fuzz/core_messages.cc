@@ -106,7 +106,7 @@ std::vector<fuzz::Input> fuzz::seeds() {
   opening.half = half;
   opening.ringMemory = half.memory;
   return {choose(request, ConnectRequest{3, 2, "no memory"}.encode()),
-          choose(reply, ConnectReply{5, half}.encode()),
+          choose(reply, ConnectReply{5, 1 << 20, half}.encode()),
           seedOf(open, opening),
           seedOf(plain, CommMessage{1, 2}),
           seedOf(failed, FailedMessage{1, "the lane broke"}),
