@@ -37,16 +37,16 @@ Lane* Failover::laneNamed(uint8_t number) const {
 // Leaving:
 
 void Failover::begin(Lane& lane) {
-  Record& record = recordOf(lane);
   WEFT_LOG(warn, "%s is left to the other rails: %s", peering_.where(lane).c_str(), lane.cause().c_str());
-  if (!std::exchange(record.peerLeft, false))
+  if (recordOf(lane).talk < PeerTalk::left)
     peering_.tell(MessageType::laneRetire, LaneMessage{lane.number(), lane.incarnation(), lane.cause(), {}});
 }
 
 // It is there, so nothing has to be asked.
 void Failover::peerLeft(Lane& lane, const std::string& why) {
   if (lane.state() > LaneState::suspected) return;
-  recordOf(lane).peerLeft = true;
+  Record& record = recordOf(lane);
+  record.talk = std::max(record.talk, PeerTalk::left);
   peering_.lanes().lose(lane, peering_.peer()->name() + " left it" + why);
 }
 
@@ -56,7 +56,7 @@ bool Failover::onLaneRetire(const LaneMessage& message) {
   if (message.incarnation == lane->incarnation()) {
     peerLeft(*lane, ": " + message.reason);
   } else if (message.incarnation == lane->incarnation() + 1) {
-    recordOf(*lane).nextGivenUp = true;
+    recordOf(*lane).givenUp = message.incarnation;
     if (lane->state() == LaneState::accounted) skipNext(*lane);
   }
   return true;
@@ -65,7 +65,6 @@ bool Failover::onLaneRetire(const LaneMessage& message) {
 // The peer left an incarnation that this side never had, so there is nothing to fence.
 void Failover::skipNext(Lane& lane) {
   Record& record = recordOf(lane);
-  record.nextGivenUp = false;
   record.nextAddress.clear();
   peering_.lanes().skip(lane);
   peering_.tell(MessageType::laneRetired, RetiredMessage{lane.number(), lane.incarnation(), false, {}});
@@ -73,7 +72,7 @@ void Failover::skipNext(Lane& lane) {
 
 void Failover::onFenced(Lane& lane) {
   listOwn(lane);
-  if (recordOf(lane).peerRetired) engine_.wantAfterPoll();
+  if (recordOf(lane).talk >= PeerTalk::listed) engine_.wantAfterPoll();
 }
 
 // Everything that left by this lane has completed by now, so what is not known to have landed may be lost.
@@ -111,11 +110,12 @@ bool Failover::onLaneRetired(RetiredMessage& message) {
   if (!lane) return false;
   if (message.incarnation != lane->incarnation() || lane->state() == LaneState::accounted) return true;
   Record& record = recordOf(*lane);
-  if (record.peerRetired || record.theirs.size() > kMostListed) return false;
+  if (record.talk >= PeerTalk::listed || record.theirs.size() > kMostListed) return false;
   peerLeft(*lane, "");
   record.theirs.insert(record.theirs.end(), message.suspects.begin(), message.suspects.end());
-  record.peerRetired = !message.more;
-  if (record.peerRetired) engine_.wantAfterPoll();
+  if (message.more) return true;
+  record.talk = PeerTalk::listed;
+  engine_.wantAfterPoll();
   return true;
 }
 
@@ -125,14 +125,13 @@ void Failover::afterPoll() {
   if (peering_.ending()) return;
   for (size_t i = 0; i < peering_.laneCount(); i++) {
     Lane& lane = peering_.lane(i);
-    if (lane.state() == LaneState::fenced && records_[i].peerRetired && !records_[i].settled) settle(lane);
+    if (lane.state() == LaneState::fenced && records_[i].talk == PeerTalk::listed) answerList(lane);
   }
 }
 
 // Notifications that were on their way come out of the queue first: what they say need not be asked for.
-void Failover::settle(Lane& lane) {
-  Record& record = recordOf(lane);
-  record.settled = true;
+void Failover::answerList(Lane& lane) {
+  recordOf(lane).talk = PeerTalk::answered;
   engine_.drain(lane.rail());
   if (peering_.ending()) return;
   engine_.eachComm([&](CommBase& comm) {
@@ -199,10 +198,12 @@ void Failover::resolve(const Lane& lane, const Own& own, uint16_t missing) {
 
 void Failover::endIfAccounted(Lane& lane) {
   Record& record = recordOf(lane);
-  if (lane.state() != LaneState::fenced || !record.settled || record.answered < record.own.size()) return;
+  if (lane.state() != LaneState::fenced || record.talk < PeerTalk::answered ||
+      record.answered < record.own.size())
+    return;
   peering_.lanes().accounted(lane);
   record.own.clear();
-  if (record.nextGivenUp) {
+  if (nextGivenUp(lane)) {
     skipNext(lane);
   } else if (!record.nextAddress.empty()) {
     peering_.lanes().reopen(lane);
@@ -213,7 +214,7 @@ void Failover::endIfAccounted(Lane& lane) {
 
 void Failover::onReopened(Lane& lane) {
   Record& record = recordOf(lane);
-  record.connecting = record.peerRetired = record.settled = record.peerLeft = false;
+  record.talk = PeerTalk::nothing;
   record.answered = 0;
   record.own.clear();
   record.theirs.clear();
@@ -225,7 +226,7 @@ void Failover::onReopened(Lane& lane) {
 
 void Failover::connect(Lane& lane) {
   const Bytes address = std::exchange(recordOf(lane).nextAddress, {});
-  recordOf(lane).connecting = true;
+  recordOf(lane).connected = lane.incarnation();
   if (Status status = peering_.connectLane(lane, address); !status)
     peering_.lanes().suspect(lane, status.error().message());
 }
@@ -239,7 +240,7 @@ bool Failover::onLaneAddress(const LaneMessage& message) {
     record.nextAddress = message.address;
     if (!peering_.ending()) peering_.lanes().reopen(*lane);
   } else if (message.incarnation == lane->incarnation() && lane->state() == LaneState::connecting) {
-    if (record.connecting || lane->incarnation() == 1) return false;
+    if (record.connected == lane->incarnation() || lane->incarnation() == 1) return false;
     record.nextAddress = message.address;
     connect(*lane);
   }
@@ -253,10 +254,11 @@ void Failover::onUp(Lane& lane) {
 }
 
 void Failover::stuck(const Lane& lane) {
-  peering_.end({Ending::By::us, Error(Code::timeout, "leaving a rail",
-                                      format("%s (%s) was not accounted for by %s in time",
-                                             peering_.where(lane).c_str(), lane.cause().c_str(),
-                                             recordOf(lane).peerRetired ? "its list" : "the other end"))});
+  peering_.end({Ending::By::us,
+                Error(Code::timeout, "leaving a rail",
+                      format("%s (%s) was not accounted for by %s in time", peering_.where(lane).c_str(),
+                             lane.cause().c_str(),
+                             recordOf(lane).talk >= PeerTalk::listed ? "its list" : "the other end"))});
 }
 
 bool Failover::onMessage(MessageType type, ByteReader* body) {

@@ -40,22 +40,29 @@ class Failover {
     int eagerSlot = -1;
   };
 
+  // How far the peer has come with the lane's incarnation, one after the other.
+  enum class PeerTalk : uint8_t {
+    nothing,
+    left,      // it told us before we told it
+    listed,    // its end is fenced, and its list of what it cannot account for is whole
+    answered,  // and we have answered it
+  };
+
   struct Record {
-    bool connecting = false;   // the peer's address of this incarnation is known
-    Bytes nextAddress;         // the peer is ready for the next one
-    bool nextGivenUp = false;  // and left it already
-    bool peerRetired = false;  // and its list is whole
-    bool settled = false;      // we answered it
-    bool peerLeft = false;     // it told us first
+    PeerTalk talk = PeerTalk::nothing;
+    uint32_t connected = 0;  // the incarnation that was last given the peer's address
+    uint32_t givenUp = 0;    // the incarnation that the peer left before this side had it
+    Bytes nextAddress;       // the peer is ready for the next one
     std::vector<Own> own;
     size_t answered = 0;  // of them
     std::vector<Suspect> theirs;
   };
 
   Record& recordOf(const Lane& lane) { return records_[lane.number()]; }
+  bool nextGivenUp(const Lane& lane) { return recordOf(lane).givenUp == lane.incarnation() + 1; }
   Lane* laneNamed(uint8_t number) const;
   void listOwn(Lane& lane);
-  void settle(Lane& lane);
+  void answerList(Lane& lane);
   void answer(const Lane& lane);
   uint16_t missingOf(const Suspect& suspect);
   void resolve(const Lane& lane, const Own& own, uint16_t missing);
