@@ -102,9 +102,9 @@ void CommBase::end(const Ending& ending) {
   }
 }
 
-// What the peering ended of was said once, for all its comms. What NCCL did itself it need not be warned of,
-// nor of lanes that break because the peer has closed. But a call that fails, as the peer has closed, is
-// told: NCCL has nothing else to say why.
+// Endings that deserve no warning of their own: the peering's, which was told once for all comms; NCCL's own
+// doing; and lanes that break because the peer has closed. A call that fails because the peer has closed does
+// get its warning: NCCL has nothing else to say why.
 bool CommBase::mayBeUnheard(const Ending& ending) const {
   return peering().ending() || ending.by == Ending::By::caller ||
          (closedByPeer() && ending.by == Ending::By::us);

@@ -49,7 +49,8 @@ Result<std::shared_ptr<Engine>> Engine::create(EngineOptions options) {
   return engine;
 }
 
-// A card that cannot be used leaves its share to the others; what is short can be mended, and is an error.
+// The other cards take the share of a card that cannot be used. A lack of memory or descriptors is an error,
+// as the user can mend it.
 Status Engine::openQueues() {
   QueueDepths depths = options_.depths;
   depths.trafficClass = options_.trafficClass;
@@ -208,8 +209,9 @@ Peering* Engine::livePeering(const control::Peer* peer, uint32_t remoteEngine) {
   return nullptr;
 }
 
-// The peer answers on the one half of its own that has not ended. So one of ours that goes with an earlier
-// half is over, though word of that may still be on its way.
+// The peering to an engine of a peer: the one that lives, or a new one. The peer names the half that it has
+// now (remoteLife). A peering of ours that belongs to an earlier half has ended there, though the peer's word
+// of it may still be on its way, so it ends here as well.
 Result<Peering*> Engine::peering(const control::PeerRef& peer, uint32_t remoteEngine, uint16_t remoteRails,
                                  uint32_t remoteLife) {
   cleanUpPeerings();  // one that failed when nobody used it any more is in nobody's way
@@ -276,7 +278,7 @@ void Engine::endComms(const Peering& peering, const Ending& ending) {
 }
 
 bool Engine::tickBusy() {
-  if (requests_.taken() > 0 || wantsAfterPoll_ || !closing_.empty()) return true;
+  if (requests_.taken() > 0 || wantsAfterPoll_) return true;
   bool commBusy = false;
   comms_.each([&](const CommBase& comm) { commBusy = commBusy || comm.busy(); });
   if (commBusy) return true;

@@ -37,8 +37,9 @@ void Engine::handle(Mail& mail) {
   }
 }
 
-// Numbers of peerings come again, and two may be between the same engines: one that has ended, and the next.
-// Who has not been told which one is ours says which one is its own.
+// The peering that a message is about. Numbers of peerings come again, and two may be between the same
+// engines: one that has ended, and the next. A peer that knows our count names it (toLife). A peer that does
+// not know it yet names its own (fromLife), which we know from its half.
 Peering* Engine::peeringOf(const Mail& mail) {
   const EngineHeader& about = mail.header;
   for (auto& peering : peerings_) {
@@ -51,7 +52,8 @@ Peering* Engine::peeringOf(const Mail& mail) {
   return nullptr;
 }
 
-// Whether the rails work is what who asks wants to know, so they are polled first.
+// The peer asks because one of its rails is silent, and wants to know whether ours would report anything. So
+// all rails are polled before the answer.
 void Engine::answerAsked(const Mail& mail) {
   ByteReader body(mail.body);
   CommMessage question;
@@ -112,8 +114,8 @@ void Engine::handleForPeering(Peering& peering, const Mail& mail) {
   }
 }
 
-// Who opens a connection whose acceptor gave up meanwhile had not told us its number by then, so nothing said
-// "closed" to it.
+// The acceptor of this connection has given it up. It could not say "closed" then, as the connector's number
+// was not known before this message.
 void Engine::answerStray(const Mail& mail) const {
   ByteReader body(mail.body);
   OpenMessage open;

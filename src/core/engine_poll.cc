@@ -18,6 +18,7 @@ void Engine::afterPoll() {
   for (size_t i = 0; i < peerings_.size(); i++) {
     if (peerings_[i]) peerings_[i]->afterPoll();
   }
+  stepClosing();
 }
 
 inline void Engine::writeAllCts() {
@@ -37,22 +38,21 @@ void Engine::finishPass(bool polledAll) {
   if (wantsAfterPoll_ && polledAll) [[unlikely]]
     afterPoll();
   flush();
-  if (!closing_.empty()) [[unlikely]]
-    stepClosing();
 }
 
 void Engine::close(CommBase* comm) {
   comm->beginClosing();
   closing_.push_back(comm);
-  due_ = 0;
   stepClosing();
 }
 
-// The comms that are closed, in the order in which that began.
+// The comms that are closed, in the order in which that began; as long as there are some, after each pass.
 void Engine::stepClosing() {
+  if (closing_.empty()) return;
   for (CommBase* comm : closing_) comm->stepClosing();
   std::erase_if(closing_, [](const CommBase* comm) { return comm->isClosed(); });
   cleanUpPeerings();
+  if (!closing_.empty()) wantAfterPoll();
 }
 
 void Engine::flushQueued() {
@@ -68,7 +68,7 @@ void Engine::flushQueued() {
     }
   }
   const bool ownWait = flushLanes_.hasQueued() && flushLanes_.flush(now());
-  due_ = flushQueue_.empty() && !ownWait && !wantsAfterPoll_ && closing_.empty() ? ctsDue_ : 0;
+  due_ = flushQueue_.empty() && !ownWait && !wantsAfterPoll_ ? ctsDue_ : 0;
 }
 
 LaneSet* Engine::findLane(const Endpoint* endpoint, Lane** lane, Peering** owner) {

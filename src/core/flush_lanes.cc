@@ -46,8 +46,9 @@ Status FlushLanes::open() {
   return {};
 }
 
-// A lane that is not up reads as soon as it is, where its rail works: data may come by that already. Where it
-// does not, what came by it did so long ago.
+// Data may come by a rail before our own lane over it is up. So a flush waits for a lane that connects, and
+// opens one that was lost, as long as some peering has a lane up on that rail. Where none has, the data that
+// came by the rail landed long ago, and the lane is left out.
 bool FlushLanes::post(Request* request, const MemoryHandle& memory, const void* address) {
   request->remaining = 0;
   for (size_t i = 0; i < lanes_.size(); i++) {

@@ -66,7 +66,7 @@ Status Peering::takeMemory() {
   return {};
 }
 
-// With one rail there is nothing to compare, and its lines and credits are not counted.
+// With one rail there is nothing to compare, and its CTS and credits are not counted.
 void Peering::tellTraffic() const {
   if (!lanes_.several() || life_.is(Stage::opening) || !logEnabled(LogLevel::info)) return;
   const MustNotFail closing;

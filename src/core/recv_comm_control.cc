@@ -91,7 +91,7 @@ void RecvCommImpl::onPeerClosed(std::optional<uint64_t> sent) {
 // What takes too long:
 
 // A receive may wait for ever for a sender that has not sent. So the oldest one of each tag asks (later ones
-// cannot have been sent before it), and only an answer that says "sent" or "your line never came" starts a
+// cannot have been sent before it), and only an answer that says "sent" or "your CTS never came" starts a
 // clock; it runs while the peer's process answers and has settled.
 void RecvCommImpl::watch(TimePoint now) {
   if (!peering().peer()->answers()) return;
@@ -131,7 +131,7 @@ void RecvCommImpl::answerProbed(const ProbeMessage& answer) {
 // Fail-over:
 
 // What may have been lost with a lane goes by the control link, which loses nothing. Both ends of the lane
-// are fenced, so no write of the same line can come later.
+// are fenced, so no write of the same CTS can come later.
 void RecvCommImpl::tellCts(uint8_t lane) {
   CtsMessage message{remoteNumber_, {}};
   const auto add = [&](uint16_t position, uint8_t* by) {

@@ -240,8 +240,8 @@ inline bool SendCommImpl::mayLeaveEagerly(const Send& send) const {
          (send.bytes == 0 || (send.memory->host && !toGpu_.load(std::memory_order_relaxed)));
 }
 
-// Also where its CTS is there: if the message went by the CTS, the next ones would have to as well, each
-// with a line of its own.
+// A small message leaves eagerly even if its CTS is here. A message that takes its CTS makes the receiver
+// send CTS for the following ones too, one write each.
 inline bool SendCommImpl::prefersEager(const Send& send) {
   return mayLeaveEagerly(send) && peering().eagerOut().hasSlot();
 }
@@ -362,8 +362,8 @@ Posted SendCommImpl::sendSmall(const void* data, size_t bytes, uint32_t tag, Mem
   return sendEitherWay({data, bytes, tag, memory, nullptr});
 }
 
-// Its line, or a credit, may be waiting in the fabric, so there is a second attempt after a poll. That may
-// also have lost the last lane.
+// The CTS or a credit may be waiting in the fabric, so there is a second attempt after a poll. That poll may
+// also find the last lane lost.
 Posted SendCommImpl::sendEitherWay(const Send& send) {
   for (bool polled = false;; polled = true) {
     if (Request* request = attempt(send)) return {true, request};
@@ -474,9 +474,9 @@ void SendCommImpl::takeCts(const CtsMessage& message) {
 void SendCommImpl::onMessage(MessageType type, ByteReader* body) {
   CommMessage plain;
   ProbeMessage probe;
-  CtsMessage lines;
+  CtsMessage again;
   if (type == MessageType::probe && decodeBody(body, &probe)) return answerProbe(probe);
-  if (type == MessageType::ctsAgain && decodeBody(body, &lines)) return takeCts(lines);
+  if (type == MessageType::ctsAgain && decodeBody(body, &again)) return takeCts(again);
   if (!decodeBody(body, &plain)) return;
   if (type == MessageType::receivedAll) otherIs(OtherEnd::settled);
   if (type == MessageType::gpuMemory) toGpu_.store(true, std::memory_order_relaxed);
