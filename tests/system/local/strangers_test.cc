@@ -59,12 +59,12 @@ TEST_CASE("local: a frame that is not in order ends the lane and touches nothing
   CAPTURE(kind);
   Frame& frame = peer.frame();
   frame.kind = FrameKind::notify;
-  frame.place = Place::inlined;
+  frame.place = local::Place::inlined;
   frame.length = frame.whole = 8;
   frame.key = keyOf(end);
   std::fill(frame.inlined.begin(), frame.inlined.end(), std::byte{0x55});
   if (kind == 0) frame.kind = static_cast<FrameKind>(77);
-  if (kind == 1) frame.place = static_cast<Place>(9);
+  if (kind == 1) frame.place = static_cast<local::Place>(9);
   if (kind == 2) frame.length = frame.whole = kInlineBytes + 1;
   if (kind == 3) frame.whole = 4;
   if (kind == 4) frame.length = frame.whole = (uint32_t{1} << 30) + 1;
@@ -72,9 +72,9 @@ TEST_CASE("local: a frame that is not in order ends the lane and touches nothing
   if (kind == 6) frame.offset = ~uint64_t{0} - 3;
   if (kind == 7) frame.key ^= uint64_t{1} << 50;
   if (kind == 8) frame.consumed = 3;  // frames that were never put
-  if (kind == 9) frame.place = Place::none;
+  if (kind == 9) frame.place = local::Place::none;
   if (kind == 10) frame.kind = FrameKind::read, frame.length = kReplyBytes + 1;
-  if (kind == 11) frame.place = Place::ring, frame.source = kRingBytes - 4;
+  if (kind == 11) frame.place = local::Place::ring, frame.source = kRingBytes - 4;
   peer.publish();
   REQUIRE(pumpUntil({&end}, [&] { return end.count(broken, false) == 1; }));
   CHECK_FALSE(end.words.empty());
@@ -89,7 +89,7 @@ TEST_CASE("local: a good one in the same way lands") {
   RawPeer peer(end);
   Frame& frame = peer.frame();
   frame.kind = FrameKind::notify;
-  frame.place = Place::inlined;
+  frame.place = local::Place::inlined;
   frame.length = frame.whole = 8;
   frame.imm = 9;
   frame.key = keyOf(end);
