@@ -53,6 +53,7 @@ def carry(top, build, folder):
         if (top / name).is_dir():
             shutil.copytree(top / name, folder / name, ignore=shutil.ignore_patterns('__pycache__'))
         else:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(top / name, folder / name)
     size = sum(file.stat().st_size for file in folder.rglob('*') if file.is_file())
     if size > MOST_BYTES:

@@ -5,6 +5,7 @@
 #include <deque>
 #include <thread>
 
+#include "tools/netdriver/coll_net.h"
 #include "tools/netdriver/library.h"
 #include "tools/replay/queue_run.h"
 

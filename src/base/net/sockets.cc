@@ -56,7 +56,7 @@ Status await(int fd, short events, const Deadline& deadline) {
   for (Nanoseconds pause = kFirst;; pause = std::min(pause * 2, kLongest)) {
     pollfd one{fd, events, 0};
     if (::poll(&one, 1, 0) > 0) return {};
-    if (deadline.isOver()) return Error(Code::timeout, kTalking, "the other end says nothing");
+    if (deadline.isOver()) return Error(Code::timeout, kTalking, "the other end says nothing", ETIMEDOUT);
     deadline.clock.sleep(pause);
   }
 }
