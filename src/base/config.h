@@ -43,7 +43,7 @@ struct Config {
   int eagerMaxBytes = -1;  // -1: what suits the network
   int eagerSlots = 64;
   int eagerPoolMib = 2048;
-  int windowKib = 1024;
+  int windowKib = 4096;
   int windowPoolMib = 64;
   int stripeMinBytes = 65536;
   int maxRails = 16;

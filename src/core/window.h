@@ -109,15 +109,15 @@ class WindowPool {
   explicit WindowPool(uint64_t bytes)
       : left_(static_cast<int64_t>(bytes)), most_(static_cast<int64_t>(bytes)) {}
 
-  // As much of `wanted` as there is, and never the last half at once: those that come later get smaller
-  // windows. 0: less than a window is worth.
+  // As much of `wanted` as there is, but at most a sixteenth of what is left: the windows of many connections
+  // become smaller and smaller, and none goes without for long. 0: less is left than a window is worth.
   uint32_t take(uint32_t wanted) {
     constexpr int64_t kLeast = 64 << 10;
     int64_t left = left_.load(std::memory_order_relaxed);
     int64_t granted;
     do {
-      granted = std::min<int64_t>(wanted, std::max(left / 2, std::min(left, kLeast)));
-      if (granted < kLeast) return 0;
+      if (left < kLeast || wanted < kLeast) return 0;
+      granted = std::min<int64_t>(wanted, std::max(left / 16, kLeast));
     } while (!left_.compare_exchange_weak(left, left - granted, std::memory_order_relaxed));
     return static_cast<uint32_t>(granted);
   }

@@ -294,7 +294,7 @@ TEST_CASE("closing a receiver while messages come leaves nothing behind, and har
 
 TEST_CASE("a window is back in the pool when its comm has gone") {
   WorldOptions options = directOptions();
-  options.config.windowPoolMib = 1;
+  options.config.windowPoolMib = 2;
   World world(std::move(options));
   for (int i = 0; i < 20; i++) {
     Connection link = world.connect(0);

@@ -63,7 +63,7 @@ TEST_CASE("a receiver refuses what its sender was not granted") {
   CHECK_FALSE(none.arrives(0));
 }
 
-TEST_CASE("the pool of all windows is never promised twice, and nobody gets all that is left") {
+TEST_CASE("the pool of all windows is never promised twice, and the first ones leave something for the others") {
   WindowPool pool(1 << 20);
   uint32_t granted = 0;
   int windows = 0;
@@ -72,7 +72,7 @@ TEST_CASE("the pool of all windows is never promised twice, and nobody gets all 
     windows++;
   }
   CHECK(granted <= (1 << 20));
-  CHECK(windows > 3);
+  CHECK(windows == 16);
   CHECK(pool.taken() == granted);
   pool.giveBack(granted);
   CHECK(pool.taken() == 0);
