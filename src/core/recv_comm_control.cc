@@ -204,7 +204,7 @@ bool RecvCommImpl::cancelReceives() {
 void RecvCommImpl::stopUsing(MemoryHandle* handle) {
   if (!cancelReceives()) fence();
   EngineEntry in(engine(), EngineEntry::wait);
-  if (openCount_ == 0) return;
+  if (openCount_ + landingCount_ == 0) return;
   endWithdrawn();
   closeAllSlots();
   handle->inUse = 0;
