@@ -207,7 +207,6 @@ const char* text = "// What is in a string";
         self.assertEqual(check_headers.main([str(self.top), '--', 'g++']), 1)
         self.put('src/base/lean.cc', HEAD + '#include "src/base/lean.h"\n')
         self.assertEqual(check_headers.main([str(self.top), '--', 'g++']), 0)
-        self.assertEqual(check_headers.main([str(self.top), '--one-source', 'src/base', '--', 'g++']), 1)
 
 
 if __name__ == '__main__':
