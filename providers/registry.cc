@@ -30,17 +30,18 @@ namespace {
 
 using Made = Result<std::unique_ptr<Transport>>;
 
-Made makeOfi([[maybe_unused]] const std::string& name, [[maybe_unused]] const Config& config) {
+Made makeOfi([[maybe_unused]] const std::string& name, [[maybe_unused]] const Config& config,
+             [[maybe_unused]] const Clock& clock) {
 #if WEFT_OFI_BUILT
-  return ofi::makeTransport(name, config);
+  return ofi::makeTransport(name, config, clock);
 #else
   return Error(Code::unavailable, "opening libfabric", "weft was built without libfabric's headers");
 #endif
 }
 
-Made makeVerbs([[maybe_unused]] const Config& config) {
+Made makeVerbs([[maybe_unused]] const Config& config, [[maybe_unused]] const Clock& clock) {
 #if WEFT_VERBS_BUILT
-  return verbs::makeTransport(config);
+  return verbs::makeTransport(config, clock);
 #else
   return Error(Code::unavailable, "opening libibverbs", "weft was built without libibverbs' headers");
 #endif
@@ -186,9 +187,9 @@ std::vector<std::string> candidateTransports() {
 
 Made makeTransport(const std::string& spec, const Config& config, const Clock& clock) {
   if (isTestProvider(spec)) return makeTestProvider(spec, config, clock);
-  if (spec == "ofi") return makeOfi("", config);
-  if (spec.starts_with("ofi:") && spec.size() > 4) return makeOfi(spec.substr(4), config);
-  if (spec == "verbs") return makeVerbs(config);
+  if (spec == "ofi") return makeOfi("", config, clock);
+  if (spec.starts_with("ofi:") && spec.size() > 4) return makeOfi(spec.substr(4), config, clock);
+  if (spec == "verbs") return makeVerbs(config, clock);
   if (spec == "tcp") return tcp::makeTransport(config, clock);
   if (spec == "local") return local::makeTransport(config, clock);
   const std::vector<std::string> kSpecs = {"tcp",       "verbs",   "local",   "ofi",     "ofi:efa",

@@ -17,7 +17,7 @@ namespace weft {
 
 // Makes what WEFT_PROVIDER names: "tcp", "verbs", "local", "ofi", "ofi:NAME", and in programs of the tests
 // (registry_tests.h) also "loop", "loop(OPTIONS)", and "fault(RULES):" in front of any of them. Does not look
-// for devices yet. The lanes of tcp and local keep their deadlines by `clock`, which outlives what is made.
+// for devices yet. All lanes keep their deadlines by `clock`, which outlives what is made.
 Result<std::unique_ptr<Transport>> makeTransport(const std::string& spec, const Config& config,
                                                  const Clock& clock = Clock::system());
 

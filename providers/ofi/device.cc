@@ -55,16 +55,17 @@ Result<OfiDevice::Page> OfiDevice::newPage() {
 }
 
 OfiDevice::OfiDevice(std::shared_ptr<const Library> library, const Traits& traits, const Nic& nic,
-                     const Config& config)
+                     const Config& config, const Clock& clock)
     : library_(std::move(library)),
       traits_(traits),
       nic_(nic),
       config_(config),
+      clock_(clock),
       registry_((nic.fabricInfo->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0) {}
 
 Result<std::shared_ptr<Device>> OfiDevice::open(std::shared_ptr<const Library> library, const Traits& traits,
-                                                const Nic& nic, const Config& config) {
-  auto device = std::make_shared<OfiDevice>(std::move(library), traits, nic, config);
+                                                const Nic& nic, const Config& config, const Clock& clock) {
+  auto device = std::make_shared<OfiDevice>(std::move(library), traits, nic, config, clock);
   Status started = device->start();
   if (!started) {
     // A card that does not answer is lost: its device stands, so that a job goes on over the others.

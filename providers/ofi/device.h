@@ -7,6 +7,7 @@
 
 #include "providers/ofi/info.h"
 #include "providers/ofi/memory.h"
+#include "src/base/clock.h"
 #include "src/base/config.h"
 #include "weft/transport.h"
 
@@ -17,7 +18,7 @@ namespace weft::ofi {
 class OfiDevice : public Device {
  public:
   static Result<std::shared_ptr<Device>> open(std::shared_ptr<const Library> library, const Traits& traits,
-                                              const Nic& nic, const Config& config);
+                                              const Nic& nic, const Config& config, const Clock& clock);
 
   const DeviceInfo& info() const override { return nic_.info; }
   Result<std::unique_ptr<Memory>> registerMemory(const MemoryDesc& desc) override;
@@ -30,6 +31,7 @@ class OfiDevice : public Device {
   Status usable() const;
   const Traits& traits() const { return traits_; }
   const Config& config() const { return config_; }
+  const Clock& clock() const { return clock_; }
   fi_info& fabricInfo() const { return *nic_.fabricInfo; }
   Registry& registry() { return registry_; }
   Domain* sharedDomain() const { return domain_.get(); }          // null for software providers
@@ -37,7 +39,7 @@ class OfiDevice : public Device {
   std::byte* helloSource() { return helloPage_.get() + kHelloBytes / 2; }
 
   OfiDevice(std::shared_ptr<const Library> library, const Traits& traits, const Nic& nic,
-            const Config& config);
+            const Config& config, const Clock& clock);
 
  private:
   static constexpr size_t kHelloBytes = 128;
@@ -52,6 +54,7 @@ class OfiDevice : public Device {
   const Traits traits_;
   const Nic nic_;
   const Config config_;
+  const Clock& clock_;
   std::atomic<bool> lost_{false};  // any queue sets it; nothing else depends on it
   std::unique_ptr<Domain> domain_;
   Registry registry_;

@@ -38,7 +38,7 @@ LaneLife::Terms termsOf(const Config& config) {
 OfiEndpoint::OfiEndpoint(OfiQueue& queue)
     : queue_(queue),
       wantsDescriptors_(!queue.device().traits().software),
-      life_(*this, Clock::system(), termsOf(queue.device().config())),
+      life_(*this, queue.device().clock(), termsOf(queue.device().config())),
       known_(!queue.device().traits().targetMustKnow) {
   if (queue.device().traits().injects) injectRoom_ = queue.device().fabricInfo().tx_attr->inject_size;
 }
@@ -120,7 +120,7 @@ Status OfiEndpoint::connect(std::span<const std::byte> peerAddress) {
     }
   }
   life_.apply(LaneEvent::connect);
-  dialAnyway_ = Clock::system().now() + kPatience;
+  dialAnyway_ = queue_.device().clock().now() + kPatience;
   queue_.progress(this);
   return {};
 }

@@ -358,7 +358,7 @@ void OfiQueue::reclaimOperations() {
 }
 
 void OfiQueue::progressLanes() {
-  const TimePoint now = Clock::system().now();
+  const TimePoint now = device_.clock().now();
   const auto done = [&](OfiEndpoint* lane) { return !lane->progress(now, drained_ || failed_); };
   pending_.erase(std::remove_if(pending_.begin(), pending_.end(), done), pending_.end());
 }

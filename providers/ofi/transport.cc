@@ -15,8 +15,9 @@ namespace {
 
 class OfiTransport : public Transport {
  public:
-  OfiTransport(std::shared_ptr<const Library> library, const std::string& wanted, const Config& config)
-      : library_(std::move(library)), wanted_(wanted), config_(config) {}
+  OfiTransport(std::shared_ptr<const Library> library, const std::string& wanted, const Config& config,
+               const Clock& clock)
+      : library_(std::move(library)), wanted_(wanted), config_(config), clock_(clock) {}
 
   std::string name() const override;
   std::string version() const override { return library_->versionText(); }
@@ -30,6 +31,7 @@ class OfiTransport : public Transport {
   const std::shared_ptr<const Library> library_;
   const std::string wanted_;
   const Config config_;
+  const Clock& clock_;
   mutable std::mutex mutex_;
   std::optional<Catalogue> catalogue_;
   std::vector<Refusal> failures_;
@@ -71,16 +73,18 @@ Result<std::shared_ptr<Device>> OfiTransport::open(const DeviceInfo& info) {
   const std::lock_guard lock(mutex_);
   TRY(look());
   for (const Nic& nic : catalogue_->nics)
-    if (nic.info.name == info.name) return OfiDevice::open(library_, catalogue_->traits, nic, config_);
+    if (nic.info.name == info.name)
+      return OfiDevice::open(library_, catalogue_->traits, nic, config_, clock_);
   return Error(Code::unavailable, "opening a device",
                "ofi:" + catalogue_->traits.name + " has no device " + info.name + "; weft info lists them");
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Transport>> makeTransport(const std::string& name, const Config& config) {
+Result<std::unique_ptr<Transport>> makeTransport(const std::string& name, const Config& config,
+                                                 const Clock& clock) {
   TRY(auto library, Library::open(config.libfabric));
-  return std::unique_ptr<Transport>(std::make_unique<OfiTransport>(std::move(library), name, config));
+  return std::unique_ptr<Transport>(std::make_unique<OfiTransport>(std::move(library), name, config, clock));
 }
 
 }  // namespace weft::ofi

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "src/base/clock.h"
 #include "src/base/config.h"
 #include "weft/transport.h"
 
@@ -13,7 +14,9 @@ namespace weft::ofi {
 
 // `name` as WEFT_PROVIDER has it after "ofi:": "efa", "efa-direct", "verbs", "tcp", "net", "shm",
 // "tcp;ofi_rxm" or any name of fi_info's; empty: the best one that has a usable card, and Transport::name()
-// tells which. Fails when libfabric is not there.
-Result<std::unique_ptr<Transport>> makeTransport(const std::string& name, const Config& config);
+// tells which. Fails when libfabric is not there. Deadlines of lanes are by `clock`, which outlives the
+// transport and all that it opened.
+Result<std::unique_ptr<Transport>> makeTransport(const std::string& name, const Config& config,
+                                                 const Clock& clock = Clock::system());
 
 }  // namespace weft::ofi

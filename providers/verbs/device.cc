@@ -11,8 +11,9 @@
 
 namespace weft::verbs {
 
-Result<std::shared_ptr<Device>> VerbsDevice::open(std::shared_ptr<const Library> library, const Port& port) {
-  auto device = std::make_shared<VerbsDevice>(std::move(library), port);
+Result<std::shared_ptr<Device>> VerbsDevice::open(std::shared_ptr<const Library> library, const Port& port,
+                                                  const Clock& clock) {
+  auto device = std::make_shared<VerbsDevice>(std::move(library), port, clock);
   TRY(device->start());
   return std::shared_ptr<Device>(device);
 }

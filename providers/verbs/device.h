@@ -16,7 +16,8 @@ namespace weft::verbs {
 
 class VerbsDevice : public Device {
  public:
-  static Result<std::shared_ptr<Device>> open(std::shared_ptr<const Library> library, const Port& port);
+  static Result<std::shared_ptr<Device>> open(std::shared_ptr<const Library> library, const Port& port,
+                                              const Clock& clock);
 
   const DeviceInfo& info() const override { return port_.info; }
   Result<std::unique_ptr<Memory>> registerMemory(const MemoryDesc& desc) override;
@@ -25,6 +26,7 @@ class VerbsDevice : public Device {
   // For this provider's own Queues.
   const std::shared_ptr<const Library>& library() const { return library_; }
   const Port& port() const { return port_; }
+  const Clock& clock() const { return clock_; }
   std::shared_ptr<const PortAddress> address() const;  // for its queue pairs to announce now
   ibv_context* context() const { return context_.get(); }
   ibv_pd* pd() const { return pd_.get(); }
@@ -40,10 +42,12 @@ class VerbsDevice : public Device {
   void listen(const Listener& listener);
   void forget(const Mailbox* mailbox);
 
-  VerbsDevice(std::shared_ptr<const Library> library, const Port& port)
+  VerbsDevice(std::shared_ptr<const Library> library, const Port& port, const Clock& clock)
       : library_(std::move(library)),
         port_(port),
-        address_(std::make_shared<const PortAddress>(port.address)) {}
+        clock_(clock),
+        address_(std::make_shared<const PortAddress>(port.address)),
+        dialer_(clock) {}
 
  private:
   Status start();
@@ -55,6 +59,7 @@ class VerbsDevice : public Device {
   // Teardown is in reverse order.
   const std::shared_ptr<const Library> library_;
   const Port port_;
+  const Clock& clock_;
   Handle<ibv_context> context_{nullptr, nullptr};
   Handle<ibv_pd> pd_{nullptr, nullptr};
   std::mutex reading_;  // from reading what the port is reached by until it is announced; before mutex_

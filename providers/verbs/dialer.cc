@@ -45,7 +45,7 @@ void Dialer::run() {
   const MustNotFail nobodyToTell;
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    const TimePoint now = Clock::system().now();
+    const TimePoint now = clock_.now();
     const auto due =
         std::find_if(calls_.begin(), calls_.end(), [&](const Call& call) { return call.notBefore <= now; });
     if (due == calls_.end()) {
@@ -75,8 +75,8 @@ void Dialer::attempt(Call call) {
   event.sender = call.sender;
   if (call.pair.use_count() > 1 && !call.pair->failed()) {  // else its lane is gone
     const Status connected = call.pair->connect(call.peer);
-    if (!connected && worthAnotherTry(connected.error()) && Clock::system().now() < call.deadline) {
-      call.notBefore = Clock::system().now() + kPause;
+    if (!connected && worthAnotherTry(connected.error()) && clock_.now() < call.deadline) {
+      call.notBefore = clock_.now() + kPause;
       const std::lock_guard lock(mutex_);
       return calls_.push_back(std::move(call));
     }

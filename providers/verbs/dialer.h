@@ -27,7 +27,7 @@ class Dialer {
     TimePoint notBefore{};  // of the next attempt
   };
 
-  Dialer() = default;
+  explicit Dialer(const Clock& clock) : clock_(clock) {}
   ~Dialer();  // waits for the call that runs; forgets the others
   Dialer(const Dialer&) = delete;
   Dialer& operator=(const Dialer&) = delete;
@@ -39,6 +39,7 @@ class Dialer {
   void rest(std::unique_lock<std::mutex>& lock, TimePoint now);
   void attempt(Call call);
 
+  const Clock& clock_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Call> calls_;

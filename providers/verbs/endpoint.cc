@@ -32,7 +32,7 @@ LaneLife::Terms termsOf(const Settings& settings) {
 }  // namespace
 
 VerbsEndpoint::VerbsEndpoint(VerbsQueue& queue)
-    : queue_(queue), life_(*this, Clock::system(), termsOf(queue.settings())) {}
+    : queue_(queue), life_(*this, queue.device().clock(), termsOf(queue.settings())) {}
 
 Result<std::unique_ptr<Endpoint>> VerbsEndpoint::create(VerbsQueue& queue) {
   auto endpoint = std::make_unique<VerbsEndpoint>(queue);
@@ -131,7 +131,7 @@ Status VerbsEndpoint::connect(std::span<const std::byte> peerAddress) {
   TRY(commonGid(own_, peer));
   peerText_ = addressText(peer);
   sendQueues_.resize(std::min(sendQueues_.size(), peer.pairs.size()));
-  const TimePoint deadline = Clock::system().now() + queue_.settings().connectTimeout;
+  const TimePoint deadline = queue_.device().clock().now() + queue_.settings().connectTimeout;
   for (size_t i = 0; i < sendQueues_.size(); i++) {
     SendQueue& one = *sendQueues_[i];
     if (own_.takesApart && peer.takesApart) one.goApart(queue_.settings().apartAbove);
@@ -197,7 +197,7 @@ void VerbsEndpoint::markerBack(bool acknowledged) {
 void VerbsEndpoint::startDraining() {
   fenceBy_ = FenceBy::draining;
   life_.restartFence();
-  strayUntil_ = everReady_ ? Clock::system().now() + kStrayPackets : TimePoint{};
+  strayUntil_ = everReady_ ? queue_.device().clock().now() + kStrayPackets : TimePoint{};
   for (auto& one : sendQueues_) one->pair()->fail();
 }
 

@@ -102,7 +102,7 @@ size_t VerbsQueue::poll(std::span<Completion> out) {
   size_t count = events_.empty() ? 0 : events_.take(out);
   count += readCompletions(out.subspan(count));
   if (!leaving_.empty() && count < out.size()) [[unlikely]]
-    give(leaving_.drained(Clock::system().now()));  // there was room, so it was read to its end
+    give(leaving_.drained(device_.clock().now()));  // there was room, so it was read to its end
   receives_.refill();
   if (!pending_.empty()) [[unlikely]]
     progressLanes();
@@ -193,7 +193,7 @@ void VerbsQueue::failed(int error, const std::string& why) {
 }
 
 void VerbsQueue::progressLanes() {
-  const TimePoint now = Clock::system().now();
+  const TimePoint now = device_.clock().now();
   std::erase_if(pending_, [&](VerbsEndpoint* lane) { return !lane->progress(now); });
 }
 
@@ -207,7 +207,7 @@ void VerbsQueue::forget(SendQueue* sender) {
 }
 
 void VerbsQueue::letGo(std::shared_ptr<QueuePair> pair, size_t requests) {
-  leaving_.add(std::move(pair), requests, Clock::system().now());
+  leaving_.add(std::move(pair), requests, device_.clock().now());
 }
 
 void VerbsQueue::forget(VerbsEndpoint* lane) {

@@ -14,8 +14,8 @@ namespace {
 
 class VerbsTransport : public Transport {
  public:
-  VerbsTransport(std::shared_ptr<const Library> library, const Config& config)
-      : library_(std::move(library)), config_(config) {}
+  VerbsTransport(std::shared_ptr<const Library> library, const Config& config, const Clock& clock)
+      : library_(std::move(library)), config_(config), clock_(clock) {}
 
   std::string name() const override { return "verbs"; }
   std::string version() const override { return "libibverbs"; }
@@ -28,6 +28,7 @@ class VerbsTransport : public Transport {
 
   const std::shared_ptr<const Library> library_;
   const Config config_;
+  const Clock& clock_;
   mutable std::mutex mutex_;
   std::optional<Catalogue> catalogue_;
   std::vector<Refusal> failures_;
@@ -62,16 +63,16 @@ Result<std::shared_ptr<Device>> VerbsTransport::open(const DeviceInfo& info) {
   const std::lock_guard lock(mutex_);
   TRY(look());
   for (const Port& port : catalogue_->ports)
-    if (port.info.name == info.name) return VerbsDevice::open(library_, port);
+    if (port.info.name == info.name) return VerbsDevice::open(library_, port, clock_);
   return Error(Code::unavailable, "opening a device",
                "verbs has no device " + info.name + "; weft info lists them");
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Transport>> makeTransport(const Config& config) {
+Result<std::unique_ptr<Transport>> makeTransport(const Config& config, const Clock& clock) {
   TRY(auto library, Library::open(config.libibverbs));
-  return makeTransport(std::move(library), config);
+  return makeTransport(std::move(library), config, clock);
 }
 
 std::optional<int> cardsHere(const Config& config) {
@@ -85,8 +86,9 @@ std::optional<int> cardsHere(const Config& config) {
   return count;
 }
 
-std::unique_ptr<Transport> makeTransport(std::shared_ptr<const Library> library, const Config& config) {
-  return std::make_unique<VerbsTransport>(std::move(library), config);
+std::unique_ptr<Transport> makeTransport(std::shared_ptr<const Library> library, const Config& config,
+                                         const Clock& clock) {
+  return std::make_unique<VerbsTransport>(std::move(library), config, clock);
 }
 
 }  // namespace weft::verbs

@@ -79,7 +79,7 @@ class Ports : public Transport {
   std::vector<Refusal> refusals() const override { return {}; }
   Result<std::shared_ptr<Device>> open(const DeviceInfo& info) override {
     for (const verbs::Port& port : ports_)
-      if (port.info.name == info.name) return verbs::VerbsDevice::open(library_, port);
+      if (port.info.name == info.name) return verbs::VerbsDevice::open(library_, port, Clock::system());
     return Error(Code::unavailable, "opening a device", info.name);
   }
 
