@@ -8,8 +8,8 @@
 #include "src/coll/sharp_job.h"
 
 // Collective operations in InfiniBand switches, by libsharp_coll. The operations that the switches cannot do,
-// which all ranks see alike, the ranks share among themselves. The library tells of no error once an operation is
-// begun, so only the ranks' own connections say whether the others are there.
+// which all ranks see alike, the ranks share among themselves. The library tells of no error once an
+// operation is begun, so only the ranks' own connections say whether the others are there.
 namespace weft::coll {
 
 class SharpMemory final : public GroupMemory {

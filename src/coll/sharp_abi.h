@@ -5,9 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 
-// The part of libsharp_coll that weft uses, NVIDIA's library that drives aggregation in InfiniBand switches: declared
-// here, as its header comes with a driver package only. Layouts for 64-bit processes, of the interface of
-// SHARP 2.x and 3.x (sharp_coll.h); newer releases add behind them. Functions return 0 or a negative code.
+// The part of libsharp_coll that weft uses, NVIDIA's library that drives aggregation in InfiniBand switches:
+// declared here, as its header comes with a driver package only. Layouts for 64-bit processes, of the
+// interface of SHARP 2.x and 3.x (sharp_coll.h); newer releases add behind them. Functions return 0 or a
+// negative code.
 namespace weft::coll::sharp {
 
 struct Context;

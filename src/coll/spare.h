@@ -7,10 +7,10 @@
 #include "src/coll/closing.h"
 #include "src/coll/peers.h"
 
-// The spare of a ring whose backend can be lost, which is a tree: its daemon, or the way to it. The ranks agree
-// over their own connections on what each of them has. Where no rank has a result that others lack, and all still
-// hold what they sent, they begin the unfinished operations again among themselves, and go on so. Otherwise
-// the group is broken, as it is without a spare. Owned by the ring; the thread of its data calls.
+// The spare of a ring whose backend can be lost, which is a tree: its daemon, or the way to it. The ranks
+// agree over their own connections on what each of them has. Where no rank has a result that others lack, and
+// all still hold what they sent, they begin the unfinished operations again among themselves, and go on so.
+// Otherwise the group is broken, as it is without a spare. Owned by the ring; the thread of its data calls.
 namespace weft::coll {
 
 class Spare {

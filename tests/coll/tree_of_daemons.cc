@@ -33,7 +33,7 @@ agg::DaemonOptions daemonOptions(Config config) {
 }
 
 Result<std::unique_ptr<coll::TreeBackend>> joinAt(uint16_t port, int ranksThere, const coll::Mesh& mesh,
-                                                const std::string& secret, const Change& change) {
+                                                  const std::string& secret, const Change& change) {
   coll::JoinOptions join;
   join.context = mesh.options().context;
   join.daemon = format("127.0.0.1:%u", port);
@@ -72,8 +72,8 @@ int TreeOfDaemons::ranksAt(int rank, int ranks) const {
 }
 
 Result<std::unique_ptr<coll::TreeBackend>> TreeOfDaemons::join(const coll::Mesh& mesh,
-                                                             const std::string& secret,
-                                                             const Change& change) const {
+                                                               const std::string& secret,
+                                                               const Change& change) const {
   return joinAt(portOf(mesh.rank()), ranksAt(mesh.rank(), mesh.ranks()), mesh, secret, change);
 }
 

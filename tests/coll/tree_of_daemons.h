@@ -18,8 +18,8 @@ using Change = std::function<void(coll::Membership&)>;
 
 // The rank's end of a tree, joined at a daemon of this host with so many ranks of the group.
 Result<std::unique_ptr<coll::TreeBackend>> joinAt(uint16_t port, int ranksThere, const coll::Mesh& mesh,
-                                                const std::string& secret = "open sesame",
-                                                const Change& change = {});
+                                                  const std::string& secret = "open sesame",
+                                                  const Change& change = {});
 
 class TreeOfDaemons {
  public:
@@ -32,8 +32,8 @@ class TreeOfDaemons {
   size_t count() const { return daemons_.size(); }
 
   Result<std::unique_ptr<coll::TreeBackend>> join(const coll::Mesh& mesh,
-                                                const std::string& secret = "open sesame",
-                                                const Change& change = {}) const;
+                                                  const std::string& secret = "open sesame",
+                                                  const Change& change = {}) const;
   Ranks::Make maker() const;
   Ranks::Make sparedMaker(const Change& change = {}) const;  // of meshes that connect all ranks
 

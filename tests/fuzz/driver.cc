@@ -18,8 +18,8 @@
 
 // usage: fuzz-TARGET CORPUS [SECONDS [SEED]]
 //
-// Feeds a target its seeds, its corpus and mutations of both for SECONDS (WEFT_FUZZ_SECONDS, 10 unless set). The
-// inputs of a seed are always the same. They run in a forked child; an input that kills it is kept as
+// Feeds a target its seeds, its corpus and mutations of both for SECONDS (WEFT_FUZZ_SECONDS, 10 unless set).
+// The inputs of a seed are always the same. They run in a forked child; an input that kills it is kept as
 // CORPUS/crash-N, the run fails, and the next run tries it first. Targets also link with libFuzzer
 // (clang++ -fsanitize=fuzzer) in place of this file.
 using namespace weft;

@@ -28,8 +28,9 @@ bool parsePercent(std::string text, uint64_t& value) {
 }
 
 constexpr uint64_t kLastErrno = 4095;
-constexpr std::array<const char*, 9> kCalls{"alloc_pd", "reg_mr", "reg_dmabuf_mr",    "create_ah", "create_cq",
-                                            "create_qp", "modify_qp", "post_send", "post_recv"};
+constexpr std::array<const char*, 9> kCalls{"alloc_pd",  "reg_mr",    "reg_dmabuf_mr",
+                                            "create_ah", "create_cq", "create_qp",
+                                            "modify_qp", "post_send", "post_recv"};
 
 // "VALUE@N": VALUE, 1 to `most`, for the N-th from now on.
 bool parsePlan(const std::string& text, uint64_t most, int& value, uint64_t& nth) {

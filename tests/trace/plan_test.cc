@@ -111,8 +111,8 @@ std::string senderTo(uint64_t handle, uint64_t bytes, uint64_t asked, uint64_t w
     return one;
   };
   return fileOf({connect, at(event(Kind::regMr, {1, 1, 4096, 4096, 1}), 1),
-                 at(event(Kind::isend, {1, 1}, {{bytes, 1, 0, 3}}), 2),
-                 at(event(Kind::test, {1, 1, 1}), 3), at(event(Kind::closeSend, {1}), 4)});
+                 at(event(Kind::isend, {1, 1}, {{bytes, 1, 0, 3}}), 2), at(event(Kind::test, {1, 1, 1}), 3),
+                 at(event(Kind::closeSend, {1}), 4)});
 }
 
 // Two connections are accepted; the first brings a message of 100 bytes, the second one of 200.
@@ -138,8 +138,8 @@ TEST_CASE("the ends of connections through one listener are joined in the order 
       GENERATE(std::array<uint64_t, 4>{9'000, 0, 5'000, 0}, std::array<uint64_t, 4>{9'000, 0, 5'000, 7'000});
   const Folder folder;
   std::ofstream(folder.path / "c.trace", std::ios::binary) << receiverOfTwo();
-  const auto made = plan(folder, senderTo(77, 200, firstAsked, firstWaited),
-                         senderTo(77, 100, secondAsked, secondWaited));
+  const auto made =
+      plan(folder, senderTo(77, 200, firstAsked, firstWaited), senderTo(77, 100, secondAsked, secondWaited));
   INFO((made ? "" : made.error().message()));
   REQUIRE(made);
   const replay::Queue& later = (*made)->ranks[0].queues.front();

@@ -63,7 +63,8 @@ TEST_CASE("a receiver refuses what its sender was not granted") {
   CHECK_FALSE(none.arrives(0));
 }
 
-TEST_CASE("the pool of all windows is never promised twice, and the first ones leave something for the others") {
+TEST_CASE(
+    "the pool of all windows is never promised twice, and the first ones leave something for the others") {
   WindowPool pool(1 << 20);
   uint32_t granted = 0;
   int windows = 0;

@@ -349,7 +349,7 @@ TEST_CASE("local: a fence is not passed while a copy is under way, whichever end
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10) * patience();
   while (sender.of(retired) == 0 && std::chrono::steady_clock::now() < end) sender.poll(), receiver.poll();
   REQUIRE(sender.of(retired) == 1);
-  CHECK(std::find_if(sender.seen.begin(), sender.seen.end(),
-                     [](const Completion& one) { return one.kind == retired; })
-            ->ok);
+  CHECK(std::find_if(sender.seen.begin(), sender.seen.end(), [](const Completion& one) {
+          return one.kind == retired;
+        })->ok);
 }
