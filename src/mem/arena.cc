@@ -9,10 +9,13 @@
 #include "src/base/log.h"
 #include "src/base/reserve.h"
 
+// The arena: first a free piece of the same size, then the rest of the last chunk, then a new chunk.
 namespace weft::mem {
 
 namespace {
 
+// Two cache lines, so that blocks never share one with their neighbours, the adjacent-line prefetcher
+// included.
 constexpr size_t kAlign = 128;
 constexpr size_t kChunkBytes = size_t{1} << 20;
 
@@ -22,7 +25,8 @@ size_t alignUp(size_t n, size_t to) {
 
 }  // namespace
 
-// Anonymous pages that a forked child does not inherit: copy-on-write would move them under the NIC.
+// Anonymous pages, marked MADV_DONTFORK: copy-on-write after a fork would give the parent new pages, while
+// the card would go on with the old ones.
 struct Arena::Chunk {
   ~Chunk() {
     region.reset();
@@ -30,7 +34,7 @@ struct Arena::Chunk {
   }
   void* data = nullptr;
   size_t bytes = 0;
-  size_t used = 0;
+  size_t used = 0;  // bytes handed out from the front
   RegionRef region;
 };
 
@@ -51,6 +55,7 @@ Arena::Arena(RegionCache* cache) : cache_(cache) {}
 
 Arena::~Arena() = default;
 
+// The mutex is held while a chunk is registered: a second thread would otherwise register one as well.
 Result<Block> Arena::take(size_t wanted) {
   const size_t bytes = alignUp(std::max<size_t>(wanted, 1), kAlign);
   std::lock_guard lock(mutex_);
@@ -92,6 +97,7 @@ Status Arena::addChunk(size_t atLeast) {
   (void)madvise(data, chunk->bytes, MADV_DONTFORK);
   MemoryDesc desc;
   desc.address = data;
+  // strictOrder: peers write records here whose last byte tells that the rest is there.
   desc.length = chunk->bytes;
   desc.strictOrder = true;
   TRY(chunk->region, cache_->get(desc));

@@ -8,14 +8,15 @@
 
 #include "src/mem/region.h"
 
-// Memory of our own that peers write into: rings, eager pools, credit lines. Carved from large registered
-// chunks so that a connection costs no registration. Blocks come zeroed the first time and as they were left
-// afterwards.
+// Memory of our own that peers write into: rings, eager pools, credit records. An arena carves blocks from
+// large registered chunks, so that a connection costs no registration. A block holds zeros the first time it
+// is taken, and what its last user left in it afterwards.
+// The engine owns the arena. Chunks are never given back before the arena ends.
 namespace weft::mem {
 
 class Arena;
 
-// A piece of a chunk; goes back to its arena when destroyed, so it must not outlive it.
+// A piece of a chunk. Its destructor gives it back to the arena, so a block must not outlive the arena.
 class Block {
  public:
   Block() = default;
@@ -27,8 +28,9 @@ class Block {
 
   std::byte* data() const { return data_; }
   size_t bytes() const { return bytes_; }
+  // The region of the whole chunk. Other blocks share it.
   const RegionRef& region() const { return region_; }
-  uint64_t offset() const { return region_->offsetOf(data_); }  // in the region, for peers
+  uint64_t offset() const { return region_->offsetOf(data_); }  // in the region; peers name a block by it
   explicit operator bool() const { return data_ != nullptr; }
 
  private:
@@ -38,7 +40,7 @@ class Block {
   size_t bytes_ = 0;
 };
 
-// Thread-safe.
+// All blocks of one device. Thread-safe: one mutex guards the chunks and the free pieces.
 class Arena {
  public:
   explicit Arena(RegionCache* cache);
@@ -46,10 +48,13 @@ class Arena {
 
   Result<Block> take(size_t bytes);  // 128-byte aligned; resources error when memory or memlock runs out
   size_t registeredBytes();          // for tests: of all chunks, whether taken or free
+  // Called by ~Block alone. The piece is found again by the next take() of exactly this size.
   void giveBack(RegionRef region, std::byte* data, size_t bytes);  // what ~Block calls
 
  private:
   struct Chunk;
+  // A piece that was taken once and given back. Pieces are never merged or cut: connections ask for few
+  // sizes.
   struct FreePiece {
     size_t bytes;
     RegionRef region;
@@ -57,10 +62,10 @@ class Arena {
   };
 
   Status addChunk(size_t atLeast);
-
+  // outlives the arena
   RegionCache* cache_;
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Chunk>> chunks_;
+  std::vector<std::unique_ptr<Chunk>> chunks_;  // the last one is the one that pieces are cut from
   std::vector<FreePiece> free_;
 };
 

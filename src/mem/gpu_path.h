@@ -4,19 +4,19 @@
 
 #include <string>
 
-// How a device reaches GPU memory: what a trial registration proved (ladder.h). A value.
+// How a device reaches GPU memory, as a trial registration proved it (ladder.h). A value.
 namespace weft::mem {
 
 struct GpuPath {
   bool dmabuf = false;     // by a dma-buf
   bool pcie = false;       //   of the mapping over PCIe, where a GPU has another one too
   bool byAddress = false;  // by its address: a kernel module resolves it
-  std::string why;         // why by neither
+  std::string why;         // neither way works, and why
 
   bool works() const { return dmabuf || byAddress; }
 };
 
-// Of a device of several cards: what all of them can.
+// For a device of several cards: the ways that every card has. Both cards have to use the same mapping.
 inline GpuPath both(const GpuPath& a, const GpuPath& b) {
   GpuPath out;
   out.dmabuf = a.dmabuf && b.dmabuf && a.pcie == b.pcie;

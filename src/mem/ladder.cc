@@ -14,14 +14,16 @@ namespace weft::mem {
 
 namespace {
 
-constexpr size_t kTrialBytes = size_t{2} << 20;  // what a driver hands out as whole pages
+// Whole pages of any driver: a GPU's large page has 2 MiB.
+constexpr size_t kTrialBytes = size_t{2} << 20;  // bytes
 
 constexpr const char* kDmabuf = "dma-buf";
 constexpr const char* kPeerMemory = "peer memory";
 constexpr const char* kShared = "CUDA's handles";
 constexpr const char* kStaging = "through host memory";
 
-// Both rungs need a card and memory, made when the first of them gets so far.
+// The device and the memory of a trial. Both rungs need them; prepare() makes them for the first rung that
+// gets so far.
 class Trial {
  public:
   explicit Trial(const LadderInput& input) : input_(input), facts_(input.driver->facts(input.gpu)) {}
@@ -32,6 +34,7 @@ class Trial {
   const gpu::GpuFacts& facts() const { return facts_; }
 
  private:
+  // Why no dma-buf can be exported and registered; empty: it is worth a try.
   std::string cannotExport() const;
   Status prepare();
   Status registerDmabuf(bool pcie);
@@ -81,8 +84,8 @@ Status Trial::registerDmabuf(bool pcie) {
   return registerWith(desc);
 }
 
-// Where the GPU is reached past PCIe too, a descriptor has one mapping or the other, and each kind of card
-// takes one of them.
+// A coherent GPU (C2C) is reached past PCIe too. A descriptor has one mapping or the other, and each kind of
+// card takes just one of them.
 Rung Trial::dmabuf(GpuPath* path) {
   Rung rung{kDmabuf, false, cannotExport()};
   if (!rung.why.empty()) return rung;
@@ -95,6 +98,7 @@ Rung Trial::dmabuf(GpuPath* path) {
   return rung;
 }
 
+// The names of the kernel modules that resolve a GPU address: NVIDIA's, its forerunner's, and Amazon's.
 std::string moduleAdvice() {
   const bool loaded = ::access("/sys/module/nvidia_peermem", F_OK) == 0 ||
                       ::access("/sys/module/nv_peer_mem", F_OK) == 0 ||
@@ -126,7 +130,8 @@ Rung Trial::peerMemory(GpuPath* path) {
   return rung;
 }
 
-// Out of memory that is mapped a second time by a handle, as another process has it.
+// Copies out of memory that is mapped a second time by a handle, as another process would map it. The pattern
+// carries the device's number, so that a stale pattern is not taken for this one.
 Status Trial::copyThroughHandle() const {
   const gpu::Driver& driver = *input_.driver;
   const std::array<uint64_t, 2> wanted = {0x6e65766f77746665, input_.device->guid};
@@ -160,7 +165,8 @@ std::string beforeTrial(const LadderInput& input) {
   return {};
 }
 
-// With an IOMMU that translates for the card, data for a GPU take the way through the root complex.
+// With an IOMMU that translates for the card, data for a GPU take the way through the root complex. The
+// kernel says so in iommu_group/type: "DMA" or "DMA-FQ" translate, "identity" does not.
 std::string whySlow(const DeviceInfo& device) {
   if (device.pciPath.empty()) return {};
   const Fd file(::open((device.pciPath + "/iommu_group/type").c_str(), O_RDONLY | O_CLOEXEC));
@@ -205,10 +211,11 @@ GdrVerdict climb(const LadderInput& input) {
     verdict.gpuName = trial.facts().name;
     const bool shared = input.device->sharedGpu;
     verdict.rungs.push_back(shared ? trial.shared(&verdict.path) : trial.dmabuf(&verdict.path));
-    // The older way is not asked where the better one works: its module need not be there.
+    // Peer memory is not tried where dma-buf works: its kernel module need not be loaded.
     if (!shared && !verdict.path.dmabuf) verdict.rungs.push_back(trial.peerMemory(&verdict.path));
     if (!verdict.path.works()) verdict.path.why = whyNeither(verdict.rungs);
-    // A copy of the driver is there when the driver says so.
+    // A copy by the driver is visible once the driver says that it is done. A coherent GPU is reached past
+    // PCIe too, where the driver's promise of an order of writes is not relied upon (docs/gpudirect.md).
     verdict.ordersWrites = shared || (trial.facts().ordersWrites && !trial.facts().coherent);
     verdict.forceFlush = verdict.path.works() && !verdict.ordersWrites;
     if (verdict.path.works()) verdict.slow = whySlow(*input.device);

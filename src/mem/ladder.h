@@ -11,19 +11,21 @@
 #include "src/mem/gpu_path.h"
 #include "weft/transport.h"
 
-// "Is GPUDirect on, and if not, why": the ways from a card to a GPU's memory, best first, each tried with a
-// real registration of real memory, and the reason of each that fails. Between processes of one host, where
-// there is no card, the one way is memory that the driver shares, tried with a real copy. docs/gpudirect.md
-// explains them.
+// Answers "is GPUDirect on, and if not, why". The ladder is the list of ways from a card to a GPU's memory,
+// best first. Each is tried with a real registration of real memory, and each that fails has a reason.
+// Between processes of one host there is no card: the one way is memory that the driver shares, tried with a
+// real copy. docs/gpudirect.md explains the ways.
 namespace weft::mem {
 
+// A way and the outcome of its trial.
 struct Rung {
   std::string name;  // "dma-buf", "peer memory", "CUDA's handles"
   bool works = false;
-  std::string why;  // not; or, of one that works, what is particular
+  std::string why;  // why it does not work; for one that works, a particularity worth the log
 };
 
-// A card and a GPU.
+// The answer for one card and one GPU. A value; the log, `weft info` and the plugin's properties are made of
+// it.
 struct GdrVerdict {
   std::string device;
   int gpu = -1;  // the driver's number; -1: none was asked about
@@ -32,12 +34,14 @@ struct GdrVerdict {
   GpuPath path;
   bool ordersWrites = false;  // no flush is needed
   bool forceFlush = false;    // NCCL has to flush where it would not by itself
-  std::string slow;           // on, and yet likely slow: why
+  std::string slow;           // why it is likely slow although it is on; else empty
 
+  // The best rung that works.
   const Rung& taken() const;
-  std::string line() const;  // all of it, for the log
+  std::string line() const;  // the whole verdict in one line, for the log
 };
 
+// The question. Everything it points at outlives climb().
 struct LadderInput {
   const DeviceInfo* device = nullptr;
   std::function<Result<std::shared_ptr<Device>>()>
@@ -48,6 +52,7 @@ struct LadderInput {
   bool off = false;
 };
 
+// Tries the rungs. It may take seconds: opening a device and registering memory block.
 GdrVerdict climb(const LadderInput& input);
 
 }  // namespace weft::mem

@@ -9,13 +9,16 @@
 #include "src/base/log.h"
 #include "src/mem/region_table.h"
 
+// Regions of host memory, and what host and GPU memory have in common. GPU memory: region_gpu.cc. The table
+// behind the lock: region_table.cc.
 namespace weft::mem {
 
 namespace {
 
 std::atomic<uint32_t> nextId{1};
 
-// Pages around the range are mapped as well, so rounding lets what lies on the same ones be shared.
+// Rounds a range to whole pages. The pages at both ends are mapped as a whole, so buffers that share a page
+// share a region.
 MemoryDesc rounded(MemoryDesc desc) {
   const auto address = reinterpret_cast<uintptr_t>(desc.address);
   const uintptr_t first = address / kPage * kPage;
@@ -40,7 +43,7 @@ RegionCache::RegionCache(std::vector<std::shared_ptr<Device>> rails, CacheOption
       options_(std::move(options)),
       table_(std::make_shared<Table>(options_.mostKept, options_.mostKeptBytes)) {}
 
-// Those that nobody uses go before their devices.
+// Regions that nobody uses end here, before the devices that they are registered with.
 RegionCache::~RegionCache() {
   if (counters().misses > 0 && !rails_.empty())
     WEFT_LOG(info, "%s: %s", rails_.front()->info().name.c_str(), summary().c_str());
@@ -66,13 +69,16 @@ Result<RegionRef> RegionCache::getHost(const MemoryDesc& wanted) {
   return table_->keep(key, std::move(fresh));
 }
 
-// A device that is full is emptied of what nobody uses, and asked again.
+// A device that has no room left (Code::resources) gets rid of the regions that nobody uses, and is asked
+// once more.
 Result<RegionRef> RegionCache::registerEvicting(const MemoryDesc& desc) {
   auto region = registerOnRails(desc);
   if (region || region.error().code() != Code::resources || !table_->evictUnused()) return region;
   return registerOnRails(desc);
 }
 
+// Registers on every rail, or on none: an error drops the registrations made so far. The last `hostRails`
+// rails get a null for GPU memory.
 Result<RegionRef> RegionCache::registerOnRails(const MemoryDesc& desc) const {
   const TimePoint began = Clock::system().now();
   std::vector<std::unique_ptr<Memory>> memories;

@@ -12,19 +12,21 @@
 #include "src/mem/gpu_path.h"
 #include "weft/transport.h"
 
-// Registered memory of one (possibly virtual) device: one range of pages, registered on each of its rails,
+// Registered memory of one device, which may be several rails: a range of pages, registered on each rail and
 // shared by everyone who asks for it. NCCL registers the same buffer once per connection and channel, so
-// finding one again must be nearly free.
+// finding it again must be nearly free.
 //
-// Host memory: who asks for a part gets a region of its own, and a region goes with its last user. Only what
-// somebody registered stays mapped, so another region could name pages that were given away and mapped anew.
+// Host memory: a request for a part of a region gets a region of its own, and a region ends with its last
+// user. Only pages that somebody has registered now are sure to stay mapped; a region kept longer could name
+// pages that were unmapped and mapped anew.
 //
-// GPU memory: the driver numbers allocations and never uses a number twice, so a region is found by that,
-// and one address that was freed and allocated anew is another region. An allocation is registered as a whole
-// where it is small enough, and its parts are found in it; one that is mapped of several segments never is,
-// as what lies beside a segment may be another's. Regions stay for the next user, within limits.
+// GPU memory: the driver numbers allocations and never uses a number twice. Regions are found by that number,
+// so an address that was freed and allocated anew gets another region. An allocation is registered as a whole
+// where it is small enough, and its parts are found in it. An allocation of several segments never is, as the
+// neighbour of a segment may belong to another allocation. Regions stay for the next user, within limits.
 namespace weft::mem {
 
+// A registered range. Immutable, and so used by any thread; the last reference deregisters it.
 class Region {
  public:
   Region(uint32_t id, const MemoryDesc& desc, std::vector<std::unique_ptr<Memory>> rails)
@@ -38,6 +40,7 @@ class Region {
   const Memory* rail(size_t i) const { return rails_[i].get(); }  // null: it cannot reach such memory
   size_t rails() const { return rails_.size(); }
 
+  // The range lies wholly inside the region; written so that no sum overflows.
   bool covers(const void* address, size_t bytes) const {
     const auto* first = static_cast<const std::byte*>(address);
     return first >= begin() && bytes <= length() && static_cast<size_t>(first - begin()) <= length() - bytes;
@@ -47,12 +50,13 @@ class Region {
   }
 
  private:
-  uint32_t id_;
-  MemoryDesc desc_;
-  std::vector<std::unique_ptr<Memory>> rails_;
+  uint32_t id_;                                 // outlives every restart of the plugin in this process
+  MemoryDesc desc_;                             // of the whole region; its descriptor is closed by then
+  std::vector<std::unique_ptr<Memory>> rails_;  // as many as the device has rails
 };
 using RegionRef = std::shared_ptr<Region>;
 
+// The work of the cache so far. Sums over its life; `bytes` counts regions that are gone as well.
 struct CacheCounters {
   uint64_t hits = 0;
   uint64_t misses = 0;
@@ -65,12 +69,14 @@ struct CacheOptions {
   std::shared_ptr<const gpu::Driver> driver;  // null: there is no GPU memory
   GpuPath path;                               // to it
   bool ordersWrites = false;                  // what a card wrote there needs no flush
-  size_t mostKept = 256;                      // regions of GPU memory that nobody uses
+  size_t mostKept = 256;                      // regions of GPU memory that nobody uses, at most
+  // Their bytes together, at most; an allocation larger than this is registered in parts.
   uint64_t mostKeptBytes = uint64_t{4} << 30;
   size_t hostRails = 0;  // the last so many of the rails reach host memory only
 };
 
-// Thread-safe. No lock is held while a fabric registers, which can take long and can call back into others.
+// Finds and makes the regions of one device; the device owns it. Thread-safe. The cache holds no lock while a
+// fabric registers, which can take long and can call back into other code.
 class RegionCache {
  public:
   explicit RegionCache(std::vector<std::shared_ptr<Device>> rails, CacheOptions options = {});
@@ -78,7 +84,8 @@ class RegionCache {
 
   // A region that covers the range, found or registered. Errors name the range and the device that refused.
   Result<RegionRef> get(const MemoryDesc& desc);
-  // Gives back what is kept of GPU memory that was freed meanwhile: a registration holds it.
+  // Deregisters unused regions of GPU memory that was freed meanwhile: a registration keeps the memory from
+  // being reused.
   void dropFreed();
   CacheCounters counters() const;
   std::string summary() const;  // of the counters, for the log
@@ -87,6 +94,7 @@ class RegionCache {
   const gpu::Driver* driver() const { return options_.driver.get(); }
 
  private:
+  // Orders regions by allocation and range, so that all regions of an allocation stand together.
   struct Key {
     uint64_t buffer = 0;  // the driver's number of the allocation; 0: host memory
     bool strictOrder = false;
@@ -94,27 +102,32 @@ class RegionCache {
     uintptr_t end = 0;
     auto operator<=>(const Key&) const = default;
   };
+  // A region in the table. Host memory: `users` alone. GPU memory: `kept` is the region, and `users` share a
+  // second reference that reports its end (region_table.cc).
   struct Entry {
     std::weak_ptr<Region> users;
-    RegionRef kept;  // GPU memory: also without users
-    uint64_t lastUsed = 0;
+    RegionRef kept;         // GPU memory: also without users
+    uint64_t lastUsed = 0;  // by Table::clock_, for the order of eviction
   };
   struct Table;
   struct GpuRange;
 
+  // Key of a host range; `desc` is rounded to pages.
   static Key keyOf(const MemoryDesc& desc);
   Result<RegionRef> getHost(const MemoryDesc& desc);
   Result<RegionRef> getGpu(const MemoryDesc& desc);
+  // Asks the driver for the allocation around a range.
   Result<GpuRange> findOut(const MemoryDesc& desc) const;
-  Status refuseGpu(const MemoryDesc& desc) const;
+  Status refuseGpu(const MemoryDesc& desc) const;  // an error where the address is a GPU's
   Result<RegionRef> registerGpu(const MemoryDesc& desc, const GpuRange& range);
+  // `given`: the caller's own dma-buf descriptor is used and no other one is exported.
   Result<RegionRef> registerGpuRange(const MemoryDesc& desc, uintptr_t first, uintptr_t end, bool given);
   Result<RegionRef> registerEvicting(const MemoryDesc& desc);
   Result<RegionRef> registerOnRails(const MemoryDesc& desc) const;
 
   const std::vector<std::shared_ptr<Device>> rails_;
   const CacheOptions options_;
-  const std::shared_ptr<Table> table_;  // users of GPU regions know it, too
+  const std::shared_ptr<Table> table_;  // the deleters of GPU regions hold it weakly, too
 };
 
 }  // namespace weft::mem

@@ -5,7 +5,7 @@
 #include "src/base/log.h"
 #include "src/mem/region_table.h"
 
-// The half of RegionCache that is about GPU memory.
+// The half of RegionCache that handles GPU memory.
 namespace weft::mem {
 
 namespace {
@@ -14,11 +14,13 @@ using gpu::Pointer;
 
 constexpr const char* kOperation = "registering GPU memory";
 
+// The error for a range that cannot be registered as GPU memory.
 Error refused(const MemoryDesc& desc, const std::string& why) {
   return Error(Code::invalidArgument, kOperation,
                format("%zu bytes at %p: %s", desc.length, desc.address, why.c_str()));
 }
 
+// Why memory of this kind is not a GPU's; null: it is.
 const char* wrongKind(Pointer::Kind kind) {
   switch (kind) {
     case Pointer::Kind::host:
@@ -39,8 +41,9 @@ uintptr_t pageOf(uintptr_t address) {
 
 }  // namespace
 
-// A range as the driver knows it.
+// A range and its allocation, as the driver knows them.
 struct RegionCache::GpuRange {
+  // The driver's number of the allocation; for several segments, a hash of their numbers in order.
   uint64_t buffer = 0;
   int gpu = -1;
   uintptr_t first = 0;  // of the range, whole pages
@@ -50,7 +53,8 @@ struct RegionCache::GpuRange {
   bool oneSegment = true;
 };
 
-// Host memory is not what the driver says is a GPU's. Plain memory it does not know.
+// Memory that NCCL calls the host's must not be a GPU's. The driver does not know plain memory, so an unknown
+// address passes.
 Status RegionCache::refuseGpu(const MemoryDesc& desc) const {
   if (!options_.driver || options_.driver->lookUp(desc.address).kind != Pointer::Kind::device) return {};
   return Error(
@@ -58,7 +62,9 @@ Status RegionCache::refuseGpu(const MemoryDesc& desc) const {
       format("%zu bytes at %p are a GPU's; register them as such (type 2)", desc.length, desc.address));
 }
 
-// NCCL widens users' buffers to whole pages, so the first and the last page may be cut by an allocation.
+// NCCL widens users' buffers to whole pages, so an allocation may begin or end within the first or last page.
+// The loop walks over the segments of the range; a range of several segments is not widened to its
+// allocation.
 Result<RegionCache::GpuRange> RegionCache::findOut(const MemoryDesc& desc) const {
   const auto address = reinterpret_cast<uintptr_t>(desc.address);
   const uintptr_t end = address + desc.length;
@@ -101,12 +107,15 @@ Result<RegionRef> RegionCache::getGpu(const MemoryDesc& desc) {
   return Table::keepGpu(table_, key, std::move(fresh));
 }
 
+// Runs before each registration: a freed allocation's number no longer belongs to its address.
 void RegionCache::dropFreed() {
   if (!options_.driver) return;
   for (const auto& [buffer, address] : table_->unused())
     if (options_.driver->lookUp(address).buffer != buffer) table_->evictBuffer(buffer);
 }
 
+// Tries the whole allocation first, so that its other parts are found later. Its failure is no error: the
+// range alone is tried next.
 Result<RegionRef> RegionCache::registerGpu(const MemoryDesc& desc, const GpuRange& range) {
   MemoryDesc wanted = desc;
   wanted.gpu = range.gpu;
@@ -115,7 +124,7 @@ Result<RegionRef> RegionCache::registerGpu(const MemoryDesc& desc, const GpuRang
     auto whole = registerGpuRange(wanted, range.wholeFirst, range.wholeEnd, false);
     if (whole) return whole;
   }
-  // The caller's own descriptor is about just this range.
+  // The caller's own descriptor covers just this range.
   if (desc.kind == MemoryKind::dmabuf && options_.path.dmabuf)
     return registerGpuRange(wanted, reinterpret_cast<uintptr_t>(desc.address),
                             reinterpret_cast<uintptr_t>(desc.address) + desc.length, true);

@@ -4,8 +4,11 @@
 
 #include <algorithm>
 
+// The table of a RegionCache. Locals named `gone` are declared before the lock guard, and so are released
+// after it.
 namespace weft::mem {
 
+// A cell of 64 by multiplicative hashing; the top 6 bits of the product are the best mixed ones.
 RegionCache::Table::Recent& RegionCache::Table::recentOf(const Key& key) {
   const uint64_t pages = (key.first / kPage) ^ ((key.end / kPage) << 20);
   return recent_[(pages * 0x9e3779b97f4a7c15u) >> 58];
@@ -24,7 +27,8 @@ RegionRef RegionCache::Table::find(const Key& key) {
   return found;
 }
 
-// Two threads may have registered the same range at once: the first one in is kept, the other goes.
+// Two threads may have registered the same range at once. The first one in is kept; the other one's region
+// ends with its reference.
 RegionRef RegionCache::Table::keep(const Key& key, RegionRef fresh) {
   std::lock_guard lock(mutex);
   auto& entry = entries_[key];
@@ -34,15 +38,17 @@ RegionRef RegionCache::Table::keep(const Key& key, RegionRef fresh) {
   return fresh;
 }
 
-// Forgets host regions that are gone. Runs each time the table has doubled, so its cost per registration is
-// constant.
+// Forgets the entries of host regions that are gone. It runs each time the table has doubled, so its cost per
+// registration is constant.
 void RegionCache::Table::sweep() {
   std::erase_if(entries_,
                 [](const auto& entry) { return !entry.second.kept && entry.second.users.expired(); });
   sweepAt_ = std::max<size_t>(64, 2 * entries_.size());
 }
 
-// Users share one reference, and its end tells the table. The region itself is the table's.
+// All users of a region share one reference, whose deleter tells the table. The region itself belongs to the
+// table until the deleter has run; a copy of `kept` in the deleter keeps it alive when the table is gone
+// first.
 RegionRef RegionCache::Table::handOut(const std::shared_ptr<Table>& table, const Key& key, Entry* entry) {
   entry->lastUsed = ++table->clock_;
   if (RegionRef shared = entry->users.lock()) return shared;
@@ -55,7 +61,8 @@ RegionRef RegionCache::Table::handOut(const std::shared_ptr<Table>& table, const
   return shared;
 }
 
-// An allocation has few regions: the whole of it, or those parts that were asked for.
+// An allocation has few regions, the whole of it or the parts that were asked for, so they are looked at one
+// by one. The search ends at the first region that begins behind the range.
 RegionRef RegionCache::Table::findGpu(const std::shared_ptr<Table>& table, const Key& range) {
   std::lock_guard lock(table->mutex);
   auto entry = table->entries_.lower_bound({range.buffer, range.strictOrder, 0, 0});
@@ -110,6 +117,8 @@ std::vector<RegionRef> RegionCache::Table::takeOverLimit() {
   return take([&](const auto& entry) { return entry.second.lastUsed < oldestKept; });
 }
 
+// Runs in the deleter of the last user, on any thread. Another user may have taken the region again before
+// the lock was had here.
 void RegionCache::Table::returned(const Key& key) {
   std::vector<RegionRef> gone;  // after the lock
   std::lock_guard lock(mutex);

@@ -5,6 +5,8 @@
 #include "src/base/log.h"
 #include "src/mem/gpu/scopes.h"
 
+// The calls of the driver behind copies.h, and pinned host memory. Every function enters relaxed capture mode
+// first (scopes.h): NCCL may be capturing a graph on another thread.
 namespace weft::mem::gpu {
 
 using Flight = Driver::Copies::Flight;
@@ -27,7 +29,8 @@ Result<std::unique_ptr<Driver::Copies>> Driver::Copies::open(std::shared_ptr<con
 Driver::Copies::Copies(std::shared_ptr<const Driver> driver, int gpu, Stream stream)
     : driver_(std::move(driver)), gpu_(gpu), stream_(stream) {}
 
-// The driver ends a stream when what is on it is done.
+// cuStreamDestroy returns at once, and the driver frees the stream when the copies on it are done. The
+// context that open() kept is let go of after the stream, outside the scope that has it current.
 Driver::Copies::~Copies() {
   const Functions& call = driver_->call_;
   const Relaxed relaxed(call);
@@ -74,6 +77,7 @@ Result<std::shared_ptr<const Flight>> Driver::Copies::fromGpu(void* to, const vo
   });
 }
 
+// An event that has not happened yet may be destroyed; the driver frees it when it has (cuEventDestroy).
 Flight::~Flight() {
   const Relaxed relaxed(driver_->call_);
   (void)driver_->call_.cuEventDestroy_v2(event_);

@@ -7,6 +7,8 @@
 #include "src/base/log.h"
 #include "src/mem/gpu/scopes.h"
 
+// The driver's library, its functions by name, and the calls that block. Copies that do not block are in
+// copies.cc, memory shared between processes in driver_shared.cc.
 namespace weft::mem::gpu {
 
 namespace {
@@ -20,7 +22,8 @@ bool find(void* library, const char* name, Function* out) {
   return *out != nullptr;
 }
 
-// The first function that is missing; null: all that are needed are there.
+// The name of the first needed function that is missing; null: all of them are there. Optional functions stay
+// null.
 const char* bind(void* library, Functions* call) {
 #define WEFT_NEEDED(name) \
   if (!find(library, #name, &call->name)) return #name
@@ -76,12 +79,14 @@ struct Known {
   std::string why;
 };
 
-// Goes with the library. Comms that exit handlers close later have a driver of their own to hold on to.
+// The drivers asked for so far, by path. The map is destroyed with the library; comms that exit handlers
+// close after that hold a shared pointer of their own.
 std::map<std::string, Known>& knownDrivers() {
   static std::map<std::string, Known> known;
   return known;
 }
 
+// Guards knownDrivers() and the opening of a driver.
 std::mutex knownMutex;
 
 }  // namespace
@@ -117,7 +122,7 @@ std::shared_ptr<const Driver> Driver::ofProcess(const std::string& path, std::st
     } else {
       answer.why = opened.error().message();
     }
-    // A driver that is not there yet may be loaded later.
+    // A driver that is not loaded yet may be loaded later, so this answer is not kept.
     if (!answer.driver && path.empty()) {
       if (why) *why = answer.why;
       return nullptr;
@@ -173,6 +178,7 @@ GpuFacts Driver::facts(int gpu) const {
   return out;
 }
 
+// cuCtxGetDevice succeeds only where the thread has a context; neither call makes one.
 std::optional<int> Driver::gpuInUse() const {
   int device = 0;
   const bool current = call_.cuCtxGetDevice(&device) == kSuccess;
@@ -187,8 +193,8 @@ std::optional<int> Driver::gpuInUse() const {
   return std::nullopt;
 }
 
-// A single call asks for all; a driver sets what does not apply to zero and says that it succeeded. Asking
-// this is allowed while a stream is captured, and every registration does.
+// A single call asks for all attributes. The driver sets those that do not apply to zero and says that it
+// succeeded. This question is allowed while a stream is captured, and every registration asks it.
 Pointer Driver::lookUp(const void* address) const {
   Pointer out;
   unsigned type = 0;
@@ -237,7 +243,7 @@ Result<Stream> Driver::streamOf(int gpu) const {
   return stream;
 }
 
-// A context that was reset took its streams along, so a stream that fails is not used again.
+// A reset of the context destroys its streams, so a stream on which a copy failed is not used again.
 template <class Copy>
 Status Driver::copy(int gpu, const char* what, size_t bytes, Copy copy) const {
   const Relaxed relaxed(call_);
@@ -264,7 +270,8 @@ Status Driver::fromGpu(int gpu, void* to, const void* from, size_t bytes) const 
   });
 }
 
-// Between memory of GPUs, the other process's too: the driver tells them by their addresses.
+// Copies between memory of GPUs, mapped memory of another process included: the driver tells them apart by
+// their addresses.
 Status Driver::within(int gpu, void* to, const void* from, size_t bytes) const {
   return copy(gpu, "copying between GPU memory", bytes, [&](Stream stream) {
     return call_.cuMemcpyDtoDAsync_v2(reinterpret_cast<uintptr_t>(to), reinterpret_cast<uintptr_t>(from),

@@ -12,15 +12,17 @@
 #include "src/mem/gpu/abi.h"
 #include "weft/result.h"
 
-// The CUDA driver, found and opened at run time, and what weft asks of it. Thread-safe; every call may come
-// from NCCL's proxy threads, while some stream of the process is being captured into a graph (a call counts
-// as the thread's own, by relaxed capture mode, and copies have a stream of their own that no other waits
-// for), and after the context it is about is gone: then it fails, and nothing else happens.
+// The CUDA driver, found and opened at run time, and the calls that weft makes of it.
+// Thread-safe. NCCL's proxy threads call it while a stream of the process is being captured into a graph:
+// relaxed capture mode makes a call count as the thread's own, and copies have a stream of their own, for
+// which no other stream waits. A call may also come after its context is gone; it returns an error then and
+// does nothing else.
 namespace weft::mem::gpu {
 
 // The facts that decide how a GPU's memory gets to the network.
+// The number of the driver (its ordinal), not NVML's or nvidia-smi's.
 struct GpuFacts {
-  int number = 0;    // the driver's
+  int number = 0;    // the ordinal, from 0
   std::string name;  // "NVIDIA H100 80GB HBM3"
   std::string pciAddress;
   int computeMajor = 0;
@@ -31,7 +33,7 @@ struct GpuFacts {
   bool ordersWrites = false;  // a card's writes are visible to it without a flush
 };
 
-// The driver's knowledge of an address.
+// The driver's knowledge of an address. A value; it is out of date as soon as the memory is freed.
 struct Pointer {
   enum class Kind { unknown, host, device, managed };  // unknown: plain memory, or freed
   Kind kind = Kind::unknown;
@@ -43,10 +45,12 @@ struct Pointer {
 
 class Driver {
  public:
-  // The driver that this process has loaded, or the one at `path`. Null: there is none, and `why` says so in
-  // words; a host without CUDA is no error. The first answer for a path holds for the process.
+  // The driver that this process has loaded, or the one at `path`. Null: there is no driver, and `why` gets
+  // the reason in words; a host without CUDA is no error. The first answer for a path holds for the life of
+  // the process, but "not loaded yet" is asked again.
   static std::shared_ptr<const Driver> ofProcess(const std::string& path, std::string* why = nullptr);
-  // For tools, that look for GPUs themselves: "" stands for libcuda.so.1.
+  // For tools, which look for GPUs by themselves: "" stands for libcuda.so.1. With `loadedOnly` nothing is
+  // loaded that the process does not have already.
   static Result<std::shared_ptr<const Driver>> open(const std::string& path, bool loadedOnly);
   // For tests: any functions.
   static Result<std::shared_ptr<const Driver>> over(const Functions& functions);
@@ -56,32 +60,35 @@ class Driver {
   int gpuCount() const { return count_; }
   GpuFacts facts(int gpu) const;
 
-  // The GPU whose context the calling thread has current; else one that has a context in this process: asking
-  // for more would make one. Null: none.
+  // The GPU whose context is current on the calling thread. Without a current context: the first GPU that has
+  // a primary context in this process, since asking the driver for more would make one. Null: this process
+  // uses no GPU.
   std::optional<int> gpuInUse() const;
 
   Pointer lookUp(const void* address) const;
 
   bool exportsDmabuf() const { return call_.cuMemGetHandleForAddressRange != nullptr; }
-  // A descriptor for [address, address + length), which begins and ends with a page. `pcie`: the mapping over
-  // PCIe, where there is another one. Error::errnum is 0; the driver's word is in the detail.
+  // A descriptor for [address, address + length); both ends lie on page boundaries. `pcie` asks for the
+  // mapping over PCIe, where the GPU has another one too. Error::errnum is 0; the driver's own error name is
+  // in the detail.
   Result<Fd> exportDmabuf(const void* address, size_t length, bool pcie) const;
 
-  // Copies, done when they return.
+  // Copies that are done when the call returns. They block the calling thread and take one stream per GPU.
   Status toGpu(int gpu, void* to, const void* from, size_t bytes) const;
   Status fromGpu(int gpu, void* to, const void* from, size_t bytes) const;
 
-  Status within(int gpu, void* to, const void* from, size_t bytes) const;  // both of GPUs
+  Status within(int gpu, void* to, const void* from, size_t bytes) const;  // both ends are memory of GPUs
 
-  class Copies;  // those that go on by themselves (copies.h)
-  // Host memory that copies into need not wait for; null bytes: there is none.
+  class Copies;  // copies that go on by themselves (copies.h)
+  // Host memory that the driver has pinned; an error when it has none left. The caller hands it to unpin().
   Result<void*> pinned(int gpu, size_t bytes) const;
   void unpin(int gpu, void* address) const;
 
-  // Memory that two processes share (driver_shared.cc). Empty: it can be had for this GPU; else why not.
+  // The next calls are about memory that two processes share (driver_shared.cc). This one returns why the GPU
+  // cannot share any; empty: it can.
   std::string whyNotShared(int gpu) const;
-  // A range of addresses of its own over an allocation, ours or another process's, for as long as it lives;
-  // the allocation lives at least as long.
+  // A range of addresses over an allocation, ours or another process's. The destructor unmaps the range; CUDA
+  // keeps the allocation alive at least that long.
   class Mapped {
    public:
     Mapped(const Driver& driver, Address address, size_t length)
@@ -100,15 +107,16 @@ class Driver {
   // `bytes` is a multiple of 2 MiB.
   Result<std::unique_ptr<Mapped>> allocateShareable(int gpu, size_t bytes) const;
   // A descriptor that names the allocation at `address` to another process. An error for memory that was not
-  // allocated for that, as cudaMalloc's is not.
+  // allocated for sharing; memory of cudaMalloc never is.
   Result<Fd> exportShared(const void* address) const;
-  // The memory that such a descriptor names, reachable by that GPU. `length`: of the whole allocation.
+  // Maps the memory that such a descriptor names, so that this GPU reaches it. `length`: bytes of the whole
+  // allocation.
   Result<std::unique_ptr<Mapped>> mapShared(int gpu, const Fd& shared, size_t length) const;
 
-  // Lets another GPU of this process reach it.
+  // Lets one more GPU of this process reach a mapping.
   Status letReach(int gpu, const Mapped& mapped) const;
 
-  // Memory for a trial, in the GPU's primary context, which it keeps. Freed with it.
+  // Memory for a trial, in the GPU's primary context, which the piece keeps. Freed with the piece.
   class Piece {
    public:
     Piece(const Driver& driver, int gpu, Address address) : driver_(driver), gpu_(gpu), address_(address) {}
@@ -131,13 +139,17 @@ class Driver {
   class Relaxed;
   class InContext;
 
+  // Initializes the driver and counts its GPUs; an error when it shows none.
   Status start();
-  bool keepContext(int gpu) const;  // until it is released once more
+  bool keepContext(int gpu) const;  // adds one reference; released by cuDevicePrimaryCtxRelease
   Error failed(const char* operation, const std::string& object, Result32 code) const;
+  // The value of a device attribute (abi.h); 0 also when the driver does not know it.
   int attribute(int attribute, int gpu) const;
+  // The stream of copy(), made at its first use. The GPU's context is current on the calling thread.
   Result<Stream> streamOf(int gpu) const;
   Result<std::unique_ptr<Mapped>> mapAllocation(int gpu, Allocation allocation, size_t length) const;
   template <class Copy>
+  // Puts `copy` on the GPU's stream and waits for it.
   Status copy(int gpu, const char* what, size_t bytes, Copy copy) const;
 
   Functions call_;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 
-// Driver's memory that two processes share: allocations of CUDA's virtual memory management, which a file
-// descriptor names to another process. CUDA counts who has one, so that memory which its owner frees stays
-// while another process has it mapped. (CUDA C++ Programming Guide, "Virtual Memory Management".)
+// The driver's memory that two processes share: allocations of CUDA's virtual memory management, which a file
+// descriptor names to another process. CUDA counts the references to an allocation, so memory that its owner
+// frees stays as long as another process has it mapped. (CUDA C++ Programming Guide, "Virtual Memory
+// Management".)
 #include "src/base/log.h"
 #include "src/mem/gpu/scopes.h"
 
@@ -22,6 +23,8 @@ std::string Driver::whyNotShared(int gpu) const {
   return {};
 }
 
+// Reserves addresses, maps the allocation there and gives the GPU access. From the Mapped on, every error
+// path cleans up by its destructor.
 Result<std::unique_ptr<Driver::Mapped>> Driver::mapAllocation(int gpu, Allocation allocation,
                                                               size_t length) const {
   const auto words = [&](const char* what) { return format("%s %zu bytes for GPU %d", what, length, gpu); };
@@ -61,7 +64,7 @@ Result<std::unique_ptr<Driver::Mapped>> Driver::allocateShareable(int gpu, size_
   if (code != kSuccess)
     return failed("allocating GPU memory to share", format("%zu bytes on GPU %d", bytes, gpu), code);
   auto mapped = mapAllocation(gpu, allocation, bytes);
-  (void)call_.cuMemRelease(allocation);  // the mapping keeps it
+  (void)call_.cuMemRelease(allocation);  // the mapping holds a reference of its own
   return mapped;
 }
 
@@ -79,6 +82,7 @@ Result<Fd> Driver::exportShared(const void* address) const {
   return failed(kExporting, words(), code);
 }
 
+// The handle of cuMemImportFromShareableHandle is the descriptor itself, passed as a pointer (cuda.h).
 Result<std::unique_ptr<Driver::Mapped>> Driver::mapShared(int gpu, const Fd& shared, size_t length) const {
   const Relaxed relaxed(call_);
   const InContext inside(call_, gpu);

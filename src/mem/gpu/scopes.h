@@ -4,10 +4,12 @@
 
 #include "src/mem/gpu/driver.h"
 
-// How Driver's functions enter CUDA: scopes of one call. For its own sources only.
+// How the functions of Driver enter CUDA: scopes of one call. Only the sources of this folder include it.
 namespace weft::mem::gpu {
 
-// Calls of the thread do not count as calls of a stream that is being captured elsewhere.
+// While it lives, calls of this thread do not count as calls of a stream that another thread captures.
+// cuThreadExchangeStreamCaptureMode swaps the mode with `mode_`, so the destructor's call restores the old
+// one.
 class Driver::Relaxed {
  public:
   explicit Relaxed(const Functions& call) : call_(call) {
@@ -25,7 +27,8 @@ class Driver::Relaxed {
   bool changed_ = false;
 };
 
-// In the GPU's primary context, which is the one that CUDA's runtime, and so NCCL, uses.
+// Makes the GPU's primary context current on the calling thread while it lives. CUDA's runtime, and so NCCL,
+// uses that context. code() tells whether it worked; the destructor undoes just the steps that did.
 class Driver::InContext {
  public:
   InContext(const Functions& call, int gpu) : call_(call) {
