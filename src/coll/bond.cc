@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+// Alarms and goodbyes, read and written over the pipes of a group.
 namespace weft::coll {
 
 void Bond::enter(State next, const End& from) {

@@ -9,7 +9,8 @@ namespace weft::coll {
 
 void Closing::take(std::unique_ptr<Backend> lost, const Clock& clock) {
   over_.store(false, std::memory_order_release);
-  // A thread's function can be copied, hence the shared pointer; the thread has the only one that is left.
+  // std::function copies its target, hence the shared pointer. The thread's copy is the last one, so the
+  // backend ends there.
   auto held = std::make_shared<std::unique_ptr<Backend>>(std::move(lost));
   const auto close = [this, held, &clock] {
     (*held)->close(clock);

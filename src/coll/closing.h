@@ -8,9 +8,9 @@
 
 #include "src/coll/backend.h"
 
-// The end of a backend that is lost, on a thread of its own: closing waits until the fabrics have nothing
-// under way any more, and for a daemon that may hang, while a data call of NCCL's must not wait. Owned by the
-// ring that goes on without it. take() is called once; any thread may ask whether it is over.
+// The end of a lost backend, on a thread of its own. Closing waits until the fabrics have nothing under way
+// any more, and waits for a daemon that may hang; a data call of NCCL's must not wait for either. The ring
+// that goes on without the backend owns it. take() is called once; any thread may ask over().
 namespace weft::coll {
 
 class Closing {
@@ -18,21 +18,23 @@ class Closing {
   Closing() = default;
   Closing(const Closing&) = delete;
   Closing& operator=(const Closing&) = delete;
-  // Bounded by the deadlines of the backend's own closing. A ring that was closed has waited already.
+  // Joins the thread. The wait is bounded by the deadlines of the backend's close(). OperationRing::close has
+  // waited before.
   ~Closing() {
     if (thread_.joinable()) thread_.join();
   }
 
-  // Begins and returns at once; without a thread to be had, it closes here.
+  // Begins closing and returns at once. Where no thread can be started, it closes before it returns.
   void take(std::unique_ptr<Backend> lost, const Clock& clock);
-  // Nothing of the backend writes to memory any more. True as long as nothing was taken.
+  // True: nothing of the backend writes to memory any more. True as long as nothing was taken.
   bool over() const { return over_.load(std::memory_order_acquire); }
+  // Waits without a deadline of its own: close() of a backend has one.
   void wait(const Clock& clock) const {
     while (!over()) clock.sleep(Milliseconds(1));
   }
 
  private:
-  std::atomic<bool> over_{true};
+  std::atomic<bool> over_{true};  // release by the closing thread, acquire by over()
   std::thread thread_;
 };
 

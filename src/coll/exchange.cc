@@ -12,7 +12,8 @@ namespace weft::coll {
 
 namespace {
 
-constexpr size_t kResultBytes = size_t{1} << 20;  // of one message of a result
+constexpr size_t kResultBytes = size_t{1} << 20;  // the most bytes of one message of a result
+// Foldings of one exchange; as many blocks are reserved for the oldest exchange.
 constexpr size_t kFoldingsAtOnce = 4;
 
 }  // namespace
@@ -56,7 +57,8 @@ void Exchange::begin(const Operation& operation) {
   if (!plan_.reduces || ranks == 1) takeOwnPart();
 }
 
-// Nothing has to be reduced: our part is final as it is, and lies where the result does.
+// Nothing has to be reduced: our part is final as it is, so it is copied to the place of the result unless it
+// is there already.
 void Exchange::takeOwnPart() {
   opened_ = reduced_ = own().bytes;
   if (own().bytes == 0) return;
@@ -71,6 +73,7 @@ bool Exchange::fail(int rank, std::string why) {
   return false;
 }
 
+// Tests come first, so that requests are free again when the posts need them.
 Exchange::Step Exchange::progress(bool oldest, bool mayPost) {
   refused_ = !mayPost;
   bool fine = testFlights();
@@ -107,8 +110,9 @@ bool Exchange::sendPiece(int rank, const std::byte* data, size_t bytes, const co
   return true;
 }
 
-// To each rank its part of our vector, in pieces that fit its blocks. The rank after us is the first, so that
-// not all ranks send to the same one at a time.
+// Sends each rank its part of our vector, in pieces that fit into that rank's blocks. The rank after us is
+// the first, so that not all ranks send to the same one at a time. `flights_` without a new entry means that
+// there is no room now.
 bool Exchange::postContributions() {
   if (!plan_.reduces) return true;
   const auto& memory = *static_cast<const PeersMemory*>(operation_.sendMemory);
@@ -129,6 +133,8 @@ bool Exchange::postContributions() {
   return true;
 }
 
+// Receivers cut their part into pieces of pieceBytes, as postContributions() of the others does: sender and
+// receiver must agree, since each message fits just one receive.
 bool Exchange::openFolding(bool oldest) {
   while (opened_ < own().bytes && foldings_.size() < kFoldingsAtOnce) {
     auto taken = blocks_.take(oldest);
@@ -144,7 +150,8 @@ bool Exchange::openFolding(bool oldest) {
   return true;
 }
 
-// Receives of a piece are posted before those of the next: their order is what matches them.
+// The receives of a piece are posted before those of the next one: messages of a tag match receives in the
+// order of posting.
 bool Exchange::postReceives(Folding& folding) {
   for (int rank = 0; rank < mesh_.ranks() && folding.unposted > 0; rank++) {
     const auto r = static_cast<size_t>(rank);
@@ -160,8 +167,8 @@ bool Exchange::postReceives(Folding& folding) {
   return true;
 }
 
-// All have to be here before anything can be done, so a pass goes on only as far as they are: each test of
-// one that is not polls the network.
+// A piece can only be folded when every rank's is here. So the test stops at the first receive that is not
+// done: each test of such a receive polls the network.
 bool Exchange::testReceives(Folding& folding) {
   for (; folding.next < mesh_.ranks(); folding.next++) {
     if (folding.next == self()) continue;
@@ -201,7 +208,8 @@ bool Exchange::advanceFoldings() {
   return true;
 }
 
-// In the order of the ranks, ours in its place.
+// Folds the pieces in the order of the ranks, with ours in its place. So every rank's part has the same bits
+// whatever came first.
 void Exchange::fold(const Folding& folding) {
   const Part& piece = folding.piece;
   const bool scatters = operation_.kind == OperationKind::reduceScatter;
@@ -214,6 +222,7 @@ void Exchange::fold(const Folding& folding) {
   reduced_ = piece.offset + piece.bytes;
 }
 
+// The results of our part go out while later pieces are still being reduced.
 bool Exchange::postResults() {
   if (!plan_.distributes) return true;
   const bool fromSend = operation_.kind == OperationKind::allGather;
@@ -225,7 +234,8 @@ bool Exchange::postResults() {
     const int rank = (self() + step) % mesh_.ranks();
     const auto r = static_cast<size_t>(rank);
     while (resultSent_[r] < reduced_) {
-      // Whole pieces, whatever the reduction has come to: the receiver posts its receives by them.
+      // Whole messages of kResultBytes, however far the reduction has come: the receiver posts its receives
+      // by the same sizes.
       const size_t bytes = std::min(kResultBytes, own().bytes - resultSent_[r]);
       if (resultSent_[r] + bytes > reduced_) break;
       const size_t before = flights_.size();
@@ -237,6 +247,7 @@ bool Exchange::postResults() {
   return true;
 }
 
+// The receives of the results are posted at once for every rank, as far as the comms take them.
 bool Exchange::postResultReceives() {
   if (!plan_.distributes) return true;
   const auto* memory = static_cast<const PeersMemory*>(operation_.receiveMemory);
@@ -260,7 +271,8 @@ bool Exchange::postResultReceives() {
   return true;
 }
 
-// Oldest first and no further than they are done: the operation needs all of them.
+// Tests the oldest flight first and stops at the first that is not done: the operation needs all of them, and
+// each test polls the network.
 bool Exchange::testFlights() {
   while (!flights_.empty()) {
     const Flight& flight = flights_.front();

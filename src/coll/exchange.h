@@ -9,31 +9,40 @@
 #include "src/coll/plan.h"
 
 // An operation that the ranks share among themselves: its sends, its receives and the reduction between them.
-// Owned by the peers (peers.h), which call progress until it is done. Used by the thread of the data calls.
+// The steps: every rank sends each other rank that rank's part of its vector (contributions), folds the
+// pieces that it received with its own (foldings), and sends its part of the result to the others (results).
+// All steps of several pieces go on at a time.
+// The peers (peers.h) own the exchanges and call progress() until it says done. Used by the thread of the
+// data calls.
 namespace weft::coll {
 
-// A registration on every comm of the group.
+// A registration on every comm of the group. The application's memory is registered once a comm and
+// direction.
 class PeersMemory final : public GroupMemory {
  public:
   std::vector<core::MemoryHandle*> sending;  // by rank; null for this one
   std::vector<core::MemoryHandle*> receiving;
 };
 
-// Room for a piece of every rank's vector, in which the pieces that the others send lie until all are here.
+// Room for a piece of every rank's vector. The pieces that the others send lie there until all of them have
+// come.
 struct Block {
   Staging memory;
-  std::vector<core::MemoryHandle*> handles;  // by rank
+  std::vector<core::MemoryHandle*> handles;  // by rank, for receiving; null: this rank
 };
 
-// The group's blocks, made when first needed, at most so many.
+// The blocks of a group, made at first use, `most` at most. A block holds ranks * pieceBytes bytes. Destroyed
+// after the exchanges have given all blocks back.
 class BlockPool {
  public:
   BlockPool(Mesh& mesh, size_t pieceBytes, size_t most) : mesh_(mesh), pieceBytes_(pieceBytes), most_(most) {}
-  // Null: none is left for now. Some are kept for the oldest operation, on which all others may have to wait.
-  // An error where a new one cannot be made: the operation would wait for it for ever.
+  // Null: none is free now. The last few are for the oldest operation alone, since all others may wait for
+  // it. An error where no new block can be made: the operation would otherwise wait for ever.
   Result<Block*> take(bool oldest);
   void give(Block* block) { free_.push_back(block); }
   size_t pieceBytes() const { return pieceBytes_; }
+  // The room for that rank's piece. The room of this rank's own piece stays unused: fold() reads the
+  // application's memory.
   std::byte* piece(const Block& block, int rank) const {
     return block.memory.data() + static_cast<size_t>(rank) * pieceBytes_;
   }
@@ -50,42 +59,48 @@ class BlockPool {
 
 class Exchange {
  public:
-  // free -> running (begin) -> done (nothing is left to move) -> free (the ring has been told).
+  // free -> running (begin) -> done (nothing is left to move) -> free (the ring has been told). The peers
+  // make the last two steps.
   enum class State : uint8_t { free, running, done };
   enum class Step : uint8_t { going, done, failed };
 
+  // `slot`: the place among the group's exchanges. It makes the tags: 1 + 2 * slot for contributions, 2 + 2 *
+  // slot for results, so that exchanges never match each other's messages.
   Exchange(Mesh& mesh, BlockPool& blocks, size_t oneStepBytes, int slot)
       : mesh_(mesh), blocks_(blocks), oneStepBytes_(oneStepBytes), slot_(slot) {}
 
   State state() const { return state_; }
   void enter(State next) { state_ = next; }
   void begin(const Operation& operation);
-  // `oldest`: no exchange before this one moves, so it may have the last blocks. `mayPost`: all before it
-  // have posted what they can.
+  // Moves everything that can move now. `oldest`: no exchange before this one still moves, so it may take the
+  // last blocks. `mayPost`: all exchanges before it have posted all they can.
   Step progress(bool oldest, bool mayPost);
-  bool refused() const { return refused_; }  // there was more to post, and no room
-  int culprit() const { return culprit_; }   // when failed: the rank, and why
+  bool refused() const { return refused_; }  // there was more to post, and no room for it
+  int culprit() const { return culprit_; }   // after a failure: the rank to blame
+  // After a failure: the reason, in words.
   const std::string& why() const { return why_; }
   uint64_t bytesSent() const { return bytesSent_; }
 
  private:
+  // A send or a receive that was posted: a contribution or result that leaves, or a result that comes.
   struct Flight {
     core::Request* request;
-    size_t bytes;
+    size_t bytes;  // of a receive: the size that must come
     int rank;
     bool sends;
   };
-  // A piece of this rank's part that is being reduced.
+  // A piece of this rank's part that is being reduced: one receive from every other rank.
   struct Folding {
     Block* block;
-    Part piece;
-    std::vector<core::Request*> receives;  // by rank
-    int unposted;                          // receives
-    int next;                              // the first rank whose piece is not here
+    Part piece;                            // within this rank's part
+    std::vector<core::Request*> receives;  // by rank; null: not posted, or this rank
+    int unposted;                          // receives that are not posted yet
+    int next;                              // the first rank whose piece is not known to be here
   };
 
   int self() const { return mesh_.rank(); }
   const Part& own() const { return plan_.parts[static_cast<size_t>(self())]; }
+  // The steps of progress(). False: the exchange failed, and fail() has set culprit and reason.
   bool postContributions();
   bool postReceives(Folding& folding);
   bool openFolding(bool oldest);
@@ -98,6 +113,7 @@ class Exchange {
   bool testFlights();
   bool sendPiece(int rank, const std::byte* data, size_t bytes, const core::MemoryHandle* memory, int tag);
   bool fail(int rank, std::string why);
+  // For an operation without a reduction, or a group of one rank.
   void takeOwnPart();
   bool finished() const;
   const std::byte* contribution() const { return static_cast<const std::byte*>(operation_.send); }
@@ -109,13 +125,14 @@ class Exchange {
   State state_ = State::free;
   Operation operation_;
   Plan plan_;
-  std::vector<size_t> contributed_;  // by rank: bytes of its part we sent
-  std::vector<size_t> resultSent_;   // by rank: bytes of our part
-  std::vector<size_t> resultAsked_;  // by rank: bytes of its part we posted receives for
+  std::vector<size_t> contributed_;  // by rank: bytes of its part that we have sent
+  std::vector<size_t> resultSent_;   // by rank: bytes of our part that we have sent
+  std::vector<size_t> resultAsked_;  // by rank: bytes of its part for which receives are posted
+  // Oldest first; at most kFoldingsAtOnce.
   std::deque<Folding> foldings_;
   std::deque<Flight> flights_;
-  size_t opened_ = 0;   // bytes of our part for which receives are posted, or about to be
-  size_t reduced_ = 0;  // bytes of our part that are final
+  size_t opened_ = 0;   // bytes of our part for which foldings exist or existed
+  size_t reduced_ = 0;  // bytes of our part that are final, from its begin on
   uint64_t bytesSent_ = 0;
   bool refused_ = false;
   int culprit_ = -1;

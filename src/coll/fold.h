@@ -7,13 +7,14 @@
 
 #include "src/coll/kernels.h"
 
-// The reduction loops, written once with the compiler's vectors. Every file that includes this is compiled
-// for another instruction set, so all of it has internal linkage: the linker must never take one file's
-// function for another's. Nothing of the standard library's templates is used for the same reason. Pure; any
-// thread.
+// The reduction loops, written once with the compiler's vector types. Every file that includes this header is
+// compiled for another instruction set. Therefore all of it has internal linkage: the linker must never take
+// one file's function for another's. For the same reason no template of the standard library is used. Pure
+// functions; any thread.
 namespace weft::coll {
 namespace {  // NOLINT: see above
 
+// A vector of `Bytes` bytes (GCC's vector_size; "Using Vector Instructions through Built-in Functions").
 template <class T, size_t Bytes>
 struct VecOf {
   typedef T type __attribute__((vector_size(Bytes)));
@@ -33,8 +34,8 @@ template <class V>
   __builtin_memcpy(to, &value, sizeof value);
 }
 
-// --- operations, on scalars and on vectors alike. The comparisons of vectors give masks, so the choice
-// between two is written with ?:, which both understand.
+// --- operations, on scalars and on vectors alike. A comparison of vectors gives a mask, so a choice is
+// written with ?:, which scalars and vectors both understand.
 
 template <class V>
 [[gnu::always_inline]] inline V lesser(V a, V b) {
@@ -55,7 +56,8 @@ template <ReduceOp Op, class V>
   if constexpr (Op == ReduceOp::bor) return static_cast<V>(a | b);
 }
 
-// --- how elements lie in memory (Raw) and what is computed with (Wide)
+// --- how elements lie in memory (Raw) and the type that is computed with (Wide). kLanes elements fill a
+// Wide.
 
 template <class T, size_t Bytes>
 struct Plain {
@@ -77,7 +79,7 @@ struct Brain {  // bfloat16 is the upper half of a float
     const Bits bits = __builtin_convertvector(loadVec<Narrow>(from), Bits) << 16;
     return loadVec<Wide>(&bits);
   }
-  // To the nearest, ties to even; a NaN stays one.
+  // Rounds to the nearest, ties to even. A NaN stays a NaN: rounding could turn it into an infinity.
   [[gnu::always_inline]] static void store(uint16_t* to, Wide value) {
     const Bits bits = loadVec<Bits>(&value);
     const Bits rounded = (bits + (((bits >> 16) & 1) + 0x7fff)) >> 16;
@@ -87,7 +89,7 @@ struct Brain {  // bfloat16 is the upper half of a float
   }
 };
 
-// Half precision by integer arithmetic, where the processor has no instruction for it.
+// Half precision (IEEE 754 binary16) by integer arithmetic, for processors without an instruction for it.
 template <size_t Bytes>
 struct PortableHalf {
   using Raw = uint16_t;
@@ -107,6 +109,8 @@ struct PortableHalf {
     return loadVec<Wide>(&bits);
   }
   [[gnu::always_inline]] static void store(uint16_t* to, Wide value) {
+    // Rounds to the nearest, ties to even, as the instruction vcvtps2ph does. 0x38800000 is 2^-14, the least
+    // normal half; 0x47800000 is 2^16, from which on the result is an infinity.
     const Bits bits = loadVec<Bits>(&value);
     const Bits sign = (bits >> 16) & 0x8000;
     const Bits magnitude = bits & 0x7fffffff;
@@ -124,7 +128,8 @@ struct PortableHalf {
 
 // --- the loops
 
-// All inputs of a few vectors at a time, in the order of the inputs: what is accumulated stays in registers.
+// Folds all inputs of a few vectors at a time, in the order of the inputs, so that the sums stay in
+// registers.
 template <class Lane, ReduceOp Op, size_t Unroll>
 [[gnu::always_inline]] inline void foldAt(const void* const* inputs, size_t count, typename Lane::Raw* out,
                                           size_t at) {
@@ -139,7 +144,8 @@ template <class Lane, ReduceOp Op, size_t Unroll>
   for (size_t u = 0; u < Unroll; u++) Lane::store(out + at + u * Lane::kLanes, sum[u]);
 }
 
-// The elements that do not fill a vector go through a vector of their own, so that they are computed alike.
+// The elements that do not fill a vector go through a padded vector, so that they are computed like all
+// others.
 template <class Lane, ReduceOp Op>
 void foldTail(const void* const* inputs, size_t count, typename Lane::Raw* out, size_t at, size_t left) {
   using Raw = typename Lane::Raw;
@@ -154,6 +160,7 @@ void foldTail(const void* const* inputs, size_t count, typename Lane::Raw* out, 
   __builtin_memcpy(out + at, some, left * sizeof(Raw));
 }
 
+// `to` may be one of the inputs: each element is read from all inputs before it is written.
 template <class Lane, ReduceOp Op>
 void fold(const void* const* inputs, size_t count, void* to, size_t elements) {
   constexpr size_t kUnroll = 4;
@@ -176,8 +183,8 @@ constexpr void setArithmetic(KernelTable* table, ElementType type) {
   row[static_cast<size_t>(ReduceOp::max)] = &fold<Lane, ReduceOp::max>;
 }
 
-// `Bytes` wide vectors; Half says how half precision is read and written. Sums of unsigned integers wrap, and
-// those of signed ones must as well, so they are added as what does.
+// Vectors of `Bytes` bytes; Half says how half precision is read and written. Sums and products of integers
+// have to wrap, signed ones too: these files are compiled with -fwrapv (meson.build).
 template <size_t Bytes, class Half>
 constexpr KernelTable makeTable(const char* name) {
   KernelTable table{};

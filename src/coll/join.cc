@@ -9,10 +9,12 @@
 
 #include "src/base/log.h"
 
+// The talk by which a member joins. Layout of the messages: docs/collectives.md.
 namespace weft::coll {
 
 namespace {
 
+// The kinds of message; their numbers do not meet those of Word in wire.h.
 constexpr uint8_t kGreeting = 32, kRequest = 33, kAnswer = 34, kStatus = 35;
 constexpr size_t kHeadBytes = 8;  // magic, version, kind and a zero byte
 constexpr const char* kOperation = "joining an aggregation daemon";
@@ -33,7 +35,7 @@ ByteWriter begin(uint8_t word) {
   return out;
 }
 
-// The version is looked at only where the rest is a message of ours: all else is a stranger's, and no
+// The version is read only where the rest is a message of ours: other bytes come from a stranger and have no
 // version.
 Status readHead(ByteReader* in, uint8_t word) {
   const auto magic = in->get<uint32_t>();
@@ -53,18 +55,21 @@ Status readEnd(const ByteReader& in) {
   return in.done() ? Status() : Status(broken("a message is cut off, or longer than it should be"));
 }
 
+// The bytes that a proof covers: the other side's nonce and the message.
 ByteWriter provenBy(const Nonce& nonce, std::span<const std::byte> body) {
   ByteWriter said;
   said.raw(nonce).raw(body);
   return said;
 }
 
-// The message with the proof behind it that its sender knows the key, and saw the nonce.
+// The message and the proof behind it: its sender knows the key and has seen the nonce.
 Bytes sealed(ByteWriter body, const Key128& key, const Nonce& nonce) {
   const Tag128 tag = proofOf(key, provenBy(nonce, body.bytes()));
   return body.raw(tag).take();
 }
 
+// The message without its proof; an error where the proof is wrong. equalSecret takes the same time for every
+// input.
 Result<std::span<const std::byte>> unsealed(std::span<const std::byte> bytes, const Key128& key,
                                             const Nonce& nonce) {
   Tag128 tag{};
@@ -125,7 +130,7 @@ Result<std::string> askStatus(const std::string& daemon, const std::string& secr
 }
 
 Key128 keyOf(const std::string& secret) {
-  constexpr Key128 kFixed{};  // of a hash, not of a proof: what it is given is the secret
+  constexpr Key128 kFixed{};  // not a secret: here the key is fixed and the hashed text is the secret
   return sipHash128(kFixed, std::as_bytes(std::span(secret.data(), secret.size())));
 }
 
@@ -149,7 +154,7 @@ Result<Greeting> decodeGreeting(std::span<const std::byte> bytes) {
   return greeting;
 }
 
-// The proof is checked before anything else of the body is looked at, and every number before it is used.
+// The proof is checked before anything else of the body is read, and every number before it is used.
 Result<JoinRequest> decodeJoinRequest(std::span<const std::byte> bytes, const Key128& key,
                                       const Nonce& greeting) {
   ByteReader head(bytes);
@@ -227,7 +232,7 @@ Result<Fd> dialDaemon(const std::string& address, const Patience& patience) {
       Error(fd.error().code(), kOperation, address + ": " + fd.error().detail(), fd.error().errnum()));
 }
 
-// Both ends connect and accept in turn, so that neither waits for the other in a circle.
+// Connects and accepts in turn, so that the two ends do not wait for each other in a circle.
 Result<std::unique_ptr<Pipe>> openPipe(const core::ContextRef& context, int device,
                                        core::ListenComm& listener, HandleBytes peer, std::string name,
                                        Patience& patience) {
@@ -251,8 +256,8 @@ void Membership::part() {
   if (link) ::shutdown(link.get(), SHUT_WR);
 }
 
-// The daemon's end of the connection closes when it has taken back what it had posted for us. Its time is
-// short, as this runs where groups are closed.
+// The daemon closes its end when it has taken back the receives that it had posted for us. The wait is short,
+// as groups are closed here.
 void Membership::leave(const Clock& clock) {
   if (!link) return;
   part();
@@ -266,6 +271,8 @@ bool Membership::linked() const {
 
 namespace {
 
+// The member's side of the talk. The last message, the verdict, comes when all members of the group are
+// there.
 Result<Membership> join(JoinOptions& options, Patience& patience) {
   TRY(const std::string secret, readSecret(options.secret));
   const Key128 key = keyOf(secret);

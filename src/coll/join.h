@@ -9,84 +9,92 @@
 #include "src/base/net/sockets.h"
 #include "src/coll/mesh.h"
 
-// How a rank, or a daemon further down, joins a group at an aggregation daemon: a short talk over a TCP
-// connection, both sides proving that they know the secret, then a Pipe over the fabric. The TCP connection
-// stays open as long as the membership lasts: when it ends, so does the group. Any thread; blocks until a
+// How a rank, or a daemon further down, joins a group at an aggregation daemon. First comes a short talk over
+// a TCP connection, in which both sides prove that they know the secret; then a Pipe over the fabric. The TCP
+// connection stays open as long as the membership lasts, and the group ends with it.
+// The order: greeting (daemon), request, answer (daemon), pipe, verdict (daemon). Any thread; blocks until a
 // deadline.
 namespace weft::coll {
 
-constexpr size_t kFrameBytes = 2048;  // the longest message of that talk
+constexpr size_t kFrameBytes = 2048;  // the longest message of that talk, without its length
 
+// The daemon's first message: its nonce, which the proof of the request covers.
 struct Greeting {
-  Nonce nonce{};
+  Nonce nonce{};  // random, fresh for each connection
   Bytes encode() const;
 };
 
+// A request to join. Its proof is over the greeting's nonce, so a recorded request is worth nothing.
 struct JoinRequest {
-  Nonce nonce{};
-  uint64_t group = 0;
-  uint32_t ranks = 0;   // of the whole group
-  uint32_t order = 0;   // among the children: the rank, or the lowest one below a daemon
-  uint32_t weight = 1;  // ranks below it
-  uint32_t local = 0;   // ranks that join this daemon themselves; 0 from a daemon
-  bool daemon = false;
-  uint32_t chunkBytes = 0;
-  std::string name;      // for people
-  HandleBytes handle{};  // where the daemon connects to
+  Nonce nonce{};            // covered by the proof of the answer
+  uint64_t group = 0;       // Mesh::group(), the same on all ranks
+  uint32_t ranks = 0;       // of the whole group
+  uint32_t order = 0;       // place among the children: the rank, or the lowest rank below a daemon
+  uint32_t weight = 1;      // ranks below it
+  uint32_t local = 0;       // ranks that join this daemon themselves; 0 from a daemon
+  bool daemon = false;      // the child is a daemon
+  uint32_t chunkBytes = 0;  // must be equal for all members
+  std::string name;         // for people: logs and status
+  HandleBytes handle{};     // the listener that the daemon connects to
   Bytes encode(const Key128& key, const Nonce& greeting) const;
 };
 
+// The daemon's answer. Its proof is over the request's nonce: it shows that the daemon knows the secret, too.
 struct JoinAnswer {
   bool accepted = false;
-  std::string reason;
-  uint32_t window = 0;  // chunks that may be on their way
-  HandleBytes handle{};
+  std::string reason;    // when it was not accepted
+  uint32_t window = 0;   // chunks that may be on their way to the daemon
+  HandleBytes handle{};  // the daemon's listener, to connect to
   Bytes encode(const Key128& key, const Nonce& request) const;
 };
 
-// Asks a daemon about itself; `format` is its own (agg::Daemon::Format).
+// Asks a daemon about itself; `format` is the daemon's own number (agg::Daemon::Format).
 Bytes encodeStatusRequest(uint8_t format, const Key128& key, const Nonce& greeting);
 Result<uint8_t> decodeStatusRequest(std::span<const std::byte> bytes, const Key128& key,
                                     const Nonce& greeting);
+// Blocks until the answer, at most `timeout`. Errors of class config: the secrets differ.
 Result<std::string> askStatus(const std::string& daemon, const std::string& secret, uint8_t format,
                               const Clock& clock, Milliseconds timeout);
 
+// The key that proofs are made with: a hash of the secret.
 Key128 keyOf(const std::string& secret);
-// The secret as the settings give it: itself, or the first line of @FILE.
+// The secret as the settings give it: the text itself, or the first line of the file FILE for "@FILE".
 Result<std::string> readSecret(const std::string& setting);
 
 Result<Greeting> decodeGreeting(std::span<const std::byte> bytes);
-// A wrong proof is an error that says so.
+// A wrong proof is an error that names the setting. The numbers in the result are within their limits.
 Result<JoinRequest> decodeJoinRequest(std::span<const std::byte> bytes, const Key128& key,
                                       const Nonce& greeting);
 Result<JoinAnswer> decodeJoinAnswer(std::span<const std::byte> bytes, const Key128& key,
                                     const Nonce& request);
 
-// The message behind its length, as it goes over the connection.
+// A message with its length in front, as it goes over the connection.
 constexpr size_t kLengthBytes = sizeof(uint32_t);
 Bytes framed(const Bytes& message);
-// The length that stands before a message; an error where it is too long to be one.
+// The length in front of a message. An error where it is over `most`, so that a stranger cannot make us
+// reserve memory.
 Result<size_t> frameLength(std::span<const std::byte> bytes, size_t most = kFrameBytes);
 Status writeFrame(const Fd& fd, const Bytes& message, const Patience& patience);
 Result<Bytes> readFrame(const Fd& fd, const Patience& patience, size_t most = kFrameBytes);
-// "HOST:PORT" or "[ADDRESS]:PORT".
+// Resolves and connects. `address`: "HOST:PORT" or "[ADDRESS]:PORT".
 Result<Fd> dialDaemon(const std::string& address, const Patience& patience);
 
-// A connection in both directions with the other end of the talk: connects to its handle, and takes the first
-// connection that comes to the listener.
+// A connection in both directions with the other end of the talk. It connects to the handle `peer`, and takes
+// the first connection that comes to the listener.
 Result<std::unique_ptr<Pipe>> openPipe(const core::ContextRef& context, int device,
                                        core::ListenComm& listener, HandleBytes peer, std::string name,
                                        Patience& patience);
 
+// A rank's place in a group at a daemon. Closing the link ends it; the daemon then breaks or ends the group.
 struct Membership {
-  // Says goodbye, and nothing more is said by this end. Does not wait.
+  // Says goodbye; this end sends nothing more on the link. Does not wait.
   void part();
-  // The same, and waits a second at most until the daemon has closed its end: it has receives posted that
-  // nothing will come for. Before the pipe goes.
+  // Says goodbye and waits a second at most until the daemon has closed its end: the daemon has receives
+  // posted for which nothing will come. Called before the pipe goes.
   void leave(const Clock& clock);
-  bool linked() const;  // the daemon has not closed it, nor died
+  bool linked() const;  // the daemon has not closed the link and has not died
 
-  Fd link;  // after the pipe in destruction order: the daemon hears of a close by the pipe first
+  Fd link;  // destroyed after the pipe: the daemon hears of an end by the pipe first
   std::unique_ptr<Pipe> pipe;
   uint32_t window = 0;
   std::string daemon;  // its address

@@ -4,6 +4,7 @@
 
 namespace weft::coll {
 
+// On other processors than x86 the portable table is the only one.
 std::span<const KernelTable* const> runnableKernels() {
   static constexpr const KernelTable* kOnly = &kPortableKernels;
   return std::span(&kOnly, 1);

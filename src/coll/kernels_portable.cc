@@ -4,6 +4,7 @@
 
 namespace weft::coll {
 
+// Vectors of 16 bytes: SSE2 and NEON both have them without a compiler flag.
 constinit const KernelTable kPortableKernels = makeTable<16, PortableHalf<16>>("portable");
 
 }  // namespace weft::coll

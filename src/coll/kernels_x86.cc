@@ -8,6 +8,7 @@ namespace weft::coll {
 
 namespace {
 
+// The instruction sets of this processor, asked for once.
 struct Runnable {
   std::array<const KernelTable*, 3> tables{&kPortableKernels};
   size_t count = 1;

@@ -9,7 +9,8 @@
 
 #include "weft/collective.h"
 
-// The memory that is registered with a group; T is the group's own kind of GroupMemory. Any thread.
+// The memory that is registered with a group, owned here. T is the group's own kind of GroupMemory. Any
+// thread.
 namespace weft::coll {
 
 template <typename T>
@@ -21,7 +22,8 @@ class MemoryList {
     return memories_.back().get();
   }
 
-  // Out of the list, for its caller to release outside the lock; an error where it is not in the list.
+  // Takes the memory out of the list, for the caller to release outside the lock. An error where it is not in
+  // the list.
   Result<std::unique_ptr<T>> take(const GroupMemory* memory) {
     std::lock_guard lock(mutex_);
     const auto found = std::find_if(memories_.begin(), memories_.end(),
@@ -33,7 +35,7 @@ class MemoryList {
     return taken;
   }
 
-  // The memory that was never deregistered, when the group ends and no other thread uses it.
+  // The memory that was never deregistered. Called when the group ends and no other thread uses it.
   const std::vector<std::unique_ptr<T>>& left() const { return memories_; }
 
  private:

@@ -15,7 +15,7 @@ Error failed(const std::string& why, Code code = Code::remote) {
   return Error(code, "connecting a collective group", why);
 }
 
-// Without the scratch part, which is a connector's own.
+// A hash of all handles, without their scratch part: that part belongs to each connector's own copy.
 uint64_t groupOf(const std::vector<HandleBytes>& handles) {
   std::string all;
   for (const HandleBytes& handle : handles)
@@ -23,6 +23,7 @@ uint64_t groupOf(const std::vector<HandleBytes>& handles) {
   return fnv1a(all);
 }
 
+// The ranks that are wanted and did not answer, in words.
 std::string missing(const std::vector<std::unique_ptr<core::SendComm>>& sends,
                     const std::vector<bool>& wanted) {
   std::string ranks;
@@ -31,7 +32,7 @@ std::string missing(const std::vector<std::unique_ptr<core::SendComm>>& sends,
   return ranks;
 }
 
-// The next ballot or verdict. Messages that are left of a set-up which some rank gave up are passed over.
+// The next ballot or verdict. Messages left over from a set-up that some rank gave up are skipped.
 Result<Bytes> hearVote(Pipe& pipe, Patience& patience) {
   while (true) {
     TRY(Bytes said, pipe.hear(patience));
@@ -60,7 +61,7 @@ Status Mesh::extend() {
 Status Mesh::connectAll() {
   core::Net& net = options_.context->net();
   Patience patience(clock(), options_.timeout);
-  std::vector<HandleBytes> handles = options_.handles;  // each connector keeps its place in its copy
+  std::vector<HandleBytes> handles = options_.handles;  // connect() keeps its progress in its copy
   std::vector<bool> wanted;
   size_t left = 0;
   for (int peer = 0; peer < ranks(); peer++) wanted.push_back(joins(peer));
@@ -91,7 +92,8 @@ Status Mesh::connectAll() {
   return {};
 }
 
-// A comm that was accepted says by its first message whose it is.
+// The first message on an accepted comm says which rank has connected. Receives are posted before hellos are
+// sent: without eager messages a hello leaves only when its receive is posted.
 Status Mesh::greetAll() {
   Patience patience(clock(), options_.timeout);
   const Bytes hello = Hello{group_, static_cast<uint32_t>(rank()), static_cast<uint32_t>(ranks())}.encode();
@@ -123,13 +125,15 @@ Status Mesh::greetAll() {
 Result<Verdict> Mesh::vote(const Ballot& mine) {
   Patience patience(clock(), options_.timeout);
   if (rank() == 0) return countVotes(mine, patience);
-  // A rank that is late at rank 0 delays the verdict, which it names, by as much again.
+  // A rank that comes late to rank 0 delays the verdict by as much again, and the verdict names that rank.
   TRY(pipe(0)->tell(mine.encode(), patience));
   Patience longer(clock(), 2 * options_.timeout);
   TRY(const Bytes said, hearVote(*pipe(0), longer));
   return decodeVerdict(said);
 }
 
+// Rank 0 counts. A rank whose ballot does not come counts as a vote against the group, with the error as the
+// reason. Each rank is told how many ranks share its place.
 Result<Verdict> Mesh::countVotes(const Ballot& mine, Patience& patience) {
   std::vector<Ballot> ballots(static_cast<size_t>(ranks()));
   ballots[0] = mine;

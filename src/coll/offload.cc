@@ -15,14 +15,14 @@ namespace {
 
 constexpr const char* kOffloads[] = {"off", "peers", "tree", "sharp"};
 
-// The settings that must be equal on all ranks.
+// The settings that have to be equal on all ranks, as text for the ballot.
 std::string settingsOf(const Config& config) {
   return format("WEFT_COLLNET=%s WEFT_COLLNET_CHUNK=%d WEFT_COLLNET_ONE_STEP=%d WEFT_COLLNET_SPARE=%d",
                 config.collnet.c_str(), config.collnetChunkBytes, config.collnetOneStepBytes,
                 config.collnetSpareRanks);
 }
 
-// The daemon of this rank: of several, one for each device in turn.
+// The daemon of this rank. Where WEFT_AGGD names several, the devices take them in turn.
 std::string daemonOf(const Config& config, int device) {
   std::vector<std::string> named;
   for (size_t at = 0; at <= config.aggd.size();) {
@@ -33,7 +33,7 @@ std::string daemonOf(const Config& config, int device) {
   return named[static_cast<size_t>(device) % named.size()];
 }
 
-// Everybody's verdict; what rank 0 counted of the ranks with this one's daemon goes to `local`.
+// The verdict of all ranks. `local` gets the number of ranks with this rank's daemon, as rank 0 counted them.
 Status agree(Mesh& mesh, const Config& config, const Status& ready, uint32_t* local = nullptr,
              const std::string& capabilities = {}) {
   Ballot mine;
@@ -47,6 +47,7 @@ Status agree(Mesh& mesh, const Config& config, const Status& ready, uint32_t* lo
   return Error(Code::unavailable, "forming a collective group", verdict.reason);
 }
 
+// Takes the mesh out of `owner`: the backend owns it from then on.
 Result<std::unique_ptr<PeersBackend>> makePeers(Mesh& mesh, const Config& config,
                                                 std::unique_ptr<Mesh>* owner) {
   TRY(mesh.extend());
@@ -56,11 +57,13 @@ Result<std::unique_ptr<PeersBackend>> makePeers(Mesh& mesh, const Config& config
   return std::make_unique<PeersBackend>(std::move(*owner), options);
 }
 
-// The ranks hold the connections that the library is set up by, and do what the switches cannot.
+// The ranks' connections are needed to set up the library, and for the operations that the switches cannot
+// do.
 Result<std::unique_ptr<Group>> makeSharp(Mesh& mesh, const Config& config, std::unique_ptr<Mesh>* owner,
                                          std::string* capabilities) {
   auto library = SharpLibrary::open(config.libsharp);
-  // Also without a library: the others ask this rank for words while theirs sets itself up.
+  // A rank without a library has to give up, too: the libraries of the other ranks wait for its messages
+  // while they set themselves up.
   if (!library) OutOfBand(mesh, mesh.timeout()).giveUp();
   if (!library) return library.takeError();
   TRY(auto job, SharpJob::open(mesh, library.take()));
@@ -69,6 +72,7 @@ Result<std::unique_ptr<Group>> makeSharp(Mesh& mesh, const Config& config, std::
   return ringOf(mesh, std::make_unique<SharpBackend>(std::move(job), std::move(peers)));
 }
 
+// This rank's membership at its daemon. Blocks until all ranks below that daemon have joined.
 Result<std::unique_ptr<TreeBackend>> joinTree(const Mesh& mesh, const Config& config, uint32_t local) {
   JoinOptions join;
   join.context = mesh.options().context;
@@ -87,7 +91,7 @@ Result<std::unique_ptr<TreeBackend>> joinTree(const Mesh& mesh, const Config& co
   return TreeBackend::create(std::move(membership), rank, static_cast<size_t>(config.collnetChunkBytes));
 }
 
-// Small groups can go on without the tree: their ranks are connected for that.
+// A small group can go on without the tree (WEFT_COLLNET_SPARE): its ranks are connected for that in advance.
 Result<std::unique_ptr<Group>> makeTree(Mesh& mesh, const Config& config, uint32_t local,
                                         std::unique_ptr<Mesh>* owner) {
   TRY(auto tree, joinTree(mesh, config, local));
@@ -96,7 +100,7 @@ Result<std::unique_ptr<Group>> makeTree(Mesh& mesh, const Config& config, uint32
   return ringOf(mesh, std::move(tree), std::make_unique<Spare>(std::move(peers), config.collnetTimeout));
 }
 
-// A backend that can form a group. A rank without any says so to the others by its vote.
+// The backend of the settings. A rank with none is no error yet: it tells the others by its vote.
 Result<Offload> wantedOffload(const Config& config) {
   TRY(const Offload backend, offloadOf(config));
   if (backend != Offload::off) return backend;
@@ -117,6 +121,8 @@ bool offloadReduces(ElementType type, ReduceOp op) {
   return canReduce(type, op);
 }
 
+// Two votes: before anything is set up, and when every rank has its group or its error. Between them only the
+// ranks' own set-up can fail.
 Result<std::unique_ptr<Group>> openGroup(MeshOptions options) {
   const Config& config = options.context->net().config();
   options.timeout = config.collnetTimeout;

@@ -6,18 +6,20 @@
 
 #include "src/coll/mesh.h"
 
-// From settings to a group: which backend, and that all ranks get it or none. Any thread.
+// From settings to a group: which backend it gets, and that all ranks get a group or none does. Any thread.
 namespace weft::coll {
 
+// In the order of the setting's words.
 enum class Offload : uint8_t { off, peers, tree, sharp };
 
+// The setting WEFT_COLLNET; an error names the allowed words.
 Result<Offload> offloadOf(const Config& config);
 
-// True for the reductions that NCCL may ask of every group of this job: a constant, as NCCL asks before there
-// is a group.
+// True for the reductions that NCCL may ask of every group of this job. The answer is constant: NCCL asks
+// before there is a group.
 bool offloadReduces(ElementType type, ReduceOp op);
 
-// Blocks until all ranks have the group, or all have an error that names the rank which could not.
+// Blocks until all ranks have the group, or all ranks have an error that names the rank at fault.
 Result<std::unique_ptr<Group>> openGroup(MeshOptions options);
 
 }  // namespace weft::coll

@@ -16,7 +16,7 @@ Error stopped(const std::string& why) {
 
 }  // namespace
 
-// In pieces, as a message has a limit. Nothing to say is one, too.
+// Sends in pieces, as a control message has a limit. A text of no bytes is one empty piece.
 Status OutOfBand::say(int rank, std::span<const std::byte> data, Patience& patience) {
   do {
     const auto piece = data.first(std::min(data.size(), kPieceBytes));
@@ -26,6 +26,7 @@ Status OutOfBand::say(int rank, std::span<const std::byte> data, Patience& patie
   return {};
 }
 
+// Receives the pieces of say(). A size that does not fit is an error: the ranks make different calls.
 Status OutOfBand::hear(int rank, std::span<std::byte> data, Patience& patience) {
   do {
     TRY(const Bytes said, mesh_.pipe(rank)->hear(patience));
@@ -43,6 +44,7 @@ Status OutOfBand::hear(int rank, std::span<std::byte> data, Patience& patience) 
   return {};
 }
 
+// Rank 0 is the centre: a root that is another rank sends to rank 0 first.
 Status OutOfBand::broadcast(std::span<std::byte> data, int root) {
   if (over_) return stopped(kAnotherGaveUp);
   Patience patience(mesh_.clock(), timeout_);

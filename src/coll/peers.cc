@@ -6,6 +6,7 @@
 
 #include "src/base/log.h"
 
+// The ranks' own reduction: the order of the exchanges, and the memory on all comms.
 namespace weft::coll {
 
 PeersBackend::PeersBackend(std::unique_ptr<Mesh> mesh, const PeersOptions& options)
@@ -21,21 +22,23 @@ PeersBackend::PeersBackend(std::unique_ptr<Mesh> mesh, const PeersOptions& optio
   }
 }
 
-// After a goodbye the others take what no longer comes from us for no failure.
+// After a goodbye the other ranks do not take the end of our connections for a failure.
 void PeersBackend::part() {
   if (state_ != State::moving) return;
   bond_.say(Alarm{});
   enter(State::parted);
 }
 
-// Data that this rank owes the others may still be on its way to them, and they may still send what it has
-// posted receives for.
+// Data that this rank owes the others may still be on its way, and the others may still send into receives
+// that this rank has posted. 500 ms is enough for ranks that end together, and bounds the wait for a rank
+// that never ends.
 void PeersBackend::close(const Clock& clock) {
   if (state_ == State::parted) bond_.awaitGoodbyes(clock, Milliseconds(500));
 }
 
 // Memory:
 
+// Registers on both comms to every other rank, or on none.
 Result<std::unique_ptr<GroupMemory>> PeersBackend::registerMemory(const MemoryDesc& desc) {
   if (desc.kind != MemoryKind::host)
     return Error(Code::unavailable, "registering memory",
@@ -77,8 +80,9 @@ Backend::Begun PeersBackend::begin(uint64_t turn, const Operation& operation) {
   return state_ == State::moving ? Begun::begun : Begun::failed;
 }
 
-// All exchanges that move, in their order. Only while those before it have posted all they can does a later
-// one post anything: the room that they lack must not go to it.
+// A step of all running exchanges, in their order. An exchange posts only after all exchanges before it have
+// posted all they can: the requests and blocks that they still lack must not go to a later one, or the ranks
+// could wait for each other in a circle.
 void PeersBackend::pass() {
   while (oldest_ < next_ && exchangeOf(oldest_).state() != Exchange::State::running) oldest_++;
   bool oldest = true, mayPost = true;
@@ -109,6 +113,7 @@ Backend::Step PeersBackend::advance(uint64_t turn) {
   return state_ == State::failed ? Step::failed : Step::going;
 }
 
+// A culprit that said goodbye has left; the error of its connection would only say that it is closed.
 Backend::Failure PeersBackend::failure() {
   const int culprit = failed_->culprit();
   const Pipe* pipe = mesh_->pipe(culprit);

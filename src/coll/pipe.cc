@@ -58,7 +58,7 @@ Result<std::unique_ptr<Pipe>> Pipe::create(std::unique_ptr<core::SendComm> send,
   }
   if (pipe->receive_) {
     TRY(pipe->inMemory_, pipe->in_.registerOn(*pipe->receive_));
-    pipe->receive_->mayStand();  // for the next operation, and for an alarm that may never come
+    pipe->receive_->mayStand();  // a receive may stay open for long: for an alarm that may never come
   }
   return pipe;
 }
@@ -88,8 +88,8 @@ Status Pipe::tell(const Bytes& message, Patience& patience) {
   }
 }
 
-// A step of what waits to leave. The bytes in out_ belong to the fabric until their send is over, so the next
-// message is copied there only then. After an error nothing waits any more.
+// Sends the messages in line as far as the comm takes them now. The bytes in out_ belong to the fabric until
+// their send is done, so the next message is copied there only then. After an error the line is emptied.
 Status Pipe::push() {
   while (!unsaid_.empty()) {
     if (!saying_) {
@@ -165,15 +165,15 @@ Pipe::State Pipe::look() {
   return state_;
 }
 
-// Bytes that are no alarm end the group as well, with what is wrong with them.
+// Bytes that are no alarm break the group as well; the reason says what is wrong with them.
 void Pipe::take(std::span<const std::byte> message) {
   auto said = decodeAlarm(message);
   alarm_ = said ? said.take() : Alarm{said.error().message()};
   enter(alarm_.reason.empty() ? State::left : State::alarmed);
 }
 
-// The caller may make no further call on this group, so a few tries are made at once: the network's control
-// thread has an engine for microseconds at a time, and nothing can be sent then. Two that wait are enough: an
+// The caller may never call this group again, so a few tries are made at once: the network's control thread
+// has an engine for microseconds at a time, and nothing can be sent then. Two messages in line are enough: an
 // alarm, and the goodbye after it.
 void Pipe::raiseAlarm(const Bytes& alarm) {
   constexpr int kTries = 100;
@@ -185,7 +185,7 @@ void Pipe::raiseAlarm(const Bytes& alarm) {
   }
 }
 
-// A connection that takes nothing any more is found by its receiving side, or by the data.
+// Errors are dropped: the receiving side or the data finds a connection that takes nothing any more.
 void Pipe::repeatAlarm() {
   if (!unsaid_.empty()) (void)push();
 }

@@ -12,13 +12,13 @@
 #include "src/coll/wire.h"
 #include "src/core/net.h"
 
-// A connection to one other rank, or to a daemon: a sending and a receiving comm of the network below, over
-// which rails, fail-over and registration come by themselves. Used by a single thread at a time.
+// A connection to another rank, or to a daemon: a sending and a receiving comm of the network below. Those
+// comms see to rails, fail-over and registration. Used by a single thread at a time.
 namespace weft::coll {
 
-constexpr int kControlTag = 0;  // control messages; data has the tags from 1 on
+constexpr int kControlTag = 0;  // of control messages; data has the tags from 1 on
 
-// The deadline of a wait, and how the waiting thread spends its time until then: it yields at first and
+// The deadline of a wait, and the way in which the waiting thread spends its time: it yields at first and
 // sleeps later, both by the clock.
 class Patience {
  public:
@@ -33,7 +33,8 @@ class Patience {
   int spins_ = 0;
 };
 
-// Memory for messages of our own, registered on some comms until it goes, which must be before them.
+// Memory for messages of our own, registered on some comms until it is destroyed. It must be destroyed before
+// those comms, or released from them.
 class Staging {
  public:
   Staging() = default;
@@ -46,8 +47,9 @@ class Staging {
   }
   ~Staging();
   static Result<Staging> create(size_t bytes);
+  // An error: the fabric refuses. The handle is valid until releaseFrom() or the destructor.
   Result<core::MemoryHandle*> registerOn(core::Comm& comm);
-  void releaseFrom(const core::Comm& comm);  // before that goes
+  void releaseFrom(const core::Comm& comm);  // has to come before the comm's end
   std::byte* data() const { return bytes_.get(); }
   size_t size() const { return size_; }
 
@@ -63,21 +65,21 @@ class Staging {
 
 class Pipe {
  public:
-  // The knowledge of the other end. A state never goes back, and enter() is all that changes it, so every
-  // question gets the same answer, however often it is asked.
+  // The state of the other end, as known here. A state never goes back, and enter() alone changes it, so a
+  // question gets the same answer however often it is asked.
   enum class State : uint8_t {
     open,
-    left,     // it said goodbye: nothing more comes
-    alarmed,  // it said that the group is broken: alarm() is what it said
+    left,     // the other end said goodbye: nothing more comes
+    alarmed,  // the other end said that the group is broken: alarm() has its words
     broken,   // the connection failed: errorOf(receiving()) says why
   };
 
-  // Either comm may come later; `name` is that of the other end.
+  // Either comm may be null and come later by join(). `name` is the name of the other end, for errors.
   static Result<std::unique_ptr<Pipe>> create(std::unique_ptr<core::SendComm> send,
                                               std::unique_ptr<core::RecvComm> receive, std::string name,
                                               const Clock& clock);
 
-  // A pipe that sends and a pipe that receives become a pipe that does both.
+  // Makes one pipe of a pipe that only sends and a pipe that only receives.
   static Result<std::unique_ptr<Pipe>> join(std::unique_ptr<Pipe> sends, std::unique_ptr<Pipe> receives);
 
   core::SendComm& sending() const { return *send_; }
@@ -85,47 +87,50 @@ class Pipe {
   const std::string& name() const { return name_; }
   const Clock& clock() const { return *clock_; }
 
-  // Control messages, at most kControlBytes. Each direction has one under way at a time: what is told while
-  // an earlier message still leaves waits until that has left. A message whose patience ends stays in line,
-  // and leaves when it can.
+  // Control messages, at most kControlBytes. Each direction has one message under way at a time; a message
+  // that is told meanwhile waits in line. A message whose patience ends stays in line as well, and leaves
+  // when it can.
+  // hear() must not be mixed with look(), since both take the next message.
   Status tell(const Bytes& message, Patience& patience);
   Result<Bytes> hear(Patience& patience);
-  // Posts the receive for the next message. Two ends that tell each other something expect it first: without
-  // eager messages none leaves before its receive is posted.
+  // Posts the receive for the next message, without waiting for the message. Two ends that tell each other
+  // something call expect() first: without eager messages, a message leaves only when its receive is posted.
   Status expect(Patience& patience);
 
-  // Posts the receive for the next message if that can be now. A group does so as soon as it has its
-  // connections: a goodbye that is here before the connection ends is then never missed.
+  // Posts the receive for the next message if that is possible now. A group calls it as soon as it has its
+  // connections, so that a goodbye is never missed that arrives before the connection ends.
   void listen() {
     if (state_ == State::open && !post()) enter(State::broken);
   }
 
-  // The one look at the other end: sends what waits to leave, and takes a control message that is here. A
-  // message that comes outside of hear() is an alarm or a goodbye.
+  // The one look at the other end: sends the messages that wait to leave, and takes a control message that
+  // has come. A message outside of hear() is an alarm or a goodbye.
   State look();
   State state() const { return state_; }
   const Alarm& alarm() const { return alarm_; }  // in state alarmed
   bool saidGoodbye() const { return state_ == State::left; }
 
-  // Tells the other end without waiting for it: that the group is broken, or goodbye. Leaves at once where
-  // that can be, else with the looks that follow.
+  // Tells the other end an alarm or a goodbye without waiting. The message leaves at once where that is
+  // possible, else with later looks.
   void raiseAlarm(const Bytes& alarm);
   void repeatAlarm();
 
-  // The error of the comm that broke, with the name of the other end.
+  // The error of a comm that broke, with the name of the other end.
   Error errorOf(const core::Comm& comm) const;
 
  private:
+  // Ok without hearing_: not now. An error: the receiving comm has failed.
   Status post();
   Status push();
   void enter(State next);
+  // Reads an alarm or a goodbye.
   void take(std::span<const std::byte> message);
 
   std::unique_ptr<core::SendComm> send_;
   std::unique_ptr<core::RecvComm> receive_;
   std::string name_;
   const Clock* clock_ = nullptr;
-  Staging out_, in_;  // go before the comms
+  Staging out_, in_;  // destroyed before the comms
   core::MemoryHandle* outMemory_ = nullptr;
   core::MemoryHandle* inMemory_ = nullptr;
   core::Request* hearing_ = nullptr;  // the receive into in_, once it is posted

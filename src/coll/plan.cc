@@ -10,9 +10,9 @@ namespace weft::coll {
 
 namespace {
 
-constexpr size_t kAlign = 128;  // lines are not shared between ranks
+constexpr size_t kAlign = 128;  // two cache lines, so that ranks' parts never share one
 
-// Equal shares, in whole lines; the last ranks may have none.
+// Equal shares in multiples of kAlign; the last ranks may have less, or nothing.
 void share(size_t bytes, size_t ranks, std::vector<Part>* parts) {
   const size_t each = ((bytes + ranks - 1) / ranks + kAlign - 1) / kAlign * kAlign;
   for (size_t rank = 0; rank < ranks; rank++) {
@@ -21,7 +21,7 @@ void share(size_t bytes, size_t ranks, std::vector<Part>* parts) {
   }
 }
 
-// The piece of each rank's part that lies in the window, counted from the window's begin.
+// The piece of each rank's part that lies in the window, counted from the begin of the window.
 void window(const Operation& operation, size_t ranks, std::vector<Part>* parts) {
   const size_t first = operation.windowOffset;
   const size_t end = first + operation.windowBytes;
@@ -32,7 +32,7 @@ void window(const Operation& operation, size_t ranks, std::vector<Part>* parts) 
   }
 }
 
-// Of a gather or a scatter: how much of the window lies in the rank's own part.
+// For a gather or a scatter: the bytes of the window that lie in the rank's own part.
 size_t ownBytes(const Operation& operation, int rank) {
   const size_t first = operation.windowOffset;
   const size_t end = first + operation.windowBytes;
@@ -83,6 +83,8 @@ size_t receivedBytes(const Operation& operation, int rank) {
   }
 }
 
+// 1 TiB bounds the products below: 4096 ranks of it fit into 64 bits. A negative size of NCCL's arrives here
+// as a huge one.
 const char* faultOf(const Operation& operation, int rank, int ranks) {
   constexpr size_t kMost = size_t{1} << 40;
   const bool windowed =

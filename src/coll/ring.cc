@@ -8,19 +8,20 @@
 #include "src/base/reserve.h"
 #include "src/coll/plan.h"
 
+// The ring, the same for all backends: operations, flushes, the bond, and the change to the spare.
 namespace weft::coll {
 
 namespace {
 
-constexpr uint64_t kLookEvery = 256;        // calls between two looks at the bond
-constexpr Milliseconds kPartedGrace{2000};  // a rank that left has its results, so ours come within this
+constexpr uint64_t kLookEvery = 256;        // data calls between two looks at the bond
+constexpr Milliseconds kPartedGrace{2000};  // a rank that left had its results; ours come within this time
 
 bool reduces(const Operation& operation) {
   return operation.kind == OperationKind::allReduce || operation.kind == OperationKind::reduceScatter;
 }
 
-// Registering failed because the backend is gone, which the next operation will find: the ranks go on among
-// themselves then, as they do when an operation finds it first.
+// True: registering failed since the backend is gone. That is no error where a spare exists: the next
+// operation finds the loss, and the ranks go on among themselves.
 bool isLoss(const Error& error, const Backend& backend) {
   return error.code() == Code::remote || error.code() == Code::timeout || !backend.isReachable();
 }
@@ -44,8 +45,8 @@ OperationRing::OperationRing(const Place& place, std::unique_ptr<Backend> backen
   for (Flush& flush : flushes_) flush.group = this;
 }
 
-// Says goodbye at least, where close() was not called. Nothing lands afterwards: the connections see to that
-// as they go.
+// Says goodbye at least, where close() was not called. Nothing lands in the memory afterwards: the
+// connections see to that as they are destroyed.
 OperationRing::~OperationRing() {
   const MustNotFail closing;
   if (backend_) backend_->part();
@@ -63,6 +64,7 @@ void OperationRing::close() {
   spare_->backend().close(clock_);
 }
 
+// A lighter state is ignored, so that a broken group stays broken.
 void OperationRing::enter(State next) {
   if (next <= state_) return;
   state_ = next;
@@ -83,6 +85,8 @@ GroupCounters OperationRing::counters() const {
 
 // Memory:
 
+// The mutex is held while the fabric registers, so that the backend does not go meanwhile. Data calls do not
+// wait for it (handOver).
 Result<GroupMemory*> OperationRing::registerMemory(const MemoryDesc& desc) {
   auto memory = std::make_unique<Memory>();
   memory->host = desc.kind == MemoryKind::host;
@@ -105,7 +109,8 @@ Result<GroupMemory*> OperationRing::registerMemory(const MemoryDesc& desc) {
   return memories_.keep(std::move(memory));
 }
 
-// While the lost backend closes, what it still has under way may land in the memory. Closing gives it back.
+// The memory must not be given back while work of a lost backend may still land in it. Closing deregisters
+// what the backend had registered.
 void OperationRing::release(Memory& memory) {
   if (memory.spare) spare_->backend().deregisterMemory(*memory.spare);
   if (!memory.first) return;
@@ -122,7 +127,8 @@ Status OperationRing::deregisterMemory(GroupMemory* memory) {
   return {};
 }
 
-// The operation with the memory as the active backend knows it.
+// The operation with the memory as the active backend knows it. Two backends register the same range each in
+// its way.
 Operation OperationRing::translated(Operation operation) const {
   for (GroupMemory** memory : {&operation.sendMemory, &operation.receiveMemory}) {
     if (!*memory) continue;
@@ -132,7 +138,8 @@ Operation OperationRing::translated(Operation operation) const {
   return operation;
 }
 
-// False: the backend was gone already when the memory was registered.
+// False: some memory of the operation was registered when the backend was gone already, so it never knew the
+// memory.
 bool OperationRing::isKnown(const Operation& operation) const {
   for (const GroupMemory* memory : {operation.sendMemory, operation.receiveMemory})
     if (memory && !static_cast<const Memory*>(memory)->first) return false;
@@ -141,11 +148,13 @@ bool OperationRing::isKnown(const Operation& operation) const {
 
 // Operations:
 
+// A call that NCCL must not make breaks the group on all ranks: its other ranks would wait for this one.
 Started OperationRing::refuse(const char* why) {
   breakDown(format("rank %d %s", place_.rank, why));
   return {false, nullptr};
 }
 
+// Null with ok: not now, NCCL calls again. An operation never overtakes another one.
 Started OperationRing::start(const Operation& operation) {
   keepGoing();
   if (state_ == State::broken) return {false, nullptr};
@@ -165,7 +174,7 @@ Started OperationRing::start(const Operation& operation) {
   return {true, &slot};
 }
 
-// Hands a waiting operation to the active backend. False: not now, or that failed.
+// Hands a waiting operation to the active backend. False: not now, or it failed (the state says so).
 bool OperationRing::begin(Slot& slot) {
   if (onFirst() && !isKnown(slot.operation)) {
     lose(backend_->loss().why);
@@ -185,6 +194,7 @@ bool OperationRing::begin(Slot& slot) {
   return false;
 }
 
+// Frees the slot and tells the result: from here on NCCL has it, and it counts in after_.
 Finished OperationRing::finish(Slot& slot) {
   slot.enter(Slot::State::free);
   after_ = std::max(after_, slot.sequence + 1);
@@ -206,6 +216,7 @@ Finished OperationRing::test(GroupRequest* request) {
 
 // Flushes:
 
+// A request is a flush if it lies in the array of flushes; NCCL passes both kinds to test().
 OperationRing::Flush* OperationRing::findFlush(const GroupRequest* request) {
   const auto* place = static_cast<const void*>(request);
   const bool here = place >= flushes_.data() && place < flushes_.data() + flushes_.size();
@@ -220,8 +231,8 @@ OperationRing::Flush* OperationRing::takeFlush() {
 
 // NCCL takes ok without a request for a flush that is done, so a lack of places is an error. Data in host
 // memory is visible as soon as it is received, whatever became of the backend. A GPU may see older bytes
-// until the connection that brought the data has flushed it, and that connection ends with the backend: from
-// then on nothing can flush, and the group is broken rather than wrong.
+// until the connection that brought the data has flushed it. That connection ends with the backend: nothing
+// can flush from then on, and the group breaks, since the alternative is wrong data.
 Started OperationRing::flush(const void* data, size_t bytes, GroupMemory* memory) {
   keepGoing();
   if (state_ == State::broken) return {false, nullptr};
@@ -261,7 +272,8 @@ Finished OperationRing::testFlush(Flush& flush) {
 
 // The group's end:
 
-// Every call begins by this: each state's own work, and now and then a look at the others.
+// Every data call begins with this: the work of the present state, and now and then a look at the other
+// ranks.
 void OperationRing::keepGoing() {
   switch (state_) {
     case State::running:
@@ -280,7 +292,7 @@ void OperationRing::keepGoing() {
   if (passes_++ % kLookEvery == 0) (void)hear();
 }
 
-// The one place where the ring hears of the others. False: the group is broken by it, or the backend lost.
+// The one place where the ring hears the others. False: their word broke the group, or the backend is lost.
 bool OperationRing::hear() {
   if (state_ == State::broken) return false;
   Bond& bond = active_->bond();
@@ -297,7 +309,7 @@ bool OperationRing::hear() {
 }
 
 // A rank is gone, and no operation would ever fail by that. A rank that said goodbye has its results, so ours
-// come soon; where they do not, it left too early.
+// come soon. Results that do not come within kPartedGrace mean that the rank left too early.
 bool OperationRing::hearAbsent(const Bond& bond) {
   if (bond.state() == Bond::State::broken) {
     breakDown(format("rank %d failed: %s", bond.rank(), bond.fault().c_str()));
@@ -310,14 +322,16 @@ bool OperationRing::hearAbsent(const Bond& bond) {
   return false;
 }
 
-// The active backend failed at a step. A reason that another rank or a daemon has told is better than what
-// was seen here, and a goodbye changes the words for it.
+// A step of the active backend failed. The words of another rank or a daemon are better than the error that
+// was seen here, so hear() comes first; a goodbye changes the reason as well.
 void OperationRing::fail() {
   if (!hear()) return;
   const Backend::Failure failure = active_->failure();
   failure.lost ? lose(failure.why) : breakDown(failure.why);
 }
 
+// The one place where a group breaks. `toldBy`: the bond whose end told the reason; it needs no alarm of
+// ours. The backends halt, so nothing is begun afterwards.
 void OperationRing::breakDown(std::string why, bool lost, const Bond* toldBy) {
   if (state_ == State::broken) return;
   const bool first = onFirst();
@@ -340,9 +354,9 @@ bool OperationRing::mayBeginAgain(const Operation& operation) const {
   return !reduces(operation) || operation.send != operation.receive;
 }
 
-// This rank's results, and whether the operations that it lacks can begin again: the vectors must be in
-// memory that the spare reaches, no part of a result may have been written over them, and no flush of a GPU's
-// memory may be lost.
+// This rank's results, and whether the operations that it lacks can begin again. For that the vectors must
+// lie in memory that the spare reaches, no result may have been written over a vector (in place), and no
+// flush of a GPU's memory may be lost.
 Spare::Claim OperationRing::claim() {
   Spare::Claim mine{after_, oldest_, true};
   for (uint64_t at = oldest_; at < next_; at++) {
@@ -360,8 +374,8 @@ Spare::Claim OperationRing::claim() {
   return mine;
 }
 
-// From here on the backend has nothing to say. It closes on a thread of its own while the ranks agree, and
-// nothing begins again before that is over: what it still has under way must not land in a result.
+// The backend is given up. It closes on a thread of its own while the ranks agree. Nothing begins again
+// before it has closed, as work that it still has under way must not land in a result.
 void OperationRing::lose(const std::string& why) {
   if (state_ != State::running) return;
   if (!spare_) return breakDown(why, true);
@@ -379,12 +393,14 @@ void OperationRing::lose(const std::string& why) {
   agree();
 }
 
-// Where another thread registers memory just now, the next call tries again.
+// Where another thread registers memory just now, the next call tries again: a data call never waits for the
+// mutex.
 void OperationRing::handOver() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (lock && backend_) spare_->closing().take(std::move(backend_), clock_);
 }
 
+// A look at the agreement of the ranks; keepGoing() calls it until there is an answer.
 void OperationRing::agree() {
   handOver();
   switch (spare_->hear()) {
@@ -405,7 +421,8 @@ void OperationRing::agree() {
   beginWaiting();
 }
 
-// In the order of the operations, as far as the spare takes them now, and once the lost backend has closed.
+// Begins the waiting operations in their order, as far as the spare takes them now, and only after the lost
+// backend has closed.
 void OperationRing::beginWaiting() {
   handOver();
   if (waiting_ == next_ || backend_ || !spare_->closing().over()) return;

@@ -13,6 +13,7 @@ namespace weft::coll {
 
 namespace {
 
+// The description of a buffer for the library. A null registration: no bytes are touched.
 sharp::Buffer bufferOf(const void* data, size_t bytes, const GroupMemory* memory) {
   const auto* known = static_cast<const SharpMemory*>(memory);
   sharp::Buffer buffer{};
@@ -27,7 +28,7 @@ bool onHost(const GroupMemory* memory) {
   return !memory || static_cast<const SharpMemory*>(memory)->host;
 }
 
-// A scatter's and a gather's buffers are as long as NVIDIA's own plugin says they are.
+// The lengths of a scatter's and a gather's buffers are those that NVIDIA's own plugin passes.
 sharp::Reduction reductionOf(const Operation& operation) {
   const bool scatters = operation.kind == OperationKind::reduceScatter;
   const size_t bytes = scatters ? operation.windowBytes : operation.bytes;
@@ -61,6 +62,7 @@ size_t bytesOf(const Operation& operation) {
 SharpBackend::SharpBackend(std::unique_ptr<SharpJob> job, std::unique_ptr<PeersBackend> peers)
     : peers_(std::move(peers)), job_(std::move(job)), mesh_(peers_->mesh()) {}
 
+// Requests of unfinished operations are freed first, then the job, then the mesh with the peers.
 SharpBackend::~SharpBackend() {
   for (const Place& place : places_)
     if (place.state == Place::State::inSwitches) (void)job_->library().freeRequest(place.request);
@@ -160,6 +162,7 @@ Backend::Step SharpBackend::advance(uint64_t turn) {
   Place& place = places_[turn % kOperations];
   Step step = Step::going;
   if (place.state == Place::State::amongRanks) step = peers_->advance(place.turn);
+  // A test that is not 0 frees nothing: the request is freed here.
   if (place.state == Place::State::inSwitches && job_->library().test(place.request) != 0) {
     (void)job_->library().freeRequest(place.request);
     step = Step::done;
@@ -180,7 +183,8 @@ int SharpBackend::hand(const Operation& operation, void** request) {
                                                     : library.reduceScatter(job_->comm(), &spec, request);
 }
 
-// Another job's operation has the tree to itself: NCCL calls again, for as long as forming a group may take.
+// Another job's operation has the tree to itself. NCCL calls again; the limit is the time that forming a
+// group may take.
 Backend::Begun SharpBackend::notNow() {
   const TimePoint now = mesh_.clock().now();
   if (refusedSince_ == TimePoint{}) refusedSince_ = now;
@@ -188,8 +192,8 @@ Backend::Begun SharpBackend::notNow() {
   return fail(format("rank %d: the switches' tree stays locked by another job", mesh_.rank()));
 }
 
-// A GPU's memory is flushed by a connection of the ranks, whichever card wrote to it. Host memory is visible
-// as soon as it is written.
+// A connection of the ranks flushes a GPU's memory, whichever card wrote to it. Host memory is visible as
+// soon as it is written.
 core::Posted SharpBackend::flush(const void* data, size_t bytes, GroupMemory& memory) {
   const auto& known = static_cast<const SharpMemory&>(memory);
   if (!known.flushing) return {true, nullptr};

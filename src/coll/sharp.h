@@ -7,22 +7,23 @@
 #include "src/coll/peers.h"
 #include "src/coll/sharp_job.h"
 
-// Collective operations in InfiniBand switches, by libsharp_coll. The operations that the switches cannot do,
-// which all ranks see alike, the ranks share among themselves. The library tells of no error once an
-// operation is begun, so only the ranks' own connections say whether the others are there.
+// Collective operations in InfiniBand switches, by libsharp_coll. The ranks do among themselves those
+// operations that the switches cannot; all ranks decide alike (SharpJob::does). The library reports no error
+// once an operation is begun, so only the ranks' own connections show whether the others are there.
+// The ring owns it; threads as in backend.h.
 namespace weft::coll {
 
 class SharpMemory final : public GroupMemory {
  public:
-  void* registration = nullptr;            // of libsharp_coll
-  std::unique_ptr<GroupMemory> peers;      // null: a GPU's, which the ranks do not reduce
-  core::MemoryHandle* flushing = nullptr;  // a GPU's, on the connection that flushes it
+  void* registration = nullptr;            // libsharp_coll's handle
+  std::unique_ptr<GroupMemory> peers;      // for operations among the ranks; null: a GPU's memory
+  core::MemoryHandle* flushing = nullptr;  // a GPU's memory: its handle on flushingComm()
   bool host = true;
 };
 
 class SharpBackend final : public Backend {
  public:
-  // `peers` has the mesh that `job` was opened on.
+  // `peers` owns the mesh that `job` was opened on.
   SharpBackend(std::unique_ptr<SharpJob> job, std::unique_ptr<PeersBackend> peers);
   ~SharpBackend() override;
 
@@ -41,28 +42,33 @@ class SharpBackend final : public Backend {
   void close(const Clock& clock) override { peers_->close(clock); }
 
  private:
-  // An operation that is under way. free -> inSwitches or amongRanks (begin) -> free (it is done).
+  // An operation under way. free -> inSwitches or amongRanks (begin) -> free (it is done).
   struct Place {
     enum class State : uint8_t { free, inSwitches, amongRanks };
     void enter(State next) { state = next; }
     State state = State::free;
-    void* request = nullptr;  // of libsharp_coll
-    uint64_t turn = 0;        // the peers' own count of their operations
+    void* request = nullptr;  // libsharp_coll's, in state inSwitches
+    uint64_t turn = 0;        // in state amongRanks: the peers' own count of their operations
   };
 
+  // Hands the operation to the peers, whose turns are counted apart.
   Begun beginAmongRanks(Place& place, Operation operation);
+  // Begins the operation in the library; its error code, 0: begun.
   int hand(const Operation& operation, void** request);
-  Begun notNow();
+  Begun notNow();  // the tree is locked
   Begun fail(std::string why);
+  // Registers with the library and with the peers or the flushing comm. On an error, the parts that were made
+  // stay in `memory`.
   Status takeMemory(const MemoryDesc& desc, SharpMemory* memory);
+  // The connection that flushes a GPU's memory: to the first other rank; null: a group of one rank.
   core::RecvComm* flushingComm() const;
 
-  std::unique_ptr<PeersBackend> peers_;  // with the mesh; goes after the job
+  std::unique_ptr<PeersBackend> peers_;  // owns the mesh, so it is destroyed after the job
   std::unique_ptr<SharpJob> job_;
   Mesh& mesh_;
   std::array<Place, kOperations> places_;
   uint64_t peersTurns_ = 0;   // operations that the peers have begun
-  TimePoint refusedSince_{};  // another job has had the tree's lock since then; default: none has
+  TimePoint refusedSince_{};  // since then another job has had the tree's lock; default: none has
   uint64_t bytesSent_ = 0;
   Failure failure_;
 };

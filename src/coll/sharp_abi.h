@@ -5,12 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 
-// The part of libsharp_coll that weft uses, NVIDIA's library that drives aggregation in InfiniBand switches:
-// declared here, as its header comes with a driver package only. Layouts for 64-bit processes, of the
-// interface of SHARP 2.x and 3.x (sharp_coll.h); newer releases add behind them. Functions return 0 or a
-// negative code.
+// The part that weft uses of libsharp_coll, NVIDIA's library for aggregation in InfiniBand switches. It is
+// declared here, as its header comes with a driver package only. Source: sharp_coll.h of SHARP 2.x and 3.x;
+// layouts for 64-bit processes. Newer releases add fields behind these. Functions return 0 or a negative
+// code.
 namespace weft::coll::sharp {
 
+// Opaque: the library's own.
 struct Context;
 struct Comm;
 
@@ -18,25 +19,27 @@ enum DataType : int { kU32, kI32, kU64, kI64, kF32, kF64, kU16, kI16, kF16, kBf1
 enum ReduceOperation : int { kMax, kMin, kSum, kProd, kLand, kBand, kLor, kBor, kLxor, kBxor };
 enum MemoryType : int { kHost, kCuda };
 
-constexpr int kLockFailed = -18;          // another group has the tree's lock: may be tried again
-constexpr uint64_t kStreaming = 1u << 2;  // in Capabilities::features; gathers and scatters want it
+constexpr int kLockFailed = -18;          // another group has the tree's lock; a later try may succeed
+constexpr uint64_t kStreaming = 1u << 2;  // of Capabilities::features; gathers and scatters need it
 
+// sharp_coll_config
 struct Configuration {
   const char* devices;  // "mlx5_0:1,mlx5_1:1"
   int pollsBeforeProgress;
-  int timeoutMs;  // of an operation; -1: none
+  int timeoutMs;  // of an operation, in ms; -1: none
   uint32_t flags;
   int reserved[3];
 };
 
-// The calls by which the library uses the ranks' own connections, while it is set up and taken down. They
-// block, and return 0 or not. `context` is what the structure that brought them named.
+// The calls by which the library uses the ranks' own connections while it is set up and taken down. They
+// block, and return 0 or an error. `context` is callsContext of the structure that brought them.
 struct OutOfBandCalls {
   int (*broadcast)(void* context, void* buffer, int bytes, int root);
   int (*barrier)(void* context);
   int (*gather)(void* context, int root, void* send, void* receive, int bytes);
 };
 
+// sharp_coll_init_spec
 struct JobSpec {
   uint64_t job;
   int rank;
@@ -46,19 +49,21 @@ struct JobSpec {
   Configuration configuration;
   OutOfBandCalls calls;
   int localRank;
-  int threads;  // 1: calls may come from several
+  int threads;  // 1: several threads may call the library
   void* callsContext;
   int reserved[4];
 };
 
+// sharp_coll_comm_init_spec
 struct CommSpec {
   int rank;
   int ranks;
   void* callsContext;
-  const uint32_t* members;  // null: all of the job
+  const uint32_t* members;  // null: all ranks of the job
   int reserved[2];
 };
 
+// sharp_coll_caps
 struct Capabilities {
   int packetVersion;
   uint64_t reserved[2];
@@ -68,9 +73,10 @@ struct Capabilities {
   uint64_t features;
   uint64_t more[4];
   int resources[5];
-  uint64_t room[32];  // not of the interface: newer releases write more
+  uint64_t room[32];  // not of the interface: room for the fields that newer releases write
 };
 
+// sharp_coll_data_desc
 struct Buffer {
   int kind;  // 0: contiguous
   MemoryType memory;
@@ -80,6 +86,7 @@ struct Buffer {
   void* registration;
 };
 
+// sharp_coll_reduce_spec, for all-reduce and reduce-scatter
 struct Reduction {
   int root;
   Buffer send;
@@ -89,11 +96,12 @@ struct Reduction {
   ReduceOperation operation;
   DataType tagType;
   int mode;       // 0: as the library likes
-  int lockBatch;  // operations for which the tree's lock is kept
-  size_t offset;  // of a scatter's window
+  int lockBatch;  // the number of operations for which the tree's lock is kept
+  size_t offset;  // of a scatter's window, in bytes
   int reserved[2];
 };
 
+// sharp_coll_gather_spec
 struct Gather {
   Buffer send;
   Buffer receive;
@@ -103,7 +111,7 @@ struct Gather {
   int reserved[4];
 };
 
-// Which of the fields below are valid is in `fields`.
+// `fields` says which of the fields below are valid.
 struct RegistrationOptions {
   static constexpr uint64_t kFd = 1, kOffset = 2;
   uint64_t fields;

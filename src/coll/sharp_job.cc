@@ -8,6 +8,7 @@ namespace weft::coll {
 
 namespace {
 
+// The library's three calls to its ranks. Each context is the job's OutOfBand.
 OutOfBand& callsOf(void* context) {
   return *static_cast<OutOfBand*>(context);
 }
@@ -26,7 +27,7 @@ int onBarrier(void* context) {
   return answer(callsOf(context).barrier());
 }
 
-// Where this is not the root nothing may be written to, or assumed of, `receive`.
+// Where this rank is not the root, nothing may be written to `receive` or be assumed of it.
 int onGather(void* context, int root, void* send, void* receive, int bytes) {
   OutOfBand& calls = callsOf(context);
   const auto each = static_cast<size_t>(bytes);
@@ -34,7 +35,7 @@ int onGather(void* context, int root, void* send, void* receive, int bytes) {
   return answer(calls.gather({static_cast<const std::byte*>(send), each}, all, root));
 }
 
-// Of a device of several cards all; a card without a port is meant by its first.
+// The cards of the device, as the library names them. A card without a port in its name means port 1.
 std::string devicesOf(const Mesh& mesh) {
   core::Net& net = mesh.options().context->net();
   std::string all;
@@ -127,13 +128,13 @@ Status SharpJob::start(Mesh& mesh) {
   comm.ranks = mesh.ranks();
   comm.callsContext = &outOfBand_;
   TRY(done(library_->openComm(context_, &comm, &comm_), "creating a SHARP group"));
-  // No rank goes on where another one could not.
+  // No rank goes on where another rank could not.
   Status all = outOfBand_.barrier();
   if (!all && outOfBand_.isOver()) return Error(Code::unavailable, "creating a SHARP group", kAnotherGaveUp);
   return all;
 }
 
-// The others may be gone, so nothing waits long for them.
+// The other ranks may be gone, so the waits for them are short.
 SharpJob::~SharpJob() {
   outOfBand_.setTimeout(Milliseconds(500));
   if (comm_) (void)library_->closeComm(comm_);

@@ -8,13 +8,14 @@
 #include "src/coll/out_of_band.h"
 #include "src/coll/sharp_library.h"
 
-// A group's reservation in the switches: libsharp_coll's context with one communicator of all its ranks.
+// A group's reservation in the switches: libsharp_coll's context and a communicator of all ranks. The SHARP
+// backend owns it. The library may be called from several threads.
 namespace weft::coll {
 
 class SharpJob {
  public:
-  // Blocks, and ends within some of the mesh's timeouts: all ranks call it. A rank that fails makes the
-  // others fail. `mesh` must outlive it.
+  // All ranks call it. It blocks, and ends within a few of the mesh's timeouts. A rank that fails makes the
+  // others fail. `mesh` must outlive the job.
   static Result<std::unique_ptr<SharpJob>> open(Mesh& mesh, std::shared_ptr<const SharpLibrary> library);
   ~SharpJob();
   SharpJob(const SharpJob&) = delete;
@@ -23,24 +24,26 @@ class SharpJob {
   const SharpLibrary& library() const { return *library_; }
   sharp::Context* context() const { return context_; }
   sharp::Comm* comm() const { return comm_; }
-  // True: the switches do the operation. False: the ranks have to.
+  // True: the switches do the operation. False: the ranks have to. The answer is the same on all ranks, since
+  // their capabilities were compared.
   bool does(const Operation& operation) const;
-  std::string describe() const;  // equal on all ranks of one fabric
+  std::string describe() const;  // the text that the ranks compare
 
   SharpJob(Mesh& mesh, std::shared_ptr<const SharpLibrary> library);
 
  private:
+  // The steps of open(). The destructor undoes the steps that were done.
   Status start(Mesh& mesh);
 
   std::shared_ptr<const SharpLibrary> library_;
   OutOfBand outOfBand_;
-  std::string devices_;  // which the library may keep
+  std::string devices_;  // the library may keep the pointer
   sharp::Context* context_ = nullptr;
   sharp::Comm* comm_ = nullptr;
   sharp::Capabilities capabilities_{};
 };
 
-// Of the library; none: it has none such.
+// The library's number; none: the library does not know it.
 std::optional<sharp::DataType> sharpType(ElementType type);
 std::optional<sharp::ReduceOperation> sharpOperation(ReduceOp op);
 

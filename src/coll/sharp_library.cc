@@ -11,6 +11,7 @@ namespace weft::coll {
 namespace {
 
 constexpr const char* kOpening = "opening libsharp_coll";
+// In the order in which they are tried.
 constexpr const char* kPlaces[] = {"libsharp_coll.so.5", "libsharp_coll.so",
                                    "/opt/mellanox/sharp/lib/libsharp_coll.so"};
 
@@ -20,6 +21,7 @@ void* openAt(const std::string& path, std::string* reason) {
   return handle;
 }
 
+// Looks up functions, and keeps the name of the first needed one that is missing.
 struct Finder {
   void* handle;
   std::string missing;

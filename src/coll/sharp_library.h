@@ -9,13 +9,14 @@
 #include "weft/result.h"
 
 // libsharp_coll, found and opened at run time. It stays mapped for the life of the process. Immutable after
-// open; any thread.
+// open(); any thread. The functions have the library's names in sharp_library.cc.
 namespace weft::coll {
 
 struct SharpLibrary {
-  // `path` is WEFT_LIBSHARP; empty: the loader's path, then where NVIDIA's packages put it.
+  // `path` is WEFT_LIBSHARP. Empty: the loader's path is searched, then the place of NVIDIA's packages.
   static Result<std::shared_ptr<const SharpLibrary>> open(const std::string& path);
 
+  // An error code of the library, in words.
   std::string words(int code) const;
 
   const sharp::Configuration* defaults = nullptr;
@@ -32,7 +33,7 @@ struct SharpLibrary {
   int (*reduceScatter)(sharp::Comm* comm, sharp::Reduction* spec,
                        void** request) = nullptr;                                      // null before 3.0
   int (*allGather)(sharp::Comm* comm, sharp::Gather* spec, void** request) = nullptr;  // likewise
-  int (*test)(void* request) = nullptr;  // not 0: it is finished
+  int (*test)(void* request) = nullptr;  // not 0: the operation is finished
   int (*freeRequest)(void* request) = nullptr;
   const char* (*errorText)(int code) = nullptr;
 };

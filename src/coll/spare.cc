@@ -8,7 +8,7 @@ namespace weft::coll {
 
 namespace {
 
-constexpr uint64_t kCannot = UINT64_MAX;  // as `after`: this rank cannot begin again
+constexpr uint64_t kCannot = UINT64_MAX;  // in the place of `after`: this rank cannot begin again
 
 }  // namespace
 
@@ -51,6 +51,8 @@ Spare::Answer Spare::hear() {
   return Answer::no;
 }
 
+// All ranks see the same maxima, and so decide alike. Equal numbers mean that no rank has a result that
+// another one lacks.
 Spare::Answer Spare::decide() {
   const uint64_t youngest = all_[0];
   if (youngest == kCannot) {

@@ -13,7 +13,9 @@ namespace weft::coll {
 
 namespace {
 
+// A head and the data of a small operation behind it.
 constexpr size_t kHeadSlot = kOperationHeadBytes + kInlineBytes;
+// Messages under way in each direction; fewer than a comm has requests (core::kMaxRequests).
 constexpr size_t kMostEachWay = 24;
 
 }  // namespace
@@ -52,7 +54,7 @@ void TreeBackend::deregisterMemory(GroupMemory& memory) {
   (void)membership_.pipe->receiving().deregisterMemory(known.receiving);
 }
 
-// The connection that brought the result flushes it: no other one knows what it has written.
+// The connection that brought the result flushes it: another card does not know of its writes.
 core::Posted TreeBackend::flush(const void* data, size_t bytes, GroupMemory& memory) {
   const core::ReceiveSpec spec{const_cast<void*>(data), bytes, kResultTag,
                                static_cast<TreeMemory&>(memory).receiving, nullptr};
@@ -101,6 +103,8 @@ Backend::Begun TreeBackend::begin(uint64_t turn, const Operation& operation) {
   return state_ == State::moving ? Begun::begun : Begun::failed;
 }
 
+// A step of all operations: requests that are done first, then receives before sends, as the daemon answers
+// quickly.
 void TreeBackend::pass() {
   if (state_ != State::moving) return;
   if (testFlights(outgoing_) && testFlights(incoming_) && postReceives() && postSends()) return finishSlots();
@@ -132,6 +136,7 @@ bool TreeBackend::send(Slot& slot, const std::byte* data, size_t bytes, core::Me
   return true;
 }
 
+// Data of at most kInlineBytes travels with the head, copied: the application's memory is not sent then.
 bool TreeBackend::postHead(Slot& slot, bool* posted) {
   std::byte* at = headOf(slot);
   const Bytes head = slot.head.encode();
@@ -158,7 +163,7 @@ bool TreeBackend::postChunk(Slot& slot, size_t index, bool* posted) {
   return true;
 }
 
-// Heads and chunks in the order of the operations.
+// Heads and chunks leave in the order of the operations.
 bool TreeBackend::postSends() {
   while (sending_ < next_ && outgoing_.size() < kMostEachWay) {
     Slot& slot = slotOf(sending_);
@@ -206,7 +211,8 @@ bool TreeBackend::postReceives() {
   return true;
 }
 
-// Oldest first, and no further than they are done: each test of one that is not polls the network.
+// Tests the oldest request first and stops at the first that is not done: each test of such a request polls
+// the network.
 bool TreeBackend::testFlights(std::deque<Flight>& flights) {
   while (!flights.empty()) {
     const Flight& flight = flights.front();
@@ -225,6 +231,7 @@ bool TreeBackend::testFlights(std::deque<Flight>& flights) {
   return true;
 }
 
+// An operation is done when all its messages are posted and none is under way.
 void TreeBackend::finishSlots() {
   while (oldest_ < next_ && slotOf(oldest_).state != Slot::State::running) oldest_++;
   for (uint64_t at = oldest_; at < next_; at++) {

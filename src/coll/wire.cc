@@ -24,7 +24,7 @@ Error notIt(const char* what, const std::string& why) {
   return Error(Code::remote, format("reading the %s of a collective group", what), why);
 }
 
-// Leaves the reader behind the head.
+// Checks the head of a message. Leaves the reader behind it.
 Status readHead(ByteReader* in, Word word, const char* what) {
   const auto magic = in->get<uint32_t>();
   const auto version = in->get<uint16_t>();
@@ -168,6 +168,7 @@ Result<OperationHead> decodeOperation(std::span<const std::byte> bytes) {
   return head;
 }
 
+// Written with clamps, so that parts outside the window are empty.
 Span partOf(const OperationHead& head, uint32_t rank) {
   const size_t first = head.windowOffset;
   const size_t end = first + head.bytes;
@@ -205,6 +206,7 @@ std::string describe(const OperationHead& head) {
                 static_cast<unsigned long long>(head.windowOffset));
 }
 
+// A rank that only gave up because another did is blamed last.
 Verdict count(const std::vector<Ballot>& ballots) {
   std::string blamed;
   for (size_t rank = 0; rank < ballots.size(); rank++) {

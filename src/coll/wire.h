@@ -9,20 +9,21 @@
 #include "src/base/bytes.h"
 #include "weft/collective.h"
 
-// The messages of a group's ranks to each other, and to an aggregation daemon, beside the data. Decoders take
-// any bytes: those that are no message of this version are an error. Values; any thread. Layout:
+// The messages of a group's ranks to each other and to an aggregation daemon, beside the data. Decoders take
+// any bytes; bytes that are no message of this version are an error. Values; any thread. Layout:
 // docs/collectives.md.
 namespace weft::coll {
 
 constexpr uint32_t kMagic = 0x6c6f6377;  // "wcol"
 constexpr uint16_t kVersion = 2;
 constexpr int kMaxRanks = 4096;
-constexpr size_t kControlBytes = 1600;  // the longest message of a group
+constexpr size_t kControlBytes = 1600;  // the longest control message of a group
 constexpr size_t kReasonBytes = 480;    // a longer text is cut
 
+// The kinds of message.
 enum class Word : uint8_t { hello = 1, ballot, verdict, alarm, operation, outOfBand };
 
-// The first words on a connection between two ranks: the caller's name.
+// The first message on a connection between two ranks: the name of the caller.
 struct Hello {
   uint64_t group = 0;  // the same on all its ranks: a hash of their handles
   uint32_t rank = 0;
@@ -34,51 +35,53 @@ struct Hello {
 struct Ballot {
   bool ready = false;
   std::string settings;  // must be equal on all ranks
-  std::string place;     // the daemon it would join; empty: none
-  std::string reason;    // when it is not ready
+  std::string place;     // the daemon that the rank would join; empty: none
+  std::string reason;    // why the rank is not ready
   Bytes encode() const;
 };
 
+// Rank 0's count of the ballots.
 struct Verdict {
   bool formed = false;
-  std::string reason;  // names the rank
-  uint32_t local = 0;  // ranks of the same place as the one that is told
+  std::string reason;  // names the rank at fault
+  uint32_t local = 0;  // ranks of the same place as the rank that is told
   Bytes encode() const;
 };
 
-// The reason of a rank that could not go on as another could not: the vote blames that one, if it can.
+// The reason of a rank that could not go on since another rank could not. The vote blames the other one, if
+// it can.
 constexpr const char* kAnotherGaveUp = "another rank gave up";
 
-// The group is broken: said once to all others by the rank or daemon that notices.
+// Tells that the group is broken. The rank or daemon that notices it says so once to all others.
 struct Alarm {
   std::string reason;     // empty: nothing is wrong, the sender leaves
   bool treeLost = false;  // a daemon or a connection of the tree failed: the ranks may go on without it
   Bytes encode() const;
 };
 
-// The talk of a library that sets itself up, in pieces.
+// A piece of the talk of a library that sets itself up.
 constexpr size_t kPieceBytes = 1500;
 struct OutOfBandPiece {
-  bool gaveUp = false;
+  bool gaveUp = false;  // the sender gave up; no data
   Bytes data;
   Bytes encode() const;
 };
 
-// Announces an operation to an aggregation daemon; its data follows in messages of one chunk each.
+// Announces an operation to an aggregation daemon. Its data follows in messages of a chunk each.
 struct OperationHead {
-  uint64_t sequence = 0;
+  uint64_t sequence = 0;  // the backend's turn, the same on all ranks
   OperationKind kind = OperationKind::allReduce;
   ElementType type = ElementType::u8;
   ReduceOp op = ReduceOp::sum;
-  uint64_t bytes = 0;         // of the whole vector
-  uint64_t bytesPerRank = 0;  // where there are parts
+  uint64_t bytes = 0;         // of the whole vector, or of the window
+  uint64_t bytesPerRank = 0;  // of a gather or scatter; else 0
   uint64_t windowOffset = 0;
-  bool inlined = false;  // the data is behind this head, instead of in messages of its own
+  bool inlined = false;  // the data is behind this head, not in messages of its own
   bool operator==(const OperationHead&) const = default;
   Bytes encode() const;
 };
 constexpr size_t kOperationHeadBytes = 48;
-constexpr size_t kInlineBytes = 4096;  // that travel behind a head, at most
+constexpr size_t kInlineBytes = 4096;  // the most data behind a head
 
 // A piece of an operation's vector, or of its window.
 struct Span {
@@ -86,12 +89,13 @@ struct Span {
   size_t end = 0;
   size_t bytes() const { return end - begin; }
 };
-// The part of a chunk that `rank` sends, and the part of the chunk's result that it receives.
+// The part of a chunk that `rank` sends, and the part of the chunk's result that `rank` receives.
 Span sentOf(const OperationHead& head, uint32_t rank, Span chunk);
 Span receivedOf(const OperationHead& head, uint32_t rank, Span chunk);
-// Of the whole vector or window: what belongs to the rank where there are parts.
+// The rank's part of the vector or window, for operations that have parts.
 Span partOf(const OperationHead& head, uint32_t rank);
 
+// The decoders check every number against its limits, so that the caller may use them as sizes.
 Result<Hello> decodeHello(std::span<const std::byte> bytes);
 Result<Ballot> decodeBallot(std::span<const std::byte> bytes);
 Result<Verdict> decodeVerdict(std::span<const std::byte> bytes);
@@ -100,10 +104,11 @@ Result<OutOfBandPiece> decodePiece(std::span<const std::byte> bytes);
 bool isOutOfBand(std::span<const std::byte> bytes);
 Result<OperationHead> decodeOperation(std::span<const std::byte> bytes);
 
-// In words, for an error that shows two which differ.
+// The operation in words, for an error that shows two operations which differ.
 std::string describe(const OperationHead& head);
 
-// The vote of all ranks: formed when all are ready with the same settings, else the first reason against it.
+// Counts the votes of all ranks: formed when all are ready with the same settings, else the first reason
+// against it.
 Verdict count(const std::vector<Ballot>& ballots);
 
 }  // namespace weft::coll
