@@ -12,6 +12,8 @@
 
 namespace weft::control {
 
+// The kernel chooses the port for IPv4, and IPv6 takes the same number. A number that another process has for
+// IPv6 leads to a new try.
 Result<ListeningSockets> openListeners() {
   constexpr const char* kOpening = "opening the control port";
   constexpr int kTries = 64;
@@ -35,9 +37,9 @@ Result<ListeningSockets> openListeners() {
   return last;
 }
 
-// The accepting side's talk with one guest. States: hello -> proof -> infoHeader -> infoBody, or hello ->
-// leaving for a guest that is turned away. Every read is of an exact size, one deadline covers all, another
-// one leaving.
+// The accepting side's talk with a guest. States: hello -> proof -> infoHeader -> infoBody; a guest that is
+// turned away goes from hello to leaving. Every read has an exact size. A single deadline covers the talk,
+// and a second one the state leaving.
 class Acceptor::Handshake {
  public:
   Handshake(Acceptor& acceptor, Fd socket, uint64_t id)
@@ -62,7 +64,8 @@ class Acceptor::Handshake {
   static constexpr Milliseconds kLeavePatience{1000};
   static constexpr size_t kMostReadLeaving = 16 * 1024;
 
-  // Drops or hands over at the end: nothing may follow a step that returned false.
+  // Reads until nothing is there. A step that returns false has dropped or handed over this object, so
+  // nothing may follow it.
   void onReadable() {
     for (;;) {
       const Guest::Heard heard = guest_.hear(acceptor_.loop_.now());
@@ -83,7 +86,7 @@ class Acceptor::Handshake {
       case State::infoBody:
         return onInfo();
       case State::leaving:
-        break;  // it does not stop talking
+        break;  // the guest does not stop talking
     }
     return gone();
   }
@@ -100,8 +103,9 @@ class Acceptor::Handshake {
     return leave();
   }
 
-  // Bytes of the other side that we have not read would make a reset of our close, and a reset destroys what
-  // the other side has not read yet. So they are read, within bounds, until it has hung up.
+  // Closing a socket with unread bytes resets the connection, and a reset destroys bytes that the other side
+  // has not read yet (RFC 1122, 4.2.2.13). So the guest's bytes are read, within bounds, until it has hung
+  // up.
   bool leave() {
     (void)shutdown(guest_.socket().get(), SHUT_WR);
     guest_.allowUntil(acceptor_.loop_.now() + kLeavePatience);
@@ -125,6 +129,7 @@ class Acceptor::Handshake {
     return next(State::proof, kProofBytes);
   }
 
+  // A wrong proof gets no answer: a stranger learns nothing but the end of the connection.
   bool onProof() {
     Tag128 proof{};
     std::copy(guest_.bytes().begin(), guest_.bytes().end(), proof.begin());
@@ -139,6 +144,7 @@ class Acceptor::Handshake {
     return fits ? next(State::infoBody, header->length) : gone();
   }
 
+  // Hands the socket over. This object is gone after drop(), so everything is moved out before.
   bool onInfo() {
     auto info = decodeInfo(guest_.bytes());
     if (!info) return gone();
@@ -192,7 +198,7 @@ Status Acceptor::start(std::vector<Fd> listeners) {
   return {};
 }
 
-// A bounded number a turn, so that a flood cannot keep the thread from its links.
+// Accepts a bounded number in a turn, so that a flood of guests cannot keep the thread from its links.
 void Acceptor::acceptAll(int listener) {
   constexpr int kAtOnce = 32;
   constexpr Milliseconds kRest{100};
@@ -201,7 +207,8 @@ void Acceptor::acceptAll(int listener) {
     if (!socket) {
       const int error = socket.error().errnum();
       const bool exhausted = error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
-      if (!exhausted) return;  // none waits, or the one that did went away
+      if (!exhausted) return;  // no guest waits, or the guest that waited has gone
+      // Without descriptors the oldest guest makes room; without a guest, accepting rests for kRest.
       if (makeRoom()) continue;
       for (Listening& listening : listening_) listening.watch->want(0);
       return rest_.after(kRest);

@@ -12,40 +12,46 @@
 #include "src/control/event_loop.h"
 #include "src/control/wire.h"
 
-// The port of this process, and the guests who connect to it, until they have proven who they are: at most
-// kMostGuests at a time (the oldest gives way), each with a small fixed state and a deadline. Control thread.
+// The port of this process, and the guests that connect to it, until they have proven their identity. At most
+// kMostGuests are there at a time, and the oldest gives way to a new one; each has a small fixed state and a
+// deadline. The control loop owns it. Control thread.
 namespace weft::control {
 
-// One listening socket a family, all on one port and on every local address.
+// A listening socket for each family, all with one port and on every local address.
 struct ListeningSockets {
   std::vector<Fd> sockets;
   uint16_t port = 0;
 };
 Result<ListeningSockets> openListeners();
 
-// A connection whose other side proved the secret and introduced itself.
+// A connection whose other side proved the secret and introduced itself. The receiver of the report owns the
+// socket.
 struct Greeting {
   Fd socket;
   Hello hello;
-  Nonce nonce{};  // ours
-  Key128 linkKey{};
+  Nonce nonce{};     // ours; the dialling side's is in the hello
+  Key128 linkKey{};  // proves later connections of the same link (HelloKind::resume)
   Info info;
 };
 
 class Acceptor {
  public:
   static constexpr size_t kMostGuests = 128;
+  // kPatience covers the whole talk with a guest.
   static constexpr Milliseconds kPatience{4000};
 
-  // The secret that a hello has to prove, or the answer that turns it away.
+  // The secret that a hello has to prove, or the answer that turns the guest away.
   using SecretFor = std::function<std::variant<Key128, Answer>(const Hello& hello)>;
+  // Called last, with the handshake already dropped: it may do anything with the acceptor but destroy it.
   using Greeted = std::function<void(Greeting greeting)>;
 
   Acceptor(EventLoop& loop, SecretFor secretFor, Greeted greeted);
   ~Acceptor();
+  // Begins to accept. Destroying the acceptor closes the sockets, and those of all guests.
   Status start(std::vector<Fd> listeners);
 
  private:
+  // The talk with a guest (acceptor.cc).
   class Handshake;
   struct Listening {
     Fd socket;
@@ -53,6 +59,7 @@ class Acceptor {
   };
 
   void acceptAll(int listener);
+  // Drops the oldest guest. False: there is none.
   bool makeRoom();
   void listenAgain();
   void drop(uint64_t id);
@@ -60,7 +67,7 @@ class Acceptor {
   EventLoop& loop_;
   const SecretFor secretFor_;
   const Greeted greeted_;
-  Timer rest_;  // a pause when descriptors ran out
+  Timer rest_;  // runs while descriptors are short: nothing is accepted then
   std::vector<Listening> listening_;
   std::list<std::unique_ptr<Handshake>> handshakes_;  // oldest first
   uint64_t lastId_ = 0;

@@ -19,7 +19,7 @@ std::vector<Interface> pick(const std::vector<Interface>& from, const Predicate&
   return out;
 }
 
-// The first rule that leaves something wins.
+// The result of the first rule that leaves something.
 std::vector<Interface> firstMatch(const std::vector<Interface>& from, const std::vector<Predicate>& rules) {
   for (const Predicate& rule : rules) {
     auto found = pick(from, rule);
@@ -28,6 +28,7 @@ std::vector<Interface> firstMatch(const std::vector<Interface>& from, const std:
   return {};
 }
 
+// A name that the user gave counts even for loopback; an exclusion keeps the order of the default rules.
 std::vector<Interface> byName(const std::vector<Interface>& all, const std::string& text) {
   const NameFilter filter(text, NameFilter::Colon::plain);
   const auto routable = [](const Interface& i) { return !i.loopback && !i.address.isLinkLocal(); };
@@ -57,7 +58,7 @@ Error nothingMatches(const std::vector<Interface>& all, const std::string& filte
                                     "\", which fits none of:" + names);
 }
 
-// An address of each family comes first: where one of them does not work, the second try finds the other. The
+// An address of each family comes first: where a family does not work, the second try has the other one. The
 // rest follows in the kernel's order, which is the same each time.
 std::vector<SocketAddress> ordered(const std::vector<Interface>& chosen) {
   std::vector<SocketAddress> v4, v6;

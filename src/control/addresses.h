@@ -8,24 +8,26 @@
 #include "src/base/net/address.h"
 #include "weft/result.h"
 
-// Which of this host's addresses peers are told, and which of a peer's lead where. Pure; any thread.
+// The choice among this host's addresses that peers are told, and the use of the addresses that a peer tells.
+// Pure functions; any thread.
 namespace weft::control {
 
-// The addresses to publish, in the order to try: the first IPv4, the first IPv6, then the rest. `filter` is
-// WEFT_SOCKET_IFNAME (src/base/name_filter.h). Unset, loopback and container bridges are left out unless
-// nothing else is up; link-local addresses are used only where there is nothing else.
+// The addresses to publish, in the order in which to try them: the first IPv4, the first IPv6, then the rest.
+// `filter` is WEFT_SOCKET_IFNAME (src/base/name_filter.h). Without a filter, loopback and container bridges
+// are left out unless nothing else is up. Link-local addresses are used only where there is nothing else. An
+// error names the interfaces that are there.
 Result<std::vector<SocketAddress>> chooseAddresses(const std::vector<Interface>& interfaces,
                                                    const std::string& filter);
 
-// The first ones, then those of the second that are not among them.
+// All of `first`, then those of `second` that are not among them.
 std::vector<SocketAddress> joinAddresses(std::vector<SocketAddress> first,
                                          const std::vector<SocketAddress>& second);
 
-// True for one of them, whatever the ports.
+// True where `address` is among `those`, whatever the ports.
 bool isAmong(SocketAddress address, const std::vector<SocketAddress>& those);
 
-// Gives a peer's link-local addresses the interface of our own first one: they mean nothing without, and the
-// peer's interface names are not ours.
+// Gives a peer's link-local addresses the interface of our own first link-local address: without an interface
+// they mean nothing, and the peer's interface names are not ours.
 void fillScopes(std::vector<SocketAddress>& addresses, const std::vector<SocketAddress>& own);
 
 }  // namespace weft::control

@@ -34,8 +34,8 @@ void CallTable::fail(uint64_t id, const Error& why) {
   calls_.erase(found);
 }
 
-// Only calls that were sent wait for this peer; those that are not yet wait for a link, whose end has its own
-// way.
+// Only a call that was sent waits for this peer. A call that is not sent waits for a link, and the end of
+// that link decides it.
 void CallTable::failSent(const Incarnation& peer, const Error& why) {
   std::erase_if(calls_, [&](const auto& entry) {
     const PendingCall& call = *entry.second;

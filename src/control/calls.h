@@ -11,8 +11,8 @@
 #include "src/control/contract.h"
 #include "src/control/event_loop.h"
 
-// Requests of this process that wait for their answer. CallState is shared between the user's Call (reads)
-// and the control thread (decides once); CallTable is the control thread's.
+// Requests of this process that wait for their answer. The user's Call and the control thread share a
+// CallState: the control thread decides it once, the user reads it. CallTable belongs to the control thread.
 namespace weft::control {
 
 class CallState {
@@ -22,7 +22,8 @@ class CallState {
   const Bytes& reply() const { return reply_; }
   const Error& error() const { return error_; }
 
-  // The first decision stands; what it says is written before the state is.
+  // The first decision stands. Peer, reply and error are written before the state (release), and read after
+  // it (acquire).
   void succeed(PeerRef peer, std::span<const std::byte> reply);
   void fail(const Error& error);
 
@@ -33,7 +34,7 @@ class CallState {
   Error error_{Code::internal, "connecting", "the call has not failed"};
 };
 
-// The call in its user's hands. `forgotten` is called once, from the destructor, on the destroying thread.
+// The call in its user's hands. The destructor calls `forgotten` once, on the thread that destroys the call.
 class CallImpl : public Call {
  public:
   CallImpl(std::shared_ptr<CallState> state, std::function<void()> forgotten)
@@ -52,23 +53,25 @@ class CallImpl : public Call {
   const std::function<void()> forgotten_;
 };
 
+// A call as the control thread knows it, until it is decided.
 struct PendingCall {
   PendingCall(EventLoop& loop, std::function<void()> expired) : deadline(loop, std::move(expired)) {}
   std::shared_ptr<CallState> state;
-  Handle handle;
-  Bytes body;
-  bool sent = false;       // on a link; otherwise waiting for one
-  bool prolonged = false;  // on a link when its time was over: it waits for the listener alone
-  Timer deadline;
+  Handle handle;           // of the listener to reach
+  Bytes body;              // the user's request
+  bool sent = false;       // on a link; false: it waits for a link
+  bool prolonged = false;  // it was on a link when its time was over, and has the listener's time now
+  Timer deadline;          // fires ControlLoop::expireCall
 };
 
+// All calls that are not decided, by their id. Each function that decides a call removes it.
 class CallTable {
  public:
   PendingCall* find(uint64_t id);
   void add(uint64_t id, std::unique_ptr<PendingCall> call) { calls_[id] = std::move(call); }
   void remove(uint64_t id) { calls_.erase(id); }
   void fail(uint64_t id, const Error& why);
-  void failSent(const Incarnation& peer, const Error& why);  // all that wait for this peer's answer
+  void failSent(const Incarnation& peer, const Error& why);  // all calls that wait for this peer's answer
   void failAll(const Error& why);
 
  private:

@@ -15,82 +15,88 @@
 #include "weft/result.h"
 
 // The promises of control links to other rooms, apart from the Hub that hands them out: peers, calls,
-// listeners, and what a process brings along. Nothing here knows how it is done, so every part of this room
-// may include it. Any thread may call, and nothing blocks; handlers run on the control thread or within
-// Hub::runInline().
+// listeners, and the description of this process. Nothing here depends on how they are kept, so every part of
+// this room may include it. Any thread may call, and nothing blocks; handlers run on the control thread or
+// within Hub::runInline().
 namespace weft::control {
 
-// Both ends compare these before they talk; a `mustMatch` field that differs fails the connection on both
-// sides, naming the field and both values.
+// A field of the description that both ends compare before they talk. A `mustMatch` field that differs fails
+// the connection on both sides; the error names the field and both values.
 struct FingerprintField {
   std::string name;
   std::string value;
   bool mustMatch = true;
 };
 using Fingerprint = std::vector<FingerprintField>;
-// The value of a field that this process has no part in: it fits whatever the other has.
+// The value of a field in which this process has no part. It fits any value of the other process.
 constexpr const char* kFitsAll = "*";
 
-// Another process, from its first proof of identity to its death. Every reference keeps the object alive.
+// Another process, from its first proof of identity to its death. A reference keeps the object alive, also
+// after the death and after the hub's end.
 class Peer {
  public:
   virtual ~Peer() = default;
   virtual const Incarnation& incarnation() const = 0;
   virtual std::string name() const = 0;  // for people: "rank 3 on node7 pid 4711 (192.0.2.7)"
   virtual bool alive() const = 0;        // one atomic load
-  virtual Error reason() const = 0;      // why it is dead; only meaningful when !alive()
+  virtual Error reason() const = 0;      // why it is dead; meaningful only when !alive()
 
-  // The process answers pings in time. False also while it is stopped but its kernel still acknowledges.
+  // True: the process answers pings in time. False: it does not, also where it is stopped and its kernel
+  // still acknowledges.
   virtual bool answers() const = 0;
 
-  // It answers, and after an outage as much time again has passed as that took: what a fabric over sockets
-  // held back comes as late, since TCP repeats itself after pauses that double. No peer is blamed for silence
-  // before.
+  // True: the process answers, and after an outage as much time again has passed as the outage took. Data
+  // that a fabric over sockets held back comes that late, since TCP repeats itself after pauses that double
+  // (RFC 6298, 5.5). No peer is blamed for silence before it is settled.
   virtual bool settled() const = 0;
 
-  // Something came from this peer over the fabric, or what we wrote arrived there. While that goes on the
-  // peer is not given up for the silence of its host on the control link. One relaxed store; to be called now
-  // and then, not per message.
+  // Tells that something came from this peer over the fabric, or that a write of ours arrived there. While
+  // that goes on, the peer is not given up for the silence of its host on the control link. It costs one
+  // relaxed store; callers call it now and then, not for each message.
   virtual void seenOnFabric(TimePoint when) = 0;
 
-  // Queues one message (at most 64 KiB). Order is kept, a lost link is resumed without loss or duplicates, a
-  // dead peer's messages are dropped. `type` is the caller's; values below 16 are the hub's own.
+  // Queues a message of at most 64 KiB. The order is kept; a lost link is resumed without loss or duplicates;
+  // messages to a dead peer are dropped. `type` is the caller's own; values below 16 belong to the hub.
   virtual void send(uint16_t type, Bytes body) = 0;
 
   virtual const Fingerprint& fingerprint() const = 0;
 };
 using PeerRef = std::shared_ptr<Peer>;
 
-// Implemented by src/core; all calls come on the control thread or from within runInline(), never two at a
-// time, and must be short.
+// Implemented by src/core. All calls come on the control thread or from within runInline(), never two at a
+// time, and have to be short.
 class Handler {
  public:
   virtual ~Handler() = default;
   virtual void onMessage(const PeerRef& peer, uint16_t type, std::span<const std::byte> body) = 0;
-  virtual void onPeerDead(const PeerRef& peer, const Error& reason) = 0;  // once a peer
-  // Periodic work. Returns how long it may be until the next call; a new message or wake() comes earlier.
+  // Called once for each peer, after its last message
+  virtual void onPeerDead(const PeerRef& peer, const Error& reason) = 0;
+  // Periodic work. Returns the time until the next call at the latest; a new message or wake() brings it
+  // earlier.
   virtual Milliseconds onTick(TimePoint now) = 0;
 };
 
-// A connector's authenticated request as the listener sees it.
+// A connector's authenticated request, as the listener sees it.
 struct Request {
   PeerRef peer;
-  uint64_t id = 0;
+  uint64_t id = 0;  // of this process; reply() and refuse() find the request by it
   Bytes body;
 };
 
-// A place to connect to. Destroying it closes it: calls not yet answered and later ones are refused
-// ("listener closed"). Any thread.
+// A place to connect to. Destroying it closes it: calls that are not answered yet, and later ones, are
+// refused ("listener closed"). Any thread.
 class Listener {
  public:
   virtual ~Listener() = default;
   virtual const Handle& handle() const = 0;
-  // The next request, nothing yet, or why one failed that proved our secret (fingerprint differs). Every
-  // request taken must be answered with Hub::reply or Hub::refuse.
+  // Returns the next request, or none yet. An error: a connection that had proven our secret failed (the
+  // fingerprint differs, or the peer died). Every request that was taken must be answered with Hub::reply or
+  // Hub::refuse.
   virtual Result<std::optional<Request>> take() = 0;
 };
 
-// An authenticated request to a listener and its one answer. Destroying it before the answer forgets it.
+// An authenticated request to a listener, and its one answer. Destroying the call before the answer forgets
+// it.
 class Call {
  public:
   enum class State : uint8_t { pending, replied, failed };
@@ -98,10 +104,12 @@ class Call {
   virtual State state() const = 0;             // one atomic load
   virtual PeerRef peer() const = 0;            // set from `replied` on
   virtual const Bytes& replyBody() const = 0;  // when replied
-  // When failed. Every call fails by config.connectTimeout, or config.acceptTimeout where its peer is linked.
+  // In state failed. Every call fails by config.connectTimeout, or by config.acceptTimeout where its peer is
+  // linked.
   virtual Error error() const = 0;
 };
 
+// The clock has to outlive the hub. A null handler: messages and ticks are dropped.
 struct HubOptions {
   Config config;
   Fingerprint fingerprint;

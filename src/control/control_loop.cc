@@ -15,6 +15,7 @@ namespace weft::control {
 
 namespace {
 
+// The time for goodbyes to leave; with the rest of close() it keeps Hub's promise of a second.
 constexpr Milliseconds kGoodbyePatience{500};
 constexpr Milliseconds kLongestTick{3'600'000};
 
@@ -43,6 +44,7 @@ Status ControlLoop::start(std::vector<Fd> listeners) {
 
 // The thread:
 
+// Sleeps, handles events and ticks, until stop().
 void ControlLoop::run() {
   const MustNotFail nobodyToTell;
   std::unique_lock turn(turnMutex_);
@@ -68,10 +70,10 @@ void ControlLoop::handle(const EventLoop::Events& events) {
   loop_->dropReleased();
 }
 
-// A thread that waits for an answer spins; on a machine with a processor for each spinner the control thread
-// would get one only milliseconds later. So its ticks are done here, too: to wake it for each would set it
-// against the spinners. Taking the mail also takes away what wakes the thread, so what it has to do earlier
-// than it knows has to wake it again.
+// A thread that waits for an answer spins. On a machine where each processor has such a spinner, the control
+// thread would get a processor only milliseconds later, so the spinner does the ticks here as well. Taking
+// the mail also takes the signal away that wakes the control thread. Therefore a timer that is due earlier
+// than the thread knows of has to wake it again.
 void ControlLoop::runInline() {
   if (inForkedChild()) return;
   const std::unique_lock turn(turnMutex_, std::try_to_lock);
@@ -82,6 +84,7 @@ void ControlLoop::runInline() {
   if (stopping_ || std::min(nextTick_, loop_->nextTimer()) < sleepsUntil_) parts_.mailbox->signal();
 }
 
+// Calls the handler when it is due or when someone asked for it.
 void ControlLoop::tick() {
   const TimePoint now = loop_->now();
   const bool wanted = tickWanted_.exchange(false, std::memory_order_acq_rel);
@@ -92,8 +95,8 @@ void ControlLoop::tick() {
   nextTick_ = now + pause;
 }
 
-// Goodbyes leave while everything else is taken down; a peer that does not take its own gets no more than our
-// patience.
+// Goodbyes leave while everything else is taken down. A peer that does not take its goodbye gets no more time
+// than kGoodbyePatience.
 void ControlLoop::close(std::unique_lock<std::mutex>* turn) {
   closing_ = true;
   const Error closed(Code::unavailable, "control links", "this process closed them");
@@ -116,8 +119,10 @@ void ControlLoop::close(std::unique_lock<std::mutex>* turn) {
 }
 
 // Connections that come in. Two processes may dial each other at the same time, and only one connection is to
-// stay: the one that was dialled by the process with the lower incarnation, as both ends can tell.
+// stay: the connection that was dialled by the process with the lower incarnation. Both ends can tell which
+// one that is.
 
+// An open has to prove the secret of the listener that it names; a resume has to prove the key of the link.
 std::variant<Key128, Answer> ControlLoop::secretFor(const Hello& hello) {
   if (hello.to != self_.incarnation()) return Answer::otherProcess;
   if (hello.kind == HelloKind::resume) {
@@ -135,8 +140,8 @@ void ControlLoop::greeted(Greeting greeting) {
   greetedOpen(std::move(greeting));
 }
 
-// A greeting with an epoch that is not newer than the link's was sent before what we know of the peer: it is
-// stale. A newer one on a link that stands means that the peer has begun anew, as it had given us up.
+// A greeting is stale when its epoch is not newer than the link's: it was sent before the link's present
+// connection. A newer greeting on a link that is up means that the peer has given us up and begins anew.
 void ControlLoop::greetedOpen(Greeting greeting) {
   const Incarnation& from = greeting.hello.from;
   if (from == self_.incarnation() || refusedByFingerprint(greeting)) return;
@@ -147,9 +152,10 @@ void ControlLoop::greetedOpen(Greeting greeting) {
   if (stale || ours) return rejectCrossed(std::move(greeting));
   if (old)
     old->die(Error(Code::remote, "control link to " + old->peer()->name(), "the peer started it over"));
-  std::vector<SocketAddress> cameFrom = {remoteAddress(greeting.socket.get())};  // a path known to work
+  // A path that is known to work
+  std::vector<SocketAddress> cameFrom = {remoteAddress(greeting.socket.get())};
   cameFrom[0].setPort(greeting.info.addresses.front().port());
-  if (cameFrom[0].length == 0) cameFrom.clear();  // gone already
+  if (cameFrom[0].length == 0) cameFrom.clear();  // the connection is gone already
   Link& link = waiting ? *waiting : addLink(from);
   establish(link, {makePeer(from, greeting.info, greeting.socket.get()),
                    greeting.linkKey,
@@ -159,6 +165,7 @@ void ControlLoop::greetedOpen(Greeting greeting) {
   sendWaiting(link);
 }
 
+// The peer dials a lost link anew, maybe before we have seen the loss.
 void ControlLoop::greetedResume(Greeting greeting) {
   Link* link = established(greeting.hello.from);
   if (!link) return;
@@ -168,7 +175,8 @@ void ControlLoop::greetedResume(Greeting greeting) {
   link->attachAndGreet(std::move(greeting.socket), greeting.info);
 }
 
-// The other end hears why, so that it waits for the connection that stays and does not dial on at once.
+// Tells the other end the reason, so that it waits for the connection that stays, and does not dial again at
+// once.
 void ControlLoop::rejectCrossed(Greeting greeting) {
   FrameHeader header;
   header.type = static_cast<uint16_t>(FrameType::reject);
@@ -179,8 +187,8 @@ void ControlLoop::rejectCrossed(Greeting greeting) {
   cut(greeting.socket);
 }
 
-// The dialler gets our info all the same and comes to the same conclusion. It goes out before anybody here is
-// told, as the listener's user may end this process then.
+// The dialling process gets our info all the same, and comes to the same result by itself. The info goes out
+// before the listener's user hears of it, as that user may end this process at once.
 bool ControlLoop::refusedByFingerprint(const Greeting& greeting) {
   const std::string name = greeting.info.host + format(" pid %u", greeting.info.pid);
   const auto mismatch = compareFingerprints(self_.fingerprint(), greeting.info.fingerprint, name);
@@ -195,7 +203,7 @@ bool ControlLoop::refusedByFingerprint(const Greeting& greeting) {
   return true;
 }
 
-// Bounded: processes that do not fit may come for ever, each with an incarnation of its own.
+// The number is bounded: processes that do not fit may come for ever, each with an incarnation of its own.
 void ControlLoop::noteMisfit(const Incarnation& peer, const Error& why) {
   constexpr size_t kMostRemembered = 256;
   if (misfits_.size() >= kMostRemembered) misfits_.erase(misfits_.begin());
@@ -241,7 +249,7 @@ Link& ControlLoop::addLink(const Incarnation& process) {
   return *(links_[process] = std::make_unique<Link>(LinkWorld{*loop_, times_, self_}, *this, process));
 }
 
-// Its own code may be on the stack.
+// The link's own code may be on the stack, so it is destroyed at the end of the turn.
 void ControlLoop::removeLink(const Link& link) {
   const auto found = links_.find(link.process());
   if (found == links_.end() || found->second.get() != &link) return;
@@ -249,7 +257,7 @@ void ControlLoop::removeLink(const Link& link) {
   links_.erase(found);
 }
 
-// The books are in order before anybody is told: a handler may start a new call to the same process at once.
+// All tables are in order before the handler is told: it may start a new call to the same process at once.
 void ControlLoop::linkDead(Link& link, const Error& reason) {
   const auto peer = link.peer();
   removeLink(link);
@@ -264,6 +272,8 @@ void ControlLoop::linkDead(Link& link, const Error& reason) {
 
 // Calls that go out:
 
+// A call to a process that is linked is sent at once. Otherwise it waits in the queue of a link that is being
+// opened.
 void ControlLoop::startCall(uint64_t id, std::shared_ptr<CallState> state, Handle handle, Bytes body) {
   auto call = std::make_unique<PendingCall>(*loop_, [this, id] { expireCall(id); });
   call->state = std::move(state);
@@ -280,7 +290,7 @@ void ControlLoop::startCall(uint64_t id, std::shared_ptr<CallState> state, Handl
   dialFor(link);
 }
 
-// The proof binds the call to this link and its direction: a copy of it is worth nothing elsewhere.
+// The proof binds the call to this link and its direction, so a copy of the call is worth nothing elsewhere.
 void ControlLoop::sendCall(uint64_t id, const LinkNonces& nonces, PeerImpl& to) {
   PendingCall* call = calls_.find(id);
   if (!call) return;
@@ -296,6 +306,7 @@ void ControlLoop::sendWaiting(Link& link) {
   for (const uint64_t id : std::exchange(link.calls, {})) sendCall(id, nonces, *peer);
 }
 
+// Dials with the secret of the front call.
 void ControlLoop::dialFor(Link& link) {
   const PendingCall* call = calls_.find(link.calls.front());
   if (!call) return nextCall(link);
@@ -308,7 +319,7 @@ void ControlLoop::dialFor(Link& link) {
   link.dial(std::move(plan));
 }
 
-// The front call is decided; the others still want to get there.
+// The front call is decided. The other calls still wait for the link, so the next one is dialled for.
 void ControlLoop::nextCall(Link& link) {
   link.calls.pop_front();
   if (!link.calls.empty()) return dialFor(link);
@@ -316,11 +327,13 @@ void ControlLoop::nextCall(Link& link) {
   removeLink(link);
 }
 
+// The refusal concerns the front call's listener or secret alone.
 void ControlLoop::linkRefused(Link& link, const Error& why) {
   calls_.fail(link.calls.front(), misfitOr(link.process(), why));
   nextCall(link);
 }
 
+// The process cannot be reached, which decides every call.
 void ControlLoop::linkUnreachable(Link& link, const Error& why) {
   for (const uint64_t id : link.calls) calls_.fail(id, misfitOr(link.process(), why));
   link.abandon();
@@ -341,8 +354,8 @@ void ControlLoop::linkOpened(Link& link, Linked linked) {
   sendWaiting(link);
 }
 
-// The user gave the call up before it was decided. Where it was the one that is dialled for, the next takes
-// its place, or the dial ends.
+// The user gave the call up before it was decided. Where the dial was for this call, the next call takes its
+// place, or the dial ends.
 void ControlLoop::forgetCall(uint64_t id) {
   const PendingCall* call = calls_.find(id);
   if (!call) return;
@@ -353,8 +366,8 @@ void ControlLoop::forgetCall(uint64_t id) {
   std::erase(link->calls, id);
 }
 
-// NCCL hands out a rank's handles before it has those of all its peers, and accepts after it: one rank that
-// comes late to the first collective holds up the others for as long. The link watches meanwhile whether
+// NCCL hands out a rank's handles before it has those of all its peers, and accepts after that. So a rank
+// that comes late to the first collective holds up the others for as long. The link watches meanwhile whether
 // the peer lives.
 bool ControlLoop::prolong(PendingCall& call) const {
   const Config& config = parts_.options.config;
@@ -364,6 +377,7 @@ bool ControlLoop::prolong(PendingCall& call) const {
   return true;
 }
 
+// The time of a call is over: it fails with the most useful words that are known.
 void ControlLoop::expireCall(uint64_t id) {
   PendingCall* call = calls_.find(id);
   if (!call || prolong(*call)) return;
@@ -386,6 +400,7 @@ void ControlLoop::linkBrought(Link& link, uint16_t type, std::span<const std::by
   brought(link.peer(), link.nonces(), type, body);
 }
 
+// A message of the hub's own type that does not decode is ignored: the link has checked its frame.
 void ControlLoop::brought(const std::shared_ptr<PeerImpl>& from, const LinkNonces& nonces, uint16_t type,
                           std::span<const std::byte> body) {
   if (type >= kFirstUserType) return onMessage(from, type, body);
@@ -415,7 +430,8 @@ void ControlLoop::onReply(const std::shared_ptr<PeerImpl>& from, const ReplyBody
   calls_.remove(reply.id);
 }
 
-// The proof alone decides which calls are taken. A listener whose queue is full refuses, and never waits.
+// The proof alone decides whether a call is taken. A listener whose queue is full refuses the call, and never
+// waits.
 void ControlLoop::onCall(const std::shared_ptr<PeerImpl>& from, const LinkNonces& nonces,
                          const CallBody& call) {
   if (closing_) return;
@@ -437,7 +453,7 @@ void ControlLoop::onCall(const std::shared_ptr<PeerImpl>& from, const LinkNonces
 
 void ControlLoop::answer(const Request& request, std::span<const std::byte> body) {
   const auto found = asked_.find(request.id);
-  if (found == asked_.end()) return;  // the listener closed or the peer died meanwhile
+  if (found == asked_.end()) return;  // the listener was closed or the peer died meanwhile
   if (body.size() > kMaxBody)
     return refuse(request, Error(Code::internal, "accepting", "the answer is too large"));
   found->second.peer->deliver(static_cast<uint16_t>(FrameType::reply),
@@ -456,6 +472,8 @@ void ControlLoop::refuseCall(PeerImpl& peer, uint64_t remoteId, const Error& why
   peer.deliver(static_cast<uint16_t>(FrameType::refuse), encodeRefuse({remoteId, why}));
 }
 
+// Refuses the requests that were taken or wait at this listener. The table does not know it any more, so no
+// new one comes.
 void ControlLoop::closeListener(uint32_t id) {
   const Error closed(Code::remote, "connecting to " + placeName() + format(" pid %d", getpid()),
                      "listener closed");

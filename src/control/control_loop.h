@@ -17,15 +17,17 @@
 #include "src/control/self_link.h"
 
 // The control thread's world: the processes that are linked, being dialled, or calling. It decides which of
-// two crossing connections wins and carries calls between links and listeners. Everything but the
-// constructor, start(), runInline() and wantTick() belongs to the control thread, or to a thread that takes a
-// turn for it: one lock, which only the control thread waits for and no thread holds while it sleeps.
+// two crossing connections stays, and carries calls between links and listeners.
+// Threads: everything but the constructor, start(), runInline() and wantTick() belongs to the control thread,
+// or to a thread that takes a turn for it. A turn holds turnMutex_. Only the control thread waits for that
+// mutex, and no thread holds it while it sleeps.
 namespace weft::control {
 
+// The parts that the hub and the loop share.
 struct ControlLoopParts {
   HubOptions options;
   Incarnation self{};
-  std::vector<SocketAddress> addresses;  // with the port
+  std::vector<SocketAddress> addresses;  // with the port, in the order to try
   std::shared_ptr<Mailbox> mailbox;
   std::shared_ptr<ListenerTable> listeners;
 };
@@ -35,12 +37,14 @@ class ControlLoop : public Link::Owner {
   ControlLoop(ControlLoopParts parts, std::unique_ptr<EventLoop> loop);
   Status start(std::vector<Fd> listeners);
 
-  void run();        // the control thread's body
-  void runInline();  // any thread: takes one turn for the control thread, unless a turn is being taken
+  void run();        // the control thread's body; returns after stop() and the goodbyes
+  void runInline();  // any thread: takes a turn for the control thread, unless one is being taken
+  // On the control thread, by the mailbox.
   void stop() { stopping_ = true; }
-  // Any thread; then signal the mailbox.
+  // Any thread. The caller has to signal the mailbox afterwards.
   void wantTick() { tickWanted_.store(true, std::memory_order_release); }
 
+  // The work that the hub posts: calls of this process, and the answers to requests of others.
   void startCall(uint64_t id, std::shared_ptr<CallState> state, Handle handle, Bytes body);
   void forgetCall(uint64_t id);
   void answer(const Request& request, std::span<const std::byte> body);
@@ -55,27 +59,31 @@ class ControlLoop : public Link::Owner {
   void linkDead(Link& link, const Error& reason) override;
 
  private:
-  struct Asked {  // a request some listener of ours has not answered
+  struct Asked {  // a request that a listener of ours has not answered
     std::shared_ptr<PeerImpl> peer;
-    uint64_t remoteId = 0;
+    uint64_t remoteId = 0;  // the id in the peer's process
     uint32_t listener = 0;
   };
 
+  // Sleeps until an event or `latest`, without the turn, and handles what came.
   void runOnce(std::unique_lock<std::mutex>* turn, TimePoint latest);
   void handle(const EventLoop::Events& events);
   void tick();
   void close(std::unique_lock<std::mutex>* turn);
 
+  // Connections that come in.
   std::variant<Key128, Answer> secretFor(const Hello& hello);
   void greeted(Greeting greeting);
   void greetedOpen(Greeting greeting);
   void greetedResume(Greeting greeting);
   void rejectCrossed(Greeting greeting);
   bool refusedByFingerprint(const Greeting& greeting);
+  // Remembers that a process does not fit this one.
   void noteMisfit(const Incarnation& peer, const Error& why);
   const Error& misfitOr(const Incarnation& peer, const Error& why) const;
   void establish(Link& link, LinkFacts facts);
   std::shared_ptr<PeerImpl> makePeer(const Incarnation& incarnation, const Info& info, int fd);
+  // Sends the calls that waited for the link to open.
   void sendWaiting(Link& link);
 
   void sendCall(uint64_t id, const LinkNonces& nonces, PeerImpl& to);
@@ -85,9 +93,9 @@ class ControlLoop : public Link::Owner {
   void nextCall(Link& link);
   Link& addLink(const Incarnation& process);
   void removeLink(const Link& link);
-  Link* linkTo(const Incarnation& process);       // in any state
-  Link* opening(const Incarnation& process);      // one that is not linked yet
-  Link* established(const Incarnation& process);  // one that is, or was
+  Link* linkTo(const Incarnation& process);       // the link in any state; null: none
+  Link* opening(const Incarnation& process);      // a link that is not linked yet; null: none
+  Link* established(const Incarnation& process);  // a link that is up, lost or dead; null: none
 
   void brought(const std::shared_ptr<PeerImpl>& from, const LinkNonces& nonces, uint16_t type,
                std::span<const std::byte> body);
@@ -99,24 +107,24 @@ class ControlLoop : public Link::Owner {
 
   const ControlLoopParts parts_;
   const LifeTimes times_;
-  Self self_;
-  const std::unique_ptr<EventLoop> loop_;
-  std::mutex turnMutex_;
+  Self self_;                              // outlives every link
+  const std::unique_ptr<EventLoop> loop_;  // destroyed after everything that has watches or timers in it
+  std::mutex turnMutex_;                   // a turn: see above
   Watch mailWatch_;
   std::atomic<bool> tickWanted_{true};
-  TimePoint nextTick_{};
-  TimePoint sleepsUntil_{};  // the control thread, as far as it knew when it began to
+  TimePoint nextTick_{};     // of Handler::onTick
+  TimePoint sleepsUntil_{};  // until then the control thread sleeps, as it knew when it began to sleep
   bool stopping_ = false;
-  bool closing_ = false;
+  bool closing_ = false;  // goodbyes are going out: nothing new is taken
   uint64_t lastRequest_ = 0;
   std::unique_ptr<Acceptor> acceptor_;
   CallTable calls_;
   std::map<uint64_t, Asked> asked_;
-  // Processes that do not fit this one, and why. These processes end soon, maybe before they have taken a
-  // call of ours: then this is the reason that the call is told, not that the process is gone.
+  // The processes that do not fit this one, and the reasons. These processes end soon, maybe before they have
+  // taken a call of ours. The call is then told this reason, and not that the process is gone.
   std::map<Incarnation, Error> misfits_;
-  std::map<Incarnation, std::unique_ptr<Link>> links_;
-  std::unique_ptr<SelfLink> selfLink_;
+  std::map<Incarnation, std::unique_ptr<Link>> links_;  // at most one link a process
+  std::unique_ptr<SelfLink> selfLink_;                  // made at the first call to this process itself
 };
 
 }  // namespace weft::control

@@ -13,9 +13,11 @@ namespace weft::control {
 
 namespace {
 
+// Bounds of the pause between rounds, and of a connect; both double every round.
 constexpr Milliseconds kLongestPause{500};
 constexpr Milliseconds kLongestConnect{3000};
 
+// Errors of connect(2) that say something about this host's ways, and nothing about the peer.
 bool isUnreachable(int error) {
   return error == ENETUNREACH || error == EHOSTUNREACH || error == EAFNOSUPPORT || error == EADDRNOTAVAIL ||
          error == EINVAL;
@@ -46,7 +48,8 @@ Dial::~Dial() {
   hangUp();
 }
 
-// Not from within the caller's stack: the first callback may come before the caller has stored us.
+// Begins at the next turn of the loop, as the first report must not come before the caller has stored this
+// object.
 void Dial::start() {
   deadline_.at(loop_.now());
 }
@@ -79,14 +82,15 @@ void Dial::connectFailed(int error) {
   addressFailed(isUnreachable(error) ? Verdict::unreachable : Verdict::retry, errorText(error));
 }
 
-// Every host may have it, as the bridge of containers. An address without a listener says nothing about the
-// peer, unless it is on this host itself.
+// True: the address is also this host's own, and the peer has another one that is not. Every host may have
+// such an address, as the bridge of containers does. A refusal there says nothing about the peer, unless all
+// its addresses are on this host.
 bool Dial::leadsBack() const {
   return elsewhere_ && isAmong(plan_.addresses[index_], self_.addresses());
 }
 
-// Unreachable is no verdict on the process: this host has no way to that address now, as to an IPv6 address
-// where there is no IPv6.
+// Unreachable is no verdict on the process: this host has no way to that address now, for example to an IPv6
+// address where there is no IPv6.
 void Dial::addressFailed(Verdict verdict, const std::string& why) {
   hangUp();
   state_ = State::waiting;
@@ -97,9 +101,9 @@ void Dial::addressFailed(Verdict verdict, const std::string& why) {
   roundOver();
 }
 
-// A round in which every address was refused, or led to another process, and none may still answer, means
-// that the process is gone. Otherwise the next round comes after a pause and waits longer at each address: an
-// outage of the network must not look like an end.
+// The process is gone when an address was refused or led to another process, and none may still answer.
+// Otherwise the next round comes after a pause and waits longer at each address: an outage of the network
+// must not look like an end.
 void Dial::roundOver() {
   trouble_ = std::exchange(roundTrouble_, {});
   index_ = 0;
@@ -118,6 +122,7 @@ void Dial::onEvent() {
   onReadable();
 }
 
+// The hello goes out at once; it fits a fresh socket's buffer.
 void Dial::onConnected() {
   if (const int error = connectError(socket_.get()); error != 0) return connectFailed(error);
   hello_ = Hello{};
@@ -135,7 +140,7 @@ void Dial::onConnected() {
   report_(DialContact{});
 }
 
-// After a step that returned false we may be gone.
+// After a step that returned false this object may be gone.
 void Dial::onReadable() {
   for (;;) {
     const IoResult got = reader_.fill(socket_.get());
@@ -160,8 +165,8 @@ bool Dial::step() {
   return fail(Verdict::retry, "out of step");
 }
 
-// The listener proves itself first, so that a stranger at its address learns nothing by our proof. Our info
-// goes out with the proof, which saves a way there and back.
+// The listener proves itself first, so that a stranger at its address learns nothing from our proof. Our info
+// goes out with the proof, which saves a round trip.
 bool Dial::onChallenge() {
   const auto challenge = decodeChallenge(reader_.bytes());
   if (!challenge) return foreign("something else listens there");
@@ -179,6 +184,7 @@ bool Dial::onChallenge() {
   return enter(State::infoHeader, kFrameHeaderBytes);
 }
 
+// Answers about this listener or link end the dial; another process at the address leads to the next address.
 bool Dial::onTurnedAway(const Challenge& challenge) {
   switch (challenge.answer) {
     case Answer::otherProcess:
@@ -206,6 +212,8 @@ bool Dial::onInfoHeader() {
   return fits ? enter(State::infoBody, header->length) : fail(Verdict::retry, "unexpected answer");
 }
 
+// Hands the connection over. The socket is moved out before the report, as the report may destroy the dial's
+// owner.
 bool Dial::onInfo() {
   auto info = decodeInfo(reader_.bytes());
   if (!info) return fail(Verdict::retry, "unexpected answer");
@@ -225,7 +233,7 @@ bool Dial::fail(Verdict verdict, const std::string& why) {
   return false;
 }
 
-// Another process got the port after the one that we want had left it.
+// Another process has got the port after the wanted process had left it.
 bool Dial::foreign(const std::string& why) {
   report_(DialMistaken{});
   return fail(Verdict::nobody, why);

@@ -11,25 +11,27 @@
 #include "src/control/event_loop.h"
 #include "src/control/self.h"
 
-// Reaching a process over its addresses, one after the other and again until the dial is stopped: connect,
+// Reaches a process over its addresses, one after the other, and again until the dial is stopped: connect,
 // prove the secret, exchange infos. States: waiting -> connecting -> challenge -> infoHeader -> infoBody,
-// each with a deadline; a failed address leads to the next one, a finished round without success to
-// `waiting`. Reports are values; after hangUp() there is none, and the object has to live until
-// the report that it is in has returned. Control thread.
+// each with a deadline. A failed address leads to the next one; a finished round without success leads to
+// `waiting`.
+// Reports are values. After hangUp() there is none. The object has to live until the report that it is in has
+// returned. A Link owns it. Control thread.
 namespace weft::control {
 
+// The task of a dial. A value.
 struct DialPlan {
   HelloKind kind = HelloKind::open;
   Incarnation peer{};
-  uint32_t listener = 0;
+  uint32_t listener = 0;  // open: the listener that the hello names
   Key128 secret{};
   std::vector<SocketAddress> addresses;
-  uint64_t received = 0;              // resume: up to which number we have the peer's frames
-  Milliseconds connectPatience{300};  // doubles every round
-  Milliseconds answerPatience{3000};
+  uint64_t received = 0;              // resume: the highest number among the peer's frames that we have
+  Milliseconds connectPatience{300};  // per address; doubles every round
+  Milliseconds answerPatience{3000};  // per step once connected
 };
 
-// A connection on which both sides proved the secret.
+// A connection on which both sides have proven the secret.
 struct Linked {
   Fd socket;
   Info info;
@@ -37,15 +39,16 @@ struct Linked {
   Key128 linkKey{};
 };
 
-// The reports of a dial. After the first three it is done.
-struct DialRefused {  // the process is there and says no
+// The reports of a dial. After one of the first three, which are Linked, DialRefused and DialGone, the dial
+// is done.
+struct DialRefused {  // the process is there and refuses
   Error why;
 };
 struct DialGone {  // no address leads to that process
   Error why;
 };
 struct DialContact {};   // the peer's kernel answered
-struct DialMistaken {};  // it did not: another process has that address
+struct DialMistaken {};  // the kernel was not the peer's: another process has that address
 using DialReport = std::variant<Linked, DialRefused, DialGone, DialContact, DialMistaken>;
 
 class Dial {
@@ -55,14 +58,17 @@ class Dial {
   Dial(EventLoop& loop, Self& self, DialPlan plan, Report report);
   ~Dial();
   void start();
-  void hangUp();                                               // for good: nothing is reported any more
-  bool shaking() const { return state_ > State::connecting; }  // a connection stands, proofs are under way
-  const std::string& trouble() const { return trouble_; }      // why the last addresses failed, for people
+  void hangUp();  // for good: no report comes any more
+  // True: a connection is there, and proofs are under way
+  bool shaking() const { return state_ > State::connecting; }
+  // Why the last round of addresses failed, for people
+  const std::string& trouble() const { return trouble_; }
 
  private:
   enum class State : uint8_t { waiting, connecting, challenge, infoHeader, infoBody };
-  enum class Verdict : uint8_t { nobody, unreachable, retry };  // of one address in one round
+  enum class Verdict : uint8_t { nobody, unreachable, retry };  // on an address in a round
 
+  // A step of the dial ends in a report, the next step, or addressFailed().
   void tryAddress();
   bool leadsBack() const;
   void addressFailed(Verdict verdict, const std::string& why);
@@ -93,14 +99,14 @@ class Dial {
   Watch watch_;
   Timer deadline_;
   ExactReader reader_;
-  size_t index_ = 0;
-  Milliseconds patience_;
-  Milliseconds pause_{20};
-  bool sawNobody_ = false;  // in this round
-  bool sawRetry_ = false;
-  std::string trouble_;
+  size_t index_ = 0;        // into plan_.addresses
+  Milliseconds patience_;   // for a connect of this round
+  Milliseconds pause_{20};  // before the next round
+  bool sawNobody_ = false;  // in this round an address was refused, or led to another process
+  bool sawRetry_ = false;   // in this round an address may still answer later
+  std::string trouble_;     // of the last whole round
   std::string roundTrouble_;
-  Hello hello_;
+  Hello hello_;  // as it was sent, for the proofs
   Nonce acceptorNonce_{};
 };
 

@@ -27,6 +27,7 @@ void Watch::stop() {
   fd_ = -1;
 }
 
+// Arming anew moves the timer behind all others of the same time.
 void Timer::at(TimePoint when) {
   cancel();
   when_ = when;
@@ -76,13 +77,14 @@ void EventLoop::remove(int fd, uint64_t token) {
   watches_.erase(token);
 }
 
-// An hour at most, as the kernel takes an int, and nothing is lost by one more round.
+// At most an hour: the kernel takes an int, and an early wake-up costs just one more round.
 int EventLoop::millisecondsUntil(TimePoint when) const {
   constexpr int64_t kHourMs = 3'600'000;
   const auto left = std::chrono::ceil<Milliseconds>(when - now()).count();
   return static_cast<int>(std::clamp<int64_t>(left, 0, kHourMs));
 }
 
+// An interrupted wait (EINTR) returns no events, as one that ran out.
 EventLoop::Events EventLoop::wait(int milliseconds) const {
   Events events;
   const int n =
@@ -91,8 +93,8 @@ EventLoop::Events EventLoop::wait(int milliseconds) const {
   return events;
 }
 
-// An event is looked up by the token of its watch, not by a pointer: callbacks before it may have stopped the
-// watch, and a new one may have its descriptor.
+// An event is looked up by the token of its watch, not by a pointer: an earlier callback may have stopped the
+// watch, and a new watch may have the same descriptor.
 void EventLoop::dispatch(const Events& events) {
   for (size_t i = 0; i < events.count; i++) {
     const epoll_event& event = events.list[i];
@@ -100,14 +102,14 @@ void EventLoop::dispatch(const Events& events) {
     if (found == watches_.end()) continue;
     const uint32_t wanted = found->second->wanted(event.events);
     if (wanted == 0) continue;
-    const auto callback = found->second->callback();  // a copy: the watch may go while it runs
+    const auto callback = found->second->callback();  // a copy: the watch may be destroyed while it runs
     callback(wanted);
   }
   runTimers();
 }
 
-// Time is read once, so that timers which callbacks set for a time that comes meanwhile wait for the next
-// round, and keep the thread from nothing else.
+// The time is read once. Timers that callbacks set for a time that has come meanwhile wait for the next
+// round, so they cannot keep the thread from its other work.
 void EventLoop::runTimers() {
   const TimePoint now = clock_.now();
   while (!timers_.empty() && timers_.begin()->first.first <= now) {

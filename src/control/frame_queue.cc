@@ -26,8 +26,8 @@ void FrameQueue::clear() {
   sent_ = 0;
 }
 
-// After a connection was lost frames may come twice, as their acknowledgement was lost with it. A gap cannot
-// come about on a connection, so the peer does not keep the protocol.
+// After a lost connection frames may come twice, as their acknowledgement was lost with the connection. A gap
+// cannot arise on a connection, so a peer that shows one does not keep the protocol.
 FrameQueue::Arrival FrameQueue::arrive(uint64_t sequence) {
   if (sequence <= received_) return Arrival::duplicate;
   if (sequence != received_ + 1) return Arrival::gap;

@@ -7,14 +7,15 @@
 
 #include "src/base/log.h"
 
+// The handle's bytes. All numbers are little-endian (src/base/bytes.h).
 namespace weft::control {
 
 namespace {
 
 constexpr uint32_t kHandleMagic = 0x54464557;  // "WEFT"
 constexpr size_t kChecksumOffset = 112;        // covers everything before it
-constexpr size_t kAddressSpace = 68;           // what is left for addresses
-constexpr uint8_t kIPv4 = 4, kIPv6 = 6;        // an address's first byte
+constexpr size_t kAddressSpace = 68;           // the bytes between the secret and the checksum
+constexpr uint8_t kIPv4 = 4, kIPv6 = 6;        // the first byte of an address; 0 ends the list
 
 Error badHandle(std::string detail) {
   return Error(Code::invalidArgument, "reading a connection handle", std::move(detail));
@@ -31,6 +32,7 @@ size_t encodedSize(const SocketAddress& address) {
   return 1 + address.ip().size();
 }
 
+// Magic first, then version, then checksum, so that the error names the likeliest cause.
 Status checkFrame(std::span<const std::byte, kHandleBytes> in) {
   ByteReader reader(in);
   const auto magic = reader.get<uint32_t>();

@@ -13,9 +13,9 @@
 #include "src/base/siphash.h"
 #include "weft/result.h"
 
-// A listener publishes it and a connector needs it: which process, where it is, which listener, and its
-// secret. It travels in NCCL's 128-byte handle; the last 8 bytes are left to the connecting side as scratch
-// (see kScratchBytes). Values; any thread. Layout: docs/wire.md, "Handle".
+// The words by which a connector finds a listener: the process, its addresses, the listener and its secret.
+// They travel in NCCL's handle of 128 bytes; the last 8 bytes are scratch for the connecting side
+// (kScratchBytes). Values; any thread. Layout: docs/wire.md, "Handle".
 namespace weft::control {
 
 constexpr uint16_t kWireVersion = 6;  // of handles and of control links
@@ -23,22 +23,25 @@ constexpr size_t kHandleBytes = 128;
 constexpr size_t kScratchBytes = 8;  // never encoded; zero in a fresh copy
 constexpr size_t kScratchOffset = kHandleBytes - kScratchBytes;
 
-using Incarnation = std::array<std::byte, 16>;  // random, one per process and plugin life
+using Incarnation = std::array<std::byte, 16>;  // random, fresh for each process and life of the plugin
 
+// `listener` is the listener's number in its process; `secret` proves that a caller has this handle.
 struct Handle {
   Incarnation process{};
   uint32_t listener = 0;
   Key128 secret{};
-  std::vector<SocketAddress> addresses;  // all with one port; the order is the order to try; as many as fit
+  std::vector<SocketAddress> addresses;  // in the order to try; all have the same port; as many as fit
 
+  // Addresses that do not fit are left out. The scratch part becomes zero.
   void encode(std::span<std::byte, kHandleBytes> out) const;
 
-  // invalidArgument when the bytes are not a handle of this wire version, naming what was found instead.
+  // Code::invalidArgument where the bytes are no handle of this wire version; the error names what was found
+  // instead.
   static Result<Handle> decode(std::span<const std::byte, kHandleBytes> in);
 };
 
-// An address as it stands in handles and on control links: a family byte and the address, without port and
-// scope.
+// An address as it is written in handles and on control links: a family byte and the address, without port
+// and scope. getAddress returns nothing for any other family.
 void putAddress(ByteWriter& writer, const SocketAddress& address);
 std::optional<SocketAddress> getAddress(ByteReader& reader, uint16_t port);
 

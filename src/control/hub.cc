@@ -15,7 +15,7 @@ namespace weft::control {
 
 namespace {
 
-// The part of the hub other threads see: it turns every call into work for the control thread.
+// The part of the hub that other threads see. It turns every call into work for the control thread.
 class HubImpl : public Hub {
  public:
   HubImpl(ControlLoopParts parts, std::unique_ptr<EventLoop> loop)
@@ -45,7 +45,7 @@ class HubImpl : public Hub {
   const std::shared_ptr<ListenerTable> listeners_;
   std::atomic<uint64_t> lastCall_{0};
   std::unique_ptr<ControlLoop> loop_;
-  std::atomic<std::thread::id> threadId_{};  // written by the thread itself
+  std::atomic<std::thread::id> threadId_{};  // written by the control thread itself
   std::thread thread_;
 };
 
@@ -58,7 +58,8 @@ Status HubImpl::start(std::vector<Fd> sockets) {
   return {};
 }
 
-// A forked child has no control thread to join and must leave the parent's sockets alone.
+// A forked child has no control thread to join, and must leave the parent's sockets alone. The loop is leaked
+// there, as its destructor would shut the sockets down.
 HubImpl::~HubImpl() {
   if (!thread_.joinable()) return;
   if (inForkedChild()) {
@@ -71,6 +72,8 @@ HubImpl::~HubImpl() {
   thread_.join();
 }
 
+// The destructor of the listener runs `closed`. The mailbox is shared, so the closures are safe after the
+// hub's end: a closed mailbox drops them.
 Result<std::unique_ptr<Listener>> HubImpl::listen() {
   auto queue = listeners_->add(self_, addresses_);
   const uint32_t id = queue->handle().listener;
@@ -81,6 +84,7 @@ Result<std::unique_ptr<Listener>> HubImpl::listen() {
   return std::unique_ptr<Listener>(std::make_unique<ListenerImpl>(std::move(queue), std::move(closed)));
 }
 
+// The state is shared with the control thread, so the call may be destroyed before it is decided.
 std::unique_ptr<Call> HubImpl::call(const Handle& handle, Bytes body) {
   auto state = std::make_shared<CallState>();
   const uint64_t id = lastCall_.fetch_add(1) + 1;
@@ -118,6 +122,7 @@ void HubImpl::wake() {
   mailbox_->signal();
 }
 
+// The info has to fit into kMaxInfo on every host.
 Status checkFingerprint(const Fingerprint& fingerprint) {
   Info info;
   info.fingerprint = fingerprint;

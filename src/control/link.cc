@@ -10,13 +10,14 @@ namespace weft::control {
 
 namespace {
 
-constexpr size_t kWriteAhead = 128 * 1024;  // encoded but not yet in the socket
-constexpr uint64_t kArrivalsPerAck = 16;    // otherwise pings and our own frames carry it
+constexpr size_t kWriteAhead = 128 * 1024;  // bytes encoded and not yet in the socket
+constexpr uint64_t kArrivalsPerAck = 16;    // pings and our own frames carry an acknowledgement otherwise
+// Bounds of the intervals, in real time: settings beyond them would make the watch too slow or too busy.
 constexpr Milliseconds kLongestPing{1000};
 constexpr Milliseconds kShortestPing{5};
 constexpr Milliseconds kLongestUntilRedial{1500};
 constexpr Milliseconds kLongestUntilHostWarn{3000};
-constexpr Milliseconds kLongestSettling{120'000};  // TCP's longest pause
+constexpr Milliseconds kLongestSettling{120'000};  // the longest pause of TCP (TCP_RTO_MAX)
 
 int toMilliseconds(Nanoseconds time) {
   return static_cast<int>(std::chrono::duration_cast<Milliseconds>(time).count());
@@ -36,10 +37,10 @@ Link::~Link() {
   if (facts_.peer) facts_.peer->connectSink(nullptr);
 }
 
-// Neither a connection nor a dial outlives the state it belongs to. False, and nothing done: the link is not
-// where that may follow.
+// Neither a connection nor a dial outlives the state that it belongs to. False: `next` may not follow the
+// present state, and nothing was done.
 bool Link::enter(State next) {
-  // An up link comes up again when the peer dials anew without our having seen why.
+  // A link that is up comes up again when the peer dials anew before we have seen why.
   constexpr bool kMayFollow[4][4] = {
       {false, true, false, true},    // opening: up, dead
       {false, true, true, true},     // up: up, lost, dead
@@ -64,7 +65,7 @@ void Link::leaveConnection() {
   leaveDial();
 }
 
-// An event of the same round may be about the dial, so it hangs up before it goes.
+// An event of the same round may be about the dial, so the dial hangs up before it is released.
 void Link::leaveDial() {
   if (!dial_) return;
   dial_->hangUp();
@@ -84,6 +85,7 @@ void Link::establish(LinkFacts facts) {
   facts_.peer->connectSink(this);
 }
 
+// The peer's info says which of our frames it has; the others are sent again on this connection.
 void Link::attach(Fd socket, const Info& info) {
   if (!enter(State::up)) return cut(socket);
   if (!frames_.acknowledge(info.received)) return onNonsense("it acknowledges what was never sent");
@@ -100,7 +102,8 @@ void Link::attach(Fd socket, const Info& info) {
   scheduleLook(now);
 }
 
-// The info must be the first frame, so it goes straight into the fresh socket's buffer, which it always fits.
+// The info has to be the first frame, so it goes straight into the fresh socket's buffer, which has room for
+// it.
 void Link::attachAndGreet(Fd socket, const Info& info) {
   FrameHeader header;
   header.type = static_cast<uint16_t>(FrameType::info);
@@ -116,7 +119,8 @@ void Link::deliver(uint16_t type, Bytes body) {
   pump();
 }
 
-// Until all is in the socket or the socket is full; then its room calls us again.
+// Writes until all is in the socket or the socket is full. In the second case the socket's report of room
+// calls it again.
 void Link::pump() {
   while (io_ && io_->queued() == 0 && frames_.nextUnsent()) {
     const FrameQueue::Frame* frame = nullptr;
@@ -139,6 +143,7 @@ void Link::sendUnnumbered(FrameType type, std::span<const std::byte> body) {
   pump();  // the flush may have made the room that pump() waits for
 }
 
+// A full queue needs no ping: its bytes are acknowledged as well.
 void Link::ping() {
   if (io_->queued() < kWriteAhead) sendUnnumbered(FrameType::ping);
 }
@@ -177,7 +182,7 @@ void Link::onFrame(const FrameHeader& header, std::span<const std::byte> body) {
   if (io_ && unacknowledgedArrivals_ >= kArrivalsPerAck) sendUnnumbered(FrameType::pong);
 }
 
-// True when the frame is to be looked at.
+// True: the frame is fresh, or carries no number. False: a duplicate, or nonsense, which has ended the link.
 bool Link::acceptNumber(const FrameHeader& header) {
   if (header.sequence == 0) return true;
   const auto arrival = frames_.arrive(header.sequence);
@@ -207,6 +212,7 @@ void Link::dispatch(const FrameHeader& header, std::span<const std::byte> body) 
   onNonsense("a greeting in the middle of a link");
 }
 
+// A connection that breaks counts as a sign of the peer's kernel, as old as a ping's interval.
 void Link::onLost(const std::string& why) {
   kernelHeard_ = std::max(kernelHeard_, loop_.now() - times_.ping);
   lose(why);
@@ -269,7 +275,7 @@ void Link::die(const Error& reason) {
   owner_.linkDead(*this, reason);
 }
 
-// The watch over the peer's life, of its host and of its process apart:
+// The watch over the peer's life; host and process are watched apart.
 
 LifeTimes::LifeTimes(const Config& config)
     : ping(std::clamp(std::min(config.kernelTimeout / 3, config.peerSilentWarn / 4), kShortestPing,
@@ -281,6 +287,8 @@ LifeTimes::LifeTimes(const Config& config)
       hostWarn(std::min(config.kernelTimeout / 2, kLongestUntilHostWarn)),
       kernel(config.kernelTimeout) {}
 
+// A kernel answered at one of the peer's addresses. The old values are kept, as the address may be another's
+// by now.
 void Link::dialContact() {
   if (state_ == State::opening) return;
   kernelHeardBeforeContact_ = kernelHeard_;
@@ -294,7 +302,7 @@ void Link::dialMistaken() {
   processHeard_ = processHeardBeforeContact_;
 }
 
-// A fabric over sockets may take as long again to bring what it held back during an outage.
+// A fabric over sockets may need as long again as the outage took, to bring the data that it held back.
 void Link::settleAfterOutage(TimePoint now) {
   const auto outage = std::min<Nanoseconds>(now - silentSince_, kLongestSettling);
   if (outage >= times_.redial) settlesAt_ = std::max(settlesAt_, now + outage);
@@ -309,8 +317,8 @@ void Link::heard() {
   WEFT_LOG(info, "%s answers again", facts_.peer->name().c_str());
 }
 
-// While a look is late, this process itself was stopped or starved, and could have heard nothing: that time
-// says nothing about the peer, and is not counted.
+// A late look means that this process itself was stopped or starved, and could hear nothing. That time says
+// nothing about the peer, and is not counted as its silence.
 void Link::look() {
   const TimePoint now = loop_.now();
   const auto late = now - lookDue_;
@@ -328,9 +336,9 @@ void Link::look() {
   scheduleLook(now);
 }
 
-// Every ping must be acknowledged by the other kernel, whether or not the process reads it. When the
-// connection we have is silent every address is tried afresh, until the bound: it is that long since switches
-// fail over and virtual machines move in less.
+// The other kernel acknowledges every ping, whether or not the process reads it. When the present connection
+// is silent, every address is tried afresh until the bound. The bound is that long because switches fail
+// over, and virtual machines move, in less time.
 void Link::lookAtKernel(TimePoint now) {
   if (io_) noteAcks(now);
   const auto silence = now - kernelHeard_;
@@ -340,8 +348,8 @@ void Link::lookAtKernel(TimePoint now) {
     lose(format("nothing acknowledged for %d ms", static_cast<int>(times_.redial.count())));
 }
 
-// With nothing outstanding the last ping was acknowledged, when is known. Else only news counts: repeated
-// acknowledgements arrive also where nothing of ours gets through.
+// Nothing is outstanding: the last ping was acknowledged, and the kernel knows when. Otherwise only an
+// acknowledgement of new bytes counts: repeated ones arrive even where nothing of ours gets through.
 void Link::noteAcks(TimePoint now) {
   const auto acks = io_->acks();
   if (!acks) return;
@@ -353,8 +361,9 @@ void Link::noteAcks(TimePoint now) {
   bytesAcked_ = acks->bytesAcked;
 }
 
-// While its host is silent the process cannot be heard. That time is not held against it, but for the part in
-// which hosts are silent for other reasons: then even one that answers now and then is given up in the end.
+// While its host is silent, a process cannot be heard, so an outage is not held against it. The part of the
+// outage before times_.hostWarn counts nevertheless, as a host is silent that long for other reasons: so a
+// process that answers only now and then is given up in the end.
 void Link::kernelAnswered(TimePoint when) {
   if (when <= kernelHeard_) return;
   const auto outage = when - kernelHeard_ - times_.hostWarn;
@@ -383,7 +392,7 @@ void Link::hostSilent(TimePoint now) {
 
 void Link::lookAtProcess(TimePoint now) {
   if (now - processHeard_ >= times_.silent) facts_.peer->setAnswers(false);
-  if (now - kernelHeard_ >= times_.redial) return;  // its host is what is silent
+  if (now - kernelHeard_ >= times_.redial) return;  // the host is silent, so the process cannot be blamed
   const auto silence = now - processHeard_;
   const int milliseconds = toMilliseconds(silence);
   if (silence >= times_.giveUp) {
@@ -399,7 +408,7 @@ void Link::lookAtProcess(TimePoint now) {
       facts_.peer->name().c_str(), milliseconds, static_cast<int>(times_.giveUp.count()));
 }
 
-// The next ping, or earlier where a bound would pass unseen until then.
+// At the next ping, or earlier where a bound would pass unseen before it.
 void Link::scheduleLook(TimePoint now) {
   TimePoint next = now + times_.ping;
   const auto sooner = [&](TimePoint due) {

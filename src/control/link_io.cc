@@ -10,7 +10,7 @@ namespace weft::control {
 
 namespace {
 
-constexpr size_t kReadAtOnce = 256 * 1024;  // a turn: one busy link must not starve the others
+constexpr size_t kReadAtOnce = 256 * 1024;  // bytes in a turn: a busy link must not starve the others
 constexpr size_t kFirstBuffer = 16 * 1024;
 
 }  // namespace
@@ -34,12 +34,13 @@ void LinkIo::write(const FrameHeader& header, std::span<const std::byte> body) {
   encodeFrame(header, body, out_);
 }
 
+// Writes what the socket takes; EPOLLOUT is asked for as long as something is left.
 void LinkIo::flush() {
   while (!closed() && queued() > 0) {
     const IoResult sent = sendSome(socket_.get(), std::span(out_).subspan(written_));
     if (sent.io == Io::again) return watch_.want(EPOLLIN | EPOLLOUT);
     if (sent.io == Io::closed)
-      return watch_.want(EPOLLIN | EPOLLOUT);  // told by the next event, not from here
+      return watch_.want(EPOLLIN | EPOLLOUT);  // the next event reports the end, not this call
     written_ += sent.bytes;
   }
   out_.clear();
@@ -67,11 +68,11 @@ void LinkIo::readFrames() {
     total += got.bytes;
     const bool filled = inEnd_ == in_.size();
     if (!parse()) return;
-    if (!filled) return;  // the socket is empty; the next event tells
+    if (!filled) return;  // the socket is empty; the next event says when it is not
   }
 }
 
-// Hands over every whole frame. False: closed meanwhile.
+// Hands over every whole frame. False: the connection was closed meanwhile.
 bool LinkIo::parse() {
   size_t at = 0;
   size_t need = 0;
@@ -89,6 +90,8 @@ bool LinkIo::parse() {
     need = 0;
   }
   if (closed()) return false;
+  // The rest of a frame moves to the front; a frame longer than the buffer makes the buffer grow, by at most
+  // kMaxFrameBody.
   std::memmove(in_.data(), in_.data() + at, inEnd_ - at);
   inEnd_ -= at;
   if (need > in_.size()) in_.resize(need);

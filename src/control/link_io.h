@@ -11,23 +11,23 @@
 #include "src/control/kernel_acks.h"
 #include "src/control/wire.h"
 
-// The frames of one established connection: reading, writing, and noticing its end. What happens is reported
-// as values; after close() nothing is, and the object has to live until the report that it is in has
-// returned. Control thread.
+// The frames of an established connection: reading, writing, and noticing its end. Events are reported as
+// values; after close() there is no report. The object has to live until the report that it is in has
+// returned. A Link owns it. Control thread.
 namespace weft::control {
 
 // The reports of a connection.
 struct FrameCame {
   const FrameHeader& header;
-  std::span<const std::byte> body;  // until the report has returned
+  std::span<const std::byte> body;  // valid until the report has returned
 };
-struct ConnectionLost {  // reset, end, timed out: the peer may be fine
+struct ConnectionLost {  // reset, end or time-out: the peer may be fine
   std::string why;
 };
-struct NonsenseCame {  // the peer does not speak our protocol
+struct NonsenseCame {  // the peer does not keep our protocol
   std::string why;
 };
-struct RoomIsThere {};  // what was queued is written: more may come
+struct RoomIsThere {};  // everything queued is written: more may come
 using LinkReport = std::variant<FrameCame, ConnectionLost, NonsenseCame, RoomIsThere>;
 
 class LinkIo {
@@ -39,6 +39,7 @@ class LinkIo {
   Status start();
   void close();
 
+  // Queues a frame; flush() writes.
   void write(const FrameHeader& header, std::span<const std::byte> body);
   void flush();
   size_t queued() const { return out_.size() - written_; }
@@ -55,10 +56,10 @@ class LinkIo {
   const Report report_;
   Fd socket_;
   Watch watch_;
-  Bytes in_;
-  size_t inEnd_ = 0;  // bytes of in_ that hold data
+  Bytes in_;          // grows to the longest frame that came
+  size_t inEnd_ = 0;  // bytes at the front of in_ that hold data
   Bytes out_;
-  size_t written_ = 0;
+  size_t written_ = 0;  // bytes at the front of out_ that the socket has taken
 };
 
 }  // namespace weft::control

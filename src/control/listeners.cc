@@ -30,7 +30,7 @@ Result<std::optional<Request>> ListenerQueue::take() {
   return std::optional<Request>(std::move(first.request));
 }
 
-// The place in the queue stays, so that the user hears of the lost connection in its turn.
+// The request's place in the queue stays, so that the user hears of the lost connection in its turn.
 void ListenerQueue::peerDied(const Peer& peer, const Error& reason) {
   std::lock_guard lock(mutex_);
   for (Entry& entry : waiting_) {
@@ -38,7 +38,7 @@ void ListenerQueue::peerDied(const Peer& peer, const Error& reason) {
   }
 }
 
-// Every listener has a secret of its own, so that a handle lets its holder reach that listener and no other.
+// Every listener has a secret of its own, so that a handle lets its holder reach that listener only.
 std::shared_ptr<ListenerQueue> ListenerTable::add(const Incarnation& process,
                                                   const std::vector<SocketAddress>& addresses) {
   Handle handle;
@@ -58,7 +58,7 @@ std::shared_ptr<ListenerQueue> ListenerTable::find(uint32_t id) {
   return found == queues_.end() ? nullptr : found->second;
 }
 
-// Copies, so that no queue's lock is taken with the table's held.
+// Returns copies, so that no queue's lock is taken while the table's is held.
 std::vector<std::shared_ptr<ListenerQueue>> ListenerTable::all() {
   std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<ListenerQueue>> out;

@@ -11,18 +11,19 @@
 #include "src/base/reserve.h"
 #include "src/control/contract.h"
 
-// The listeners of this process: whose secret a stranger may prove, and the requests that wait to be taken. A
-// listener must be known before its handle is, so it is entered by the thread that asks for it. Any thread;
-// one lock for the table, one for each queue, never held together.
+// The listeners of this process: the secret that a caller of each has to prove, and the requests that wait to
+// be taken. A listener has to be known before its handle is, so the thread that asks for the listener enters
+// it. Any thread. The table has a lock and each queue has one; they are never held together.
 namespace weft::control {
 
+// The requests of one listener, in the order in which they came.
 class ListenerQueue {
  public:
   explicit ListenerQueue(Handle handle) : handle_(std::move(handle)) {}
   const Handle& handle() const { return handle_; }
 
-  bool push(Request request);  // false: full
-  bool push(const Error& failure);
+  bool push(Request request);       // false: the queue is full
+  bool push(const Error& failure);  // a connection that failed after its proof
   Result<std::optional<Request>> take();
   void peerDied(const Peer& peer, const Error& reason);  // its waiting requests become that error
 
@@ -31,7 +32,7 @@ class ListenerQueue {
 
   struct Entry {
     Request request;
-    Status status;  // an error: of a connection that failed after it proved our secret
+    Status status;  // an error: a connection that failed after it had proven our secret
   };
   bool enter(Entry entry);
 
@@ -40,6 +41,7 @@ class ListenerQueue {
   std::deque<Entry> waiting_;
 };
 
+// The listeners, by number. Numbers are never used twice in a process.
 class ListenerTable {
  public:
   std::shared_ptr<ListenerQueue> add(const Incarnation& process, const std::vector<SocketAddress>& addresses);
@@ -54,7 +56,8 @@ class ListenerTable {
   std::map<uint32_t, std::shared_ptr<ListenerQueue>> queues_;
 };
 
-// The listener in its user's hands. `closed` is called once, from the destructor, on the destroying thread.
+// The listener in its user's hands. The destructor calls `closed` once, on the thread that destroys the
+// listener.
 class ListenerImpl : public Listener {
  public:
   ListenerImpl(std::shared_ptr<ListenerQueue> queue, std::function<void()> closed)

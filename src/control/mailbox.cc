@@ -24,6 +24,7 @@ bool Mailbox::post(Work work) {
   std::lock_guard lock(mutex_);
   if (closed_) return false;
   queue_.push_back(std::move(work));
+  // Further closures need no signal: the control thread takes all of them at once.
   if (queue_.size() == 1) signalLocked();
   return true;
 }
@@ -36,7 +37,7 @@ void Mailbox::signal() {
 
 void Mailbox::signalLocked() {
   const uint64_t one = 1;
-  (void)!::write(event_.get(), &one, sizeof one);  // only fails when the counter is full, which wakes as well
+  (void)!::write(event_.get(), &one, sizeof one);  // fails only when the counter is full, which wakes as well
 }
 
 std::vector<Mailbox::Work> Mailbox::take() {
@@ -46,10 +47,10 @@ std::vector<Mailbox::Work> Mailbox::take() {
   return std::exchange(queue_, {});
 }
 
-// The dropped closures are destroyed outside the lock: they may own the last reference to something that
-// posts.
+// The dropped closures are destroyed outside the lock: a closure may own the last reference to an object
+// whose destructor posts.
 void Mailbox::close() {
-  std::vector<Work> dropped;  // before the lock, so destroyed after it
+  std::vector<Work> dropped;  // declared before the lock, so destroyed after it
   std::lock_guard lock(mutex_);
   closed_ = true;
   dropped.swap(queue_);

@@ -10,9 +10,9 @@
 #include "src/base/fd.h"
 #include "weft/result.h"
 
-// How other threads reach the control thread: a queue of closures and an eventfd. Shared by the hub and every
-// peer, call and listener it handed out, so those stay safe to use after the hub closed the box. Any thread;
-// take() is the control thread's.
+// The way of other threads to the control thread: a queue of closures and an eventfd (eventfd(2)). The hub
+// shares it with every peer, call and listener that it handed out, so those stay safe to use after the hub
+// has closed it. Any thread; only the control thread calls take().
 namespace weft::control {
 
 class Mailbox {
@@ -22,9 +22,11 @@ class Mailbox {
   static Result<std::shared_ptr<Mailbox>> create();
   explicit Mailbox(Fd event) : event_(std::move(event)) {}
 
-  bool post(Work work);  // false: closed (or in a forked child), the work was dropped
-  void signal();         // wakes the control thread without work
+  bool post(Work work);  // false: closed, or in a forked child; the work was dropped
+  void signal();         // wakes the control thread without any work
+  // All closures so far, in order; clears the signal.
   std::vector<Work> take();
+  // Drops what waits and everything later.
   void close();
   int fd() const { return event_.get(); }  // valid until close()
 

@@ -20,10 +20,11 @@ void PeerImpl::send(uint16_t type, Bytes body) {
              type, body.size(), facts_.name.c_str(), kFirstUserType, kMaxBody);
     return;
   }
-  auto shared = std::make_shared<Bytes>(std::move(body));  // std::function wants copyable captures
+  auto shared = std::make_shared<Bytes>(std::move(body));  // std::function needs copyable captures
   mailbox_->post([self = shared_from_this(), type, shared] { self->deliver(type, std::move(*shared)); });
 }
 
+// The reason is stored before alive_, so a thread that reads false also reads the reason.
 void PeerImpl::markDead(const Error& reason) {
   sink_ = nullptr;
   if (!alive()) return;

@@ -9,17 +9,18 @@
 #include "src/control/contract.h"
 #include "src/control/mailbox.h"
 
-// The Peer others hold: a name, some flags and a way to the control thread. It outlives its link and its hub.
-// Public functions: any thread; those under "control thread" only there.
+// The Peer in other rooms' hands: a name, some flags, and a way to the control thread. It outlives its link
+// and its hub. Any thread may call the public functions, but those under "control thread" only that thread.
 namespace weft::control {
 
-// Where a peer's messages go while it is alive. Control thread.
+// Takes a peer's messages while the peer is alive. A Link, or the SelfLink. Control thread.
 class MessageSink {
  public:
   virtual ~MessageSink() = default;
   virtual void deliver(uint16_t type, Bytes body) = 0;
 };
 
+// The facts of a peer that never change.
 struct PeerFacts {
   Incarnation incarnation{};
   std::string name;
@@ -43,9 +44,9 @@ class PeerImpl : public Peer, public std::enable_shared_from_this<PeerImpl> {
   void send(uint16_t type, Bytes body) override;
   const Fingerprint& fingerprint() const override { return facts_.fingerprint; }
 
-  // Control thread.
+  // Control thread:
   void connectSink(MessageSink* sink) { sink_ = sink; }
-  void deliver(uint16_t type, Bytes body) {  // any type; dropped when dead
+  void deliver(uint16_t type, Bytes body) {  // any type; dropped when the peer is dead
     if (sink_) sink_->deliver(type, std::move(body));
   }
   void setAnswers(bool answers) { answers_.store(answers, std::memory_order_relaxed); }
@@ -53,7 +54,7 @@ class PeerImpl : public Peer, public std::enable_shared_from_this<PeerImpl> {
   TimePoint lastSeenOnFabric() const {
     return TimePoint(Nanoseconds(seenOnFabric_.load(std::memory_order_relaxed)));
   }
-  void markDead(const Error& reason);  // once
+  void markDead(const Error& reason);  // the first call counts
 
  private:
   const std::shared_ptr<Mailbox> mailbox_;
@@ -61,9 +62,10 @@ class PeerImpl : public Peer, public std::enable_shared_from_this<PeerImpl> {
   std::atomic<bool> alive_{true};
   std::atomic<bool> answers_{true};
   std::atomic<bool> settled_{true};
-  std::atomic<int64_t> seenOnFabric_{0};                               // nanoseconds of the clock; 0: never
-  Error reason_{Code::internal, "control link", "the peer is alive"};  // written before alive_ turns false
-  MessageSink* sink_ = nullptr;                                        // control thread
+  std::atomic<int64_t> seenOnFabric_{0};  // nanoseconds of the clock; 0: never
+  // Written before alive_ turns false (release), read after it (acquire)
+  Error reason_{Code::internal, "control link", "the peer is alive"};
+  MessageSink* sink_ = nullptr;  // control thread only; null: dead, or between link and sink
 };
 
 }  // namespace weft::control

@@ -6,8 +6,8 @@
 
 #include "src/control/wire.h"
 
-// This process, as it introduces itself on control links: its incarnation, its addresses, its fingerprint.
-// The rest never changes; epochs, which number its connections, are given out on the control thread.
+// This process as it introduces itself on control links: its incarnation, its addresses, its fingerprint. All
+// of that never changes. Epochs number its connections; the control thread gives them out.
 namespace weft::control {
 
 class Self {
@@ -19,14 +19,15 @@ class Self {
   const std::vector<SocketAddress>& addresses() const { return addresses_; }  // with the port
   const Fingerprint& fingerprint() const { return fingerprint_; }
   uint64_t nextEpoch() { return ++epoch_; }
-  // The first frame on a connection: who we are, and up to which number we have the peer's frames.
+  // The first frame on a connection: this process, and the highest number among the peer's frames that it
+  // has.
   Bytes info(uint64_t epoch, uint64_t received) const;
 
  private:
   const Incarnation incarnation_;
   const std::vector<SocketAddress> addresses_;
   const Fingerprint fingerprint_;
-  uint64_t epoch_ = 0;
+  uint64_t epoch_ = 0;  // of the newest connection
 };
 
 }  // namespace weft::control

@@ -7,8 +7,8 @@
 
 #include "src/control/peer.h"
 
-// A process connecting to itself: what is sent to this peer is received from it at once, without a socket.
-// Control thread.
+// The link of a process that connects to itself: a message to this peer is received from it at once, without
+// a socket. The control loop owns it. Control thread.
 namespace weft::control {
 
 class SelfLink : public MessageSink {

@@ -11,6 +11,7 @@ namespace weft::control {
 
 namespace {
 
+// Limits on counts and texts, checked before memory is used for them.
 constexpr uint32_t kLinkMagic = 0x4c544657;  // "WFTL"
 constexpr size_t kMaxAddresses = 32;
 constexpr size_t kMaxFields = 256;
@@ -60,7 +61,7 @@ Bytes encodeHello(const Hello& hello) {
   return writer.take();
 }
 
-// A process of another version may say anything behind its version, which is all that is believed then.
+// A process of another version may say anything behind its version, so nothing else is read of its hello.
 std::optional<Hello> decodeHello(std::span<const std::byte> in) {
   ByteReader reader(in);
   Hello hello;
@@ -100,7 +101,8 @@ std::optional<Challenge> decodeChallenge(std::span<const std::byte> in) {
   return reader.done() && known ? std::optional(challenge) : std::nullopt;
 }
 
-// Over all that both ends have said so far, so that no part of it can be another connection's.
+// A proof over all that both ends have said so far, so that no part of the talk can come from another
+// connection.
 Tag128 handshakeTag(ProofOf what, const Key128& key, const Hello& hello, const Nonce& acceptorNonce) {
   ByteWriter writer;
   writer.text("weft handshake").put(what).raw(encodeHello(hello)).raw(acceptorNonce);
@@ -117,6 +119,8 @@ void encodeFrame(const FrameHeader& header, std::span<const std::byte> body, Byt
   if (!body.empty()) std::memcpy(out.data() + at + kFrameHeaderBytes, body.data(), body.size());
 }
 
+// A reserved field that is not zero belongs to a later version, which would have another version number:
+// nonsense.
 std::optional<FrameHeader> decodeFrameHeader(std::span<const std::byte> in) {
   ByteReader reader(in);
   FrameHeader header;
@@ -142,7 +146,7 @@ Bytes encodeInfo(const Info& info) {
   return writer.take();
 }
 
-// Counts are checked before anything is made by them: a stranger's number must cost no memory.
+// Counts are checked before memory is reserved for them: a stranger's number must cost no memory.
 std::optional<Info> decodeInfo(std::span<const std::byte> in) {
   ByteReader reader(in);
   Info info;
@@ -207,8 +211,8 @@ Bytes encodeRefuse(const RefuseBody& refuse) {
   return writer.take();
 }
 
-// The text of an error is a peer's word, and reaches people as it is: it is bounded by the frame that carries
-// it.
+// The text of an error is the peer's word and reaches people as it is. The frame that carries it bounds its
+// length.
 std::optional<RefuseBody> decodeRefuse(std::span<const std::byte> in) {
   ByteReader reader(in);
   RefuseBody refuse;
@@ -221,6 +225,8 @@ std::optional<RefuseBody> decodeRefuse(std::span<const std::byte> in) {
   return refuse;
 }
 
+// A field needs to match where one side demands it. A field that the other side does not know counts as
+// different.
 std::optional<Error> compareFingerprints(const Fingerprint& ours, const Fingerprint& theirs,
                                          const std::string& peerName) {
   for (const auto& field : ours) {
