@@ -8,7 +8,7 @@
 #include "plugin/properties.h"
 
 // The shapes of NCCL's calls. Each signature that occurs in a table of version 6 to 12 is an overload or a
-// template here, forwards to calls.h, and is picked by the type of the table's own field: a signature that is
+// template here and forwards to calls.h. The type of the table's own field picks it, so a signature that is
 // wrong or missing does not compile. A negative int size becomes larger than any limit and is refused there.
 namespace weft::plugin::abi {
 
@@ -125,8 +125,9 @@ ncclResult_t iflush(void* comm, int n, void** data, Size* sizes, void** mhandles
   return postFlush(comm, {n, data, sizes, &sizeOf<Size>, nullptr, mhandles, nullptr}, request);
 }
 
-// --- a whole table; getDeviceMr and irecvConsumed stay null, they are for transports with GPU code; so does
-// setNetAttr, whose hints NCCL would give with each operation, on the thread that moves the data, to nobody
+// --- a whole table. getDeviceMr and irecvConsumed stay null: they are for transports with GPU code.
+// setNetAttr stays null as well: NCCL would call it with each operation, on the thread that moves the data,
+// and weft has no use for its hints.
 
 template <class Net>
 constexpr Net makeNet() {

@@ -16,14 +16,15 @@ namespace weft::plugin {
 
 namespace {
 
-// A context of the offload tables belongs to the communicator whose hash this is mixed with: it has the
-// engines, and with them the lanes, of the network's context of the same rank.
+// A context of the offload tables belongs to a communicator, whose hash is mixed with this mark. So it has
+// the engines, and with them the lanes, of the network's context of the same rank.
 constexpr uint64_t kOffloadMark = 0x7765'6674'636f'6c6c;
 
 HeldGroup* groupOf(void* pointer) {
   return static_cast<HeldGroup*>(heldOf(pointer, Kind::group));
 }
 
+// The error for an argument that cannot be used.
 Error refused(const char* operation, const char* why) {
   return Error(Code::invalidArgument, operation, why);
 }
@@ -71,6 +72,7 @@ std::optional<coll::ReduceOp> reduceOp(ncclRedOp_t op) {
   }
 }
 
+// Copies NCCL's handles: they belong to NCCL and live only during the call.
 Result<std::vector<coll::HandleBytes>> readHandles(void* handles[], int ranks) {
   std::vector<coll::HandleBytes> copies;
   for (int rank = 0; rank < ranks; rank++) {
@@ -91,6 +93,7 @@ Status checkGroup(void* const* handles, int ranks, int rank, const void* listene
   return {};
 }
 
+// Logs a fault of a data call and returns its result: data calls have no Status.
 ncclResult_t dataFault(const char* call, const char* why) {
   return report(call, refused("checking arguments", why), LogLevel::error);
 }
@@ -101,8 +104,9 @@ ncclResult_t startOperation(HeldGroup& held, const coll::Operation& operation, v
   return started.ok ? ncclSuccess : resultOf(held.group().error().code());
 }
 
-// The rank's own pointer stands for what of the window lies in the rank's own part, and may be null where
-// that is nothing. Sizes that are negative in NCCL's table arrive as huge ones.
+// The fault in a gather's or scatter's arguments, or null. The rank's own pointer stands for the part of the
+// window that lies in the rank's own part, and may be null where that part is empty. A size that is negative
+// in NCCL's table arrives as a huge one.
 const char* gatherFault(const GatherCall& call) {
   if (call.parts != 1) return "the window is in several parts, and only one is supported";
   if (std::max({call.partBytes, call.bytesPerRank, call.windowOffset, call.windowBytes}) >
@@ -125,8 +129,8 @@ coll::Operation gatherOf(const GatherCall& call) {
 
 }  // namespace
 
-// The same on every rank whatever its settings: NCCL 2.30 and later end a job whose ranks differ. Offload or
-// none is decided when a group is formed.
+// The answer is the same on every rank whatever its settings: NCCL 2.30 and later end a job whose ranks
+// differ. Offload or none is decided when a group is formed.
 ncclResult_t countCollDevices(int* count) {
   return guard("devices", [&]() -> Status {
     if (!count) return refused("counting devices", "no place for the answer");
@@ -148,7 +152,7 @@ ncclResult_t openCollContext(void** context, uint64_t communicator, ncclDebugLog
   });
 }
 
-// A failure is what NCCL goes on from without offload, as long as it is one on all ranks; hence the level.
+// A failure is no fault to NCCL, which goes on without offload as long as all ranks fail; hence the level.
 ncclResult_t connectGroup(void* handles[], int ranks, int rank, void* listenComm, void** collComm) {
   return guard(
       "connect",
@@ -170,6 +174,7 @@ ncclResult_t connectGroup(void* handles[], int ranks, int rank, void* listenComm
       LogLevel::warn);
 }
 
+// The registry gives the group up first, so that no lock is held while the group says goodbye and waits.
 ncclResult_t closeColl(void* collComm) {
   return guard("closeColl", [&]() -> Status {
     if (!collComm) return {};
@@ -324,6 +329,7 @@ ncclResult_t collFlush(void* collComm, void* data, int bytes, void* mhandle, voi
   });
 }
 
+// A request names its group itself, since NCCL passes no group.
 ncclResult_t collTest(void* request, int* done, int* size) {
   return guardData("test", [&]() -> ncclResult_t {
     if (!done) return dataFault("test", "no place for the answer");

@@ -6,7 +6,8 @@
 #include "plugin/abi.h"
 #include "plugin/coll.h"
 
-// The shapes of NCCL's calls for collective offload, as abi.h has those of the network tables.
+// The shapes of NCCL's calls for collective offload, as abi.h has those of the network tables: picked by the
+// type of the table's own field.
 namespace weft::plugin::coll_abi {
 
 inline ncclResult_t init(ncclDebugLogger_t logger) {
@@ -29,6 +30,7 @@ ncclResult_t iallreduce(void* comm, void* send, void* receive, Count count, nccl
                         receiveMhandle, request);
 }
 
+// The parts of a window as a version-free call. Only the first part is read.
 template <class Piece>
 GatherCall gatherCall(void* own, void* ownMhandle, int parts, const Piece* pieces, size_t bytesPerRank,
                       size_t windowOffset, size_t windowBytes) {

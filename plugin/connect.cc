@@ -5,6 +5,7 @@
 #include "plugin/calls.h"
 #include "plugin/guard.h"
 
+// Listeners and comms: made and closed. connect and accept never block; NCCL calls them until a comm comes.
 namespace weft::plugin {
 
 namespace {
@@ -22,8 +23,8 @@ Status checkPlaces(const char* operation, const void* handle, const void* out) {
                handle ? "no place for the comm" : "what to start from is null");
 }
 
-// Closing null is fine: NCCL closes once more what never came to be. The object is destroyed without our
-// lock.
+// Closing null is allowed: NCCL also closes what it never got. The object is destroyed without the plugin's
+// lock, as closing waits.
 ncclResult_t close(const char* call, void* pointer, Kind kind) {
   return guard(call, [&]() -> Status {
     if (!pointer) return {};

@@ -7,6 +7,7 @@
 
 #include "src/core/testing.h"
 
+// The data path's rare calls: groups of receives, flushes, errors. And test(), which NCCL calls most.
 namespace weft::plugin {
 
 ncclResult_t refuse(const char* call, const char* why) {
@@ -32,7 +33,7 @@ inline const char* checkMessage(const core::ReceiveSpec& spec) {
 
 using Group = std::array<core::ReceiveSpec, core::kMaxRecvs>;
 
-// Copies NCCL's arrays, which live only during the call. The fault in them, or null.
+// Copies NCCL's arrays, which live only during the call. Returns the fault in them, or null.
 inline const char* readGroup(const ReceiveCall& call, Group& out) {
   if (call.count < 1 || call.count > core::kMaxRecvs) return "the group is empty or has over 8 receives";
   if (!call.data || !call.sizes || !call.mhandles) return "an array is null";
@@ -67,7 +68,8 @@ ncclResult_t postReceive(void* recvComm, const ReceiveCall& call, void** request
   });
 }
 
-// A null request from here means that there is nothing to wait for, so a lack of slots is an error.
+// A null request with success means to NCCL that nothing has to be waited for, so a lack of slots is an
+// error.
 ncclResult_t postFlush(void* recvComm, const ReceiveCall& call, void** request) {
   return guardData("iflush", [&]() -> ncclResult_t {
     if (!request) return refuse("iflush", "no place for the request");
@@ -82,8 +84,8 @@ ncclResult_t postFlush(void* recvComm, const ReceiveCall& call, void** request) 
 
 namespace {
 
-// Not in a forked child, and `done` is there. Each kind of request has a function of its own, so that neither
-// saves the registers of the other.
+// Not called in a forked child, nor without `done`. Each kind of request has a function of its own, so that
+// neither saves the registers of the other.
 template <core::Tested (*testKind)(core::Request*, int*)>
 [[gnu::noinline]] ncclResult_t testAs(core::Request* request, int* done, int* sizes) noexcept {
   try {
@@ -98,7 +100,7 @@ template <core::Tested (*testKind)(core::Request*, int*)>
 
 }  // namespace
 
-// A message that left eagerly is answered here.
+// A message that left eagerly is answered here, without a try block.
 ncclResult_t test(void* request, int* done, int* sizes) {
   if (inForkedChild()) [[unlikely]]
     return kForkedChild;

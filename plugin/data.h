@@ -6,18 +6,17 @@
 #include "plugin/guard.h"
 #include "plugin/objects.h"
 
-// The data path's calls, inline in the shapes of abi.h. The core checks, once, that a message may be as it is
-// and that the memory belongs to the comm. The rare calls - groups of receives, flushes, errors - are in
-// data.cc.
+// The data path's calls, inline in the shapes of abi.h. The core checks once that a message is allowed and
+// that the memory belongs to the comm. The rare calls (groups of receives, flushes, errors) are in data.cc.
 namespace weft::plugin {
 
-// Neither is ever inlined: words and errors would take registers from those who have none to say.
+// Neither function is ever inlined: words and errors would take registers from calls that have no error.
 [[gnu::cold, gnu::noinline]] ncclResult_t refuse(const char* call, const char* why);
 
-// The comm's sticky error; it was logged when it happened.
+// The result for the comm's sticky error. The error was logged when it happened.
 [[gnu::cold, gnu::noinline]] ncclResult_t broken(HeldComm& held);
 
-// The core's answer, as NCCL hears it.
+// The core's answer in NCCL's words.
 inline ncclResult_t answer(HeldComm& held, const core::Posted& posted, void** request) {
   *request = posted.request;
   if (!posted.ok) [[unlikely]]
@@ -38,9 +37,10 @@ inline ncclResult_t postSend(void* sendComm, void* data, size_t bytes, int tag, 
       });
 }
 
-// A single receive whose arrays are there; anything else goes by postReceive. NCCL's hint that done may be
-// said before the data is here (NCCL_NET_OPTIONAL_RECV_COMPLETION, in the request's place) is not taken: an
-// eager message is copied by whoever polls, and NCCL does not poll for a receive that was said to be done.
+// A single receive whose arrays are there; everything else goes by postReceive. NCCL may hint that `done` can
+// be said before the data is here (NCCL_NET_OPTIONAL_RECV_COMPLETION, in the request's place). The hint is
+// not taken: the thread that polls copies an eager message, and NCCL does not poll for a receive that was
+// said to be done.
 inline ncclResult_t postOne(void* recvComm, void* data, size_t bytes, int tag, void* mhandle, void* phandle,
                             void** request) {
   return guardData(

@@ -9,6 +9,8 @@
 #include "src/core/merging.h"
 #include "src/topo/machine.h"
 
+// From the environment to devices: settings, provider, tuner, net, properties. The log of a job's first init
+// is made here.
 namespace weft::plugin {
 
 namespace {
@@ -78,7 +80,8 @@ void Fabric::announce() const {
   announceGpuDirect();
 }
 
-// A card that could and does not costs a job most of its speed, and shows nowhere else.
+// A card that could do GPUDirect and does not costs a job most of its speed, and nothing else shows it; hence
+// the warning.
 void Fabric::announceGpuDirect() const {
   if (properties_.empty() || properties_.front().gpuDirect.empty()) return;
   for (const mem::GdrVerdict& verdict : net_->gpuDirect()) {

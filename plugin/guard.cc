@@ -26,7 +26,7 @@ ncclResult_t resultOf(Code code) {
   return ncclInternalError;
 }
 
-// The text is built here, so even this can run out of memory; the result stays the error's own.
+// Building the text may run out of memory; the result is the error's own all the same.
 ncclResult_t report(const char* call, const Error& error, LogLevel level) noexcept {
   try {
     if (logEnabled(level)) logLine(level, __FILE__, __LINE__, "%s failed: %s", call, error.message().c_str());

@@ -9,23 +9,24 @@
 #include "src/base/process.h"
 #include "weft/result.h"
 
-// The one error gate between the library and NCCL. Every call from NCCL runs inside one of the two guards:
-// nothing is thrown past them, an Error is logged here and nowhere else, and only here does a Code become an
-// ncclResult_t. In a forked child both return at once and touch nothing. Any thread.
+// The one error gate between the library and NCCL. Every call of NCCL's runs inside one of the two guards: no
+// exception passes them, they log an Error, and only here does a Code become an ncclResult_t. In a forked
+// child both return at once and touch nothing. Any thread.
 namespace weft::plugin {
 
 ncclResult_t resultOf(Code code);
 
-// Logs "call: error" and says what to return for it.
+// Logs "call: error" and returns the result for it.
 [[gnu::cold]] ncclResult_t report(const char* call, const Error& error, LogLevel level) noexcept;
 
-// Only inside a catch block: the same for whatever is being handled.
+// Only within a catch block: the same for the exception that is being handled.
 [[gnu::cold]] ncclResult_t reportException(const char* call) noexcept;
 
-// The answer to a call of a forked child. Not even a log line: the logger may hold a lock the fork copied.
+// The answer to a call in a forked child. There is no log line: the logger may hold a lock that the fork
+// copied.
 constexpr ncclResult_t kForkedChild = ncclSystemError;
 
-// Control path: `body` returns a Status. Failures NCCL recovers from are logged at info.
+// Control path: `body` returns a Status. Failures from which NCCL recovers are logged at info.
 template <class Body>
 ncclResult_t guard(const char* call, Body&& body, LogLevel level = LogLevel::error) noexcept {
   if (inForkedChild()) [[unlikely]]

@@ -5,8 +5,8 @@
 
 namespace weft::plugin {
 
-// A machine without a usable fabric is no error here: init succeeds and devices says 0, because an NCCL that
-// sees init fail calls finalize all the same.
+// A machine without a usable fabric is no error: init succeeds, and devices says 0. An NCCL whose init fails
+// calls finalize all the same.
 ncclResult_t startShared(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler) {
   return guard("init", [&] { return Plugin::get().start(logger, profiler); });
 }
@@ -21,7 +21,7 @@ ncclResult_t openContext(void** context, uint64_t communicator, int trafficClass
   });
 }
 
-// Null is what an NCCL holds whose init failed.
+// An NCCL whose init failed holds null.
 ncclResult_t closeContext(void* context) {
   return guard("finalize", [&]() -> Status {
     if (!context) return {};

@@ -14,7 +14,7 @@ namespace {
 
 constinit std::atomic<ncclDebugLogger_t> current{nullptr};
 
-// NCCL knows nothing between warning and abort, so an error is a warning there as well.
+// NCCL has no level between warning and abort, so an error is a warning there as well.
 ncclDebugLogLevel levelOf(LogLevel level) {
   switch (level) {
     case LogLevel::none:
@@ -30,8 +30,8 @@ ncclDebugLogLevel levelOf(LogLevel level) {
   return NCCL_LOG_INFO;
 }
 
-// NCCL_DEBUG=INFO alone shows the INIT subsystem but not NET; what we say at info is said once an object and
-// is what a support request needs, so it belongs to both.
+// NCCL_DEBUG=INFO alone shows the subsystem INIT and not NET. A line at info comes once for each object and
+// is needed for support, so it belongs to both.
 unsigned long flagsOf(LogLevel level) {
   switch (level) {
     case LogLevel::info:
@@ -43,7 +43,7 @@ unsigned long flagsOf(LogLevel level) {
   }
 }
 
-// NCCL cuts a line, its own prefix included, at 1,023 characters.
+// NCCL cuts a line at 1,023 characters, its own prefix included.
 constexpr size_t kMostInLine = 800;
 
 size_t lineEnd(std::string_view text) {
@@ -52,8 +52,8 @@ size_t lineEnd(std::string_view text) {
   return space == std::string_view::npos || space == 0 ? kMostInLine : space;
 }
 
-// Text that does not fit goes on in lines at info: the last warning is what NCCL shows its user, and a reason
-// stands at the beginning.
+// Text that does not fit continues in lines at info: NCCL shows its user the last warning, and the reason is
+// at the beginning of a message.
 void toNccl(LogLevel level, const char* file, int line, const char* message) {
   const ncclDebugLogger_t logger = current.load(std::memory_order_acquire);
   if (!logger) return;

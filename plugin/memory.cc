@@ -5,6 +5,7 @@
 #include "plugin/calls.h"
 #include "plugin/guard.h"
 
+// Registrations, checked for what NCCL may pass. The comm knows its registrations itself.
 namespace weft::plugin {
 
 namespace {
@@ -15,7 +16,7 @@ Error refused(const std::string& why) {
   return Error(Code::invalidArgument, kOperation, why);
 }
 
-// Also clears the caller's handle.
+// Clears the caller's handle as well, as every output is written in every case.
 Status checkRange(const void* data, size_t bytes, void** mhandle) {
   if (!mhandle) return refused("no place for the registration");
   *mhandle = nullptr;
@@ -41,7 +42,7 @@ Result<MemoryKind> kindOf(int type) {
 
 }  // namespace
 
-// Failing is an answer NCCL can live with (it falls back to buffers of its own), hence the level.
+// NCCL can live with a failure, as it falls back to buffers of its own; hence the level.
 ncclResult_t registerRange(void* comm, void* data, size_t bytes, int type, void** mhandle) {
   return guard(
       "regMr",

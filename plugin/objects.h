@@ -9,12 +9,13 @@
 #include "src/core/net.h"
 #include "weft/collective.h"
 
-// The objects that NCCL holds pointers to. The plugin's registry owns every one of them from the call that
-// made it to the call that closes it, so that a context can take its leftovers along. The kind is checked
-// whenever NCCL hands a pointer back. Until the last of them is gone, with all it holds, the library stays
-// mapped. Immutable; any thread.
+// The objects that NCCL holds pointers to. The plugin's registry owns each of them, from the call that made
+// it to the call that closes it; so a context can close its leftovers. The kind is checked whenever NCCL
+// hands a pointer back. The library stays mapped until the last object is gone with everything that it holds.
+// Immutable; any thread.
 namespace weft::plugin {
 
+// Marks that other memory is unlikely to hold by chance.
 enum class Kind : uint64_t {
   context = 0x7765'6674'0000'c0deu,
   listener = 0x7765'6674'0000'1157u,
@@ -38,12 +39,12 @@ class Held {
   Held(Kind kind, const HeldContext* owner) : kind_(kind), owner_(owner) {}
 
  private:
-  const SelfReference library_;  // goes last: what the derived classes hold may have threads
+  const SelfReference library_;  // destroyed last: members of derived classes may have threads
   const Kind kind_;
   const HeldContext* const owner_;
 };
 
-// An init of v11 and later. Without a usable fabric there is no core context behind it.
+// The context of an init of v11 and later. Without a usable fabric there is no core context behind it.
 class HeldContext : public Held {
  public:
   explicit HeldContext(core::ContextRef context)
@@ -54,6 +55,7 @@ class HeldContext : public Held {
   const core::ContextRef context_;
 };
 
+// A listener; it keeps its context alive.
 class HeldListener : public Held {
  public:
   HeldListener(const HeldContext* owner, core::ContextRef context, std::unique_ptr<core::ListenComm> listener)
@@ -92,12 +94,12 @@ class HeldGroup : public Held {
   coll::Group& group() { return *group_; }
 
  private:
-  const core::ContextRef context_;  // goes after the group
+  const core::ContextRef context_;  // destroyed after the group
   const std::unique_ptr<coll::Group> group_;
 };
 
-// From NCCL's pointer back to the object, without a lock: NCCL uses one only between its making and its
-// closing. Null for null and for what is not of the wanted kind.
+// From NCCL's pointer to the object, without a lock: NCCL uses a pointer only between the object's making and
+// its closing. Null for null, and for an object of another kind.
 inline Held* heldOf(void* pointer, Kind kind) {
   auto* held = static_cast<Held*>(pointer);
   return held && held->kind() == kind ? held : nullptr;
@@ -107,6 +109,7 @@ inline HeldComm* commOf(void* pointer, Kind kind) {
   return static_cast<HeldComm*>(heldOf(pointer, kind));
 }
 
+// Of either kind.
 inline HeldComm* commOf(void* pointer) {
   HeldComm* comm = commOf(pointer, Kind::send);
   return comm ? comm : commOf(pointer, Kind::receive);

@@ -12,6 +12,7 @@
 #include "src/base/process.h"
 #include "src/base/reserve.h"
 
+// The registry behind plugin.h: contexts, and every object that NCCL holds.
 namespace weft::plugin {
 
 namespace {
@@ -20,7 +21,7 @@ constinit Plugin instance;
 static_assert(std::is_trivially_destructible_v<Plugin>);
 
 // Runs at exit, and at dlclose when nothing is held (self_reference.h). NCCL's tables before v11 have no
-// finalize, so this is the only place where what they used can go.
+// finalize, so their objects can only go here.
 [[gnu::destructor]] void unloadLibrary() {
   instance.unload();
 }
@@ -64,15 +65,17 @@ core::ContextRef openCoreContext(const Fabric& fabric, core::ContextOptions opti
 
 }  // namespace
 
-// Members in the order of their making; the last goes first.
+// Members in the order in which they are made; the last is destroyed first.
 struct Plugin::Life {
   ForkGuard forkGuard;
   std::unique_ptr<Fabric> fabric = Fabric::discover();
   bool sharedUse = false;                           // a table without finalize was initialised
-  ncclProfilerCallback_t sharedProfiler = nullptr;  // what its last init handed in
+  ncclProfilerCallback_t sharedProfiler = nullptr;  // of the last init of such a table
   std::vector<SharedContext> shared;
+  // Every object that NCCL holds, by its pointer.
   HeldMap held;
 
+  // A shared context is made at its first use, and kept to the end.
   core::ContextRef sharedContext(int trafficClass) {
     for (const SharedContext& entry : shared)
       if (entry.trafficClass == trafficClass && entry.profiler == sharedProfiler) return entry.context;
@@ -103,8 +106,8 @@ struct Plugin::Life {
 
 namespace {
 
-// Receivers go first: their senders, which may be among these too, are there to say what they sent, and do
-// not seem to have closed before their time.
+// Receivers are closed first. Their senders may be among these objects as well: they are then still there to
+// say what they have sent, and do not seem to have closed too early.
 void closeLeftovers(std::vector<std::unique_ptr<Held>>* leftovers) {
   if (leftovers->empty()) return;
   WEFT_LOG(info, "closing %zu connections that their communicator left open", leftovers->size());
@@ -140,7 +143,8 @@ Status Plugin::start(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler) 
 
 Result<void*> Plugin::openContext(uint64_t communicator, int trafficClass, ncclDebugLogger_t logger,
                                   ncclProfilerCallback_t profiler) {
-  const SelfReference first;  // so that the context's asks the loader nothing with our lock held
+  // Makes the context's own reference cheap: no call of the loader with our lock held
+  const SelfReference first;
   std::lock_guard lock(mutex_);
   useLogger(logger);
   Life& state = life();
@@ -154,6 +158,7 @@ Result<void*> Plugin::openContext(uint64_t communicator, int trafficClass, ncclD
   return pointer;
 }
 
+// The objects leave the registry under the lock, and are closed without it.
 Status Plugin::closeContext(void* pointer) {
   const MustNotFail closing;
   std::unique_ptr<Held> context;
@@ -235,6 +240,7 @@ Result<std::unique_ptr<Held>> Plugin::release(void* pointer, Kind kind) {
   return life_->take(pointer);
 }
 
+// A lock that is taken means that another thread is in a call while the process exits: everything stays.
 void Plugin::unload() {
   const MustNotFail closing;
   if (inForkedChild()) return;

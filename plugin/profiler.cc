@@ -2,13 +2,14 @@
 // Copyright The weft authors
 #include "plugin/profiler.h"
 
+// Message events in the shapes of two network families.
 namespace weft::plugin {
 
 namespace {
 
 constexpr int kVerbsWriteWithImm = 1;       // IBV_WR_RDMA_WRITE_WITH_IMM
 constexpr int kVerbsReceivedWithImm = 129;  // IBV_WC_RECV_RDMA_WITH_IMM
-constexpr int kSocketSend = 0;              // the values NCCL's own socket transport reports
+constexpr int kSocketSend = 0;              // the values that NCCL's own socket transport reports
 constexpr int kSocketReceive = 1;
 
 struct VerbsFamily {
@@ -46,7 +47,7 @@ class Profiler : public core::ProfilerSink {
  public:
   explicit Profiler(ncclProfilerCallback_t callback) : callback_(callback) {}
 
-  // The callback writes the handle only if a profiler wants network events; without a parent it must not be
+  // The callback writes the handle only if a profiler wants network events. Without a parent it must not be
   // called at all.
   void* begin(void* parent, const core::MessageEvent& event) override {
     if (!parent) return nullptr;

@@ -8,12 +8,12 @@
 #include "nccl/types.h"
 #include "src/core/net.h"
 
-// Reports every send and receive to the profiler NCCL has loaded. The events use the descriptors existing
-// profilers know: InfiniBand's where the fabric is verbs, the socket one elsewhere. Called by whoever posts
-// and tests; keeps nothing between calls but the callback.
+// Reports every send and receive to the profiler that NCCL has loaded. Events have the descriptors that
+// existing profilers know: InfiniBand's where the fabric is verbs, the socket's elsewhere. The threads that
+// post and test call it; it keeps nothing between calls but the callback.
 namespace weft::plugin {
 
-// Null when there is no callback. `provider` as Transport::name spells it.
+// Null without a callback. `provider` is spelled as by Transport::name.
 std::shared_ptr<core::ProfilerSink> makeProfiler(ncclProfilerCallback_t callback,
                                                  const std::string& provider);
 

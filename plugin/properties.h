@@ -11,15 +11,15 @@
 #include "plugin/guard.h"
 #include "plugin/plugin.h"
 
-// The facts about devices that NCCL is told, for every version's struct: the fields a struct does not have
-// are left out at compile time. Any thread; cheap, as NCCL asks often.
+// The facts about devices that NCCL is told, for the struct of every version: fields that a struct does not
+// have are left out at compile time. Any thread; cheap, as NCCL asks often.
 namespace weft::plugin {
 
 ncclResult_t countDevices(int* count);
 
 int pointerSupport(const core::Properties& from);
 
-// The members of a device; entries that are not used say so.
+// The members of a device; unused entries are -1.
 template <class Members>
 void writeMembers(const core::Properties& from, Members* out) {
   std::fill(std::begin(out->devs), std::end(out->devs), -1);
@@ -27,10 +27,10 @@ void writeMembers(const core::Properties& from, Members* out) {
   std::copy_n(from.members.begin(), out->ndevs, std::begin(out->devs));
 }
 
-// NCCL's struct has plain char pointers, but nobody writes through them.
+// NCCL's struct has pointers to plain char, but NCCL does not write through them.
 template <class Out>
 void writeProperties(const core::Properties& from, Out* out) {
-  std::memset(out, 0, sizeof *out);  // NCCL passes it uninitialised; padding included
+  std::memset(out, 0, sizeof *out);  // NCCL passes the struct uninitialised; the padding is cleared as well
   out->name = const_cast<char*>(from.name.c_str());
   out->pciPath = from.pciPath.empty() ? nullptr : const_cast<char*>(from.pciPath.c_str());
   out->guid = from.guid;
@@ -54,6 +54,7 @@ void writeProperties(const core::Properties& from, Out* out) {
   if constexpr (requires { out->planeId; }) out->planeId = static_cast<int16_t>(from.planeId);
 }
 
+// The strings belong to the fabric, which outlives NCCL's use of them.
 template <class Out>
 Status writeProperties(int device, Out* out) {
   if (!out) return Error(Code::invalidArgument, "describing a device", "no place for the answer");

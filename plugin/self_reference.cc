@@ -10,11 +10,12 @@ namespace weft::plugin {
 
 namespace {
 
+// `library` is the loader's handle; null: no reference is held.
 constinit std::mutex mutex;
 constinit int users = 0;
 constinit void* library = nullptr;
 
-// Null where the loader does not know us by name: linked into a program we are never unmapped.
+// Null where the loader does not know us by name: a plugin that is linked into a program is never unmapped.
 void* openSelf() {
   Dl_info self{};
   if (dladdr(&library, &self) == 0 || !self.dli_fname) return nullptr;
@@ -23,8 +24,9 @@ void* openSelf() {
 
 }  // namespace
 
-// The loader is asked without our lock: who holds its lock may be initialising a library whose constructor
-// calls NCCL and so waits for ours. If two are first at once, one reference is too many and goes again.
+// The loader is called without our lock. A thread that holds the loader's lock may be initialising a library
+// whose constructor calls NCCL, and so waits for our lock. Where two threads are first at once, one reference
+// is too many and is given back.
 SelfReference::SelfReference() {
   {
     std::lock_guard lock(mutex);
@@ -42,8 +44,7 @@ SelfReference::SelfReference() {
   if (spare) dlclose(spare);
 }
 
-// This is never the last reference to the code that is running: whoever called us got here by a handle of its
-// own.
+// This is never the last reference to the code that runs: the caller got here by a handle of its own.
 SelfReference::~SelfReference() {
   void* last = nullptr;
   {

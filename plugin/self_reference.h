@@ -2,8 +2,8 @@
 // Copyright The weft authors
 #pragma once
 
-// Keeps the library mapped while one of these lives: NCCL's tables before v11 have no finalize, and dlclose
-// over a listener that nobody closed must not take the code from under the control thread. The first takes a
+// Keeps the library mapped as long as one of these objects lives. NCCL's tables before v11 have no finalize,
+// and a dlclose with an open listener must not unmap the code of the control thread. The first object takes a
 // reference to the library, the last gives it back. Any thread.
 namespace weft::plugin {
 

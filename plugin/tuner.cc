@@ -2,8 +2,8 @@
 // Copyright The weft authors
 //
 // The tuner's tables, newest first, and NCCL's calls without their version. Each signature that occurs in a
-// table of version 2 to 6 is an overload here, picked by the type of the table's own field. None of them
-// fails: an error would end a communicator that can do without advice.
+// table of version 2 to 6 is an overload here, picked by the type of the table's own field. No call fails: an
+// error would end a communicator that can do without advice.
 #include "nccl/tuner.h"
 
 #include <algorithm>
@@ -35,18 +35,18 @@ static_assert(indexOf(Protocol::ll128) == NCCL_PROTO_LL128);
 static_assert(indexOf(Protocol::simple) == NCCL_PROTO_SIMPLE);
 static_assert(tuner::kIgnored == NCCL_ALGO_PROTO_IGNORE);
 
-// Nothing gets past it, and nothing is touched in a forked child.
+// No exception passes it, and in a forked child nothing is touched.
 template <class Body>
 ncclResult_t quietly(Body&& body) noexcept {
   if (inForkedChild()) return ncclSuccess;
   try {
     body();
-  } catch (...) {  // memory ran out: NCCL's own choice is as good as any then
+  } catch (...) {  // memory ran out: NCCL chooses by itself then
   }
   return ncclSuccess;
 }
 
-// The numbers of NCCL's own model for the GPU side; ours is only for tables that do not say.
+// The GPU's side of NCCL's own model. Our numbers are for the tables that do not tell it.
 tuner::GpuLatencies latenciesOf(const ncclTunerConstants_v5_t* constants) {
   tuner::GpuLatencies gpu = tuner::defaultGpuLatencies();
   if (!constants) return gpu;
@@ -109,7 +109,7 @@ ncclResult_t close(void* context) {
   return quietly([&] { TunerDesk::get().close(context); });
 }
 
-// getChunkSize stays null: the size of pieces is NCCL's.
+// getChunkSize stays null: NCCL decides the size of pieces.
 template <class Table>
 constexpr Table makeTuner() {
   Table table{};

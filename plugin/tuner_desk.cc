@@ -15,8 +15,10 @@ static_assert(std::is_trivially_destructible_v<TunerDesk>);
 
 }  // namespace
 
+// Made at the first open and destroyed with the last entry.
 struct TunerDesk::Entries {
   std::unordered_map<const void*, std::unique_ptr<tuner::Tuner>> tuners;
+  // The text that was logged last.
   std::string said;
 };
 

@@ -8,16 +8,16 @@
 #include "nccl/types.h"
 #include "src/tuner/tuner.h"
 
-// The tuner as NCCL holds it: one entry for each communicator that has one, from init to destroy. It is there
-// only while there are entries, so that nothing is left when the library is unloaded. Any thread; one lock,
-// held while an entry is looked at. Constant-initialised and trivially destructible, as Plugin is.
+// The tuner as NCCL holds it: an entry for each communicator that has one, from init to destroy. The entries
+// exist only while there are some, so that nothing is left when the library is unloaded. Any thread; a single
+// lock, held while an entry is used. Constant-initialised and trivially destructible, as Plugin is.
 namespace weft::plugin {
 
 class TunerDesk {
  public:
   static TunerDesk& get();
 
-  // The pointer NCCL keeps. Says through `logger`, unless it was the last thing said, what was decided.
+  // Returns the pointer that NCCL keeps. Logs the decision through `logger`, unless it was logged last.
   void* open(tuner::Tuner tuner, ncclDebugLogger_t logger);
   void close(void* context);
 
