@@ -11,15 +11,18 @@
 #include "weft/result.h"
 #include "weft/transport.h"
 
-// The offload seam: what a collective operation may be handed to instead of being built of point-to-point
-// messages. A backend (peers, tree, sharp) makes Groups; a Group is one rank's membership.
+// The offload seam: a collective operation is handed to a Group here, instead of being built of
+// point-to-point messages. A backend (peers, tree, sharp) reduces for the group; a Group is a rank's
+// membership.
 //
-// Threads: a Group's data calls and test come from one thread at a time; registering and closing from
-// another. Nothing blocks but open and close. Every rank of a group starts the same operations in the same
-// order: the order is what matches them. Sizes are bytes unless a comment says elements.
+// Threads: a Group's data calls and test() come from one thread at a time; registering and closing may come
+// from another. Nothing blocks but opening, closing and the registration of memory. Every rank of a group
+// starts the same operations in the same order, and that order matches them. Sizes are bytes unless a comment
+// says elements.
 namespace weft::coll {
 
-// NCCL's types. Their numbers go over the wire; 2 and 3 are not used.
+// NCCL's types, by the numbers of ncclDataType_t (nccl.h). The numbers go over the wire; 2 and 3 are not
+// used.
 enum class ElementType : uint8_t {
   i8 = 0,
   u8 = 1,
@@ -32,34 +35,37 @@ enum class ElementType : uint8_t {
   f32 = 10,
   f64 = 11,
 };
-constexpr size_t kElementTypes = 12;  // the numbers are below this
+constexpr size_t kElementTypes = 12;  // all numbers are below this
 
-// NCCL's reductions. bor is the daemons' own, for u8: they lay the chunks of a gather over each other by it.
-// The numbers go over the wire; 4 to 7 are not used.
+// NCCL's reductions, by the numbers of ncclRedOp_t. bor belongs to the daemons, for u8: by it they lay the
+// chunks of a gather over each other. The numbers go over the wire; 4 to 7 are not used.
 enum class ReduceOp : uint8_t { sum = 0, prod = 1, min = 2, max = 3, bor = 8 };
-constexpr size_t kReduceOps = 9;  // the numbers are below this
+constexpr size_t kReduceOps = 9;  // all numbers are below this
 
 enum class OperationKind : uint8_t { allReduce, allGather, reduceScatter };
 
-// Registered memory, on behalf of one group.
+// Registered memory of one group. The group owns it; a backend derives its own kind.
 class GroupMemory {
  public:
   virtual ~GroupMemory() = default;
 };
 
-// An operation as a rank starts it. allReduce: `send` and `receive` hold `bytes`. allGather: the whole is
-// ranks * bytesPerRank long; only [windowOffset, +windowBytes) of it takes part. `send` points to the first
-// byte of what lies both in the window and in this rank's own part (and to nothing where that is empty),
-// `receive` holds the window. reduceScatter: the same, with the two changing places.
+// An operation as a rank starts it.
+// allReduce: `send` and `receive` hold `bytes`.
+// allGather: the whole vector has ranks * bytesPerRank bytes, and only [windowOffset, +windowBytes) of it
+// takes part. `send` points to the first byte that lies both in the window and in this rank's own part; where
+// there is none, it points to nothing. `receive` holds the window.
+// reduceScatter: the same with `send` and `receive` exchanged.
+// The buffers belong to the group until test() says done.
 struct Operation {
   OperationKind kind = OperationKind::allReduce;
   ElementType type = ElementType::u8;
   ReduceOp op = ReduceOp::sum;
   const void* send = nullptr;
   void* receive = nullptr;
-  GroupMemory* sendMemory = nullptr;
+  GroupMemory* sendMemory = nullptr;  // null where no byte of `send` is used
   GroupMemory* receiveMemory = nullptr;
-  size_t bytes = 0;
+  size_t bytes = 0;  // of allReduce: a multiple of the element's size
   size_t bytesPerRank = 0;
   size_t windowOffset = 0;
   size_t windowBytes = 0;
@@ -67,13 +73,13 @@ struct Operation {
 
 class Group;
 
-// Owned by its group, which is found by it: NCCL tests a request without naming its group.
+// A request of a group. The group owns it and is found by it: NCCL tests a request without naming its group.
 class GroupRequest {
  public:
   Group* group = nullptr;
 };
 
-// As core's: `ok == false` means that the group is broken for good, and error() says why.
+// As the core's results: `ok == false` means that the group is broken for good, and error() says why.
 struct Started {
   bool ok = true;
   GroupRequest* request = nullptr;  // null with ok: not now, call again with the same arguments
@@ -81,7 +87,7 @@ struct Started {
 struct Finished {
   bool ok = true;
   bool done = false;
-  size_t bytes = 0;  // received, when done
+  size_t bytes = 0;  // bytes received, when done
 };
 
 struct GroupCounters {
@@ -89,22 +95,27 @@ struct GroupCounters {
   uint64_t bytesSent = 0;  // payload that left this rank
 };
 
+// A rank's membership. The holder of the unique_ptr owns it.
 class Group {
  public:
-  // In any order with what is outstanding: nothing lands afterwards.
+  // May come while operations are outstanding: nothing lands in their buffers afterwards.
   virtual ~Group() = default;
-  // Before a group is destroyed, when it is not torn down in a hurry: says goodbye, and waits a second or two
-  // at most until the others have done so too. From any thread, after the last data call.
+  // Called before the destructor, unless the group is torn down in a hurry: says goodbye, and waits a second
+  // or two at most until the other ranks have done so too. Any thread, after the last data call.
   virtual void close() = 0;
+  // Errors: `unavailable` where this group cannot use such memory; NCCL stages then.
   virtual Result<GroupMemory*> registerMemory(const MemoryDesc& desc) = 0;
+  // An error: the memory is not of this group. May block until the fabric lets go of it.
   virtual Status deregisterMemory(GroupMemory* memory) = 0;
+  // The memory of the operation must be registered with this group. A fault in the operation breaks the
+  // group.
   virtual Started start(const Operation& operation) = 0;
-  // Makes what was received visible to a GPU. The request may be done at once, and is never null with ok:
-  // NCCL takes null for done. So where no more flushes fit (64 beside the operations), the group is broken.
+  // Makes received data visible to a GPU. The request may be done at once. It is never null with ok, since
+  // NCCL takes null for done; so a lack of room for it (64 flushes beside the operations) breaks the group.
   // `memory` is not null.
   virtual Started flush(const void* data, size_t bytes, GroupMemory* memory) = 0;
-  virtual Finished test(GroupRequest* request) = 0;  // a request is dead after done
-  virtual Error error() const = 0;                   // the sticky error; only when a call said !ok
+  virtual Finished test(GroupRequest* request) = 0;  // a request must not be used after done
+  virtual Error error() const = 0;                   // the sticky error; meaningful once a call said !ok
   virtual GroupCounters counters() const = 0;
 };
 

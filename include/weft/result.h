@@ -7,15 +7,16 @@
 #include <utility>
 #include <variant>
 
-// How the control path reports failure: Result<T> is a T or an Error, Status is "fine" or an Error. The data
-// path does not use these; it has plain values and a sticky error a comm keeps. Values; any thread.
+// The report of a failure on the control path: a Result<T> is a T or an Error, a Status is "fine" or an
+// Error. The data path uses neither: it has plain values, and a comm keeps a sticky error. Values; any
+// thread.
 namespace weft {
 
-// What kind of thing went wrong, for whoever decides by it: plugin/guard makes an ncclResult_t of it.
+// The kind of a failure, for code that decides by it: plugin/guard.h makes an ncclResult_t of it.
 enum class Code : uint8_t {
   invalidArgument,  // the caller's fault: a damaged handle, a NULL buffer, a size over the limit
   config,           // the user's settings: a variable with a bad value, a provider that does not exist
-  unavailable,      // what was asked for is not here: library, device, feature
+  unavailable,      // a library, a device or a feature is not here
   resources,        // a limit of this machine: memory, memlock, descriptors
   system,           // the kernel or the fabric failed on this side
   remote,           // the peer failed or went away
@@ -23,10 +24,12 @@ enum class Code : uint8_t {
   internal,         // ours: a broken invariant
 };
 
-// One pointer wide. `operation` names what was tried, `detail` the object and what the user can do about it.
+// A pointer wide. `operation` names the attempt; `detail` names the object and what the user can do about it.
 class Error {
  public:
-  // Cold: the compiler keeps whatever leads here out of the way of what succeeds.
+  // Cold: the compiler keeps the code that leads here apart from the code of success. `errnum`: an errno, 0:
+  // none.
+
   [[gnu::cold]] Error(Code code, std::string operation, std::string detail, int errnum = 0);
   Error(const Error& other) : body_(std::make_unique<Body>(*other.body_)) {}
   Error(Error&&) noexcept = default;
@@ -53,6 +56,8 @@ class Error {
   std::unique_ptr<Body> body_;
 };
 
+// A T or an Error. Converts to true where it holds the T; the accessors of the other part must not be called
+// then.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -76,6 +81,7 @@ class [[nodiscard]] Result {
   std::variant<T, Error> state_;
 };
 
+// "Fine" is a null pointer.
 template <>
 class [[nodiscard]] Result<void> {
  public:
@@ -92,7 +98,8 @@ class [[nodiscard]] Result<void> {
 
 using Status = Result<void>;
 
-// The one macro that returns: `TRY(auto x, f())` binds the value, `TRY(f())` drops it; both pass an Error up.
+// The one macro that returns: `TRY(auto x, f())` binds the value, `TRY(f())` drops it. Both return an Error
+// to the caller.
 #define WEFT_TRY_NAME2(line) weftTry##line
 #define WEFT_TRY_NAME(line) WEFT_TRY_NAME2(line)
 #define WEFT_TRY1(expr)           \

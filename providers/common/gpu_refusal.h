@@ -6,10 +6,12 @@
 
 #include "weft/transport.h"
 
-// The meaning of a kernel's or card's refusal of GPU memory with that errno. Empty: nothing in particular.
+// The likely meaning of an errno with which a kernel or a card refuses GPU memory. Empty: nothing in
+// particular. Sources: ibv_reg_mr(3) and the kernel's drivers/infiniband/core/umem_dmabuf.c. Pure; any
+// thread.
 namespace weft {
 
-constexpr int kKernelNotSupported = 524;  // the kernel's own code, which no libc has words for
+constexpr int kKernelNotSupported = 524;  // ENOTSUPP of the kernel, for which no libc has words
 
 inline const char* gpuRefusal(MemoryKind kind, int code) {
   if (kind == MemoryKind::cuda && code == EFAULT)

@@ -33,7 +33,7 @@ KeyTable::Use& KeyTable::Use::operator=(Use&& other) noexcept {
 }
 
 void KeyTable::Use::release() {
-  // Release: what we copied is over before remove returns.
+  // Release: our copy is over before remove() returns.
   if (state_) std::exchange(state_, nullptr)->fetch_sub(1, std::memory_order_release);
 }
 
@@ -43,7 +43,7 @@ bool KeyTable::grow() {
   free_.reserve(free_.size() + kChunk);
   owned_.push_back(std::make_unique<Slot[]>(kChunk));
   for (size_t i = kChunk; i > 0; i--) free_.push_back(static_cast<uint32_t>(chunk * kChunk + i - 1));
-  chunks_[chunk].store(owned_.back().get(), std::memory_order_release);  // slots are constructed
+  chunks_[chunk].store(owned_.back().get(), std::memory_order_release);  // release: the slots are constructed
   return true;
 }
 
@@ -64,8 +64,8 @@ uint64_t KeyTable::add(void* base, size_t length, int gpu) {
   slot.length = length;
   slot.key = key;
   slot.gpu = gpu;
-  // Release: publishes the four above. The same 32 bits twice in a row for one place are no harm: `use`
-  // compares all of the key.
+  // Release: publishes the four members above. The same upper half twice in a row at one place does no harm,
+  // as use() compares the whole key.
   slot.state.store(key >> 32 << 32 | kAlive, std::memory_order_release);
   return key;
 }
@@ -74,7 +74,7 @@ void KeyTable::remove(uint64_t key) {
   Slot* slot = find(key);
   if (!slot) return;
   slot->state.fetch_and(~kAlive, std::memory_order_acq_rel);
-  // Acquire: whatever the pin's holder copied happened before the memory is given back.
+  // Acquire: everything that a pin's holder copied happened before the memory is given back.
   while (slot->state.load(std::memory_order_acquire) & kPins) std::this_thread::yield();
   const std::lock_guard lock(mutex_);
   free_.push_back(static_cast<uint32_t>(key & ((uint64_t{1} << kIndexBits) - 1)));
@@ -86,7 +86,7 @@ KeyTable::Use KeyTable::use(uint64_t key) {
   uint64_t seen = slot->state.load(std::memory_order_relaxed);
   do {
     if (!(seen & kAlive) || seen >> 32 != key >> 32) return {};
-    // Acquire: pairs with add's release, so what the slot holds is of this registration.
+    // Acquire: pairs with the release of add(), so the slot's members belong to this registration.
   } while (!slot->state.compare_exchange_weak(seen, seen + 1, std::memory_order_acquire));
   Use pinned(&slot->state, slot->base, slot->length, slot->gpu);
   if (slot->key != key) return {};

@@ -8,16 +8,16 @@
 #include "providers/common/key_table.h"
 #include "weft/transport.h"
 
-// Memory of a Device whose lanes land by the processor: a registration is nothing the kernel has to know,
-// only a key under which peers may reach the range. Made and destroyed by any thread; immutable between.
+// Memory of a Device whose lanes land by the processor. The kernel need not know of a registration: it is
+// only a key under which peers may reach the range. Any thread makes and destroys it; immutable in between.
 namespace weft {
 
 class KeyedMemory : public Memory {
  public:
-  // `magic` begins the description for peers; `hostOnly`: why a GPU's memory is refused, null: it is not.
+  // `magic` begins the description for peers. `hostOnly` says why a GPU's memory is refused; null: it is not.
   static Result<std::unique_ptr<Memory>> create(std::shared_ptr<KeyTable> table, const MemoryDesc& desc,
                                                 uint32_t magic, const char* hostOnly);
-  // The first half of that, for whoever derives from this: the key of the range.
+  // The first half of create(), for derived classes: the key of the range.
   static Result<uint64_t> keyFor(KeyTable& table, const MemoryDesc& desc, const char* hostOnly);
   KeyedMemory(std::shared_ptr<KeyTable> table, uint64_t key, const MemoryDesc& desc, uint32_t magic);
   ~KeyedMemory() override { table_->remove(key_); }
@@ -25,6 +25,7 @@ class KeyedMemory : public Memory {
   std::span<const std::byte> blob() const override { return blob_; }
   uint64_t key() const { return key_; }
   int gpu() const { return gpu_; }  // -1: host memory
+  // The range lies inside the registration; written so that no sum overflows.
   bool covers(const void* address, size_t length) const {
     const auto first = reinterpret_cast<uintptr_t>(address);
     return first >= base_ && length <= length_ && first - base_ <= length_ - length;
@@ -39,10 +40,10 @@ class KeyedMemory : public Memory {
   std::array<std::byte, 12> blob_;
 };
 
-// The other end's reading of blob(), from outside.
+// Reads blob() of the other end. The bytes come from outside and may be anything.
 Result<RemoteMemory> decodeKeyedMemory(std::span<const std::byte> blob, uint32_t magic);
 
-// The fault of a work on keyed memory of at most `most` bytes: 0, or an errno, and its words.
+// The fault of a work on keyed memory of at most `most` bytes: 0, or an errno; and the words for that errno.
 int faultOf(const Work& work, size_t most);
 const char* faultWords(int error);
 

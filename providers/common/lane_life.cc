@@ -7,6 +7,7 @@
 #include "providers/common/rare_events.h"
 #include "src/base/log.h"
 
+// The table's events at work. Names are for the log alone.
 namespace weft {
 
 namespace {
@@ -37,7 +38,7 @@ bool LaneLife::apply(LaneEvent event, int error, const std::string& why) {
   const LaneState from = state_;
   const LaneState to = kNext[static_cast<size_t>(from)][static_cast<size_t>(event)];
   if (to == from) return false;
-  // The `connected` that is owed comes first.
+  // The seam owes a `connected` before `retired`, so a lane that still connects is refused first.
   if (from == LaneState::connecting && to == LaneState::retiring)
     return apply(LaneEvent::refused, ECANCELED, "the lane was retired while it connected") && apply(event);
   enter(to, event, why);
@@ -73,7 +74,7 @@ void LaneLife::enter(LaneState to, LaneEvent event, const std::string& why) {
   state_ = to;
 }
 
-// A lane that was ready is `broken` only where no work tells of it.
+// A lane that was ready reports `broken` only where no work tells of its end.
 void LaneLife::die(LaneState from, LaneEvent event, int error, const std::string& why) {
   const size_t failed = host_.dropOutstanding(from, error, why);
   if (from != LaneState::ready) return tell(CompletionKind::connected, error, "connecting to", why);

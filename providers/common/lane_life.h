@@ -11,9 +11,9 @@
 #include "src/base/clock.h"
 #include "weft/transport.h"
 
-// The life of a lane, from its making until it is fenced: one table for all fabrics. An Endpoint holds a
-// LaneLife and tells it what happened; the LaneLife alone changes the state, calls the Endpoint's hooks,
-// reports what the seam promises, keeps the deadline and logs each change. Used by the Queue's thread.
+// The life of a lane, from its making until it is fenced: a single table for all fabrics. An Endpoint owns a
+// LaneLife and tells it the events. The LaneLife alone changes the state, calls the Endpoint's hooks, reports
+// what the seam promises, keeps the deadline, and logs each change. Used by the Queue's thread.
 namespace weft {
 
 enum class LaneState : uint8_t {
@@ -30,20 +30,20 @@ enum class LaneEvent : uint8_t {
   connect,     // the protocol named the peer
   stands,      // both ends are ready
   refused,     // connecting failed
-  broke,       // the lane ended, and no work is known that failed with it
+  broke,       // the lane ended, and no work is known to have failed with it
   workFailed,  // a work failed, which the Endpoint has reported; the lane ends with it
   retire,      // the protocol wants it fenced
   fenced,      // nothing that this end posted can land any more
-  deadline,    // the state took too long, or what it waits for will never come
-  cut,         // once more: the fence of a lane whose `retired` said that it could not be had
+  deadline,    // the state took too long, or its event will never come
+  cut,         // fence once more: the lane's `retired` said that the fence could not be had
 };
 constexpr size_t kLaneEvents = 9;
 
 const char* nameOf(LaneState state);
 const char* nameOf(LaneEvent event);
 
-// The state that follows a state by an event. Where it is the same, the event is stale and means nothing.
-// Each row is a state, each column an event, in the order of the enums:
+// The state that follows a state by an event. Where it is the same state, the event is stale and has no
+// effect. Each row is a state, each column an event, in the order of the enums:
 //   connect, stands, refused, broke, workFailed, retire, fenced, deadline, cut
 constexpr std::array<std::array<LaneState, kLaneEvents>, kLaneStates> nextLaneStates() {
   using enum LaneState;
@@ -59,32 +59,32 @@ constexpr std::array<std::array<LaneState, kLaneEvents>, kLaneStates> nextLaneSt
 
 class LaneLife {
  public:
-  // The hooks of an Endpoint, called as its state changes; the new state is in effect. They raise no event,
-  // except that startFence may say at once that the lane is fenced.
+  // The hooks of an Endpoint, called when its state has changed. They raise no event, except that startFence
+  // may say at once that the lane is fenced.
   class Host {
    public:
     virtual ~Host() = default;
-    // To `dead`, from connecting or ready: what was promised to the peer is taken back, and all works that
-    // have not ended are reported as failed. Returns how many there were.
+    // To `dead`, from connecting or ready: takes back what was promised to the peer, and reports all works
+    // that have not ended as failed. Returns their number.
     virtual size_t dropOutstanding(LaneState from, int error, const std::string& why) = 0;
-    // To `retiring`: begins what `fenced` looks for, and wants progress() called from now on.
+    // To `retiring`: begins the fence. From now on progress() has to be called.
     virtual void startFence(LaneState from) = 0;
-    // In `retiring`: nothing while the fence is under way, 0 when it is passed, an errno when it never will
-    // be. `late`: the deadline has passed.
+    // In `retiring`: nothing while the fence is under way, 0 when it has passed, an errno when it never will.
+    // `late`: the deadline has passed.
     virtual std::optional<int> fenced(TimePoint now, bool late) = 0;
-    // To `retired`: works that are still open are reported as failed, and the fabric's objects let go.
+    // To `retired`: reports works that are still open as failed, and lets the fabric's objects go.
     virtual void endFence(bool passed) = 0;
-    // A completion for the Queue to hand out; `why` in words where it is not ok.
+    // Queues a completion for the Queue to hand out. `why`: the words where it is not ok.
     virtual void report(const Completion& completion, const std::string& why) = 0;
-    // "connecting to PEER over CARD: why", as users read it.
+    // "connecting to PEER over CARD: why", in users' words.
     virtual std::string named(const char* what, const std::string& why) const = 0;
     virtual Endpoint& endpoint() = 0;
   };
 
-  // How long a lane waits, and its words for what did not come in that time.
+  // The times that a lane waits, and the words for an answer that did not come in time.
   struct Terms {
-    Nanoseconds connect;
-    Nanoseconds close;
+    Nanoseconds connect;  // for the other end to stand
+    Nanoseconds close;    // for the fence
     const char* noAnswer = "no answer within WEFT_CONNECT_TIMEOUT";
     const char* notFenced = "the peer did not acknowledge";
   };
@@ -95,15 +95,15 @@ class LaneLife {
   bool ready() const { return state_ == LaneState::ready; }
   TimePoint deadline() const { return deadline_; }
 
-  // The one place that changes the state. False: the event means nothing in this state. `error` and `why` say
-  // why a lane ends; for `fenced` and `connect` there is nothing to say.
+  // The one function that changes the state. False: the event has no effect in this state. `error` and `why`
+  // say why a lane ends; `connect` and `fenced` need neither.
   bool apply(LaneEvent event, int error = 0, const std::string& why = {});
 
   // An error where the lane was connected before.
   Status mayConnect() const;
-  // Ends what took too long, and asks for the fence; false when there is nothing more to do.
+  // Ends a state that took too long, and asks for the fence. False: nothing remains to be done.
   bool progress(TimePoint now);
-  // The fence gets its whole time once more: it goes on in another way.
+  // Gives the fence its whole time once more, where it goes on in another way.
   void restartFence() { deadline_ = clock_.now() + terms_.close; }
 
  private:
@@ -116,7 +116,7 @@ class LaneLife {
   const Clock& clock_;
   const Terms terms_;
   LaneState state_ = LaneState::idle;
-  TimePoint deadline_{};  // of connecting and retiring
+  TimePoint deadline_{};  // of the states connecting and retiring
 };
 
 }  // namespace weft

@@ -9,8 +9,8 @@
 
 #include "weft/transport.h"
 
-// Completions that a Queue hands out beside those of its fabric: the fate of lanes, and failures with
-// their words, which can be asked for until the next poll. Used by the Queue's thread.
+// The completions that a Queue hands out beside those of its fabric: the fate of lanes, and failures. Words
+// of a failure can be asked for until the next poll. Owned by the Queue; used by its thread.
 namespace weft {
 
 class RareEvents {
@@ -18,14 +18,17 @@ class RareEvents {
   bool empty() const { return events_.empty(); }
   bool explains() const { return !explanations_.empty(); }
 
+  // Forgets the words of the last poll.
   void beginPoll() {
     if (!explanations_.empty()) [[unlikely]]
       explanations_.clear();
   }
-  void report(const Completion& completion, std::string why) {  // comes out of a later poll
+  // For a later poll to hand out.
+  void report(const Completion& completion, std::string why) {
     events_.push_back({completion, std::move(why)});
   }
-  void explainNow(const Completion& completion, std::string why) {  // of the poll that runs
+  // Words for a completion that the running poll hands out by itself.
+  void explainNow(const Completion& completion, std::string why) {
     explanations_.push_back({completion, std::move(why)});
   }
   size_t take(std::span<Completion> out) {
@@ -37,11 +40,12 @@ class RareEvents {
     }
     return count;
   }
+  // Drops events, for a lane that is destroyed before they were handed out.
   template <class Gone>
   void eraseIf(Gone gone) {
     std::erase_if(events_, [&](const Event& event) { return gone(event.completion); });
   }
-  // Null: nothing was said of it.
+  // Null: there are no words for it.
   const std::string* wordsOf(const Completion& completion) const {
     for (const Event& event : explanations_) {
       const Completion& known = event.completion;
@@ -59,10 +63,10 @@ class RareEvents {
   };
 
   std::deque<Event> events_;
-  std::vector<Event> explanations_;  // of what the last poll handed out
+  std::vector<Event> explanations_;  // words for what the last poll handed out
 };
 
-// A completion of this lane: 0 is success.
+// A completion of the lane; error 0 is success.
 inline Completion completionOf(Endpoint* lane, CompletionKind kind, int error) {
   Completion completion;
   completion.kind = kind;
