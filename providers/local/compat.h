@@ -12,8 +12,9 @@
 
 namespace weft::local {
 
-// As memcpy, for a part of something large: what is written goes past the caches, so that no line is fetched
-// only to be written over. The copy is there for every processor before the next store of the caller.
+// As memcpy, for a part of something large. The stores go past the caches (MOVNTDQ), so that no line is
+// fetched only to be overwritten. The fence makes the copy visible to every processor before the caller's
+// next store.
 inline void copyPastCaches(std::byte* to, const std::byte* from, size_t bytes) {
 #if defined(__SSE2__)
   constexpr size_t kCacheLine = 64;

@@ -10,7 +10,7 @@ namespace weft::local {
 
 namespace {
 
-// Memory that GPUs copy to and from: it is given back when none of their copies is under way with it.
+// Memory that GPUs copy to and from. It is given back to its owner when no copy is under way with it.
 class LocalMemory final : private SettledByFlights, public KeyedMemory {
  public:
   LocalMemory(std::shared_ptr<GpuFlights> flights, Milliseconds longest, std::shared_ptr<KeyTable> table,

@@ -11,12 +11,13 @@
 #include "src/mem/gpu/driver.h"
 #include "weft/transport.h"
 
-// This host's memory as a device, and what of it peers may reach. Thread-safe: nothing but the table changes.
+// This host's memory as a device, and the part of it that peers may reach. Its Queues outlive neither it nor
+// its clock. Thread-safe: only the table and the flights change, and both lock.
 namespace weft::local {
 
 class LocalDevice : public Device {
  public:
-  // `info.cudaMemory`: it carries GPU memory, too, by `driver`.
+  // `info.cudaMemory`: the device carries GPU memory too, by `driver`.
   LocalDevice(DeviceInfo info, const Config& config, const Clock& clock,
               std::shared_ptr<const mem::gpu::Driver> driver)
       : info_(std::move(info)),
@@ -35,7 +36,7 @@ class LocalDevice : public Device {
   const Clock& clock() const { return clock_; }
   const std::shared_ptr<KeyTable>& table() const { return table_; }
   const std::shared_ptr<const mem::gpu::Driver>& driver() const { return driver_; }
-  int gpu() const { return gpu_; }  // which this process uses; -1: none
+  int gpu() const { return gpu_; }  // the GPU that this process uses; -1: none
   const std::shared_ptr<GpuFlights>& flights() const { return flights_; }
 
  private:
@@ -44,8 +45,9 @@ class LocalDevice : public Device {
   const Clock& clock_;
   const std::shared_ptr<const mem::gpu::Driver> driver_;
   const int gpu_;
+  // The keys of registered memory; a registration keeps the table alive.
   const std::shared_ptr<KeyTable> table_;
-  const std::shared_ptr<GpuFlights> flights_;
+  const std::shared_ptr<GpuFlights> flights_;  // the copies that GPUs have under way
 };
 
 }  // namespace weft::local

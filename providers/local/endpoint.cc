@@ -13,6 +13,8 @@
 #include "src/base/process.h"
 #include "src/base/random.h"
 
+// The writing half of a lane, and its connecting, fencing and closing. The receiving half: landing.cc. GPU
+// memory: gpu_pieces.cc.
 namespace weft::local {
 
 namespace {
@@ -44,7 +46,7 @@ Result<std::unique_ptr<LocalEndpoint>> LocalEndpoint::open(LocalQueue& queue) {
   return lane;
 }
 
-// A forked child has none of the memory that is shared, and must not call CUDA.
+// A forked child has no copy of the shared memory and must not call CUDA, so it leaks what holds either.
 LocalEndpoint::~LocalEndpoint() {
   queue_.forget(this);
   if (inForkedChild()) {
@@ -61,6 +63,7 @@ LocalEndpoint::~LocalEndpoint() {
   if (reading_.open) queue_.workGone();
 }
 
+// The blob comes from the peer and is checked.
 Result<RemoteMemory> LocalEndpoint::import(std::span<const std::byte> blob) {
   return decodeKeyedMemory(blob, kMemoryMagic);
 }
@@ -79,12 +82,13 @@ size_t LocalEndpoint::post(std::span<const Work> works) {
   return taken;
 }
 
+// 0, or the errno of a work that the lane cannot take.
 int LocalEndpoint::check(const Work& work) const {
   if (work.length == 0 && work.op == Opcode::read) return EINVAL;
   return faultOf(work, kMaxWriteBytes);
 }
 
-// The Work counts as taken, and as failed; the lane ends with it, as a queue pair does.
+// The Work counts as taken and as failed. The lane ends with it, as an InfiniBand queue pair would.
 void LocalEndpoint::reject(const Work& work, int error) {
   const char* why = faultWords(error);
   failWork(work.context, error, why);
@@ -98,7 +102,7 @@ bool LocalEndpoint::start(const Work& work) {
   if (staging_) [[unlikely]]
     staging_->reset();
   const bool any = pushPieces();
-  // A copy that the GPU was asked for goes on by itself.
+  // A copy that the GPU was asked for goes on by itself, so the work counts as taken.
   const bool asked = !any && life_.ready() && staging_ && staging_->has(work.local);
   if (!any && !asked) return false;
   if (asked) writing_.open = true;
@@ -106,6 +110,7 @@ bool LocalEndpoint::start(const Work& work) {
   return true;
 }
 
+// The next frame's worth of the write that is under way.
 Piece LocalEndpoint::nextPiece() const {
   const Work& work = writing_.work;
   Piece piece;
@@ -119,7 +124,7 @@ Piece LocalEndpoint::nextPiece() const {
   return piece;
 }
 
-// As far as there is room; false: not even one.
+// Puts as many pieces as there is room for. False: not one.
 bool LocalEndpoint::pushPieces() {
   const Work& work = writing_.work;
   const auto* memory = static_cast<const KeyedMemory*>(work.memory);
@@ -131,7 +136,7 @@ bool LocalEndpoint::pushPieces() {
       break;
     const bool last = writing_.done + piece.length == work.length;
     piece.more = !last;
-    // A writer that goes on waits for room in the ring.
+    // A writer that has more to put waits for room in the ring, so it asks to be told.
     piece.tell = !last || !work.unsignaled;
     if (!outbox_.put(piece, {work.context, 0, last, work.unsignaled}, consumed())) break;
     untold_ = 0;
@@ -153,7 +158,7 @@ bool LocalEndpoint::startRead(const Work& work) {
   return true;
 }
 
-// Asks for the next piece: the answer has a place of its own, so only one is under way.
+// Asks for the next piece. The answer has a single place, so only one piece is under way.
 bool LocalEndpoint::askNext() {
   const Work& work = reading_.work;
   Piece piece;
@@ -168,6 +173,7 @@ bool LocalEndpoint::askNext() {
   return true;
 }
 
+// Goes on with works that are only partly with the peer.
 void LocalEndpoint::advance() {
   if (writing_.open) (void)pushPieces();
   if (!reading_.open) return;
@@ -200,6 +206,7 @@ void LocalEndpoint::takeReply() {
   if (!work.unsignaled) queue_.report(completion);
 }
 
+// Hands out the completions of frames that the peer has taken. The peer's error comes last.
 size_t LocalEndpoint::completeConsumed(std::span<Completion> out) {
   const auto& peer = theirs_->owner;
   outbox_.look();
@@ -219,7 +226,7 @@ size_t LocalEndpoint::completeConsumed(std::span<Completion> out) {
   return count;
 }
 
-// The first frame that it has not taken is the one, and the lane is over.
+// The peer refused the first frame that it has not taken, and the lane is over.
 void LocalEndpoint::peerRefused() {
   const int error = theirs_->owner.error.load(std::memory_order_acquire);
   outbox_.look();
@@ -240,7 +247,7 @@ void LocalEndpoint::failWork(uint64_t context, int error, const std::string& why
   queue_.report(completion, named("writing to or reading from", why));
 }
 
-// All that is not finished; how many there were.
+// Reports all works that are not finished as failed; returns their number.
 size_t LocalEndpoint::failWorks(int error, const std::string& why) {
   size_t count = 0;
   const auto fail = [&](uint64_t context) {
@@ -256,11 +263,12 @@ size_t LocalEndpoint::failWorks(int error, const std::string& why) {
   return count;
 }
 
-// The slow half: connecting, fencing and closing. Nothing from here on runs while a lane carries data.
+// The slow half: connecting, fencing and closing. Nothing below runs while a lane carries data.
 
-// Both ends look for each other's inbox, and each says in its own what came of it. Where one of them cannot
-// be had the other end reads so, if it sees that much, and else finds nothing itself: there is no lane, and
-// both know. With GPU memory the end that connects second has all that it proves by, and goes on at once.
+// Both ends look for each other's inbox, and each says the outcome in its own inbox. Where an end cannot use
+// the other's inbox, the other end reads that word, or finds nothing itself: there is no lane, and both ends
+// know it. With GPU memory, the end that connects second has everything that its proof needs, and goes on at
+// once.
 Status LocalEndpoint::connect(std::span<const std::byte> peerAddress) {
   TRY(life_.mayConnect());
   TRY(there_, decodeAddress(peerAddress));
@@ -312,7 +320,7 @@ void LocalEndpoint::hearPeer(TimePoint now) {
   }
 }
 
-// Where GPU memory is shared, a lane stands once both ends have tried to copy out of the other's.
+// Where GPU memory is shared, a lane stands when both ends have tried to copy out of the other's memory.
 void LocalEndpoint::heardWilling(TimePoint now) {
   if (!shares_ || proveGpu()) {
     outbox_.attach(&*theirs_);
@@ -322,9 +330,9 @@ void LocalEndpoint::heardWilling(TimePoint now) {
   }
 }
 
-// True: both ends have tried. Where GPUs do not reach each other the lane declines if there is a card that
-// takes their memory; else that goes through the ring. A peer at its deadline may give up while we prove, so
-// its word is read after ours was said.
+// True: both ends have tried. Where the GPUs do not reach each other, the lane declines if there is a card
+// that takes GPU memory; without a card, the memory goes through the ring. A peer at its deadline may give up
+// while we prove, so its word is read after ours was said.
 bool LocalEndpoint::proveGpu() {
   if (!proven_) {
     const Status proof = shares_->prove();
@@ -344,8 +352,8 @@ bool LocalEndpoint::proveGpu() {
   return both;
 }
 
-// An end that stands has read that its peer is willing. The peer's deadline may have passed at that very
-// moment: then it declined, and here the lane breaks.
+// A lane that stands here has read that its peer is willing. The peer's deadline may have passed at that very
+// moment: then the peer declined, and the lane breaks here.
 void LocalEndpoint::checkPeer() {
   if (!life_.ready()) return;
   const Word word = theirs_->owner.word.load(std::memory_order_acquire);
@@ -369,7 +377,7 @@ void LocalEndpoint::retire() {
   life_.apply(LaneEvent::retire);
 }
 
-// Nothing that is in the peer's inbox may land from now on, and nothing lands here.
+// From now on nothing lands in memory here, and nothing of ours that is in the peer's inbox may land there.
 void LocalEndpoint::startFence(LaneState from) {
   if (theirs_) theirs_->peer.fence.store(1, std::memory_order_seq_cst);
   if (from == LaneState::ready) tell();
@@ -377,7 +385,7 @@ void LocalEndpoint::startFence(LaneState from) {
   queue_.attend(this);
 }
 
-// A write that the peer lands at this very moment is waited for, and so are copies of the GPU here.
+// Waits for a write that the peer lands just now, and for copies of the GPU here.
 std::optional<int> LocalEndpoint::fenced(TimePoint, bool late) {
   const bool flown = allLanded();
   const bool landing =
@@ -386,6 +394,7 @@ std::optional<int> LocalEndpoint::fenced(TimePoint, bool late) {
   return late ? std::optional<int>(ETIMEDOUT) : std::nullopt;
 }
 
+// Frames that the peer took before the fence succeeded; all other works fail.
 void LocalEndpoint::endFence(bool) {
   if (!outbox_.empty()) outbox_.look();
   while (const auto sent = outbox_.takeConsumed()) {

@@ -17,9 +17,9 @@
 #include "src/base/clock.h"
 #include "weft/transport.h"
 
-// A lane to a process of this host: our inbox, into which the peer writes, and the peer's. The receiver
-// lands, into memory of its own process: so every access is checked by the owner of the memory, and nothing
-// lands while it does not poll. lane_life.h has the states. Used by the Queue's thread.
+// A lane to a process of this host. It has two inboxes: ours, into which the peer writes, and the peer's. The
+// receiver lands the bytes in memory of its own process. So the owner of the memory checks every access, and
+// nothing lands while the owner does not poll. The states: lane_life.h. Used by the Queue's thread.
 namespace weft::local {
 
 class LocalEndpoint : public Endpoint, private LaneLife::Host {
@@ -42,25 +42,25 @@ class LocalEndpoint : public Endpoint, private LaneLife::Host {
       advance();
     return count + (life_.ready() ? land(out.subspan(count)) : 0);
   }
-  // Moves on what is not the exchange of data; false when there is nothing more to do.
+  // Moves connecting, fencing and closing on. False: nothing remains to be done.
   bool progress(TimePoint now);
-  void checkPeer();   // breaks where it is gone
-  void forgetGone();  // lets it drop what was deregistered of our GPU memory
+  void checkPeer();   // breaks the lane where the peer is gone
+  void forgetGone();  // lets the peer drop our GPU memory that was deregistered
 
  private:
-  // A work that is under way: `done` of its bytes are with the peer, or here where it is a read.
+  // A work that is under way. `done` of its bytes are with the peer, or have come where it is a read.
   struct Active {
     Work work;
     size_t done = 0;
     bool open = false;
-    bool asked = false;  // of a read: its next piece
+    bool asked = false;  // of a read: its next piece was asked for
   };
-  // The content of a frame, in a copy that the peer cannot change any more.
+  // A copy of a frame, which the peer cannot change any more.
   struct Taken;
-  // Of a frame that was taken while copies of the GPU's were under way, what is to be told when its turn
-  // comes.
+  // A frame that was taken while copies of the GPU's were under way, with the facts that are told when its
+  // turn comes.
   struct Landing {
-    std::shared_ptr<const GpuFlights::Flight> flight;  // null: its bytes are where they belong
+    std::shared_ptr<const GpuFlights::Flight> flight;  // null: the bytes are in place
     FrameKind kind;
     Place place;
     uint16_t flags;
@@ -68,7 +68,7 @@ class LocalEndpoint : public Endpoint, private LaneLife::Host {
     uint64_t key;
   };
 
-  // endpoint.cc
+  // endpoint.cc:
   int check(const Work& work) const;
   void reject(const Work& work, int error);
   bool start(const Work& work);
@@ -89,7 +89,7 @@ class LocalEndpoint : public Endpoint, private LaneLife::Host {
   size_t failWorks(int error, const std::string& why);
 
   // landing.cc
-  // Both lines of the frame are asked for at once: its second one comes from the other processor, too.
+  // Fetches both cache lines of the frame at once: the second one comes from the other processor as well.
   bool hasFrame() const {
     const Frame& next = mine_->frames[taken_ % kSlots];
     __builtin_prefetch(next.inlined.data() + kInlineBytes - 1);
@@ -121,7 +121,8 @@ class LocalEndpoint : public Endpoint, private LaneLife::Host {
 
   // Connecting, in endpoint.cc.
   Status findPeer();
-  // Ordered with the next look at the peer's word: of two ends that speak at once, at least one sees it.
+  // Sequentially consistent, ordered before the next look at the peer's word: of two ends that speak at once,
+  // at least one sees the other's word.
   void say(Word word) { mine_->owner.word.store(word, std::memory_order_seq_cst); }
   void hearPeer(TimePoint now);
   void heardWilling(TimePoint now);
@@ -139,29 +140,33 @@ class LocalEndpoint : public Endpoint, private LaneLife::Host {
   std::string named(const char* what, const std::string& why) const override;
   Endpoint& endpoint() override { return *this; }
 
+  // Polls without a frame until the peer is told how far we are.
   static constexpr uint32_t kIdlePollsUntilTold = 4;
+  // Frames that the peer may not know to be taken, at most.
   static constexpr uint32_t kMostUntold = kSlots / 4;
 
   LocalQueue& queue_;
-  SharedInbox mine_;
-  SharedInbox theirs_;
+  SharedInbox mine_;    // ours, into which the peer writes
+  SharedInbox theirs_;  // the peer's; empty until connect()
   Whereabouts here_, there_;
-  Bytes address_;
+  Bytes address_;  // here_, encoded
   LaneLife life_;
 
   Outbox outbox_;
-  Active writing_;                       // a write that is not all with the peer
-  Active reading_;                       // one at a time
+  Active writing_;                       // a write that is not wholly with the peer
+  Active reading_;                       // a read; only one is under way
   std::shared_ptr<GpuShares> shares_;    // null: host memory only
   bool proven_ = false;                  // we have copied out of the peer's GPU memory
   std::unique_ptr<GpuStaging> staging_;  // for memory that cannot be shared; null: none yet
-  std::deque<Landing> landings_;  // of the last `flying_` frames taken; the first one's copy is under way
-  std::shared_ptr<const GpuFlights::Flight> begun_;  // by the frame that is being taken
+  // The last `flying_` frames taken, in order; the first one's copy is under way.
+  std::deque<Landing> landings_;
+  std::shared_ptr<const GpuFlights::Flight> begun_;  // the copy that the present frame has begun
 
-  uint32_t taken_ = 0;      // frames of the peer
-  uint32_t flying_ = 0;     // of them, those that are not over: a copy of the GPU's, and what came behind it
-  uint32_t untold_ = 0;     // of them, those that it may not know of; of what is in the ring, each KiB counts
-  uint32_t idlePolls_ = 0;  // since one was taken
+  uint32_t taken_ = 0;   // frames taken from our inbox
+  uint32_t flying_ = 0;  // of them: frames whose copy, or the copy of a frame before them, is under way
+  // Of them: weight of those the peer may not know of; each KiB of the ring counts as one.
+  uint32_t untold_ = 0;
+  uint32_t idlePolls_ = 0;    // since a frame was taken
   uint64_t landedBytes_ = 0;  // ever
 };
 

@@ -17,7 +17,7 @@ void GpuFlights::add(uint64_t key, const std::shared_ptr<const Flight>& flight,
 }
 
 void GpuFlights::over(const std::shared_ptr<const Flight>& flight) {
-  std::shared_ptr<const void> kept;  // goes when the lock is free again
+  std::shared_ptr<const void> kept;  // destroyed when the lock is free again
   const std::lock_guard lock(mutex_);
   const auto found = std::find_if(entries_.begin(), entries_.end(),
                                   [&](const Entry& entry) { return entry.flight == flight; });
@@ -26,6 +26,7 @@ void GpuFlights::over(const std::shared_ptr<const Flight>& flight) {
   entries_.erase(found);
 }
 
+// All copies that are over are taken, so that the list stays short. `more`: some of this key's are left.
 std::vector<GpuFlights::Entry> GpuFlights::takeDone(uint64_t key, bool* more) {
   std::vector<Entry> done;
   const std::lock_guard lock(mutex_);
@@ -38,7 +39,7 @@ std::vector<GpuFlights::Entry> GpuFlights::takeDone(uint64_t key, bool* more) {
   return done;
 }
 
-// A forked child must not call CUDA, and has no copy under way.
+// A forked child must not call CUDA, and has no copies under way.
 void GpuFlights::settle(uint64_t key, Milliseconds longest) {
   if (inForkedChild()) return;
   const TimePoint until = clock_.now() + longest;

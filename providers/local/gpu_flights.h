@@ -10,9 +10,9 @@
 #include "src/base/config.h"
 #include "src/mem/gpu/copies.h"
 
-// The copies of a device's lanes that the GPU's driver has begun and not done, by the region that each writes
-// or reads. They go on when their lane is gone, so what they need is kept here, and a region is not given
-// back to its owner before they are over. Any thread.
+// The copies of a device's lanes that the GPU's driver has begun and not finished, by the region that each of
+// them reads or writes. A copy goes on when its lane is gone. So the objects that a copy needs are kept here,
+// and a region is not given back to its owner before its copies are over. The device owns it. Any thread.
 namespace weft::local {
 
 class GpuFlights {
@@ -21,12 +21,13 @@ class GpuFlights {
 
   explicit GpuFlights(const Clock& clock) : clock_(clock) {}
 
-  // `keep`: what must not go before the copy is over. Called while the region is pinned, so that whoever
-  // deregisters it sees the copy.
+  // `keep` must live until the copy is over. Called while the region is pinned, so that the thread which
+  // deregisters the region sees the copy.
   void add(uint64_t key, const std::shared_ptr<const Flight>& flight, std::shared_ptr<const void> keep);
+  // The copy is known to be over.
   void over(const std::shared_ptr<const Flight>& flight);
 
-  // Nobody may use the region any more; what is under way with it is waited for, at most so long.
+  // Called when no one may use the region any more. Waits for its copies, `longest` at most.
   void settle(uint64_t key, Milliseconds longest);
 
  private:
@@ -35,7 +36,7 @@ class GpuFlights {
     std::shared_ptr<const Flight> flight;
     std::shared_ptr<const void> keep;
   };
-  // Entries that go are destroyed by the caller, who does not hold the lock then: it may unmap memory.
+  // The caller destroys the entries without the lock, since that may unmap memory.
   std::vector<Entry> takeDone(uint64_t key, bool* more);
 
   const Clock& clock_;
@@ -43,7 +44,8 @@ class GpuFlights {
   std::vector<Entry> entries_;
 };
 
-// A base of what is registered, ahead of its key: the key goes first, and then this waits.
+// A base class of registered memory, destroyed after the key: no new copy can begin then, and the last ones
+// are waited for.
 class SettledByFlights {
  public:
   SettledByFlights(std::shared_ptr<GpuFlights> flights, uint64_t key, Milliseconds longest)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 
-// LocalEndpoint's way with GPU memory. Memory that can be shared is named in a frame, and the receiver has
-// its GPU copy it; all else goes through the ring as host memory does, and the GPUs copy at both ends. No
-// call waits for a copy: frames behind one that is under way are taken, and told of in their order when it is
+// LocalEndpoint's way with GPU memory. A frame names memory that can be shared, and the receiver's GPU copies
+// it. Other GPU memory goes through the ring, as host memory does, and the GPUs copy at both ends. No call
+// waits for a copy: frames behind a copy that is under way are taken, and are told in their order when it is
 // over.
 #include <algorithm>
 #include <cerrno>
@@ -14,7 +14,7 @@
 
 namespace weft::local {
 
-// False: not now, or the lane is over.
+// Sets the piece's source and length. False: not now, or the lane is over.
 bool LocalEndpoint::pieceOfGpu(const KeyedMemory& memory, Piece* piece) {
   if (!shares_) {
     broke(EINVAL, "a work on GPU memory where the lane takes none");
@@ -40,7 +40,7 @@ bool LocalEndpoint::pieceOfGpu(const KeyedMemory& memory, Piece* piece) {
   return true;
 }
 
-// Begins it; the region that `to` is in is pinned meanwhile.
+// Begins the copy. The caller has pinned the region of `to`.
 bool LocalEndpoint::landGpu(const Taken& frame, std::byte* to, int gpu) {
   if (!shares_) return refuse(EPROTO, "the peer sent GPU memory where the lane takes none");
   const int by = gpu >= 0 ? gpu : shares_->gpu();
@@ -65,7 +65,8 @@ bool LocalEndpoint::landGpu(const Taken& frame, std::byte* to, int gpu) {
   return true;
 }
 
-// A mapping over there keeps the memory, also where it was freed here.
+// Tells the peer to drop our shares without a registration. The peer's mapping keeps such memory alive, also
+// where its owner here has freed it.
 void LocalEndpoint::forgetGone() {
   while (life_.ready() && shares_ && !writing_.open) {
     const auto share = shares_->gone(queue_.table());

@@ -16,7 +16,7 @@ namespace weft::local {
 namespace {
 
 constexpr size_t kTrialBytes = size_t{2} << 20;  // the unit of CUDA's allocations
-constexpr uint64_t kTrial = ~uint64_t{0};        // the share that is for the proof
+constexpr uint64_t kTrial = ~uint64_t{0};        // the share of the proof
 
 constexpr const char* kSharing = "sharing GPU memory with a peer on this host";
 
@@ -83,7 +83,7 @@ Status GpuShares::meet(const Bytes& peerSocket, const Nonce& ours, const Nonce& 
   return Error(Code::unavailable, kSharing, "its socket is full");
 }
 
-// The way that data go: from the peer's memory to ours.
+// Proves the way that data take: from the peer's memory to ours.
 Status GpuShares::prove() {
   TRY(const std::byte* piece, find(kTrial, 0, sizeof(Nonce), gpu_));
   std::byte* ours = trial_->data() + kTrialBytes / 2;
@@ -102,7 +102,7 @@ void GpuShares::proven(bool reached) {
   reached_ = reached;
 }
 
-// False: the peer's socket is full. It empties it with the frames that it takes.
+// False: the peer's socket is full. The peer empties it when it takes frames that name new shares.
 Result<bool> GpuShares::announce(uint64_t share, const void* address, size_t length) const {
   TRY(const Fd descriptor, driver_->exportShared(address));
   Datagram datagram{ours_, share, length};
@@ -124,7 +124,8 @@ Result<bool> GpuShares::announce(uint64_t share, const void* address, size_t len
   return Error(Code::system, kSharing, "sending a descriptor", errno);
 }
 
-// Any process of the network namespace may write to the socket; only datagrams of the peer are kept.
+// Any process of the network namespace may write to the socket. Only datagrams of the peer are kept; the
+// descriptors of the others are closed.
 void GpuShares::takeAnnounced() {
   for (;;) {
     Datagram datagram{};
@@ -193,6 +194,7 @@ Result<const std::byte*> GpuShares::find(uint64_t share, uint64_t offset, size_t
   return static_cast<const std::byte*>(theirs->mapped->data() + offset);
 }
 
+// Maps a share at its first use, and lets further GPUs reach it when they ask.
 Result<const GpuShares::Theirs*> GpuShares::mapped(uint64_t share, int gpu) {
   const auto search = [&] {
     return std::find_if(known_.begin(), known_.end(), [&](const Theirs& it) { return it.share == share; });
@@ -217,7 +219,7 @@ Result<const GpuShares::Theirs*> GpuShares::mapped(uint64_t share, int gpu) {
 }
 
 void GpuShares::drop(uint64_t share) {
-  takeAnnounced();  // it may be there unused
+  takeAnnounced();  // the announcement may be in the socket, unused
   std::erase_if(known_, [&](const Theirs& it) { return it.share == share; });
 }
 

@@ -8,6 +8,7 @@ namespace weft::local {
 
 namespace {
 
+// Bytes of a half.
 constexpr size_t kHalf = 256 << 10;
 
 }  // namespace
@@ -21,7 +22,8 @@ bool GpuStaging::has(const void* at) const {
                      [at](const Half& half) { return half.holds(static_cast<const std::byte*>(at)); });
 }
 
-// A half whose copy of an earlier work was never asked for may still be written: it gets other bytes then.
+// A half whose copy of an earlier work was never waited for may still be written by the GPU: it gets new
+// bytes then.
 Status GpuStaging::fill(Half& half, const std::byte* from, size_t left, mem::gpu::Driver::Copies& copies,
                         uint64_t key) {
   if (!half.bytes || half.flight) {
@@ -46,7 +48,7 @@ Result<std::span<const std::byte>> GpuStaging::bytesAt(const std::byte* from, si
   }
   Half& half = halves_[at];
   Half& other = halves_[1 - at];
-  // The next bytes of the work, ahead of the time.
+  // Begins the copy of the next bytes of the work in advance.
   const std::byte* next = half.from + half.length;
   const size_t rest = left - static_cast<size_t>(next - from);
   if (rest > 0 && other.from != next) {

@@ -10,8 +10,8 @@
 #include "providers/local/gpu_flights.h"
 #include "src/mem/gpu/copies.h"
 
-// GPU memory that no other process can map, on its way through host memory: two pinned halves, one of which
-// the GPU copies into while the other one is sent, so that both engines work. Owned by its lane; used by the
+// GPU memory that no other process can map, on its way through host memory. There are two pinned halves: the
+// GPU copies into one while the other is sent, so that both work at a time. The lane owns it; used by the
 // Queue's thread.
 namespace weft::local {
 
@@ -20,12 +20,12 @@ class GpuStaging {
   GpuStaging(std::shared_ptr<const mem::gpu::Driver> driver, std::shared_ptr<GpuFlights> flights)
       : driver_(std::move(driver)), flights_(std::move(flights)) {}
 
-  // Another work begins.
+  // Another work begins; nothing of the present halves is used for it.
   void reset();
-  // True: a copy of the byte there was begun.
+  // True: a copy of the byte at that address was begun.
   bool has(const void* at) const;
-  // The bytes at `from` as far as they are here; none: not yet. `left`: of the work, from there on. `copies`:
-  // of the GPU whose memory it is, `key` of the region that it belongs to.
+  // The bytes at `from`, as far as they are here; none: not yet. `left`: bytes of the work from there on.
+  // `copies`: of the GPU that owns the memory; `key`: of the memory's region.
   Result<std::span<const std::byte>> bytesAt(const std::byte* from, size_t left,
                                              mem::gpu::Driver::Copies& copies, uint64_t key);
 
@@ -33,9 +33,9 @@ class GpuStaging {
   using Flight = mem::gpu::Driver::Copies::Flight;
   struct Half {
     std::shared_ptr<mem::gpu::PinnedBytes> bytes;
-    const std::byte* from = nullptr;  // what it holds, or is to hold; null: nothing
+    const std::byte* from = nullptr;  // the address whose bytes it holds, or will hold; null: nothing
     size_t length = 0;
-    std::shared_ptr<const Flight> flight;  // null: it is there
+    std::shared_ptr<const Flight> flight;  // null: the copy is over
     bool holds(const std::byte* at) const { return from && at >= from && at < from + length; }
   };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 
-// LocalEndpoint's receiving half: takes frames out of our inbox and lands what they carry.
+// LocalEndpoint's receiving half: takes frames out of our inbox and lands their bytes.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -18,8 +18,8 @@ constexpr size_t kBytesPerPoll = 512 << 10;  // then the caller gets its turn
 
 }  // namespace
 
-// Between the two stores of `landing` the peer does not take a fence for passed. Sequentially consistent:
-// either we see the fence, or the peer sees that we land.
+// The peer does not take a fence for passed between the two stores of `landing`. They are sequentially
+// consistent with the fence: either we see the fence, or the peer sees that we land.
 size_t LocalEndpoint::landAll(std::span<Completion> out) {
   mine_->turn.landing.store(1, std::memory_order_seq_cst);
   size_t count = flying_ == 0 ? 0 : landFlown(out);
@@ -38,7 +38,7 @@ size_t LocalEndpoint::landAll(std::span<Completion> out) {
   return count;
 }
 
-// False: the lane is over.
+// Lands one frame. False: the lane is over.
 bool LocalEndpoint::landNext(Completion* told) {
   const Taken frame(mine_->frames[taken_ % kSlots]);
   if (!frame.wellFormed() || !outbox_.note(frame.consumed))
@@ -56,7 +56,7 @@ bool LocalEndpoint::landNext(Completion* told) {
   return true;
 }
 
-// All that the frame carried is where it belongs, and so is what came before it.
+// All bytes of the frame, and of the frames before it, are in place.
 template <class Of>
 void LocalEndpoint::landed(const Of& frame, Completion* told) {
   if (frame.kind == FrameKind::forget && shares_) shares_->drop(frame.key);
@@ -79,7 +79,7 @@ void LocalEndpoint::noteTaken(const Of& frame) {
     untold_ = std::max(untold_, kMostUntold);
 }
 
-// The frames whose turn has come, up to the first copy that is still under way.
+// Tells the frames whose turn has come, up to the first copy that is still under way.
 size_t LocalEndpoint::landFlown(std::span<Completion> out) {
   size_t count = 0;
   while (count < out.size() && flying_ > 0) {
@@ -95,7 +95,7 @@ size_t LocalEndpoint::landFlown(std::span<Completion> out) {
     }
     const Landing over = std::move(next);
     landings_.pop_front();
-    flying_--;  // before it is told of: it counts as consumed
+    flying_--;  // before it is told, as it counts as consumed
     Completion told;
     told.source = nullptr;
     landed(over, &told);
@@ -104,7 +104,7 @@ size_t LocalEndpoint::landFlown(std::span<Completion> out) {
   return count;
 }
 
-// For a lane that is over: nothing of what it began is under way any more, and it says so to the peer.
+// For a lane that is over. True: nothing that it began is under way any more, and the peer is told so.
 bool LocalEndpoint::allLanded() {
   for (; flying_ > 0; flying_--) {
     const auto& flight = landings_.front().flight;
@@ -116,7 +116,7 @@ bool LocalEndpoint::allLanded() {
   return true;
 }
 
-// The memory is held for one copy, so that its deregistering waits for no more.
+// The pin lasts for one copy, so deregistering waits for no more than that.
 bool LocalEndpoint::landBytes(const Taken& frame) {
   if (frame.length == 0) return true;
   const KeyTable::Use pin = queue_.table().use(frame.key);
@@ -133,6 +133,7 @@ bool LocalEndpoint::landBytes(const Taken& frame) {
   return true;
 }
 
+// The answer is written into the peer's inbox, which has a place for one.
 bool LocalEndpoint::answerRead(const Taken& frame) {
   const KeyTable::Use pin = queue_.table().use(frame.key);
   if (!pin.valid()) return refuse(EACCES, "the peer read memory that is not registered here (any more)");
@@ -144,11 +145,11 @@ bool LocalEndpoint::answerRead(const Taken& frame) {
                shares_->driver().fromGpu(pin.gpu(), theirs_->reply.bytes.data(), from, frame.length);
            !copied)
     return refuse(EIO, copied.error().message());
-  theirs_->reply.length.store(frame.length, std::memory_order_release);  // its bytes before it
+  theirs_->reply.length.store(frame.length, std::memory_order_release);  // release: after its bytes
   return true;
 }
 
-// A frame that cannot be landed ends the lane, on both sides.
+// A frame that cannot be landed ends the lane on both sides.
 bool LocalEndpoint::refuse(int error, const std::string& why) {
   tell();
   mine_->owner.error.store(error, std::memory_order_release);
@@ -157,7 +158,8 @@ bool LocalEndpoint::refuse(int error, const std::string& why) {
 }
 
 void LocalEndpoint::tell() {
-  mine_->owner.consumed.store(consumed(), std::memory_order_release);  // their bytes are there
+  // Release: after the bytes of those frames.
+  mine_->owner.consumed.store(consumed(), std::memory_order_release);
   untold_ = 0;
 }
 

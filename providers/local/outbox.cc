@@ -8,13 +8,14 @@
 
 namespace weft::local {
 
-// The peer's word is looked at only where what is known of it does not do.
+// The peer's counter is read only where the known value does not suffice: reading it fetches a line that the
+// peer writes.
 bool Outbox::hasFrame() {
   if (head_ - consumed_ == kSlots) look();
   return head_ - consumed_ < kSlots && head_ - tail_ < kMostSent;
 }
 
-// In one piece: what is too short at the end of the ring is passed over.
+// A piece lies in the ring unbroken: too short a rest at the end of the ring is skipped.
 bool Outbox::placeInRing(size_t length, uint64_t* at) {
   const size_t left = kRingBytes - ringHead_ % kRingBytes;
   *at = length <= left ? ringHead_ : ringHead_ + left;
@@ -59,7 +60,7 @@ bool Outbox::put(const Piece& piece, const Sent& sent, uint32_t consumed) {
   kept = sent;
   kept.ringEnd = ringHead_ = at;
   head_++;
-  frame.number.store(head_, std::memory_order_release);  // all of the above, and its bytes, before it
+  frame.number.store(head_, std::memory_order_release);  // release: after all of the above and the bytes
   return true;
 }
 

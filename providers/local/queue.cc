@@ -11,6 +11,7 @@ namespace weft::local {
 
 namespace {
 
+// Reading the clock costs more than a poll that finds nothing.
 constexpr uint32_t kPollsBetweenClocks = 64;
 constexpr Milliseconds kBetweenLooks{5};
 

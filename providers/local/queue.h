@@ -11,8 +11,9 @@
 #include "src/base/clock.h"
 #include "weft/transport.h"
 
-// All lanes of one engine to processes of this host. Polling it is all that moves data, and no poll makes a
-// system call but to copy a large write, or to look now and then whether peers live. One thread at a time.
+// All lanes of an engine to processes of this host. Only polling moves data. A poll makes no system call but
+// to look now and then whether peers live, and where GPU memory is copied. The engine owns it; one thread at
+// a time.
 namespace weft::local {
 
 class LocalEndpoint;
@@ -29,12 +30,12 @@ class LocalQueue : public Queue {
   // For its lanes.
   LocalDevice& device() const { return device_; }
   KeyTable& table() const { return *table_; }
-  bool hasRoom() const { return works_ < depths_.sends; }
+  bool hasRoom() const { return works_ < depths_.sends; }  // the caller's limit on works in flight
   void workPosted() { works_++; }
   void workGone() { works_--; }
-  // Handed out when nothing that came before is left.
+  // Handed out by a poll when nothing that came before is left.
   void report(const Completion& completion, std::string why = {});
-  void attend(LocalEndpoint* lane);  // from the next poll on, until it wants no more
+  void attend(LocalEndpoint* lane);  // from the next poll on, until the lane has nothing more to do
   void forget(LocalEndpoint* lane);
 
  private:
@@ -43,11 +44,11 @@ class LocalQueue : public Queue {
   LocalDevice& device_;
   const std::shared_ptr<KeyTable> table_;
   const QueueDepths depths_;
-  size_t works_ = 0;  // posted, and not yet landed or forgotten
+  size_t works_ = 0;  // works posted, and neither landed nor failed
   std::vector<LocalEndpoint*> lanes_;
-  std::vector<LocalEndpoint*> pending_;  // of them, those that connect or retire
+  std::vector<LocalEndpoint*> pending_;  // of them: lanes that connect, fence, or have copies to wait for
   size_t turn_ = 0;                      // the lane that comes first in the next poll
-  uint32_t polls_ = 0;                   // since the clock was read
+  uint32_t polls_ = 0;                   // polls since the clock was read
   TimePoint lookedAt_{};
   RareEvents events_;
 };

@@ -20,7 +20,8 @@ namespace weft::local {
 namespace {
 
 constexpr const char* kMaking = "making shared memory";
-constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;  // so that no peer's touch can fault
+// No peer's truncation can make an access fault.
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 Error refused(const std::string& why, int error = 0) {
   return Error(Code::unavailable, "looking for a peer on this host", why, error);
@@ -46,7 +47,8 @@ std::string pathOfOwn(const Fd& fd) {
   return format("/proc/self/fd/%d", fd.get());
 }
 
-// The number that this process has in the PID namespace /proc shows, which is where numbers are looked up.
+// True: this process has that number in the PID namespace whose /proc is mounted, which is where numbers are
+// looked up.
 bool isOwnNumber(int32_t pid) {
   std::array<char, 16> text{};
   const ssize_t length = ::readlink("/proc/self", text.data(), text.size() - 1);
@@ -55,7 +57,7 @@ bool isOwnNumber(int32_t pid) {
 
 }  // namespace
 
-// A forked child is another process, though its memory says the same.
+// A forked child is another process, although its memory says the same.
 Nonce processNonce() {
   static std::mutex mutex;
   static Nonce nonce;
@@ -75,7 +77,7 @@ SharedInbox& SharedInbox::operator=(SharedInbox&& other) noexcept {
   return *this;
 }
 
-// A forked child has not got the mapping; something else may be at its address there.
+// A forked child has no such mapping, and another mapping may be at that address there.
 SharedInbox::~SharedInbox() {
   if (inbox_ && !inForkedChild()) ::munmap(inbox_, sizeof *inbox_);
 }
@@ -84,15 +86,16 @@ Status SharedInbox::map(const Fd& by) {
   void* at = ::mmap(nullptr, sizeof(Inbox), PROT_READ | PROT_WRITE, MAP_SHARED, by.get(), 0);
   if (at == MAP_FAILED) return Error(Code::resources, "mapping an inbox", "shared memory", errno);
   (void)::madvise(at, sizeof(Inbox), MADV_DONTFORK);
-  inbox_ = static_cast<Inbox*>(at);  // all zeros where it is fresh, which is how it begins
+  inbox_ = static_cast<Inbox*>(at);  // a fresh inbox is all zeros, which is its beginning
   return {};
 }
 
 // The lock by which peers see that this process lives. A lock of the process (F_SETLK) would go as soon as
-// anything in the process closes any descriptor of the file. A lock of the open file description stays, but a
-// forked child shares the description with every descriptor that it inherits, and would keep a dead parent
-// alive. So the lock belongs to a description that only our mapping holds: no child inherits that
-// (MADV_DONTFORK), and the kernel takes it away when this process ends or becomes another program.
+// anything in the process closes any descriptor of the file. A lock of the open file description
+// (F_OFD_SETLK, fcntl(2)) stays. But a forked child shares the description with every descriptor that it
+// inherits, and would keep a dead parent alive. So the lock belongs to a description that only our mapping
+// holds. No child inherits the mapping (MADV_DONTFORK), and the kernel removes it when this process ends or
+// becomes another program.
 Status SharedInbox::mapLocked() {
   TRY(const Fd second, opened(pathOfOwn(fd_), O_RDWR));
   struct flock lock = wholeFile();
@@ -119,10 +122,10 @@ Result<SharedInbox> SharedInbox::create(const Nonce& nonce) {
   return made;
 }
 
-// The number may be that of any file of any process. A process of ours is not looked into: with a peer of
-// another PID namespace its number can be ours, and opening and closing a file of the application takes the
-// locks that it holds there. Of any other process the file is looked at (O_PATH) before it is opened, and
-// everything in it before it is believed.
+// The number may belong to any file of any process. This process itself is not looked into unless it is the
+// owner: with a peer of another PID namespace, the peer's number can be ours, and opening and closing a file
+// of the application takes away the locks that the application holds on it. The file of any other process is
+// looked at (O_PATH) before it is opened, and everything in it is checked before it is believed.
 Result<SharedInbox> SharedInbox::find(const Whereabouts& where) {
   const std::string path = format("/proc/%d/fd/%d", where.pid, where.fd);
   if (isOwnNumber(where.pid) && !equalSecret(where.process, processNonce()))
@@ -142,7 +145,8 @@ Result<SharedInbox> SharedInbox::find(const Whereabouts& where) {
   return found;
 }
 
-// The lock is of another description than ours, also where its owner is this process.
+// The lock belongs to another description than our own descriptor's, also where the owner is this process. So
+// F_OFD_GETLK reports it.
 bool SharedInbox::ownerLives() const {
   struct flock lock = wholeFile();
   return ::fcntl(fd(), F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;

@@ -9,10 +9,10 @@
 #include "src/base/fd.h"
 #include "weft/result.h"
 
-// An inbox as memory: made and kept by its owner, found and mapped by the peer, by the number of its
-// descriptor in /proc. The kernel frees it with the last process that has it, however those end. The owner's
-// mapping holds a lock on the file, which the kernel takes away with the mapping when the process ends: that
-// is how the peer knows. Move-only; one owner.
+// An inbox as memory. Its owner makes and keeps it; the peer finds it by the number of its descriptor in
+// /proc, and maps it. The kernel frees it with the last process that has it, however the processes end. The
+// owner's mapping holds a lock on the file, and the kernel takes the lock away with the mapping when the
+// process ends: the lock tells the peer that the owner lives. Move-only; one owner.
 namespace weft::local {
 
 // The address of an inbox, for the peer.
@@ -20,8 +20,8 @@ struct Whereabouts {
   int32_t pid = 0;
   int32_t fd = -1;
   Nonce nonce{};
-  Nonce process{};  // the owner's process
-  Bytes gpuSocket;  // by which GPU memory is shared (gpu_shares.h); empty: none is
+  Nonce process{};  // of the owner's process
+  Bytes gpuSocket;  // the socket by which GPU memory is shared (gpu_shares.h); empty: none is shared
 };
 
 class SharedInbox {
@@ -31,9 +31,9 @@ class SharedInbox {
   SharedInbox& operator=(SharedInbox&& other) noexcept;
   ~SharedInbox();
 
-  // A new one of our own, empty.
+  // Makes a new inbox of our own, empty.
   static Result<SharedInbox> create(const Nonce& nonce);
-  // A peer's. The error says why it cannot be had, which mostly means that the peer is on another host or in
+  // Finds a peer's inbox. The error says why it cannot be had; mostly the peer is on another host or in
   // another container.
   static Result<SharedInbox> find(const Whereabouts& where);
 
@@ -41,7 +41,7 @@ class SharedInbox {
   Inbox* operator->() const { return inbox_; }
   Inbox& operator*() const { return *inbox_; }
   int fd() const { return fd_.get(); }
-  // Of an inbox that was found: its owner's process lives, and has not let go of it.
+  // Of an inbox that was found: its owner's process lives and has not let go of it.
   bool ownerLives() const;
 
  private:
@@ -52,7 +52,7 @@ class SharedInbox {
   Inbox* inbox_ = nullptr;
 };
 
-// Of this process, and of no other one that ever was: 128 random bits.
+// 128 random bits of this process; no other process has or had the same.
 Nonce processNonce();
 
 }  // namespace weft::local

@@ -4,7 +4,8 @@
 
 #include "providers/local/endpoint.h"
 
-// A frame as its receiver took it out of its inbox. For LocalEndpoint's sources only.
+// A frame as its receiver took it out of its inbox: a copy of the head, and a pointer to inlined bytes. Only
+// LocalEndpoint's sources include it.
 namespace weft::local {
 
 struct LocalEndpoint::Taken {
@@ -20,7 +21,7 @@ struct LocalEndpoint::Taken {
         offset(frame.offset),
         source(frame.source),
         inlined(frame.inlined.data()) {}
-  // True where its bytes lie as those of its kind may.
+  // True where kind, place and length fit together. Everything comes from the peer.
   bool wellFormed() const {
     if (kind == FrameKind::forget) return length == 0;
     if (kind == FrameKind::read) return length > 0 && length <= kReplyBytes;
@@ -39,7 +40,8 @@ struct LocalEndpoint::Taken {
     return false;
   }
 
-  // In host memory: it is not `shared`.
+  // Not for bytes in state `shared`, which are in GPU memory. The peer can still change the bytes, but not
+  // their place.
   const std::byte* bytes(const Inbox& inbox) const {
     return place == Place::inlined ? inlined : inbox.ring.data() + source;
   }

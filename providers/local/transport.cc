@@ -15,6 +15,7 @@ namespace weft::local {
 namespace {
 
 constexpr const char* kName = "local";
+// Rough values for NCCL's choice among networks; it only compares them.
 constexpr int kSpeedMbps = 100000;
 constexpr float kLatencyUs = 0.5f;
 
@@ -35,7 +36,7 @@ DeviceInfo describe(const Config& config) {
   return info;
 }
 
-// An inbox must be possible to make here, and to find as a peer would find it.
+// An inbox has to be possible to make here, and to find in the way of a peer.
 Status tryOut() {
   Nonce nonce;
   fillRandom(nonce);
@@ -74,7 +75,7 @@ class LocalTransport : public Transport {
  private:
   const Config config_;
   const Clock& clock_;
-  std::vector<Refusal> refusals_;  // fixed from the beginning
+  std::vector<Refusal> refusals_;  // fixed by the constructor
 };
 
 }  // namespace

@@ -8,12 +8,12 @@
 #include "src/base/config.h"
 #include "weft/transport.h"
 
-// Lanes between processes of one host through shared memory. One device, "local"; needs no library and no
-// network. A device that is opened with DeviceInfo::cudaMemory set carries GPU memory of the process, too, in
-// lanes where a trial copy worked. Any thread.
+// Lanes between processes of a host through shared memory. There is one device, "local"; no library and no
+// network is needed. A device that is opened with DeviceInfo::cudaMemory set carries the process's GPU memory
+// too, in lanes where a trial copy worked. Any thread.
 namespace weft::local {
 
-// Deadlines of lanes are by `clock`, which outlives the transport and all that it opened.
+// Lanes take their deadlines from `clock`, which outlives the transport and all that it opened.
 std::unique_ptr<Transport> makeTransport(const Config& config, const Clock& clock = Clock::system());
 
 }  // namespace weft::local

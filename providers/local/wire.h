@@ -8,8 +8,8 @@
 #include "src/base/bytes.h"
 #include "weft/transport.h"
 
-// The message between the ends of a lane, which goes by the control link: where its inbox is. Pure values;
-// any thread. All of it comes from outside and is checked here.
+// The message between the ends of a lane, which travels on the control link: the place of an inbox. Pure
+// values; any thread. The bytes come from outside and are checked here.
 namespace weft::local {
 
 constexpr uint32_t kMemoryMagic = 0x6d6c6c77;  // "wllm", begins a memory's description

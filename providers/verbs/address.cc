@@ -4,13 +4,16 @@
 
 #include "src/base/log.h"
 
+// The bytes of a lane's address. Decoding checks every number: the bytes come from the peer.
 namespace weft::verbs {
 
 namespace {
 
 constexpr uint8_t kVersion = 4;
+// Queue pair and packet numbers have 24 bits.
 constexpr uint32_t kMost24 = 0xffffff;
 
+// An address of either family, for text.
 const Gid& anyGid(const LaneAddress& address) {
   return isZero(address.gids[0]) ? address.gids[1] : address.gids[0];
 }

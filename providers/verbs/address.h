@@ -9,13 +9,13 @@
 #include "src/base/bytes.h"
 #include "weft/result.h"
 
-// The address of a lane: everything that the other end's queue pair needs to reach this one. A value.
+// The address of a lane: everything that the other end's queue pairs need to reach this end's. A value.
 namespace weft::verbs {
 
 // A queue pair of a lane.
 struct PairAddress {
   uint32_t queuePair = 0;
-  uint32_t packetNumber = 0;  // the first this end sends
+  uint32_t packetNumber = 0;  // of the first packet that this end sends
   bool operator==(const PairAddress&) const = default;
 };
 
@@ -23,24 +23,25 @@ struct LaneAddress {
   static constexpr size_t kMostPairs = 16;
 
   bool ethernet = true;
-  uint8_t mtu = 1;           // ibv_mtu
-  uint8_t readsServed = 1;   // outstanding reads this end answers
-  bool takesApart = false;   // notifications that come behind their data
-  bool needsHeader = false;  // InfiniBand's global one, in every packet
-  uint16_t lid = 0;
+  uint8_t mtu = 1;                 // ibv_mtu
+  uint8_t readsServed = 1;         // outstanding reads that this end answers
+  bool takesApart = false;         // this end takes notifications that come behind their data (send_queue.h)
+  bool needsHeader = false;        // every packet needs InfiniBand's global header
+  uint16_t lid = 0;                // InfiniBand's local address; 0: none
   std::array<Gid, 2> gids{};       // [0] IPv4 or InfiniBand, [1] IPv6; zero: none
-  uint32_t eceVendor = 0;          // extensions this end's card offers (enhanced connection establishment)
+  uint32_t eceVendor = 0;          // extensions that this end's card offers (ibv_query_ece(3))
   uint32_t eceOptions = 0;         // 0: none
   std::vector<PairAddress> pairs;  // 1 to kMostPairs
 
   const PairAddress& first() const { return pairs.front(); }
-  LaneAddress only(size_t i) const;  // as if the lane had the i-th queue pair alone
+  LaneAddress only(size_t i) const;  // the address as if the lane had the i-th queue pair alone
 };
 
 Bytes encode(const LaneAddress& address);
+// An error where the bytes are no address of this version.
 Result<LaneAddress> decodeLaneAddress(std::span<const std::byte> bytes);
 
-// Which of the gids both ends have, IPv4 first. An error that names both ends where there is none.
+// The index of the gids that both ends have, IPv4 first. Where there is none, the error names both ends.
 Result<size_t> commonGid(const LaneAddress& mine, const LaneAddress& peer);
 
 // "10.99.0.2, queue pair 17"

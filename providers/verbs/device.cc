@@ -9,6 +9,7 @@
 #include "providers/verbs/words.h"
 #include "src/base/log.h"
 
+// A port: opened, registered with, and told of the card's events.
 namespace weft::verbs {
 
 Result<std::shared_ptr<Device>> VerbsDevice::open(std::shared_ptr<const Library> library, const Port& port,
@@ -26,7 +27,7 @@ Status VerbsDevice::start() {
   pd_ = Handle<ibv_pd>(raw, library_->deallocPd);
   TRY(watcher_.start(*library_, context_.get(), [this](const ibv_async_event& event) { happened(event); }));
   const std::lock_guard lock(reading_);
-  TRY(auto now, port_.readAddress(context_.get()));  // with all changes until the events came here
+  TRY(auto now, port_.readAddress(context_.get()));  // with all changes before the first event came
   WEFT_LOG(info, "verbs %s: %s; path MTU %d, timeout 2^%d, %d retries", port_.info.name.c_str(),
            now.gids.why.c_str(), 128 << now.mtu, port_.settings.timeout, port_.settings.retryCount);
   announce(std::move(now));
@@ -84,7 +85,7 @@ bool isOfPair(ibv_event_type type) {
 
 }  // namespace
 
-// On the Watcher's thread. Events that are neither ours nor of this port are of no interest.
+// On the Watcher's thread. Events of other ports, and those of no effect here, are ignored.
 void VerbsDevice::happened(const ibv_async_event& async) {
   const auto type = async.event_type;
   if (isOfPort(type) && async.element.port_num != port_.info.port) return;
@@ -95,7 +96,7 @@ void VerbsDevice::happened(const ibv_async_event& async) {
   if (isOfPair(type)) {
     event.about = QueueEvent::About::lane;
     event.queuePair = async.element.qp->qp_num;
-    tell(event, async.element.qp->send_cq);  // elsewhere its number may be a newer pair's by now
+    tell(event, async.element.qp->send_cq);  // another Queue may have a newer pair of that number
   } else if (type == IBV_EVENT_QP_LAST_WQE_REACHED) {
     event.about = QueueEvent::About::last;
     event.queuePair = async.element.qp->qp_num;
@@ -114,8 +115,9 @@ void VerbsDevice::happened(const ibv_async_event& async) {
   }
 }
 
-// Peers reach lanes made so far by what they were told: where that is gone, nothing comes any more, and the
-// card's retries would take seconds to say so. Lanes made from now on announce what is there.
+// Peers reach lanes by the address that they were told. Where that address is gone, nothing comes any more,
+// and the card's retries would take seconds to say so; hence the event. Lanes that are made from now on
+// announce the new address.
 void VerbsDevice::readAddress() {
   const std::lock_guard lock(reading_);
   const auto before = address();

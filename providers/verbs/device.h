@@ -11,7 +11,8 @@
 #include "providers/verbs/watcher.h"
 #include "weft/transport.h"
 
-// A port, opened: its context and protection domain, and the two helper threads. Thread-safe.
+// A port, opened: its context, its protection domain, and two helper threads (Watcher, Dialer). Queues and
+// Memory must go before it. Thread-safe.
 namespace weft::verbs {
 
 class VerbsDevice : public Device {
@@ -27,18 +28,19 @@ class VerbsDevice : public Device {
   const std::shared_ptr<const Library>& library() const { return library_; }
   const Port& port() const { return port_; }
   const Clock& clock() const { return clock_; }
-  std::shared_ptr<const PortAddress> address() const;  // for its queue pairs to announce now
+  std::shared_ptr<const PortAddress> address() const;  // the address that queue pairs announce now
   ibv_context* context() const { return context_.get(); }
   ibv_pd* pd() const { return pd_.get(); }
   Dialer& dialer() { return dialer_; }
 
-  // Events of the port go to the mailbox of every listener, and those that concern a single completion
-  // or receive queue to its owner only.
+  // Events of the port go to the mailbox of every listener. Events of a single completion or receive queue go
+  // to its owner only.
   struct Listener {
     std::shared_ptr<Mailbox> mailbox;
     const ibv_cq* cq = nullptr;
     const ibv_srq* srq = nullptr;
   };
+  // Before the first Endpoint; forget() comes before the mailbox's owner ends.
   void listen(const Listener& listener);
   void forget(const Mailbox* mailbox);
 
@@ -56,14 +58,14 @@ class VerbsDevice : public Device {
   void announce(PortAddress address);
   void tell(const QueueEvent& event, const ibv_cq* cq = nullptr, const ibv_srq* srq = nullptr);
 
-  // Teardown is in reverse order.
+  // Members are destroyed in reverse order: the threads first, the context last.
   const std::shared_ptr<const Library> library_;
   const Port port_;
   const Clock& clock_;
   Handle<ibv_context> context_{nullptr, nullptr};
   Handle<ibv_pd> pd_{nullptr, nullptr};
-  std::mutex reading_;  // from reading what the port is reached by until it is announced; before mutex_
-  mutable std::mutex mutex_;
+  std::mutex reading_;  // held from reading the port's address until it is announced; taken before mutex_
+  mutable std::mutex mutex_;  // guards the next two
   std::shared_ptr<const PortAddress> address_;
   std::vector<Listener> listeners_;
   Dialer dialer_;

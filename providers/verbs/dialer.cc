@@ -12,9 +12,9 @@ namespace weft::verbs {
 
 namespace {
 
-constexpr Milliseconds kPause{100};  // between attempts at one address that did not resolve
+constexpr Milliseconds kPause{100};  // between two attempts at an address that did not resolve
 
-// A neighbour that does not answer yet may do so in a moment: its interface may just be coming up.
+// A neighbour that does not answer yet may do so soon: its interface may just be coming up.
 bool worthAnotherTry(const Error& error) {
   return error.errnum() == ETIMEDOUT || error.errnum() == ENETUNREACH || error.errnum() == EHOSTUNREACH;
 }
@@ -60,7 +60,7 @@ void Dialer::run() {
   }
 }
 
-// Until a call is due, or another one comes.
+// Waits until a call is due, or another one comes.
 void Dialer::rest(std::unique_lock<std::mutex>& lock, TimePoint now) {
   if (calls_.empty()) return changed_.wait(lock);
   const auto sooner = [](const Call& a, const Call& b) { return a.notBefore < b.notBefore; };
@@ -68,8 +68,8 @@ void Dialer::rest(std::unique_lock<std::mutex>& lock, TimePoint now) {
   (void)changed_.wait_for(lock, next.notBefore - now);
 }
 
-// A call that has to be tried again goes behind the others and rests, so that dead peers delay none for long
-// and cost no processor, however many they are.
+// A call that has to be tried again goes behind the others and rests. So dead peers delay no other call for
+// long and cost no processor time, however many there are.
 void Dialer::attempt(Call call) {
   QueueEvent event;
   event.sender = call.sender;

@@ -13,22 +13,23 @@
 #include "src/base/clock.h"
 
 // Connects queue pairs on a thread of its own, since the kernel may take seconds to resolve a peer's address.
-// Each Device has one; its thread starts with the first call. Thread-safe.
+// Each Device owns one; the thread starts with the first call. Thread-safe.
 namespace weft::verbs {
 
 class Dialer {
  public:
+  // A queue pair to connect. The Dialer holds it until the answer, so its lane may go meanwhile.
   struct Call {
     std::shared_ptr<QueuePair> pair;
     LaneAddress peer;
-    std::shared_ptr<Mailbox> answerTo;  // gets the QueueEvent
-    uint64_t sender = 0;
+    std::shared_ptr<Mailbox> answerTo;  // gets the answer, a QueueEvent
+    uint64_t sender = 0;                // the SendQueue's number, for the answer
     TimePoint deadline;
-    TimePoint notBefore{};  // of the next attempt
+    TimePoint notBefore{};  // the next attempt
   };
 
   explicit Dialer(const Clock& clock) : clock_(clock) {}
-  ~Dialer();  // waits for the call that runs; forgets the others
+  ~Dialer();  // waits for the call that runs, and forgets the others
   Dialer(const Dialer&) = delete;
   Dialer& operator=(const Dialer&) = delete;
 

@@ -13,14 +13,15 @@ namespace weft::verbs {
 
 namespace {
 
-// A work that fits one packet of the largest MTU is not worth a path of its own.
-constexpr size_t kSmallBytes = 4096;
+// A work that fits into a packet of the largest MTU is not worth a path of its own.
+constexpr size_t kSmallBytes = 4096;  // bytes
 
-// Of the first queue pair; then each has room for the three requests of a write that goes apart.
+// For the first queue pair. With that depth every queue pair has room for the three requests of a write that
+// goes apart.
 constexpr uint32_t kLeastApartDepth = 8;
 
 // A packet that was on the wire when the queue pair went to ERR may still land at the peer, whose queue pair
-// knows nothing of it. No switch keeps one this long.
+// knows nothing of it. No switch holds a packet for this long.
 constexpr Milliseconds kStrayPackets{50};
 
 LaneLife::Terms termsOf(const Settings& settings) {
@@ -40,7 +41,7 @@ Result<std::unique_ptr<Endpoint>> VerbsEndpoint::create(VerbsQueue& queue) {
   return std::unique_ptr<Endpoint>(std::move(endpoint));
 }
 
-// Queue pairs after the first have half its slots: theirs are large works only, and memory counts.
+// Queue pairs after the first have half its slots: they carry large works only, and memory counts.
 Status VerbsEndpoint::start() {
   const uint32_t depth = queue_.laneDepth();
   const uint32_t furtherDepth = std::max((depth + 1) / 2, 2u) - 1;
@@ -84,7 +85,7 @@ size_t VerbsEndpoint::post(std::span<const Work> works) {
   return taken;
 }
 
-// The next one in turn that has room; null: none has.
+// The queue pair for the work: the next one in turn that has room. Null: none has.
 SendQueue* VerbsEndpoint::choose(const Work& work) {
   if (sendQueues_.size() == 1 || work.length <= kSmallBytes) return sendQueues_.front().get();
   for (size_t tried = 0; tried < sendQueues_.size(); tried++) {
@@ -94,7 +95,7 @@ SendQueue* VerbsEndpoint::choose(const Work& work) {
   return nullptr;
 }
 
-// How many of them go over the queue pair that the first one goes over.
+// The number of works that go over the same queue pair as the first one.
 size_t VerbsEndpoint::together(std::span<const Work> works) const {
   if (sendQueues_.size() == 1) return works.size();
   if (works.front().length > kSmallBytes) return 1;
@@ -103,7 +104,7 @@ size_t VerbsEndpoint::together(std::span<const Work> works) const {
   return static_cast<size_t>(large - works.begin());
 }
 
-// The driver would not even take it: the Work counts as taken, and as failed.
+// The driver refused the work itself: it counts as taken and as failed.
 void VerbsEndpoint::rejected(const Work& work, int code) {
   Completion completion = about(CompletionKind::sent, code);
   completion.context = work.context;
@@ -122,9 +123,9 @@ std::string VerbsEndpoint::named(const char* what, const std::string& why) const
                 queue_.device().info().name.c_str(), addressText(own_).c_str(), why.c_str());
 }
 
-// The slow half: connecting, fencing and closing. Nothing from here on runs while a lane carries data.
+// The slow half: connecting, fencing and closing. Nothing below runs while a lane carries data.
 
-// Both ends use as many queue pairs as the one with fewer has.
+// Both ends use as many queue pairs as the end that has fewer.
 Status VerbsEndpoint::connect(std::span<const std::byte> peerAddress) {
   TRY(life_.mayConnect());
   TRY(const LaneAddress peer, decodeLaneAddress(peerAddress));
@@ -151,7 +152,8 @@ void VerbsEndpoint::dialled(int error, const std::string& why) {
   life_.apply(LaneEvent::stands);
 }
 
-// An error that breaks a lane breaks its markers too. A lane that is not connected yet finds out when it is.
+// An error that breaks a lane breaks its markers too. A lane that is not connected yet finds the error when
+// it connects.
 void VerbsEndpoint::broke(int error, const std::string& why) {
   if (life_.state() == LaneState::retiring && fenceBy_ == FenceBy::markers) return startDraining();
   if (life_.state() != LaneState::idle) life_.apply(LaneEvent::broke, error, why);
@@ -161,7 +163,7 @@ bool VerbsEndpoint::progress(TimePoint now) {
   return life_.progress(now);
 }
 
-// Outstanding works come back by themselves, each with the card's own reason.
+// Outstanding works come back by themselves, each with the card's own reason, so none is reported here.
 size_t VerbsEndpoint::dropOutstanding(LaneState, int, const std::string& why) {
   if (firstFailure_.empty()) firstFailure_ = why;
   return 0;
@@ -171,8 +173,8 @@ void VerbsEndpoint::retire() {
   life_.apply(LaneEvent::retire);
 }
 
-// A lane that works is fenced by one more write behind everything else: when that is acknowledged, all before
-// it has landed. A lane that does not work is cut.
+// A lane that works is fenced by a marker: one more write behind everything else. When the marker is
+// acknowledged, everything before it has landed. A lane that does not work is cut.
 void VerbsEndpoint::startFence(LaneState from) {
   if (firstFailure_.empty()) firstFailure_ = "the lane was retired";
   queue_.progress(this);
@@ -185,6 +187,7 @@ void VerbsEndpoint::startFence(LaneState from) {
   if (!all) startDraining();
 }
 
+// After the last marker the queue pairs are closed, and no stray packets are possible.
 void VerbsEndpoint::markerBack(bool acknowledged) {
   if (life_.state() != LaneState::retiring || fenceBy_ != FenceBy::markers) return;
   const bool more =
@@ -194,6 +197,7 @@ void VerbsEndpoint::markerBack(bool acknowledged) {
   if (acknowledged) strayUntil_ = {};
 }
 
+// Queue pairs in ERR: outstanding works come back flushed.
 void VerbsEndpoint::startDraining() {
   fenceBy_ = FenceBy::draining;
   life_.restartFence();
@@ -213,8 +217,9 @@ std::optional<int> VerbsEndpoint::fenced(TimePoint now, bool late) {
   return std::nullopt;
 }
 
-// Works that succeeded without an entry of their own are silent in ERR too, so a marker is sent behind them:
-// it comes back flushed. A card that does not even do that is done with when the queue pair is destroyed.
+// Works that succeeded without an entry of their own stay silent in ERR too, so a marker is sent behind them,
+// which comes back flushed. A card that does not even return the marker is given up at the deadline;
+// destroying the queue pair ends its access.
 bool VerbsEndpoint::drained(TimePoint now, bool late) {
   for (auto& one : sendQueues_)
     if (one->outstanding() > 0 && !one->markerOut()) one->postMarker();

@@ -10,10 +10,10 @@
 #include "providers/verbs/queue.h"
 #include "providers/verbs/send_queue.h"
 
-// A lane: reliable connected queue pairs, mostly one. With several (WEFT_QPS_PER_CONNECTION) large works go
-// over them in turn, so that a fabric that picks paths by flow spreads them; small ones all go over the
-// first. The lane is connected when all of them are, and the failure of one is that of the lane (lane_life.h
-// has the states). Used by the Queue's thread.
+// A lane: reliable connected queue pairs, mostly one. With several (WEFT_QPS_PER_CONNECTION), large works
+// take them in turn, so that a fabric that picks paths by flow spreads them; small works all go over the
+// first. The lane is connected when all queue pairs are, and the failure of one is the failure of the lane.
+// The states: lane_life.h. Used by the Queue's thread.
 namespace weft::verbs {
 
 class VerbsEndpoint : public Endpoint, private LaneLife::Host {
@@ -28,9 +28,9 @@ class VerbsEndpoint : public Endpoint, private LaneLife::Host {
   void retire() override;
 
   // From the Queue:
-  void dialled(int error, const std::string& why);  // one of the queue pairs
-  void broke(int error, const std::string& why);    // died with no work to blame
-  bool progress(TimePoint now);                     // false: nothing more to do
+  void dialled(int error, const std::string& why);  // about one of the queue pairs
+  void broke(int error, const std::string& why);    // a queue pair died, and no work failed with it
+  bool progress(TimePoint now);                     // false: nothing remains to be done
 
   // From its SendQueues:
   void lost(int error, const std::string& why);  // a work failed
@@ -41,8 +41,9 @@ class VerbsEndpoint : public Endpoint, private LaneLife::Host {
   explicit VerbsEndpoint(VerbsQueue& queue);
 
  private:
-  // How a lane is fenced: by markers behind everything else, which wait for their acknowledgement, or with
-  // its queue pairs in ERR, from which what is outstanding comes back flushed. The second follows the first.
+  // The way in which a lane is fenced. markers: writes behind everything else, whose acknowledgement is
+  // awaited. draining: the queue pairs are in ERR, and outstanding works come back flushed. draining may
+  // follow markers.
   enum class FenceBy : uint8_t { markers, draining };
 
   Status start();
@@ -66,16 +67,16 @@ class VerbsEndpoint : public Endpoint, private LaneLife::Host {
 
   VerbsQueue& queue_;
   std::vector<std::unique_ptr<SendQueue>> sendQueues_;  // not empty once started
-  size_t turn_ = 0;                                     // the one that carried a large work last
+  size_t turn_ = 0;                                     // the queue pair that carried the last large work
   LaneAddress own_;
-  Bytes address_;  // own_, encoded
-  std::string peerText_;
+  Bytes address_;         // own_, encoded
+  std::string peerText_;  // the peer's address, for people
   LaneLife life_;
   FenceBy fenceBy_ = FenceBy::markers;
-  size_t dialling_ = 0;  // queue pairs that are not connected yet
-  bool everReady_ = false;
-  std::string firstFailure_;
-  TimePoint strayUntil_{};  // until then a packet may be on its way
+  size_t dialling_ = 0;       // queue pairs that are not connected yet
+  bool everReady_ = false;    // packets may have left
+  std::string firstFailure_;  // the reason of the lane's end, for all its works
+  TimePoint strayUntil_{};    // until then a packet may be on the wire
 };
 
 }  // namespace weft::verbs

@@ -17,6 +17,7 @@ namespace {
 
 constexpr const char* kChoosing = "choosing a GID";
 
+// The numbers of a directory's entries, sorted.
 std::vector<int> indexesIn(const std::string& directory) {
   std::vector<int> indexes;
   const std::unique_ptr<DIR, int (*)(DIR*)> opened(::opendir(directory.c_str()), ::closedir);
@@ -41,6 +42,7 @@ std::string describeAll(const std::vector<GidEntry>& table) {
   return text.empty() ? "none" : text;
 }
 
+// The error lists the table, so that the user sees what there is.
 Error noneFits(const std::vector<GidEntry>& table, const std::string& why) {
   return Error(Code::unavailable, kChoosing, why + "; its table has: " + describeAll(table));
 }
@@ -66,7 +68,7 @@ const GidEntry* firstOf(const std::vector<GidEntry>& table, GidFamily family, co
   return found == table.end() ? nullptr : &*found;
 }
 
-// A link-local address reaches this one link only, so it stands in where there is nothing else of IPv6.
+// A link-local address reaches this one link only, so it is used where there is no other of IPv6.
 Result<GidChoice> chosenForRoce(const std::vector<GidEntry>& table, const GidWish& wish) {
   const GidEntry* v4 = firstOf(table, GidFamily::ipv4, wish);
   const GidEntry* v6 = firstOf(table, GidFamily::ipv6, wish);
@@ -122,7 +124,7 @@ std::vector<GidEntry> readGidTable(const std::string& device, int port, std::vec
     const std::string number = "/" + std::to_string(index);
     GidEntry entry;
     entry.index = index;
-    // Empty slots answer with an error.
+    // Reading an empty slot fails with an error.
     if (!parseGid(topo::readLine(directory + "/gids" + number), &entry.gid) || isZero(entry.gid)) continue;
     entry.type = topo::readLine(directory + "/gid_attrs/types" + number);
     entry.netdev = topo::readLine(directory + "/gid_attrs/ndevs" + number);

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-// Queue pair number to lane, for every completion: open addressing, at most half full, so a look-up is one or
-// two cache lines. One thread.
+// From a queue pair's number to its lane, for every completion. Open addressing, at most half full, so a
+// look-up takes one or two cache lines. Lanes are not owned. A single thread.
 namespace weft::verbs {
 
 template <class Lane>
@@ -44,7 +44,7 @@ class LaneTable {
   };
   size_t mask() const { return slots_.size() - 1; }
 
-  // Lanes come and go seldom, so the table is simply made anew.
+  // Lanes come and go seldom, so the table is made anew each time.
   void rebuild() {
     slots_.assign(lanes_.empty() ? 0 : std::bit_ceil(lanes_.size() * 2), Slot{});
     for (const Slot& lane : lanes_) {
@@ -54,8 +54,8 @@ class LaneTable {
     }
   }
 
-  std::vector<Slot> lanes_;
-  std::vector<Slot> slots_;
+  std::vector<Slot> lanes_;  // all lanes, in order of insertion
+  std::vector<Slot> slots_;  // the hash table: a power of two of slots
 };
 
 }  // namespace weft::verbs

@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kOpening = "opening libibverbs";
 
-// Old versions of some functions have other structures: the version that fits the header is named.
+// Old versions of some functions have other structures, so the version that fits the header is named.
 struct Finder {
   void* handle;
   const std::string& path;
@@ -45,7 +45,8 @@ Result<std::shared_ptr<const Library>> Library::open(const std::string& path) {
   }
   const auto library = std::make_shared<Library>();
   TRY(library->bind(handle, name));
-  // Forked children of the application must not take pages from under the card; a no-op on recent kernels.
+  // Forked children of the application must not take pages from under the card (ibv_fork_init(3)). Recent
+  // kernels need no such call.
   if (const auto forkInit = reinterpret_cast<int (*)()>(::dlvsym(handle, "ibv_fork_init", "IBVERBS_1.1")))
     (void)forkInit();
   return std::shared_ptr<const Library>(library);

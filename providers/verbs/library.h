@@ -8,15 +8,16 @@
 #include "providers/verbs/compat.h"
 #include "weft/result.h"
 
-// libibverbs, found and opened at run time. It stays mapped for the life of the process: its drivers cannot
-// be taken back. Immutable after open; any thread.
+// libibverbs, found and opened at run time. It stays mapped for the life of the process, as its drivers
+// cannot be unloaded. Immutable after open(); any thread.
 namespace weft::verbs {
 
 struct Library {
-  // `path` is WEFT_LIBIBVERBS; empty: the loader's path.
+  // `path` is WEFT_LIBIBVERBS; empty: the loader's path is searched.
   static Result<std::shared_ptr<const Library>> open(const std::string& path);
 
-  // Each as libibverbs has it; the types are spelled out where the header hides the function behind a macro.
+  // Each function as libibverbs has it. Types are spelled out where the header hides a function behind a
+  // macro.
   ibv_device** (*getDeviceList)(int* count) = nullptr;
   void (*freeDeviceList)(ibv_device** list) = nullptr;
   const char* (*getDeviceName)(ibv_device* device) = nullptr;

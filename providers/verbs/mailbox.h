@@ -9,21 +9,22 @@
 #include <utility>
 #include <vector>
 
-// How a Device's helper threads reach a Queue: they leave events, its thread reads them when it polls next.
-// An empty mailbox costs the poll one relaxed load.
+// The way of a Device's helper threads to a Queue: they leave events, and the Queue's thread reads them at
+// its next poll. An empty mailbox costs the poll one relaxed load. Any thread posts; the Queue's thread
+// takes.
 namespace weft::verbs {
 
 struct QueueEvent {
   enum class About : uint8_t {
-    connected,  // a SendQueue's queue pair, or it could not be
-    lane,       // a queue pair failed
+    connected,  // a SendQueue's queue pair is connected, or cannot be
+    lane,       // a queue pair has failed
     last,       // a queue pair in ERR took its last receive
-    queue,      // something that all lanes need
+    queue,      // something that all lanes need has failed
   };
   About about = About::connected;
   uint64_t sender = 0;     // connected: the SendQueue's number
-  uint32_t queuePair = 0;  // lane, last: which
-  int error = 0;           // errno-like; 0: it worked
+  uint32_t queuePair = 0;  // lane, last: the queue pair's number
+  int error = 0;           // errno-like; 0: success
   std::string why;
 };
 
@@ -46,7 +47,7 @@ class Mailbox {
  private:
   std::mutex mutex_;
   std::vector<QueueEvent> events_;
-  std::atomic<bool> any_{false};
+  std::atomic<bool> any_{false};  // a hint that is read without the lock; events_ is read under it
 };
 
 }  // namespace weft::verbs

@@ -17,7 +17,8 @@ namespace {
 constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 
 // Relaxed ordering lets the card's writes pass each other on their way to memory, which the seam allows; a
-// completion still comes after its data. Cards and kernels without it ignore the flag.
+// completion still comes after its data (PCIe, "Relaxed Ordering"). Cards and kernels without it ignore the
+// flag.
 ibv_mr* registerRange(const Library& library, ibv_pd* pd, const MemoryDesc& desc) {
   const auto base = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(desc.address));
   if (desc.kind == MemoryKind::dmabuf) {

@@ -7,7 +7,7 @@
 #include "providers/verbs/library.h"
 #include "weft/transport.h"
 
-// A registration of one Device. Made and destroyed by any thread; localKey() is for the data path.
+// A registration on one Device. Any thread makes and destroys it; the data path reads localKey().
 namespace weft::verbs {
 
 class VerbsMemory : public Memory {
@@ -16,18 +16,18 @@ class VerbsMemory : public Memory {
 
   std::span<const std::byte> blob() const override { return blob_; }
   uint32_t localKey() const { return region_->lkey; }
-  bool host() const { return host_; }  // this machine's processors may read it
+  bool host() const { return host_; }  // this machine's processors may read it, so it can be inlined
 
-  // `base`: what works and peers call its first byte.
+  // `base`: the address by which works and peers name the first byte.
   VerbsMemory(Handle<ibv_mr> region, uint64_t base, bool host);
 
  private:
   const Handle<ibv_mr> region_;
   const bool host_;
-  std::array<std::byte, 16> blob_{};
+  std::array<std::byte, 16> blob_{};  // base and rkey, 8 bytes each
 };
 
-// The other end's reading of blob().
+// Reads blob() of the other end. The bytes come from outside.
 Result<RemoteMemory> decodeMemory(std::span<const std::byte> blob);
 
 }  // namespace weft::verbs

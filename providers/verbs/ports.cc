@@ -18,15 +18,17 @@
 #include "src/base/process.h"
 #include "src/topo/nic_facts.h"
 
+// Discovery: looks at every card and port, and keeps the ports that can carry the protocol.
 namespace weft::verbs {
 
 namespace {
 
 constexpr uint32_t kSoftRoceVendor = 0xffffff;
-constexpr int kSoftRoceWorks = 63;  // its slots have 512 bytes: a lane stays below 64 KiB
+constexpr int kSoftRoceWorks = 63;  // its slots have 512 bytes, so a lane's memory stays below 64 KiB
 constexpr size_t kMaxWriteBytes = size_t{1} << 30;
 constexpr int kDefaultSpeedMbps = 10000;
-constexpr size_t kTryBytes = 4 << 20;  // NCCL's default for one buffer of one connection
+// Bytes that are locked for a trial: NCCL's default buffer for a connection.
+constexpr size_t kTryBytes = 4 << 20;
 constexpr float kLatencyUs = 2;
 
 const char* stateWords(ibv_port_state state) {
@@ -42,7 +44,7 @@ const char* stateWords(ibv_port_state state) {
   }
 }
 
-// Lanes of active_width times what active_speed stands for, for where sysfs does not say.
+// active_width times active_speed (ibv_query_port(3)), in Mb/s: for ports whose speed sysfs does not tell.
 int speedOf(const ibv_port_attr& port) {
   const auto lanes = port.active_width == 1   ? 1
                      : port.active_width == 2 ? 4
@@ -70,7 +72,7 @@ int speedOf(const ibv_port_attr& port) {
   }
 }
 
-// A port that is being looked at.
+// A port that is looked at. It lives only during discovery.
 struct Candidate {
   const std::shared_ptr<const Library>& library;
   const Config& config;
@@ -90,7 +92,7 @@ bool isSoftware(const Candidate& seen) {
   return seen.device.vendor_id == kSoftRoceVendor;
 }
 
-// Why the port cannot be used whatever its addresses are; empty when it can.
+// Why the port cannot be used, whatever its addresses are; empty: it can.
 std::string unusable(const Candidate& seen) {
   if (seen.handle->transport_type == IBV_TRANSPORT_IWARP)
     return "it speaks iWARP, whose writes carry no notification";
@@ -104,8 +106,9 @@ std::string unusable(const Candidate& seen) {
   return {};
 }
 
-// The beginning of every use of the card. A container may show a card and permit nothing, and a limit of
-// locked memory shows only when memory is locked: then the next provider can still be taken.
+// Tries the first steps of every use of the card. A container may show a card and permit nothing, and a limit
+// on locked memory shows only when memory is locked. A failure here still leaves time to take the next
+// provider.
 Status tryOut(const Candidate& seen) {
   errno = 0;
   const Handle<ibv_pd> domain(seen.library->allocPd(seen.context), seen.library->deallocPd);
@@ -139,14 +142,14 @@ void describe(const Candidate& seen, Port* port) {
   info.dmabufMemory = info.offload && seen.library->regDmabufMr;
   info.mtu = 128 << port->address.mtu;
   info.delivery = Delivery::always;
-  // A connected queue pair writes in order, and a card puts an aligned line into one PCIe packet: NCCL's own
-  // transport takes both for granted, with relaxed ordering too.
+  // A connected queue pair writes in order, and a card puts an aligned line into one PCIe packet. NCCL's own
+  // transport relies on both, with relaxed ordering too.
   info.lines128InOrder = true;
   info.maxWriteBytes = std::min<size_t>(kMaxWriteBytes, seen.port.max_msg_sz);
 }
 
-// True where our network namespace has the interface. From the whole list, since to ask for one by a name
-// that is not there makes the kernel look for a module of that name.
+// True where our network namespace has the interface. The whole list is read, since a question for a single
+// name that is not there makes the kernel look for a module of that name.
 bool isOurs(const std::string& netdev) {
   const std::unique_ptr<struct if_nameindex, void (*)(struct if_nameindex*)> all(::if_nameindex(),
                                                                                  ::if_freenameindex);
@@ -155,7 +158,7 @@ bool isOurs(const std::string& netdev) {
   return !all;
 }
 
-// Reads what a port is reached by, as often as it is asked; outlives the Candidate.
+// Reads the address of a port, as often as it is asked. It outlives the Candidate.
 struct AddressReader {
   std::shared_ptr<const Library> library;
   std::string card;
@@ -163,7 +166,7 @@ struct AddressReader {
   uint8_t ports;  // of the card
   GidWish wish;
 
-  // Where the library can say it, the entries that hold something; else none, which means all.
+  // The entries that hold an address, where the library can tell; else none, which stands for all.
   std::vector<int> gidIndexes(ibv_context* context, const ibv_port_attr& port) const {
     std::vector<int> indexes;
     if (!library->queryGidTable) return indexes;
@@ -213,6 +216,7 @@ Result<Port> makePort(const Candidate& seen) {
   return port;
 }
 
+// A port that is used, or a refusal with the reason.
 void consider(const Candidate& seen, Catalogue* catalogue) {
   const auto refuse = [&](const std::string& why, bool failed = false) {
     catalogue->refusals.push_back({"verbs " + seen.name(), why, failed});
@@ -225,7 +229,7 @@ void consider(const Candidate& seen, Catalogue* catalogue) {
   catalogue->ports.push_back(port.take());
 }
 
-// A filter may name a port; no card has as many as these.
+// True where the filter accepts the card or one of its ports. No card has as many ports as are tried here.
 bool mayBeWanted(const NameFilter& filter, const std::string& card) {
   for (int port = 1; port <= 16; port++)
     if (filter.accepts(card, port)) return true;
@@ -260,6 +264,7 @@ void lookAt(Candidate seen, Catalogue* catalogue) {
   }
 }
 
+// By PCI address and port, so that every node numbers its devices alike.
 void sortByPlace(std::vector<Port>* ports) {
   const auto key = [](const Port& port) {
     return std::make_tuple(port.info.pciPath.empty(), std::cref(port.info.pciPath), port.info.port);
@@ -284,8 +289,7 @@ Result<std::shared_ptr<const CardList>> CardList::read(std::shared_ptr<const Lib
   return verbsError("listing RDMA devices", "ibv_get_device_list", errno);
 }
 
-// A node in /dev that may not be opened is noticed here: libibverbs would take it for one that udev has yet
-// to make, and wait 5 seconds for it, for each card (rdma-core's util/open_cdev.c).
+// Lanes announce LID and GIDs; a change of either makes the peers' address wrong.
 std::string whatIsGone(const PortAddress& before, const PortAddress& now) {
   if (before.lid != now.lid)
     return format("its LID changed from %u to %u, as the subnet manager decides", before.lid, now.lid);
@@ -300,6 +304,8 @@ std::string whatIsGone(const PortAddress& before, const PortAddress& now) {
   return {};
 }
 
+// A node in /dev that may not be opened is noticed here. libibverbs would take it for a node that udev has
+// yet to make, and would wait 5 seconds for it, for each card (rdma-core's util/open_cdev.c).
 Result<Handle<ibv_context>> openCard(const Library& library, ibv_device* card) {
   const std::string node = std::string("/dev/infiniband/") + card->dev_name;
   if (const Fd mine(::open(node.c_str(), O_RDWR | O_CLOEXEC)); !mine && (errno == EACCES || errno == EPERM))

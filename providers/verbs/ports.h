@@ -13,11 +13,12 @@
 #include "src/base/config.h"
 #include "weft/transport.h"
 
-// Discovery: every port that can carry the protocol, and why the others cannot. Opens each card for a moment;
-// some milliseconds a card. Any thread.
+// Discovery: every port that can carry the protocol, and the reason why the others cannot. It opens each card
+// for a moment, which takes some milliseconds. Any thread.
 namespace weft::verbs {
 
-// The cards libibverbs has a driver for. Asking for them takes the library a while, so this is done once.
+// The cards for which libibverbs has a driver. The library takes a while to list them, so they are listed
+// once. Ports keep the list alive, since the devices belong to it.
 class CardList {
  public:
   static Result<std::shared_ptr<const CardList>> read(std::shared_ptr<const Library> library);
@@ -31,34 +32,35 @@ class CardList {
   const int count_;
 };
 
-// The addresses that a port is reached by. A subnet manager or an administrator may change it while the port
-// is in use, so each queue pair announces what holds when it is made.
+// The addresses of a port. A subnet manager or an administrator may change them while the port is in use, so
+// each queue pair announces those that hold when it is made.
 struct PortAddress {
   GidChoice gids;
-  std::vector<GidEntry> table;  // from which `gids` was chosen
+  std::vector<GidEntry> table;  // the table from which `gids` was chosen
   ibv_mtu mtu = IBV_MTU_1024;
-  uint16_t lid = 0;          // InfiniBand's; 0: none
-  bool needsHeader = false;  // ports that share a LID, as virtual functions do, are told apart by GID
+  uint16_t lid = 0;          // InfiniBand's local address; 0: none
+  bool needsHeader = false;  // virtual functions share a LID and are told apart by GID
 };
 
-// That of `before` which peers were told and which does not hold any more, in words; empty: all holds.
+// The address in `before` that peers were told and that does not hold in `now`, in words; empty: all of them
+// hold.
 std::string whatIsGone(const PortAddress& before, const PortAddress& now);
 
-// A usable port.
+// A usable port. A value.
 struct Port {
   DeviceInfo info;
   std::string card;  // "mlx5_0"
   ibv_device* device = nullptr;
-  std::shared_ptr<const CardList> owner;  // of `device`
+  std::shared_ptr<const CardList> owner;  // keeps `device` valid
   Settings settings;
   bool ethernet = true;
-  PortAddress address;                                           // when it was found
-  std::function<Result<PortAddress>(ibv_context*)> readAddress;  // as it is now; from any thread
-  int maxCompletions = 0;                                        // entries of a completion queue
-  int maxReceives = 0;                                           // of a shared receive queue
-  int maxWorks = 0;                                              // of a queue pair
-  uint8_t readsServed = 1;
-  uint8_t readsAsked = 1;
+  PortAddress address;                                           // when the port was found
+  std::function<Result<PortAddress>(ibv_context*)> readAddress;  // the present one; any thread
+  int maxCompletions = 0;                                        // the most entries of a completion queue
+  int maxReceives = 0;      // the most receives of a shared receive queue
+  int maxWorks = 0;         // the most works of a queue pair
+  uint8_t readsServed = 1;  // outstanding reads that the card answers
+  uint8_t readsAsked = 1;   // outstanding reads that the card can have
 };
 
 struct Catalogue {
@@ -66,9 +68,11 @@ struct Catalogue {
   std::vector<Refusal> refusals;
 };
 
-// An error only where libibverbs cannot list devices at all. With nothing usable the refusals say why.
+// An error only where libibverbs cannot list devices at all. Where nothing is usable, the refusals have the
+// reasons.
 Result<Catalogue> discoverPorts(const std::shared_ptr<const Library>& library, const Config& config);
 
+// Opens a card for its use; the handle closes it.
 Result<Handle<ibv_context>> openCard(const Library& library, ibv_device* card);
 
 }  // namespace weft::verbs

@@ -15,8 +15,8 @@ namespace weft::verbs {
 namespace {
 
 constexpr uint32_t kLeastDepth = 64;
-// With the fence marker 127 slots, which drivers that round to a power of two have room for. Cards take 128
-// bytes a slot, so that a queue pair has some 16 KiB; that many works of 64 KiB keep a link of 400 Gb/s busy.
+// With the fence marker 127 slots: drivers that round to a power of two have room for them. Cards take 128
+// bytes a slot, so a queue pair takes some 16 KiB. That many works of 64 KiB keep a link of 400 Gb/s busy.
 constexpr uint32_t kMostLaneWorks = 126;
 
 }  // namespace
@@ -56,7 +56,7 @@ Status VerbsQueue::openReceiveQueue() {
   const uint32_t limit =
       (most > 2 * Receives::kBatch ? most - 2 * Receives::kBatch : most) / perNotification();
   depths_.notifications = std::min(depths_.notifications, limit);
-  // A batch more than may arrive, since consumed ones come back a batch at a time.
+  // A batch more than may arrive, since consumed receives are posted again a batch at a time.
   const uint32_t count = depths_.notifications * perNotification() + Receives::kBatch;
   ibv_srq_init_attr attributes{};
   attributes.attr.max_wr = std::min(count + Receives::kBatch, most);
@@ -67,6 +67,7 @@ Status VerbsQueue::openReceiveQueue() {
   return receives_.fill(raw, count);
 }
 
+// Halves the depths until the card can make the queue.
 Status VerbsQueue::openCompletionQueue() {
   for (;;) {
     const uint32_t entries = depths_.sends + depths_.notifications * perNotification() +
@@ -102,7 +103,8 @@ size_t VerbsQueue::poll(std::span<Completion> out) {
   size_t count = events_.empty() ? 0 : events_.take(out);
   count += readCompletions(out.subspan(count));
   if (!leaving_.empty() && count < out.size()) [[unlikely]]
-    give(leaving_.drained(device_.clock().now()));  // there was room, so it was read to its end
+    // There was room, so the completion queue was read to its end.
+    give(leaving_.drained(device_.clock().now()));
   receives_.refill();
   if (!pending_.empty()) [[unlikely]]
     progressLanes();
@@ -127,7 +129,7 @@ size_t VerbsQueue::readCompletions(std::span<Completion> out) {
   return count;
 }
 
-// True when there is an entry to handle.
+// True when there is an entry to handle. Entries are read kBatch at a time.
 bool VerbsQueue::nextEntry() {
   if (next_ < filled_) return true;
   next_ = 0;
@@ -139,8 +141,8 @@ bool VerbsQueue::nextEntry() {
   return false;
 }
 
-// An entry of a send belongs to the queue pair it names, unless that was destroyed and its number given to
-// another: then our own number differs.
+// An entry of a send belongs to the queue pair that it names. Where that queue pair was destroyed and its
+// number given to another, our own number in wr_id differs.
 bool VerbsQueue::handle(const ibv_wc& entry, Completion* out) {
   if (entry.wr_id == Receives::kId) return arrived(entry, out);
   SendQueue* sender = senders_.find(entry.qp_num);
@@ -148,6 +150,7 @@ bool VerbsQueue::handle(const ibv_wc& entry, Completion* out) {
   return false;
 }
 
+// A notification. An entry of a lane that is gone only gives its receive back.
 bool VerbsQueue::arrived(const ibv_wc& entry, Completion* out) {
   receives_.consumed();
   SendQueue* sender = senders_.find(entry.qp_num);
@@ -187,7 +190,7 @@ void VerbsQueue::tookLast(uint32_t queuePair) {
   });
 }
 
-// A failure of something that all lanes need. Entries that the card still reports are read nevertheless.
+// Something that all lanes need has failed. Entries that the card still reports are read nevertheless.
 void VerbsQueue::failed(int error, const std::string& why) {
   senders_.forEach([&](SendQueue& sender) { sender.lane().broke(error, why); });
 }

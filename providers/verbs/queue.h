@@ -15,9 +15,9 @@
 #include "src/base/clock.h"
 #include "weft/transport.h"
 
-// A completion queue and a shared receive queue for all lanes of an engine. Used by one thread at a time.
-// Many works may hide behind one entry of the card's completion queue (see SendQueue), so polling hands
-// out what an entry stands for before it looks at the next.
+// A completion queue and a shared receive queue for all lanes of an engine. A single thread at a time uses
+// it. An entry of the card's completion queue may stand for many works (SendQueue), so a poll hands out all
+// works of an entry before it looks at the next entry.
 namespace weft::verbs {
 
 class SendQueue;
@@ -38,30 +38,34 @@ class VerbsQueue : public Queue {
   const Settings& settings() const { return device_.port().settings; }
   const std::shared_ptr<QueueObjects>& objects() const { return objects_; }
   const std::shared_ptr<Mailbox>& mailbox() const { return mailbox_; }
-  size_t room() const { return room_; }  // requests that may still be posted
+  size_t room() const { return room_; }  // requests that may still be posted on all lanes
+  // False: the Queue runs short of room.
   bool roomy() const { return room_ > depths_.sends / 2; }
   void take(size_t requests) { room_ -= requests; }
   void give(size_t requests) { room_ += requests; }
   uint32_t laneDepth() const;  // requests that a lane's first queue pair may have outstanding
   uint64_t newNumber() { return nextNumber_++; }
   void add(uint32_t queuePair, SendQueue* sender) { senders_.insert(queuePair, sender); }
-  void forget(SendQueue* sender);                                   // it is being destroyed
-  void letGo(std::shared_ptr<QueuePair> pair, size_t requests);     // of a lane that is being destroyed
-  void forget(VerbsEndpoint* lane);                                 // likewise
-  void progress(VerbsEndpoint* lane);                               // from the next poll on
-  void report(const Completion& completion, std::string why = {});  // comes out of a later poll
-  void explainNow(const Completion& completion, std::string why);   // of the poll that runs
+  void forget(SendQueue* sender);  // the SendQueue is being destroyed
+  // The queue pair of a lane that is being destroyed.
+  void letGo(std::shared_ptr<QueuePair> pair, size_t requests);
+  void forget(VerbsEndpoint* lane);    // the lane is being destroyed
+  void progress(VerbsEndpoint* lane);  // asks for progress() from the next poll on
+  void report(const Completion& completion, std::string why = {});  // a later poll hands it out
+  // Words for a completion of the running poll.
+  void explainNow(const Completion& completion, std::string why);
 
   VerbsQueue(VerbsDevice& device, const QueueDepths& wanted);
 
  private:
   static constexpr int kBatch = 32;
-  // Fence markers, for each queue pair of a lane, and what receive batches round up to, beside the caller's
-  // works and notifications.
+  // Entries beside the caller's works and notifications: fence markers, for each queue pair of a lane, and
+  // the receives that batches round up to.
   static constexpr uint32_t kOwnEntries = 256;
 
   Status start();
-  uint32_t perNotification() const { return settings().apart ? 2 : 1; }  // receives it may consume
+  // Receives that a notification may consume.
+  uint32_t perNotification() const { return settings().apart ? 2 : 1; }
   Status openCompletionQueue();
   Status openReceiveQueue();
   size_t readCompletions(std::span<Completion> out);
@@ -82,14 +86,14 @@ class VerbsQueue : public Queue {
   std::shared_ptr<QueueObjects> objects_;
   Receives receives_;
   LaneTable<SendQueue> senders_;
-  LeavingPairs leaving_;
+  LeavingPairs leaving_;  // queue pairs whose lane is gone
 
   std::array<ibv_wc, kBatch> entries_;
-  int next_ = 0;
-  int filled_ = 0;
-  SendQueue* unfolding_ = nullptr;  // has more to hand out for the last entry
+  int next_ = 0;                    // the next of entries_ to handle
+  int filled_ = 0;                  // entries_ that are filled
+  SendQueue* unfolding_ = nullptr;  // the SendQueue that has more to hand out for the last entry
 
-  std::vector<VerbsEndpoint*> pending_;
+  std::vector<VerbsEndpoint*> pending_;  // lanes that want progress()
   RareEvents events_;
 };
 

@@ -13,16 +13,16 @@ namespace weft::verbs {
 
 namespace {
 
-constexpr uint32_t kInlineBytes = 64;    // a clear-to-send or credit line
-constexpr uint8_t kMinRnrTimer = 12;     // 0.64 ms
-constexpr uint8_t kRnrRetryForever = 7;  // without receive work a peer is slow, not dead
+constexpr uint32_t kInlineBytes = 64;    // bytes; a CTS or a credit record
+constexpr uint8_t kMinRnrTimer = 12;     // 0.64 ms (InfiniBand specification, volume 1, "RNR NAK timer")
+constexpr uint8_t kRnrRetryForever = 7;  // a peer without a receive is slow, not dead
 constexpr uint8_t kHopLimit = 64;
 
 bool sameSubnet(const Gid& a, const Gid& b) {
   return std::equal(a.begin(), a.begin() + 8, b.begin());
 }
 
-// Which of our table's entries carries the chosen address.
+// The index in our table of the entry with the chosen address.
 uint8_t indexOf(const std::vector<GidEntry>& entries, const Gid& gid) {
   for (const GidEntry& entry : entries)
     if (entry.gid == gid) return static_cast<uint8_t>(entry.index);
@@ -51,7 +51,7 @@ Status QueuePair::open(uint32_t works) {
   attributes.cap.max_send_sge = 1;
   attributes.cap.max_inline_data = kInlineBytes;
   ibv_qp* raw = objects_->library->createQp(objects_->pd, &attributes);
-  if (!raw) {  // some drivers have no inline data, and say so this way
+  if (!raw) {  // some drivers have no inline data and refuse the queue pair for it
     attributes.cap.max_inline_data = 0;
     raw = objects_->library->createQp(objects_->pd, &attributes);
   }
@@ -85,28 +85,28 @@ Status QueuePair::initialise() {
   return modify(&attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "to INIT");
 }
 
-// Enhanced connection establishment (ibv_query_ece(3)): a card tells in an opaque number what it can do
-// beyond the specification, such as repeating only what was lost.
+// Enhanced connection establishment (ibv_query_ece(3)): by an opaque number a card tells what it can do
+// beyond the specification, such as repeating only lost packets.
 void QueuePair::offerExtensions() {
   const Library& library = *objects_->library;
   Ece offer;
   if (!objects_->port.settings.ece || !library.queryEce || !library.setEce) return;
-  if (library.queryEce(qp_.get(), &offer) != 0 || offer.options == 0) return;  // most cards have none
+  if (library.queryEce(qp_.get(), &offer) != 0 || offer.options == 0) return;  // most cards offer none
   address_.eceVendor = offer.vendor;
   address_.eceOptions = offer.options;
 }
 
-// The man page has the answering end reduce what the asking end offers, and tell. Ours tell each other at
-// once, so there is no such round; and the number has versions in it (UCX's src/uct/ib/mlx5 has mlx5's
-// layout), so that only its vendor can intersect two. Equal ones need neither: both ends set what both offer.
-// Cards that differ connect without, as before there were extensions.
+// By the man page the answering end reduces the offer of the asking end, and tells the result. Our ends tell
+// each other at once, so there is no such round. Only the vendor could intersect two offers, as the number
+// holds versions (UCX's src/uct/ib/mlx5 shows mlx5's layout). Equal offers need neither: both ends set what
+// both offer. Cards with different offers connect without extensions.
 Status QueuePair::agreeOnExtensions(const LaneAddress& peer) {
   const bool same = address_.eceVendor == peer.eceVendor && address_.eceOptions == peer.eceOptions;
   if (address_.eceOptions == 0 || !same) return {};
   Ece wanted{address_.eceVendor, address_.eceOptions};
   const int code = objects_->library->setEce(qp_.get(), &wanted);
   if (code == 0) return {};
-  // The peer has set them perhaps: going on without could not be told from a broken network.
+  // The peer may have set them: a lane with extensions at one end only would look like a broken network.
   return verbsError("connecting a lane",
                     objects_->port.info.name +
                         " refuses the extensions it offers (ECE): set WEFT_IB_ECE=0 on "
@@ -114,6 +114,7 @@ Status QueuePair::agreeOnExtensions(const LaneAddress& peer) {
                     code);
 }
 
+// On the Dialer's thread.
 Status QueuePair::connect(const LaneAddress& peer) {
   TRY(const size_t gid, commonGid(address_, peer));
   TRY(agreeOnExtensions(peer));
@@ -121,7 +122,8 @@ Status QueuePair::connect(const LaneAddress& peer) {
   return send();
 }
 
-// InfiniBand needs the global header only to leave the subnet, and where a port asks for it; RoCE always.
+// InfiniBand needs the global header only to leave the subnet, or where a port asks for it. RoCE always needs
+// it.
 void QueuePair::route(const LaneAddress& peer, size_t gid, ibv_ah_attr* out) const {
   out->port_num = static_cast<uint8_t>(objects_->port.info.port);
   out->sl = objects_->port.settings.serviceLevel;
@@ -137,6 +139,7 @@ void QueuePair::route(const LaneAddress& peer, size_t gid, ibv_ah_attr* out) con
   out->grh.traffic_class = static_cast<uint8_t>(objects_->trafficClass);
 }
 
+// To RTR: the peer's address is resolved here, which may take seconds.
 Status QueuePair::receive(const LaneAddress& peer, size_t gid) {
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RTR;
@@ -153,6 +156,7 @@ Status QueuePair::receive(const LaneAddress& peer, size_t gid) {
   return modify(&attributes, mask, "from " + from + " to " + addressText(peer));
 }
 
+// To RTS.
 Status QueuePair::send() {
   const Settings& settings = objects_->port.settings;
   ibv_qp_attr attributes{};

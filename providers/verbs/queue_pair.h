@@ -8,11 +8,12 @@
 #include "providers/verbs/address.h"
 #include "providers/verbs/ports.h"
 
-// A reliable connected queue pair and the moves between its states. Shared by its SendQueue and, while it
-// connects, by the Dialer's thread: the last holder destroys it. Posting is the SendQueue's.
+// A reliable connected queue pair and the changes of its state. Its SendQueue holds it, and the Dialer's
+// thread as well while it connects: the last holder destroys it. Only the SendQueue posts to it.
 namespace weft::verbs {
 
-// The objects that all queue pairs of a Queue need; they go after the last of them.
+// The objects that all queue pairs of a Queue need. Each queue pair holds them, so they go after the last of
+// them.
 struct QueueObjects {
   std::shared_ptr<const Library> library;
   Port port;
@@ -24,19 +25,20 @@ struct QueueObjects {
 
 class QueuePair {
  public:
-  // `works` is how many may be outstanding. It comes out in INIT, so the peer can be told its number.
+  // `works`: the number that may be outstanding. The queue pair comes out in state INIT, so its number can be
+  // told to the peer.
   static Result<std::shared_ptr<QueuePair>> create(std::shared_ptr<const QueueObjects> objects,
                                                    std::shared_ptr<const PortAddress> reachedBy,
                                                    uint32_t works);
 
-  // To RTR and RTS. May block for seconds while the kernel resolves the peer's address.
+  // To RTR and RTS. May block for seconds, as the kernel resolves the peer's address.
   Status connect(const LaneAddress& peer);
 
-  // To ERR: nothing more leaves, and what is outstanding is flushed. Never blocks long.
+  // To ERR: nothing more leaves, and outstanding works come back flushed. Never blocks for long. Any thread.
   void fail();
   bool failed() const { return failed_.load(std::memory_order_relaxed); }  // any thread
 
-  // The card takes no more receives for it. By the Queue's thread.
+  // The card takes no more receives for this queue pair. Called by the Queue's thread.
   void noteLastTaken() { tookLast_ = true; }
   bool tookLast() const { return tookLast_; }
 
@@ -59,11 +61,11 @@ class QueuePair {
   Status modify(ibv_qp_attr* attributes, int mask, const std::string& what);
 
   const std::shared_ptr<const QueueObjects> objects_;
-  const std::shared_ptr<const PortAddress> reachedBy_;
+  const std::shared_ptr<const PortAddress> reachedBy_;  // the port's address when it was made
   Handle<ibv_qp> qp_{nullptr, nullptr};
   LaneAddress address_;
   uint32_t inlineBytes_ = 0;
-  uint8_t readsAsked_ = 1;  // outstanding, as the peer answers them
+  uint8_t readsAsked_ = 1;  // reads that may be outstanding; the peer answers as many
   std::atomic<bool> failed_{false};
   bool tookLast_ = false;
 };

@@ -21,7 +21,7 @@ Status Receives::fill(ibv_srq* queue, uint32_t count) {
   return {};
 }
 
-// Where the queue takes only a part, the rest of the chain stays missing.
+// Where the queue takes only a part of the chain, the rest stays missing.
 int Receives::postBatch() {
   ibv_recv_wr* refused = nullptr;
   const int code = ibv_post_srq_recv(queue_, chain_.data(), &refused);

@@ -8,24 +8,24 @@
 #include "providers/verbs/library.h"
 #include "weft/result.h"
 
-// Receive work of a shared receive queue. A notification consumes one that carries no memory, so all are
-// alike: one chain, made once, posted again whenever as many were consumed. One thread.
+// The receives of a shared receive queue. A notification consumes a receive without memory, so all receives
+// are alike: a chain that is made once, and posted again whenever as many were consumed. A single thread.
 namespace weft::verbs {
 
 class Receives {
  public:
   static constexpr uint32_t kBatch = 64;
-  static constexpr uint64_t kId = ~uint64_t{0};  // wr_id of every receive
+  static constexpr uint64_t kId = ~uint64_t{0};  // the wr_id of every receive
 
   Receives();
   Receives(const Receives&) = delete;
   Receives& operator=(const Receives&) = delete;
 
-  // Posts `count` of them (rounded up to whole batches) to begin with.
+  // Posts the first `count` receives, rounded up to whole batches.
   Status fill(ibv_srq* queue, uint32_t count);
 
   void consumed() { missing_++; }
-  // Cheap unless a batch is due; what cannot be posted now is tried again next time.
+  // Cheap unless a batch is due. A batch that cannot be posted now is tried again at the next call.
   void refill() {
     if (missing_ >= kBatch) [[unlikely]]
       (void)postBatch();
@@ -36,7 +36,7 @@ class Receives {
 
   std::array<ibv_recv_wr, kBatch> chain_{};
   ibv_srq* queue_ = nullptr;
-  uint32_t missing_ = 0;
+  uint32_t missing_ = 0;  // receives that are consumed and not posted again
 };
 
 }  // namespace weft::verbs

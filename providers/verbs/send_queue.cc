@@ -16,7 +16,7 @@ namespace weft::verbs {
 
 namespace {
 
-// Large works are told about one by one, that their sender may go on meanwhile.
+// A large work gets an entry of its own, so that its sender can go on meanwhile.
 constexpr size_t kLargeBytes = 256 << 10;
 
 ibv_wr_opcode opcodeOf(Opcode op) {
@@ -43,6 +43,7 @@ Result<std::unique_ptr<SendQueue>> SendQueue::create(VerbsQueue& queue, VerbsEnd
   return made;
 }
 
+// Works that are not handed out keep their room until the queue pair is drained (LeavingPairs).
 SendQueue::~SendQueue() {
   queue_.forget(this);
   size_t requests = 0;
@@ -74,11 +75,12 @@ std::optional<uint64_t> SendQueue::lengthOf(const ibv_wc& entry) {
   return std::nullopt;
 }
 
-// Requests, here and in the Queue.
+// Requests that may be posted, here and in the Queue.
 size_t SendQueue::room() const {
   return std::min(depth_ - std::min<size_t>(outstanding(), depth_), queue_.room());
 }
 
+// The number of works that fit into a burst and into the room.
 size_t SendQueue::fitting(std::span<const Work> works) const {
   const size_t most = std::min(kBurst, room());
   if (!apart_) return std::min(works.size(), most);
@@ -111,16 +113,16 @@ size_t SendQueue::post(std::span<const Work> works, int* refusal) {
     queue_.take(burst.count);
     return works.size();
   }
-  // Perhaps it was the one to ask for an entry that was refused; then the next burst asks.
+  // The refused request may be the one that asked for an entry; then the next burst asks.
   signaledUnposted_ = true;
   const size_t taken = keep(static_cast<size_t>(refused - burst.requests.data()));
-  // Half a work cannot be taken back, and the target would take the other half for the next one's.
+  // Half a work cannot be taken back, and the target would take the other half for a part of the next work.
   const bool half = refused != burst.requests.data() && slot(posted_ - 1).purpose == Purpose::part;
   if (half || (code != ENOMEM && code != EAGAIN)) *refusal = code;
   return taken;
 }
 
-// Of a burst the card took only so many requests; returns how many works those complete.
+// The card took only `requests` of a burst. Returns the number of works that they complete.
 size_t SendQueue::keep(size_t requests) {
   size_t works = 0;
   for (size_t i = 0; i < requests; i++) works += slot(posted_++).purpose != Purpose::part;
@@ -138,6 +140,7 @@ void SendQueue::add(const Work& work, Purpose purpose, Burst* burst) {
   slot(sequence) = {work.context, purpose};
 }
 
+// The three requests of send_queue.h, in order.
 void SendQueue::addApart(const Work& work, Burst* burst) {
   Work data = work;
   data.op = Opcode::write;
@@ -165,9 +168,9 @@ void SendQueue::fill(const Work& work, ibv_send_wr* request, ibv_sge* piece) con
   request->wr.rdma.rkey = static_cast<uint32_t>(work.remote.key);
 }
 
-// A burst ends with an entry, unless all of it and of those before are unsignaled: then the card is asked
-// only often enough that slots come back. While the Queue runs short of room every burst asks, or lanes that
-// fell silent could keep what others wait for.
+// The last request of a burst asks for an entry. Where the burst and all requests since the last entry are
+// unsignaled, the card is asked only often enough that slots come back. While the Queue runs short of room
+// every burst asks: lanes that fall silent could otherwise keep room that others wait for.
 bool SendQueue::wantsEntry(const Work& work, bool last) {
   unsignalled_ += static_cast<uint32_t>(requestsOf(work));
   signaledUnposted_ |= !work.unsignaled;
@@ -211,7 +214,7 @@ bool SendQueue::unfold(Completion* out) {
   return false;
 }
 
-// Needs no memory at either end.
+// A write of nothing needs no memory at either end.
 void SendQueue::postMarker() {
   Work nothing;
   ibv_send_wr request{};

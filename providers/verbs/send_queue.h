@@ -12,54 +12,55 @@
 #include "src/base/clock.h"
 #include "weft/transport.h"
 
-// A queue pair of a lane and the works outstanding on it. They finish in the order of posting, so a burst
-// asks for one entry of the completion queue, at its end, and that stands for all before it. An entry that
-// reports success confirms everything up to its work; one that reports an error condemns everything not yet
-// confirmed, because whether works without an entry of their own landed cannot be known. Used by the Queue's
-// thread.
+// A queue pair of a lane, and the works outstanding on it. Works finish in the order of posting. So a burst
+// asks for one entry of the completion queue, at its end, and the entry stands for all works before it. An
+// entry with success confirms everything up to its work. An entry with an error condemns everything that is
+// not confirmed yet, as nobody can know whether works without an entry of their own have landed. Used by the
+// Queue's thread.
 namespace weft::verbs {
 
 class VerbsEndpoint;
 class VerbsQueue;
 
-// Adaptive routing: switches may take any path for packets of a plain write, but cards keep a write with an
-// immediate on one. So where both ends want it, a large notified write goes apart, as three requests: the
-// data, an empty write whose immediate is their length, an empty write with the immediate proper. They take
-// effect in this order. For the target there is no other empty notification: one of nothing goes apart too.
+// Adaptive routing: switches may send the packets of a plain write on any path, but cards keep a write with
+// an immediate on one path. So where both ends want it, a large notified write goes apart, as three requests:
+// the data; an empty write whose immediate is their length; an empty write with the proper immediate. They
+// take effect in this order. The target takes every empty notification for one of these, so a notification of
+// no bytes goes apart too.
 class SendQueue {
  public:
   static constexpr size_t kBurst = 32;
 
-  // `depth` works may be outstanding, and a marker behind them.
+  // `depth` works may be outstanding, with a marker behind them.
   static Result<std::unique_ptr<SendQueue>> create(VerbsQueue& queue, VerbsEndpoint& lane, uint32_t depth);
   ~SendQueue();
   SendQueue(const SendQueue&) = delete;
   SendQueue& operator=(const SendQueue&) = delete;
 
   VerbsEndpoint& lane() const { return lane_; }
-  uint64_t number() const { return number_; }  // never used again on this Queue
+  uint64_t number() const { return number_; }  // never used twice on this Queue
   const std::shared_ptr<QueuePair>& pair() const { return pair_; }
   uint32_t pairNumber() const { return pair_->address().first().queuePair; }
 
-  // Hands on the first n works with one ring of the doorbell and returns n: as many as there is room for
-  // here, in the Queue and in a burst. `refusal`: why the driver will never take works[n], or 0.
+  // Posts the first n works with one ring of the doorbell, and returns n: as many as there is room for here,
+  // in the Queue and in a burst. `refusal`: the reason why the driver will never take works[n], or 0.
   size_t post(std::span<const Work> works, int* refusal);
   bool roomFor(const Work& work) const { return requestsOf(work) <= room(); }
   size_t outstanding() const { return posted_ - unfolded_; }  // requests
 
-  // Before it connects: both ends take notifications apart from their data.
+  // Called before connecting: both ends take notifications apart from their data.
   void goApart(uint32_t above);
-  // Starts connecting; the lane hears dialled() of it.
+  // Starts connecting. The lane's dialled() tells the outcome.
   Status dial(const LaneAddress& peer, TimePoint deadline);
 
-  // From the Queue, of a notification: bytes its write carried; nothing where it only says so of the next.
+  // For a notification: the bytes of its write. Nothing: the entry only tells the length of the next one.
   std::optional<uint64_t> lengthOf(const ibv_wc& entry);
 
-  // From the Queue, of a send: true when unfold() has something to hand out, perhaps.
+  // For a send. True: unfold() may have something to hand out.
   bool finished(const ibv_wc& entry);
   bool unfold(Completion* out);  // false: nothing more
 
-  // A write of nothing, whose completion says that everything before it is over: the lane gets markerBack().
+  // A write of no bytes. Its completion says that everything before it is over; the lane hears markerBack().
   void postMarker();
   bool markerOut() const { return markerOut_; }
   void condemnOutstanding();  // each is reported as cancelled
@@ -70,7 +71,7 @@ class SendQueue {
   enum class Purpose : uint8_t {
     work,
     unsignaled,
-    part,  // of a work that is further back
+    part,  // a part of the work that ends further back
     marker,
   };
   struct Posted {
@@ -78,7 +79,7 @@ class SendQueue {
     Purpose purpose = Purpose::work;
   };
 
-  // The requests that one ring of the doorbell hands on.
+  // The requests of one ring of the doorbell.
   struct Burst {
     std::array<ibv_send_wr, kBurst> requests;
     std::array<ibv_sge, kBurst> pieces;
@@ -104,9 +105,10 @@ class SendQueue {
   bool markerOut_ = false;
   bool apart_ = false;
   uint32_t apartAbove_ = 0;
-  std::optional<uint32_t> announced_;  // the length of what the next notification is about
+  std::optional<uint32_t> announced_;  // the length of the write that the next notification is about
 
-  // Requests between unfolded_ and posted_ are outstanding; those before judged_ have their verdict.
+  // Sequence numbers, which wrap. Requests from unfolded_ to posted_ are outstanding; those before judged_
+  // have their verdict.
   std::vector<Posted> ring_;
   const uint32_t depth_;
   uint32_t posted_ = 0;

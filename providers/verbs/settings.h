@@ -6,25 +6,25 @@
 
 #include "src/base/config.h"
 
-// The user's settings for every queue pair, as the card takes them. An immutable value.
+// The user's settings for every queue pair, in the card's units. An immutable value.
 namespace weft::verbs {
 
 struct Settings {
   int gidIndex = -1;      // -1: choose
   int trafficClass = -1;  // -1: the communicator's, else 0
   uint8_t serviceLevel = 0;
-  uint8_t timeout = 18;  // 4.096 us times 2 to this power: 1.07 s
+  uint8_t timeout = 18;  // 4.096 us times 2 to this power: 1.07 s (ibv_modify_qp(3))
   uint8_t retryCount = 6;
   uint16_t pkeyIndex = 0;
   bool ece = true;
-  int queuePairs = 1;  // of a lane
-  bool apart = false;  // large writes and their notifications, for adaptive routing
-  uint32_t apartAbove = 8192;
+  int queuePairs = 1;          // of a lane
+  bool apart = false;          // large writes go apart from their notifications, for adaptive routing
+  uint32_t apartAbove = 8192;  // bytes from which on a write is large
   Milliseconds connectTimeout{20000};
   Milliseconds closeTimeout{2000};
 };
 
-// SoftRoCE takes 7 retries for "for ever", so on such a port (`software`) there are 6 at most.
+// SoftRoCE takes 7 retries for "for ever", so such a port (`software`) gets 6 at most.
 Settings settingsFrom(const Config& config, bool software, bool ethernet);
 
 }  // namespace weft::verbs

@@ -12,6 +12,7 @@ namespace weft::verbs {
 
 namespace {
 
+// Looks at the cards once, at the first question. A failure is asked again.
 class VerbsTransport : public Transport {
  public:
   VerbsTransport(std::shared_ptr<const Library> library, const Config& config, const Clock& clock)
@@ -24,7 +25,7 @@ class VerbsTransport : public Transport {
   Result<std::shared_ptr<Device>> open(const DeviceInfo& info) override;
 
  private:
-  Status look();  // under the lock
+  Status look();  // the lock is held
 
   const std::shared_ptr<const Library> library_;
   const Config config_;

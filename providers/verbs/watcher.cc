@@ -25,7 +25,7 @@ Status Watcher::start(const Library& library, ibv_context* context, Handler hand
   context_ = context;
   handler_ = std::move(handler);
   stop_ = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  // Reading must not block: an event that another reader took would keep us from stopping.
+  // Reading must not block: where another reader has taken the event, a blocked read could not be stopped.
   const int flags = ::fcntl(context->async_fd, F_GETFL);
   if (!stop_ || flags < 0 || ::fcntl(context->async_fd, F_SETFL, flags | O_NONBLOCK) < 0)
     return Error(Code::resources, "watching a card", "its event descriptor", errno);
@@ -39,7 +39,7 @@ void Watcher::run() {
   for (;;) {
     if (::poll(wait, 2, -1) < 0 && errno != EINTR) return;
     if (wait[1].revents) return;
-    if (wait[0].revents & (POLLERR | POLLNVAL)) return;  // the card was taken away
+    if (wait[0].revents & (POLLERR | POLLNVAL)) return;  // the card was removed
     ibv_async_event event{};
     if (library_->getAsyncEvent(context_, &event) != 0) continue;
     handler_(event);

@@ -8,8 +8,9 @@
 #include "providers/verbs/library.h"
 #include "src/base/fd.h"
 
-// Reads a card's asynchronous events on a thread of its own (port down, device failed, a queue pair's error)
-// and hands each on before it is acknowledged. There is one for each Device.
+// Reads a card's asynchronous events on a thread of its own (port down, device failed, a queue pair's error),
+// and hands each on before it is acknowledged: until then the kernel keeps the object of the event. Each
+// Device owns one.
 namespace weft::verbs {
 
 class Watcher {
@@ -21,7 +22,8 @@ class Watcher {
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
 
-  // The context outlives the Watcher. `handler` runs on its thread; what an event points to is alive then.
+  // The context outlives the Watcher. `handler` runs on the Watcher's thread; the object of the event lives
+  // during the call.
   Status start(const Library& library, ibv_context* context, Handler handler);
 
  private:
