@@ -13,7 +13,8 @@ namespace weft::ofi {
 namespace {
 
 constexpr uint8_t kAddressVersion = 2;
-constexpr size_t kMostNameBytes = 224;  // of all together; the seam allows 256 for the whole address
+// Bytes of all names together; the seam allows 256 for the whole address.
+constexpr size_t kMostNameBytes = 224;
 
 std::string ipText(int family, const void* address) {
   std::array<char, INET6_ADDRSTRLEN> text{};

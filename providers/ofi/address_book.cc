@@ -32,7 +32,7 @@ Result<std::unique_ptr<AddressBook>> AddressBook::open(const Domain& domain, uin
   return book;
 }
 
-// An address that is kept without need gives way when the card has no room for another.
+// An address that is kept without need gives way when the card has no room for a new one.
 int AddressBook::add(const Bytes& name, fi_addr_t* address) {
   int count = fi_av_insert(av_.get(), name.data(), 1, address, 0, nullptr);
   if (count != 1 && !unused_.empty()) {
@@ -86,7 +86,7 @@ std::string_view AddressBook::placeOf(std::string_view name) const {
   return name.substr(0, placeBytes(format_, name.size()));
 }
 
-// True where a newer one has its place.
+// True where a newer address has the same place.
 bool AddressBook::hasSuccessor(const std::string& name) const {
   const std::string_view place = placeOf(name);
   const uint64_t age = peers_.at(name).age;
@@ -115,7 +115,7 @@ void AddressBook::forget(fi_addr_t address) {
   (void)fi_av_remove(av_.get(), &address, 1, 0);
 }
 
-// Closing the address vector forgets those first that have no successor, known to us or not.
+// Closing the address vector makes the provider forget everything in its own order (address_book.h).
 AddressBook::~AddressBook() = default;
 
 void AddressBook::reindex(const Peer& peer) {

@@ -12,22 +12,23 @@
 #include "src/base/bytes.h"
 
 // A Queue's address vector: each peer address once, however many lanes use it, and the way back from
-// libfabric's number of a sender to our lane. An address whose last lane is gone may be kept for a while: the
-// peer's end of that lane is fenced a moment later, by a write that a card takes only from whom it knows.
+// libfabric's number of a sender to our lane. An address whose last lane is gone may be kept for a while. The
+// peer's end of that lane is fenced a moment later by a write, and a card takes a write only from a sender
+// that it knows.
 //
 // An EFA peer that closed its endpoint may open another one with the same queue pair number. libfabric (1.17
-// and 2.1) knows senders by that number, and forgets the newer of the two when it is told to forget the older
-// one: it drops what the newer one sends, and crashes when that is to be forgotten as well. So an address is
-// kept as long as a newer one has its place. 1.17 also adds senders of its own accord, who are newer than any
-// we know: forgetting ours one by one at the end was seen to crash there, so the address vector is closed as
-// it is. Owned and used by the Queue's thread.
+// and 2.1) knows senders by that number. Told to forget the older endpoint, it forgets the newer one: it
+// drops the newer one's messages, and crashes when that one is to be forgotten too. So an address is kept as
+// long as a newer one has its place. 1.17 also adds senders by itself, newer than any that we know;
+// forgetting ours one by one at the end was seen to crash there, so the address vector is closed as it is.
+// The Queue owns it; its thread uses it.
 namespace weft::ofi {
 
 class OfiEndpoint;
 
 class AddressBook {
  public:
-  static constexpr size_t kKept = 64;  // addresses; the oldest one goes first
+  static constexpr size_t kKept = 64;  // addresses without a lane; the oldest goes first
 
   AddressBook() = default;
   ~AddressBook();
@@ -36,11 +37,11 @@ class AddressBook {
 
   fid_av* get() const { return av_.get(); }
 
-  // `who`: the peer and the card, for an error.
+  // `who`: the peer and the card, for the error.
   Result<fi_addr_t> insert(const Bytes& name, OfiEndpoint* lane, const std::string& who);
   void remove(const Bytes& name, OfiEndpoint* lane);
 
-  // The one lane to that peer; null when it is unknown or several lanes share the address.
+  // The only lane to that peer. Null: the peer is unknown, or several lanes share the address.
   OfiEndpoint* laneFrom(fi_addr_t address) const {
     return address < lanes_.size() ? lanes_[address] : nullptr;
   }
@@ -48,7 +49,7 @@ class AddressBook {
  private:
   struct Peer {
     fi_addr_t address = FI_ADDR_UNSPEC;
-    uint64_t age = 0;  // counts up; the newer, the higher
+    uint64_t age = 0;  // the newer, the higher
     std::vector<OfiEndpoint*> lanes;
   };
   int add(const Bytes& name, fi_addr_t* address);
@@ -56,7 +57,7 @@ class AddressBook {
   void reindex(const Peer& peer);
   std::string_view placeOf(std::string_view name) const;
   bool hasSuccessor(const std::string& name) const;
-  size_t forgetUnused(size_t left);  // how many it forgot
+  size_t forgetUnused(size_t left);  // returns the number that it forgot
   void forget(fi_addr_t address);
 
   const Library* library_ = nullptr;
@@ -65,7 +66,7 @@ class AddressBook {
   uint64_t lastAge_ = 0;
   FidPtr<fid_av> av_;
   std::map<std::string, Peer> peers_;  // by the bytes of their address
-  std::deque<std::string> unused_;     // of those, without a lane; oldest first
+  std::deque<std::string> unused_;     // of peers_: those without a lane, oldest first
   std::vector<OfiEndpoint*> lanes_;    // by fi_addr_t, which is a small index (FI_AV_TABLE)
 };
 

@@ -3,7 +3,7 @@
 #pragma once
 
 // The only door to libfabric's headers, 1.17 to 2.x. The library is opened at run time, so nothing here may
-// need a symbol of it: everything but library.cc's few functions is reached through an object's table.
+// need a symbol of it: all calls but the few of library.cc go through an object's table.
 #include <cstddef>
 #include <memory>
 
@@ -19,30 +19,31 @@
 
 namespace weft::ofi {
 
-// The oldest API version we speak. Newer libraries keep this version's behaviour when it is asked for.
+// The oldest API version that we ask for. Newer libraries keep that version's behaviour when they are asked
+// for it.
 constexpr uint32_t kApiVersion = FI_VERSION(1, 17);
 
-// FI_OPT_EFA_WRITE_IN_ORDER_ALIGNED_128_BYTES of rdma/fi_ext.h, which older headers do not have: a bool, of
-// an endpoint that is not enabled yet.
+// FI_OPT_EFA_WRITE_IN_ORDER_ALIGNED_128_BYTES of rdma/fi_ext.h, which older headers lack. A bool; set before
+// the endpoint is enabled.
 constexpr int kWriteLinesInOrder = -(0xefa << 16) + 6;
 constexpr uint32_t kWriteLinesInOrderSince = FI_VERSION(1, 19);
 
-// FI_OPT_SHARED_MEMORY_PERMITTED of newer headers: a bool, of an endpoint that is not enabled yet.
+// FI_OPT_SHARED_MEMORY_PERMITTED of newer headers. A bool; set before the endpoint is enabled.
 constexpr int kSharedMemoryPermitted = 11;
 
-// FI_OPT_INJECT_RMA_SIZE of newer headers: a size_t; so many bytes a write hands the card with its request,
-// read by the processor.
+// FI_OPT_INJECT_RMA_SIZE of newer headers. A size_t: a write up to this size travels with its request, and
+// the processor reads its bytes.
 constexpr int kInjectedWrite = 18;
 
-// Registering a dma-buf: FI_MR_DMABUF of rdma/fi_domain.h, and the structures it goes with, which older
-// headers do not have. The library reads the structure's new end only where it was asked for that version.
+// Registering a dma-buf: FI_MR_DMABUF of rdma/fi_domain.h, and its structures, which older headers lack. The
+// library reads the new end of the structure only where it was asked for that version.
 constexpr uint32_t kDmabufSince = FI_VERSION(1, 20);
 constexpr uint64_t kDmabufFlag = uint64_t{1} << 40;
 struct DmabufRange {  // struct fi_mr_dmabuf
   int fd;
   uint64_t offset;
   size_t length;
-  void* base;  // its first byte as peers and works name it, less the offset
+  void* base;  // the first byte as peers and works name it, less the offset
 };
 struct MemoryAttributes {  // struct fi_mr_attr, as in version 2
   const DmabufRange* dmabuf;
@@ -63,7 +64,7 @@ struct MemoryAttributes {  // struct fi_mr_attr, as in version 2
 static_assert(sizeof(MemoryAttributes) >= sizeof(fi_mr_attr));
 static_assert(offsetof(MemoryAttributes, device) == offsetof(fi_mr_attr, device));
 
-// Closes any libfabric object. An object must be closed before what it was opened on.
+// Closes any libfabric object. An object has to be closed before the object that it was opened on.
 struct CloseFid {
   template <class T>
   void operator()(T* object) const {

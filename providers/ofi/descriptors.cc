@@ -30,7 +30,7 @@ struct CloseDirectory {
   void operator()(DIR* directory) const { ::closedir(directory); }
 };
 
-// Ascending, without the one that reads the list; empty where /proc is not mounted.
+// Ascending, without the descriptor that reads the list. Empty where /proc is not mounted.
 std::vector<int> openDescriptors() {
   std::vector<int> found;
   const std::unique_ptr<DIR, CloseDirectory> directory(::opendir("/proc/self/fd"));
@@ -72,7 +72,7 @@ bool listens(int fd) {
   return ::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &length) == 0 && listening != 0;
 }
 
-// Data: libfabric's first message is what tells it whose connection this is.
+// Nothing was received: libfabric's first message tells it which peer the connection belongs to.
 bool saidNothing(int fd) {
   tcp_info info{};
   socklen_t size = sizeof info;

@@ -15,8 +15,8 @@ namespace weft::ofi {
 
 namespace {
 
-// Cards that ended all their work, by name: libfabric 1.17 frees twice what it cannot open on such an EFA
-// card, so none is opened again in this process, also not by a Transport that is made later.
+// Cards that ended all their work, by name. On such an EFA card libfabric 1.17 frees twice what it cannot
+// open, so none is opened again in this process, also by a Transport that is made later.
 class LostCards {
  public:
   void add(const std::string& name) {
@@ -68,14 +68,15 @@ Result<std::shared_ptr<Device>> OfiDevice::open(std::shared_ptr<const Library> l
   auto device = std::make_shared<OfiDevice>(std::move(library), traits, nic, config, clock);
   Status started = device->start();
   if (!started) {
-    // A card that does not answer is lost: its device stands, so that a job goes on over the others.
+    // A card that does not answer is lost. Its device exists all the same, so that a job goes on over its
+    // other cards.
     if (traits.software || started.error().code() != Code::unavailable) return started.takeError();
     device->markLost();
   }
   return std::shared_ptr<Device>(device);
 }
 
-// On a lost card there is nothing to start: registering goes on and yields nothing, queues are refused.
+// A lost card has nothing to start: a registration on it succeeds and is empty, and queues are refused.
 Status OfiDevice::start() {
   if (lostCards().has(info().name)) {
     lost_ = true;
@@ -95,9 +96,9 @@ Status OfiDevice::start() {
   return {};
 }
 
-// A job goes on over its other cards, and registers memory on all: on one that is lost none is needed. This
-// may be where a card that died a moment ago is met first; its lanes will notice. If it is the only one, they
-// fail with it.
+// A job goes on over its other cards and registers memory on all of them, so a registration on a lost card is
+// empty. A card that died a moment ago may be noticed here first; its lanes will notice too. If it is the
+// only card, they fail with it.
 Result<std::unique_ptr<Memory>> OfiDevice::registerMemory(const MemoryDesc& desc) {
   if (!lost_.load(std::memory_order_relaxed)) {
     auto memory = OfiMemory::create(registry_, info(), desc);

@@ -11,7 +11,7 @@
 #include "src/base/config.h"
 #include "weft/transport.h"
 
-// One card through one provider. Holds the memory registry, the hardware providers' shared domain, and the
+// A card through a provider. It owns the memory registry, the shared domain of hardware providers, and the
 // hello target: a few bytes that any peer with one of our addresses may write to. Thread-safe.
 namespace weft::ofi {
 
@@ -26,8 +26,9 @@ class OfiDevice : public Device {
 
   // For this provider's own Queues and Endpoints.
   const std::shared_ptr<const Library>& library() const { return library_; }
-  // The card ended all its work: nothing is opened on it any more in this process.
+  // The card has ended all its work: nothing is opened on it any more in this process.
   void markLost();
+  // An error where the card is lost.
   Status usable() const;
   const Traits& traits() const { return traits_; }
   const Config& config() const { return config_; }
@@ -35,7 +36,7 @@ class OfiDevice : public Device {
   fi_info& fabricInfo() const { return *nic_.fabricInfo; }
   Registry& registry() { return registry_; }
   Domain* sharedDomain() const { return domain_.get(); }          // null for software providers
-  const OfiMemory& helloMemory() const { return *helloMemory_; }  // of a device with a queue
+  const OfiMemory& helloMemory() const { return *helloMemory_; }  // only of a device that has a queue
   std::byte* helloSource() { return helloPage_.get() + kHelloBytes / 2; }
 
   OfiDevice(std::shared_ptr<const Library> library, const Traits& traits, const Nic& nic,
@@ -58,8 +59,8 @@ class OfiDevice : public Device {
   std::atomic<bool> lost_{false};  // any queue sets it; nothing else depends on it
   std::unique_ptr<Domain> domain_;
   Registry registry_;
-  // Peers write its first bytes. Alone there: to be safe with forks before Linux 5.12 (FI_EFA_FORK_SAFE),
-  // libibverbs keeps every registered page from children, and what else is on it.
+  // Peers write the first bytes of this page. Nothing else is on it: to be safe with forks before Linux 5.12
+  // (FI_EFA_FORK_SAFE), libibverbs keeps every registered page from children, with everything on it.
   Page helloPage_;
   std::unique_ptr<OfiMemory> helloMemory_;
 };

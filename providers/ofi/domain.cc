@@ -11,8 +11,8 @@ namespace {
 
 constexpr uint64_t kAccess = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
 
-// GPU memory goes as if it were the host's: libfabric itself need not know of GPUs, as it hands the
-// descriptor on and touches nothing behind it.
+// GPU memory is registered as if it were the host's. libfabric need not know of GPUs: it hands the descriptor
+// on, and touches nothing behind it.
 int registerDmabuf(fid_domain* domain, uint64_t key, const MemoryDesc& desc, fid_mr** out) {
   const DmabufRange range{desc.fd, desc.fdOffset, desc.length,
                           reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(desc.address) - desc.fdOffset)};
@@ -68,8 +68,8 @@ Result<Domain::Registered> Domain::registerMemory(uint64_t id, uint64_t wantedKe
         *library_, "registering memory",
         format("%zu bytes with %s%s", desc.length, name_.c_str(), gpuRefusal(desc.kind, -code)), code);
   FidPtr<fid_mr> region(raw);
-  // shm 2.1 looks into the one it is given, though it asks for none: it must not be that of a Domain that is
-  // closed before the memory is given up.
+  // shm 2.1 reads the descriptor that it is given, although it asks for none. It must not belong to a Domain
+  // that is closed before the memory is given up; hence none where there are several Domains.
   const Registered registered{fi_mr_key(raw), gate_ ? nullptr : fi_mr_desc(raw)};
   memory_[id] = std::move(region);
   return registered;
@@ -77,7 +77,7 @@ Result<Domain::Registered> Domain::registerMemory(uint64_t id, uint64_t wantedKe
 
 Result<FidPtr<fid_eq>> Domain::openEventQueue() {
   fi_eq_attr attributes{};
-  attributes.flags = FI_WRITE;  // the provider writes what it has to say as an application would
+  attributes.flags = FI_WRITE;  // the provider writes its events in as an application would
   attributes.wait_obj = FI_WAIT_NONE;
   fid_eq* raw = nullptr;
   const int code = fi_eq_open(fabric_.get(), &attributes, &raw, nullptr);

@@ -12,9 +12,9 @@
 #include "providers/ofi/library.h"
 #include "weft/transport.h"
 
-// One libfabric domain with its fabric, and the memory registered in it. Owned by a Queue (software
-// providers; then everything that touches it goes through its gate) or by the Device (hardware, without a
-// gate). Its memory is touched only by a Registry, under that one's lock; cardGone() is for any thread.
+// A libfabric domain with its fabric, and the memory registered in it. With software providers a Queue owns
+// it, and every use goes through its gate; with hardware the Device owns it, without a gate. Only a Registry
+// touches its memory, under the Registry's lock; any thread may call cardGone().
 namespace weft::ofi {
 
 class Domain {
@@ -26,17 +26,18 @@ class Domain {
 
   struct Registered {
     uint64_t key = 0;
-    void* descriptor = nullptr;  // for works; null for a Domain that is not the only one of its Device
+    void* descriptor = nullptr;  // for works; null where the Device has several Domains
   };
-  // `id` names the registration here; `wantedKey` is what peers will use, unless the provider chooses.
+  // `id` names the registration here; `wantedKey` is the key for peers, unless the provider chooses its own.
   Result<Registered> registerMemory(uint64_t id, uint64_t wantedKey, const MemoryDesc& desc);
-  bool cardGone() const { return cardGone_.load(std::memory_order_relaxed); }  // it did not answer that call
+  // The card did not answer a registration.
+  bool cardGone() const { return cardGone_.load(std::memory_order_relaxed); }
   void deregister(uint64_t id);
   void deregisterAll();
 
-  Result<FidPtr<fid_eq>> openEventQueue();  // of the fabric, to be read by hand
+  Result<FidPtr<fid_eq>> openEventQueue();  // of the fabric; it has to be read by hand
 
-  Gate* gate() const { return gate_.get(); }  // null: libfabric's own locks do
+  Gate* gate() const { return gate_.get(); }  // null: libfabric's own locks suffice
   fid_domain* get() const { return domain_.get(); }
   const Library& library() const { return *library_; }
 
@@ -50,7 +51,7 @@ class Domain {
   std::unordered_map<uint64_t, FidPtr<fid_mr>> memory_;
 };
 
-// An answer of libfabric as an Error: "opening a domain on eth0: No such device".
+// A result code of libfabric as an Error: "opening a domain on eth0: No such device".
 Error fabricError(const Library& library, const char* operation, const std::string& object, int64_t code);
 
 }  // namespace weft::ofi

@@ -13,18 +13,20 @@ namespace weft::ofi {
 
 namespace {
 
-// A piece this large is worth a turn; smaller ones, notifications and lines among them, all go over the first
-// stream and wait for nothing but each other.
+// A piece of this size is worth a turn. Smaller pieces, notifications and CTS records among them, all go over
+// the first stream, and so wait only for each other.
 constexpr uint64_t kWorthATurn = 32 << 10;
 
-constexpr Milliseconds kPatience{100};  // with an end that is to dial
+constexpr Milliseconds kPatience{100};  // the wait for an end that should dial
 
-// So many writes at most are injected in a row. The next one is an operation: libfabric would keep any number
-// of copies for a connection that is full, and where one is in flight a full one is told from a lost one.
+// The most writes injected in a row. The next write is an operation. libfabric would keep any number of
+// copies for a connection that is full, and only an operation in flight tells a full connection from a lost
+// one.
 constexpr uint32_t kInjectedInARow = 15;
 
 constexpr const char* kCut = "a lane on the same card had to be cut";
-constexpr int64_t kNoneFree = 1;  // later: all operations are in flight, which says nothing of the stream
+// Positive: all operations are in flight, which says nothing about the stream.
+constexpr int64_t kNoneFree = 1;
 
 LaneLife::Terms termsOf(const Config& config) {
   return {
@@ -103,7 +105,7 @@ OfiEndpoint::~OfiEndpoint() {
   }
 }
 
-// Of two ends the one with fewer streams decides; what the other has more is not used.
+// The end with fewer streams decides. The other end's further streams are not used.
 Status OfiEndpoint::connect(std::span<const std::byte> peerAddress) {
   TRY(life_.mayConnect());
   TRY(peer_, decodeLaneAddress(peerAddress));
@@ -135,7 +137,7 @@ void* descriptorOf(const Work& work) {
   return work.memory ? static_cast<const OfiMemory*>(work.memory)->descriptor() : nullptr;
 }
 
-// A write that asks for nothing special.
+// A write without delivery guarantee and without special flags.
 bool isPlain(const Work& work) {
   return work.op != Opcode::read && !work.delivered && work.length > 0;
 }
@@ -149,12 +151,12 @@ inline Stream& OfiEndpoint::streamFor(const Work& work) {
   return streams_[turn_];
 }
 
-// The data of a notification.
+// The data of a notification: the immediate, and the length where there is room.
 inline uint64_t OfiEndpoint::noticeOf(const Work& work) const {
   return queue_.lengthInData() ? work.imm | static_cast<uint64_t>(work.length) << 32 : work.imm;
 }
 
-// The calls that take their arguments in registers.
+// Uses the calls that take their arguments in registers.
 inline ssize_t OfiEndpoint::issuePlain(const Work& work, Operation* operation) {
   const Stream& stream = *operation->stream;
   void* descriptor = descriptorOf(work);
@@ -184,7 +186,7 @@ inline bool OfiEndpoint::submit(const Work& work) {
   return true;
 }
 
-// Small ones all go over the first stream.
+// Injected writes are small, and small works all go over the first stream.
 inline bool OfiEndpoint::mayInject(const Work& work) {
   if (!work.unsignaled || work.length > injectRoom_ || !isPlain(work)) return false;
   if (injected_++ < kInjectedInARow) [[likely]]
@@ -211,8 +213,8 @@ size_t OfiEndpoint::post(std::span<const Work> works) {
   return mayInject(works[0]) ? inject(works[0]) : postOne(works[0]);
 }
 
-// Each rings the doorbell: what EFA is told to keep for the next one (FI_MORE) it takes, and drops without a
-// word when the card has no room for that one.
+// Each work rings the doorbell. EFA takes a work that it is told to keep for the next one (FI_MORE), and
+// drops it without a word when the card has no room for the next one.
 size_t OfiEndpoint::postBurst(std::span<const Work> works) {
   const size_t count = std::min(works.size(), queue_.room());
   size_t taken = 0;
@@ -220,7 +222,7 @@ size_t OfiEndpoint::postBurst(std::span<const Work> works) {
   return taken;
 }
 
-// True where the Work counts as taken all the same.
+// True: the Work counts as taken all the same.
 bool OfiEndpoint::refused(const Work& work, Stream& stream, ssize_t code) {
   if (code != -FI_EAGAIN) {
     rejected(work, code);
@@ -232,8 +234,8 @@ bool OfiEndpoint::refused(const Work& work, Stream& stream, ssize_t code) {
   return false;
 }
 
-// A write of no bytes still has to arrive somewhere: at the hello, so that it needs no memory of the
-// caller.
+// A write of no bytes still has to arrive somewhere. It goes to the hello target, so it needs no memory of
+// the caller's.
 ssize_t OfiEndpoint::issueSpecial(const Work& work, Operation* operation) {
   const Stream& stream = *operation->stream;
   void* descriptor = descriptorOf(work);
@@ -252,7 +254,8 @@ ssize_t OfiEndpoint::issueSpecial(const Work& work, Operation* operation) {
   return fi_writemsg(stream.endpoint, empty.to(stream.to, operation, data), flags);
 }
 
-// shm 1.17 never completes a write of no bytes and takes nothing behind it, so software providers send one.
+// shm 1.17 never completes a write of no bytes and takes nothing behind it, so software providers send one
+// byte.
 iovec OfiEndpoint::helloSource() const {
   return {queue_.device().helloSource(), software() ? size_t{1} : 0};
 }
@@ -261,13 +264,13 @@ fi_rma_iov OfiEndpoint::helloTarget() const {
   return {peer_.helloBase, software() ? size_t{1} : 0, peer_.helloKey};
 }
 
-// FI_DELIVERY_COMPLETE was seen to wait for the target's poll with net, tcp;ofi_rxm and shm; without it their
-// writes complete when they are in a socket buffer or a queue, or with a bad key.
+// With net, tcp;ofi_rxm and shm, FI_DELIVERY_COMPLETE waits for the target's poll. Without it, their writes
+// complete when they are in a socket buffer or queue, also with a bad key.
 uint64_t OfiEndpoint::deliveredFlag() const {
   return queue_.device().traits().delivery == Delivery::selectable ? FI_DELIVERY_COMPLETE : 0;
 }
 
-// The provider would not even take it: the Work counts as taken, and as failed.
+// The provider refused the work itself: it counts as taken and as failed.
 void OfiEndpoint::rejected(const Work& work, int64_t code) {
   Completion completion = about(CompletionKind::sent, static_cast<int>(-code));
   completion.context = work.context;
@@ -314,7 +317,7 @@ void OfiEndpoint::died(const std::string& why) {
   life_.apply(LaneEvent::broke, life_.ready() ? FI_ECONNRESET : FI_EIO, why);
 }
 
-// The slow half: connecting, fencing and closing. Nothing from here on runs while a lane carries data.
+// The slow half: connecting, fencing and closing. Nothing below runs while a lane carries data.
 
 bool OfiEndpoint::progress(TimePoint now, bool drained) {
   drained_ = drained;
@@ -342,8 +345,8 @@ int64_t OfiEndpoint::sendHello(Stream* stream) {
   return 0;
 }
 
-// Trying to post is what makes a provider connect; -FI_EAGAIN says that it is not done. A peer that is not
-// there looks the same, so only the deadline ends this.
+// A try to post makes a provider connect; -FI_EAGAIN says that it is not connected yet. A peer that is not
+// there looks the same, so only the deadline ends the tries.
 void OfiEndpoint::greetPeer(TimePoint now) {
   for (Stream& stream : streams()) {
     if (stream.stands || stream.helloInFlight || !known_) continue;
@@ -357,8 +360,9 @@ void OfiEndpoint::greetPeer(TimePoint now) {
 
 namespace {
 
-// Where both ends dial at once one of the two connections is dropped, sometimes under the first write. The
-// lane rings again; a peer that is really gone is the deadline's business, and the control link's.
+// Where both ends dial at once, one of the two connections is dropped, sometimes under the first write; the
+// lane then sends its hello again. A peer that is really gone is found by the deadline and by the control
+// link.
 bool worthRingingAgain(int error) {
   return error == FI_ENOTCONN || error == FI_ECANCELED || error == FI_ECONNREFUSED ||
          error == FI_ECONNRESET || error == FI_ECONNABORTED;
@@ -370,12 +374,12 @@ void OfiEndpoint::helloFinished(Stream* stream, int error, const std::string& wh
   stream->helloInFlight = false;
   const LaneState state = life_.state();
   if (state == LaneState::retiring && !closing_) {
-    stream->fenced = true;  // acknowledged, or the connection ended
+    stream->fenced = true;  // acknowledged, or the connection has ended
   } else if (state == LaneState::connecting && error != 0) {
     if (!worthRingingAgain(error)) life_.apply(LaneEvent::refused, error, why);
   } else if (state == LaneState::connecting) {
     stream->stands = true;
-    stream->fenced = false;  // an attempt before this one may have been lost
+    stream->fenced = false;  // an earlier attempt may have been lost
     const auto stands = [](const Stream& each) { return each.stands; };
     if (!std::all_of(streams().begin(), streams().end(), stands)) return;
     if (software()) closeConnectionsOnExec(mine_.names, peer_.names);
@@ -388,7 +392,7 @@ void OfiEndpoint::helloCame(fi_addr_t by) {
     if (stream.to == by) stream.mayDial = true;
 }
 
-// A lane that never stood carried nothing. A lane that stood is fenced by its works, which come back.
+// A lane that was never ready carried nothing. A lane that was ready is fenced by its works, which come back.
 size_t OfiEndpoint::dropOutstanding(LaneState from, int, const std::string&) {
   for (Stream& stream : streams()) stream.fenced |= from != LaneState::ready;
   return 0;
@@ -410,10 +414,10 @@ std::optional<int> OfiEndpoint::fenced(TimePoint, bool late) {
   return closing_ ? closed() : landing(late);
 }
 
-// Closing a socket does not take back what is already in it, so a healthy lane is fenced by one more write
-// behind everything else: when it is acknowledged, all before it has landed. A peer that does not poll cannot
-// acknowledge; then the lane is cut at the deadline, and `retired` says that it is not ok. Lanes that share
-// an endpoint can only be cut together: while others are wanted there, that is for the protocol to say.
+// Closing a socket does not take back the bytes that are in it. So a healthy lane is fenced by one more write
+// behind everything else: when it is acknowledged, everything before it has landed. A peer that does not poll
+// cannot acknowledge; the lane is then cut at the deadline, and `retired` is not ok. Lanes that share an
+// endpoint can only be cut together: while others are wanted there, the protocol has to decide.
 std::optional<int> OfiEndpoint::landing(bool late) {
   const bool all = everythingLanded();
   if (!all && !late) return std::nullopt;
@@ -436,7 +440,7 @@ std::optional<int> OfiEndpoint::stayBusy() {
   return FI_EBUSY;
 }
 
-// Another lane that could not be fenced either may have asked for it before.
+// Another lane that could not be fenced either may have asked for the cut before.
 bool OfiEndpoint::cut() {
   if (life_.state() != LaneState::retired || software()) return false;
   if (onItsWay_ && !queue_.endpointClosing()) queue_.cutEndpoint(kCut);
@@ -454,7 +458,7 @@ bool OfiEndpoint::landed(Stream* stream) {
 }
 
 bool OfiEndpoint::everythingLanded() {
-  size_t count = 0;  // all are asked, so that their doorbells are on their way together
+  size_t count = 0;  // all are asked, so that their hello writes are on their way together
   for (Stream& stream : streams()) count += landed(&stream);
   return count == count_;
 }
@@ -471,15 +475,15 @@ void OfiEndpoint::endpointGoing(const std::string& why) {
 }
 
 void OfiEndpoint::endpointGone(const std::string& why) {
-  broke(why);  // first: the reason of all that follows
+  broke(why);  // first: it sets the reason of everything that follows
   failOutstanding();
   streams_[0] = {};
   streams_[0].fenced = true;
   onItsWay_ = false;
 }
 
-// A closed endpoint's operations are all in the completion queue, as cancelled; when that was read to its end
-// and some are still missing, they will not come.
+// The operations of a closed endpoint are all in the completion queue, as cancelled. Once that is read to its
+// end, an operation that is still missing will not come.
 std::optional<int> OfiEndpoint::closed() const {
   if (outstanding() > 0 && !drained_) return std::nullopt;
   const auto own = std::span(streams_).first(count_);
@@ -495,7 +499,8 @@ void OfiEndpoint::closeFabric() {
   }
 }
 
-// Reports what libfabric will not report any more. The operations stay out of the pool, in case it does.
+// Reports works that libfabric will not report any more. Their operations stay out of the pool, in case it
+// does.
 void OfiEndpoint::failOutstanding() {
   queue_.abandon(this, [this](const Operation& operation) {
     if (operation.purpose == Purpose::hello) return;

@@ -13,11 +13,11 @@
 #include "src/base/clock.h"
 #include "weft/transport.h"
 
-// A lane. libfabric's RDM endpoints connect when something is posted and reconnect when something broke,
-// both without a word; a lane is stricter. It is connected once a write to the peer's hello target was
-// acknowledged, dead at the first failure, and retired after one more acknowledged write behind everything
-// else, or after its sockets were closed. With several streams all that holds of each of them. lane_life.h
-// has the states. Used by the Queue's thread.
+// A lane. libfabric's RDM endpoints connect when something is posted and reconnect when a connection broke,
+// both silently; a lane is stricter. It is connected when a write to the peer's hello target was
+// acknowledged. It is dead at the first failure. It is retired after one more acknowledged write behind
+// everything else, or after its sockets were closed. With several streams, each of them has to be. The
+// states: lane_life.h. Used by the Queue's thread.
 namespace weft::ofi {
 
 class OfiEndpoint : public Endpoint, private LaneLife::Host {
@@ -33,12 +33,12 @@ class OfiEndpoint : public Endpoint, private LaneLife::Host {
   void retire() override;
   bool cut() override;
 
-  // The protocol counts on it: not dead, not about to be closed, and not to ourselves.
+  // The protocol counts on this lane: it is not dead, not about to be closed, and not a loopback lane.
   bool wanted() const { return life_.state() <= LaneState::ready && peer_.names != mine_.names; }
 
-  // From the Queue. finished: an operation of this lane ended; true when `out` holds something to hand out.
+  // From the Queue. An operation of this lane has ended; true: `out` is to be handed out.
   bool finished(const Operation& operation, int error, std::string_view why, Completion* out);
-  // The same for a Work that went well; `out` is to be handed out unless it was an unsignaled one.
+  // The same for a Work that succeeded; `out` is to be handed out unless the Work is unsignaled.
   void succeeded(const Operation& operation, Completion* out) {
     operation.stream->outstanding--;
     out->kind = CompletionKind::sent;
@@ -46,12 +46,12 @@ class OfiEndpoint : public Endpoint, private LaneLife::Host {
     out->context = operation.context;
     out->source = this;
   }
-  void helloCame(fi_addr_t by);  // a hello write of one of the peer's streams is here
-  // Moves a connecting or retiring lane on; false when there is nothing more to do.
+  void helloCame(fi_addr_t by);  // a hello write of a stream of the peer's has come
+  // Moves a connecting or retiring lane on. False: nothing remains to be done.
   bool progress(TimePoint now, bool drained);
-  void broke(const std::string& why);          // all of it, with no operation to blame
-  void endpointGoing(const std::string& why);  // the Queue closes the shared endpoint: broken
-  void endpointGone(const std::string& why);   // it is closed: fenced
+  void broke(const std::string& why);          // the whole lane, and no operation failed with it
+  void endpointGoing(const std::string& why);  // the Queue closes the shared endpoint: the lane is broken
+  void endpointGone(const std::string& why);   // the shared endpoint is closed: the lane is fenced
 
   explicit OfiEndpoint(OfiQueue& queue);
 
@@ -76,7 +76,7 @@ class OfiEndpoint : public Endpoint, private LaneLife::Host {
   fi_rma_iov helloTarget() const;
   uint64_t deliveredFlag() const;
   void rejected(const Work& work, int64_t code);
-  int64_t sendHello(Stream* stream);  // posts its hello write; 0, above 0 for later, or libfabric's error
+  int64_t sendHello(Stream* stream);  // returns 0, a positive number for "later", or libfabric's error
   void greetPeer(TimePoint now);
   std::optional<int> landing(bool late);
   std::optional<int> closed() const;
@@ -102,22 +102,22 @@ class OfiEndpoint : public Endpoint, private LaneLife::Host {
   Endpoint& endpoint() override { return *this; }
 
   OfiQueue& queue_;
-  const bool wantsDescriptors_;  // hardware; memory registered with a card that is lost has none
+  const bool wantsDescriptors_;  // hardware; memory on a lost card has no descriptor
   std::array<Stream, LaneAddress::kMostNames> streams_;
   size_t count_ = 1;       // streams in use
-  size_t turn_ = 0;        // the one that carried a large write last
-  size_t injectRoom_ = 0;  // unsignaled writes of so many bytes may be injected
-  uint32_t injected_ = 0;
+  size_t turn_ = 0;        // the stream that carried the last large write
+  size_t injectRoom_ = 0;  // unsignaled writes up to this size may be injected
+  uint32_t injected_ = 0;  // injected writes in a row
   LaneAddress mine_;
   Bytes address_;  // mine_, encoded
   LaneAddress peer_;
   std::string peerText_;
   LaneLife life_;
   bool known_;              // the peer's card would answer us
-  bool onItsWay_ = false;   // its works may still land, though it was given up
-  bool closing_ = false;    // retiring: nothing is waited for any more but what the completion queue holds
-  bool drained_ = false;    // which was read to its end
-  TimePoint dialAnyway_{};  // the peer's word may have come before we knew its address
+  bool onItsWay_ = false;   // the fence was given up while its works may still land
+  bool closing_ = false;    // retiring: only the entries of the completion queue are awaited
+  bool drained_ = false;    // the completion queue was read to its end
+  TimePoint dialAnyway_{};  // then dial, as the peer's hello may have come before we knew its address
 };
 
 }  // namespace weft::ofi

@@ -7,9 +7,9 @@
 
 #include "providers/ofi/compat.h"
 
-// Closes an endpoint on a thread of its own. Of the EFA provider, fi_close waits for every work that the card
-// still tries to deliver; with a peer that is silent that is as long as the card's own patience, for which
-// no caller can be kept waiting. A single endpoint at a time; used by one thread.
+// Closes an endpoint on a thread of its own. With the EFA provider, fi_close waits for every work that the
+// card still tries to deliver. With a silent peer that takes as long as the card's own patience, and no
+// caller can wait for that. A single endpoint at a time; the Queue owns it and its thread uses it.
 namespace weft::ofi {
 
 class EndpointCloser {
@@ -19,11 +19,11 @@ class EndpointCloser {
   EndpointCloser& operator=(const EndpointCloser&) = delete;
   ~EndpointCloser() { finish(); }
 
-  // Only when none is being closed. Where the process may not have another thread it closes before it
+  // Called only when none is being closed. Where the process gets no further thread, it closes before it
   // returns.
   void close(FidPtr<fid_ep> endpoint);
   bool closed() const { return closed_.load(std::memory_order_acquire); }
-  void finish();  // waits until it is
+  void finish();  // waits until the endpoint is closed
 
  private:
   std::thread thread_;

@@ -6,9 +6,10 @@
 
 namespace weft::ofi {
 
-// In a file of its own, so that no compiler sees that the blocks are not used, and leaves them out. Given
-// back once, they fill the cache; so all of the second round come from there and leave it empty. Those of the
-// first may not: what malloc finds in a bin of the arena it takes along for the cache.
+// In a file of its own, so that no compiler sees that the blocks are unused and leaves them out. The blocks
+// of the first round, given back, fill the cache. So all blocks of the second round come from the cache and
+// leave it empty. The first round alone would not do: when malloc finds blocks in a bin of the arena, it
+// moves more of them into the cache.
 RoomForFreed::RoomForFreed() {
   const MustNotFail closing;
   for (int round = 0; round < 2; round++) {

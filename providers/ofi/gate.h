@@ -5,10 +5,10 @@
 #include <atomic>
 #include <sched.h>
 
-// Serialises a software provider's domain: net 1.17 looks keys up while it polls without the lock that
-// registering takes, so registering from another thread crashed. The data path only ever tries to enter, and
-// takes a refusal for "nothing yet"; the control path announces itself, so that a Queue that is polled all
-// the time cannot keep it out, and waits for at most the poll that runs. Any thread.
+// Serialises a software provider's domain. net 1.17 looks keys up while it polls, without the lock that
+// registering takes, so registering from another thread crashed. The data path only tries to enter, and takes
+// a refusal for "nothing yet". The control path announces itself, so that a Queue that is polled all the time
+// cannot keep it out, and waits for the running poll at most. Any thread.
 namespace weft::ofi {
 
 class Gate {
@@ -29,7 +29,7 @@ class Gate {
   std::atomic<int> wanted_{0};
 };
 
-// The control path's stay. A null gate is always open (hardware: its driver locks).
+// The control path's stay inside. A null gate is always open: with hardware the driver locks.
 class Entered {
  public:
   explicit Entered(Gate* gate) : gate_(gate) {
@@ -45,7 +45,7 @@ class Entered {
   Gate* gate_;
 };
 
-// The data path's stay, if it got in.
+// The data path's stay inside, if it got in.
 class TriedToEnter {
  public:
   explicit TriedToEnter(Gate* gate) : gate_(gate) {
@@ -63,7 +63,7 @@ class TriedToEnter {
   explicit operator bool() const { return inside_; }
 
  private:
-  Gate* gate_;  // to leave
+  Gate* gate_;  // null: nothing to leave
   bool inside_ = true;
 };
 

@@ -23,9 +23,10 @@ constexpr int kMemoryModes =
 constexpr size_t kMaxWriteBytes = size_t{1} << 30;
 constexpr int kDefaultSpeedMbps = 10000;
 
-// Nothing optional is asked for, which would hide providers. Every mode bit we can serve is offered; the
-// provider clears what it does not need. FI_PROGRESS_MANUAL spares the progress threads that tcp would
-// otherwise start; AUTO in the answer is not to be believed, its writes land only while the target polls.
+// The hints ask for nothing optional, since that would hide providers. They offer every mode bit that we can
+// serve; the provider clears the bits that it does not need. FI_PROGRESS_MANUAL avoids the progress threads
+// that tcp would start. AUTO in the answer is not reliable: such a provider's writes land only while the
+// target polls.
 InfoPtr makeHints(const Library& library, const std::string& provider) {
   InfoPtr hints = library.allocateInfo();
   if (!hints) return hints;
@@ -44,7 +45,7 @@ std::string nicName(const fi_info& info) {
   return info.domain_attr->name ? info.domain_attr->name : "?";
 }
 
-// Why a provider's offer cannot carry the protocol; empty when it can.
+// Why a provider's offer cannot carry the protocol; empty: it can.
 std::string unusable(const Traits& traits, const fi_info& info) {
   const fi_domain_attr& domain = *info.domain_attr;
   if (traits.unfit) return traits.unfit;
@@ -63,7 +64,7 @@ std::string unusable(const Traits& traits, const fi_info& info) {
   return {};
 }
 
-// Empty: it may be tried.
+// Why no GPU memory is tried; empty: it may be tried.
 std::string withoutGpu(const Library& library, const Traits& traits) {
   if (traits.software) return "libfabric's " + traits.name + " moves data by this machine's processors";
   if (!traits.cardMoves)
@@ -83,7 +84,7 @@ Nic makeNic(const Library& library, const Traits& traits, const fi_info& info) {
     nic.fabricInfo->tx_attr->size = std::min(nic.fabricInfo->tx_attr->size, traits.mostPackets);
     nic.fabricInfo->rx_attr->size = std::min(nic.fabricInfo->rx_attr->size, traits.mostPackets);
   }
-  if (traits.reportsSource) {  // libfabric 2 has it off unless asked
+  if (traits.reportsSource) {  // libfabric 2 leaves it off unless it is asked for
     nic.fabricInfo->caps |= FI_SOURCE;
     nic.fabricInfo->rx_attr->caps |= FI_SOURCE;
   }
@@ -104,7 +105,7 @@ Nic makeNic(const Library& library, const Traits& traits, const fi_info& info) {
   nic.info.withoutGpu = withoutGpu(library, traits);
   nic.info.dmabufMemory = nic.info.cudaMemory = nic.info.withoutGpu.empty();
   nic.info.pcieMapping = true;
-  // Later calls are read by this version; others stay with the oldest.
+  // Calls on this fabric are read by this version. Other fabrics stay with the oldest.
   if (nic.info.dmabufMemory) nic.fabricInfo->fabric_attr->api_version = kDmabufSince;
   nic.info.latencyUs = traits.latencyUs;
   nic.info.delivery = traits.delivery;
@@ -116,7 +117,7 @@ int rankOf(const fi_info& info) {
   return addressRank(info.addr_format, info.src_addr, info.src_addrlen);
 }
 
-// A single Nic for each card: of several addresses or duplicate offers the best one stays, the first among
+// Keeps a single Nic for each card: the best of several addresses or duplicate offers, and the first among
 // equals.
 void addNic(const Library& library, const fi_info& info, Catalogue* catalogue) {
   const auto same = [&](const Nic& nic) { return nic.info.name == nicName(info); };
@@ -139,8 +140,8 @@ struct Filter {
   std::string value;
 };
 
-// The filter that speaks about this provider's devices. NCCL_IB_HCA is often set to RDMA names; on network
-// cards, and in shared memory, it counts only where it names one.
+// The filter that is about this provider's devices. NCCL_IB_HCA is often set to RDMA names; for network cards
+// and shared memory it counts only where it names one of them.
 Filter filterFor(const Catalogue& catalogue, const Config& config) {
   const Traits& traits = catalogue.traits;
   const bool rdma = !traits.networkCards && !traits.software;
@@ -151,7 +152,7 @@ Filter filterFor(const Catalogue& catalogue, const Config& config) {
   return {"WEFT_SOCKET_IFNAME (or NCCL_SOCKET_IFNAME)", traits.networkCards ? config.socketIfname : ""};
 }
 
-// Interfaces that reach no other host: used when named, or when there is nothing else.
+// Interfaces that reach no other host. They are used when they are named, or when there is nothing else.
 bool staysOnHost(const std::string& name) {
   return name == "lo" || isContainerBridge(name);
 }
@@ -175,7 +176,7 @@ void keepWanted(Catalogue* catalogue, const Config& config) {
     drop(local, "it reaches no other host; name it in WEFT_SOCKET_IFNAME to use it", false);
 }
 
-// Which providers of the list the traits are about, card by card.
+// Takes from the list the offers of the provider that the traits describe, card by card.
 void collect(const Library& library, const fi_info* list, const Config& config, Catalogue* catalogue) {
   const Traits& traits = catalogue->traits;
   bool seen = false;

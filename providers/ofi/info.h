@@ -10,13 +10,14 @@
 #include "src/base/config.h"
 #include "weft/transport.h"
 
-// Discovery: what libfabric shows of one provider, turned into one Device a network card. fi_getinfo costs
-// some hundred milliseconds (it loads and asks every provider), so it runs once and the result is kept.
+// Discovery: the offers of a libfabric provider, as a Device for each network card. fi_getinfo takes some
+// hundred milliseconds, as it loads and asks every provider; so it runs once and the result is kept. Any
+// thread.
 namespace weft::ofi {
 
 struct Nic {
   DeviceInfo info;
-  std::shared_ptr<fi_info> fabricInfo;  // by which its domains and endpoints are opened
+  std::shared_ptr<fi_info> fabricInfo;  // its domains and endpoints are opened by it
 };
 
 struct Catalogue {

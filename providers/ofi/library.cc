@@ -18,7 +18,8 @@ std::vector<std::string> candidates(const std::string& path) {
   return {"libfabric.so.1", "/opt/amazon/efa/lib64/libfabric.so.1", "/opt/amazon/efa/lib/libfabric.so.1"};
 }
 
-// The loader's words begin with what it misses, which may be something that libfabric itself needs.
+// The loader's message begins with the name of the missing file, which may be one that libfabric itself
+// needs.
 std::string whatToInstall(const std::string& name, const std::string& reason) {
   if (reason.starts_with(name))
     return "Install one (Debian: libfabric1, RHEL: libfabric, EFA: the EFA installer)";
@@ -40,7 +41,8 @@ Result<std::shared_ptr<const Library>> Library::open(const std::string& path) {
   return openFirst(candidates(path));
 }
 
-// A distribution's may be too old, and the EFA installer's behind it be what the machine is used with.
+// A distribution's libfabric may be too old, while the EFA installer's, later in the list, is the one that
+// the machine is used with.
 Result<std::shared_ptr<const Library>> Library::openFirst(const std::vector<std::string>& names) {
   const SignalGuard guard;
   std::string reasons, remedy;

@@ -11,7 +11,7 @@
 #include "weft/result.h"
 
 // libfabric, found and opened at run time. It stays mapped for the life of the process: its providers may own
-// threads and exit handlers that we cannot take back. Immutable after open; any thread.
+// threads and exit handlers that cannot be undone. Immutable after open(); any thread.
 namespace weft::ofi {
 
 struct FreeInfo {
@@ -22,9 +22,9 @@ using InfoPtr = std::unique_ptr<fi_info, FreeInfo>;
 
 class Library {
  public:
-  // `path` is WEFT_LIBFABRIC; empty: the loader's path, then where the EFA installer puts it.
+  // `path` is WEFT_LIBFABRIC. Empty: the loader's path is searched, then the place of the EFA installer.
   static Result<std::shared_ptr<const Library>> open(const std::string& path);
-  // The first of these files that will do.
+  // Opens the first of these files that is a usable libfabric. The error names the reason of each.
   static Result<std::shared_ptr<const Library>> openFirst(const std::vector<std::string>& names);
 
   InfoPtr allocateInfo() const { return duplicate(nullptr); }

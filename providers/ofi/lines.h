@@ -6,21 +6,22 @@
 
 #include "providers/ofi/info.h"
 
-// Lines of 128 bytes, which NCCL's LL128 wants to land whole or in increasing address order. A card's
-// reliable datagrams make no such promise of their own; newer EFA cards can be asked for it (fi_efa(7),
-// FI_OPT_EFA_WRITE_IN_ORDER_ALIGNED_128_BYTES).
+// Lines of 128 bytes, which NCCL's protocol LL128 wants to land whole or in increasing address order. A
+// card's reliable datagrams make no such promise by themselves; newer EFA cards can be asked for it
+// (fi_efa(7), FI_OPT_EFA_WRITE_IN_ORDER_ALIGNED_128_BYTES).
 //
-// It holds for what one write puts into one aligned line, and that is enough: segments of a message begin at
-// multiples of 128 bytes from its start, NCCL's lines at multiples from an aligned buffer's, so no line is
-// cut between two writes or two rails. A segment that is written again on another rail is asked for by the
-// receiver once the first rail is fenced, so it does not run into the first write. Only for the fabric whose
-// writes are always the card's: the plain one may copy through buffers, or through shared memory on one host.
+// The promise holds for the bytes that one write puts into one aligned line. That is enough: segments of a
+// message begin at multiples of 128 bytes from its start, and NCCL's lines at multiples from an aligned
+// buffer, so no line is cut between two writes or rails. A segment is written again on another rail only when
+// the receiver asks for it, after the first rail is fenced, so it never runs into the first write. The
+// promise is used only on the fabric whose writes are always the card's: the plain one may copy through
+// buffers, or through shared memory on one host.
 namespace weft::ofi {
 
-// True where each endpoint of the card can promise it. Opens the card for a moment; control path.
+// True where each endpoint of the card can make the promise. Opens the card for a moment; control path.
 bool promisesLines(const std::shared_ptr<const Library>& library, const Traits& traits, const Nic& nic);
 
-// Makes an endpoint that is not enabled promise it; 0 or libfabric's negative error code.
+// Makes an endpoint that is not enabled make the promise. 0, or libfabric's negative error code.
 int askForLines(fid_ep* endpoint);
 
 }  // namespace weft::ofi

@@ -8,8 +8,8 @@
 #include "providers/ofi/registry.h"
 #include "weft/transport.h"
 
-// A registration of one Device. Made and destroyed by any thread; descriptor() is for the data path and
-// immutable.
+// A registration on one Device. Any thread makes and destroys it. The data path reads descriptor(), which
+// never changes.
 namespace weft::ofi {
 
 class OfiMemory : public Memory {
@@ -30,7 +30,7 @@ class OfiMemory : public Memory {
   std::array<std::byte, 16> blob_;
 };
 
-// The other end's reading of blob().
+// Reads blob() of the other end. The bytes come from outside.
 Result<RemoteMemory> decodeMemory(std::span<const std::byte> blob);
 
 }  // namespace weft::ofi

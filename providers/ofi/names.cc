@@ -9,8 +9,8 @@ namespace {
 constexpr const char* kEfaDirect = "efa-direct";
 constexpr const char* kPreferred[] = {kEfaDirect, "efa", "verbs", "tcp", "net", "tcp;ofi_rxm"};
 
-// The plain fabric may emulate a write with sends through bounce buffers, which complete before the copy;
-// the direct one is the card's own reliable datagrams.
+// The plain fabric may emulate a write by sends through bounce buffers, which complete before the copy. The
+// direct fabric is the card's own reliable datagrams.
 Traits efa(const std::string& name) {
   Traits traits;
   traits.name = name;
@@ -24,7 +24,7 @@ Traits efa(const std::string& name) {
   return traits;
 }
 
-// libfabric 2 calls "tcp" what 1.17 calls "net".
+// The provider "net" of libfabric 1.17 is called "tcp" in libfabric 2.
 Traits tcp(const std::string& name) {
   Traits traits;
   traits.name = traits.provider = name;
@@ -60,7 +60,7 @@ Traits verbsOverRxm() {
   return traits;
 }
 
-// Of libfabric 1.x, and left out of 2.x.
+// A provider of libfabric 1.x; libfabric 2.x has none.
 Traits sockets() {
   Traits traits;
   traits.name = traits.provider = "sockets";
@@ -87,7 +87,7 @@ Traits traitsOf(const std::string& name) {
 
 bool matches(const Traits& traits, std::string_view provider, std::string_view fabric) {
   if (provider != traits.provider) return false;
-  // libfabric 2 has two fabrics in one provider, told apart by name only.
+  // libfabric 2 has two fabrics in the provider "efa", told apart by the fabric's name only.
   return provider != "efa" || (fabric == kEfaDirect) == (traits.name == kEfaDirect);
 }
 

@@ -7,9 +7,9 @@
 
 #include "providers/ofi/compat.h"
 
-// Our notes on each libfabric operation in flight. All are made with the Queue, so posting allocates
-// nothing; the address of one is libfabric's context and comes back with its completion. One thread: the
-// Queue's.
+// Our notes on each libfabric operation in flight. All are made with the Queue, so posting allocates nothing.
+// The address of a note is libfabric's context, and comes back with the completion. The Queue owns the pool;
+// its thread uses it.
 namespace weft::ofi {
 
 class OfiEndpoint;
@@ -18,16 +18,16 @@ struct Stream;
 enum class Purpose : uint8_t {
   work,        // a Work that wants its completion
   unsignaled,  // a Work that only wants to hear of failure
-  hello,       // ours: proves that a connection stands, or that everything before it has landed
-  receive,     // ours: what a notification consumes with providers that want it so
-  none,        // it is free: whatever the provider still says of it is about a Work that has ended
+  hello,       // ours: proves that a connection is there, or that everything before it has landed
+  receive,     // ours: consumed by a notification, with providers that want it so
+  none,        // it is free: a later word of the provider's is about a Work that has ended
 };
 
 struct Operation {
-  fi_context2 fabric{};         // first: the provider's own where it asks for FI_CONTEXT or FI_CONTEXT2
-  OfiEndpoint* lane = nullptr;  // null while it is free, and when its lane was destroyed before it finished
+  fi_context2 fabric{};         // first: the provider's own space, for FI_CONTEXT or FI_CONTEXT2
+  OfiEndpoint* lane = nullptr;  // null: it is free, or its lane was destroyed before it finished
   Stream* stream = nullptr;     // of that lane
-  uint64_t context = 0;
+  uint64_t context = 0;         // the Work's
   Purpose purpose = Purpose::none;
 };
 
@@ -43,13 +43,13 @@ class OperationPool {
     free_[available_++] = operation;
   }
 
-  // All of them are free: none will complete any more.
+  // Makes all operations free: none of them will complete any more.
   void reset() {
     available_ = 0;
     for (Operation& operation : operations_) give(&operation);
   }
 
-  // Everything of one lane that is still in flight; not for the data path.
+  // Visits the operations of a lane that are in flight. Not for the data path.
   template <class Visit>
   void forEachOf(const OfiEndpoint* lane, Visit visit) {
     for (Operation& operation : operations_)
@@ -58,7 +58,7 @@ class OperationPool {
 
  private:
   std::vector<Operation> operations_;
-  std::vector<Operation*> free_;  // the first available_ are
+  std::vector<Operation*> free_;  // the first available_ entries are free
   size_t available_ = 0;
 };
 

@@ -75,7 +75,7 @@ OfiQueue::~OfiQueue() {
   if (ownDomain_) device_.registry().detach(ownDomain_.get());
 }
 
-// Providers on hardware have a largest queue and no way to ask for it: try, and take half.
+// Hardware providers have a largest queue and no way to ask for its size: so try, and halve.
 Status OfiQueue::openCompletionQueue() {
   fi_cq_attr attributes{};
   attributes.format = FI_CQ_FORMAT_DATA;
@@ -86,7 +86,8 @@ Status OfiQueue::openCompletionQueue() {
     const int code = fi_cq_open(domain_->get(), &attributes, &raw, nullptr);
     if (code == 0) {
       cq_.reset(raw);
-      operations_ = OperationPool(depths_.sends + kOwnOperations);  // no more than it has room for
+      // As many as the completion queue has room for.
+      operations_ = OperationPool(depths_.sends + kOwnOperations);
       return {};
     }
     if (depths_.notifications <= kLeastDepth)
@@ -96,14 +97,14 @@ Status OfiQueue::openCompletionQueue() {
   }
 }
 
-// Between processes of one host EFA's plain fabric would take its shared memory, which refuses writes with
-// data in libfabric 2, is not fenced by closing the endpoint, and looks at no key. Other providers and 1.17
-// know no such option.
+// Between processes of a host, EFA's plain fabric would use its shared memory. That refuses writes with data
+// in libfabric 2, is not fenced by closing the endpoint, and checks no key. Other providers and 1.17 do not
+// know the option.
 void OfiQueue::keepToTheCard(fid_ep* endpoint) const {
   const bool permitted = false;
   (void)fi_setopt(&endpoint->fid, FI_OPT_ENDPOINT, kSharedMemoryPermitted, &permitted, sizeof permitted);
   if (!device_.info().withoutGpu.empty()) return;
-  const size_t none = 0;  // it takes GPU memory for the host's, and would read it
+  const size_t none = 0;  // the card takes GPU memory for the host's, and would read it
   (void)fi_setopt(&endpoint->fid, FI_OPT_ENDPOINT, kInjectedWrite, &none, sizeof none);
 }
 
@@ -125,7 +126,7 @@ Result<FidPtr<fid_ep>> OfiQueue::openFabricEndpoint() {
   return fabricError(domain_->library(), "opening an endpoint", device_.info().name, code);
 }
 
-// Where a remote write with data consumes a posted receive (FI_RX_CQ_DATA), keep them posted.
+// Where a remote write with data consumes a posted receive (FI_RX_CQ_DATA), receives are kept posted.
 Status OfiQueue::postReceives() {
   if (!(device_.fabricInfo().mode & FI_RX_CQ_DATA)) return {};
   const size_t room = device_.fabricInfo().rx_attr->size;
@@ -161,7 +162,7 @@ size_t OfiQueue::readCompletions(std::span<Completion> out) {
   return got < 0 ? readNothing(got, out) : translateAll(static_cast<size_t>(got), out.data());
 }
 
-// Mostly there is nothing, or one.
+// The read mostly finds nothing, or one entry.
 size_t OfiQueue::poll(std::span<Completion> out) {
   const TriedToEnter inside(gate());
   if (!inside) [[unlikely]]
@@ -210,7 +211,7 @@ inline bool OfiQueue::notified(const fi_cq_data_entry& entry, fi_addr_t source, 
     return helloCame(source);
   fillNotified(entry, out);
   out->source = knowsSource_ && book_ ? book_->laneFrom(source) : nullptr;
-  if (!receives_.empty() && sharedEndpoint_)  // it may have been cut since
+  if (!receives_.empty() && sharedEndpoint_)  // the endpoint may have been cut since
     (void)fi_recv(sharedEndpoint_.get(), nullptr, 0, nullptr, FI_ADDR_UNSPEC, entry.op_context);
   return true;
 }
@@ -239,7 +240,8 @@ size_t OfiQueue::translateAll(size_t read, Completion* out) {
   return static_cast<size_t>(next - out);
 }
 
-// EFA 1.17 was seen to report an operation that had been taken back already, after its endpoint was closed.
+// EFA 1.17 was seen to report an operation that had been taken back already, after its endpoint was closed;
+// hence the check of the purpose.
 bool OfiQueue::finish(Operation* operation, int error, std::string_view why, Completion* out) {
   if (!operation || operation->purpose >= Purpose::receive) return false;
   const bool wanted = operation->lane && operation->lane->finished(*operation, error, why, out);
@@ -259,8 +261,8 @@ size_t OfiQueue::readErrors(std::span<Completion> out) {
   return count;
 }
 
-// False when there is no error to read. The provider's own words are kept only for hardware:
-// software providers put a stale errno there.
+// False: there is no error to read. The provider's own words are kept for hardware only, as software
+// providers leave a stale errno there.
 bool OfiQueue::readError(Completion* out) {
   *out = Completion{};
   fi_cq_err_entry entry{};
@@ -276,15 +278,16 @@ bool OfiQueue::readError(Completion* out) {
   return true;
 }
 
-// The completion queue itself failed (overrun, device gone): nothing of any lane can be believed any more.
+// The completion queue itself has failed (overrun, device gone): nothing that any lane reports can be
+// believed any more.
 void OfiQueue::queueFailed(int64_t code) {
   failed_ = attention_ = true;
   failedWhy_ = "the completion queue failed: " + domain_->library().errorText(code);
   for (OfiEndpoint* lane : lanes_) lane->broke(failedWhy_);
 }
 
-// Errors that belong to no operation. That receives were flushed means that the queue pair is no
-// more: the card died, or was reset. Anything else ends the operations it concerns, or their deadlines do.
+// Errors that belong to no operation. Flushed receives mean that the queue pair is gone: the card died or was
+// reset. Any other error ends the operations that it concerns, or their deadlines do.
 void OfiQueue::readEvents() {
   constexpr int kFlushed = 1;  // EFA_IO_COMP_STATUS_FLUSHED in the kernel's efa_io_defs.h
   uint32_t event = 0;
@@ -298,7 +301,7 @@ void OfiQueue::readEvents() {
   cutEndpoint("the card ended all its work: " + domain_->library().errorText(flushed));
 }
 
-// Only the addresses of software providers belong to one lane, and may come again for another.
+// An address of a software provider belongs to one lane and may come again for another, so none is kept.
 Status OfiQueue::openBook() {
   TRY(book_, AddressBook::open(*domain_, device_.fabricInfo().addr_format,
                                device_.traits().software ? 0 : AddressBook::kKept));
@@ -312,8 +315,8 @@ void OfiQueue::cutEndpoint(const std::string& why) {
   closer_.close(std::move(sharedEndpoint_));
 }
 
-// Closing the endpoint took its queue pair: nothing that was posted to it, on any lane, is on its way any
-// more. The addresses go with it, as the provider keeps what it knows of peers there.
+// Closing the endpoint destroyed its queue pair: nothing that any lane posted to it is on its way any more.
+// The address book goes with it, as the provider keeps its knowledge of peers there.
 void OfiQueue::endpointClosed() {
   closer_.finish();
   endpointClosing_ = false;
@@ -337,8 +340,7 @@ void OfiQueue::releaseMemory() {
   holdsMemory_ = false;
 }
 
-// Completions of the old endpoint are read to their end first, so that its operations are free to be used
-// again.
+// The completions of the old endpoint are read to their end first, so that its operations are free again.
 Status OfiQueue::renewEndpoint() {
   TRY(device_.usable());
   if (endpointClosing_ || orphans_ > 0)
@@ -376,7 +378,7 @@ void OfiQueue::forget(OfiEndpoint* lane, FidPtr<fid_ep> endpoint) {
   if (endpoint && orphans_ > 0 && !device_.traits().closesCleanly) parked_.push_back(std::move(endpoint));
 }
 
-// Reading no entries is how to make a provider look at its sockets, of which it takes so many at a time.
+// Reading no entries makes a provider look at its sockets; it handles a limited number at each look.
 void OfiQueue::turnStrangersAway(std::span<const Bytes> names) {
   constexpr int kMostTimes = 100;
   if (!device_.traits().oneDials) return;

@@ -16,9 +16,9 @@
 #include "src/base/clock.h"
 #include "weft/transport.h"
 
-// A completion queue and all that shares it. Owned by one engine and used by one thread at a time. Polling
-// reads the completion queue, which is also what moves data on software providers, and progresses the lanes
-// that are connecting or retiring.
+// A completion queue and everything that shares it. An engine owns it; one thread at a time uses it. A poll
+// reads the completion queue, which also moves the data on software providers, and moves lanes on that
+// connect or retire.
 namespace weft::ofi {
 
 class OfiQueue : public Queue {
@@ -40,21 +40,24 @@ class OfiQueue : public Queue {
   AddressBook& book() { return *book_; }
   Gate* gate() const { return gate_; }
   fid_ep* sharedEndpoint() const { return sharedEndpoint_.get(); }  // null for software providers
-  bool lengthInData() const { return lengthInData_; }  // a notification's length travels in its upper half
+  // A notification's length travels in the upper half of its data.
+  bool lengthInData() const { return lengthInData_; }
   Result<FidPtr<fid_ep>> openFabricEndpoint();
-  // The shared one: all lanes on it break, and are fenced when it is closed, which takes its time.
+  // Closes the shared endpoint: all lanes on it break at once, and are fenced when it is closed, which takes
+  // its time.
   void cutEndpoint(const std::string& why);
   bool endpointClosing() const { return endpointClosing_; }
   size_t wantedLanes() const;
-  void holdMemory();  // memory that a lane uses which could not be fenced stays registered
-  void report(const Completion& completion, std::string why = {});  // comes out of a later poll
-  void explainNow(const Completion& completion, std::string why);   // of the poll that runs
-  void progress(OfiEndpoint* lane);                                 // from the next poll on
-  void forget(OfiEndpoint* lane, FidPtr<fid_ep> endpoint);          // the lane is being destroyed
-  void turnStrangersAway(std::span<const Bytes> names);  // before endpoints of these names are closed
+  void holdMemory();  // memory of a lane that could not be fenced stays registered
+  void report(const Completion& completion, std::string why = {});  // a later poll hands it out
+  // Words for a completion of the running poll.
+  void explainNow(const Completion& completion, std::string why);
+  void progress(OfiEndpoint* lane);                         // asks for progress() from the next poll on
+  void forget(OfiEndpoint* lane, FidPtr<fid_ep> endpoint);  // the lane is being destroyed
+  void turnStrangersAway(std::span<const Bytes> names);  // called before endpoints of these names are closed
 
-  // Lets go of a lane's operations in flight, after showing each to `visit`; whatever of them still completes
-  // is swallowed.
+  // Gives up a lane's operations in flight, after `visit` has seen each. A completion that still comes for
+  // one of them is swallowed.
   template <class Visit>
   size_t abandon(const OfiEndpoint* lane, Visit visit) {
     size_t left = 0;
@@ -103,31 +106,31 @@ class OfiQueue : public Queue {
   QueueDepths depths_;
   const bool lengthInData_;
   const bool knowsSource_;
-  bool attention_ = false;  // there is more to a poll than reading: events, words, lanes to tend
+  bool attention_ = false;  // a poll has more to do than to read: events, words, lanes
   bool drained_ = false;    // the last read found nothing more
   bool failed_ = false;
   std::string failedWhy_;
   bool holdsMemory_ = false;
-  bool endpointCut_ = false;      // the shared endpoint is closed until a lane wants another
-  bool endpointClosing_ = false;  // or is about to be: until then nothing of libfabric is touched here
+  bool endpointCut_ = false;      // the shared endpoint is closed until a lane needs another one
+  bool endpointClosing_ = false;  // it is being closed: until then libfabric is not touched here
   uint32_t emptyReads_ = 0;
 
-  // Teardown is in reverse order: endpoints, completion queue, addresses, memory and domain.
+  // Members are destroyed in reverse order: endpoints, completion queue, addresses, memory and domain.
   std::unique_ptr<Domain> ownDomain_;
   Domain* domain_ = nullptr;
   Gate* gate_ = nullptr;  // the domain's
   std::unique_ptr<AddressBook> book_;
   OperationPool operations_;
   std::vector<Operation> receives_;
-  std::array<fi_cq_data_entry, kBatch> entries_;  // of the poll that runs
+  std::array<fi_cq_data_entry, kBatch> entries_;  // of the running poll
   std::array<fi_addr_t, kBatch> sources_;
   FidPtr<fid_cq> cq_;
   FidPtr<fid_eq> eq_;  // where the provider wants one
   FidPtr<fid_ep> sharedEndpoint_;
-  EndpointCloser closer_;  // of that one, when it is cut
+  EndpointCloser closer_;  // of sharedEndpoint_, when it is cut
   std::string cutWhy_;
 
-  std::vector<FidPtr<fid_ep>> parked_;  // cannot be closed while operations of theirs are in flight
+  std::vector<FidPtr<fid_ep>> parked_;  // cannot be closed while their operations are in flight
   size_t orphans_ = 0;                  // operations in flight whose lane is gone
 
   std::vector<OfiEndpoint*> lanes_;

@@ -10,9 +10,9 @@ namespace weft::ofi {
 
 namespace {
 
-// Small steps from a secret start: a key is all that protects memory from any host that reaches the port, and
-// it is never used twice, so a late write to memory that is gone meets nothing.
-constexpr uint64_t kKeyStep = 0x9e3779b97f4a7c15u;  // odd: 2^64 keys before one comes back
+// Keys go in steps from a secret start. A key is the only protection of memory against any host that reaches
+// the port. It is never used twice, so a late write to memory that is gone meets nothing.
+constexpr uint64_t kKeyStep = 0x9e3779b97f4a7c15u;  // odd: 2^64 keys before one comes again
 
 }  // namespace
 

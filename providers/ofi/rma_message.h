@@ -4,8 +4,8 @@
 
 #include "providers/ofi/operation.h"
 
-// The argument of fi_writemsg and fi_readmsg for one contiguous piece. It points into itself, so it lives
-// where it was made and for one call.
+// The argument of fi_writemsg and fi_readmsg for one contiguous piece. It points into itself, so it cannot be
+// copied, and it serves a single call.
 namespace weft::ofi {
 
 class RmaMessage {

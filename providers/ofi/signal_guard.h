@@ -5,9 +5,9 @@
 #include <array>
 #include <csignal>
 
-// Remembers what every signal does and puts it back. Opening libfabric opens the libraries of its providers,
-// and one of them (libinfinipath, in Debian 12's) takes SIGINT, SIGTERM and SIGSEGV for itself, away from
-// Python and any other owner had them. A value on the stack of the thread that opens.
+// Remembers the handler of every signal and restores it. Opening libfabric opens the libraries of its
+// providers, and one of them (libinfinipath, in Debian 12's) takes SIGINT, SIGTERM and SIGSEGV from Python or
+// any other owner. A value on the stack of the thread that opens.
 namespace weft::ofi {
 
 class SignalGuard {
@@ -22,7 +22,7 @@ class SignalGuard {
   SignalGuard& operator=(const SignalGuard&) = delete;
 
  private:
-  static constexpr int kSignals = 32;  // the classic ones; no library claims a real-time signal by number
+  static constexpr int kSignals = 32;  // the classic signals; no library claims a real-time signal by number
 
   static size_t at(int number) { return static_cast<size_t>(number); }
   static bool read(int number, struct sigaction* out) { return ::sigaction(number, nullptr, out) == 0; }

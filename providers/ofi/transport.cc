@@ -26,7 +26,7 @@ class OfiTransport : public Transport {
   Result<std::shared_ptr<Device>> open(const DeviceInfo& info) override;
 
  private:
-  Status look();  // under the lock; asks libfabric the first time
+  Status look();  // the lock is held; asks libfabric at the first call
 
   const std::shared_ptr<const Library> library_;
   const std::string wanted_;

@@ -13,9 +13,9 @@
 namespace weft::ofi {
 
 // `name` as WEFT_PROVIDER has it after "ofi:": "efa", "efa-direct", "verbs", "tcp", "net", "shm",
-// "tcp;ofi_rxm" or any name of fi_info's; empty: the best one that has a usable card, and Transport::name()
-// tells which. Fails when libfabric is not there. Deadlines of lanes are by `clock`, which outlives the
-// transport and all that it opened.
+// "tcp;ofi_rxm", or any name that fi_info shows. Empty: the best provider that has a usable card;
+// Transport::name() tells which. An error where libfabric is not there. Lanes take their deadlines from
+// `clock`, which outlives the transport and all that it opened.
 Result<std::unique_ptr<Transport>> makeTransport(const std::string& name, const Config& config,
                                                  const Clock& clock = Clock::system());
 

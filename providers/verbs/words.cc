@@ -57,7 +57,7 @@ const Meaning* meaningOf(ibv_wc_status status) {
   return found == std::end(kMeanings) ? nullptr : found;
 }
 
-// Pinning is what the kernel refuses first, so the limit is part of the message.
+// The kernel first refuses to pin memory, so the limit is part of the message.
 std::string memlockText() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "unlimited";
