@@ -10,8 +10,8 @@ void InboundRing::open(const Options& options) {
   sizes_.assign(options.slots, 0);
 }
 
-// Receives are tested in the order in which they were posted, so one that is late holds up those behind it:
-// the reduction takes them in that order anyway.
+// Receives are tested in the order in which they were posted, so a late one holds up those behind it. The
+// reduction takes them in that order anyway.
 bool InboundRing::progress(uint64_t limit, bool* moved) {
   while (posted_ < limit && posted_ < arrived_ + options_.slots) {
     const core::Posted posted =

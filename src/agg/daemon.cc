@@ -17,11 +17,11 @@ using coll::Patience;
 
 namespace {
 
-constexpr Milliseconds kTick{20};     // between looks at members that may have left
+constexpr Milliseconds kTick{20};     // between two looks at members that may have left
 constexpr Milliseconds kToAsk{2000};  // the time that a guest has to send its request
 constexpr const char* kStarting = "starting weft-aggd";
 
-// Without a secret the port would serve every process that reaches it, with this host's memory and
+// Without a secret, the port would serve every process that reaches it, with this host's memory and
 // processors.
 Status checkReach(const std::string& secret, const std::string& listen, const SocketAddress& address) {
   if (!secret.empty() || address.isLoopback()) return {};
@@ -47,8 +47,8 @@ Result<std::unique_ptr<Daemon>> Daemon::start(DaemonOptions options) {
   return daemon;
 }
 
-// The groups that are left are closed by errands, so that the end takes as long as the slowest member and not
-// as long as all of them.
+// Errands close the groups that are left, so that the end takes as long as the slowest member, and not as
+// long as all members together.
 Daemon::~Daemon() {
   stop();
   if (accepting_.joinable()) accepting_.join();
@@ -83,7 +83,7 @@ Status Daemon::listen() {
   return {};
 }
 
-// Guests are heard here, all at once and without waiting for any of them, until their request is whole.
+// Hears the guests until their requests are whole, all guests at once and without waiting for any of them.
 void Daemon::accept() {
   while (!stopping_) {
     talks_.reap();
@@ -97,7 +97,7 @@ void Daemon::accept() {
   }
 }
 
-// While there is no room for another one the listener is not looked at: connections wait in the kernel's
+// While there is no room for another guest, the listener is not watched: connections wait in the kernel's
 // queue.
 void Daemon::awaitGuests(size_t most) {
   constexpr int kMostMs = 50;
@@ -117,15 +117,15 @@ void Daemon::letIn(size_t most) {
   }
 }
 
-// Without descriptors the connection stays where it is, and the listener readable: a pause keeps this thread
-// from running round.
+// Without descriptors the connection stays in the queue, and the listener readable. A pause keeps this thread
+// from spinning.
 void Daemon::restIfShort(int errnum) const {
   const bool isShort = errnum == EMFILE || errnum == ENFILE || errnum == ENOBUFS || errnum == ENOMEM;
   if (isShort) clock().sleep(kTick);
 }
 
-// The length of a request is read first, as a guest that is no member of ours says nothing of the kind, and
-// must not make us wait for its rest. False: it is a guest no longer.
+// The length of a request is read first. A guest that is no member of ours sends no such length, and must not
+// make us wait for more. False: it is a guest no longer.
 bool Daemon::hear(Newcomer& newcomer) {
   while (true) {
     const Guest::Heard heard = newcomer.guest.hear(clock().now());
@@ -140,7 +140,7 @@ bool Daemon::hear(Newcomer& newcomer) {
   return false;
 }
 
-// The answer to a request may have to wait, for the guest or for the fabric, and so it is an errand.
+// The answer to a request may have to wait for the guest or for the fabric, so an errand gives it.
 void Daemon::judge(Newcomer& newcomer) {
   const auto said = newcomer.guest.bytes();
   if (const auto format = coll::decodeStatusRequest(said, key_, newcomer.nonce)) {
@@ -157,7 +157,8 @@ void Daemon::judge(Newcomer& newcomer) {
                      [this, link, request = *request] { logFailure(welcome(*link, request)); });
 }
 
-// A refusal is no secret, so it is sealed with no nonce of the guest: its request could not be read.
+// A refusal is no secret. It is sealed without a nonce of the guest's, as the guest's request could not be
+// read.
 void Daemon::refuse(Newcomer& newcomer, const Error& why) {
   refused_++;
   const JoinAnswer no{false, why.detail(), 0, {}};
@@ -169,7 +170,7 @@ void Daemon::logFailure(const Status& status) const {
   if (!status) WEFT_LOG(info, "%s: %s", options_.name.c_str(), status.error().message().c_str());
 }
 
-// Groups that are not complete in time, or of which a member left again.
+// Drops groups that are not complete in time, and groups of which a member has left again.
 void Daemon::dropForming(TimePoint now) {
   std::vector<std::pair<Forming, std::string>> dropped;
   {
@@ -188,7 +189,7 @@ void Daemon::dropForming(TimePoint now) {
   for (auto& [forming, why] : dropped) giveUp(std::move(forming), why);
 }
 
-// With the lock held. Empty: it may go on waiting for the others.
+// The lock is held. Empty: the group may go on waiting for its members.
 std::string Daemon::faultOf(const Forming& forming, TimePoint now) const {
   uint32_t here = 0;
   for (const Child& child : forming.children) {
@@ -200,8 +201,8 @@ std::string Daemon::faultOf(const Forming& forming, TimePoint now) const {
                 forming.ranks, options_.name.c_str());
 }
 
-// Telling members and closing their connections may wait for them. Without a thread they hear by the closed
-// connection alone.
+// Telling members and closing their connections may have to wait for them, so an errand does both. Where no
+// thread can be had, the members see only that their connections close.
 void Daemon::giveUp(Forming forming, const std::string& why) {
   auto shared = std::make_shared<Forming>(std::move(forming));
   (void)closings_.start("weft-agg-refuse", [this, shared, why] {
@@ -219,8 +220,8 @@ Status Daemon::answerStatus(const Fd& link, Format format) {
   return coll::writeFrame(link, Bytes(bytes.begin(), bytes.end()), patience);
 }
 
-// An errand. The member's own half of the way over the fabric is made at the same time, and a member that
-// does not make it keeps nobody but this thread, for as long as a group may take to form.
+// An errand. The member makes its half of the connection over the fabric at the same time. A member that does
+// not make it holds up this thread only, for as long as a group may take to form.
 Status Daemon::welcome(Fd& link, const JoinRequest& request) {
   Patience patience(clock(), options_.limits.patience);
   TRY(JoinAnswer answer, admit(request));
@@ -242,7 +243,7 @@ Status Daemon::welcome(Fd& link, const JoinRequest& request) {
   return {};
 }
 
-// With the lock held. Empty: it may come in.
+// The lock is held. Empty: the child may come in.
 std::string Daemon::refusal(const JoinRequest& request) {
   if (draining_) return "it is being shut down";
   const auto known = forming_.find(request.group);
@@ -267,7 +268,7 @@ std::string Daemon::refusal(const JoinRequest& request) {
   return {};
 }
 
-// A child counts from here on, connected or not: quotas hold for all that are on their way.
+// A child counts from here on, connected or not: quotas include children that are on their way.
 Result<JoinAnswer> Daemon::admit(const JoinRequest& request) {
   std::lock_guard lock(mutex_);
   JoinAnswer answer;
@@ -287,14 +288,14 @@ Result<JoinAnswer> Daemon::admit(const JoinRequest& request) {
   return answer;
 }
 
-// Complete when all ranks of the group are below us, or all that join us themselves and the rest is the
-// parent's.
+// A group is complete when all of its ranks are below this daemon. With a parent it is also complete when all
+// ranks that join this daemon are here: the other ranks are below the parent's other children.
 void Daemon::enter(const JoinRequest& request, Child child) {
   Forming whole;
   {
     std::lock_guard lock(mutex_);
     const auto entry = forming_.find(request.group);
-    if (entry == forming_.end()) return;  // given up meanwhile
+    if (entry == forming_.end()) return;  // it was given up meanwhile
     entry->second.children.push_back(std::move(child));
     uint32_t all = 0, own = 0;
     for (const Child& one : entry->second.children) {
@@ -312,8 +313,7 @@ void Daemon::enter(const JoinRequest& request, Child child) {
 }
 
 // With ranks elsewhere the group joins the parent, as one child with the weight of all its ranks. Its place
-// in the parent's order is that of its lowest rank, which is what keeps the order of folding the same in each
-// run.
+// in the parent's order is the place of its lowest rank, so the order of folding is the same in each run.
 Result<std::unique_ptr<AggGroup>> Daemon::makeGroup(uint64_t id, Forming* forming) {
   GroupOptions group;
   group.id = id;
@@ -344,8 +344,8 @@ Result<std::unique_ptr<AggGroup>> Daemon::makeGroup(uint64_t id, Forming* formin
   return AggGroup::create(std::move(group), std::move(forming->children));
 }
 
-// The verdict goes out before data may move, on the errand of the member that came last: another group's
-// members do not wait for it.
+// The verdict goes out before data may move, on the errand of the member that came last: the members of other
+// groups do not wait for it.
 void Daemon::complete(uint64_t id, Forming forming) {
   auto group = makeGroup(id, &forming);
   coll::Verdict verdict{static_cast<bool>(group), group ? "" : group.error().message(), 0};
@@ -375,7 +375,7 @@ bool Daemon::passOver() {
   return moved;
 }
 
-// Spins while data moves, naps while groups are quiet, sleeps without groups until there is news.
+// Spins while data moves, naps while the groups are quiet, and without groups sleeps until there is news.
 void Daemon::moveData() {
   constexpr int kQuietPasses = 20000;
   constexpr Milliseconds kNap{1};
@@ -393,8 +393,8 @@ void Daemon::moveData() {
   }
 }
 
-// Takes over the groups that were formed; without any it waits for one. Groups that have ended need the data
-// thread only until their errands have begun. False: the daemon stops.
+// Takes over the groups that were formed; without any group it waits for one. An ended group needs the data
+// thread only until its errand has begun. False: the daemon stops.
 bool Daemon::takeFresh() {
   std::unique_lock lock(mutex_);
   std::unique_lock groups(groupsMutex_);
@@ -413,7 +413,7 @@ void Daemon::stop() {
   news_.notify_all();
 }
 
-// A group that has ended leaves the round here, with a report of how it was.
+// A group that has ended leaves the data thread's round here; a report of its last state stays.
 void Daemon::watchGroups() {
   for (auto group = groups_.begin(); group != groups_.end();) {
     (*group)->watch();
@@ -427,14 +427,14 @@ void Daemon::watchGroups() {
   }
 }
 
-// A group for which the system gives no thread now is tried again at the next tick.
+// Where the system has no thread for a group now, the next tick tries again.
 void Daemon::beginEnding() {
   for (Ending& ending : endings_)
     if (!ending.begun)
       ending.begun = closings_.start("weft-agg-close", [this, &ending] { closeEnded(ending); });
 }
 
-// An errand: members leave one after another, and each is closed as it does. When the daemon stops it waits
+// An errand. Members leave one after another, and each is closed when it has left. A daemon that stops waits
 // for none of them.
 void Daemon::closeEnded(Ending& ending) {
   const size_t bytes = ending.group->bytes();

@@ -15,30 +15,31 @@
 #include "src/base/net/guest.h"
 
 // An aggregation daemon: lets ranks and other daemons join, forms groups of them, and moves their data. Two
-// threads live as long as the daemon: one accepts, one moves the data of all groups in turn; without groups
-// both sleep. Neither of them ever waits for a member, nor does anybody with a lock held: what may wait, each
-// talk, each refusal and each ended group's closing, is an errand with a thread of its own, so that a bad
-// member delays its own group alone. Any thread may call.
+// threads live as long as the daemon: one accepts, the other moves the data of all groups in turn; without
+// groups both sleep. Neither thread ever waits for a member, and nobody waits with a lock held. Work that may
+// have to wait (a talk, a refusal, the closing of an ended group) is an errand with a thread of its own, so a
+// bad member delays its own group alone. Any thread may call.
 namespace weft::agg {
 
+// Quotas.
 struct Limits {
   size_t groups = 64;
-  size_t bytes = size_t{1} << 30;  // of memory, over all groups
-  size_t children = 64;            // of a group
-  size_t joining = 128;            // connections that are joining or asking at a time
-  Milliseconds patience{20000};    // for a group to be complete
+  size_t bytes = size_t{1} << 30;  // bytes over all groups
+  size_t children = 64;            // of a group, at this daemon
+  size_t joining = 128;            // connections that join or ask at a time
+  Milliseconds patience{20000};    // for a group to become complete
 };
 
 struct DaemonOptions {
   core::ContextRef context;
   int device = 0;
-  // ADDRESS:PORT; port 0: any. Empty: a free port, on all addresses where there is a secret, else on the
-  // loopback one. Without a secret an address that other hosts reach is an error.
+  // ADDRESS:PORT; port 0: any port. Empty: a free port, on all addresses where there is a secret, else on the
+  // loopback address. Without a secret, an address that other hosts reach is an error.
   std::string listen;
-  std::string name;    // HOST:PORT as others call it; empty: what it listens on
-  std::string parent;  // empty: none
-  std::string secret;  // as in the settings
-  size_t window = 16;
+  std::string name;    // HOST:PORT in the words of others; empty: the address it listens on
+  std::string parent;  // ADDRESS:PORT of the daemon above; empty: none
+  std::string secret;  // as in the settings: the text, or @FILE
+  size_t window = 16;  // chunks of a child that may be on their way
   Limits limits;
 };
 
@@ -51,36 +52,38 @@ class Daemon {
   uint16_t port() const { return port_; }
   const std::string& name() const { return options_.name; }
   bool isOpenToThisHostOnly() const { return secret_.empty(); }
-  // Takes no new group from now on; true when the last one has gone.
+  // Takes no new group from now on. True when the last group has gone.
   bool drain();
   enum class Format : uint8_t { text, json, prometheus };
+  // Waits for a pass of the data thread at most.
   std::string status(Format format);
-  // Of groups that live, then of those that have ended and are not closed.
+  // The groups that live, then those that have ended and are not closed.
   std::vector<GroupReport> reports();
-  void kill();  // for tests: as if the process died, without a word to anybody
+  void kill();  // for tests: as if the process died, without a word to anyone
 
  private:
-  // A group of which some members are here. It ends by being complete, by its time, or by a member that
-  // leaves.
-  struct Forming {
+  // A group of which some members are here. It ends when it is complete, when its time is over, or when a
+  // member leaves.
+  struct Forming {                // the connected ones
     std::vector<Child> children;  // those that are connected
-    uint32_t ranks = 0;           // of the whole group, wherever they join
+    uint32_t ranks = 0;           // of the whole group, at all daemons
     uint32_t chunkBytes = 0;
     uint32_t local = 0;   // ranks that join this daemon themselves
-    size_t admitted = 0;  // children that may come, connected or not yet
-    TimePoint until{};
+    size_t admitted = 0;  // children that were let in, connected or not yet
+    TimePoint until{};    // the end of its time
   };
-  // A connection of which the request has not come yet. The accepting thread's.
+  // A connection whose request has not come yet. It belongs to the accepting thread.
   struct Newcomer {
     Guest guest;
-    Nonce nonce{};             // the one that the request has to prove it has seen
-    bool lengthKnown = false;  // the guest is expected to send the request itself
+    Nonce nonce{};             // ours; the request has to prove that the guest has seen it
+    bool lengthKnown = false;  // the guest is to send the request itself now
   };
-  // A group in which nothing moves any more. Its errand has the group to itself; all others read the report.
+  // A group that has ended: nothing moves in it any more. Its errand alone uses the group; other threads read
+  // the report.
   struct Ending {
     std::unique_ptr<AggGroup> group;
     GroupReport report;
-    bool begun = false;  // its errand has the group
+    bool begun = false;  // its errand has begun
   };
 
   // The accepting thread:
@@ -116,24 +119,24 @@ class Daemon {
   void stop();
 
   DaemonOptions options_;
-  std::string secret_;  // itself; empty: everybody on this host may join
+  std::string secret_;  // the secret itself; empty: every process on this host may join
   Key128 key_{};
   Fd listener_;
   uint16_t port_ = 0;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> draining_{false};
-  std::mutex mutex_;              // over what forms; taken before groupsMutex_ where both are
-  std::condition_variable news_;  // for the data thread: a group is formed, or the daemon stops
+  std::mutex mutex_;              // guards forming_ and fresh_; taken before groupsMutex_ where both are
+  std::condition_variable news_;  // wakes the data thread: a group is formed, or the daemon stops
   std::map<uint64_t, Forming> forming_;
-  std::list<std::unique_ptr<AggGroup>> fresh_;   // formed, for the data thread
-  std::mutex groupsMutex_;                       // held by the data thread during a pass
+  std::list<std::unique_ptr<AggGroup>> fresh_;  // formed, for the data thread
+  std::mutex groupsMutex_;  // guards groups_ and endings_; the data thread holds it during a pass
   std::list<std::unique_ptr<AggGroup>> groups_;  // those in which data moves
-  std::list<Ending> endings_;                    // a list, as each errand knows its own entry
-  std::atomic<size_t> groupCount_{0};            // that are complete, until they are closed
-  std::atomic<size_t> groupBytes_{0};            // of their memory
+  std::list<Ending> endings_;                    // a list, since each errand refers to its own entry
+  std::atomic<size_t> groupCount_{0};            // groups that are complete, until they are closed
+  std::atomic<size_t> groupBytes_{0};            // of those groups' memory
   std::atomic<uint64_t> formed_{0}, refused_{0}, ended_{0};
-  std::vector<Newcomer> guests_;  // the accepting thread's
-  Errands talks_;                 // with members that join, and processes that ask for the status
+  std::vector<Newcomer> guests_;  // of the accepting thread
+  Errands talks_;                 // with members that join, and with processes that ask for the status
   Errands closings_;              // of groups that are given up or have ended
   std::thread accepting_;
   std::thread moving_;

@@ -20,7 +20,7 @@ bool Errands::start(const char* name, std::function<void()> work) {
   return static_cast<bool>(thread);
 }
 
-// A thread that is done has left its work behind, so joining it takes no longer than its end does.
+// A thread that is done has finished its work, so joining it takes only as long as its end.
 void Errands::reap() {
   const std::lock_guard lock(mutex_);
   for (auto errand = errands_.begin(); errand != errands_.end();) {

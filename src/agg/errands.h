@@ -8,19 +8,19 @@
 #include <mutex>
 #include <thread>
 
-// Short-lived threads of a daemon, each with one errand that may wait for a member: talking to a process that
-// joins, telling members that their group is given up, closing a group that has ended. A member that takes
-// its time therefore delays no group but its own. Any thread.
+// Short-lived threads of a daemon, each with an errand that may have to wait for a member: the talk with a
+// process that joins, the news that a group is given up, the closing of an ended group. So a slow member
+// delays only its own group. Any thread.
 namespace weft::agg {
 
 class Errands {
  public:
   ~Errands() { finish(); }
-  // False: the system gives no thread now, and nothing was begun.
+  // False: the system has no thread now, and nothing was begun.
   bool start(const char* name, std::function<void()> work);
-  void reap();           // joins the threads whose errands are done; waits for none
-  void finish();         // joins all; the caller has told them to end, and starts no more
-  size_t count() const;  // those that are under way or not yet joined
+  void reap();           // joins the threads whose errands are done; waits for no errand
+  void finish();         // joins all threads; the caller has told them to end, and starts no more
+  size_t count() const;  // errands under way or not yet joined
 
  private:
   struct Errand {
@@ -28,7 +28,7 @@ class Errands {
     std::atomic<bool> done{false};
   };
   mutable std::mutex mutex_;
-  std::list<Errand> errands_;  // a list, as each thread knows its own entry
+  std::list<Errand> errands_;  // a list, since each thread refers to its own entry
 };
 
 }  // namespace weft::agg

@@ -28,13 +28,14 @@ Result<std::unique_ptr<AggGroup>> AggGroup::create(GroupOptions options, std::ve
 
 AggGroup::~AggGroup() {
   const MustNotFail closing;
-  // Registrations on the comms go before the comms do.
+  // Registrations on the comms are destroyed before the comms.
   if (options_.parent) options_.parent->leave(options_.parent->pipe->clock());
   memory_ = {};
   small_ = {};
 }
 
-// The slots of child i begin at i; the results and the parent's results follow the last child's.
+// The slots of child i begin at slot i * window. The results and the parent's results follow the last child's
+// slots.
 Status AggGroup::prepare(std::vector<Child> children) {
   children_ = std::move(children);
   std::sort(children_.begin(), children_.end(),
@@ -84,17 +85,19 @@ Span AggGroup::chunkOf(const Record& record, size_t step) const {
   return {step * options_.chunkBytes, std::min<size_t>((step + 1) * options_.chunkBytes, record.head.bytes)};
 }
 
+// Ends the group: a child sent nonsense. Returns false, for the callers.
 bool AggGroup::blame(const Child& child, const std::string& why) {
   end({format("%s%s", child.name.c_str(), why.c_str())});
   return false;
 }
 
+// Ends the group: a child's connection failed.
 bool AggGroup::lose(const Child& child) {
   end({child.name + " left the group or failed", true});
   return false;
 }
 
-// The parent's own word for it is better than ours, where it has said one.
+// Where the parent has told a reason, that reason is better than ours.
 bool AggGroup::blameParent() {
   end(options_.parent->pipe->look() == coll::Pipe::State::alarmed
           ? options_.parent->pipe->alarm()
@@ -102,7 +105,7 @@ bool AggGroup::blameParent() {
   return false;
 }
 
-// The first reason stands: what fails after it follows from it.
+// The first reason stands: later failures follow from it.
 void AggGroup::end(const coll::Alarm& why) {
   if (!broken_.empty()) return;
   broken_ = why.reason;
@@ -114,10 +117,10 @@ void AggGroup::end(const coll::Alarm& why) {
   if (options_.parent) options_.parent->pipe->raiseAlarm(alarm);
 }
 
-// A child that goes closes its link first and waits for ours: we have receives posted at its end.
+// A child that leaves closes its link first, and waits for ours: we have receives posted at its end.
 void AggGroup::dismiss(Child& child) {
   child.gone = true;
-  child.pipe->raiseAlarm(coll::Alarm{}.encode());  // what it still has posted for one ends by this
+  child.pipe->raiseAlarm(coll::Alarm{}.encode());  // ends the receive that it still has posted for an alarm
   for (core::Comm* comm : {static_cast<core::Comm*>(&child.pipe->sending()),
                            static_cast<core::Comm*>(&child.pipe->receiving())}) {
     memory_.releaseFrom(*comm);
@@ -128,6 +131,7 @@ void AggGroup::dismiss(Child& child) {
   ::shutdown(child.link.get(), SHUT_RDWR);
 }
 
+// The stages in the order in which data passes them. A stage that fails has ended the group.
 bool AggGroup::progress() {
   if (hasEnded()) return false;
   bool moved = false;
@@ -139,8 +143,8 @@ bool AggGroup::progress() {
   return moved;
 }
 
-// Heads may come ahead of their data by kHeads operations, data by the window of chunks: more receives are
-// not posted, and so a child cannot send more. The child whose data completes a step last is counted as late.
+// Heads may come kHeads operations ahead of their data, and data by the window of chunks. No more receives
+// are posted, so a child cannot send more. The child whose data completes a step last counts as late.
 bool AggGroup::receiveAll(bool* moved) {
   for (Child& child : children_) {
     const uint64_t before = child.data.arrived();
@@ -159,7 +163,7 @@ bool AggGroup::receiveAll(bool* moved) {
   return true;
 }
 
-// An operation begins when its head is here from every child.
+// An operation begins when every child's head of it is here. The heads have to be equal.
 bool AggGroup::takeHeads(bool* moved) {
   while (operations_.size() < kHeads) {
     const uint64_t next = first_ + operations_.size();
@@ -182,7 +186,7 @@ bool AggGroup::takeHeads(bool* moved) {
   return true;
 }
 
-// Chunks are numbered through all operations, so that a slot belongs to one of them at a time; data that came
+// Chunks are numbered across all operations, so that a slot belongs to one chunk at a time. Data that came
 // with the head takes no slot.
 bool AggGroup::openRecord(const OperationHead& head) {
   const bool reduces =
@@ -223,6 +227,7 @@ bool AggGroup::reduceReady(bool* moved) {
   return true;
 }
 
+// A daemon sends whole chunks; a rank sends its own part of a gather only.
 bool AggGroup::expectSize(size_t child, const Record& record, Span chunk, size_t size) {
   const Child& from = children_[child];
   const size_t wanted = from.daemon ? chunk.bytes() : coll::sentOf(record.head, from.order, chunk).bytes();
@@ -248,8 +253,8 @@ bool AggGroup::reduceStep(Record& record, size_t step) {
   return true;
 }
 
-// Reductions fold the children in their order. In a gather each rank sent only what is its
-// own: it is put in its place, and other daemons' chunks, which are zero elsewhere, are laid over each other.
+// Reductions fold the children in their order. In a gather each rank sends only its own part, which is copied
+// to its place. The chunks of other daemons are zero outside their parts, so they are combined by "or".
 void AggGroup::combine(const Record& record, Span chunk, std::byte* to) {
   const bool reduces = record.head.kind == coll::OperationKind::allReduce ||
                        record.head.kind == coll::OperationKind::reduceScatter;
@@ -268,8 +273,8 @@ void AggGroup::combine(const Record& record, Span chunk, std::byte* to) {
   }
 }
 
-// Results leave in order, to each child at its own pace: a slow child holds up the slots, and so the others
-// in the end, but not the order of what they are sent.
+// Results leave in order, to each child at its own pace. A slow child holds up the slots, and so in the end
+// the other children, but never the order of their results.
 bool AggGroup::deliver(Child& child, bool* moved) {
   while (!child.flights.empty()) {
     const Child::Flight& flight = child.flights.front();
@@ -318,7 +323,8 @@ std::byte* AggGroup::smallDownOf(uint64_t operation) const {
   return isRoot() ? smallOf(operation) : smallOf(operation) + kHeads * kHeadSlot;
 }
 
-// Slots in their order, operations in theirs.
+// Frees slots in their order, and operations in theirs. A step is finished when every child has its result
+// and the parent has its part.
 void AggGroup::retire() {
   while (!operations_.empty()) {
     Record& oldest = operations_.front();
@@ -339,12 +345,12 @@ void AggGroup::retire() {
 }
 
 void AggGroup::watch() {
-  // A child may have its last result before the others have theirs: they get it first.
+  // A child may have its last result before the other children have theirs: those get it first.
   const bool finishing =
       !operations_.empty() && std::all_of(operations_.begin(), operations_.end(),
                                           [](const Record& open) { return open.reduced == open.steps; });
-  // Nothing that the others start can be finished any more, so they are told at once, even if they only close
-  // later than this one.
+  // Nothing that the others start can be finished any more. So they are told at once, although they may only
+  // be closing later than this one.
   for (const Child& child : children_)
     if (!finishing && !isLinked(child.link.get())) lose(child);
   for (Child& child : children_)
@@ -354,8 +360,8 @@ void AggGroup::watch() {
   if (options_.parent->pipe->look() == coll::Pipe::State::alarmed) end(options_.parent->pipe->alarm());
 }
 
-// Nothing that a child says now changes anything, but alarms that could not leave have to be said again, and
-// a child waits for its connection to be closed before it goes.
+// Words of a child change nothing now. But alarms that could not leave have to be repeated, and a child waits
+// until its connection is closed.
 void AggGroup::settle() {
   for (Child& child : children_) {
     if (child.gone) continue;

@@ -8,14 +8,16 @@
 #include "src/coll/join.h"
 #include "src/coll/kernels.h"
 
-// A group at an aggregation daemon, from when all its children are here: takes their chunks, reduces each as
-// soon as it is complete, passes it to the parent, or at the root back down. Operations and their chunks go
-// in order; a slot is free again when its result has been delivered to every child, which is what bounds how
-// far a child may be ahead. Two stages: while it lives, progress() and watch() wait for no member; when it
-// has ended nothing moves any more, and settle() and the destructor may wait for each child in turn. One
-// thread at a time: the daemon's data thread, then the group's own errand.
+// A group at an aggregation daemon, from the moment when all its children are here. It takes the children's
+// chunks and reduces each chunk as soon as it is complete. Then it passes the chunk to its parent, or as the
+// root back down. Operations and their chunks go in order. A slot is free again when its result was delivered
+// to every child; that bounds how far a child may be ahead.
+// There are two stages. While the group lives, progress() and watch() wait for no member. When it has ended
+// nothing moves any more, and settle() and the destructor may wait for each child in turn.
+// A single thread at a time: the daemon's data thread, then the group's own errand.
 namespace weft::agg {
 
+// `parent`: the membership at the daemon above; none: this daemon is the root.
 struct GroupOptions {
   uint64_t id = 0;
   uint32_t ranks = 0;
@@ -31,7 +33,7 @@ struct GroupStatistics {
   uint64_t bytesOut = 0;
 };
 
-// A group as the daemon tells of it, by value: the group itself belongs to one thread.
+// A group in the daemon's account, by value, since a single thread has the group itself.
 struct GroupReport {
   struct Member {
     std::string name;
@@ -41,27 +43,27 @@ struct GroupReport {
   uint64_t id = 0;
   uint32_t ranks = 0;
   bool root = true;
-  std::string ended;  // why; empty: it lives
+  std::string ended;  // the reason; empty: the group lives
   GroupStatistics statistics;
   std::vector<Member> members;
 };
 
 class AggGroup {
  public:
-  // Memory that a group of so many children takes.
+  // The memory in bytes of a group with so many children.
   static size_t memoryBytes(size_t children, size_t chunkBytes, size_t window);
 
   static Result<std::unique_ptr<AggGroup>> create(GroupOptions options, std::vector<Child> children);
   explicit AggGroup(GroupOptions options) : options_(std::move(options)) {}
   ~AggGroup();
 
-  // A pass; true when anything moved.
+  // A pass over all stages. True when anything moved. Waits for nobody.
   bool progress();
-  // Looks whether children left or raised an alarm; not for every pass.
+  // Checks whether children have left or raised an alarm. Too slow for every pass.
   void watch();
   bool hasEnded() const { return !broken_.empty(); }
-  // After the end: closes children that have left, one after another, and says again what they have not
-  // heard.
+  // After the end: closes the children that have left, one after another, and repeats alarms that they have
+  // not heard.
   void settle();
   bool over() const;  // every child has left and is closed
 
@@ -70,19 +72,20 @@ class AggGroup {
   GroupReport report() const;
 
  private:
-  // An operation. Its steps are its chunks, or a single one where the data came with the head.
+  // An operation. Its steps are its chunks; a single step where the data came with the head.
   struct Record {
     coll::OperationHead head;
     size_t steps = 0;
-    uint64_t firstChunk = 0;            // of the group's count of chunks
+    uint64_t firstChunk = 0;            // in the group's count of chunks
     bool headSent = false;              // to the parent
-    size_t reduced = 0;                 // steps that are
+    size_t reduced = 0;                 // steps that are reduced
     size_t raised = 0;                  // steps sent to the parent
-    size_t asked = 0;                   // steps for whose result a receive is posted
+    size_t asked = 0;                   // steps for whose result a receive is posted at the parent
     size_t ready = 0;                   // steps whose result is here
-    std::vector<uint32_t> undelivered;  // by step: children that have not got it
-    size_t finished = 0;                // steps that every child has
+    std::vector<uint32_t> undelivered;  // by step: children that have not got the result
+    size_t finished = 0;                // steps whose result every child has
   };
+  // A message to or from the parent that is under way.
   struct UpFlight {
     core::Request* request;
     uint64_t operation;
@@ -99,6 +102,7 @@ class AggGroup {
   bool reduceStep(Record& record, size_t step);
   bool expectSize(size_t child, const Record& record, coll::Span chunk, size_t size);
   void combine(const Record& record, coll::Span chunk, std::byte* to);
+  // The parent's side is in uplink.cc.
   bool raiseReady(bool* moved);
   bool raiseHead(Record& record, uint64_t index, bool* posted);
   bool raiseChunk(Record& record, uint64_t index, bool* posted);
@@ -111,7 +115,7 @@ class AggGroup {
   bool blame(const Child& child, const std::string& why);
   bool lose(const Child& child);
   bool blameParent();
-  void end(const coll::Alarm& why);  // tells every child
+  void end(const coll::Alarm& why);  // tells every child and the parent
   void dismiss(Child& child);
 
   coll::Span chunkOf(const Record& record, size_t step) const;
@@ -120,30 +124,32 @@ class AggGroup {
     return operation >= first_ && operation < first_ + operations_.size();
   }
   std::byte* resultOf(uint64_t chunk) const;
+  // The parent's results; at the root the results themselves.
   std::byte* downOf(uint64_t chunk) const;
+  // Inline data, upwards and downwards.
   std::byte* smallOf(uint64_t operation) const;
   std::byte* smallDownOf(uint64_t operation) const;
   bool isRoot() const { return !options_.parent; }
 
   GroupOptions options_;
-  std::vector<Child> children_;  // in their order; before the memory in destruction order
-  coll::Staging memory_;         // children's slots, results, the parent's results
-  coll::Staging small_;          // the same of what travels with heads
-  core::MemoryHandle* upHandle_ = nullptr;
+  std::vector<Child> children_;             // ordered; destroyed after the memory
+  coll::Staging memory_;                    // the children's slots, the results, the parent's results
+  coll::Staging small_;                     // the same for data that travels with heads
+  core::MemoryHandle* upHandle_ = nullptr;  // the handles of both memories at the parent's comms
   core::MemoryHandle* smallUpHandle_ = nullptr;
   core::MemoryHandle* downHandle_ = nullptr;
   core::MemoryHandle* smallDownHandle_ = nullptr;
   std::deque<Record> operations_;
-  uint64_t first_ = 0;                                    // number of the oldest record
-  uint64_t chunks_ = 0;                                   // counted for all records
+  uint64_t first_ = 0;                                    // the number of the oldest record
+  uint64_t chunks_ = 0;                                   // chunks of all records so far
   uint64_t freed_ = 0;                                    // chunks whose slots are free again
-  uint64_t reducing_ = 0, raising_ = 0, lowerAsked_ = 0;  // operations where each of these is at
-  std::deque<UpFlight> raised_;                           // on their way to the parent
-  std::deque<UpFlight> lowered_;                          // receives posted for its results
+  uint64_t reducing_ = 0, raising_ = 0, lowerAsked_ = 0;  // the operation at which each stage is
+  std::deque<UpFlight> raised_;                           // on the way to the parent
+  std::deque<UpFlight> lowered_;                          // receives posted for the parent's results
   std::vector<const void*> inputs_;
   std::vector<std::byte> expanded_;
   GroupStatistics statistics_;
-  std::string broken_;  // why it has ended
+  std::string broken_;  // the reason of the end; empty: it lives
 };
 
 }  // namespace weft::agg

@@ -3,13 +3,14 @@
 #include "src/agg/daemon.h"
 #include "src/base/log.h"
 
-// A daemon's account of itself, for people, programs and Prometheus.
+// A daemon's account of itself, for people, programs and Prometheus (its text format).
 namespace weft::agg {
 
 namespace {
 
 using Counter = unsigned long long;
 
+// A JSON string: control characters become blanks.
 std::string quoted(const std::string& text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -19,7 +20,7 @@ std::string quoted(const std::string& text) {
   return out + '"';
 }
 
-// The member that all others waited for most.
+// The member for which all others waited most often; null: none.
 const GroupReport::Member* slowest(const GroupReport& group) {
   const GroupReport::Member* found = nullptr;
   for (const auto& member : group.members)

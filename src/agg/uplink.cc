@@ -5,11 +5,12 @@
 #include "src/agg/group.h"
 #include "src/coll/tree.h"
 
-// A group's talk with its parent daemon, to which it is a child like any other.
+// A group's talk with its parent daemon, where it is a child like any other. Functions of AggGroup, on its
+// thread.
 namespace weft::agg {
 
-// Heads and chunks in the order of the operations. A head leaves when all children agree, its chunks as they
-// are reduced.
+// Sends heads and chunks in the order of the operations. A head leaves when all children agree on it, its
+// chunks when they are reduced.
 bool AggGroup::raiseReady(bool* moved) {
   while (has(raising_)) {
     Record& now = record(raising_);
@@ -27,6 +28,7 @@ bool AggGroup::raiseReady(bool* moved) {
   return true;
 }
 
+// The head is written into the room in front of the inline data, so that both leave in one message.
 bool AggGroup::raiseHead(Record& record, uint64_t index, bool* posted) {
   std::byte* at = smallOf(index) - coll::kOperationHeadBytes;
   const Bytes head = record.head.encode();
@@ -74,7 +76,7 @@ bool AggGroup::raisedUpTo(uint64_t operation, size_t step) const {
          (oldest.operation == operation && !oldest.head && oldest.step > step);
 }
 
-// The parent's results, one receive at a time for each slot that is free, in order.
+// Receives the parent's results in order: a receive is posted for each slot that is free.
 bool AggGroup::takeFromParent(bool* moved) {
   core::RecvComm& from = options_.parent->pipe->receiving();
   while (has(lowerAsked_)) {

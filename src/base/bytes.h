@@ -12,8 +12,8 @@
 #include <vector>
 
 // Bounds-checked little-endian encoding for everything that crosses a process boundary. A reader never runs
-// past its input: the first short read sets `failed()` and all later reads give zeros, so decoders check once
-// at the end.
+// past its input: the first read that finds too little sets failed(), and all later reads return zeros. So a
+// decoder checks once, at its end. Values; one owner.
 namespace weft {
 
 static_assert(std::endian::native == std::endian::little,
@@ -21,20 +21,22 @@ static_assert(std::endian::native == std::endian::little,
 
 using Bytes = std::vector<std::byte>;
 
+// Appends; never fails but for memory.
 class ByteWriter {
  public:
   template <class T>
   requires std::is_integral_v<T> || std::is_enum_v<T> ByteWriter& put(T value) {
     return raw(std::as_bytes(std::span(&value, 1)));
   }
-  // Not inlined and not insert(): else g++ 12 warns at -O3 of an overflow that cannot happen.
+  // Not inlined, and not by insert(): g++ 12 would warn at -O3 of an overflow that cannot happen.
   [[gnu::noinline]] ByteWriter& raw(std::span<const std::byte> bytes) {
     if (bytes.empty()) return *this;
     out_.resize(out_.size() + bytes.size());
     std::memcpy(out_.data() + out_.size() - bytes.size(), bytes.data(), bytes.size());
     return *this;
   }
-  // u16 length, then the bytes
+  // A length of 16 bits, then the bytes. Of more than 65,535 bytes only the length modulo 2^16 is written, so
+  // callers bound what they hand in.
   ByteWriter& blob(std::span<const std::byte> bytes) {
     return put(static_cast<uint16_t>(bytes.size())).raw(bytes.first(static_cast<uint16_t>(bytes.size())));
   }
@@ -47,6 +49,7 @@ class ByteWriter {
   Bytes out_;
 };
 
+// Points into the caller's bytes, which have to outlive it and every span that it returns.
 class ByteReader {
  public:
   explicit ByteReader(std::span<const std::byte> in) : in_(in) {}
@@ -65,7 +68,7 @@ class ByteReader {
     in_ = in_.subspan(n);
     return head;
   }
-  // Leaves `out` as it is where too little is left.
+  // Leaves `out` unchanged where too little is left.
   void fill(std::span<std::byte> out) {
     const auto bytes = raw(out.size());
     if (!bytes.empty()) std::memcpy(out.data(), bytes.data(), bytes.size());
@@ -78,7 +81,7 @@ class ByteReader {
 
   size_t left() const { return in_.size(); }
   bool failed() const { return failed_; }
-  bool done() const { return !failed_ && in_.empty(); }  // all read, nothing missing
+  bool done() const { return !failed_ && in_.empty(); }  // everything was read, and nothing was missing
 
  private:
   std::span<const std::byte> in_;

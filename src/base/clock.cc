@@ -7,7 +7,7 @@
 
 namespace weft {
 
-// A signal may end it early; every caller looks again at what it waits for.
+// A signal may end the sleep early; every caller checks again what it waits for.
 void Clock::sleep(Nanoseconds time) const {
   constexpr int64_t kSecond = 1'000'000'000;
   const timespec pause{time.count() / kSecond, time.count() % kSecond};

@@ -15,12 +15,14 @@
 #include "src/base/nearest.h"
 #include "src/base/number.h"
 
+// The table of settings, and its parsing. Order of precedence: environment, file, NCCL's variable, default.
 namespace weft {
 
 namespace {
 
 constexpr int kHourMs = 3600 * 1000;
 
+// Each row's text is the documentation that `weft info --config` and weft.conf(5) show.
 constexpr ConfigField kFields[] = {
     {"WEFT_PROVIDER", &Config::provider,
      "Fabric to use: tcp, verbs, ofi, ofi:NAME (efa, verbs, tcp, net, shm, ...) or local. Empty: the best "
@@ -228,7 +230,7 @@ constexpr ConfigField kFields[] = {
      nullptr},
 };
 
-// `place` is empty for the environment.
+// The error for a bad value. `place` is empty for the environment.
 Error badValue(const ConfigField& field, const std::string& value, const std::string& place,
                const std::string& allowed) {
   return Error(Code::config, "reading settings",
@@ -236,7 +238,8 @@ Error badValue(const ConfigField& field, const std::string& value, const std::st
                       value.c_str(), allowed.c_str()));
 }
 
-// Our own variables: the environment's, else the file's. Others are never in the file.
+// Our own variables: the environment's value, else the file's. Variables of other programs are never in the
+// file.
 Lookup withFile(const Lookup& lookup, const ConfigFile& file) {
   return [lookup, &file](const char* name) -> const char* {
     if (const char* value = lookup(name)) return value;
@@ -245,13 +248,13 @@ Lookup withFile(const Lookup& lookup, const ConfigFile& file) {
   };
 }
 
-// FILE:LINE of a value that the file gives; empty where the environment does.
+// FILE:LINE of a value that the file gives; empty where the environment gives it.
 std::string placeOf(const ConfigField& field, const Lookup& environment, const ConfigFile& file) {
   const ConfigFile::Entry* entry = environment(field.env) ? nullptr : file.find(field.env);
   return entry ? file.place(entry->line) : "";
 }
 
-// Hexadecimal too, as traffic classes are written.
+// Decimal or hexadecimal, as traffic classes are written in hexadecimal.
 bool parseNumber(const std::string& text, const ConfigField& field, int* out) {
   const bool hex = text.starts_with("0x");
   const auto value = weft::parseNumber<int>(hex ? text.substr(2) : text, hex ? 16 : 10);
@@ -266,7 +269,7 @@ bool parseFlag(const std::string& text, bool* out) {
   return true;
 }
 
-// Sets one member from text; false when the text does not fit.
+// Sets a member from text. False: the text does not fit.
 bool assign(Config* config, const ConfigField& field, const std::string& text) {
   if (auto* member = std::get_if<std::string Config::*>(&field.member)) {
     config->*(*member) = text;
@@ -282,8 +285,8 @@ bool assign(Config* config, const ConfigField& field, const std::string& text) {
   return true;
 }
 
-// As NCCL reads its own numbers (strtoll with base 0): blanks before them, octal and hexadecimal, and
-// whatever follows. Nothing where it would take its default, or a zero that nobody wrote.
+// A number as NCCL reads it (strtoll with base 0): blanks in front, octal and hexadecimal, and any text
+// behind it. Nothing where NCCL would take its default, or a zero that nobody wrote.
 std::optional<int64_t> numberAsNccl(std::string_view text) {
   text.remove_prefix(std::min(text.find_first_not_of(" \t\n"), text.size()));
   const bool negative = text.starts_with('-');
@@ -302,8 +305,8 @@ std::optional<int64_t> numberAsNccl(std::string_view text) {
   return negative ? -value : value;
 }
 
-// A variable of NCCL's, which speaks of its own network first: what does not fit here, our default stands
-// for, and no job ends for it. False then.
+// Takes the value of a variable of NCCL's, which is meant for NCCL's own network first. A value that does not
+// fit here leaves our default in place, and ends no job. False then.
 bool assignAlias(Config* config, const ConfigField& field, const char* text) {
   if (std::holds_alternative<std::string Config::*>(field.member)) {
     if (field.member == ConfigMember(&Config::mergeNics) && !isMergeLevel(text)) return false;
@@ -315,7 +318,7 @@ bool assignAlias(Config* config, const ConfigField& field, const char* text) {
   return assign(config, field, flag ? (*number != 0 ? "1" : "0") : std::to_string(*number));
 }
 
-// An empty variable of NCCL's is none.
+// An empty variable of NCCL's counts as unset.
 const char* aliasValue(const Lookup& lookup, const ConfigField& field) {
   const char* value = field.alias && !lookup(field.env) ? lookup(field.alias) : nullptr;
   return value && *value ? value : nullptr;
@@ -334,7 +337,7 @@ const char* nearestName(const std::string& name) {
   return std::min_element(std::begin(kFields), std::end(kFields), nearer)->env;
 }
 
-// In a file people write provider, or weft_provider.
+// A file may have provider or weft_provider for WEFT_PROVIDER; hints name the variable.
 std::string asVariable(std::string name) {
   for (char& c : name)
     if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
@@ -376,7 +379,7 @@ Result<Config> readConfig(const Lookup& environment, const ConfigFile& file) {
       (void)assignAlias(&config, field, alias);
     }
   }
-  // NCCL looks for those names among our devices, and gives up where it does not find one.
+  // NCCL looks for those names among our devices, and fails where it does not find one.
   if (!lookup("WEFT_MERGE_NICS") && forcedMerge(lookup)) config.mergeNics = "off";
   LogLevel level;
   if (!parseLogLevel(config.logLevel.c_str(), &level)) {
@@ -404,7 +407,7 @@ Origin originOf(const ConfigField& field, const Lookup& environment, const Confi
   return {};
 }
 
-// Which NCCL the tests and scripts/nccl-check take.
+// The variable that chooses NCCL for the tests and scripts/nccl-check.
 constexpr const char* kNcclFileVariable = "WEFT_NCCL";
 
 std::vector<std::string> unknownVariables(std::span<const char* const> environment) {
@@ -445,7 +448,7 @@ std::vector<std::string> environmentWarnings() {
   while (environ && environ[count]) count++;
   std::vector<std::string> lines = unknownVariables(std::span<const char* const>(environ, count));
   const auto file = loadConfigFile(environmentValue);
-  if (!file) return lines;  // an error of its own for whoever reads the settings
+  if (!file) return lines;  // the reader of the settings reports that error
   for (std::string& line : fileWarnings(*file)) lines.push_back(std::move(line));
   for (std::string& line : unusedAliases(withFile(environmentValue, *file))) lines.push_back(std::move(line));
   return lines;

@@ -12,14 +12,15 @@
 #include "src/base/config_file.h"
 #include "weft/result.h"
 
-// Every setting of weft, in one struct filled from one table. Read once, then passed as `const Config&`;
-// nothing else in the project reads the environment. A new setting is a member here and a row in config.cc.
+// Every setting of weft, in a struct that is filled from one table. It is read once and then passed as `const
+// Config&`; nothing else in the project reads the environment. A new setting is a member here and a row in
+// config.cc. The documentation of each member is in its row. Values; any thread.
 namespace weft {
 
 using Milliseconds = std::chrono::milliseconds;
 
 struct Config {
-  std::string provider;  // empty: choose
+  std::string provider;  // empty: the best one
   bool fallback = true;
   std::string local = "auto";
   bool localGpu = false;
@@ -28,7 +29,7 @@ struct Config {
   std::string hca;
   std::string mergeNics = "auto";
   std::string libibverbs;
-  int ibGidIndex = -1;      // -1: choose
+  int ibGidIndex = -1;      // -1: chosen (verbs)
   int ibTrafficClass = -1;  // -1: the communicator's, else 0
   int ibServiceLevel = 0;
   int ibTimeout = 18;
@@ -40,7 +41,7 @@ struct Config {
   int qpsPerConnection = 1;
   int tcpStreams = 4;
   std::string logLevel = "WARN";
-  int eagerMaxBytes = -1;  // -1: what suits the network
+  int eagerMaxBytes = -1;  // -1: the value that suits the network
   int eagerSlots = 64;
   int eagerPoolMib = 2048;
   int windowKib = 4096;
@@ -82,28 +83,30 @@ struct Config {
 using ConfigMember =
     std::variant<std::string Config::*, bool Config::*, int Config::*, Milliseconds Config::*>;
 
+// A row of the table.
 struct ConfigField {
   const char* env;
   ConfigMember member;
-  const char* doc;    // one sentence: what it does, unit, why one would change it
-  const char* alias;  // a variable of NCCL, read as NCCL reads it when ours is unset; nullptr: there is none
-  int min = 0;        // numbers only
+  const char* doc;    // one sentence: the effect, the unit, the reason to change it
+  const char* alias;  // NCCL's variable, read in NCCL's way when ours is unset; null: none
+  int min = 0;        // for numbers and times
   int max = 1 << 30;
 };
 
 std::span<const ConfigField> configFields();
 
-// Where values come from: the environment, or a test's map. Returns nullptr when unset.
+// The source of values: the environment, or a test's map. Null: unset.
 using Lookup = std::function<const char*(const char* name)>;
 
-// Reads every row. A bad value of ours is an error naming variable, value and what is allowed; one of NCCL's
-// counts for nothing (unusedAliases). The file may set whatever the environment leaves unset.
+// Reads every row. A bad value of ours is an error that names the variable, the value, and the allowed
+// values. A bad value of NCCL's is ignored (unusedAliases). The file may set whatever the environment leaves
+// unset.
 Result<Config> readConfig(const Lookup& environment, const ConfigFile& file = {});
 
-// Of this process, with the file that loadConfigFile finds.
+// The settings of this process, with the file that loadConfigFile() finds.
 Result<Config> readConfigFromEnvironment();
 
-// Where a value in effect came from, in the order in which they count, the last first.
+// The origin of a value in effect. The kinds are in the order of precedence, the strongest last.
 struct Origin {
   enum class Kind { byDefault, nccl, file, environment };
   Kind kind = Kind::byDefault;
@@ -112,28 +115,28 @@ struct Origin {
 
 Origin originOf(const ConfigField& field, const Lookup& environment, const ConfigFile& file);
 
-// A line for each WEFT_* variable in `environment` ("NAME=value" strings) that no row knows, with the nearest
+// A line for each variable WEFT_* in `environment` (strings "NAME=value") that no row has, with the nearest
 // name.
 std::vector<std::string> unknownVariables(std::span<const char* const> environment);
 
-// A line for each name in the file that no row knows, with the nearest one, and for each that stands there
-// twice.
+// A line for each name in the file that no row has, with the nearest name, and for each name that the file
+// has twice.
 std::vector<std::string> fileWarnings(const ConfigFile& file);
 
-// A line for each variable of NCCL that would be honoured and has a value that does not fit.
+// A line for each variable of NCCL's that has a row here and a value that does not fit.
 std::vector<std::string> unusedAliases(const Lookup& lookup);
 
-// All three, of this process and its file.
+// All three kinds of line, for this process and its file.
 std::vector<std::string> environmentWarnings();
 
-// A member's value as text, and the allowed form in words ("0 or 1", "milliseconds, 1 to 3600000").
+// A member's value as text; and the allowed form in words ("0 or 1", "milliseconds, 1 to 3600000").
 std::string valueText(const Config& config, const ConfigField& field);
 std::string allowedText(const ConfigField& field);
 
-// True where the word is one of NCCL_NET_MERGE_LEVEL's, in upper or lower case. NCCL passes over any other.
+// True where the word is one of NCCL_NET_MERGE_LEVEL, in upper or lower case. NCCL ignores any other word.
 bool isMergeLevel(const std::string& word);
 
-// Variables of other software we look at but do not own (launchers' ranks and the like).
+// A variable of other software that weft reads and does not own (a launcher's rank, for example).
 const char* environmentValue(const char* name);
 
 }  // namespace weft

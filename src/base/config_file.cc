@@ -37,14 +37,14 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
 }
 
-// A # begins a comment at the start of a line and behind a blank, so that values may contain one.
+// A # begins a comment at the start of a line and after a blank; elsewhere it belongs to the value.
 std::string_view withoutComment(std::string_view line) {
   for (size_t i = 0; i < line.size(); i++)
     if (line[i] == '#' && (i == 0 || line[i - 1] == ' ' || line[i - 1] == '\t')) return line.substr(0, i);
   return line;
 }
 
-// "value" as shells and systemd want it is meant without its quotes.
+// Quotes around a value, as shells and systemd need them, are not part of it.
 std::string_view unquoted(std::string_view value) {
   const bool quoted = value.size() >= 2 && value.front() == '"' && value.back() == '"';
   return quoted ? value.substr(1, value.size() - 2) : value;
@@ -74,9 +74,9 @@ Status addLine(ConfigFile* file, std::string_view line, int number) {
   return {};
 }
 
-// Nothing when there is no such file.
+// Nothing where there is no such file.
 Result<std::optional<std::string>> readText(const std::string& path) {
-  // Not blocking: a pipe of that name must not hold the job.
+  // Not blocking, so that a pipe of that name does not hold up the job.
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd) {
     if (errno == ENOENT) return std::optional<std::string>();

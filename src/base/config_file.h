@@ -11,7 +11,8 @@
 #include "weft/result.h"
 
 // The file that sets what the environment leaves unset: lines of the form `NAME = value`, with the names of
-// the environment; see weft.conf(5). Only its form is read here; which names there are is known to config.h.
+// the environment; see weft.conf(5). Only the form is read here; config.h knows the names. Values; any
+// thread.
 namespace weft {
 
 inline constexpr const char* kConfigFileVariable = "WEFT_CONF";
@@ -23,18 +24,18 @@ struct ConfigFile {
     int line = 0;
   };
 
-  std::string path;  // empty: there is none
+  std::string path;  // empty: there is no file
   std::map<std::string, Entry, std::less<>> entries;
-  std::vector<std::string> repeated;  // one line for each name that stands there twice; the last counts
+  std::vector<std::string> repeated;  // a line for each name that occurs twice; the last value counts
 
   const Entry* find(std::string_view name) const;
   std::string place(int line) const;  // "/etc/weft.conf:3"
 };
 
-// A line that is neither empty, a comment nor `NAME = value` is an error naming file and line.
+// An error names file and line: a line has to be empty, a comment, or `NAME = value`.
 Result<ConfigFile> parseConfigFile(std::string path, std::string_view text);
 
-// The file that WEFT_CONF names, which must be readable; without the variable /etc/weft.conf, which may be
+// The file that WEFT_CONF names, which has to be readable; without the variable /etc/weft.conf, which may be
 // missing. An empty WEFT_CONF means no file.
 Result<ConfigFile> loadConfigFile(const std::function<const char*(const char* name)>& lookup);
 

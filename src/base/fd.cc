@@ -14,8 +14,8 @@ namespace weft {
 
 namespace {
 
-// Each descriptor has a bit. Plain atomics, because the child may only do what a signal handler may;
-// descriptors above the table are simply inherited.
+// A bit for each descriptor. Plain atomics, because a forked child may only do what a signal handler may
+// (fork(2)). A descriptor beyond the table is inherited.
 constexpr int kTracked = 1 << 16;
 std::array<std::atomic<uint64_t>, kTracked / 64> tracked;
 
@@ -34,7 +34,7 @@ void closeTrackedInChild() {
   }
 }
 
-// glibc drops the handler when the library it was registered from is unloaded.
+// glibc drops the handler when the library that registered it is unloaded.
 void installOnce() {
   static std::once_flag once;
   std::call_once(once, [] { pthread_atfork(nullptr, nullptr, closeTrackedInChild); });

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-// A descriptor that closes itself. Move-only; one owner.
+// A descriptor that closes itself. Move-only; one owner. No locking: one thread at a time.
 namespace weft {
 
 class Fd {
@@ -27,9 +27,9 @@ class Fd {
   }
   void reset(int fd = -1);
 
-  // A child forked from here on closes its copy at once. Workers forked by the application would otherwise
-  // keep our connections open after this process was killed, and its peers would take it for stopped instead
-  // of dead.
+  // A child that is forked from now on closes its copy at once. A worker that the application forked would
+  // otherwise keep our connections open after this process was killed, and the peers would take it for
+  // stopped instead of dead.
   void closeInForkedChildren() const;
 
  private:

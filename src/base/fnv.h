@@ -7,8 +7,7 @@
 
 namespace weft {
 
-// FNV-1a (Fowler, Noll and Vo): a number by which texts are told apart that nobody wrote to be taken for one
-// another. Pure; any thread.
+// FNV-1a (Fowler, Noll and Vo): a number that tells texts apart which nobody forges. Pure; any thread.
 constexpr uint64_t fnv1a(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325u;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;

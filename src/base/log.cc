@@ -19,7 +19,7 @@ std::atomic<int> level{static_cast<int>(LogLevel::warn)};
 std::atomic<int> warnings{0};
 
 constexpr const char* kNames[] = {"NONE", "ERROR", "WARN", "INFO", "TRACE"};
-constexpr size_t kLineBytes = 8192;  // longer lines are cut
+constexpr size_t kLineBytes = 8192;  // longer texts are cut
 
 void writeStderr(LogLevel lineLevel, const char* message) {
   char line[kLineBytes + 64];
@@ -53,7 +53,7 @@ void setLogLevel(LogLevel newLevel) {
   level.store(static_cast<int>(newLevel), std::memory_order_relaxed);
 }
 
-// With a sink the receiver filters (NCCL_DEBUG); trace lines are for debug builds only.
+// With a sink, the receiver filters (NCCL_DEBUG). Trace lines exist in debug builds only.
 bool logEnabled(LogLevel lineLevel) {
 #ifdef NDEBUG
   if (lineLevel == LogLevel::trace) return false;

@@ -26,8 +26,8 @@ NameFilter::NameFilter(std::string_view text, Colon colon) {
   if (items_.empty()) exclude_ = false;
 }
 
-// "mlx5_0:1" has a port, and NCCL's "mlx5_0:1:0:0" a rail and a plane after it, which it gives to its own
-// search for paths. A part may be empty. Where one is no number, all of it is a name.
+// "mlx5_0:1" has a port. NCCL's "mlx5_0:1:0:0" has a rail and a plane behind it, for NCCL's own search for
+// paths. A part may be empty. Where a part is no number, the whole text is a name.
 NameFilter::Item NameFilter::parseItem(std::string_view text) {
   const size_t colon = std::min(text.find(':'), text.size());
   std::string_view rest = text.substr(colon);

@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-// Which interfaces or fabric devices the user wants, in the syntax NCCL users know: a comma list of name
-// prefixes, "^" in front to exclude them, "=" to want exact names ("^=" for both), and ":port" after a name
-// where a device has several ports; what NCCL lets follow it, ":rail:plane", is read over. An empty filter
-// takes everything. Immutable value; any thread.
+// The interfaces or fabric devices that the user wants, in the syntax of NCCL: a comma list of name prefixes;
+// "^" in front excludes them, "=" wants exact names ("^=" both); ":port" after a name where a device has
+// several ports. NCCL's ":rail:plane" behind the port is ignored. An empty filter accepts everything.
+// Immutable value; any thread.
 namespace weft {
 
 class NameFilter {
@@ -23,11 +23,10 @@ class NameFilter {
   bool empty() const { return items_.empty(); }
   bool excludes() const { return exclude_; }
 
-  // True where the device may be used. `port` is compared only where the filter names one.
+  // True where the device may be used. `port` is compared only where the filter names a port.
   bool accepts(std::string_view name, int port = 1) const;
 
-  // True where an item names the device, exclusion or not: asking for something by name is stronger than a
-  // default.
+  // True where an item names the device, also in an exclusion: a name is stronger than a default.
   bool names(std::string_view name, int port = 1) const;
 
  private:
@@ -42,11 +41,11 @@ class NameFilter {
   bool exact_ = false;
 };
 
-// Why a filter's setting leaves a device out, in words: `settings` are its names, the user's value is in it.
+// The reason in words why a filter's setting leaves a device out. `settings`: its names; `value`: the user's.
 std::string leftOutBy(const char* settings, const std::string& value);
 
-// True where an interface is a bridge for the containers or virtual machines of this host: it has the same
-// address on every host that has one, and leads to none of them.
+// True where an interface is a bridge for containers or virtual machines of this host. The bridge has the
+// same address on every host that has one, and leads to none of them.
 bool isContainerBridge(std::string_view interface);
 
 }  // namespace weft

@@ -12,7 +12,8 @@
 // "Did you mean": the known word that is nearest to a misspelt one. Pure; any thread.
 namespace weft {
 
-// Letters to put in, to take out or to change, and neighbours to exchange.
+// The edit distance: letters to insert, to remove or to change, and neighbours to exchange (optimal string
+// alignment).
 inline size_t editDistance(std::string_view a, std::string_view b) {
   std::vector<std::vector<size_t>> cost(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); i++) cost[i][0] = i;
@@ -28,7 +29,8 @@ inline size_t editDistance(std::string_view a, std::string_view b) {
   return cost[a.size()][b.size()];
 }
 
-// Empty: none is near. A word of three letters may differ in one of them, a longer one in a third of them.
+// Empty: no known word is near. A word of three letters may differ in one letter, a longer word in a third of
+// its letters.
 inline std::string nearestWord(std::string_view word, std::span<const std::string> known) {
   const auto nearer = [&](const std::string& a, const std::string& b) {
     return editDistance(word, a) < editDistance(word, b);

@@ -9,8 +9,8 @@
 
 namespace weft {
 
-// All of the text as a number, or nothing: no blanks, no sign but '-', not too large. By std::from_chars,
-// since glibc 2.38 gave strtol and its kin new names, which a library built there would need everywhere. Any
+// The whole text as a number, or nothing: no blanks, no sign but '-', not too large. It uses std::from_chars,
+// as glibc 2.38 gave strtol and its kin new names, which a library built there would need everywhere. Any
 // thread.
 template <class Number>
 std::optional<Number> parseNumber(std::string_view text, int base = 10) {
@@ -20,8 +20,8 @@ std::optional<Number> parseNumber(std::string_view text, int base = 10) {
   return value;
 }
 
-// Decimal digits only, from 0 to `most`, into anything a number converts to; false, and *out as it was, when
-// the text does not fit. The options of providers are written in such numbers.
+// Decimal digits only, from 0 to `most`, into any type that a number converts to. False: the text does not
+// fit, and *out is unchanged. The options of providers are written in such numbers.
 template <class Number>
 bool readNumber(std::string_view text, uint64_t most, Number* out) {
   if (text.empty() || text.find_first_not_of("0123456789") != std::string_view::npos) return false;

@@ -4,14 +4,14 @@
 
 #include "src/base/reserve.h"
 
-// The operators `new` and `delete` of every program and library that this is linked into. A file of its own:
-// a program with operators of its own does not get it.
+// The operators `new` and `delete` of every program and library that links this file. It is a file of its
+// own, so that a program with operators of its own does not get it.
 void* operator new(std::size_t bytes) {
   if (void* memory = weft::allocateOrReserve(bytes)) return memory;
   throw std::bad_alloc();
 }
 
-// As the C++ library has it, but a sanitizer's own would be matched with our delete.
+// The same as in the C++ library; a sanitizer's own version would be paired with our delete.
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
   return weft::allocateOrReserve(bytes);
 }

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-// A set of pointers, open addressing: entering and leaving allocate nothing unless it holds more than ever
-// before, and cost the same whatever it holds. Not in any order. Used by one thread at a time.
+// A set of pointers with open addressing. Inserting and erasing allocate nothing unless the set holds more
+// than ever before, and cost the same whatever it holds. Without order. Used by one thread at a time.
 namespace weft {
 
 template <class T>
@@ -18,7 +18,8 @@ class PointerSet {
   bool contains(const T* pointer) const { return count_ > 0 && places_[find(pointer)] == pointer; }
   size_t size() const { return count_; }
 
-  void makeRoom() {  // for one more, so that inserting it does not fail
+  // For one more pointer, so that inserting it does not fail.
+  void makeRoom() {
     if (2 * (count_ + 1) > places_.size()) grow();
   }
 
@@ -29,7 +30,7 @@ class PointerSet {
     place = pointer;
   }
 
-  // Closes the gap, so that no search ends before what it looks for.
+  // Closes the gap behind it, so that no search ends before the pointer that it looks for.
   void erase(const T* pointer) {
     if (!contains(pointer)) return;
     size_t gap = find(pointer);
@@ -66,8 +67,8 @@ class PointerSet {
   Iterator end() const { return {places_.data() + places_.size(), places_.data() + places_.size()}; }
 
  private:
-  // A power of two of places; at most half are taken. The product's highest bits are those that spread what
-  // an allocator gave out at even distances.
+  // A power of two of places, at most half of them taken. The highest bits of the product spread pointers
+  // well that an allocator gave out at even distances.
   size_t homeOf(const T* pointer) const {
     const uint64_t hash = reinterpret_cast<uintptr_t>(pointer) * 0x9e3779b97f4a7c15u;
     return static_cast<size_t>(hash >> (std::countl_zero(places_.size()) + 1));

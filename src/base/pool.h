@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
-// Objects in chunks that never move or shrink; taking and giving is a pop and a push. Each knows its number,
-// `index`, by which it is found again. Allocates only when more are out than ever before. Used by one thread.
-// Items keep their contents between uses (generations live in them).
+// Objects in chunks that never move or shrink; taking and giving are a pop and a push. Each item knows its
+// number, `index`, by which it is found again. The pool allocates only when more items are out than ever
+// before. Items keep their contents between uses (generations live in them). Used by one thread.
 namespace weft {
 
 template <class T, uint32_t kChunk = 64>
@@ -23,7 +23,7 @@ class Pool {
       return nullptr;
     return free_[--freeCount_];
   }
-  void give(T* item) { free_[freeCount_++] = item; }  // grow made room for all there are
+  void give(T* item) { free_[freeCount_++] = item; }  // grow() has made room for all items
 
   T& operator[](uint32_t index) { return chunks_[index / kChunk][index % kChunk]; }
   bool contains(uint32_t index) const { return index < size_; }
@@ -33,7 +33,7 @@ class Pool {
  private:
   [[gnu::noinline]] bool grow() {
     if (size_ + kChunk > limit_) return false;
-    // First: where memory ends, a chunk that nobody counts would shift all numbers.
+    // First: if memory ends here, a chunk that is not counted would shift all numbers.
     free_.resize(size_ + kChunk);
     chunks_.push_back(std::make_unique<T[]>(kChunk));
     for (uint32_t i = kChunk; i-- > 0;) {
@@ -49,7 +49,7 @@ class Pool {
   uint32_t size_ = 0;
   uint32_t freeCount_ = 0;
   std::vector<std::unique_ptr<T[]>> chunks_;
-  std::vector<T*> free_;  // the first freeCount_ are
+  std::vector<T*> free_;  // the first freeCount_ items are free
 };
 
 }  // namespace weft

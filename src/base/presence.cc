@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kStateField = 2;  // of /proc/PID/stat, counted from 0
 constexpr size_t kStartedField = 21;
 
-// A file of /proc, whose size is not known before; empty where it cannot be read.
+// The content of a file of /proc, whose size is not known before. Empty where it cannot be read.
 std::string readSmall(const std::string& path) {
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   std::array<char, 4096> buffer{};
@@ -34,7 +34,8 @@ std::string linkOf(const char* path) {
   return bytes > 0 ? std::string(buffer.data(), static_cast<size_t>(bytes)) : std::string();
 }
 
-// The second field is the program's name in brackets, which may hold blanks and brackets of its own.
+// The second field is the program's name in brackets, which may hold blanks and brackets of its own
+// (proc(5)).
 std::vector<std::string> statFields(int64_t pid) {
   const std::string text = readSmall("/proc/" + std::to_string(pid) + "/stat");
   const size_t named = text.rfind(')');

@@ -6,19 +6,18 @@
 #include <optional>
 #include <string>
 
-// A note that a process leaves in a folder while it works, HOST.PID.here, so that others can tell it from a
-// process that was never there: `weft state` names with it the processes that gave no answer. Plain values;
-// any thread.
+// The note that a process leaves in a folder while it works, HOST.PID.here. It tells a process that gave no
+// answer from a process that was never there: `weft state` names the former by it. Plain values; any thread.
 namespace weft {
 
-// The processes that see one /proc: those of one boot of one kernel and of one namespace of process numbers.
-// Empty where the kernel does not say.
+// The name of the set of processes that see the same /proc: one boot of one kernel, and one namespace of
+// process numbers. Empty where the kernel does not say.
 std::string processWorld();
 
 struct Presence {
   int64_t pid = 0;
-  uint64_t started = 0;  // in clock ticks after the boot: a number that is used again is another process
-  std::string world;     // as processWorld() says it
+  uint64_t started = 0;  // in clock ticks since the boot: the same pid with another start is another process
+  std::string world;     // of processWorld()
   std::string place;     // "rank 3 on node7"
 
   static Presence ofThisProcess();
@@ -27,12 +26,12 @@ struct Presence {
   static std::optional<Presence> parse(const std::string& text);
 };
 
-// The ending of such a file's name.
+// The end of the name of a presence note.
 inline constexpr const char* kPresenceEnding = ".here";
 
 enum class ProcessState { gone, runs, waitsInKernel, stopped, traced, unknown };
 
-// The state of a process as /proc says it; unknown where it is not a process of this world.
+// The state of a process by /proc. `unknown`: it is not a process of this world.
 ProcessState stateOf(const Presence& process);
 
 }  // namespace weft

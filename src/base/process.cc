@@ -26,7 +26,7 @@ void* mapGuardPage() {
   void* page = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return nullptr;
   if (madvise(page, bytes, MADV_WIPEONFORK) == 0) return page;
-  munmap(page, bytes);  // before Linux 4.14: no guard, as no cheap way to tell
+  munmap(page, bytes);  // before Linux 4.14: no guard, as no cheap way exists
   return nullptr;
 }
 
@@ -38,7 +38,8 @@ std::string hostName() {
   return buffer.data();
 }
 
-// torchrun's, Open MPI's, PMIx's, PMI's and Slurm's, the one that is set by hand most often first.
+// The variables of torchrun, Open MPI, PMIx, PMI and Slurm. The first of them is the one that is most often
+// set by hand.
 std::string placeName() {
   for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
     const char* value = environmentValue(name);
@@ -70,7 +71,7 @@ ForkGuard::~ForkGuard() {
 
 namespace {
 
-// All of them, for a scope: a thread started in it inherits the full mask.
+// Blocks all signals for a scope: a thread that starts in it inherits the full mask.
 class SignalsBlocked {
  public:
   SignalsBlocked() {

@@ -9,23 +9,23 @@
 
 #include "weft/result.h"
 
-// Facts about the process we live in, and a guard against fork: a forked child (a DataLoader worker) shares
-// our descriptors and fabric objects but must never touch them. Any thread.
+// Facts about this process, and a guard against fork: a forked child (a DataLoader worker) shares our
+// descriptors and fabric objects, and must never touch them. Any thread.
 namespace weft {
 
-// As gethostname(2) says it; "unknown" where it fails.
+// The name of gethostname(2); "unknown" where that fails.
 std::string hostName();
 
-// How this process is called in the logs of others: "rank 3 on node7" where a launcher says which rank it is,
-// else "node7".
+// The name of this process in the logs of others: "rank 3 on node7" where a launcher tells the rank, else
+// "node7".
 std::string placeName();
 
-// True in a process that forked from the one that armed the guard. No system call: it reads a page that the
-// kernel wipes in the child (madvise(2), MADV_WIPEONFORK), so the data path may ask. False while the guard is
-// not armed.
+// True in a process that was forked from the one that armed the guard. It makes no system call: it reads a
+// page that the kernel wipes in the child (madvise(2), MADV_WIPEONFORK), so the data path may ask. False
+// while the guard is not armed, and on kernels before 4.14.
 inline bool inForkedChild();
 
-// Arms the guard for this object's life; objects nest.
+// Arms the guard as long as the object lives; objects nest.
 class ForkGuard {
  public:
   ForkGuard();
@@ -34,11 +34,12 @@ class ForkGuard {
   ForkGuard& operator=(const ForkGuard&) = delete;
 };
 
-// A thread named `name` (at most 15 characters, "weft-...") in which every signal is blocked: signals belong
-// to the application's threads. Returns an error where the process may not have another thread.
+// Starts a thread named `name` (at most 15 characters, "weft-..."). It blocks every signal, as signals belong
+// to the application's threads. An error where the process gets no further thread.
 Result<std::thread> startThread(const char* name, std::function<void()> body);
 
-// First byte of the wiped page: 1 where it was armed, 0 in a forked child; null while the guard is not armed.
+// The first byte of the wiped page: 1 where it was armed, 0 in a forked child. Null while the guard is not
+// armed.
 [[gnu::visibility("hidden")]] extern std::atomic<const std::atomic<unsigned char>*> forkGuardPage;
 
 inline bool inForkedChild() {

@@ -11,7 +11,7 @@ void fillRandom(std::span<std::byte> out) {
   while (!out.empty()) {
     const ssize_t n = getrandom(out.data(), out.size(), 0);
     if (n > 0) out = out.subspan(static_cast<size_t>(n));
-    if (n < 0 && errno != EINTR) return;  // ENOSYS is the only one left, on kernels no NCCL runs on
+    if (n < 0 && errno != EINTR) return;  // only ENOSYS is left, on kernels that run no NCCL
   }
 }
 

@@ -7,13 +7,13 @@
 #include <span>
 
 // Unpredictable bytes from the kernel (secrets, incarnations), and a small seeded generator (faults, tests,
-// data).
+// data). Any thread; a SeededRandom has one owner.
 namespace weft {
 
-void fillRandom(std::span<std::byte> out);  // getrandom(2); never fails once the kernel's pool is up
+void fillRandom(std::span<std::byte> out);  // getrandom(2); does not fail once the kernel's pool is filled
 uint64_t randomU64();
 
-// SplitMix64: tiny, seedable, good enough to choose faults. Not for secrets.
+// SplitMix64 (Steele, Lea and Flood, 2014): small, seedable, good enough to choose faults. Not for secrets.
 class SeededRandom {
  public:
   explicit SeededRandom(uint64_t seed) : state_(seed) {}
@@ -23,6 +23,7 @@ class SeededRandom {
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
   }
+  // From 0 to `bound` - 1; 0 for a bound of 0.
   uint64_t below(uint64_t bound) { return bound ? next() % bound : 0; }
   bool chance(double probability) { return static_cast<double>(next() >> 11) * 0x1.0p-53 < probability; }
 

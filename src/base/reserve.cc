@@ -13,14 +13,15 @@ namespace weft {
 
 namespace {
 
-// Closing everything a process has open takes a small part of it. Pages that are never touched cost nothing.
+// Closing everything that a process has open takes a small part of it. Pages that are never touched cost
+// nothing.
 constexpr size_t kReserveBytes = size_t{1} << 20;
 constexpr size_t kAlign = alignof(std::max_align_t);
 
-thread_local int depth = 0;  // of the scopes that must not fail, on this thread
+thread_local int depth = 0;  // the number of MustNotFail scopes on this thread
 
-// Handed out from front to back; all of it is there again once everything was given back. Needs no
-// construction, so it serves before main and after it.
+// Pieces are handed out from front to back; all of it is free again once every piece was given back. It needs
+// no construction, so it serves before main() and after it.
 class Reserve {
  public:
   void* take(size_t bytes) {
@@ -33,7 +34,7 @@ class Reserve {
     return piece;
   }
 
-  // False: it is not from here.
+  // False: the piece is not from here.
   bool give(const void* piece) {
     const auto address = reinterpret_cast<uintptr_t>(piece);
     const auto first = reinterpret_cast<uintptr_t>(memory_.data());
@@ -55,10 +56,10 @@ constinit Reserve reserve;
 }  // namespace
 
 void* allocateOrReserve(size_t bytes) {
-  // Not zero: each of them has an address of its own.
+  // Not zero: each piece has an address of its own.
   const size_t wanted = bytes == 0 ? 1 : bytes;
   if (void* memory = std::malloc(wanted)) return memory;
-  // Destructors on the way out of a failure must not fail again.
+  // Destructors that run because of a failure must not fail again.
   return depth > 0 || std::uncaught_exceptions() > 0 ? reserve.take(wanted) : nullptr;
 }
 

@@ -4,12 +4,12 @@
 
 #include <cstddef>
 
-// Memory that runs out makes a call fail, and the caller hears of it. Where nobody could be told - the
-// control thread, closing, everything that unwinds - `new` takes from a reserve of the process instead of
-// throwing. operator_new.cc replaces operator new and delete of whatever it is linked into. Any thread.
+// A lack of memory makes a call fail, and the caller hears of it. Where nobody can be told (on the control
+// thread, while closing, while unwinding), `new` takes from a reserve of the process instead of throwing.
+// operator_new.cc replaces operator new and delete of everything that links it. Any thread.
 namespace weft {
 
-// While one lives, `new` on this thread does not fail before the reserve is used up too.
+// While an object lives, `new` on its thread does not fail before the reserve is used up as well.
 class MustNotFail {
  public:
   MustNotFail();
@@ -18,7 +18,7 @@ class MustNotFail {
   MustNotFail& operator=(const MustNotFail&) = delete;
 };
 
-// The memory behind operator new and delete. Null: there is none, and nobody must not fail.
+// The memory behind operator new and delete. Null: there is none, and the thread may fail.
 void* allocateOrReserve(size_t bytes);
 void giveBack(void* memory) noexcept;
 

@@ -8,7 +8,7 @@ namespace weft {
 
 namespace {
 
-// strerror is not thread-safe; this is glibc's strerror_r, which need not use the buffer.
+// strerror is not thread-safe. This is glibc's strerror_r (strerror(3)), which may return a text of its own.
 std::string errnoText(int errnum) {
   char buffer[128] = "";
   return strerror_r(errnum, buffer, sizeof buffer);

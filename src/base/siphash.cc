@@ -7,6 +7,7 @@
 
 namespace weft {
 
+// The names are those of the paper.
 namespace {
 
 struct State {
@@ -31,7 +32,7 @@ struct State {
 
 uint64_t loadWord(const std::byte* from, size_t n) {
   uint64_t word = 0;
-  // x86 and arm64 are little-endian, as the definition wants. An empty span's null is not for memcpy.
+  // x86 and arm64 are little-endian, as the definition needs. memcpy must not get the null of an empty span.
   if (n > 0) std::memcpy(&word, from, n);
   return word;
 }

@@ -8,7 +8,7 @@
 #include <span>
 
 // SipHash-2-4 with 128-bit output (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012): the
-// keyed hash with which control links prove that they know a secret. Pure; any thread.
+// keyed hash by which control links prove that they know a secret. Pure; any thread.
 namespace weft {
 
 using Key128 = std::array<std::byte, 16>;
@@ -16,7 +16,7 @@ using Tag128 = std::array<std::byte, 16>;
 
 Tag128 sipHash128(const Key128& key, std::span<const std::byte> message);
 
-// Comparison whose time does not tell how many bytes agreed.
+// A comparison whose time does not tell how many bytes are equal.
 bool equalSecret(const Tag128& a, const Tag128& b);
 
 }  // namespace weft

@@ -2,7 +2,7 @@
 // Copyright The weft authors
 #pragma once
 
-// Which weft this is, for people: in the log, in --version, and found by `strings` in each binary.
+// The version of weft, for people: in the log, in --version, and for `strings` on each binary.
 namespace weft {
 
 const char* versionText();  // "weft 0.2.0 (commit 0123456789ab)"; any thread

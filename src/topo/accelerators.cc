@@ -13,8 +13,8 @@ namespace weft::topo {
 
 namespace {
 
-// PCI classes (pci.ids): 0x0302 3D controller, 0x1200 processing accelerator. A VGA controller (0x0300)
-// counts where it is a GPU maker's; the others are consoles of the board.
+// PCI classes (pci.ids): 0x0302 is a 3D controller, 0x1200 a processing accelerator. A VGA controller
+// (0x0300) counts where its vendor makes GPUs; others are the board's console.
 bool isAccelerator(const std::string& device) {
   const std::string kind = readLine(device + "/class").substr(0, 6);
   if (kind == "0x0302" || kind == "0x1200") return true;

@@ -17,13 +17,13 @@ namespace weft::topo {
 
 namespace {
 
-// The number a line begins with: some are followed by their unit ("100 Gb/sec (4X EDR)").
+// The number at the begin of a line; a unit may follow ("100 Gb/sec (4X EDR)").
 int readInt(const std::string& path, int missing) {
   const std::string text = readLine(path);
   return parseNumber<int>(text.substr(0, text.find(' '))).value_or(missing);
 }
 
-// Colons dropped: "02:fc:00:00:00:01" and "506b:4b03:00c4:1a2e" both.
+// A number in hexadecimal digits; colons are dropped: "02:fc:00:00:00:01", "506b:4b03:00c4:1a2e".
 uint64_t readHexGuid(const std::string& path) {
   std::string digits;
   for (const char c : readLine(path)) {
@@ -32,7 +32,7 @@ uint64_t readHexGuid(const std::string& path) {
   return parseNumber<uint64_t>(digits, 16).value_or(0);
 }
 
-// "0000:3b:00.1"
+// True for a PCI address such as "0000:3b:00.1".
 bool isPciAddress(std::string_view part) {
   constexpr std::string_view kShape = "hhhh:hh:hh.h";
   if (part.size() != kShape.size()) return false;
@@ -44,7 +44,8 @@ bool isPciAddress(std::string_view part) {
   return true;
 }
 
-// A card's directory may hang below its PCI function (virtio0); the PCI function is what others compare.
+// The PCI function of a card. The card's own directory may be below it (virtio0), but cards are compared by
+// their functions.
 std::string pciDirectory(const std::string& link) {
   std::array<char, PATH_MAX> resolved{};
   if (!::realpath(link.c_str(), resolved.data())) return {};
@@ -72,7 +73,7 @@ NicFacts netdevFacts(const std::string& name, const std::string& root) {
   const std::string directory = root + "/class/net/" + name;
   NicFacts facts;
   readBusFacts(directory, &facts);
-  // Virtual cards say -1 or refuse to answer.
+  // Virtual cards report -1, or refuse the read.
   const int speed = readInt(directory + "/speed", 0);
   facts.speedMbps = speed > 0 ? speed : 0;
   facts.mtu = readInt(directory + "/mtu", 0);

@@ -13,8 +13,9 @@ namespace weft::topo {
 
 namespace {
 
-constexpr size_t kMostRails = 16;  // lanes of a connection
+constexpr size_t kMostRails = 16;  // the most lanes of a connection
 
+// How far a rule looks for cards that belong together.
 enum class Reach { none, card, pciSwitch };
 
 struct Rule {
@@ -44,7 +45,7 @@ Rule ruleFrom(const std::string& text) {
   return rule;
 }
 
-// The devices below `directory` in the tree.
+// True for a device below `directory` in the PCI tree.
 bool isBelow(const std::string& path, const std::string& directory) {
   return path.size() > directory.size() && path.starts_with(directory) && path[directory.size()] == '/';
 }
@@ -53,20 +54,20 @@ std::string lastPart(const std::string& path) {
   return path.substr(path.rfind('/') + 1);
 }
 
-// Above it sits the processor itself, or what a hypervisor hangs its buses on.
+// True for the root of a PCI tree: above it is the processor, or whatever a hypervisor attaches its buses to.
 bool isHostBridge(const std::string& directory) {
   return lastPart(directory).starts_with("pci");
 }
 
-// A card: one PCI address, whatever its functions and their ports.
+// A card: one PCI address, with all its functions and their ports.
 struct Card {
-  std::string path;   // of the address, without the function
-  std::string alike;  // cards with the same can be put together
+  std::string path;   // its PCI address without the function
+  std::string alike;  // cards with the same text may form a device
   std::vector<int> ports;
-  std::string home;  // the nearest bridge above that another card or an accelerator is below too
+  std::string home;  // the nearest bridge above it that has another such card or an accelerator below it
 };
 
-// Why no rule puts this one together with others; empty when one may.
+// Why no rule groups this device with others; empty: a rule may.
 std::string alwaysAlone(const DeviceInfo& info) {
   if (!info.offload) return "alone: the processor moves its data, a second one would not add to that";
   if (info.pciPath.empty()) return "alone: sysfs does not show it on the PCI bus";
@@ -79,6 +80,7 @@ std::string cardPath(const std::string& pciPath) {
   return pciPath.substr(0, dot);
 }
 
+// The rules at work: devices become cards, cards find their homes, homes become groups.
 class Grouping {
  public:
   Grouping(std::span<const DeviceInfo> devices, std::span<const std::string> accelerators, Reach reach)
@@ -136,7 +138,7 @@ class Grouping {
     return {};
   }
 
-  // Cards with the same home, all alike, in the order of their addresses.
+  // Groups the cards with the same home, all alike, in the order of their addresses.
   void joinHomes() {
     std::map<std::pair<std::string, std::string>, std::vector<const Card*>> homes;
     for (Card& card : cards_) {
@@ -146,8 +148,8 @@ class Grouping {
     for (const auto& [key, cards] : homes) join(key.first, cards);
   }
 
-  // With accelerators near, each gets as many cards as fall to it. Without, a switch is reason enough, the
-  // host bridge is not: much that has nothing to do with each other hangs there.
+  // With accelerators below the home, each of them gets its share of the cards. Without accelerators a PCI
+  // switch is reason enough for a group. The host bridge is not: unrelated devices hang there.
   void join(const std::string& home, const std::vector<const Card*>& cards) {
     const size_t accelerators = acceleratorsBelow(home);
     if (accelerators == 0 && isHostBridge(home)) return;

@@ -7,7 +7,7 @@
 // Reading sysfs. Any thread; not for the data path.
 namespace weft::topo {
 
-// An attribute is one short line; empty when it cannot be read.
+// The value of an attribute, a short line. Empty where it cannot be read.
 std::string readLine(const std::string& path);
 
 }  // namespace weft::topo

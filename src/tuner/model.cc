@@ -10,26 +10,30 @@ namespace weft::tuner {
 
 namespace {
 
-// The part of a node's rate that is left. LL sends 8 bytes for 4 of data, LL128 128 for 120; the tree's share
-// and what LL loses on it are those NCCL 2.30.7 multiplies with (src/graph/tuning.cc: .92 x .85, 1/3.8).
+// Shares of a node's rate that the data gets. LL sends 8 bytes for 4 bytes of data, LL128 sends 128 for 120.
+// The factors for trees, and for LL on trees, are those of NCCL 2.30.7 (src/graph/tuning.cc: .92 x .85,
+// 1/3.8).
 constexpr double kTreeShare = 0.92 * 0.85;
 constexpr double kLlRingShare = 0.5;
 constexpr double kLlTreeShare = 1 / 3.8;
 constexpr double kLl128Share = 120.0 / 128.0;
 
-constexpr double kBytesPerUs = 1e3;  // of 1 GB/s
+constexpr double kBytesPerUs = 1e3;  // bytes per microsecond at 1 GB/s
 
+// Steps between nodes, steps within a node, and the load of the cards.
 struct Steps {
   double network = 0;
   double inside = 0;
   double carried = 0;  // bytes through a node's cards for each byte of the operation
 };
 
+// The depth of a binary tree of nodes.
 double logSteps(uint64_t nodes) {
   return static_cast<double>(std::bit_width(nodes - 1));
 }
 
-// A piece goes round once, or twice to be reduced and then handed out. On its way it leaves every node.
+// A piece goes round once; for an all-reduce twice, to be reduced and then handed out. In each round it
+// leaves every node.
 std::optional<Steps> ringSteps(Collective collective, const Shape& shape) {
   double rounds = 0;
   if (collective == Collective::allReduce) rounds = 2;
@@ -41,14 +45,14 @@ std::optional<Steps> ringSteps(Collective collective, const Shape& shape) {
   return Steps{rounds * network, rounds * (steps - network), rounds * steps / ranks};
 }
 
-// Up and down a tree of nodes, in each of which the ranks form a chain.
+// Up and down a tree of nodes; within a node the ranks form a chain.
 std::optional<Steps> treeSteps(Collective collective, const Shape& shape) {
   if (collective != Collective::allReduce) return std::nullopt;
   const double ranksOfNode = static_cast<double>(shape.ranks) / static_cast<double>(shape.nodes);
   return Steps{2 * logSteps(shape.nodes), 2 * (ranksOfNode - 1), 2};
 }
 
-// The same between nodes; within one the switch reduces, and then hands out, in one step.
+// The same tree between nodes. Within a node the NVLink switch reduces in one step, and hands out in another.
 std::optional<Steps> nvlsTreeSteps(Collective collective, const Shape& shape) {
   if (collective != Collective::allReduce) return std::nullopt;
   return Steps{2 * logSteps(shape.nodes), 2, 2};
@@ -74,7 +78,7 @@ double protocolShare(const Operation& operation) {
   return operation.algorithm == Algorithm::ring ? kLlRingShare : kLlTreeShare;
 }
 
-// GB/s of the operation's own bytes; 0: not known.
+// GB/s of the operation's own bytes; 0: unknown.
 double rateOf(const Platform& platform, const Shape& shape, const Operation& operation, double carried) {
   double wire = platform.nodeGBps.value * protocolShare(operation);
   if (operation.algorithm == Algorithm::tree) wire *= kTreeShare;

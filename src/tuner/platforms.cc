@@ -14,11 +14,11 @@ constexpr const char* kAwsNvlsTree =
 constexpr const char* kHopperLl = "NCCL 2.30.7 src/graph/tuning.cc, llMaxBws of Hopper";
 
 // NCCL's all-gather on 2 to 32 nodes takes (ranks - 1) x 9.07 us + bytes x (ranks - 1) / ranks / 332 GB/s,
-// within 9 % (rms). Of 8 steps 7 stay on NVLink, 3.4 us each, which leaves 48.8 us for the one between nodes.
+// within 9 % (rms). Of 8 steps, 7 stay on NVLink at 3.4 us each; 48.8 us are left for the step between nodes.
 constexpr const char* kP5Fit =
     "fitted to crazyguitar/aws-gpu-communication-benchmark: NCCL all-gather on p5.48xlarge, 2 to 32 nodes";
 
-// A card of p5e is that of p5, and aws-ofi-nccl has one row for both.
+// p5e has the cards of p5, and aws-ofi-nccl has one row for both.
 Platform p5() {
   Platform platform;
   platform.name = "p5";
@@ -42,7 +42,7 @@ Platform p5en() {
 
 struct Row {
   const char* machine;
-  const char* fabric;  // and whatever begins like it
+  const char* fabric;  // a prefix of the fabric's name
   Platform (*make)();
 };
 

@@ -8,14 +8,14 @@
 
 #include "src/tuner/model.h"
 
-// The platforms whose numbers somebody has published or measured; each number says where it is from. A
-// platform that is not here has no entry, and NCCL's own estimates stay. Pure functions; any thread.
+// The platforms with published or measured numbers; each number names its source. Other platforms have no
+// entry, and NCCL's own estimates stay. Pure functions; any thread.
 namespace weft::tuner {
 
-// The entry for a machine (as its firmware calls it: "p5.48xlarge") on a fabric (as WEFT_PROVIDER names it).
+// The entry for a machine (by its firmware's name: "p5.48xlarge") on a fabric (by WEFT_PROVIDER's name).
 std::optional<Platform> findPlatform(const std::string& machine, const std::string& fabric);
 
-// Machines that have one, for messages.
+// The machines that have an entry, for messages.
 std::vector<std::string> knownMachines();
 
 }  // namespace weft::tuner

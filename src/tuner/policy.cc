@@ -9,12 +9,12 @@ namespace weft::tuner {
 
 namespace {
 
-// NCCL before 2.30 wants to be told that the tuner is in the network plugin's file.
+// NCCL before 2.30 has to be told that the tuner is in the network plugin's file.
 bool namesOurselves(const std::string& plugin) {
   return plugin.find("nccl-net-weft") != std::string::npos;
 }
 
-// Why the user's own choice stands; empty: there is none.
+// Why NCCL's choice, or the user's own, stays; empty: the tuner may act.
 std::string reasonToStandAside(const Config& config, const Surroundings& around) {
   if (!config.tuner) return "WEFT_TUNER is 0";
   if (around.fabric.empty()) return "weft's network is not in use";
@@ -29,7 +29,7 @@ std::string noEntry(const Surroundings& around) {
                 around.machine.empty() ? "this machine" : around.machine.c_str(), around.fabric.c_str());
 }
 
-// A table that is named and does not fit is no reason to fall back on numbers that the user did not want.
+// A table that the user named and that does not fit is no reason to use numbers that the user did not want.
 std::string tableComplaint(const Config& config, const Surroundings& around) {
   if (!around.tableFailure.empty()) return "WEFT_TUNER_TABLE is not used: " + around.tableFailure;
   if (around.table->provider == around.fabric) return {};

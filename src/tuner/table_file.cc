@@ -20,6 +20,7 @@ namespace weft::tuner {
 
 namespace {
 
+// Limits of a table; anything outside is an error, so that a wrong file is noticed.
 constexpr std::string_view kTitle = "weft-tuner-table 1";
 constexpr size_t kMostBytes = 4096;
 constexpr size_t kMostText = 64;
@@ -54,7 +55,8 @@ bool setNumber(std::string_view value, double most, double* out) {
 struct Key {
   std::string_view name;
   const char* allowed;
-  bool (*set)(MeasuredTable* table, std::string_view value);  // false also when it was set before
+  // False: the value does not fit, or was set before.
+  bool (*set)(MeasuredTable* table, std::string_view value);
   bool (*isSet)(const MeasuredTable& table);
 };
 
@@ -86,7 +88,7 @@ Error bad(std::string what) {
   return Error(Code::config, "reading a tuner table", std::move(what));
 }
 
-// Takes the next line off the text, without blanks at its end.
+// Takes the next line off the text, without the blanks at its end.
 std::string_view nextLine(std::string_view* text) {
   const size_t end = std::min(text->find('\n'), text->size());
   std::string_view line = text->substr(0, end);
@@ -116,7 +118,7 @@ Status complete(const MeasuredTable& table) {
   return {};
 }
 
-// Numbers with so many digits.
+// The table as text, with numbers of so many digits.
 std::string textOf(const MeasuredTable& table, int digits) {
   return format(
       "%.*s\n"
@@ -142,7 +144,7 @@ Result<MeasuredTable> parseTable(std::string_view text) {
   return table;
 }
 
-// A pipe or a device must not hold up the start of a job.
+// Not blocking, and a plain file only: a pipe or a device must not hold up the start of a job.
 Result<MeasuredTable> readTable(const std::string& path) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd) return Error(Code::config, "reading a tuner table", path, errno);
@@ -163,7 +165,7 @@ std::string tableText(const MeasuredTable& table) {
 Platform platformOf(const MeasuredTable& table, const std::string& source) {
   const std::string said = format("%s: measured %s, %d hosts, %d ranks", source.c_str(), table.date.c_str(),
                                   table.hosts, table.ranks);
-  // Two ranks that estimate alike have the same numbers to the last digit.
+  // Ranks that estimate alike have the same numbers to the last digit, so the name is a hash of all digits.
   const std::string exact = textOf(table, std::numeric_limits<double>::max_digits10);
   Platform platform;
   platform.name = format("table %016llx", static_cast<unsigned long long>(fnv1a(exact)));

@@ -8,28 +8,28 @@
 #include "src/tuner/model.h"
 #include "weft/result.h"
 
-// Measured numbers of one fabric in a small text file, written by `weft perf --fit` and named by
-// WEFT_TUNER_TABLE; docs/tuner.md has the format. Reading is for start-up only; any thread.
+// Measured numbers of a fabric in a small text file. `weft perf --fit` writes it, WEFT_TUNER_TABLE names it,
+// docs/tuner.md has the format. Read at start-up only; any thread.
 namespace weft::tuner {
 
 struct MeasuredTable {
-  std::string provider;  // as weft names it: "ofi:efa"
+  std::string provider;  // by weft's name: "ofi:efa"
   std::string date;      // "2025-01-31", for people
-  int hosts = 0;         // that were measured
+  int hosts = 0;         // hosts that were measured
   int ranks = 0;
-  double stepUs = 0;      // one way of a small message from process to process
-  double deviceGBps = 0;  // one way, one device
-  int devices = 0;        // of a host, which NCCL uses side by side
+  double stepUs = 0;      // one way of a small message between two processes
+  double deviceGBps = 0;  // one way, over one device
+  int devices = 0;        // devices of a host that NCCL uses side by side
 };
 
-// An error names the line and what is wrong with it.
+// An error names the line and its fault.
 Result<MeasuredTable> parseTable(std::string_view text);
 Result<MeasuredTable> readTable(const std::string& path);
 
-// The result of parseTable; false numbers are not checked here.
+// The text that parseTable reads. Wrong numbers are not noticed here.
 std::string tableText(const MeasuredTable& table);
 
-// `source` is where the table is from. The name tells tables apart: ranks must use the same one.
+// `source`: where the table is from. The platform's name tells tables apart, as ranks must use the same one.
 Platform platformOf(const MeasuredTable& table, const std::string& source);
 
 }  // namespace weft::tuner

@@ -8,10 +8,10 @@ namespace weft::tuner {
 
 namespace {
 
-constexpr float kDearest = 3e9F;  // nothing we write may look to NCCL as if it could not be had
+constexpr float kDearest = 3e9F;  // no cost of ours may look to NCCL as if the entry could not be had
 
 bool canBeHad(const float* cost) {
-  return cost && *cost >= 0;  // also false for what is not a number
+  return cost && *cost >= 0;  // false for NaN as well
 }
 
 }  // namespace
@@ -26,7 +26,7 @@ float* CostTable::at(Algorithm algorithm, Protocol protocol) const {
 Tuner::Tuner(Policy policy, GpuLatencies gpu, Shape shape)
     : policy_(std::move(policy)), gpu_(gpu), shape_(shape) {}
 
-// Within a node nothing is ours.
+// Collectives within a node are left to NCCL.
 bool Tuner::concerns(int collective) const {
   return !policy_.aside && shape_.valid() && shape_.nodes > 1 && collective >= 0 && collective < kCollectives;
 }

@@ -10,16 +10,16 @@
 
 #include "weft/result.h"
 
-// Where a socket is or leads to, and which addresses this host has. Values; any thread. Only
-// localInterfaces() asks the kernel, and only resolve() may ask a name server and wait for it.
+// The place of a socket, and the addresses of this host. Values; any thread. Only localInterfaces() asks the
+// kernel. Only resolve() may ask a name server, and wait for it.
 namespace weft {
 
-// An IPv4 or IPv6 address with a port. A `length` of 0 is no address.
+// An IPv4 or IPv6 address with a port. A `length` of 0: no address.
 struct SocketAddress {
   sockaddr_storage storage{};
   socklen_t length = 0;
 
-  // `ip` in the order of the network: 4 bytes or 16.
+  // `ip` in network order: 4 bytes or 16.
   static SocketAddress of(std::span<const std::byte> ip, uint16_t port, uint32_t scope = 0);
   static SocketAddress any(int family, uint16_t port = 0);  // every address of this host
   static SocketAddress loopback(uint16_t port = 0);         // 127.0.0.1
@@ -27,11 +27,11 @@ struct SocketAddress {
   const sockaddr* raw() const { return reinterpret_cast<const sockaddr*>(&storage); }
   sockaddr* raw() { return reinterpret_cast<sockaddr*>(&storage); }
   int family() const { return storage.ss_family; }
-  std::span<const std::byte> ip() const;  // in the order of the network
+  std::span<const std::byte> ip() const;  // in network order
   uint16_t port() const;
   void setPort(uint16_t port);
   SocketAddress withPort(uint16_t port) const;
-  // The interface of a link-local IPv6 address, which means something on this host alone; 0: none.
+  // The interface of a link-local IPv6 address, which has a meaning on this host only; 0: none.
   uint32_t scope() const;
   void setScope(uint32_t scope);
 
@@ -44,14 +44,14 @@ struct SocketAddress {
 struct Interface {
   std::string name;
   bool loopback = false;
-  SocketAddress address;  // one entry an address; port 0
+  SocketAddress address;  // an entry for each address; port 0
 };
 
-// Every address of an interface that is up, in the kernel's order.
+// Every address of an interface that is up and running, in the kernel's order.
 Result<std::vector<Interface>> localInterfaces();
 
-// "HOST:PORT", "[ADDRESS]:PORT" or, to listen on, ":PORT": every address that it may mean, the best one
-// first. The error names the text and what it should be.
+// "HOST:PORT", "[ADDRESS]:PORT", or ":PORT" to listen on. Returns every address that the text may mean, the
+// best one first. The error names the text and the right form. May block.
 enum class Resolving : uint8_t { toDial, toListen };
 Result<std::vector<SocketAddress>> resolve(const std::string& text, Resolving what);
 

@@ -4,9 +4,9 @@
 
 #include "src/base/net/sockets.h"
 
-// A connection that came in and has to say what it wants, in messages of known sizes, before a deadline. Its
-// owner reads a message, gives its verdict, and either expects the next one, takes the socket over, or lets
-// the guest go. Nothing is read beyond what is expected: the bytes behind it belong to the next owner of the
+// A connection that came in and has to introduce itself, in messages of known sizes, before a deadline. The
+// owner reads a message and decides: it expects the next message, takes the socket over, or lets the guest
+// go. Nothing is read beyond the expected message, as the bytes behind it belong to the next owner of the
 // socket. Used by one thread.
 namespace weft {
 
@@ -14,7 +14,7 @@ class Guest {
  public:
   enum class Heard : uint8_t {
     nothing,  // more has to come
-    message,  // bytes() holds what was expected
+    message,  // bytes() holds the expected message
     gone,     // the other end hung up, or its time is over
   };
 
@@ -30,7 +30,7 @@ class Guest {
   std::span<const std::byte> bytes() const { return reader_.bytes(); }
   void expect(size_t bytes) { reader_.expect(bytes); }
 
-  // All of it at once, as what is said to a guest fits into a fresh socket's buffer. False: the guest is
+  // Sends everything at once: a message to a guest fits into a fresh socket's buffer. False: the guest is
   // gone, or takes nothing.
   bool say(std::span<const std::byte> bytes) { return sendSome(socket_.get(), bytes).bytes == bytes.size(); }
 

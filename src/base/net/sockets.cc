@@ -28,14 +28,15 @@ Result<Fd> openSocket(int family) {
   return fd;
 }
 
-// A lack of descriptors or memory is this machine's; all else says something of the address.
+// A lack of descriptors or memory belongs to this machine; any other error belongs to the address.
 Error failed(const char* operation, const SocketAddress& address) {
   const int errnum = errno;
   const bool lack = errnum == EMFILE || errnum == ENFILE || errnum == ENOBUFS || errnum == ENOMEM;
   return Error(lack ? Code::resources : Code::unavailable, operation, address.text(), errnum);
 }
 
-// TCP_USER_TIMEOUT would bound a silent host's time as well, but also take a stopped peer for a dead one.
+// TCP_USER_TIMEOUT (tcp(7)) would bound the time of a silent host as well, but it would also take a stopped
+// peer for dead.
 void tune(int fd, int family, const SocketTuning& tuning) {
   constexpr int kIdleSeconds = 10, kProbeSeconds = 10, kProbes = 120;
   set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
@@ -48,9 +49,8 @@ void tune(int fd, int family, const SocketTuning& tuning) {
   setTrafficClass(fd, family, tuning.trafficClass);
 }
 
-// Looks again and again, with pauses of the deadline's clock that grow: an answer across a network costs a
-// few looks, and a silent end few enough of them. A wait in the kernel would pass by real time, whatever the
-// clock.
+// Looks again and again, with growing pauses of the deadline's clock: an answer across a network costs a few
+// looks, and a silent end not many more. A wait in the kernel would pass by real time, whatever the clock.
 Status await(int fd, short events, const Deadline& deadline) {
   constexpr Nanoseconds kFirst = std::chrono::microseconds(50), kLongest = std::chrono::milliseconds(5);
   for (Nanoseconds pause = kFirst;; pause = std::min(pause * 2, kLongest)) {
@@ -63,7 +63,8 @@ Status await(int fd, short events, const Deadline& deadline) {
 
 }  // namespace
 
-// A port that the user named can be had again at once, though connections of an earlier process linger there.
+// A port that the user named can be used again at once, although connections of an earlier process linger
+// there.
 Result<Fd> listenOn(const SocketAddress& at, const char* purpose, Hears hears) {
   TRY(Fd fd, openSocket(at.family()));
   if (at.family() == AF_INET6) set(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, hears == Hears::itsFamily ? 1 : 0);
@@ -109,9 +110,9 @@ void setTrafficClass(int fd, int family, int trafficClass) {
     set(fd, IPPROTO_IP, IP_TOS, trafficClass);
 }
 
-// The bytes that wait in the kernel then fit into a processor's cache beside the message itself: with the
-// four megabytes that it takes otherwise, a stream of messages of 1 MiB and more cost both ends twice the
-// time. Between hosts the kernel's own choice stays, as it follows the distance.
+// Bounds the bytes that wait in the kernel, so that they fit into a processor's cache beside the message.
+// With the four megabytes of the default, messages of 1 MiB and more cost both ends twice the time. Between
+// hosts the kernel's own choice stays, as it follows the distance.
 void keepShort(int fd) {
   constexpr int kBytes = 512 << 10;
   set(fd, SOL_SOCKET, SO_SNDBUF, kBytes);

@@ -9,42 +9,42 @@
 #include "src/base/fd.h"
 #include "src/base/net/address.h"
 
-// The TCP sockets of this house: every one is non-blocking, closed by exec and in forked children, sends
-// small messages at once and raises no SIGPIPE. Nothing here waits but what is handed a Deadline. No state;
-// any thread.
+// The TCP sockets of weft. Every one is non-blocking, is closed by exec and in forked children, sends small
+// messages at once, and raises no SIGPIPE. A function waits only if it takes a Deadline. No state; any
+// thread.
 namespace weft {
 
-// How a connection is made beyond what all have.
+// Options of a connection beyond those that all have.
 struct SocketTuning {
-  // Probes keep a quiet connection known to what lies between the hosts. The kernel gives a silent host up
-  // after twenty minutes only: a connection must outlast every outage that WEFT_KERNEL_TIMEOUT forgives.
+  // Probes keep a quiet connection known to the boxes between the hosts. The kernel gives a silent host up
+  // only after twenty minutes: a connection must outlast every outage that WEFT_KERNEL_TIMEOUT forgives.
   bool keepAlive = false;
-  int trafficClass = -1;  // -1: the system's
+  int trafficClass = -1;  // -1: the system's default
 };
 
-// Errors name the address, and carry the errno of the call that failed; `purpose` is their operation. A
-// socket of both families hears IPv4 as well where it is on every address of IPv6.
+// Errors name the address and carry the errno of the failed call; `purpose` is their operation. A socket for
+// both families on every IPv6 address hears IPv4 as well.
 enum class Hears : uint8_t { itsFamily, bothFamilies };
 Result<Fd> listenOn(const SocketAddress& at, const char* purpose, Hears hears = Hears::itsFamily);
 
-// Starts connecting. The socket becomes writable when that is decided; connectError() then tells. `from`: the
-// address to leave by, where that matters.
+// Starts connecting. The socket becomes writable when the outcome is known, which connectError() returns.
+// `from`: the local address to use, where that matters.
 Result<Fd> startConnecting(const SocketAddress& to, const SocketTuning& tuning = {},
                            const SocketAddress* from = nullptr);
 int connectError(int fd);
 
-// The next connection that waits at `listener`; an error of EAGAIN when none waits.
+// The next connection that waits at `listener`. An error of EAGAIN: none waits.
 Result<Fd> acceptOne(int listener, const SocketTuning& tuning = {});
 
 void setTrafficClass(int fd, int family, int trafficClass);
-// For connections within one host that carry much: see there.
+// Bounds the send buffer, for connections within a host that carry much (see the function).
 void keepShort(int fd);
 
 SocketAddress localAddress(int fd);
-SocketAddress remoteAddress(int fd);  // length 0: the connection is gone already
+SocketAddress remoteAddress(int fd);  // length 0: the connection has gone already
 
-// Ends the connection for every process that holds a copy of the descriptor (forked children do), then
-// closes.
+// Ends the connection for every process that has a copy of the descriptor, as forked children do, and then
+// closes it.
 void cut(Fd& fd);
 
 // True while the other end may still say something: it has neither closed the connection nor died.
@@ -56,14 +56,15 @@ struct IoResult {
   size_t bytes = 0;
   int error = 0;  // errno when closed by an error, 0 at an orderly end
 };
+// Never block. `ok` with fewer bytes than asked for is possible.
 IoResult receiveSome(int fd, std::span<std::byte> into);
 IoResult sendSome(int fd, std::span<const std::byte> from);
 
-// Collects exactly as many bytes as were asked for and leaves the rest in the socket.
+// Collects exactly the expected number of bytes, and leaves further bytes in the socket.
 class ExactReader {
  public:
   void expect(size_t bytes);
-  IoResult fill(int fd);  // ok: all here; again: more needed
+  IoResult fill(int fd);  // ok: all bytes are here; again: more are needed
   std::span<const std::byte> bytes() const { return buffer_; }
 
  private:
@@ -71,7 +72,8 @@ class ExactReader {
   size_t have_ = 0;
 };
 
-// For callers with time: each returns when all is done, the connection broke, or the deadline has passed.
+// For callers with time. Each returns when everything is done, the connection broke, or the deadline has
+// passed.
 
 struct Deadline {
   const Clock& clock;
@@ -79,9 +81,10 @@ struct Deadline {
   bool isOver() const { return clock.now() >= at; }
 };
 
-// The first of the addresses that answers; else why the last one did not.
+// Connects to the first address that answers; else the error of the last one.
 Result<Fd> connectToOne(const std::vector<SocketAddress>& addresses, const Deadline& deadline);
 Status sendAll(int fd, std::span<const std::byte> bytes, const Deadline& deadline);
-Status receiveAll(int fd, ExactReader& reader, const Deadline& deadline);  // what the reader expects
+// The bytes that the reader expects.
+Status receiveAll(int fd, ExactReader& reader, const Deadline& deadline);
 
 }  // namespace weft
