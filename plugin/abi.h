@@ -12,7 +12,7 @@
 // wrong or missing does not compile. A negative int size becomes larger than any limit and is refused there.
 namespace weft::plugin::abi {
 
-// --- init
+// --- init: v6 to v9 take a logger only, v10 a profiler too, v11 and later a context of the communicator
 
 inline ncclResult_t init(ncclDebugLogger_t logger) {
   return startShared(logger, nullptr);
@@ -29,7 +29,7 @@ ncclResult_t init(void** context, uint64_t commId, Config* config, ncclDebugLogg
   return openContext(context, commId, trafficClass, logger, profiler);
 }
 
-// --- devices
+// --- devices: the struct of the table decides which facts are written (properties.h)
 
 template <class Properties>
 ncclResult_t getProperties(int device, Properties* out) {
@@ -42,7 +42,8 @@ ncclResult_t makeVDevice(int* device, Members* members) {
       "makeVDevice", [&]() -> Status { return fuseDevices(device, members); }, LogLevel::info);
 }
 
-// --- connections
+// --- connections: from v11 on NCCL passes the context of init; before that the traffic class of v10 chooses
+// one
 
 inline ncclResult_t listen(int device, void* handle, void** listenComm) {
   return listenOn({}, device, handle, listenComm);
@@ -82,7 +83,7 @@ ncclResult_t accept(void* listenComm, void** recvComm, DeviceHandle** /*untouche
   return acceptFrom(listenComm, recvComm);
 }
 
-// --- memory and data
+// --- memory and data: sizes are int up to v8 and size_t from v9 on; handles for the profiler come with v10
 
 template <class Size>
 ncclResult_t regMr(void* comm, void* data, Size size, int type, void** mhandle) {
@@ -99,11 +100,14 @@ ncclResult_t isend(void* comm, void* data, Size size, int tag, void* mhandle, vo
   return postSend(comm, data, static_cast<size_t>(size), tag, mhandle, phandle, request);
 }
 
+// Reads a size of the table's own type, for code that does not know the table.
 template <class Size>
 size_t sizeOf(const void* sizes, int index) {
   return static_cast<size_t>(static_cast<const Size*>(sizes)[index]);
 }
 
+// NCCL mostly posts a single receive, so that case has no array to copy. Everything else, faults included, is
+// a group.
 template <class Size>
 ncclResult_t irecv(void* comm, int n, void** data, Size* sizes, int* tags, void** mhandles, void** request) {
   if (n == 1 && data && sizes && tags && mhandles && request) [[likely]]

@@ -20,6 +20,7 @@ namespace {
 // the engines, and with them the lanes, of the network's context of the same rank.
 constexpr uint64_t kOffloadMark = 0x7765'6674'636f'6c6c;
 
+// The group behind NCCL's pointer; null: it is no group of this plugin.
 HeldGroup* groupOf(void* pointer) {
   return static_cast<HeldGroup*>(heldOf(pointer, Kind::group));
 }
@@ -29,6 +30,7 @@ Error refused(const char* operation, const char* why) {
   return Error(Code::invalidArgument, operation, why);
 }
 
+// NCCL's type as the library names it; nothing: no backend reduces it.
 std::optional<coll::ElementType> elementType(ncclDataType_t type) {
   using coll::ElementType;
   switch (type) {
@@ -57,6 +59,8 @@ std::optional<coll::ElementType> elementType(ncclDataType_t type) {
   }
 }
 
+// NCCL's reduction; nothing: averages and user-defined ones are not offered, and NCCL reduces without
+// offload.
 std::optional<coll::ReduceOp> reduceOp(ncclRedOp_t op) {
   switch (op) {
     case ncclSum:
@@ -98,6 +102,7 @@ ncclResult_t dataFault(const char* call, const char* why) {
   return report(call, refused("checking arguments", why), LogLevel::error);
 }
 
+// A group that is broken answers with its sticky error, which was logged when it broke.
 ncclResult_t startOperation(HeldGroup& held, const coll::Operation& operation, void** request) {
   const coll::Started started = held.group().start(operation);
   *request = started.request;

@@ -26,7 +26,7 @@ class Fabric {
   Result<const core::Properties*> properties(int device) const;
   // A device of several cards. Returns its number.
   Result<int> makeVirtual(std::span<const int> members);
-  // Without advice when there are no devices
+  // Without advice when there are no devices.
   const tuner::Policy& tunerPolicy() const { return tunerPolicy_; }
 
  private:

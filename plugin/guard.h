@@ -14,6 +14,7 @@
 // child both return at once and touch nothing. Any thread.
 namespace weft::plugin {
 
+// By class: arguments, usage, system, remote, internal.
 ncclResult_t resultOf(Code code);
 
 // Logs "call: error" and returns the result for it.

@@ -12,6 +12,7 @@ namespace weft::plugin {
 
 namespace {
 
+// NCCL's function; null: lines go to stderr. Release and acquire order it with the sink.
 constinit std::atomic<ncclDebugLogger_t> current{nullptr};
 
 // NCCL has no level between warning and abort, so an error is a warning there as well.
@@ -46,6 +47,7 @@ unsigned long flagsOf(LogLevel level) {
 // NCCL cuts a line at 1,023 characters, its own prefix included.
 constexpr size_t kMostInLine = 800;
 
+// The end of the part that fits into a line, at a blank where there is one.
 size_t lineEnd(std::string_view text) {
   if (text.size() <= kMostInLine) return text.size();
   const size_t space = text.rfind(' ', kMostInLine);

@@ -33,6 +33,7 @@ struct SharedContext {
   core::ContextRef context;
 };
 
+// By NCCL's pointer. The map owns the objects.
 using HeldMap = std::unordered_map<const void*, std::unique_ptr<Held>>;
 
 Error notOurs(const char* operation, const void* pointer) {
@@ -40,6 +41,7 @@ Error notOurs(const char* operation, const void* pointer) {
                format("%p was not made by this plugin, or is closed already", pointer));
 }
 
+// The operation, for an error about a pointer that is not ours.
 const char* kindName(Kind kind) {
   switch (kind) {
     case Kind::context:
@@ -56,6 +58,7 @@ const char* kindName(Kind kind) {
   return "closing";
 }
 
+// Null where the fabric has no device.
 core::ContextRef openCoreContext(const Fabric& fabric, core::ContextOptions options,
                                  ncclProfilerCallback_t profiler) {
   if (!fabric.net()) return nullptr;
@@ -86,6 +89,7 @@ struct Plugin::Life {
     return context;
   }
 
+  // Null: the pointer is not ours, is closed already, or is of another kind.
   Held* find(const void* pointer, Kind kind) const {
     const auto entry = held.find(pointer);
     return entry != held.end() && entry->second->kind() == kind ? entry->second.get() : nullptr;
@@ -93,6 +97,7 @@ struct Plugin::Life {
 
   std::unique_ptr<Held> take(const void* pointer) { return std::move(held.extract(pointer).mapped()); }
 
+  // Everything that was made with this context. The caller destroys it without the lock.
   std::vector<std::unique_ptr<Held>> takeAllOf(const HeldContext* owner) {
     std::vector<std::unique_ptr<Held>> taken;
     for (auto entry = held.begin(); entry != held.end();) {
@@ -132,6 +137,7 @@ Result<Plugin::Life*> Plugin::started() {
   return Error(Code::invalidArgument, "looking up the devices", "init was not called");
 }
 
+// A table without finalize never says when its use ends, so the logger stays until the unload.
 Status Plugin::start(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler) {
   std::lock_guard lock(mutex_);
   useLogger(logger);
@@ -143,7 +149,7 @@ Status Plugin::start(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler) 
 
 Result<void*> Plugin::openContext(uint64_t communicator, int trafficClass, ncclDebugLogger_t logger,
                                   ncclProfilerCallback_t profiler) {
-  // Makes the context's own reference cheap: no call of the loader with our lock held
+  // Makes the context's own reference cheap: no call of the loader with our lock held.
   const SelfReference first;
   std::lock_guard lock(mutex_);
   useLogger(logger);
@@ -177,6 +183,7 @@ Status Plugin::closeContext(void* pointer) {
   return {};
 }
 
+// A logger belongs to a copy of NCCL that may be unloaded once its last context is closed.
 void Plugin::dropLoggerWhenUnused() {
   if (life_ && !life_->sharedUse && life_->held.empty()) dropLogger();
 }
@@ -227,6 +234,7 @@ tuner::Policy Plugin::tunerPolicy() {
   return tuner::decide(Config(), tuner::Surroundings());
 }
 
+// keep() may be the first call of a life, so it makes one.
 void* Plugin::keep(std::unique_ptr<Held> object) {
   std::lock_guard lock(mutex_);
   void* pointer = object.get();

@@ -125,7 +125,7 @@ class Placer {
 // A lane to a peer: connected once, retired at the end.
 class Endpoint {
  public:
-  // A hard close: works in flight may still land, unless it has retired before
+  // A hard close: works in flight may still land, unless it has retired before.
   virtual ~Endpoint() = default;
 
   // The bytes that the peer's Endpoint connects to, at most 256. The same for the Endpoint's life.
@@ -250,7 +250,7 @@ class Transport {
  public:
   virtual ~Transport() = default;
   virtual std::string name() const = 0;  // "ofi:net"
-  // Of the library behind it: "libfabric 1.17.0"; empty: the fabric is our own
+  // Of the library behind it: "libfabric 1.17.0"; empty: the fabric is our own.
   virtual std::string version() const = 0;
   // The devices that can be used. A device that cannot is in refusals() afterwards.
   virtual Result<std::vector<DeviceInfo>> discover() = 0;

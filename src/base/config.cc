@@ -324,6 +324,7 @@ const char* aliasValue(const Lookup& lookup, const ConfigField& field) {
   return value && *value ? value : nullptr;
 }
 
+// Null: no row has that name.
 const ConfigField* findField(std::string_view name) {
   const auto* field = std::find_if(std::begin(kFields), std::end(kFields),
                                    [&](const ConfigField& one) { return name == one.env; });
@@ -351,6 +352,7 @@ std::string unknownName(const std::string& name) {
   return name + " is not a setting of weft; the nearest is " + nearestName(asVariable(name));
 }
 
+// NCCL then merges cards by itself, by name.
 bool forcedMerge(const Lookup& lookup) {
   const char* forced = lookup("NCCL_NET_FORCE_MERGE");
   return forced && *forced;
@@ -368,6 +370,7 @@ std::span<const ConfigField> configFields() {
   return kFields;
 }
 
+// Environment first, then the file, then NCCL's variable; a member that none of them sets keeps its default.
 Result<Config> readConfig(const Lookup& environment, const ConfigFile& file) {
   const Lookup lookup = withFile(environment, file);
   Config config;
@@ -395,6 +398,7 @@ Result<Config> readConfigFromEnvironment() {
   return readConfig(environmentValue, file);
 }
 
+// The order is that of readConfig().
 Origin originOf(const ConfigField& field, const Lookup& environment, const ConfigFile& file) {
   if (environment(field.env)) return {Origin::Kind::environment, field.env};
   if (const ConfigFile::Entry* entry = file.find(field.env))

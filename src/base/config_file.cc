@@ -13,6 +13,7 @@
 #include "src/base/fd.h"
 #include "src/base/log.h"
 
+// The form of weft.conf: lines, comments, quotes. The names are checked by config.cc.
 namespace weft {
 
 namespace {
@@ -23,6 +24,7 @@ Error badFile(std::string what) {
   return Error(Code::config, "reading settings", std::move(what));
 }
 
+// The error names the file and the way out.
 Error unreadable(const std::string& path, const char* why) {
   return badFile(
       format("the configuration file %s cannot be read: %s; mend it, or set %s to another file or to "
@@ -57,6 +59,7 @@ bool isName(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), belongs);
 }
 
+// A name that occurs again replaces the earlier value, and is remembered for a warning.
 Status addLine(ConfigFile* file, std::string_view line, int number) {
   line = trimmed(withoutComment(line));
   if (line.empty()) return {};

@@ -26,6 +26,7 @@ std::atomic<uint64_t>& wordOf(int fd) {
   return tracked[static_cast<size_t>(fd) / 64];
 }
 
+// Runs in the child, right after fork(). Only async-signal-safe calls are allowed here.
 void closeTrackedInChild() {
   for (size_t word = 0; word < tracked.size(); word++) {
     for (uint64_t bits = tracked[word].exchange(0, std::memory_order_relaxed); bits != 0; bits &= bits - 1) {
@@ -42,6 +43,7 @@ void installOnce() {
 
 }  // namespace
 
+// The bit goes before the descriptor, so that a number that is opened again is not closed in a child.
 void Fd::reset(int fd) {
   if (fd_ >= 0 && fd_ < kTracked) wordOf(fd_).fetch_and(~bitOf(fd_), std::memory_order_relaxed);
   if (fd_ >= 0) ::close(fd_);

@@ -14,6 +14,7 @@ namespace weft {
 
 namespace {
 
+// The sink, the level for stderr, and the count of warnings; all may change while other threads log.
 std::atomic<LogSink> sink{nullptr};
 std::atomic<int> level{static_cast<int>(LogLevel::warn)};
 std::atomic<int> warnings{0};
@@ -21,6 +22,7 @@ std::atomic<int> warnings{0};
 constexpr const char* kNames[] = {"NONE", "ERROR", "WARN", "INFO", "TRACE"};
 constexpr size_t kLineBytes = 8192;  // longer texts are cut
 
+// A single write(2), so that lines of several processes do not mix.
 void writeStderr(LogLevel lineLevel, const char* message) {
   char line[kLineBytes + 64];
   const int n =
@@ -28,6 +30,7 @@ void writeStderr(LogLevel lineLevel, const char* message) {
   if (n > 0) (void)!write(STDERR_FILENO, line, std::min(static_cast<size_t>(n), sizeof line - 1));
 }
 
+// Formats into the stack first; only a longer text needs a second pass.
 std::string formatList(const char* pattern, va_list args) {
   char buffer[512];
   va_list again;

@@ -8,6 +8,7 @@
 
 namespace weft {
 
+// "^" before "=", as NCCL reads them.
 NameFilter::NameFilter(std::string_view text, Colon colon) {
   if (text.starts_with('^')) {
     exclude_ = true;

@@ -56,6 +56,7 @@ uint64_t startedAt(const std::vector<std::string>& fields) {
 
 }  // namespace
 
+// The boot's random number, and the inode of the namespace of process numbers.
 std::string processWorld() {
   std::string boot = readSmall("/proc/sys/kernel/random/boot_id");
   while (!boot.empty() && boot.back() == '\n') boot.pop_back();
@@ -91,6 +92,8 @@ std::optional<Presence> Presence::parse(const std::string& text) {
   return found;
 }
 
+// The letters of /proc/PID/stat (proc(5)): T stopped by a signal, t by a debugger, Z and X gone, D in the
+// kernel.
 ProcessState stateOf(const Presence& process) {
   if (process.world.empty() || process.world != processWorld()) return ProcessState::unknown;
   const std::vector<std::string> fields = statFields(process.pid);

@@ -21,6 +21,7 @@ namespace {
 std::mutex guardMutex;
 int guardUsers = 0;
 
+// Null: this kernel has no MADV_WIPEONFORK.
 void* mapGuardPage() {
   const auto bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   void* page = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -52,6 +53,7 @@ std::string placeName() {
 
 std::atomic<const std::atomic<unsigned char>*> forkGuardPage{nullptr};
 
+// The page is armed before it is published (release), so a reader never sees a page of zeros.
 ForkGuard::ForkGuard() {
   std::lock_guard lock(guardMutex);
   if (guardUsers++ > 0) return;

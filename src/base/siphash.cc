@@ -30,6 +30,7 @@ struct State {
   }
 };
 
+// The last word of a message may have fewer than 8 bytes; the rest is zero.
 uint64_t loadWord(const std::byte* from, size_t n) {
   uint64_t word = 0;
   // x86 and arm64 are little-endian, as the definition needs. memcpy must not get the null of an empty span.

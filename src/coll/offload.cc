@@ -121,8 +121,8 @@ bool offloadReduces(ElementType type, ReduceOp op) {
   return canReduce(type, op);
 }
 
-// Two votes: before anything is set up, and when every rank has its group or its error. Between them only the
-// ranks' own set-up can fail.
+// Two votes: before anything but the mesh is set up, and when every rank has its group or its error. Between
+// them only the ranks' own set-up can fail.
 Result<std::unique_ptr<Group>> openGroup(MeshOptions options) {
   const Config& config = options.context->net().config();
   options.timeout = config.collnetTimeout;

@@ -30,8 +30,8 @@ void PeersBackend::part() {
 }
 
 // Data that this rank owes the others may still be on its way, and the others may still send into receives
-// that this rank has posted. 500 ms is enough for ranks that end together, and bounds the wait for a rank
-// that never ends.
+// that this rank has posted. The wait is bounded, as a rank may never
+// end.
 void PeersBackend::close(const Clock& clock) {
   if (state_ == State::parted) bond_.awaitGoodbyes(clock, Milliseconds(500));
 }

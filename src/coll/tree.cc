@@ -103,8 +103,7 @@ Backend::Begun TreeBackend::begin(uint64_t turn, const Operation& operation) {
   return state_ == State::moving ? Begun::begun : Begun::failed;
 }
 
-// A step of all operations: requests that are done first, then receives before sends, as the daemon answers
-// quickly.
+// A step of all operations: requests that are done first, then receives, then sends.
 void TreeBackend::pass() {
   if (state_ != State::moving) return;
   if (testFlights(outgoing_) && testFlights(incoming_) && postReceives() && postSends()) return finishSlots();

@@ -69,7 +69,7 @@ class Handler {
  public:
   virtual ~Handler() = default;
   virtual void onMessage(const PeerRef& peer, uint16_t type, std::span<const std::byte> body) = 0;
-  // Called once for each peer, after its last message
+  // Called once for each peer, after its last message.
   virtual void onPeerDead(const PeerRef& peer, const Error& reason) = 0;
   // Periodic work. Returns the time until the next call at the latest; a new message or wake() brings it
   // earlier.

@@ -152,7 +152,7 @@ void ControlLoop::greetedOpen(Greeting greeting) {
   if (stale || ours) return rejectCrossed(std::move(greeting));
   if (old)
     old->die(Error(Code::remote, "control link to " + old->peer()->name(), "the peer started it over"));
-  // A path that is known to work
+  // A path that is known to work.
   std::vector<SocketAddress> cameFrom = {remoteAddress(greeting.socket.get())};
   cameFrom[0].setPort(greeting.info.addresses.front().port());
   if (cameFrom[0].length == 0) cameFrom.clear();  // the connection is gone already

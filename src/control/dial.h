@@ -59,9 +59,9 @@ class Dial {
   ~Dial();
   void start();
   void hangUp();  // for good: no report comes any more
-  // True: a connection is there, and proofs are under way
+  // True: a connection is there, and proofs are under way.
   bool shaking() const { return state_ > State::connecting; }
-  // Why the last round of addresses failed, for people
+  // Why the last round of addresses failed, for people.
   const std::string& trouble() const { return trouble_; }
 
  private:

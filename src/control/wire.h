@@ -36,7 +36,7 @@ struct Hello {
 };
 constexpr size_t kHelloBytes = 4 + 2 + 2 + 16 + 16 + 4 + 8 + 16;
 Bytes encodeHello(const Hello& hello);
-// Only magic and version where the version differs
+// Only magic and version where the version differs.
 std::optional<Hello> decodeHello(std::span<const std::byte> in);
 
 // The accepting side's answer to a hello. Only `proof` lets the talk go on.

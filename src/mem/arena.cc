@@ -97,7 +97,7 @@ Status Arena::addChunk(size_t atLeast) {
   (void)madvise(data, chunk->bytes, MADV_DONTFORK);
   MemoryDesc desc;
   desc.address = data;
-  // strictOrder: peers write records here whose last byte tells that the rest is there.
+  // The protocol's own memory needs the order of a card's writes (transport.h).
   desc.length = chunk->bytes;
   desc.strictOrder = true;
   TRY(chunk->region, cache_->get(desc));

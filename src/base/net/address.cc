@@ -18,6 +18,7 @@ namespace weft {
 
 namespace {
 
+// The address in the form of its family; only called for that family.
 const sockaddr_in& v4(const SocketAddress& address) {
   return *reinterpret_cast<const sockaddr_in*>(&address.storage);
 }
@@ -39,6 +40,7 @@ SocketAddress copyOf(const sockaddr* from, socklen_t length) {
 
 }  // namespace
 
+// 4 bytes make an IPv4 address, any other number an IPv6 address; the caller passes 4 or 16.
 SocketAddress SocketAddress::of(std::span<const std::byte> ip, uint16_t port, uint32_t scope) {
   SocketAddress address = any(ip.size() == sizeof(in_addr) ? AF_INET : AF_INET6, port);
   void* to = address.family() == AF_INET
@@ -57,6 +59,7 @@ SocketAddress SocketAddress::any(int family, uint16_t port) {
   return address;
 }
 
+// 127.0.0.1 (RFC 1122, 3.2.1.3).
 SocketAddress SocketAddress::loopback(uint16_t port) {
   constexpr std::array kIp{std::byte{127}, std::byte{0}, std::byte{0}, std::byte{1}};
   return of(kIp, port);
@@ -118,6 +121,7 @@ std::string SocketAddress::text() const {
   return format("[%s%%%s]:%d", ipText().c_str(), name.data(), port());
 }
 
+// An interface with several addresses has an entry for each (getifaddrs(3)).
 Result<std::vector<Interface>> localInterfaces() {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) return Error(Code::system, "listing network interfaces", "getifaddrs", errno);
@@ -132,6 +136,7 @@ Result<std::vector<Interface>> localInterfaces() {
   return found;
 }
 
+// HOST may be empty for listening only. The last colon separates the port, so an IPv6 address needs brackets.
 Result<std::vector<SocketAddress>> resolve(const std::string& text, Resolving what) {
   const bool listens = what == Resolving::toListen;
   const char* operation = listens ? "choosing where to listen" : "looking up an address";

@@ -6,6 +6,7 @@
 
 namespace weft {
 
+// The kernel's random bytes: a nonce that is used twice would let an old proof pass.
 Nonce freshNonce() {
   Nonce nonce;
   fillRandom(nonce);

@@ -13,9 +13,11 @@ namespace weft {
 
 namespace {
 
+// The kernel bounds it by net.core.somaxconn.
 constexpr int kBacklog = 1024;
 constexpr const char* kTalking = "talking over a connection";
 
+// Options only make a connection better, so a refusal of one is ignored.
 void set(int fd, int level, int option, int value) {
   (void)::setsockopt(fd, level, option, &value, sizeof value);
 }
@@ -74,6 +76,7 @@ Result<Fd> listenOn(const SocketAddress& at, const char* purpose, Hears hears) {
   return fd;
 }
 
+// IP_BIND_ADDRESS_NO_PORT leaves the choice of the port to connect(2), which has more ports to choose from.
 Result<Fd> startConnecting(const SocketAddress& to, const SocketTuning& tuning, const SocketAddress* from) {
   TRY(Fd fd, openSocket(to.family()));
   tune(fd.get(), to.family(), tuning);
@@ -87,6 +90,7 @@ Result<Fd> startConnecting(const SocketAddress& to, const SocketTuning& tuning, 
   return fd;
 }
 
+// 0: connected (SO_ERROR, socket(7)).
 int connectError(int fd) {
   int error = 0;
   socklen_t length = sizeof error;
@@ -102,6 +106,7 @@ Result<Fd> acceptOne(int listener, const SocketTuning& tuning) {
   return fd;
 }
 
+// The class is the byte of IPv4's TOS or IPv6's traffic class.
 void setTrafficClass(int fd, int family, int trafficClass) {
   if (trafficClass < 0) return;
   if (family == AF_INET6)
@@ -138,6 +143,7 @@ void cut(Fd& fd) {
   fd.reset();
 }
 
+// Looks at a byte without taking it.
 bool isLinked(int fd) {
   std::byte one;
   const ssize_t got = ::recv(fd, &one, sizeof one, MSG_PEEK | MSG_DONTWAIT);
@@ -152,6 +158,7 @@ IoResult receiveSome(int fd, std::span<std::byte> into) {
   return {Io::closed, 0, errno};
 }
 
+// MSG_NOSIGNAL: a closed connection is an error here, and not a SIGPIPE for the application.
 IoResult sendSome(int fd, std::span<const std::byte> from) {
   const ssize_t n = ::send(fd, from.data(), from.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (n >= 0) return {Io::ok, static_cast<size_t>(n), 0};
@@ -164,6 +171,7 @@ void ExactReader::expect(size_t bytes) {
   have_ = 0;
 }
 
+// Reads until the expected bytes are here or the socket is empty.
 IoResult ExactReader::fill(int fd) {
   while (have_ < buffer_.size()) {
     const IoResult got = receiveSome(fd, std::span(buffer_).subspan(have_));
@@ -173,6 +181,7 @@ IoResult ExactReader::fill(int fd) {
   return {Io::ok, have_, 0};
 }
 
+// An address that stays silent takes the whole time, so the addresses behind it get a single look each.
 Result<Fd> connectToOne(const std::vector<SocketAddress>& addresses, const Deadline& deadline) {
   const auto one = [&](const SocketAddress& address) -> Result<Fd> {
     TRY(Fd fd, startConnecting(address));

@@ -81,7 +81,8 @@ struct Deadline {
   bool isOver() const { return clock.now() >= at; }
 };
 
-// Connects to the first address that answers; else the error of the last one.
+// Tries the addresses in their order, and returns the first connection; else the error of the last address.
+// An address that neither answers nor refuses takes the rest of the time.
 Result<Fd> connectToOne(const std::vector<SocketAddress>& addresses, const Deadline& deadline);
 Status sendAll(int fd, std::span<const std::byte> bytes, const Deadline& deadline);
 // The bytes that the reader expects.

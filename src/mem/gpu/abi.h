@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
-// The part of CUDA's driver API that we use, declared by ourselves: there is no CUDA where weft is built.
-// NVIDIA's cuda.h documents names, values and shapes; tests/unit/cuda_headers_test.cc compares where it is
-// installed.
+// The part of CUDA's driver API that weft uses, declared here, as no CUDA is needed where weft is built.
+// Names, values and layouts are those of NVIDIA's cuda.h; where that is installed,
+// tests/unit/cuda_headers_test.cc compares them. CUDA's own names are in the comments.
 namespace weft::mem::gpu {
 
 using Result32 = int;  // CUresult
@@ -15,7 +15,7 @@ constexpr Result32 kSuccess = 0;
 constexpr Result32 kInvalidValue = 1;
 constexpr Result32 kOutOfMemory = 2;
 constexpr Result32 kDeinitialized = 4;  // the process is ending
-constexpr Result32 kNotReady = 600;     // what was asked about is under way
+constexpr Result32 kNotReady = 600;     // the work that was asked about is under way
 constexpr Result32 kNotSupported = 801;
 
 using Address = unsigned long long;  // CUdeviceptr
@@ -30,10 +30,11 @@ enum DeviceAttribute : int {
   kVirtualMemory = 102,
   kDescriptorHandles = 103,  // an allocation can be handed to another process by a descriptor
   kGpuDirectRdma = 116,      // nvidia_p2p_get_pages and what builds on it
-  kWritesOrdering = 118,     // who sees a card's writes without a flush
+  kWritesOrdering = 118,     // which readers see a card's writes without a flush
   kDmabufSupported = 124,
 };
-constexpr int kOrderedForOwner = 100;  // of kWritesOrdering: the GPU itself, and all at 200
+// Values of kWritesOrdering: from 100 on the GPU itself, from 200 on all GPUs.
+constexpr int kOrderedForOwner = 100;
 
 enum PointerAttribute : int {
   kMemoryType = 2,
@@ -58,10 +59,10 @@ using Allocation = unsigned long long;  // CUmemGenericAllocationHandle
 // CUmemLocation: the memory of one GPU.
 struct Location {
   int type = 1;
-  int gpu = 0;  // by its number, not its handle
+  int gpu = 0;  // its ordinal, not its handle
 };
 
-// CUmemAllocationProp
+// CUmemAllocationProp: how an allocation is made.
 struct AllocationProperties {
   int type = 1;  // pinned, the only one there is
   int handles = kDescriptor;
@@ -70,7 +71,7 @@ struct AllocationProperties {
   unsigned char flags[8] = {};
 };
 
-// CUmemAccessDesc
+// CUmemAccessDesc: a GPU that may reach a mapping.
 struct Access {
   Location location;
   int flags = 3;  // read and write

@@ -148,8 +148,8 @@ class Driver {
   // The stream of copy(), made at its first use. The GPU's context is current on the calling thread.
   Result<Stream> streamOf(int gpu) const;
   Result<std::unique_ptr<Mapped>> mapAllocation(int gpu, Allocation allocation, size_t length) const;
-  template <class Copy>
   // Puts `copy` on the GPU's stream and waits for it.
+  template <class Copy>
   Status copy(int gpu, const char* what, size_t bytes, Copy copy) const;
 
   Functions call_;
