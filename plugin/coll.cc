@@ -12,6 +12,8 @@
 #include "src/coll/kernels.h"
 #include "src/coll/offload.h"
 
+// The calls of collective offload: arguments checked, NCCL's numbers translated, and groups kept in the
+// registry.
 namespace weft::plugin {
 
 namespace {

@@ -3,6 +3,7 @@
 #include "plugin/calls.h"
 #include "plugin/guard.h"
 
+// init and finalize. The state behind them: plugin.h.
 namespace weft::plugin {
 
 // A machine without a usable fabric is no error: init succeeds, and devices says 0. An NCCL whose init fails

@@ -8,6 +8,7 @@
 
 #include "src/base/log.h"
 
+// Our levels and lines in the form that NCCL's logger takes.
 namespace weft::plugin {
 
 namespace {

@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include "plugin/properties.h"
 
+// The facts about devices whose form does not depend on the table's version.
 namespace weft::plugin {
 
 ncclResult_t countDevices(int* count) {

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <utility>
 
+// The count of references, and the library's own handle at the loader.
 namespace weft::plugin {
 
 namespace {

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <unordered_map>
 
+// The entries behind NCCL's tuner contexts.
 namespace weft::plugin {
 
 namespace {

@@ -7,6 +7,7 @@
 
 #include "src/base/random.h"
 
+// Adding, pinning and removing ranges. The orders of the atomics are said at each of them.
 namespace weft {
 
 namespace {

@@ -7,6 +7,7 @@
 
 #include "src/base/bytes.h"
 
+// Registrations that are a key, and the check of works that use them.
 namespace weft {
 
 namespace {

@@ -6,6 +6,7 @@
 #include "providers/local/queue.h"
 #include "providers/local/wire.h"
 
+// Registration of host memory and GPU memory for lanes on this host.
 namespace weft::local {
 
 namespace {

@@ -8,6 +8,7 @@
 #include "src/base/log.h"
 #include "src/base/process.h"
 
+// The list of copies under way, behind its lock.
 namespace weft::local {
 
 void GpuFlights::add(uint64_t key, const std::shared_ptr<const Flight>& flight,

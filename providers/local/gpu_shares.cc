@@ -11,6 +11,7 @@
 
 #include "src/base/log.h"
 
+// The socket by which descriptors travel, the proof, and the tables of shares on both sides.
 namespace weft::local {
 
 namespace {

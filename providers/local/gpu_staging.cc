@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+// The two halves through which a GPU's bytes go into the ring.
 namespace weft::local {
 
 namespace {

@@ -6,6 +6,7 @@
 
 #include "providers/local/compat.h"
 
+// Writing a frame into the peer's inbox.
 namespace weft::local {
 
 // The peer's counter is read only where the known value does not suffice: reading it fetches a line that the

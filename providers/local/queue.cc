@@ -7,6 +7,7 @@
 
 #include "providers/local/endpoint.h"
 
+// The round over all lanes, and the rare looks at peers.
 namespace weft::local {
 
 namespace {

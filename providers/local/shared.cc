@@ -15,6 +15,7 @@
 #include "src/base/process.h"
 #include "src/base/random.h"
 
+// Making, finding and locking inboxes (memfd_create(2), fcntl(2)).
 namespace weft::local {
 
 namespace {

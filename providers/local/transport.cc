@@ -10,6 +10,7 @@
 #include "src/base/random.h"
 #include "src/topo/nic_facts.h"
 
+// The device "local", after a trial that this host can share memory at all.
 namespace weft::local {
 
 namespace {

@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include "providers/local/wire.h"
 
+// The bytes of a lane's address.
 namespace weft::local {
 
 namespace {

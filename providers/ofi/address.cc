@@ -8,6 +8,7 @@
 #include <cstring>
 #include <netinet/in.h>
 
+// The bytes of a lane's address, and libfabric's addresses in words.
 namespace weft::ofi {
 
 namespace {

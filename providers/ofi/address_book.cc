@@ -6,6 +6,7 @@
 
 #include "providers/ofi/address.h"
 
+// Inserting and forgetting peers' addresses in the order that libfabric needs.
 namespace weft::ofi {
 
 namespace {

@@ -19,6 +19,7 @@
 #include "src/base/number.h"
 #include "src/base/reserve.h"
 
+// Finding libfabric's descriptors by /proc/self/fd, and changing their flags.
 namespace weft::ofi {
 
 namespace {

@@ -11,6 +11,7 @@
 #include "providers/ofi/descriptors.h"
 #include "providers/ofi/queue.h"
 
+// Opening a card, and the memory of cards that are lost.
 namespace weft::ofi {
 
 namespace {

@@ -5,6 +5,7 @@
 #include "providers/common/gpu_refusal.h"
 #include "src/base/log.h"
 
+// Calls of a domain, with libfabric's codes made into errors.
 namespace weft::ofi {
 
 namespace {

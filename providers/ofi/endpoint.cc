@@ -9,6 +9,7 @@
 #include "src/base/log.h"
 #include "src/base/reserve.h"
 
+// A lane's posting and completions; its connecting, fencing and closing are in the second half.
 namespace weft::ofi {
 
 namespace {

@@ -5,6 +5,7 @@
 #include "src/base/process.h"
 #include "src/base/reserve.h"
 
+// The thread that calls fi_close.
 namespace weft::ofi {
 
 void EndpointCloser::close(FidPtr<fid_ep> endpoint) {

@@ -4,6 +4,7 @@
 
 #include "src/base/reserve.h"
 
+// Fills and empties this thread's cache of glibc's malloc.
 namespace weft::ofi {
 
 // In a file of its own, so that no compiler sees that the blocks are unused and leaves them out. The blocks

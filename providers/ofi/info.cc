@@ -11,6 +11,7 @@
 #include "src/base/process.h"
 #include "src/topo/nic_facts.h"
 
+// From fi_getinfo's list to cards: hints, filters, and the reason of each card that is left out.
 namespace weft::ofi {
 
 namespace {

@@ -7,6 +7,7 @@
 #include "providers/ofi/signal_guard.h"
 #include "src/base/log.h"
 
+// Looking for libfabric, and its functions by name.
 namespace weft::ofi {
 
 namespace {

@@ -5,6 +5,7 @@
 #include "providers/ofi/descriptors.h"
 #include "providers/ofi/domain.h"
 
+// The trial of the promise of 128-byte lines.
 namespace weft::ofi {
 
 bool promisesLines(const std::shared_ptr<const Library>& library, const Traits& traits, const Nic& nic) {

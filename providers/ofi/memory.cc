@@ -6,6 +6,7 @@
 
 #include "src/base/bytes.h"
 
+// The description of memory for peers: base and key.
 namespace weft::ofi {
 
 OfiMemory::OfiMemory(Registry& registry, const Registry::Entry& entry) : registry_(registry), entry_(entry) {

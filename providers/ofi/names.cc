@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include "providers/ofi/names.h"
 
+// The traits of each provider that weft knows.
 namespace weft::ofi {
 
 namespace {

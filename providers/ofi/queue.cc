@@ -11,6 +11,7 @@
 #include "src/base/log.h"
 #include "src/base/random.h"
 
+// The poll: completions, errors, events, and the shared endpoint's cut and renewal.
 namespace weft::ofi {
 
 namespace {

@@ -6,6 +6,7 @@
 
 #include "src/base/random.h"
 
+// Registering memory in all domains, or in none.
 namespace weft::ofi {
 
 namespace {

@@ -9,6 +9,7 @@
 #include "providers/ofi/info.h"
 #include "providers/ofi/lines.h"
 
+// The cards of one provider, discovered once.
 namespace weft::ofi {
 
 namespace {

@@ -8,6 +8,7 @@
 #include "src/base/process.h"
 #include "src/base/reserve.h"
 
+// The thread that connects queue pairs, and its list of calls.
 namespace weft::verbs {
 
 namespace {

@@ -9,6 +9,7 @@
 #include "src/base/log.h"
 #include "src/base/reserve.h"
 
+// A lane over its queue pairs; connecting, fencing and closing are in the second half.
 namespace weft::verbs {
 
 namespace {

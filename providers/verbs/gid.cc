@@ -11,6 +11,7 @@
 #include "src/base/number.h"
 #include "src/topo/sysfs.h"
 
+// Reading sysfs for addresses, and the rules of the choice.
 namespace weft::verbs {
 
 namespace {

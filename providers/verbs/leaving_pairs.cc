@@ -4,6 +4,7 @@
 
 #include <utility>
 
+// The list of queue pairs that wait for their last receive.
 namespace weft::verbs {
 
 void LeavingPairs::add(std::shared_ptr<QueuePair> pair, size_t requests, TimePoint now) {

@@ -6,6 +6,7 @@
 
 #include "src/base/log.h"
 
+// Opening libibverbs, and its functions by name and version.
 namespace weft::verbs {
 
 namespace {

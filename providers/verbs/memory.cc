@@ -10,6 +10,7 @@
 #include "src/base/bytes.h"
 #include "src/base/log.h"
 
+// Registration of host memory and GPU memory, and its description for peers.
 namespace weft::verbs {
 
 namespace {

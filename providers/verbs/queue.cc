@@ -10,6 +10,7 @@
 #include "providers/verbs/words.h"
 #include "src/base/log.h"
 
+// The poll: mail of the helper threads, completions, and lanes that want progress.
 namespace weft::verbs {
 
 namespace {

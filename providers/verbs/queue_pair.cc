@@ -9,6 +9,7 @@
 #include "src/base/log.h"
 #include "src/base/random.h"
 
+// The states of a queue pair: INIT, RTR, RTS, ERR (InfiniBand specification, volume 1, 10.3.1).
 namespace weft::verbs {
 
 namespace {

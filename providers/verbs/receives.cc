@@ -4,6 +4,7 @@
 
 #include "providers/verbs/words.h"
 
+// The chain of receives, made once and posted again and again.
 namespace weft::verbs {
 
 Receives::Receives() {

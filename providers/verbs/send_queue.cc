@@ -12,6 +12,7 @@
 #include "providers/verbs/memory.h"
 #include "providers/verbs/words.h"
 
+// Posting bursts, and unfolding an entry into the works that it stands for.
 namespace weft::verbs {
 
 namespace {

@@ -6,6 +6,7 @@
 
 #include "providers/verbs/address.h"
 
+// The settings within the limits of cards.
 namespace weft::verbs {
 
 Settings settingsFrom(const Config& config, bool software, bool ethernet) {

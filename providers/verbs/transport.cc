@@ -8,6 +8,7 @@
 
 #include "providers/verbs/device.h"
 
+// The ports of this machine, discovered once.
 namespace weft::verbs {
 
 namespace {

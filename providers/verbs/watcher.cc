@@ -11,6 +11,7 @@
 #include "src/base/process.h"
 #include "src/base/reserve.h"
 
+// The thread that reads a card's events.
 namespace weft::verbs {
 
 Watcher::~Watcher() {

@@ -9,6 +9,7 @@
 
 #include "src/base/log.h"
 
+// The table of statuses, and the next step for each errno.
 namespace weft::verbs {
 
 namespace {

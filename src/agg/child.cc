@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include "src/agg/child.h"
 
+// The ring of receives of a child.
 namespace weft::agg {
 
 void InboundRing::open(const Options& options) {

@@ -9,6 +9,7 @@
 #include "src/base/log.h"
 #include "src/base/process.h"
 
+// The daemon's two threads, its errands, and the way of a request from a guest to a group.
 namespace weft::agg {
 
 using coll::JoinAnswer;

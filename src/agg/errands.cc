@@ -4,6 +4,7 @@
 
 #include "src/base/process.h"
 
+// The list of errands, behind its lock.
 namespace weft::agg {
 
 bool Errands::start(const char* name, std::function<void()> work) {

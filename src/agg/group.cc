@@ -10,6 +10,7 @@
 #include "src/base/reserve.h"
 #include "src/coll/tree.h"
 
+// The stages of a group: receive, agree, reduce, deliver, retire. The parent's side is in uplink.cc.
 namespace weft::agg {
 
 using coll::OperationHead;

@@ -10,6 +10,7 @@
 #include "src/base/fd.h"
 #include "src/base/log.h"
 
+// Parsing the topology file, and the check of its tree.
 namespace weft::agg {
 
 namespace {

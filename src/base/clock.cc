@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <time.h>
 
+// The system's clock, by nanosleep(2) and sched_yield(2).
 namespace weft {
 
 // A signal may end the sleep early; every caller checks again what it waits for.

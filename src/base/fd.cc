@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+// Descriptors that a forked child closes at once.
 namespace weft {
 
 namespace {

@@ -10,6 +10,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+// Formatting of lines, and the choice between the sink and stderr.
 namespace weft {
 
 namespace {

@@ -6,6 +6,7 @@
 
 #include "src/base/number.h"
 
+// Parsing and matching of NCCL's lists of names.
 namespace weft {
 
 // "^" before "=", as NCCL reads them.

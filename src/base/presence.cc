@@ -12,6 +12,7 @@
 #include "src/base/number.h"
 #include "src/base/process.h"
 
+// Presence notes, and the state of processes from /proc.
 namespace weft {
 
 namespace {

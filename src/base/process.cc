@@ -14,6 +14,7 @@
 #include "src/base/config.h"
 #include "src/base/number.h"
 
+// The page that tells a forked child, and threads without signals.
 namespace weft {
 
 namespace {

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <sys/random.h>
 
+// Random bytes by getrandom(2).
 namespace weft {
 
 void fillRandom(std::span<std::byte> out) {

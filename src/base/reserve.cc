@@ -9,6 +9,7 @@
 #include <exception>
 #include <mutex>
 
+// The reserve, and the scopes in which it may be used.
 namespace weft {
 
 namespace {

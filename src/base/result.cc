@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+// The text of an error.
 namespace weft {
 
 namespace {

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 
+// SipHash-2-4 as its authors define it (siphash.h).
 namespace weft {
 
 // The names are those of the paper.

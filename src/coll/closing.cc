@@ -5,6 +5,7 @@
 #include "src/base/log.h"
 #include "src/base/process.h"
 
+// The thread that closes a lost backend.
 namespace weft::coll {
 
 void Closing::take(std::unique_ptr<Backend> lost, const Clock& clock) {

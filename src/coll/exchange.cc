@@ -8,6 +8,7 @@
 #include "src/base/log.h"
 #include "src/coll/kernels.h"
 
+// The steps of an exchange, in the order in which progress() takes them.
 namespace weft::coll {
 
 namespace {

@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include "src/coll/kernels.h"
 
+// The choice of a table, and the names and sizes of types.
 namespace weft::coll {
 
 const KernelTable& kernels() {

@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include "src/coll/kernels.h"
 
+// The tables of processors other than x86.
 namespace weft::coll {
 
 // On other processors than x86 the portable table is the only one.

@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include "src/coll/fold.h"
 
+// The table for every processor.
 namespace weft::coll {
 
 // Vectors of 16 bytes: SSE2 and NEON both have them without a compiler flag.

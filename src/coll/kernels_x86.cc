@@ -4,6 +4,7 @@
 
 #include "src/coll/kernels.h"
 
+// The tables that an x86 processor can run.
 namespace weft::coll {
 
 namespace {

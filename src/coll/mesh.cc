@@ -7,6 +7,7 @@
 #include "src/base/fnv.h"
 #include "src/base/log.h"
 
+// Connecting the ranks, their greetings, and the vote.
 namespace weft::coll {
 
 namespace {

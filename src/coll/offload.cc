@@ -9,6 +9,7 @@
 #include "src/coll/sharp.h"
 #include "src/coll/tree.h"
 
+// Forming a group: first vote, backend, second vote.
 namespace weft::coll {
 
 namespace {

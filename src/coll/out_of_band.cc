@@ -6,6 +6,7 @@
 
 #include "src/base/log.h"
 
+// A star of messages with rank 0 at its centre.
 namespace weft::coll {
 
 namespace {

@@ -6,6 +6,7 @@
 
 #include "src/base/log.h"
 
+// Control messages over two comms, one at a time in each direction.
 namespace weft::coll {
 
 void Patience::pause() {

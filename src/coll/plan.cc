@@ -6,6 +6,7 @@
 
 #include "src/coll/kernels.h"
 
+// Shares, windows, and the faults of an operation.
 namespace weft::coll {
 
 namespace {

@@ -9,6 +9,7 @@
 #include "src/coll/kernels.h"
 #include "src/coll/plan.h"
 
+// Operations in the switches, and the choice of those that go among the ranks.
 namespace weft::coll {
 
 namespace {

@@ -4,6 +4,7 @@
 
 #include "src/base/log.h"
 
+// Setting libsharp_coll up over the ranks' connections, and the question what the switches can do.
 namespace weft::coll {
 
 namespace {

@@ -6,6 +6,7 @@
 
 #include "src/base/log.h"
 
+// Opening libsharp_coll, and its functions by name.
 namespace weft::coll {
 
 namespace {

@@ -4,6 +4,7 @@
 
 #include "src/base/log.h"
 
+// The question to all ranks, as an all-reduce of two numbers.
 namespace weft::coll {
 
 namespace {

@@ -9,6 +9,7 @@
 #include "src/base/reserve.h"
 #include "src/coll/plan.h"
 
+// Heads, chunks and results between a rank and its daemon.
 namespace weft::coll {
 
 namespace {

@@ -6,6 +6,7 @@
 
 #include "src/base/log.h"
 
+// Encoding, decoding and checking of the messages; the count of the votes.
 namespace weft::coll {
 
 namespace {

@@ -10,6 +10,7 @@
 
 #include "src/base/net/guest.h"
 
+// Accepting, and the accepting side of the handshake.
 namespace weft::control {
 
 // The kernel chooses the port for IPv4, and IPv6 takes the same number. A number that another process has for

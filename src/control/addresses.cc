@@ -7,6 +7,7 @@
 
 #include "src/base/name_filter.h"
 
+// The rules of the choice among interfaces.
 namespace weft::control {
 
 namespace {

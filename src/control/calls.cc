@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include "src/control/calls.h"
 
+// The decision of calls, each of them once.
 namespace weft::control {
 
 void CallState::succeed(PeerRef peer, std::span<const std::byte> reply) {

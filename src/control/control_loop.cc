@@ -11,6 +11,7 @@
 #include "src/base/reserve.h"
 #include "src/control/addresses.h"
 
+// The thread's turns, connections that come in, calls that go out, and the frames of links.
 namespace weft::control {
 
 namespace {

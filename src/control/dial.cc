@@ -9,6 +9,7 @@
 #include "src/base/log.h"
 #include "src/control/addresses.h"
 
+// Rounds over a peer's addresses, and the dialling side of the handshake.
 namespace weft::control {
 
 namespace {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
+// epoll(7) and an ordered map of timers.
 namespace weft::control {
 
 Status Watch::start(int fd, uint32_t events) {

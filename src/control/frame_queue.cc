@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include "src/control/frame_queue.h"
 
+// The numbers of frames, and their acknowledgement.
 namespace weft::control {
 
 void FrameQueue::push(uint16_t type, Bytes body) {

@@ -11,6 +11,7 @@
 #include "src/control/addresses.h"
 #include "src/control/control_loop.h"
 
+// The hub: calls of other threads as work for the control thread, and the start of that thread.
 namespace weft::control {
 
 namespace {

@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+// The reading of TCP_INFO.
 namespace weft::control {
 
 namespace {

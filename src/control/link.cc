@@ -6,6 +6,7 @@
 
 #include "src/base/log.h"
 
+// A link's connection and frames first, the watch over its peer after them.
 namespace weft::control {
 
 namespace {

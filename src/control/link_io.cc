@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+// Buffers and frames of a connection.
 namespace weft::control {
 
 namespace {

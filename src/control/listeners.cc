@@ -4,6 +4,7 @@
 
 #include "src/base/random.h"
 
+// The table of listeners, and the queue of each.
 namespace weft::control {
 
 bool ListenerQueue::push(Request request) {

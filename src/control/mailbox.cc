@@ -8,6 +8,7 @@
 
 #include "src/base/process.h"
 
+// The queue of closures, and the eventfd that tells of it.
 namespace weft::control {
 
 Result<std::shared_ptr<Mailbox>> Mailbox::create() {

@@ -5,6 +5,7 @@
 #include "src/base/log.h"
 #include "src/control/wire.h"
 
+// The parts of a peer that other threads use.
 namespace weft::control {
 
 Error PeerImpl::reason() const {

@@ -6,6 +6,7 @@
 
 #include "src/base/process.h"
 
+// The info frame of this process.
 namespace weft::control {
 
 Bytes Self::info(uint64_t epoch, uint64_t received) const {

@@ -7,6 +7,7 @@
 
 #include "src/base/log.h"
 
+// Encoding and decoding; the layouts are in docs/wire.md.
 namespace weft::control {
 
 namespace {

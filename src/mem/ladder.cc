@@ -10,6 +10,7 @@
 
 #include "src/base/log.h"
 
+// The trials, rung by rung, and the words of the verdict.
 namespace weft::mem {
 
 namespace {

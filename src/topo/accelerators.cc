@@ -9,6 +9,7 @@
 #include "src/topo/rail_groups.h"
 #include "src/topo/sysfs.h"
 
+// GPUs and other accelerators by their PCI class.
 namespace weft::topo {
 
 namespace {

@@ -4,6 +4,7 @@
 
 #include "src/topo/sysfs.h"
 
+// The product name in the firmware's tables.
 namespace weft::topo {
 
 std::string machineName(const std::string& root) {

@@ -13,6 +13,7 @@
 #include "src/base/number.h"
 #include "src/topo/sysfs.h"
 
+// Attributes of network cards in sysfs.
 namespace weft::topo {
 
 namespace {

@@ -9,6 +9,7 @@
 #include "src/base/config.h"
 #include "src/base/log.h"
 
+// The rules of WEFT_MERGE_NICS.
 namespace weft::topo {
 
 namespace {

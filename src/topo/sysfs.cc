@@ -9,6 +9,7 @@
 
 #include "src/base/fd.h"
 
+// Reading an attribute.
 namespace weft::topo {
 
 std::string readLine(const std::string& path) {

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 
+// Steps, rates and times of NCCL's algorithms.
 namespace weft::tuner {
 
 namespace {

@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include "src/tuner/platforms.h"
 
+// The table of platforms. Each number names its source beside it.
 namespace weft::tuner {
 
 namespace {

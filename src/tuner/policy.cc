@@ -5,6 +5,7 @@
 #include "src/base/log.h"
 #include "src/tuner/platforms.h"
 
+// The decision and its reasons.
 namespace weft::tuner {
 
 namespace {

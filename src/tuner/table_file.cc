@@ -16,6 +16,7 @@
 #include "src/base/log.h"
 #include "src/base/number.h"
 
+// Reading and writing the table, key by key.
 namespace weft::tuner {
 
 namespace {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+// Our estimates in NCCL's table.
 namespace weft::tuner {
 
 namespace {

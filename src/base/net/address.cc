@@ -14,6 +14,7 @@
 
 #include "src/base/log.h"
 
+// Addresses over sockaddr_in and sockaddr_in6; names by getaddrinfo(3).
 namespace weft {
 
 namespace {

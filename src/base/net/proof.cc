@@ -4,6 +4,7 @@
 
 #include "src/base/random.h"
 
+// Proofs by SipHash over the bytes that were written.
 namespace weft {
 
 // The kernel's random bytes: a nonce that is used twice would let an old proof pass.

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+// Options and calls of TCP sockets; the functions that wait are at the end.
 namespace weft {
 
 namespace {
