@@ -10,10 +10,12 @@
 // type of the table's own field.
 namespace weft::plugin::coll_abi {
 
+// v6 to v10: the process-wide context.
 inline ncclResult_t init(ncclDebugLogger_t logger) {
   return startShared(logger, nullptr);
 }
 
+// From v11 on: a context of the communicator.
 inline ncclResult_t init(void** context, uint64_t commId, ncclDebugLogger_t logger) {
   return openCollContext(context, commId, logger);
 }

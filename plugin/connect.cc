@@ -13,10 +13,12 @@ namespace {
 using HandleBytes = std::span<std::byte, control::kHandleBytes>;
 static_assert(control::kHandleBytes == NCCL_NET_HANDLE_MAXSIZE);
 
+// NCCL's handle has exactly the size of ours.
 HandleBytes handleBytes(void* handle) {
   return HandleBytes(static_cast<std::byte*>(handle), control::kHandleBytes);
 }
 
+// Neither NCCL's handle nor the place for the result may be null.
 Status checkPlaces(const char* operation, const void* handle, const void* out) {
   if (handle && out) return {};
   return Error(Code::invalidArgument, operation,
@@ -35,6 +37,7 @@ ncclResult_t close(const char* call, void* pointer, Kind kind) {
 
 }  // namespace
 
+// Fills NCCL's handle, which NCCL sends to the connecting rank.
 ncclResult_t listenOn(const ContextChoice& choice, int device, void* handle, void** listenComm) {
   return guard("listen", [&]() -> Status {
     TRY(checkPlaces("listening", handle, listenComm));
@@ -47,6 +50,7 @@ ncclResult_t listenOn(const ContextChoice& choice, int device, void* handle, voi
   });
 }
 
+// The scratch part of the handle keeps the progress between calls, so NCCL has to pass the same copy.
 ncclResult_t connectTo(const ContextChoice& choice, int device, void* handle, void** sendComm) {
   return guard("connect", [&]() -> Status {
     TRY(checkPlaces("connecting", handle, sendComm));

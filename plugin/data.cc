@@ -20,11 +20,13 @@ ncclResult_t broken(HeldComm& held) {
 
 namespace {
 
+// A request that is done already is NCCL's fault; any other failure is the comm's sticky error.
 [[gnu::cold, gnu::noinline]] ncclResult_t failedTest(const core::Request* request) {
   if (!core::isLive(request)) return refuse("test", "the request is null or done already");
   return resultOf(core::errorOf(request).code());
 }
 
+// The fault of a receive, or null. 1 GiB is the most that the properties allow.
 inline const char* checkMessage(const core::ReceiveSpec& spec) {
   if (spec.bytes > core::kMaxMessageBytes) return "the size is negative or over 1 GiB";
   if (spec.bytes > 0 && (!spec.data || !spec.memory)) return "the buffer or its registration is null";

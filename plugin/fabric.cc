@@ -20,10 +20,12 @@ void applyLogLevel(const Config& config) {
   if (parseLogLevel(config.logLevel.c_str(), &level)) setLogLevel(level);
 }
 
+// Settings that are misspelt or have no use here.
 void warnOfEnvironment() {
   for (const std::string& line : environmentWarnings()) WEFT_LOG(warn, "%s", line.c_str());
 }
 
+// The tuner's decision has to be known before the net: it is part of the fingerprint that ranks compare.
 tuner::Policy policyFor(const Config& config, const Choice& choice) {
   return tuner::decide(config, tuner::lookAround(choice.transport->name(), choice.lines128InOrder(),
                                                  topo::machineName(), config, environmentValue));
@@ -31,6 +33,7 @@ tuner::Policy policyFor(const Config& config, const Choice& choice) {
 
 }  // namespace
 
+// An empty fabric stands for every failure, whose reason is logged here.
 std::unique_ptr<Fabric> Fabric::discover() {
   auto fabric = std::make_unique<Fabric>();
   warnOfEnvironment();
@@ -59,6 +62,7 @@ Status Fabric::open() {
   return {};
 }
 
+// Asks only for devices that are new, so pointers to the properties of the others stay valid.
 Status Fabric::readProperties() {
   while (deviceCount() < net_->deviceCount()) {
     TRY(core::Properties properties, net_->properties(deviceCount()));
@@ -67,6 +71,7 @@ Status Fabric::readProperties() {
   return {};
 }
 
+// The lines that support asks for first: version, fabric, devices.
 void Fabric::announce() const {
   const Transport& transport = net_->transport();
   const std::string version = transport.version();
@@ -102,6 +107,7 @@ Result<const core::Properties*> Fabric::properties(int device) const {
                format("there is no device %d; the devices are 0 to %d", device, deviceCount() - 1));
 }
 
+// NCCL's own limits on merging are checked before the device is made.
 Result<int> Fabric::makeVirtual(std::span<const int> members) {
   if (!net_) return Error(Code::unavailable, "making a virtual device", "there is no device");
   TRY(core::ncclCanMerge(*net_, members));

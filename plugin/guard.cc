@@ -8,6 +8,7 @@
 // The way of an error to NCCL: a result code, and a line in the log.
 namespace weft::plugin {
 
+// NCCL shows the class of its result to the user: usage and system errors are local, remote errors are not.
 ncclResult_t resultOf(Code code) {
   switch (code) {
     case Code::invalidArgument:
@@ -37,6 +38,7 @@ ncclResult_t report(const char* call, const Error& error, LogLevel level) noexce
   return resultOf(error.code());
 }
 
+// Exceptions are the standard library's: weft's own code throws none.
 ncclResult_t reportException(const char* call) noexcept {
   try {
     throw;

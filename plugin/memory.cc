@@ -27,6 +27,7 @@ Status checkRange(const void* data, size_t bytes, void** mhandle) {
   return {};
 }
 
+// A comm refuses memory of a kind that its device does not take.
 Status registerWith(void* pointer, const MemoryDesc& desc, void** mhandle) {
   HeldComm* held = commOf(pointer);
   if (!held) return refused("the comm is null or not of this plugin");
@@ -34,6 +35,7 @@ Status registerWith(void* pointer, const MemoryDesc& desc, void** mhandle) {
   return {};
 }
 
+// NCCL passes NCCL_PTR_DMABUF only as an ability of a device, never as a type.
 Result<MemoryKind> kindOf(int type) {
   if (type == NCCL_PTR_HOST) return MemoryKind::host;
   if (type == NCCL_PTR_CUDA) return MemoryKind::cuda;

@@ -12,6 +12,7 @@ constexpr int kVerbsReceivedWithImm = 129;  // IBV_WC_RECV_RDMA_WITH_IMM
 constexpr int kSocketSend = 0;              // the values that NCCL's own socket transport reports
 constexpr int kSocketReceive = 1;
 
+// InfiniBand's descriptor: a message in the place of a work request.
 struct VerbsFamily {
   using Descriptor = ncclProfilerNetIbDescr_v1_t;
   static constexpr int64_t kId = NCCL_PROFILER_NET_TYPE_IB | NCCL_PROFILER_NET_IB_VER;
@@ -28,6 +29,7 @@ struct VerbsFamily {
   }
 };
 
+// The socket transport's descriptor: a message in the place of a call on a socket.
 struct SocketFamily {
   using Descriptor = ncclProfilerNetSockDescr_v1_t;
   static constexpr int64_t kId = NCCL_PROFILER_NET_TYPE_SOCK | NCCL_PROFILER_NET_SOCKET_VER;

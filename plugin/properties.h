@@ -15,6 +15,7 @@
 // have are left out at compile time. Any thread; cheap, as NCCL asks often.
 namespace weft::plugin {
 
+// 0 where nothing is usable; that is no error.
 ncclResult_t countDevices(int* count);
 
 int pointerSupport(const core::Properties& from);

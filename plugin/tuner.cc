@@ -59,6 +59,7 @@ tuner::GpuLatencies latenciesOf(const ncclTunerConstants_v5_t* constants) {
   return gpu;
 }
 
+// A null context afterwards means to NCCL a tuner without advice.
 ncclResult_t open(void** context, tuner::Shape shape, ncclDebugLogger_t logger,
                   const ncclTunerConstants_v5_t* constants) {
   if (context) *context = nullptr;
@@ -69,10 +70,12 @@ ncclResult_t open(void** context, tuner::Shape shape, ncclDebugLogger_t logger,
   });
 }
 
+// Versions 2 to 4.
 ncclResult_t init(size_t ranks, size_t nodes, ncclDebugLogger_t logger, void** context) {
   return open(context, {nodes, ranks}, logger, nullptr);
 }
 
+// From version 5 on NCCL hands in its own assumptions about the GPU side.
 ncclResult_t init(void** context, uint64_t /*commId*/, size_t ranks, size_t nodes, ncclDebugLogger_t logger,
                   ncclNvlDomainInfo_v5_t* /*domains*/, ncclTunerConstants_v5_t* constants) {
   return open(context, {nodes, ranks}, logger, constants);
@@ -105,6 +108,7 @@ ncclResult_t getCollInfo(void* context, ncclFunc_t collective, size_t bytes, int
   return getCollInfo(context, collective, bytes, pipelined, table, algorithms, protocols, channels);
 }
 
+// finalize, or destroy in the older tables.
 ncclResult_t close(void* context) {
   return quietly([&] { TunerDesk::get().close(context); });
 }

@@ -27,6 +27,7 @@ TunerDesk& TunerDesk::get() {
   return desk;
 }
 
+// The text is logged when it differs from the last one: NCCL opens a tuner for each communicator.
 void* TunerDesk::open(tuner::Tuner tuner, ncclDebugLogger_t logger) {
   auto entry = std::make_unique<tuner::Tuner>(std::move(tuner));
   void* const context = entry.get();
@@ -40,6 +41,7 @@ void* TunerDesk::open(tuner::Tuner tuner, ncclDebugLogger_t logger) {
   return context;
 }
 
+// A pointer that is not ours is ignored.
 void TunerDesk::close(void* context) {
   const std::lock_guard lock(mutex_);
   if (!entries_) return;
