@@ -107,7 +107,6 @@ class Engine final : private Placer {
   void flush() {  // hands queued bursts to the fabric
     if (due_ <= pass_) flushQueued();
   }
-  uint32_t nextFlush() const { return nextFlush_; }  // with which leaves what is queued now
   // When this pass began, or something in it first asked: a pass that finds nothing reads no clock.
   TimePoint now() {
     if (!nowIsFresh_) readClock();
@@ -172,7 +171,7 @@ class Engine final : private Placer {
     if (!request) return nullptr;
     request->kind = kind;
     request->reportedFailed = false;
-    request->flush = 0;
+    request->departure = 0;
     request->count = 1;
     request->remaining = 0;
     request->comm = comm;
@@ -303,7 +302,6 @@ class Engine final : private Placer {
   TimePoint commsWatchedAt_{};
   WaitWatch waits_;
   uint64_t pass_ = 0;
-  uint32_t nextFlush_ = 1;
   uint32_t lives_ = 0;  // peerings made so far
   bool nowIsFresh_ = false;
   [[maybe_unused]] bool handingOut_ = false;  // only debug builds look

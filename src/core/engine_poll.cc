@@ -56,7 +56,6 @@ void Engine::stepClosing() {
 }
 
 void Engine::flushQueued() {
-  nextFlush_++;
   due_ = 0;  // until everything was looked at: what comes meanwhile is looked at here
   if (ctsDue_ <= pass_) writeAllCts();
   for (size_t i = 0; i < flushQueue_.size();) {

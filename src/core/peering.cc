@@ -380,7 +380,15 @@ bool Peering::tickBusy() {
   return lanes_.tickBusy() || lanes_.isLeaving();
 }
 
+void Peering::leaveWith(uint32_t departure) {
+  if (!gathering_.isFor(departure)) return;
+  gathering_.tested();
+  engine_.flush();
+}
+
 bool Peering::flush(TimePoint now) {
+  if (gathering_.holds(engine_.pass())) return true;
+  gathering_.left();
   awaitsFlush_ = !halted() && lanes_.flush(now);
   return awaitsFlush_;
 }

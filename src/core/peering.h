@@ -14,6 +14,7 @@
 #include "src/core/early_messages.h"
 #include "src/core/ending.h"
 #include "src/core/failover.h"
+#include "src/core/gathering.h"
 #include "src/core/lane_set.h"
 #include "src/core/life.h"
 #include "src/core/memory_book.h"
@@ -124,10 +125,14 @@ class Peering final : private LaneOwner, private EagerSender::Source {
   // Eager: both halves, and what puts their messages and credits on the lanes.
   EagerSender& eagerOut() { return eagerOut_; }
   EagerReceiver& eagerIn() { return eagerIn_; }
-  // Whether a small message left in this pass already, and this one can go with those that follow it.
+  // A small message that is sent now waits for others (gathering.h).
   bool followsEager(size_t bytes);  // posting.h
-  // Header and payload, from its staging; with `together` it leaves at the engine's next flush. posting.h
-  void sendEager(int slot, size_t bytes, bool together = false);
+  // Header and payload, from its staging. posting.h
+  void sendEager(int slot, size_t bytes);
+  // The same, with those that wait; the number of the departure it will be part of, for leaveWith().
+  uint32_t sendEagerLater(int slot, size_t bytes);
+  // Somebody waits for a message of that departure: it leaves now, if it has not left. 0: it did not wait.
+  void leaveWith(uint32_t departure);
   void sendEagerAgain(int slot);  // it was lost with its lane
   void freeEagerSlot(uint32_t slot) {
     if (eagerIn_.free(slot)) returnCredits();
@@ -154,6 +159,8 @@ class Peering final : private LaneOwner, private EagerSender::Source {
   Peering(Engine& engine, uint32_t number, uint32_t life, control::PeerRef peer, uint32_t remoteEngine);
 
  private:
+  Work& eagerWork(int slot, size_t bytes, Lane** by);
+  void awaitFlush();
   void lanesChanged();
   void flushSoon();
   Error lanesLost() const;
@@ -214,7 +221,7 @@ class Peering final : private LaneOwner, private EagerSender::Source {
   EagerSender eagerOut_{*this};
   EagerReceiver eagerIn_;
   EarlyMessages early_;
-  uint64_t lastEagerPass_ = 0;
+  Gathering gathering_;
 };
 
 }  // namespace weft::core

@@ -12,6 +12,11 @@ namespace weft::core {
 inline void Peering::submit(Lane& lane, const Work& work, bool more) {
   if (lane.submit(work, more || halted(), engine_)) [[likely]]
     return;
+  gathering_.hurry();
+  awaitFlush();
+}
+
+inline void Peering::awaitFlush() {
   if (!awaitsFlush_) engine_.queueFlush(this);
   awaitsFlush_ = true;
 }
@@ -24,19 +29,32 @@ inline void Peering::aside(Work* work, const Lane& lane) const {
 }
 
 inline bool Peering::followsEager(size_t bytes) {
-  constexpr size_t kMostTogether = 4096;  // a larger one is worth a call of its own
-  const bool follows = lastEagerPass_ == engine_.pass() && bytes <= kMostTogether && eagerOut_.hasSlot();
-  lastEagerPass_ = engine_.pass();
-  return follows;
+  constexpr size_t kMostTogether = 4096;         // a larger one is worth a call of its own
+  if (!eagerOut_.hasSlot()) gathering_.hurry();  // the peer returns credits for what it has
+  return gathering_.waits(engine_.pass()) && bytes <= kMostTogether && eagerOut_.hasSlot();
 }
 
-inline void Peering::sendEager(int slot, size_t bytes, bool together) {
+inline Work& Peering::eagerWork(int slot, size_t bytes, Lane** by) {
   Lane& lane = lanes_.quickest(bytes);
   eagerOut_.leftBy(slot, lane.number());
   Work& work = eagerWrites_[size_t{lane.number()} * kEagerSlotsPerPeering + static_cast<size_t>(slot)];
   work.length = bytes;
   work.context = withBytes(work.context, bytes);
-  submit(lane, work, together);
+  *by = &lane;
+  return work;
+}
+
+inline void Peering::sendEager(int slot, size_t bytes) {
+  Lane* lane = nullptr;
+  const Work& work = eagerWork(slot, bytes, &lane);
+  submit(*lane, work);
+}
+
+inline uint32_t Peering::sendEagerLater(int slot, size_t bytes) {
+  Lane* lane = nullptr;
+  const Work& work = eagerWork(slot, bytes, &lane);
+  if (!lane->submit(work, true, engine_)) awaitFlush();
+  return gathering_.add(engine_.pass());
 }
 
 }  // namespace weft::core

@@ -72,7 +72,7 @@ class Request {
   uint8_t segmentCount = 0;     // send
   uint16_t generation = 0;      // bumped after each use: late completions are told by it
   uint32_t index = 0;           // of this item in the pool
-  uint32_t flush = 0;           // a send that waits for others: the engine's flush that it leaves with
+  uint32_t departure = 0;       // a send that waits for others: what Peering::leaveWith is told; else 0
   CommBase* comm = nullptr;
   MemoryHandle* memory = nullptr;  // send: while its segments are in flight
   uint64_t bytes = 0;              // send

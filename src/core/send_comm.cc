@@ -188,7 +188,8 @@ void SendCommImpl::postSegments(Request* request, const Peering::Imported& targe
   }
 }
 
-inline void SendCommImpl::writeEager(int slot, const Send& send, TagState& tag, bool together) {
+// Puts the message into its slot of the staging; the bytes that are to leave from there.
+inline size_t SendCommImpl::stageEager(int slot, const Send& send, TagState& tag) {
   EagerHeader header;
   header.comm = remoteNumber_;
   header.tag = send.tag;
@@ -199,19 +200,18 @@ inline void SendCommImpl::writeEager(int slot, const Send& send, TagState& tag, 
   std::byte* staging = peering().eagerOut().staging(slot);
   writeHeader(staging, header);
   if (send.bytes > 0) std::memcpy(staging + sizeof header, send.data, send.bytes);
-  peering().sendEager(slot, sizeof header + send.bytes, together);
   tag.k = engine().sequences().next(tag.k);
   engine().counters().eagerOut++;
+  return sizeof header + send.bytes;
 }
 
-// Where a post is a system call, the first message since the last pass leaves at once, and those behind it
-// together: with the next pass, or the test of one of them. So they are requests, though nobody waits for
-// them.
+// The message waits for others, and the test of its request ends that: so it has one, though nothing else is
+// awaited.
 Request* SendCommImpl::sendTogether(const Send& send, TagState& tag) {
   Request* request = begin(send, tag.k);
   if (!request) return nullptr;
-  writeEager(peering().eagerOut().takeSlot(), send, tag, true);
-  request->flush = engine().nextFlush();
+  const int slot = peering().eagerOut().takeSlot();
+  request->departure = peering().sendEagerLater(slot, stageEager(slot, send, tag));
   return request;
 }
 
@@ -221,7 +221,7 @@ inline Request* SendCommImpl::sendEager(const Send& send, TagState& tag) {
   const int slot = peering().eagerOut().takeSlot();
   if (slot < 0) [[unlikely]]
     return nullptr;
-  writeEager(slot, send, tag);
+  peering().sendEager(slot, stageEager(slot, send, tag));
   // Nobody has to poll for it, but with several lanes a completion says how much each has to do.
   if (++messages_ % kEagerBetweenPolls == 0 && peering().signalsAll()) engine().progress();
   return doneSend(send.bytes);
@@ -231,7 +231,9 @@ inline Request* SendCommImpl::sendEager(const Send& send, TagState& tag) {
 Request* SendCommImpl::sendProfiled(const Send& send, TagState& tag) {
   if (!peering().eagerOut().hasSlot()) return nullptr;
   Request* request = begin(send, tag.k);
-  if (request) writeEager(peering().eagerOut().takeSlot(), send, tag);
+  if (!request) return nullptr;
+  const int slot = peering().eagerOut().takeSlot();
+  peering().sendEager(slot, stageEager(slot, send, tag));
   return request;
 }
 

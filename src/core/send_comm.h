@@ -115,7 +115,7 @@ class SendCommImpl final : public CommBase, public SendComm {
   [[gnu::always_inline]] Request* sendEager(const Send& send, TagState& tag);
   [[gnu::noinline]] Request* sendTogether(const Send& send, TagState& tag);
   [[gnu::cold]] Request* sendProfiled(const Send& send, TagState& tag);
-  [[gnu::always_inline]] void writeEager(int slot, const Send& send, TagState& tag, bool together = false);
+  [[gnu::always_inline]] size_t stageEager(int slot, const Send& send, TagState& tag);
   Request* begin(const Send& send, uint32_t k);
   void answerProbe(const ProbeMessage& probe);
   bool inFlight(uint32_t tag, uint32_t k);

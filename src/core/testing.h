@@ -33,7 +33,8 @@ inline Tested CommBase::testOwn(Request* request, int* sizes) {
   if (request->remaining != 0 && !failed()) engine.progress();
   if (request->remaining != 0 || request->reportedFailed) return testUnfinished(request);
   if (request->kind == RequestKind::send) [[likely]] {
-    if (request->flush == engine.nextFlush()) engine.flush();
+    if (request->departure != 0) [[unlikely]]
+      peering().leaveWith(request->departure);
     send_->finishRequest(request, sizes);
     engine.giveRequest(request);
     return {true, true};
