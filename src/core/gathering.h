@@ -7,8 +7,8 @@
 // When small messages to a peer wait for each other, where a post is a system call (DeviceInfo::postIsCall).
 // The first leaves at once; those that come close behind it wait for some passes and leave together. A job
 // that also receives makes a pass between any two of its sends, so passes alone must not end the waiting. The
-// test of a message that waits does end it: NCCL waits for that one, and it must not be late. Where tests show
-// that messages wait alone, the next ones do not wait. A value of its peering's; only inside the engine.
+// test of a message that waits does end it: NCCL waits for that one, and it must not be late. Where tests
+// show that messages wait alone, the next ones do not wait. A value of its peering's; only inside the engine.
 // Passes are the engine's count of them.
 namespace weft::core {
 
@@ -40,7 +40,7 @@ class Gathering {
   void left() {
     if (waiting_ == 0) return;
     waiting_ = 0;
-    departure_ = departure_ + 1 != 0 ? departure_ + 1 : 1;
+    if (++departure_ == 0) departure_ = 1;
   }
 
  private:

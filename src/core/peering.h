@@ -159,7 +159,7 @@ class Peering final : private LaneOwner, private EagerSender::Source {
   Peering(Engine& engine, uint32_t number, uint32_t life, control::PeerRef peer, uint32_t remoteEngine);
 
  private:
-  Work& eagerWork(int slot, size_t bytes, Lane** by);
+  const Work& eagerWork(const Lane& lane, int slot, size_t bytes);
   void awaitFlush();
   void lanesChanged();
   void flushSoon();

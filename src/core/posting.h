@@ -29,31 +29,28 @@ inline void Peering::aside(Work* work, const Lane& lane) const {
 }
 
 inline bool Peering::followsEager(size_t bytes) {
-  constexpr size_t kMostTogether = 4096;         // a larger one is worth a call of its own
-  if (!eagerOut_.hasSlot()) gathering_.hurry();  // the peer returns credits for what it has
-  return gathering_.waits(engine_.pass()) && bytes <= kMostTogether && eagerOut_.hasSlot();
+  constexpr size_t kMostTogether = 4096;  // a larger one is worth a call of its own
+  const bool room = eagerOut_.hasSlot();
+  if (!room) gathering_.hurry();  // the peer returns credits for what it has
+  return gathering_.waits(engine_.pass()) && bytes <= kMostTogether && room;
 }
 
-inline Work& Peering::eagerWork(int slot, size_t bytes, Lane** by) {
-  Lane& lane = lanes_.quickest(bytes);
+inline const Work& Peering::eagerWork(const Lane& lane, int slot, size_t bytes) {
   eagerOut_.leftBy(slot, lane.number());
   Work& work = eagerWrites_[size_t{lane.number()} * kEagerSlotsPerPeering + static_cast<size_t>(slot)];
   work.length = bytes;
   work.context = withBytes(work.context, bytes);
-  *by = &lane;
   return work;
 }
 
 inline void Peering::sendEager(int slot, size_t bytes) {
-  Lane* lane = nullptr;
-  const Work& work = eagerWork(slot, bytes, &lane);
-  submit(*lane, work);
+  Lane& lane = lanes_.quickest(bytes);
+  submit(lane, eagerWork(lane, slot, bytes));
 }
 
 inline uint32_t Peering::sendEagerLater(int slot, size_t bytes) {
-  Lane* lane = nullptr;
-  const Work& work = eagerWork(slot, bytes, &lane);
-  if (!lane->submit(work, true, engine_)) awaitFlush();
+  Lane& lane = lanes_.quickest(bytes);
+  if (!lane.submit(eagerWork(lane, slot, bytes), true, engine_)) awaitFlush();
   return gathering_.add(engine_.pass());
 }
 
