@@ -158,12 +158,12 @@ void FakeVerbs::bindCards(verbs::Library* library) {
     if (::read(card.events.get(), &one, sizeof one) < 0 || card.happened.empty()) return -1;
     *out = card.happened.front();
     card.happened.pop_front();
-    if (out->event_type == IBV_EVENT_QP_LAST_WQE_REACHED) theOne->handled_ = out->element.qp;
+    if (out->event_type == IBV_EVENT_QP_LAST_WQE_REACHED) theOne->handled_.insert(out->element.qp);
     return 0;
   };
   library->ackAsyncEvent = [](ibv_async_event* event) {
     const std::lock_guard lock(theOne->mutex_);
-    if (event->event_type == IBV_EVENT_QP_LAST_WQE_REACHED) theOne->handled_ = nullptr;
+    if (event->event_type == IBV_EVENT_QP_LAST_WQE_REACHED) theOne->handled_.erase(event->element.qp);
     theOne->acknowledged_.notify_all();
   };
 }
@@ -274,7 +274,7 @@ void FakeVerbs::destroy(const ibv_qp* qp) {
     std::erase_if(card->happened, [&](const ibv_async_event& event) {
       return event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED && event.element.qp == qp;
     });
-  acknowledged_.wait(lock, [&] { return handled_ != qp; });
+  acknowledged_.wait(lock, [&] { return !handled_.contains(qp); });
   for (auto& [key, queue] : completionQueues_)
     std::erase_if(queue->entries, [&](const ibv_wc& entry) { return entry.qp_num == qp->qp_num; });
   pairs_.erase(qp->qp_num);

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -109,7 +110,7 @@ class FakeVerbs {
   std::map<uint32_t, std::unique_ptr<Pair>> pairs_;
   std::map<const ibv_mr*, std::unique_ptr<Region>> regions_;
   uint32_t nextPair_ = 1;
-  const ibv_qp* handled_ = nullptr;  // an event of it is with its reader, unacknowledged
+  std::set<const ibv_qp*> handled_;  // an event of each is with its card's reader, unacknowledged
   std::condition_variable acknowledged_;
   bool holding_ = false;
 };
