@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <array>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "src/control/hub.h"
+#include "tests/world/scheduler.h"
+
+// The control network of a world: what lies between the hubs of its ranks. It carries mail in order and with
+// a delay, and knows what hurts it: ranks that are dead or stopped, and pairs of ranks whose path is cut.
+// Like the network of a cluster it tells nobody; hubs find out by silence. One thread.
+namespace weft::world {
+
+class WorldHub;
+
+constexpr TimePoint kNever = TimePoint::max();
+
+class ControlNet {
+ public:
+  ControlNet(Scheduler& scheduler, int ranks, Nanoseconds latency);
+
+  Result<std::shared_ptr<control::Hub>> makeHub(int rank, control::HubOptions options);
+
+  // What the world does to it:
+  void kill(int rank);  // its kernel refuses from now on
+  void isolate(int rank);  // a dead one, so that it can be taken down: it learns that all others are gone
+  void stop(int rank, TimePoint until);
+  void cut(int a, int b, TimePoint until);
+
+  // For hubs:
+  void carry(const WorldHub& from, uint64_t to, std::function<void(WorldHub&)> mail);
+  uint64_t linkBetween(uint64_t a, uint64_t b);
+  void endLink(uint64_t a, uint64_t b, uint64_t link);
+  WorldHub* find(uint64_t hub) const;
+  WorldHub* find(const control::Incarnation& process) const;
+  void leave(const WorldHub& hub);
+  bool isDead(int rank) const { return dead_[static_cast<size_t>(rank)]; }
+  bool isStopped(int rank) const { return stoppedUntil_[static_cast<size_t>(rank)] > scheduler_.now(); }
+  bool isCut(int a, int b) const { return cutUntil(a, b) > scheduler_.now(); }
+  Scheduler& scheduler() { return scheduler_; }
+  size_t hubs() const { return hubs_.size(); }
+
+ private:
+  TimePoint cutUntil(int a, int b) const;
+  static std::pair<uint64_t, uint64_t> pairOf(uint64_t a, uint64_t b) { return std::minmax(a, b); }
+
+  Scheduler& scheduler_;
+  const Nanoseconds latency_;
+  uint64_t lastHub_ = 0;
+  uint64_t lastLink_ = 0;
+  std::map<uint64_t, WorldHub*> hubs_;
+  std::map<std::pair<uint64_t, uint64_t>, uint64_t> links_;        // the one that is in force
+  std::map<std::pair<uint64_t, uint64_t>, TimePoint> lastArrival_;  // from, to
+  std::vector<bool> dead_;
+  std::vector<TimePoint> stoppedUntil_;
+  std::map<std::pair<uint64_t, uint64_t>, TimePoint> cuts_;  // by rank
+};
+
+}  // namespace weft::world

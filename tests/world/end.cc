@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "tests/world/end.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "src/base/log.h"
+
+namespace weft::world {
+
+namespace {
+
+constexpr size_t kMargin = 64;
+constexpr size_t kPlaces = 8;  // of messages in flight, or of one group
+constexpr std::byte kUntouched{0xc5};
+
+// Every word follows from the message's identity and its place, so that any mix-up shows.
+uint64_t wordOf(uint64_t message, size_t index) {
+  return (message * 0x9e3779b97f4a7c15u) ^ (index * 0xc2b2ae3d27d4eb4fu);
+}
+
+void fill(std::byte* data, size_t bytes, uint64_t message) {
+  for (size_t at = 0; at < bytes; at += 8) {
+    const uint64_t word = wordOf(message, at);
+    std::memcpy(data + at, &word, std::min<size_t>(8, bytes - at));
+  }
+}
+
+bool isWhole(const std::byte* data, size_t bytes, uint64_t message) {
+  for (size_t at = 0; at < bytes; at += 8) {
+    const uint64_t word = wordOf(message, at);
+    if (std::memcmp(data + at, &word, std::min<size_t>(8, bytes - at)) != 0) return false;
+  }
+  return true;
+}
+
+bool isUntouched(const std::byte* data, size_t bytes) {
+  return bytes == 0 || (*data == kUntouched && std::memcmp(data, data + 1, bytes - 1) == 0);
+}
+
+class Sender final : public End {
+ public:
+  using End::End;
+  std::string progress() const override {
+    return format("%zu of %zu sent, %zu in flight", report_.messages, flow_.messages(), sending_.size());
+  }
+
+ private:
+  struct Sending {
+    core::Request* request;
+    size_t place;
+    MessagePlan message;
+  };
+
+  bool connect() override {
+    if (!handle_ && !meeting_.handle) return meeting_.receiverGone ? (fail(gone("receiver")), true) : false;
+    if (!handle_) handle_ = meeting_.handle;
+    auto made = world_.net.connect(world_.context, world_.device, *handle_);
+    if (!made) return fail(made.error()), true;
+    if (!*made) return false;
+    comm_ = std::move(*made);
+    if (!prepare(kPlaces)) return true;
+    for (size_t i = 0; i < kPlaces; i++) free_.push_back(i);
+    for (const auto& group : flow_.groups)
+      for (const MessagePlan& message : group) perTag_[message.tag].push_back(message);
+    state_ = EndState::running;
+    note("has connected");
+    return true;
+  }
+
+  static Error gone(const char* which) {
+    return Error(Code::remote, "connecting", std::string("the job says that the ") + which + " is gone");
+  }
+
+  bool run() override {
+    if (perTag_.empty() && sending_.empty()) return finish(), true;
+    const bool posts = world_.scheduler.random().below(2) == 0;
+    return posts ? post() || test() : test() || post();
+  }
+
+  bool post() {
+    if (perTag_.empty() || free_.empty()) return false;
+    auto tag = perTag_.begin();
+    std::advance(tag, static_cast<ptrdiff_t>(world_.scheduler.random().below(perTag_.size())));
+    const MessagePlan message = tag->second.front();
+    const size_t where = free_.back();
+    std::byte* data = place(where) + kMargin;
+    fill(data, message.bytes, message.id);
+    const core::Posted posted = comm_->isend(data, message.bytes, message.tag, memory_, nullptr);
+    if (!posted.ok) return fail(comm_->error()), true;
+    if (!posted.request) return false;
+    note(format("sends message %d of %zu bytes, tag %d", static_cast<int>(message.id), message.bytes, message.tag));
+    free_.pop_back();
+    sending_.push_back({posted.request, where, message});
+    tag->second.pop_front();
+    if (tag->second.empty()) perTag_.erase(tag);
+    return true;
+  }
+
+  bool test() {
+    if (sending_.empty()) return false;
+    const auto which = world_.scheduler.random().below(sending_.size());
+    const Sending sending = sending_[which];
+    int size = -1;
+    const core::Tested tested = core::test(sending.request, &size);
+    if (!tested.ok) return fail(comm_->error()), true;
+    if (!tested.done) return false;
+    if (size != static_cast<int>(sending.message.bytes))
+      complain(format("message %d is said to be %d bytes", static_cast<int>(sending.message.id), size));
+    sending_.erase(sending_.begin() + static_cast<ptrdiff_t>(which));
+    std::memset(place(sending.place) + kMargin, 0xee, sending.message.bytes);  // it is ours again
+    free_.push_back(sending.place);
+    report_.messages++;
+    note(format("message %d is sent", static_cast<int>(sending.message.id)));
+    return true;
+  }
+
+  void drop() override { comm_.reset(); }
+  core::Comm* comm() override { return comm_.get(); }
+  void sayGone() override { meeting_.senderGone = true; }
+
+  std::optional<std::array<std::byte, control::kHandleBytes>> handle_;
+  std::unique_ptr<core::SendComm> comm_;
+  std::vector<size_t> free_;
+  std::map<int, std::deque<MessagePlan>> perTag_;
+  std::vector<Sending> sending_;
+};
+
+class Receiver final : public End {
+ public:
+  using End::End;
+  std::string progress() const override {
+    return format("%zu of %zu received, %zu groups posted", report_.messages, flow_.messages(), posted_.size());
+  }
+
+ private:
+  static constexpr size_t kGroups = 4;  // in flight
+
+  struct Group {
+    core::Request* request;
+    size_t row;
+    const std::vector<MessagePlan>* messages;
+    std::vector<size_t> room;
+  };
+
+  bool connect() override {
+    if (!listener_) return listen();
+    auto made = world_.net.accept(*listener_);
+    if (!made) return fail(made.error()), true;
+    if (!*made) return meeting_.senderGone ? (fail(Error(Code::remote, "accepting", "the sender is gone")), true) : false;
+    comm_ = std::move(*made);
+    if (!prepare(kPlaces * kGroups)) return true;
+    std::fill(area_.begin(), area_.end(), kUntouched);
+    for (size_t i = 0; i < kGroups; i++) rows_.push_back(i);
+    state_ = EndState::running;
+    note("has accepted");
+    return true;
+  }
+
+  bool listen() {
+    std::array<std::byte, control::kHandleBytes> handle{};
+    auto made = world_.net.listen(world_.context, world_.device, handle);
+    if (!made) return fail(made.error()), true;
+    listener_ = std::move(*made);
+    meeting_.handle = handle;
+    return true;
+  }
+
+  bool run() override {
+    if (next_ == flow_.groups.size() && posted_.empty()) return finish(), true;
+    const bool posts = world_.scheduler.random().below(2) == 0;
+    return posts ? post() || test() : test() || post();
+  }
+
+  bool post() {
+    if (next_ == flow_.groups.size() || rows_.empty()) return false;
+    Group group{nullptr, rows_.back(), &flow_.groups[next_], {}};
+    std::vector<core::ReceiveSpec> specs;
+    for (const MessagePlan& message : *group.messages) {
+      std::byte* data = place(group.row * kPlaces + specs.size()) + kMargin;
+      const size_t room = message.bytes + world_.scheduler.random().below(kMargin);
+      group.room.push_back(room);
+      specs.push_back({data, room, message.tag, memory_, nullptr});
+    }
+    const core::Posted posted = comm_->irecv(specs);
+    if (!posted.ok) return fail(comm_->error()), true;
+    if (!posted.request) return false;
+    group.request = posted.request;
+    note(format("posts group %zu of %zu receives", next_, specs.size()));
+    rows_.pop_back();
+    posted_.push_back(std::move(group));
+    next_++;
+    return true;
+  }
+
+  bool test() {
+    if (posted_.empty()) return false;
+    const auto which = world_.scheduler.random().below(posted_.size());
+    const Group group = posted_[which];
+    int sizes[core::kMaxRecvs] = {};
+    const core::Tested tested = core::test(group.request, sizes);
+    if (!tested.ok) return fail(comm_->error()), true;
+    if (!tested.done) return false;
+    for (size_t i = 0; i < group.messages->size(); i++) check((*group.messages)[i], group.row * kPlaces + i, sizes[i]);
+    posted_.erase(posted_.begin() + static_cast<ptrdiff_t>(which));
+    rows_.push_back(group.row);
+    return true;
+  }
+
+  void check(const MessagePlan& message, size_t where, int size) {
+    std::byte* data = place(where) + kMargin;
+    const auto id = static_cast<int>(message.id);
+    if (size != static_cast<int>(message.bytes))
+      complain(format("message %d came with %d bytes in place of %zu", id, size, message.bytes));
+    else if (!isWhole(data, message.bytes, message.id))
+      complain(format("message %d of %zu bytes is not what was sent", id, message.bytes));
+    std::fill_n(data, message.bytes, kUntouched);
+    if (!isUntouched(place(where), stride_)) complain(format("memory around message %d was touched", id));
+    report_.messages++;
+    note(format("message %d is received", id));
+  }
+
+  // What was handed back was not written again. Of an end that failed, receives may have been under way.
+  void checkRest() override {
+    if (!comm_ || report_.failed || aborting_) return;
+    if (!isUntouched(area_.data(), area_.size())) complain("memory was written after its receive was done");
+  }
+
+  void drop() override {
+    comm_.reset();
+    listener_.reset();
+  }
+  core::Comm* comm() override { return comm_.get(); }
+  void sayGone() override { meeting_.receiverGone = true; }
+
+  std::unique_ptr<core::ListenComm> listener_;
+  std::unique_ptr<core::RecvComm> comm_;
+  std::vector<size_t> rows_;
+  size_t next_ = 0;
+  std::vector<Group> posted_;
+};
+
+}  // namespace
+
+End::End(const EndWorld& world, const FlowPlan& flow, Meeting& meeting, std::string name)
+    : world_(world), flow_(flow), meeting_(meeting), name_(std::move(name)) {}
+
+bool End::step() {
+  if (over() || closed()) return false;
+  if (aborting_) {
+    report_.aborted = true;
+    fail(Error(Code::remote, "using the comm", "it is aborted by its own rank"));
+    return true;
+  }
+  return state_ == EndState::connecting ? connect() : run();
+}
+
+void End::note(const std::string& words) {
+  world_.scheduler.journal().note(world_.scheduler.now(), world_.rank, name_ + " " + words);
+}
+
+void End::complain(const std::string& what) {
+  if (complaint_.empty()) complaint_ = name_ + ": " + what;
+  note("COMPLAINS: " + what);
+}
+
+void End::fail(const Error& why) {
+  state_ = EndState::failed;
+  report_.failed = true;
+  report_.when = world_.scheduler.now();
+  report_.why = why.message();
+  note("fails: " + report_.why);
+}
+
+void End::finish() {
+  state_ = EndState::done;
+  report_.when = world_.scheduler.now();
+  note("has all of its messages");
+}
+
+bool End::prepare(size_t places) {
+  stride_ = (flow_.largest() + 3 * kMargin) & ~size_t{7};
+  area_.assign(places * stride_, std::byte{});
+  MemoryDesc desc;
+  desc.address = area_.data();
+  desc.length = area_.size();
+  auto registered = comm()->registerMemory(desc);
+  if (!registered) return fail(registered.error()), false;
+  memory_ = *registered;
+  return true;
+}
+
+void End::release() {
+  if (!memory_) return;
+  const Status given = comm()->deregisterMemory(std::exchange(memory_, nullptr));
+  if (!given) complain("deregistering: " + given.error().message());
+}
+
+void End::close() {
+  if (closed()) return;
+  note("closes");
+  const TimePoint began = world_.scheduler.now();
+  release();
+  checkRest();
+  drop();
+  sayGone();
+  world_.context.reset();
+  state_ = EndState::closed;
+  const auto took = std::chrono::duration_cast<Milliseconds>(world_.scheduler.now() - began);
+  note(format("is closed after %d ms", static_cast<int>(took.count())));
+}
+
+std::unique_ptr<End> makeSender(const EndWorld& world, const FlowPlan& flow, Meeting& meeting) {
+  return std::make_unique<Sender>(world, flow, meeting, format("%d>%d's sender", flow.from, flow.to));
+}
+
+std::unique_ptr<End> makeReceiver(const EndWorld& world, const FlowPlan& flow, Meeting& meeting) {
+  return std::make_unique<Receiver>(world, flow, meeting, format("%d>%d's receiver", flow.from, flow.to));
+}
+
+}  // namespace weft::world

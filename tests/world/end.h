@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <array>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/core/net.h"
+#include "tests/world/plan.h"
+#include "tests/world/scheduler.h"
+
+// One end of a connection, as a thread of NCCL has it: it connects, posts what its flow says in a legal order,
+// tests, and closes. It checks every byte it was given, that nothing around a receive is touched, and that
+// what was handed back is not written again. Belongs to one task of one rank.
+namespace weft::world {
+
+// What both ends of a flow may know of each other, as a job's bootstrap would tell them.
+struct Meeting {
+  std::optional<std::array<std::byte, control::kHandleBytes>> handle;
+  bool receiverGone = false;
+  bool senderGone = false;
+};
+
+enum class EndState : uint8_t { connecting, running, done, failed, closed };
+
+// How it ended, for the oracles.
+struct EndReport {
+  bool failed = false;
+  bool aborted = false;
+  TimePoint when{};
+  std::string why;
+  size_t messages = 0;  // that ended well
+};
+
+// The surroundings of an end.
+struct EndWorld {
+  Scheduler& scheduler;
+  core::Net& net;
+  core::ContextRef context;
+  int device = 0;
+  int rank = 0;
+};
+
+class End {
+ public:
+  End(const EndWorld& world, const FlowPlan& flow, Meeting& meeting, std::string name);
+  virtual ~End() = default;
+
+  bool step();   // takes the next step that can be taken; false: there was none
+  void close();  // waits, as NCCL's call does; again is harmless
+  void abort() { aborting_ = true; }
+  bool over() const { return state_ == EndState::done || state_ == EndState::failed; }
+  bool closed() const { return state_ == EndState::closed; }
+  EndState state() const { return state_; }
+  const FlowPlan& flow() const { return flow_; }
+  const EndReport& report() const { return report_; }
+  const std::string& name() const { return name_; }
+  // What the end saw that must not be; empty: nothing.
+  const std::string& complaint() const { return complaint_; }
+  virtual std::string progress() const = 0;
+
+ protected:
+  virtual bool connect() = 0;
+  virtual bool run() = 0;
+  virtual void drop() = 0;  // closes the comm
+  virtual core::Comm* comm() = 0;
+  virtual void checkRest() {}
+  virtual void sayGone() = 0;
+
+  void fail(const Error& why);
+  void finish();
+  void complain(const std::string& what);
+  void note(const std::string& words);
+  bool prepare(size_t places);
+  std::byte* place(size_t index) { return area_.data() + index * stride_; }
+  void release();
+
+  EndWorld world_;
+  const FlowPlan& flow_;
+  Meeting& meeting_;
+  const std::string name_;
+  EndState state_ = EndState::connecting;
+  EndReport report_;
+  std::string complaint_;
+  bool aborting_ = false;
+  size_t stride_ = 0;
+  std::vector<std::byte> area_;
+  core::MemoryHandle* memory_ = nullptr;
+};
+
+std::unique_ptr<End> makeSender(const EndWorld& world, const FlowPlan& flow, Meeting& meeting);
+std::unique_ptr<End> makeReceiver(const EndWorld& world, const FlowPlan& flow, Meeting& meeting);
+
+}  // namespace weft::world

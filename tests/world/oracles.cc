@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "tests/world/oracles.h"
+
+#include <algorithm>
+
+#include "src/base/log.h"
+
+namespace weft::world {
+
+namespace {
+
+constexpr TimePoint kBeginning{std::chrono::seconds(1)};
+
+bool losesRank(const HurtPlan& hurt) {
+  return hurt.kind == HurtKind::kill || (hurt.kind == HurtKind::stop && hurt.lasts > std::chrono::minutes(1));
+}
+
+bool hurtsRail(const HurtPlan& hurt) {
+  return hurt.kind == HurtKind::railDies || hurt.kind == HurtKind::railSilent;
+}
+
+bool touches(const HurtPlan& hurt, int rank) {
+  return hurt.rank == rank || (hurt.kind == HurtKind::cut && hurt.other == rank);
+}
+
+// Whether what was done to the rank takes longer, in sum, than its peers wait when they close.
+bool isSlow(const WorldPlan& plan, int rank) {
+  Nanoseconds sum{};
+  for (const HurtPlan& hurt : plan.hurts)
+    if (touches(hurt, rank) && !hurtsRail(hurt)) sum += std::min<Nanoseconds>(hurt.lasts, std::chrono::hours(1));
+  return sum > plan.config.closeTimeout / 2;
+}
+
+// A rail that is lost is made up for by another one, if that is all that happens.
+bool losesRails(const WorldPlan& plan, int rank) {
+  const bool any = std::any_of(plan.hurts.begin(), plan.hurts.end(),
+                               [&](const HurtPlan& hurt) { return hurtsRail(hurt) && hurt.rank == rank; });
+  return any && (plan.fabric.rails == 1 || plan.hurts.size() > 1);
+}
+
+bool isAborted(const WorldPlan& plan, const FlowPlan& flow) {
+  return std::any_of(plan.hurts.begin(), plan.hurts.end(), [&](const HurtPlan& hurt) {
+    return hurt.kind == HurtKind::abort && &plan.flows[static_cast<size_t>(hurt.other)] == &flow;
+  });
+}
+
+bool mayFail(const WorldPlan& plan, const FlowPlan& flow) {
+  if (isAborted(plan, flow)) return true;
+  for (const int rank : {flow.from, flow.to})
+    if (isLost(plan, rank) || isSlow(plan, rank) || losesRails(plan, rank)) return true;
+  return false;
+}
+
+// When the last thing was done to the rank that it is lost by, and how long it may take others to hear of it.
+TimePoint latest(const WorldPlan& plan, int lost) {
+  TimePoint when = kBeginning;
+  for (const HurtPlan& hurt : plan.hurts) {
+    const auto patience = hurt.kind == HurtKind::kill ? Milliseconds(100) : plan.config.peerTimeout * 3 / 2;
+    if (losesRank(hurt) && hurt.rank == lost) when = std::max(when, kBeginning + hurt.at + patience);
+  }
+  return when + plan.config.connectTimeout + 10 * plan.config.closeTimeout;
+}
+
+std::string judgeFailure(const WorldPlan& plan, const End& end, int rank) {
+  const EndReport& report = end.report();
+  if (!mayFail(plan, end.flow()))
+    return end.name() + " failed, and nothing was done to either of its ranks: " + report.why;
+  const int other = rank == end.flow().from ? end.flow().to : end.flow().from;
+  if (!isLost(plan, other) || isSlow(plan, rank)) return {};
+  if (plan.hurts.size() == 1 && report.when > latest(plan, other))
+    return end.name() + " heard too late that its peer is lost: " + report.why;
+  const std::string culprit = "rank" + std::to_string(other);
+  const bool names = report.why.find(culprit) != std::string::npos;
+  if (report.messages > 0 && !names) return end.name() + " does not name " + culprit + ": " + report.why;
+  return {};
+}
+
+}  // namespace
+
+bool isLost(const WorldPlan& plan, int rank) {
+  return std::any_of(plan.hurts.begin(), plan.hurts.end(),
+                     [&](const HurtPlan& hurt) { return losesRank(hurt) && hurt.rank == rank; });
+}
+
+std::string judge(const WorldPlan& plan, const End& end, int rank) {
+  if (!end.complaint().empty()) return end.complaint();
+  if (isLost(plan, rank)) return {};  // nobody sees what becomes of it
+  const EndReport& report = end.report();
+  if (report.failed) return judgeFailure(plan, end, rank);
+  if (!end.closed()) return end.name() + " is not closed: " + end.progress();
+  if (report.messages != end.flow().messages()) return end.name() + " ended before its time: " + end.progress();
+  return {};
+}
+
+}  // namespace weft::world

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <string>
+
+#include "tests/world/end.h"
+#include "tests/world/plan.h"
+
+// The judgement of what an end of a connection came to, after what was done to the world. Pure.
+namespace weft::world {
+
+// Empty: that was as it must be.
+std::string judge(const WorldPlan& plan, const End& end, int rank);
+
+// A process that nobody may wait for: it was killed, or stopped for ever.
+bool isLost(const WorldPlan& plan, int rank);
+
+}  // namespace weft::world

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "tests/world/plan.h"
+
+#include <algorithm>
+#include <array>
+
+#include "src/base/log.h"
+#include "src/base/random.h"
+
+namespace weft::world {
+
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+template <class T, size_t n>
+T oneOf(SeededRandom& random, const T (&list)[n]) {
+  return list[random.below(n)];
+}
+
+// Short deadlines, in the proportions of the defaults: time costs nothing here, but steps do.
+void drawConfig(SeededRandom& random, Config* config) {
+  config->connectTimeout = milliseconds(3000);
+  config->acceptTimeout = milliseconds(6000);
+  config->closeTimeout = milliseconds(300);
+  config->laneTimeout = milliseconds(2000);
+  config->railTimeout = milliseconds(200);
+  config->railRetry = milliseconds(50);
+  config->peerSilentWarn = milliseconds(500);
+  config->peerTimeout = milliseconds(4000);
+  config->kernelTimeout = milliseconds(2000);
+  config->idleTime = milliseconds(oneOf(random, {1, 20, 300'000}));
+  config->idlePeers = oneOf(random, {1, 4, 256});
+  config->sequenceBits = oneOf(random, {10, 32, 32});
+  config->eagerMaxBytes = oneOf(random, {0, 1024, 8192, 8192});
+  config->eagerSlots = oneOf(random, {8, 16, 64, 64});
+  config->windowKib = oneOf(random, {64, 256, 4096});
+  config->windowPoolMib = oneOf(random, {1, 64});
+  config->stripeMinBytes = oneOf(random, {4096, 65536});
+  config->gdr = "off";
+}
+
+void drawFabric(SeededRandom& random, loop::LoopOptions* fabric) {
+  fabric->rails = oneOf(random, {1, 1, 2, 4});
+  fabric->seed = random.next();
+  fabric->messages = fabric->rails == 1 && random.below(2) == 0;
+  const bool polled = random.below(4) != 0;
+  fabric->landing = polled ? loop::Landing::whenPolled : loop::Landing::atOnce;
+  fabric->delivery = oneOf(random, {Delivery::always, Delivery::selectable, Delivery::accepted});
+  if (fabric->messages) fabric->delivery = Delivery::selectable;
+  fabric->shuffle = polled && !fabric->messages && random.below(2) == 0;
+  fabric->pieceBytes = polled ? oneOf<size_t>(random, {0, 777, 4096}) : 0;
+  fabric->postIsCall = random.below(2) == 0;
+  fabric->targetMustKnow = random.below(3) == 0;
+  fabric->announceClose = random.below(2) == 0;
+  fabric->maxDepths = {4096, 16384};
+}
+
+size_t drawBytes(SeededRandom& random) {
+  static constexpr size_t kEdges[] = {0, 1, 64, 1023, 1024, 1025, 8191, 8192, 8193, 65'535, 65'537};
+  if (random.below(2) == 0) return oneOf(random, kEdges);
+  if (random.below(20) == 0) return random.below(600'000);
+  return random.below(size_t{1} << (4 + random.below(13)));
+}
+
+void addFlow(WorldPlan* plan, int from, int to, int communicator) {
+  plan->flows.push_back({from, to, communicator, {}});
+}
+
+// NCCL's shapes: a ring, a tree, everybody with everybody, and pairs at random.
+void drawFlows(SeededRandom& random, WorldPlan* plan, int communicator) {
+  const int n = plan->ranks;
+  const auto shape = random.below(4);
+  if (shape == 0)
+    for (int i = 0; i < n; i++) addFlow(plan, i, (i + 1) % n, communicator);
+  if (shape == 1)
+    for (int i = 1; i < n; i++) {
+      addFlow(plan, i, (i - 1) / 2, communicator);
+      addFlow(plan, (i - 1) / 2, i, communicator);
+    }
+  if (shape == 2)
+    for (int i = 0; i < n * n; i++)
+      if (i / n != i % n) addFlow(plan, i / n, i % n, communicator);
+  if (shape == 3)
+    for (int i = 0; i < 2 * n; i++) {
+      const auto from = static_cast<int>(random.below(static_cast<uint64_t>(n)));
+      const auto far = 1 + static_cast<int>(random.below(static_cast<uint64_t>(n - 1)));
+      addFlow(plan, from, (from + far) % n, communicator);
+    }
+}
+
+void drawMessages(SeededRandom& random, size_t operations, WorldPlan* plan) {
+  uint64_t id = 0;
+  while (id < operations) {
+    FlowPlan& flow = plan->flows[random.below(plan->flows.size())];
+    const size_t together = 1 + random.below(random.below(4) == 0 ? 8 : 1);
+    std::vector<MessagePlan> group;
+    for (size_t i = 0; i < together; i++)
+      group.push_back({++id, drawBytes(random), static_cast<int>(random.below(3)) * 40'000});
+    flow.groups.push_back(std::move(group));
+  }
+}
+
+HurtPlan drawHurt(SeededRandom& random, const WorldPlan& plan) {
+  HurtPlan hurt;
+  static constexpr HurtKind kKinds[] = {HurtKind::kill,     HurtKind::stop,       HurtKind::stop,
+                                        HurtKind::pause,    HurtKind::pause,      HurtKind::cut,
+                                        HurtKind::railDies, HurtKind::railSilent, HurtKind::abort};
+  hurt.kind = oneOf(random, kKinds);
+  const auto ranks = static_cast<uint64_t>(plan.ranks);
+  hurt.rank = static_cast<int>(random.below(ranks));
+  hurt.at = microseconds(random.below(uint64_t{1} << (5 + random.below(9))));
+  hurt.lasts = microseconds(100 << random.below(12));
+  const bool forEver = random.below(4) == 0;
+  if (hurt.kind == HurtKind::stop && forEver) hurt.lasts = std::chrono::hours(1);
+  if (hurt.kind == HurtKind::cut)
+    hurt.other = static_cast<int>((static_cast<uint64_t>(hurt.rank) + 1 + random.below(ranks - 1)) % ranks);
+  if (hurt.kind == HurtKind::abort) {
+    hurt.other = static_cast<int>(random.below(plan.flows.size()));
+    const FlowPlan& flow = plan.flows[static_cast<size_t>(hurt.other)];
+    hurt.rank = random.below(2) ? flow.from : flow.to;
+  }
+  if (hurt.kind == HurtKind::railDies || hurt.kind == HurtKind::railSilent)
+    hurt.other = static_cast<int>(random.below(static_cast<uint64_t>(plan.fabric.rails)));
+  if (hurt.kind == HurtKind::pause) hurt.other = static_cast<int>(random.below(3));
+  return hurt;
+}
+
+const char* nameOf(HurtKind kind) {
+  static constexpr const char* kNames[] = {"is killed",  "stops",       "pauses one thread", "loses a control path",
+                                           "loses a rail", "has a silent rail", "aborts a connection"};
+  return kNames[static_cast<size_t>(kind)];
+}
+
+double milli(Nanoseconds time) {
+  return static_cast<double>(time.count()) / 1e6;
+}
+
+}  // namespace
+
+size_t FlowPlan::messages() const {
+  size_t n = 0;
+  for (const auto& group : groups) n += group.size();
+  return n;
+}
+
+size_t FlowPlan::largest() const {
+  size_t most = 0;
+  for (const auto& group : groups)
+    for (const MessagePlan& message : group) most = std::max(most, message.bytes);
+  return most;
+}
+
+std::string HurtPlan::text() const {
+  return format("at %.3f ms rank %d %s (%d, for %.3f ms)", milli(at), rank, nameOf(kind), other, milli(lasts));
+}
+
+WorldPlan drawPlan(const PlanOptions& options) {
+  WorldPlan plan;
+  SeededRandom random(options.seed);
+  plan.seed = options.seed;
+  plan.ranks = options.ranks;
+  drawConfig(random, &plan.config);
+  drawFabric(random, &plan.fabric);
+  plan.latency = microseconds(oneOf(random, {5, 50, 500}));
+  plan.communicators = random.below(3) == 0 ? 2 : 1;
+  for (int i = 0; i < plan.communicators; i++) drawFlows(random, &plan, i);
+  drawMessages(random, options.operations, &plan);
+  if (!options.hurts || random.below(4) == 0) return plan;
+  plan.breakable = true;
+  for (uint64_t i = 1 + random.below(2); i > 0; i--) plan.hurts.push_back(drawHurt(random, plan));
+  return plan;
+}
+
+std::string WorldPlan::text() const {
+  std::string text = format(
+      "%d ranks, %d communicators, %zu connections; %d rails, landing %s, delivery %d, shuffle %d, pieces of "
+      "%zu, messages %d, target must know %d, eager up to %d in %d slots, windows of %d KiB, numbers of %d bits\n",
+      ranks, communicators, flows.size(), fabric.rails, fabric.deferred() ? "when polled" : "at once",
+      static_cast<int>(fabric.delivery), fabric.shuffle, fabric.pieceBytes, fabric.messages,
+      fabric.targetMustKnow, config.eagerMaxBytes, config.eagerSlots, config.windowKib, config.sequenceBits);
+  for (const HurtPlan& hurt : hurts) text += hurt.text() + "\n";
+  return text;
+}
+
+}  // namespace weft::world

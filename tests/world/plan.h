@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "providers/loop/options.h"
+#include "src/base/clock.h"
+#include "src/base/config.h"
+
+// Everything that a seed decides before a world begins: the fabric and its habits, the settings, which rank
+// sends what to which, and what is done to whom and when. Values; the same seed draws the same plan.
+namespace weft::world {
+
+struct MessagePlan {
+  uint64_t id = 0;
+  size_t bytes = 0;
+  int tag = 0;
+};
+
+// A connection, and the groups of receives its receiver posts, in their order. The sender sends each tag's
+// messages in that order, and those of different tags as it likes.
+struct FlowPlan {
+  int from = 0;
+  int to = 0;
+  int communicator = 0;
+  std::vector<std::vector<MessagePlan>> groups;
+  size_t messages() const;
+  size_t largest() const;
+};
+
+enum class HurtKind : uint8_t {
+  kill,     // the process ends
+  stop,     // every thread of the process stands still for a while, or for ever
+  pause,    // one of them does
+  cut,      // the path of the control link between two ranks is down for a while
+  railDies,  // the lanes of one rail of a rank break
+  railSilent,  // they say nothing more
+  abort,    // a rank closes a connection in the middle
+};
+
+struct HurtPlan {
+  HurtKind kind = HurtKind::kill;
+  Nanoseconds at{};
+  int rank = 0;
+  int other = 0;  // cut: the other rank; abort: which flow; rails: which rail; pause: which thread
+  Nanoseconds lasts{};
+  std::string text() const;
+};
+
+struct WorldPlan {
+  uint64_t seed = 0;
+  int ranks = 8;
+  int communicators = 1;
+  Config config;
+  loop::LoopOptions fabric;
+  bool breakable = false;  // the fabric can be hurt
+  Nanoseconds latency{};   // of the control network
+  std::vector<FlowPlan> flows;
+  std::vector<HurtPlan> hurts;
+  std::string text() const;
+};
+
+struct PlanOptions {
+  uint64_t seed = 1;
+  int ranks = 8;
+  size_t operations = 200;
+  bool hurts = true;
+};
+
+WorldPlan drawPlan(const PlanOptions& options);
+
+}  // namespace weft::world

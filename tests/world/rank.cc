@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "tests/world/rank.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "providers/fault/transport.h"
+#include "providers/loop/transport.h"
+#include "src/base/log.h"
+
+namespace weft::world {
+
+namespace {
+
+constexpr uint64_t kStepNs = 900;            // most that a call of NCCL's takes
+constexpr uint64_t kLongestIdleNs = 400'000;  // between two looks of a thread for which nothing moves
+
+}  // namespace
+
+void WorldClock::sleep(Nanoseconds time) const {
+  const auto more = scheduler_.random().below(static_cast<uint64_t>(time.count()) / 4 + 1000);
+  scheduler_.sleep(time + Nanoseconds(more));
+}
+
+void WorldClock::yield() const {
+  scheduler_.sleep(Nanoseconds(100 + scheduler_.random().below(kStepNs)));
+}
+
+Rank::Rank(Scheduler& scheduler, ControlNet& control, const WorldPlan& plan, std::vector<Meeting>& meetings,
+           int number)
+    : scheduler_(scheduler),
+      control_(control),
+      plan_(plan),
+      meetings_(meetings),
+      number_(number),
+      clock_(scheduler) {}
+
+std::unique_ptr<Transport> Rank::makeFabric() {
+  loop::LoopOptions options = plan_.fabric;
+  options.seed += static_cast<uint64_t>(number_);
+  auto fabric = loop::makeTransport(std::move(options));
+  if (!plan_.breakable) return fabric;
+  fault::FaultOptions faults;
+  faults.control = faults_ = std::make_shared<fault::FaultControl>(plan_.seed);
+  return fault::makeTransport(std::move(fabric), std::move(faults));
+}
+
+Status Rank::start() {
+  core::NetOptions options;
+  options.config = plan_.config;
+  options.transport = makeFabric();
+  options.clock = &clock_;
+  options.makeHub = [this](control::HubOptions hub) { return control_.makeHub(number_, std::move(hub)); };
+  TRY(net_, core::Net::create(std::move(options)));
+  if (plan_.fabric.rails > 1) {
+    std::vector<int> rails(static_cast<size_t>(plan_.fabric.rails));
+    std::iota(rails.begin(), rails.end(), 0);
+    TRY(device_, net_->makeVirtual(rails));
+  }
+  for (int i = 0; i < plan_.communicators; i++) {
+    running_++;
+    scheduler_.start(format("thread %d.%d", number_, i), number_, [this, i] { thread(i); });
+  }
+  return {};
+}
+
+// What the rank's process held goes with the last of its threads.
+void Rank::thread(int communicator) {
+  core::ContextOptions options;
+  options.perCommunicator = true;
+  options.communicator = 7000 + static_cast<uint64_t>(communicator);
+  core::ContextRef context = net_->openContext(std::move(options));
+  EndWorld world{scheduler_, *net_, context, device_, number_};
+  std::vector<End*> mine;
+  for (size_t i = 0; i < plan_.flows.size(); i++) {
+    const FlowPlan& flow = plan_.flows[i];
+    if (flow.communicator != communicator) continue;
+    if (flow.from == number_) ends_.push_back(makeSender(world, flow, meetings_[i]));
+    if (flow.from == number_) mine.push_back(ends_.back().get());
+    if (flow.to == number_) ends_.push_back(makeReceiver(world, flow, meetings_[i]));
+    if (flow.to == number_) mine.push_back(ends_.back().get());
+  }
+  world.context.reset();
+  move(mine);
+  closeAll(mine);
+  context.reset();
+  if (running_ == 1) net_.reset();
+  running_--;
+}
+
+// A thread that finds nothing to do looks less and less often, as nothing else would let the time go on.
+void Rank::move(const std::vector<End*>& ends) {
+  std::vector<End*> going = ends;
+  uint64_t idle = kStepNs;
+  size_t inVain = 0;
+  while (!going.empty()) {
+    const bool stepped = stepOne(going);
+    inVain = stepped ? 0 : inVain + 1;
+    if (stepped) idle = kStepNs;
+    if (inVain > 2 * going.size()) idle = std::min(idle + idle / 8, kLongestIdleNs);
+    scheduler_.sleep(Nanoseconds(50 + scheduler_.random().below(idle)));
+  }
+}
+
+// An end that is over is closed at once, or with all others, as it comes.
+bool Rank::stepOne(std::vector<End*>& going) {
+  const auto which = scheduler_.random().below(going.size());
+  End* end = going[which];
+  const bool stepped = end->step();
+  if (!end->over()) return stepped;
+  going.erase(going.begin() + static_cast<ptrdiff_t>(which));
+  if (end->state() == EndState::failed || scheduler_.random().below(2) == 0) end->close();
+  return true;
+}
+
+void Rank::closeAll(std::vector<End*> ends) {
+  while (!ends.empty()) {
+    const auto which = scheduler_.random().below(ends.size());
+    ends[which]->close();
+    ends.erase(ends.begin() + static_cast<ptrdiff_t>(which));
+    clock_.yield();
+  }
+}
+
+void Rank::abort(size_t flow) {
+  for (const auto& end : ends_)
+    if (&end->flow() == &plan_.flows[flow]) end->abort();
+}
+
+}  // namespace weft::world

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "providers/fault/control.h"
+#include "src/core/net.h"
+#include "tests/world/control_net.h"
+#include "tests/world/end.h"
+#include "tests/world/plan.h"
+#include "tests/world/scheduler.h"
+
+// One rank's process: its Net over a fabric of its own, a context for each communicator, and for each of them
+// a task in the place of NCCL's thread, which moves all ends that the rank has there. The world owns it.
+namespace weft::world {
+
+// The clock of a rank: all waiting gives the turn away, and takes a little longer than was asked for.
+class WorldClock final : public Clock {
+ public:
+  explicit WorldClock(Scheduler& scheduler) : scheduler_(scheduler) {}
+  TimePoint now() const override { return scheduler_.now(); }
+  void sleep(Nanoseconds time) const override;
+  void yield() const override;
+
+ private:
+  Scheduler& scheduler_;
+};
+
+class Rank {
+ public:
+  Rank(Scheduler& scheduler, ControlNet& control, const WorldPlan& plan, std::vector<Meeting>& meetings,
+       int number);
+
+  Status start();
+  bool finished() const { return running_ == 0; }
+  int number() const { return number_; }
+  fault::FaultControl* faults() { return faults_.get(); }  // null: the fabric cannot be hurt
+  void abort(size_t flow);
+  const std::vector<std::unique_ptr<End>>& ends() const { return ends_; }
+
+ private:
+  std::unique_ptr<Transport> makeFabric();
+  void thread(int communicator);
+  void move(const std::vector<End*>& ends);
+  bool stepOne(std::vector<End*>& going);
+  void closeAll(std::vector<End*> ends);
+
+  Scheduler& scheduler_;
+  ControlNet& control_;
+  const WorldPlan& plan_;
+  std::vector<Meeting>& meetings_;
+  const int number_;
+  const WorldClock clock_;
+  std::shared_ptr<fault::FaultControl> faults_;
+  std::shared_ptr<core::Net> net_;
+  int device_ = 0;
+  std::vector<std::unique_ptr<End>> ends_;
+  int running_ = 0;  // tasks of NCCL's threads
+};
+
+}  // namespace weft::world

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "tests/world/world.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "providers/loop/fabric.h"
+#include "src/base/log.h"
+#include "tests/world/oracles.h"
+#include "tests/world/rank.h"
+
+namespace weft::world {
+
+namespace {
+
+constexpr auto kLongest = std::chrono::seconds(120);  // of its own time
+constexpr uint64_t kMostSteps = 20'000'000;
+
+// The world that log lines belong to: the log has one sink a process, and a world runs alone.
+struct Listener {
+  Scheduler* scheduler = nullptr;
+  std::string firstWarning;
+};
+Listener* listening = nullptr;
+
+void hear(LogLevel level, const char*, int, const char* message) {
+  if (!listening) return;
+  Scheduler& scheduler = *listening->scheduler;
+  const int rank = scheduler.current() ? scheduler.current()->rank : -1;
+  scheduler.journal().remark(scheduler.now(), rank, std::string("log: ") + message);
+  if (level <= LogLevel::warn && listening->firstWarning.empty()) listening->firstWarning = message;
+}
+
+class Listening {
+ public:
+  explicit Listening(Scheduler& scheduler) : before_(setLogSink(hear)) {
+    listener_.scheduler = &scheduler;
+    listening = &listener_;
+  }
+  ~Listening() {
+    listening = nullptr;
+    setLogSink(before_);
+  }
+  Listening(const Listening&) = delete;
+  Listening& operator=(const Listening&) = delete;
+  const std::string& firstWarning() const { return listener_.firstWarning; }
+
+ private:
+  Listener listener_;
+  LogSink before_;
+};
+
+class World {
+ public:
+  World(const WorldPlan& plan, bool keepAll);
+  Outcome run();
+
+ private:
+  std::string live();
+  void hurt(const HurtPlan& hurt);
+  void hurtRail(const HurtPlan& hurt);
+  void bringBack(int rank);
+  std::string judgeAll() const;
+  std::string leftovers() const;
+  std::string whoIsLeft() const;
+
+  const WorldPlan& plan_;
+  Journal journal_;
+  Scheduler scheduler_;
+  const std::weak_ptr<loop::Fabric> fabric_;
+  ControlNet control_;
+  std::vector<Meeting> meetings_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+};
+
+World::World(const WorldPlan& plan, bool keepAll)
+    : plan_(plan),
+      scheduler_(plan.seed * 2 + 1, journal_),
+      control_(scheduler_, plan.ranks, plan.latency),
+      meetings_(plan.flows.size()) {
+  if (keepAll) journal_.keepAll();
+  for (int i = 0; i < plan.ranks; i++)
+    ranks_.push_back(std::make_unique<Rank>(scheduler_, control_, plan_, meetings_, i));
+}
+
+void World::hurt(const HurtPlan& hurt) {
+  journal_.note(scheduler_.now(), hurt.rank, "is hurt: " + hurt.text());
+  const TimePoint until = scheduler_.now() + hurt.lasts;
+  Rank& rank = *ranks_[static_cast<size_t>(hurt.rank)];
+  if (hurt.kind == HurtKind::kill) {
+    control_.kill(hurt.rank);
+    scheduler_.hold(hurt.rank, kNever);
+  } else if (hurt.kind == HurtKind::stop) {
+    control_.stop(hurt.rank, until);
+  } else if (hurt.kind == HurtKind::cut) {
+    control_.cut(hurt.rank, hurt.other, until);
+  } else if (hurt.kind == HurtKind::abort) {
+    rank.abort(static_cast<size_t>(hurt.other));
+  } else if (hurt.kind == HurtKind::pause) {
+    std::vector<Task*> threads;
+    for (const auto& task : scheduler_.tasks())
+      if (task->rank == hurt.rank && !task->over()) threads.push_back(task.get());
+    if (!threads.empty()) scheduler_.holdTask(*threads[static_cast<size_t>(hurt.other) % threads.size()], until);
+  } else {
+    hurtRail(hurt);
+  }
+}
+
+void World::hurtRail(const HurtPlan& hurt) {
+  fault::FaultRule rule;
+  rule.kind = hurt.kind == HurtKind::railDies ? fault::FaultKind::kill : fault::FaultKind::killSilent;
+  rule.op = fault::FaultOp::poll;
+  rule.rail = hurt.other;
+  if (auto* faults = ranks_[static_cast<size_t>(hurt.rank)]->faults()) faults->add(rule);
+}
+
+// A dead process is taken down once nobody looks any more: it cannot do anything to anybody.
+void World::bringBack(int rank) {
+  fault::FaultRule silence;
+  silence.kind = fault::FaultKind::killSilent;
+  silence.op = fault::FaultOp::poll;
+  silence.count = 0;
+  if (auto* faults = ranks_[static_cast<size_t>(rank)]->faults()) faults->add(silence);
+  for (size_t flow = 0; flow < plan_.flows.size(); flow++) ranks_[static_cast<size_t>(rank)]->abort(flow);
+  control_.stop(rank, scheduler_.now());
+  control_.isolate(rank);
+  for (const auto& task : scheduler_.tasks())
+    if (task->rank == rank) scheduler_.wake(*task, scheduler_.now());
+}
+
+std::string World::whoIsLeft() const {
+  std::string text;
+  for (const auto& rank : ranks_) {
+    if (rank->finished()) continue;
+    for (const auto& end : rank->ends())
+      if (!end->closed()) text += "\n  " + end->name() + " of rank " + std::to_string(rank->number()) + ": " + end->progress();
+  }
+  return text;
+}
+
+std::string World::live() {
+  for (const auto& rank : ranks_)
+    if (const Status started = rank->start(); !started) return "a rank did not start: " + started.error().message();
+  for (const HurtPlan& planned : plan_.hurts)
+    scheduler_.after(planned.at, [this, &planned] { hurt(planned); });
+  const auto livingAreDone = [this] {
+    for (const auto& rank : ranks_)
+      if (!rank->finished() && !isLost(plan_, rank->number())) return false;
+    return true;
+  };
+  const TimePoint latest = scheduler_.now() + kLongest;
+  if (!scheduler_.run(livingAreDone, latest, kMostSteps)) return "it does not end:" + whoIsLeft();
+  for (const auto& rank : ranks_)
+    if (!rank->finished()) bringBack(rank->number());
+  const auto allAreOver = [this] {
+    for (const auto& task : scheduler_.tasks())
+      if (!task->over()) return false;
+    return true;
+  };
+  if (!scheduler_.run(allAreOver, scheduler_.now() + kLongest, kMostSteps))
+    return "what was lost cannot be taken down:" + whoIsLeft();
+  return {};
+}
+
+std::string World::judgeAll() const {
+  for (const auto& rank : ranks_)
+    for (const auto& end : rank->ends())
+      if (const std::string complaint = judge(plan_, *end, rank->number()); !complaint.empty())
+        return format("rank %d: ", rank->number()) + complaint;
+  return {};
+}
+
+std::string World::leftovers() const {
+  if (control_.hubs() > 0) return format("%zu processes still have control links", control_.hubs());
+  return {};
+}
+
+Outcome World::run() {
+  Outcome outcome;
+  const Listening log(scheduler_);
+  const TimePoint began = scheduler_.now();
+  outcome.complaint = live();
+  if (outcome.complaint.empty()) outcome.complaint = judgeAll();
+  if (outcome.complaint.empty()) outcome.complaint = leftovers();
+  if (outcome.complaint.empty() && plan_.hurts.empty() && !log.firstWarning().empty())
+    outcome.complaint = "a warning, though nothing was done to anybody: " + log.firstWarning();
+  for (const auto& rank : ranks_)
+    for (const auto& end : rank->ends()) outcome.failed += end->report().failed;
+  outcome.hash = journal_.hash();
+  outcome.steps = scheduler_.steps();
+  outcome.lasted = scheduler_.now() - began;
+  outcome.last = journal_.text();
+  outcome.whole = journal_.whole();
+  outcome.plan = plan_.text();
+  // What lies on the stacks of tasks that did not end can be neither used nor destroyed.
+  if (!outcome.complaint.empty())
+    for (auto& rank : ranks_) (void)rank.release();
+  return outcome;
+}
+
+}  // namespace
+
+Outcome runPlan(const WorldPlan& plan, bool keepAll) {
+  World world(plan, keepAll);
+  return world.run();
+}
+
+Outcome runWorld(const PlanOptions& options, bool keepAll) {
+  return runPlan(drawPlan(options), keepAll);
+}
+
+}  // namespace weft::world
