@@ -305,7 +305,7 @@ void End::close() {
   release();
   checkRest();
   drop();
-  sayGone();
+  if (report_.failed) sayGone();
   world_.context.reset();
   state_ = EndState::closed;
   const auto took = std::chrono::duration_cast<Milliseconds>(world_.scheduler.now() - began);
