@@ -8,13 +8,13 @@
 
 namespace weft::world {
 
-namespace {
-
-constexpr TimePoint kBeginning{std::chrono::seconds(1)};
-
 bool losesRank(const HurtPlan& hurt) {
   return hurt.kind == HurtKind::kill || (hurt.kind == HurtKind::stop && hurt.lasts > std::chrono::minutes(1));
 }
+
+namespace {
+
+constexpr TimePoint kBeginning{std::chrono::seconds(1)};
 
 bool hurtsRail(const HurtPlan& hurt) {
   return hurt.kind == HurtKind::railDies || hurt.kind == HurtKind::railSilent;

@@ -14,6 +14,7 @@ namespace weft::world {
 std::string judge(const WorldPlan& plan, const End& end, int rank);
 
 // A process that nobody may wait for: it was killed, or stopped for ever.
+bool losesRank(const HurtPlan& hurt);
 bool isLost(const WorldPlan& plan, int rank);
 
 }  // namespace weft::world

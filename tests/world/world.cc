@@ -60,6 +60,7 @@ class World {
  private:
   std::string live();
   void hurt(const HurtPlan& hurt);
+  void tellJob(int lost);
   void hurtRail(const HurtPlan& hurt);
   void bringBack(int rank);
   std::string judgeAll() const;
@@ -89,6 +90,7 @@ void World::hurt(const HurtPlan& hurt) {
   journal_.note(scheduler_.now(), hurt.rank, "is hurt: " + hurt.text());
   const TimePoint until = scheduler_.now() + hurt.lasts;
   Rank& rank = *ranks_[static_cast<size_t>(hurt.rank)];
+  if (losesRank(hurt)) scheduler_.after(plan_.config.connectTimeout * 3 / 2, [this, &hurt] { tellJob(hurt.rank); });
   if (hurt.kind == HurtKind::kill) {
     control_.kill(hurt.rank);
     scheduler_.hold(hurt.rank, kNever);
@@ -105,6 +107,14 @@ void World::hurt(const HurtPlan& hurt) {
     if (!threads.empty()) scheduler_.holdTask(*threads[static_cast<size_t>(hurt.other) % threads.size()], until);
   } else {
     hurtRail(hurt);
+  }
+}
+
+// The job's own talk tells those that have nothing but the lost rank's handle, or its promise to connect.
+void World::tellJob(int lost) {
+  for (size_t i = 0; i < plan_.flows.size(); i++) {
+    if (plan_.flows[i].from == lost) meetings_[i].senderGone = true;
+    if (plan_.flows[i].to == lost) meetings_[i].receiverGone = true;
   }
 }
 
