@@ -77,7 +77,8 @@ void ControlNet::kill(int rank) {
                               Nanoseconds(1'000'000 + scheduler_.random().below(30'000'000));
     scheduler_.at(noticed, [this, rank, to = number] {
       if (WorldHub* there = find(to))
-        there->take([rank](WorldHub& here) { here.rankGone(rank, "its process has ended: connection refused"); });
+        there->take(
+            [rank](WorldHub& here) { here.rankGone(rank, "its process has ended: connection refused"); });
     });
   }
 }

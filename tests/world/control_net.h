@@ -29,7 +29,7 @@ class ControlNet {
   Result<std::shared_ptr<control::Hub>> makeHub(int rank, control::HubOptions options);
 
   // What the world does to it:
-  void kill(int rank);  // its kernel refuses from now on
+  void kill(int rank);     // its kernel refuses from now on
   void isolate(int rank);  // a dead one, so that it can be taken down: it learns that all others are gone
   void stop(int rank, TimePoint until);
   void cut(int a, int b, TimePoint until);
@@ -56,7 +56,7 @@ class ControlNet {
   uint64_t lastHub_ = 0;
   uint64_t lastLink_ = 0;
   std::map<uint64_t, WorldHub*> hubs_;
-  std::map<std::pair<uint64_t, uint64_t>, uint64_t> links_;        // the one that is in force
+  std::map<std::pair<uint64_t, uint64_t>, uint64_t> links_;         // the one that is in force
   std::map<std::pair<uint64_t, uint64_t>, TimePoint> lastArrival_;  // from, to
   std::vector<bool> dead_;
   std::vector<TimePoint> stoppedUntil_;

@@ -13,7 +13,7 @@ namespace weft::world {
 namespace {
 
 constexpr size_t kMargin = 64;
-constexpr size_t kPlaces = 8;  // of messages in flight, or of one group
+constexpr size_t kPlaces = 4;  // of messages in flight
 constexpr std::byte kUntouched{0xc5};
 
 // Every word follows from the message's identity and its place, so that any mix-up shows.
@@ -61,7 +61,7 @@ class Sender final : public End {
     if (!made) return fail(made.error()), true;
     if (!*made) return false;
     comm_ = std::move(*made);
-    if (!prepare(kPlaces)) return true;
+    if (!prepare(kPlaces, flow_.largest() + 2 * kMargin)) return true;
     for (size_t i = 0; i < kPlaces; i++) free_.push_back(i);
     for (const auto& group : flow_.groups)
       for (const MessagePlan& message : group) perTag_[message.tag].push_back(message);
@@ -91,7 +91,8 @@ class Sender final : public End {
     const core::Posted posted = comm_->isend(data, message.bytes, message.tag, memory_, nullptr);
     if (!posted.ok) return fail(comm_->error()), true;
     if (!posted.request) return false;
-    note(format("sends message %d of %zu bytes, tag %d", static_cast<int>(message.id), message.bytes, message.tag));
+    note(format("sends message %d of %zu bytes, tag %d", static_cast<int>(message.id), message.bytes,
+                message.tag));
     free_.pop_back();
     sending_.push_back({posted.request, where, message});
     tag->second.pop_front();
@@ -132,27 +133,41 @@ class Receiver final : public End {
  public:
   using End::End;
   std::string progress() const override {
-    return format("%zu of %zu received, %zu groups posted", report_.messages, flow_.messages(), posted_.size());
+    return format("%zu of %zu received, %zu groups posted", report_.messages, flow_.messages(),
+                  posted_.size());
   }
 
  private:
-  static constexpr size_t kGroups = 4;  // in flight
+  static constexpr size_t kGroups = 3;  // in flight
 
   struct Group {
     core::Request* request;
     size_t row;
     const std::vector<MessagePlan>* messages;
-    std::vector<size_t> room;
+    std::vector<std::byte*> data;  // of each message
   };
+
+  static size_t roomFor(const MessagePlan& message) { return (message.bytes + 3 * kMargin) & ~size_t{7}; }
+
+  size_t largestGroup() const {
+    size_t most = 0;
+    for (const auto& group : flow_.groups) {
+      size_t all = 0;
+      for (const MessagePlan& message : group) all += roomFor(message);
+      most = std::max(most, all);
+    }
+    return most;
+  }
 
   bool connect() override {
     if (!listener_) return listen();
     auto made = world_.net.accept(*listener_);
     if (!made) return fail(made.error()), true;
-    if (!*made) return meeting_.senderGone ? (fail(Error(Code::remote, "accepting", "the sender is gone")), true) : false;
+    if (!*made)
+      return meeting_.senderGone ? (fail(Error(Code::remote, "accepting", "the sender is gone")), true)
+                                 : false;
     comm_ = std::move(*made);
-    if (!prepare(kPlaces * kGroups)) return true;
-    std::fill(area_.begin(), area_.end(), kUntouched);
+    if (!prepare(kGroups, largestGroup())) return true;
     for (size_t i = 0; i < kGroups; i++) rows_.push_back(i);
     state_ = EndState::running;
     note("has accepted");
@@ -178,11 +193,12 @@ class Receiver final : public End {
     if (next_ == flow_.groups.size() || rows_.empty()) return false;
     Group group{nullptr, rows_.back(), &flow_.groups[next_], {}};
     std::vector<core::ReceiveSpec> specs;
+    std::byte* next = place(group.row);
     for (const MessagePlan& message : *group.messages) {
-      std::byte* data = place(group.row * kPlaces + specs.size()) + kMargin;
       const size_t room = message.bytes + world_.scheduler.random().below(kMargin);
-      group.room.push_back(room);
-      specs.push_back({data, room, message.tag, memory_, nullptr});
+      group.data.push_back(next + kMargin);
+      specs.push_back({next + kMargin, room, message.tag, memory_, nullptr});
+      next += roomFor(message);
     }
     const core::Posted posted = comm_->irecv(specs);
     if (!posted.ok) return fail(comm_->error()), true;
@@ -198,26 +214,26 @@ class Receiver final : public End {
   bool test() {
     if (posted_.empty()) return false;
     const auto which = world_.scheduler.random().below(posted_.size());
-    const Group group = posted_[which];
+    const Group& group = posted_[which];
     int sizes[core::kMaxRecvs] = {};
     const core::Tested tested = core::test(group.request, sizes);
     if (!tested.ok) return fail(comm_->error()), true;
     if (!tested.done) return false;
-    for (size_t i = 0; i < group.messages->size(); i++) check((*group.messages)[i], group.row * kPlaces + i, sizes[i]);
-    posted_.erase(posted_.begin() + static_cast<ptrdiff_t>(which));
+    for (size_t i = 0; i < group.messages->size(); i++) check((*group.messages)[i], group.data[i], sizes[i]);
     rows_.push_back(group.row);
+    posted_.erase(posted_.begin() + static_cast<ptrdiff_t>(which));
     return true;
   }
 
-  void check(const MessagePlan& message, size_t where, int size) {
-    std::byte* data = place(where) + kMargin;
+  void check(const MessagePlan& message, std::byte* data, int size) {
     const auto id = static_cast<int>(message.id);
     if (size != static_cast<int>(message.bytes))
       complain(format("message %d came with %d bytes in place of %zu", id, size, message.bytes));
     else if (!isWhole(data, message.bytes, message.id))
       complain(format("message %d of %zu bytes is not what was sent", id, message.bytes));
     std::fill_n(data, message.bytes, kUntouched);
-    if (!isUntouched(place(where), stride_)) complain(format("memory around message %d was touched", id));
+    if (!isUntouched(data - kMargin, roomFor(message)))
+      complain(format("memory around message %d was touched", id));
     report_.messages++;
     note(format("message %d is received", id));
   }
@@ -280,9 +296,9 @@ void End::finish() {
   note("has all of its messages");
 }
 
-bool End::prepare(size_t places) {
-  stride_ = (flow_.largest() + 3 * kMargin) & ~size_t{7};
-  area_.assign(places * stride_, std::byte{});
+bool End::prepare(size_t places, size_t bytes) {
+  stride_ = (bytes + kMargin) & ~size_t{7};
+  area_.assign(places * stride_, kUntouched);
   MemoryDesc desc;
   desc.address = area_.data();
   desc.length = area_.size();

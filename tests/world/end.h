@@ -14,9 +14,9 @@
 #include "tests/world/plan.h"
 #include "tests/world/scheduler.h"
 
-// One end of a connection, as a thread of NCCL has it: it connects, posts what its flow says in a legal order,
-// tests, and closes. It checks every byte it was given, that nothing around a receive is touched, and that
-// what was handed back is not written again. Belongs to one task of one rank.
+// One end of a connection, as a thread of NCCL has it: it connects, posts what its flow says in a legal
+// order, tests, and closes. It checks every byte it was given, that nothing around a receive is touched, and
+// that what was handed back is not written again. Belongs to one task of one rank.
 namespace weft::world {
 
 // What both ends of a flow may know of each other, as a job's bootstrap would tell them.
@@ -76,7 +76,7 @@ class End {
   void finish();
   void complain(const std::string& what);
   void note(const std::string& words);
-  bool prepare(size_t places);
+  bool prepare(size_t places, size_t bytes);  // memory of that many pieces, registered
   std::byte* place(size_t index) { return area_.data() + index * stride_; }
   void release();
 

@@ -5,11 +5,12 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
-#include <vector>
 #include <ucontext.h>
+#include <vector>
 
 // A thread of execution that runs only while somebody lets it: a stack of its own, and no thread of the
-// system. All fibers of a world and their scheduler belong to one thread, so nothing of them runs in parallel.
+// system. All fibers of a world and their scheduler belong to one thread, so nothing of them runs in
+// parallel.
 namespace weft::world {
 
 class Fiber {
@@ -19,7 +20,7 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  void run();   // the scheduler: until the fiber leaves or ends
+  void run();    // the scheduler: until the fiber leaves or ends
   void leave();  // the fiber itself: back to the scheduler
   bool over() const { return over_; }
 
@@ -38,7 +39,7 @@ class Fiber {
   Stack stack_;
   ucontext_t here_{};
   ucontext_t scheduler_{};
-  void* fakeStack_ = nullptr;           // of a sanitizer, while the fiber does not run
+  void* fakeStack_ = nullptr;            // of a sanitizer, while the fiber does not run
   void* schedulersFakeStack_ = nullptr;  // while it does
   const void* schedulersStack_ = nullptr;
   size_t schedulersStackBytes_ = 0;

@@ -77,8 +77,10 @@ WorldPeer::WorldPeer(WorldHub& hub, const WorldHub& other, uint64_t link)
 
 void WorldPeer::send(uint16_t type, Bytes body) {
   if (!hub_) return;
-  hub_->net().carry(*hub_, other_, [from = hub_->number(), link = link_, type, body = std::move(body)](
-                                       WorldHub& there) { there.bring(from, link, type, body); });
+  hub_->net().carry(*hub_, other_,
+                    [from = hub_->number(), link = link_, type, body = std::move(body)](WorldHub& there) {
+                      there.bring(from, link, type, body);
+                    });
 }
 
 void WorldPeer::die(const Error& reason) {
@@ -118,7 +120,8 @@ WorldHub::WorldHub(ControlNet& net, int rank, uint64_t number, control::HubOptio
 
 void WorldHub::begin() {
   nextLook_ = net_.scheduler().now() + pingEvery();
-  task_ = &net_.scheduler().start(format("control %d.%d", rank_, static_cast<int>(number_)), rank_, [this] { thread(); });
+  task_ = &net_.scheduler().start(format("control %d.%d", rank_, static_cast<int>(number_)), rank_,
+                                  [this] { thread(); });
 }
 
 // Says goodbye, and waits for its thread, as every hub does.
@@ -251,7 +254,8 @@ void WorldHub::rankGone(int rank, const char* why) {
 
 void WorldHub::allGone(const char* why) {
   const auto peers = peers_;
-  for (const auto& [hub, peer] : peers) bury(hub, Error(Code::remote, "control link to " + peer->name(), why));
+  for (const auto& [hub, peer] : peers)
+    bury(hub, Error(Code::remote, "control link to " + peer->name(), why));
 }
 
 void WorldHub::peerGone(uint64_t hub, uint64_t link, const char* why) {
@@ -393,7 +397,8 @@ void WorldHub::expireCalls() {
   std::vector<uint64_t> late;
   for (auto& [id, call] : calls_) {
     if (call.deadline > now) continue;
-    const bool prolong = !call.prolonged && peers_.count(call.to) && config.acceptTimeout > config.connectTimeout;
+    const bool prolong =
+        !call.prolonged && peers_.count(call.to) && config.acceptTimeout > config.connectTimeout;
     if (prolong) call.deadline += config.acceptTimeout - config.connectTimeout;
     if (!prolong) late.push_back(id);
     call.prolonged = true;

@@ -9,8 +9,8 @@
 
 #include "src/base/clock.h"
 
-// The record of a run: a hash over everything that happened in the order in which it did, by which two runs of
-// one seed are compared, and the last events of each rank in words, for people. One thread.
+// The record of a run: a hash over everything that happened in the order in which it did, by which two runs
+// of one seed are compared, and the last events of each rank in words, for people. One thread.
 namespace weft::world {
 
 class Journal {
@@ -27,8 +27,8 @@ class Journal {
   uint64_t hash() const { return hash_; }
   uint64_t events() const { return events_; }
   void keepAll() { kept_ = ~size_t{0}; }
-  std::string text() const;       // the last events of each rank
-  std::string whole() const;      // all that are kept, in their order
+  std::string text() const;   // the last events of each rank
+  std::string whole() const;  // all that are kept, in their order
 
  private:
   struct Event {

@@ -28,7 +28,8 @@ bool touches(const HurtPlan& hurt, int rank) {
 bool isSlow(const WorldPlan& plan, int rank) {
   Nanoseconds sum{};
   for (const HurtPlan& hurt : plan.hurts)
-    if (touches(hurt, rank) && !hurtsRail(hurt)) sum += std::min<Nanoseconds>(hurt.lasts, std::chrono::hours(1));
+    if (touches(hurt, rank) && !hurtsRail(hurt))
+      sum += std::min<Nanoseconds>(hurt.lasts, std::chrono::hours(1));
   return sum > plan.config.closeTimeout / 2;
 }
 
@@ -89,7 +90,8 @@ std::string judge(const WorldPlan& plan, const End& end, int rank) {
   const EndReport& report = end.report();
   if (report.failed) return judgeFailure(plan, end, rank);
   if (!end.closed()) return end.name() + " is not closed: " + end.progress();
-  if (report.messages != end.flow().messages()) return end.name() + " ended before its time: " + end.progress();
+  if (report.messages != end.flow().messages())
+    return end.name() + " ended before its time: " + end.progress();
   return {};
 }
 

@@ -129,8 +129,10 @@ HurtPlan drawHurt(SeededRandom& random, const WorldPlan& plan) {
 }
 
 const char* nameOf(HurtKind kind) {
-  static constexpr const char* kNames[] = {"is killed",  "stops",       "pauses one thread", "loses a control path",
-                                           "loses a rail", "has a silent rail", "aborts a connection"};
+  static constexpr const char* kNames[] = {"is killed",          "stops",
+                                           "pauses one thread",  "loses a control path",
+                                           "loses a rail",       "has a silent rail",
+                                           "aborts a connection"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -154,7 +156,8 @@ size_t FlowPlan::largest() const {
 }
 
 std::string HurtPlan::text() const {
-  return format("at %.3f ms rank %d %s (%d, for %.3f ms)", milli(at), rank, nameOf(kind), other, milli(lasts));
+  return format("at %.3f ms rank %d %s (%d, for %.3f ms)", milli(at), rank, nameOf(kind), other,
+                milli(lasts));
 }
 
 WorldPlan drawPlan(const PlanOptions& options) {
@@ -177,7 +180,8 @@ WorldPlan drawPlan(const PlanOptions& options) {
 std::string WorldPlan::text() const {
   std::string text = format(
       "%d ranks, %d communicators, %zu connections; %d rails, landing %s, delivery %d, shuffle %d, pieces of "
-      "%zu, messages %d, target must know %d, eager up to %d in %d slots, windows of %d KiB, numbers of %d bits\n",
+      "%zu, messages %d, target must know %d, eager up to %d in %d slots, windows of %d KiB, numbers of %d "
+      "bits\n",
       ranks, communicators, flows.size(), fabric.rails, fabric.deferred() ? "when polled" : "at once",
       static_cast<int>(fabric.delivery), fabric.shuffle, fabric.pieceBytes, fabric.messages,
       fabric.targetMustKnow, config.eagerMaxBytes, config.eagerSlots, config.windowKib, config.sequenceBits);

@@ -33,13 +33,13 @@ struct FlowPlan {
 };
 
 enum class HurtKind : uint8_t {
-  kill,     // the process ends
-  stop,     // every thread of the process stands still for a while, or for ever
-  pause,    // one of them does
-  cut,      // the path of the control link between two ranks is down for a while
-  railDies,  // the lanes of one rail of a rank break
+  kill,        // the process ends
+  stop,        // every thread of the process stands still for a while, or for ever
+  pause,       // one of them does
+  cut,         // the path of the control link between two ranks is down for a while
+  railDies,    // the lanes of one rail of a rank break
   railSilent,  // they say nothing more
-  abort,    // a rank closes a connection in the middle
+  abort,       // a rank closes a connection in the middle
 };
 
 struct HurtPlan {

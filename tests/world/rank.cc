@@ -14,7 +14,7 @@ namespace weft::world {
 
 namespace {
 
-constexpr uint64_t kStepNs = 900;            // most that a call of NCCL's takes
+constexpr uint64_t kStepNs = 900;             // most that a call of NCCL's takes
 constexpr uint64_t kLongestIdleNs = 400'000;  // between two looks of a thread for which nothing moves
 
 }  // namespace

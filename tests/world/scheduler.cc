@@ -2,9 +2,9 @@
 // Copyright The weft authors
 #include "tests/world/scheduler.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <algorithm>
 #include <utility>
 
 #include "src/base/fnv.h"

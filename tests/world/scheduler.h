@@ -35,8 +35,8 @@ struct Task {
   const int rank;
   Fiber fiber;
   SchedulerKey due{};
-  bool waits = false;      // it is in the scheduler's queue
-  TimePoint heldUntil{};   // it is stopped so long
+  bool waits = false;     // it is in the scheduler's queue
+  TimePoint heldUntil{};  // it is stopped so long
   bool over() const { return fiber.over(); }
 };
 

@@ -28,27 +28,39 @@ struct Arguments {
 bool parse(int argc, char** argv, Arguments* out) {
   for (int i = 1; i < argc; i++) {
     const std::string name = argv[i];
-    if (name == "--no-hurts") out->plan.hurts = false;
-    else if (name == "--twice") out->twice = true;
-    else if (name == "--verbose") out->verbose = true;
-    else if (i + 1 == argc) return false;
-    else if (name == "--seed") out->plan.seed = std::strtoull(argv[++i], nullptr, 0);
-    else if (name == "--seeds") out->seeds = std::strtoull(argv[++i], nullptr, 0);
-    else if (name == "--seconds") out->seconds = std::strtod(argv[++i], nullptr);
-    else if (name == "--minutes") out->seconds = 60 * std::strtod(argv[++i], nullptr);
-    else if (name == "--ranks") out->plan.ranks = std::atoi(argv[++i]);
-    else if (name == "--operations") out->plan.operations = std::strtoull(argv[++i], nullptr, 0);
-    else return false;
+    if (name == "--no-hurts")
+      out->plan.hurts = false;
+    else if (name == "--twice")
+      out->twice = true;
+    else if (name == "--verbose")
+      out->verbose = true;
+    else if (i + 1 == argc)
+      return false;
+    else if (name == "--seed")
+      out->plan.seed = std::strtoull(argv[++i], nullptr, 0);
+    else if (name == "--seeds")
+      out->seeds = std::strtoull(argv[++i], nullptr, 0);
+    else if (name == "--seconds")
+      out->seconds = std::strtod(argv[++i], nullptr);
+    else if (name == "--minutes")
+      out->seconds = 60 * std::strtod(argv[++i], nullptr);
+    else if (name == "--ranks")
+      out->plan.ranks = std::atoi(argv[++i]);
+    else if (name == "--operations")
+      out->plan.operations = std::strtoull(argv[++i], nullptr, 0);
+    else
+      return false;
   }
   return out->plan.ranks >= 2 && out->plan.ranks <= 1024;
 }
 
 void report(const PlanOptions& plan, const Outcome& outcome) {
-  std::printf("seed %llu failed: %s\n\n%s\nThe last events of each rank:\n%s\nAgain, with all events: "
-              "scripts/simulate --seed %llu --ranks %d --operations %zu%s --verbose\n",
-              static_cast<unsigned long long>(plan.seed), outcome.complaint.c_str(), outcome.plan.c_str(),
-              outcome.last.c_str(), static_cast<unsigned long long>(plan.seed), plan.ranks, plan.operations,
-              plan.hurts ? "" : " --no-hurts");
+  std::printf(
+      "seed %llu failed: %s\n\n%s\nThe last events of each rank:\n%s\nAgain, with all events: "
+      "scripts/simulate --seed %llu --ranks %d --operations %zu%s --verbose\n",
+      static_cast<unsigned long long>(plan.seed), outcome.complaint.c_str(), outcome.plan.c_str(),
+      outcome.last.c_str(), static_cast<unsigned long long>(plan.seed), plan.ranks, plan.operations,
+      plan.hurts ? "" : " --no-hurts");
 }
 
 bool runOne(const Arguments& arguments, const PlanOptions& plan, Outcome* outcome) {
@@ -82,11 +94,12 @@ int runAll(const Arguments& arguments) {
     hash = hash * 31 + outcome.hash;
     lasted += std::chrono::duration<double>(outcome.lasted).count();
   }
-  std::printf("%llu worlds from seed %llu on: all held; %.1f s, %.0f worlds a minute, %llu steps, %.1f s of their "
-              "own time, %llu ends failed as they had to, hash %016llx\n",
-              static_cast<unsigned long long>(ran), static_cast<unsigned long long>(arguments.plan.seed), spent(),
-              60 * static_cast<double>(ran) / spent(), static_cast<unsigned long long>(steps), lasted,
-              static_cast<unsigned long long>(failed), static_cast<unsigned long long>(hash));
+  std::printf(
+      "%llu worlds from seed %llu on: all held; %.1f s, %.0f worlds a minute, %llu steps, %.1f s of their "
+      "own time, %llu ends failed as they had to, hash %016llx\n",
+      static_cast<unsigned long long>(ran), static_cast<unsigned long long>(arguments.plan.seed), spent(),
+      60 * static_cast<double>(ran) / spent(), static_cast<unsigned long long>(steps), lasted,
+      static_cast<unsigned long long>(failed), static_cast<unsigned long long>(hash));
   return 0;
 }
 
@@ -95,7 +108,8 @@ int runAll(const Arguments& arguments) {
 int main(int argc, char** argv) {
   Arguments arguments;
   if (parse(argc, argv, &arguments)) return runAll(arguments);
-  std::fprintf(stderr, "usage: simulate [--seed S] [--seeds N | --seconds T | --minutes T] [--ranks N] "
-                       "[--operations N] [--no-hurts] [--twice] [--verbose]\n");
+  std::fprintf(stderr,
+               "usage: simulate [--seed S] [--seeds N | --seconds T | --minutes T] [--ranks N] "
+               "[--operations N] [--no-hurts] [--twice] [--verbose]\n");
   return 2;
 }

@@ -90,7 +90,8 @@ void World::hurt(const HurtPlan& hurt) {
   journal_.note(scheduler_.now(), hurt.rank, "is hurt: " + hurt.text());
   const TimePoint until = scheduler_.now() + hurt.lasts;
   Rank& rank = *ranks_[static_cast<size_t>(hurt.rank)];
-  if (losesRank(hurt)) scheduler_.after(plan_.config.connectTimeout * 3 / 2, [this, &hurt] { tellJob(hurt.rank); });
+  if (losesRank(hurt))
+    scheduler_.after(plan_.config.connectTimeout * 3 / 2, [this, &hurt] { tellJob(hurt.rank); });
   if (hurt.kind == HurtKind::kill) {
     control_.kill(hurt.rank);
     scheduler_.hold(hurt.rank, kNever);
@@ -104,7 +105,8 @@ void World::hurt(const HurtPlan& hurt) {
     std::vector<Task*> threads;
     for (const auto& task : scheduler_.tasks())
       if (task->rank == hurt.rank && !task->over()) threads.push_back(task.get());
-    if (!threads.empty()) scheduler_.holdTask(*threads[static_cast<size_t>(hurt.other) % threads.size()], until);
+    if (!threads.empty())
+      scheduler_.holdTask(*threads[static_cast<size_t>(hurt.other) % threads.size()], until);
   } else {
     hurtRail(hurt);
   }
@@ -145,14 +147,16 @@ std::string World::whoIsLeft() const {
   for (const auto& rank : ranks_) {
     if (rank->finished()) continue;
     for (const auto& end : rank->ends())
-      if (!end->closed()) text += "\n  " + end->name() + " of rank " + std::to_string(rank->number()) + ": " + end->progress();
+      if (!end->closed())
+        text += "\n  " + end->name() + " of rank " + std::to_string(rank->number()) + ": " + end->progress();
   }
   return text;
 }
 
 std::string World::live() {
   for (const auto& rank : ranks_)
-    if (const Status started = rank->start(); !started) return "a rank did not start: " + started.error().message();
+    if (const Status started = rank->start(); !started)
+      return "a rank did not start: " + started.error().message();
   for (const HurtPlan& planned : plan_.hurts)
     scheduler_.after(planned.at, [this, &planned] { hurt(planned); });
   const auto livingAreDone = [this] {
