@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/base/log.h"
+#include "src/core/comm.h"
 
 namespace weft::world {
 
@@ -261,7 +262,11 @@ class Receiver final : public End {
 }  // namespace
 
 End::End(const EndWorld& world, const FlowPlan& flow, Meeting& meeting, std::string name)
-    : world_(world), flow_(flow), meeting_(meeting), name_(std::move(name)) {}
+    : world_(world),
+      flow_(flow),
+      meeting_(meeting),
+      name_(std::move(name)),
+      made_(world.scheduler.now()) {}
 
 bool End::step() {
   if (over() || closed()) return false;
@@ -270,6 +275,7 @@ bool End::step() {
     fail(Error(Code::remote, "using the comm", "it is aborted by its own rank"));
     return true;
   }
+  if (world_.scheduler.now() - made_ < flow_.begins) return false;
   return state_ == EndState::connecting ? connect() : run();
 }
 
@@ -314,12 +320,22 @@ void End::release() {
   if (!given) complain("deregistering: " + given.error().message());
 }
 
+// Whatever the order of things, nobody is told of what is not his, or twice.
+void End::checkCounters() {
+  const auto* base = dynamic_cast<const core::CommBase*>(comm());
+  if (!base || !world_.calm) return;
+  const core::EngineCounters& counters = base->engine().counters();
+  if (counters.foreignNotes + counters.staleNotes + counters.duplicateNotes > 0)
+    complain("its engine has counted notifications that are not its own");
+}
+
 void End::close() {
   if (closed()) return;
   note("closes");
   const TimePoint began = world_.scheduler.now();
   release();
   checkRest();
+  checkCounters();
   drop();
   if (report_.failed) sayGone();
   world_.context.reset();

@@ -44,6 +44,7 @@ struct EndWorld {
   core::ContextRef context;
   int device = 0;
   int rank = 0;
+  bool calm = false;  // nothing is done to anybody
 };
 
 class End {
@@ -57,6 +58,7 @@ class End {
   bool over() const { return state_ == EndState::done || state_ == EndState::failed; }
   bool closed() const { return state_ == EndState::closed; }
   EndState state() const { return state_; }
+  const core::ContextRef& context() const { return world_.context; }
   const FlowPlan& flow() const { return flow_; }
   const EndReport& report() const { return report_; }
   const std::string& name() const { return name_; }
@@ -79,11 +81,13 @@ class End {
   bool prepare(size_t places, size_t bytes);  // memory of that many pieces, registered
   std::byte* place(size_t index) { return area_.data() + index * stride_; }
   void release();
+  void checkCounters();
 
   EndWorld world_;
   const FlowPlan& flow_;
   Meeting& meeting_;
   const std::string name_;
+  const TimePoint made_;
   EndState state_ = EndState::connecting;
   EndReport report_;
   std::string complaint_;

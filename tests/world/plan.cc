@@ -66,7 +66,7 @@ size_t drawBytes(SeededRandom& random) {
 }
 
 void addFlow(WorldPlan* plan, int from, int to, int communicator) {
-  plan->flows.push_back({from, to, communicator, {}});
+  plan->flows.push_back({from, to, communicator, {}, {}});
 }
 
 // NCCL's shapes: a ring, a tree, everybody with everybody, and pairs at random.
@@ -171,6 +171,10 @@ WorldPlan drawPlan(const PlanOptions& options) {
   plan.communicators = random.below(3) == 0 ? 2 : 1;
   for (int i = 0; i < plan.communicators; i++) drawFlows(random, &plan, i);
   drawMessages(random, options.operations, &plan);
+  if (random.below(3) == 0)
+    for (FlowPlan& flow : plan.flows)
+      if (random.below(3) == 0) flow.begins = microseconds(random.below(60'000));
+  plan.occupiedFor = microseconds(oneOf(random, {0, 0, 20, 3000}));
   if (!options.hurts || random.below(4) == 0) return plan;
   plan.breakable = true;
   for (uint64_t i = 1 + random.below(2); i > 0; i--) plan.hurts.push_back(drawHurt(random, plan));
@@ -181,10 +185,10 @@ std::string WorldPlan::text() const {
   std::string text = format(
       "%d ranks, %d communicators, %zu connections; %d rails, landing %s, delivery %d, shuffle %d, pieces of "
       "%zu, messages %d, target must know %d, eager up to %d in %d slots, windows of %d KiB, numbers of %d "
-      "bits\n",
+      "bits, engines occupied for %.3f ms\n",
       ranks, communicators, flows.size(), fabric.rails, fabric.deferred() ? "when polled" : "at once",
       static_cast<int>(fabric.delivery), fabric.shuffle, fabric.pieceBytes, fabric.messages,
-      fabric.targetMustKnow, config.eagerMaxBytes, config.eagerSlots, config.windowKib, config.sequenceBits);
+      fabric.targetMustKnow, config.eagerMaxBytes, config.eagerSlots, config.windowKib, config.sequenceBits, milli(occupiedFor));
   for (const HurtPlan& hurt : hurts) text += hurt.text() + "\n";
   return text;
 }

@@ -27,6 +27,7 @@ struct FlowPlan {
   int from = 0;
   int to = 0;
   int communicator = 0;
+  Nanoseconds begins{};  // nobody connects before
   std::vector<std::vector<MessagePlan>> groups;
   size_t messages() const;
   size_t largest() const;
@@ -57,7 +58,8 @@ struct WorldPlan {
   int communicators = 1;
   Config config;
   loop::LoopOptions fabric;
-  bool breakable = false;  // the fabric can be hurt
+  bool breakable = false;     // the fabric can be hurt
+  Nanoseconds occupiedFor{};  // engines are, by a thread that loses its processor inside; 0: never
   Nanoseconds latency{};   // of the control network
   std::vector<FlowPlan> flows;
   std::vector<HurtPlan> hurts;

@@ -9,6 +9,8 @@
 #include "providers/fault/transport.h"
 #include "providers/loop/transport.h"
 #include "src/base/log.h"
+#include "src/core/engine_entry.h"
+#include "src/core/runtime.h"
 
 namespace weft::world {
 
@@ -63,7 +65,32 @@ Status Rank::start() {
     running_++;
     scheduler_.start(format("thread %d.%d", number_, i), number_, [this, i] { thread(i); });
   }
+  if (plan_.occupiedFor.count() > 0)
+    scheduler_.start(format("occupier %d", number_), number_, [this] { occupy(); });
   return {};
+}
+
+const End* Rank::anyRunning() const {
+  for (const auto& end : ends_)
+    if (end->state() == EndState::running) return end.get();
+  return nullptr;
+}
+
+// A thread that loses its processor inside an engine, as the control thread may: nobody else gets in meanwhile.
+void Rank::occupy() {
+  while (!finished()) {
+    const uint64_t most = static_cast<uint64_t>(plan_.occupiedFor.count());
+    scheduler_.sleep(Nanoseconds(most + scheduler_.random().below(4 * most)));
+    const End* running = finished() ? nullptr : anyRunning();
+    if (!running) continue;
+    const core::ContextRef context = running->context();
+    const auto runtime = net_->runtime();
+    if (!runtime) continue;
+    const auto engine = (*runtime)->engineFor(context, device_);
+    if (!engine) continue;
+    const core::EngineEntry in(**engine, core::EngineEntry::tryOnce);
+    if (in) scheduler_.sleep(Nanoseconds(scheduler_.random().below(most)));
+  }
 }
 
 // What the rank's process held goes with the last of its threads.
@@ -72,7 +99,7 @@ void Rank::thread(int communicator) {
   options.perCommunicator = true;
   options.communicator = 7000 + static_cast<uint64_t>(communicator);
   core::ContextRef context = net_->openContext(std::move(options));
-  EndWorld world{scheduler_, *net_, context, device_, number_};
+  EndWorld world{scheduler_, *net_, context, device_, number_, plan_.hurts.empty()};
   std::vector<End*> mine;
   for (size_t i = 0; i < plan_.flows.size(); i++) {
     const FlowPlan& flow = plan_.flows[i];

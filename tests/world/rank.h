@@ -44,6 +44,8 @@ class Rank {
  private:
   std::unique_ptr<Transport> makeFabric();
   void thread(int communicator);
+  void occupy();
+  const End* anyRunning() const;
   void move(const std::vector<End*>& ends);
   bool stepOne(std::vector<End*>& going);
   void closeAll(std::vector<End*> ends);

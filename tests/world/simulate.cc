@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string>
 
+#include "tests/world/counting_new.h"
 #include "tests/world/world.h"
 
 // usage: simulate [--seed S] [--seeds N | --seconds T | --minutes T] [--ranks N] [--operations N]
@@ -63,13 +64,20 @@ void report(const PlanOptions& plan, const Outcome& outcome) {
       plan.hurts ? "" : " --no-hurts");
 }
 
+bool sameAgain(const PlanOptions& plan, const Outcome& first) {
+  const Outcome again = runWorld(plan);
+  return again.hash == first.hash && again.steps == first.steps;
+}
+
 bool runOne(const Arguments& arguments, const PlanOptions& plan, Outcome* outcome) {
   *outcome = runWorld(plan, arguments.verbose);
   if (arguments.verbose) std::printf("%s%s", outcome->plan.c_str(), outcome->whole.c_str());
   if (outcome->complaint.empty() && arguments.twice) {
-    const Outcome again = runWorld(plan);
-    if (again.hash != outcome->hash || again.steps != outcome->steps)
-      outcome->complaint = "the same seed ran otherwise the second time";
+    const int64_t before = livingObjects();
+    if (!sameAgain(plan, *outcome)) outcome->complaint = "the same seed ran otherwise the second time";
+    const int64_t left = livingObjects() - before;
+    if (outcome->complaint.empty() && left > 0)
+      outcome->complaint = "the second run left " + std::to_string(left) + " objects on the heap";
   }
   if (outcome->complaint.empty()) return true;
   report(plan, *outcome);
