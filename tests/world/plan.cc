@@ -111,7 +111,9 @@ HurtPlan drawHurt(SeededRandom& random, const WorldPlan& plan) {
   hurt.kind = oneOf(random, kKinds);
   const auto ranks = static_cast<uint64_t>(plan.ranks);
   hurt.rank = static_cast<int>(random.below(ranks));
-  hurt.at = microseconds(random.below(uint64_t{1} << (5 + random.below(9))));
+  // While they connect, or while messages are on their way, which is over soon after.
+  hurt.at = Nanoseconds(random.below(static_cast<uint64_t>(4 * plan.latency.count()) + 1)) +
+            microseconds(random.below(uint64_t{1} << (4 + random.below(7))));
   hurt.lasts = microseconds(100 << random.below(12));
   const bool forEver = random.below(4) == 0;
   if (hurt.kind == HurtKind::stop && forEver) hurt.lasts = std::chrono::hours(1);

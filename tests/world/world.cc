@@ -167,7 +167,7 @@ std::string World::live() {
   const TimePoint latest = scheduler_.now() + kLongest;
   if (!scheduler_.run(livingAreDone, latest, kMostSteps)) return "it does not end:" + whoIsLeft();
   for (const auto& rank : ranks_)
-    if (!rank->finished()) bringBack(rank->number());
+    if (isLost(plan_, rank->number())) bringBack(rank->number());
   const auto allAreOver = [this] {
     for (const auto& task : scheduler_.tasks())
       if (!task->over()) return false;
