@@ -55,6 +55,11 @@ class Sender final : public End {
     MessagePlan message;
   };
 
+  struct Waiting {  // messages of one tag
+    std::deque<MessagePlan> messages;
+    std::optional<size_t> place;  // of the first one's bytes, once they are made
+  };
+
   bool connect() override {
     if (!handle_ && !meeting_.handle) return meeting_.receiverGone ? (fail(gone("receiver")), true) : false;
     if (!handle_) handle_ = meeting_.handle;
@@ -65,7 +70,7 @@ class Sender final : public End {
     if (!prepare(kPlaces, flow_.largest() + 2 * kMargin)) return true;
     for (size_t i = 0; i < kPlaces; i++) free_.push_back(i);
     for (const auto& group : flow_.groups)
-      for (const MessagePlan& message : group) perTag_[message.tag].push_back(message);
+      for (const MessagePlan& message : group) perTag_[message.tag].messages.push_back(message);
     state_ = EndState::running;
     note("has connected");
     return true;
@@ -81,23 +86,34 @@ class Sender final : public End {
     return posts ? post() || test() : test() || post();
   }
 
+  // Once, though the message may be turned away many times.
+  bool makeBytes(Waiting* waiting) {
+    if (free_.empty()) return false;
+    waiting->place = free_.back();
+    free_.pop_back();
+    const MessagePlan& message = waiting->messages.front();
+    fill(place(*waiting->place) + kMargin, message.bytes, message.id);
+    return true;
+  }
+
   bool post() {
-    if (perTag_.empty() || free_.empty()) return false;
+    if (perTag_.empty()) return false;
     auto tag = perTag_.begin();
     std::advance(tag, static_cast<ptrdiff_t>(world_.scheduler.random().below(perTag_.size())));
-    const MessagePlan message = tag->second.front();
-    const size_t where = free_.back();
+    Waiting& waiting = tag->second;
+    const MessagePlan message = waiting.messages.front();
+    if (!waiting.place && !makeBytes(&waiting)) return false;
+    const size_t where = *waiting.place;
     std::byte* data = place(where) + kMargin;
-    fill(data, message.bytes, message.id);
     const core::Posted posted = comm_->isend(data, message.bytes, message.tag, memory_, nullptr);
     if (!posted.ok) return fail(comm_->error()), true;
     if (!posted.request) return false;
     note(format("sends message %d of %zu bytes, tag %d", static_cast<int>(message.id), message.bytes,
                 message.tag));
-    free_.pop_back();
     sending_.push_back({posted.request, where, message});
-    tag->second.pop_front();
-    if (tag->second.empty()) perTag_.erase(tag);
+    waiting.messages.pop_front();
+    waiting.place.reset();
+    if (waiting.messages.empty()) perTag_.erase(tag);
     return true;
   }
 
@@ -126,7 +142,7 @@ class Sender final : public End {
   std::optional<std::array<std::byte, control::kHandleBytes>> handle_;
   std::unique_ptr<core::SendComm> comm_;
   std::vector<size_t> free_;
-  std::map<int, std::deque<MessagePlan>> perTag_;
+  std::map<int, Waiting> perTag_;
   std::vector<Sending> sending_;
 };
 

@@ -76,6 +76,8 @@ def main():
     with tempfile.TemporaryDirectory() as temporary:
         copy = arguments.copy or pathlib.Path(temporary) / 'weft'
         prepare(copy)
+        if wrong := simulate(copy, arguments.first, arguments.seeds, 1200):
+            sys.exit(f'nothing was put back, and seed {wrong[0]} fails: {wrong[1]}')
         found = [prove(copy, patch, arguments.first, arguments.seeds) for patch in patches]
     print(f'{sum(found)} of {len(found)} found')
     return 0 if all(found) else 1
