@@ -278,11 +278,7 @@ class Receiver final : public End {
 }  // namespace
 
 End::End(const EndWorld& world, const FlowPlan& flow, Meeting& meeting, std::string name)
-    : world_(world),
-      flow_(flow),
-      meeting_(meeting),
-      name_(std::move(name)),
-      made_(world.scheduler.now()) {}
+    : world_(world), flow_(flow), meeting_(meeting), name_(std::move(name)), made_(world.scheduler.now()) {}
 
 bool End::step() {
   if (over() || closed()) return false;

@@ -190,7 +190,8 @@ std::string WorldPlan::text() const {
       "bits, engines occupied for %.3f ms\n",
       ranks, communicators, flows.size(), fabric.rails, fabric.deferred() ? "when polled" : "at once",
       static_cast<int>(fabric.delivery), fabric.shuffle, fabric.pieceBytes, fabric.messages,
-      fabric.targetMustKnow, config.eagerMaxBytes, config.eagerSlots, config.windowKib, config.sequenceBits, milli(occupiedFor));
+      fabric.targetMustKnow, config.eagerMaxBytes, config.eagerSlots, config.windowKib, config.sequenceBits,
+      milli(occupiedFor));
   for (const HurtPlan& hurt : hurts) text += hurt.text() + "\n";
   return text;
 }

@@ -60,7 +60,7 @@ struct WorldPlan {
   loop::LoopOptions fabric;
   bool breakable = false;     // the fabric can be hurt
   Nanoseconds occupiedFor{};  // engines are, by a thread that loses its processor inside; 0: never
-  Nanoseconds latency{};   // of the control network
+  Nanoseconds latency{};      // of the control network
   std::vector<FlowPlan> flows;
   std::vector<HurtPlan> hurts;
   std::string text() const;

@@ -17,7 +17,7 @@ namespace weft::world {
 namespace {
 
 constexpr uint64_t kStepNs = 900;             // most that a call of NCCL's takes
-constexpr uint64_t kLongestIdleNs = 400'000;  // between two looks of a thread for which nothing moves
+constexpr uint64_t kLongestIdleNs = 3'000'000;  // between two looks of a thread for which nothing moves
 
 }  // namespace
 
@@ -76,7 +76,8 @@ const End* Rank::anyRunning() const {
   return nullptr;
 }
 
-// A thread that loses its processor inside an engine, as the control thread may: nobody else gets in meanwhile.
+// A thread that loses its processor inside an engine, as the control thread may: nobody else gets in
+// meanwhile.
 void Rank::occupy() {
   while (!finished()) {
     const uint64_t most = static_cast<uint64_t>(plan_.occupiedFor.count());
