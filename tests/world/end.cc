@@ -14,7 +14,8 @@ namespace weft::world {
 namespace {
 
 constexpr size_t kMargin = 64;
-constexpr size_t kPlaces = 4;  // of messages in flight
+constexpr size_t kPlaces = 4;    // of messages in flight
+constexpr size_t kTooMuch = 80;  // more than any receive has room beyond its message
 constexpr std::byte kUntouched{0xc5};
 
 // Every word follows from the message's identity and its place, so that any mix-up shows.
@@ -53,6 +54,7 @@ class Sender final : public End {
     core::Request* request;
     size_t place;
     MessagePlan message;
+    size_t bytes;
   };
 
   struct Waiting {  // messages of one tag
@@ -105,12 +107,15 @@ class Sender final : public End {
     if (!waiting.place && !makeBytes(&waiting)) return false;
     const size_t where = *waiting.place;
     std::byte* data = place(where) + kMargin;
-    const core::Posted posted = comm_->isend(data, message.bytes, message.tag, memory_, nullptr);
+    const size_t bytes = message.bytes + (misusing_ ? kTooMuch : 0);
+    const core::Posted posted = comm_->isend(data, bytes, message.tag, memory_, nullptr);
     if (!posted.ok) return fail(comm_->error()), true;
     if (!posted.request) return false;
+    report_.misused = report_.misused || misusing_;
+    misusing_ = false;
     note(format("sends message %d of %zu bytes, tag %d", static_cast<int>(message.id), message.bytes,
                 message.tag));
-    sending_.push_back({posted.request, where, message});
+    sending_.push_back({posted.request, where, message, bytes});
     waiting.messages.pop_front();
     waiting.place.reset();
     if (waiting.messages.empty()) perTag_.erase(tag);
@@ -125,7 +130,7 @@ class Sender final : public End {
     const core::Tested tested = core::test(sending.request, &size);
     if (!tested.ok) return fail(comm_->error()), true;
     if (!tested.done) return false;
-    if (size != static_cast<int>(sending.message.bytes))
+    if (size != static_cast<int>(sending.bytes))
       complain(format("message %d is said to be %d bytes", static_cast<int>(sending.message.id), size));
     sending_.erase(sending_.begin() + static_cast<ptrdiff_t>(which));
     std::memset(place(sending.place) + kMargin, 0xee, sending.message.bytes);  // it is ours again

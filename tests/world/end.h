@@ -32,6 +32,7 @@ enum class EndState : uint8_t { connecting, running, done, failed, closed };
 struct EndReport {
   bool failed = false;
   bool aborted = false;
+  bool misused = false;  // it has sent too much
   TimePoint when{};
   std::string why;
   size_t messages = 0;  // that ended well
@@ -55,6 +56,7 @@ class End {
   bool step();   // takes the next step that can be taken; false: there was none
   void close();  // waits, as NCCL's call does; again is harmless
   void abort() { aborting_ = true; }
+  void misuse() { misusing_ = true; }
   bool over() const { return state_ == EndState::done || state_ == EndState::failed; }
   bool closed() const { return state_ == EndState::closed; }
   EndState state() const { return state_; }
@@ -92,6 +94,7 @@ class End {
   EndReport report_;
   std::string complaint_;
   bool aborting_ = false;
+  bool misusing_ = false;  // the next message is too large
   size_t stride_ = 0;
   std::vector<std::byte> area_;
   core::MemoryHandle* memory_ = nullptr;

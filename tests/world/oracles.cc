@@ -20,6 +20,10 @@ bool hurtsRail(const HurtPlan& hurt) {
   return hurt.kind == HurtKind::railDies || hurt.kind == HurtKind::railSilent;
 }
 
+bool standsStill(const HurtPlan& hurt) {
+  return hurt.kind == HurtKind::stop || hurt.kind == HurtKind::pause || hurt.kind == HurtKind::cut;
+}
+
 bool touches(const HurtPlan& hurt, int rank) {
   return hurt.rank == rank || (hurt.kind == HurtKind::cut && hurt.other == rank);
 }
@@ -40,14 +44,15 @@ bool losesRails(const WorldPlan& plan, int rank) {
   return any && (plan.fabric.rails == 1 || plan.hurts.size() > 1);
 }
 
-bool isAborted(const WorldPlan& plan, const FlowPlan& flow) {
+bool isSpoilt(const WorldPlan& plan, const FlowPlan& flow) {
   return std::any_of(plan.hurts.begin(), plan.hurts.end(), [&](const HurtPlan& hurt) {
-    return hurt.kind == HurtKind::abort && &plan.flows[static_cast<size_t>(hurt.other)] == &flow;
+    const bool ofFlow = hurt.kind == HurtKind::abort || hurt.kind == HurtKind::misuse;
+    return ofFlow && &plan.flows[static_cast<size_t>(hurt.other)] == &flow;
   });
 }
 
 bool mayFail(const WorldPlan& plan, const FlowPlan& flow) {
-  if (isAborted(plan, flow)) return true;
+  if (isSpoilt(plan, flow)) return true;
   for (const int rank : {flow.from, flow.to})
     if (isLost(plan, rank) || isSlow(plan, rank) || losesRails(plan, rank)) return true;
   return false;

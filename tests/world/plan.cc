@@ -105,9 +105,11 @@ void drawMessages(SeededRandom& random, size_t operations, WorldPlan* plan) {
 
 HurtPlan drawHurt(SeededRandom& random, const WorldPlan& plan) {
   HurtPlan hurt;
-  static constexpr HurtKind kKinds[] = {HurtKind::kill,     HurtKind::stop,       HurtKind::stop,
-                                        HurtKind::pause,    HurtKind::pause,      HurtKind::cut,
-                                        HurtKind::railDies, HurtKind::railSilent, HurtKind::abort};
+  static constexpr HurtKind kKinds[] = {
+      HurtKind::kill,       HurtKind::kill,       HurtKind::stop,  HurtKind::stop,  HurtKind::pause,
+      HurtKind::pause,      HurtKind::cut,        HurtKind::cut,   HurtKind::abort, HurtKind::railDies,
+      HurtKind::railDies,   HurtKind::railSilent, HurtKind::abort, HurtKind::abort, HurtKind::misuse,
+      HurtKind::railSilent, HurtKind::misuse};
   hurt.kind = oneOf(random, kKinds);
   const auto ranks = static_cast<uint64_t>(plan.ranks);
   hurt.rank = static_cast<int>(random.below(ranks));
@@ -119,10 +121,10 @@ HurtPlan drawHurt(SeededRandom& random, const WorldPlan& plan) {
   if (hurt.kind == HurtKind::stop && forEver) hurt.lasts = std::chrono::hours(1);
   if (hurt.kind == HurtKind::cut)
     hurt.other = static_cast<int>((static_cast<uint64_t>(hurt.rank) + 1 + random.below(ranks - 1)) % ranks);
-  if (hurt.kind == HurtKind::abort) {
+  if (hurt.kind == HurtKind::abort || hurt.kind == HurtKind::misuse) {
     hurt.other = static_cast<int>(random.below(plan.flows.size()));
     const FlowPlan& flow = plan.flows[static_cast<size_t>(hurt.other)];
-    hurt.rank = random.below(2) ? flow.from : flow.to;
+    hurt.rank = hurt.kind == HurtKind::misuse || random.below(2) ? flow.from : flow.to;
   }
   if (hurt.kind == HurtKind::railDies || hurt.kind == HurtKind::railSilent)
     hurt.other = static_cast<int>(random.below(static_cast<uint64_t>(plan.fabric.rails)));
@@ -131,10 +133,10 @@ HurtPlan drawHurt(SeededRandom& random, const WorldPlan& plan) {
 }
 
 const char* nameOf(HurtKind kind) {
-  static constexpr const char* kNames[] = {"is killed",          "stops",
-                                           "pauses one thread",  "loses a control path",
-                                           "loses a rail",       "has a silent rail",
-                                           "aborts a connection"};
+  static constexpr const char* kNames[] = {"is killed",           "stops",
+                                           "pauses one thread",   "loses a control path",
+                                           "loses a rail",        "has a silent rail",
+                                           "aborts a connection", "sends too much"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -173,13 +175,13 @@ WorldPlan drawPlan(const PlanOptions& options) {
   plan.communicators = random.below(3) == 0 ? 2 : 1;
   for (int i = 0; i < plan.communicators; i++) drawFlows(random, &plan, i);
   drawMessages(random, options.operations, &plan);
-  if (random.below(3) == 0)
+  if (random.below(2) == 0)
     for (FlowPlan& flow : plan.flows)
-      if (random.below(3) == 0) flow.begins = microseconds(random.below(60'000));
+      if (random.below(3) == 0) flow.begins = microseconds(random.below(200'000));
   plan.occupiedFor = microseconds(oneOf(random, {0, 0, 20, 3000}));
   if (!options.hurts || random.below(4) == 0) return plan;
   plan.breakable = true;
-  for (uint64_t i = 1 + random.below(2); i > 0; i--) plan.hurts.push_back(drawHurt(random, plan));
+  for (uint64_t i = 1 + random.below(3); i > 0; i--) plan.hurts.push_back(drawHurt(random, plan));
   return plan;
 }
 

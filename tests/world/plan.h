@@ -41,13 +41,14 @@ enum class HurtKind : uint8_t {
   railDies,    // the lanes of one rail of a rank break
   railSilent,  // they say nothing more
   abort,       // a rank closes a connection in the middle
+  misuse,      // a rank sends more than its receiver has room for
 };
 
 struct HurtPlan {
   HurtKind kind = HurtKind::kill;
   Nanoseconds at{};
   int rank = 0;
-  int other = 0;  // cut: the other rank; abort: which flow; rails: which rail; pause: which thread
+  int other = 0;  // cut: the other rank; abort, misuse: which flow; rails: which rail; pause: which thread
   Nanoseconds lasts{};
   std::string text() const;
 };

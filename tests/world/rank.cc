@@ -16,7 +16,7 @@ namespace weft::world {
 
 namespace {
 
-constexpr uint64_t kStepNs = 900;             // most that a call of NCCL's takes
+constexpr uint64_t kStepNs = 900;               // most that a call of NCCL's takes
 constexpr uint64_t kLongestIdleNs = 3'000'000;  // between two looks of a thread for which nothing moves
 
 }  // namespace
@@ -155,6 +155,11 @@ void Rank::closeAll(std::vector<End*> ends) {
 void Rank::abort(size_t flow) {
   for (const auto& end : ends_)
     if (&end->flow() == &plan_.flows[flow]) end->abort();
+}
+
+void Rank::misuse(size_t flow) {
+  for (const auto& end : ends_)
+    if (&end->flow() == &plan_.flows[flow]) end->misuse();
 }
 
 }  // namespace weft::world

@@ -39,6 +39,7 @@ class Rank {
   int number() const { return number_; }
   fault::FaultControl* faults() { return faults_.get(); }  // null: the fabric cannot be hurt
   void abort(size_t flow);
+  void misuse(size_t flow);
   const std::vector<std::unique_ptr<End>>& ends() const { return ends_; }
 
  private:

@@ -101,6 +101,8 @@ void World::hurt(const HurtPlan& hurt) {
     control_.cut(hurt.rank, hurt.other, until);
   } else if (hurt.kind == HurtKind::abort) {
     rank.abort(static_cast<size_t>(hurt.other));
+  } else if (hurt.kind == HurtKind::misuse) {
+    rank.misuse(static_cast<size_t>(hurt.other));
   } else if (hurt.kind == HurtKind::pause) {
     std::vector<Task*> threads;
     for (const auto& task : scheduler_.tasks())
