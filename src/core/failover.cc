@@ -38,8 +38,23 @@ Lane* Failover::laneNamed(uint8_t number) const {
 
 void Failover::begin(Lane& lane) {
   WEFT_LOG(warn, "%s is left to the other rails: %s", peering_.where(lane).c_str(), lane.cause().c_str());
+  if (!peering_.opening()) tellLeft(lane);
+}
+
+void Failover::tellLeft(const Lane& lane) {
   if (recordOf(lane).talk < PeerTalk::left)
     peering_.tell(MessageType::laneRetire, LaneMessage{lane.number(), lane.incarnation(), lane.cause(), {}});
+}
+
+// A peer that has not looked at our half yet takes no word about a lane of it, so what was lost before is told
+// now.
+void Failover::onHalfHere() {
+  for (size_t i = 0; i < peering_.laneCount(); i++) {
+    Lane& lane = peering_.lane(i);
+    if (lane.state() != LaneState::retiring && lane.state() != LaneState::fenced) continue;
+    tellLeft(lane);
+    if (lane.state() == LaneState::fenced) onFenced(lane);
+  }
 }
 
 // It is there, so nothing has to be asked.
@@ -71,6 +86,7 @@ void Failover::skipNext(Lane& lane) {
 }
 
 void Failover::onFenced(Lane& lane) {
+  if (peering_.opening()) return;
   listOwn(lane);
   if (recordOf(lane).talk >= PeerTalk::listed) engine_.wantAfterPoll();
 }

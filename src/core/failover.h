@@ -30,6 +30,7 @@ class Failover {
   bool onMessage(MessageType type, ByteReader* body);  // false: it does not decode, or cannot be
   void afterPoll();                                    // the queues were just polled
   void stuck(const Lane& lane);
+  void onHalfHere();  // the peer's half; what was lost before is told
 
  private:
   // What left by a fenced lane: segments of a request, or an eager slot where that is not negative.
@@ -61,6 +62,7 @@ class Failover {
   Record& recordOf(const Lane& lane) { return records_[lane.number()]; }
   bool nextGivenUp(const Lane& lane) { return recordOf(lane).givenUp == lane.incarnation() + 1; }
   Lane* laneNamed(uint8_t number) const;
+  void tellLeft(const Lane& lane);
   void listOwn(Lane& lane);
   void answerList(Lane& lane);
   void answer(const Lane& lane);

@@ -227,6 +227,7 @@ Status Peering::take(const PeeringInfo& half) {
   eagerOut_.open(half.eagerSlots, slotBytesFor(engine_.eagerMax()), std::min(room, ours), number_,
                  creditLanding());
   life_.apply(Event::halfHere);
+  failover_.onHalfHere();
   lanesChanged();
   return {};
 }

@@ -396,3 +396,81 @@ TEST_CASE("at its end a peering tells what each rail carried, and what was anoth
   CHECK((log.text().find(", 1 again") != std::string::npos) == dies);
   CHECK((log.text().find("revived 1 times") != std::string::npos) == dies);
 }
+
+namespace {
+
+// Two sides of two rails each, on a fabric whose lanes stand only once both ends know of each other.
+struct Unconnected {
+  Unconnected() : world(options()) { setLogSink(silent); }
+  ~Unconnected() { setLogSink(nullptr); }
+  WorldOptions options() {
+    WorldOptions options;
+    options.config.laneTimeout = Milliseconds(400);
+    for (int i = 0; i < 2; i++) {
+      loop::LoopOptions fabric;
+      fabric.rails = options.rails[i] = 2;
+      fabric.targetMustKnow = true;
+      auto wrapped = fault::makeTransport(loop::makeTransport(fabric));
+      controls[i] = wrapped->control();
+      options.transports[i] = std::move(wrapped);
+    }
+    return options;
+  }
+  void connectOnce() {
+    auto stepped = world.side(0).net->connect(world.side(0).context, world.side(0).device, handle);
+    REQUIRE(stepped);
+    if (*stepped) send = std::move(*stepped);
+  }
+  void acceptOnce() {
+    auto stepped = world.side(1).net->accept(*listener);
+    REQUIRE(stepped);
+    if (*stepped) recv = std::move(*stepped);
+  }
+
+  std::shared_ptr<fault::FaultControl> controls[2];
+  World world;
+  std::array<std::byte, control::kHandleBytes> handle{};
+  std::unique_ptr<ListenComm> listener;
+  std::unique_ptr<SendComm> send;
+  std::unique_ptr<RecvComm> recv;
+};
+
+}  // namespace
+
+TEST_CASE("a rail that is lost before the peer has looked at our half is accounted for all the same") {
+  Unconnected ends;
+  World& world = ends.world;
+  auto listening = world.side(1).net->listen(world.side(1).context, world.side(1).device, ends.handle);
+  REQUIRE(listening);
+  ends.listener = std::move(*listening);
+  ends.connectOnce();
+  ends.acceptOnce();  // its half is on its way to the connector, who does not look yet
+  fault::FaultRule rule;
+  rule.kind = FaultKind::kill;
+  rule.op = FaultOp::poll;
+  rule.rail = 1;
+  const auto lost = ends.controls[1]->add(rule);
+  for (int i = 0; i < 4; i++) world.pump();
+  REQUIRE(lost->counts().hits == 1);
+  for (int i = 0; i < 2000 && !(ends.send && ends.recv); i++) {
+    if (!ends.send) ends.connectOnce();
+    if (!ends.recv) ends.acceptOnce();
+    world.clock().advance(Milliseconds(1));
+    world.watch(0), world.watch(1);
+    world.pump();
+  }
+  // Expect: both ends are connected, the rail comes back, and nothing ends however long it takes.
+  REQUIRE(ends.send);
+  REQUIRE(ends.recv);
+  for (int i = 0; i < 4000; i++) {
+    world.clock().advance(Milliseconds(1));
+    world.watch(0), world.watch(1);
+    world.pump();
+  }
+  const auto& sender = static_cast<const SendCommImpl&>(*ends.send);
+  const auto& receiver = static_cast<const RecvCommImpl&>(*ends.recv);
+  CHECK_FALSE(sender.failed());
+  CHECK_FALSE(receiver.failed());
+  CHECK(sender.peering().lanesUp() == 2);
+  CHECK(receiver.peering().lanesUp() == 2);
+}
