@@ -359,7 +359,8 @@ void End::close() {
   if (report_.failed) sayGone();
   world_.context.reset();
   state_ = EndState::closed;
-  const auto took = std::chrono::duration_cast<Milliseconds>(world_.scheduler.now() - began);
+  report_.closing = world_.scheduler.now() - began;
+  const auto took = std::chrono::duration_cast<Milliseconds>(report_.closing);
   note(format("is closed after %d ms", static_cast<int>(took.count())));
 }
 

@@ -35,7 +35,8 @@ struct EndReport {
   bool misused = false;  // it has sent too much
   TimePoint when{};
   std::string why;
-  size_t messages = 0;  // that ended well
+  size_t messages = 0;    // that ended well
+  Nanoseconds closing{};  // so long it took
 };
 
 // The surroundings of an end.

@@ -68,6 +68,15 @@ TimePoint latest(const WorldPlan& plan, int lost) {
   return when + plan.config.connectTimeout + 10 * plan.config.closeTimeout;
 }
 
+// Both ends do what they should, whatever was done to others.
+bool isWell(const WorldPlan& plan, const FlowPlan& flow) {
+  for (const HurtPlan& hurt : plan.hurts) {
+    const bool ofRank = touches(hurt, flow.from) || touches(hurt, flow.to);
+    if (ofRank && (losesRank(hurt) || hurtsRail(hurt))) return false;
+  }
+  return !isSlow(plan, flow.from) && !isSlow(plan, flow.to);
+}
+
 std::string judgeFailure(const WorldPlan& plan, const End& end, int rank) {
   const EndReport& report = end.report();
   if (!mayFail(plan, end.flow()))
@@ -93,6 +102,8 @@ std::string judge(const WorldPlan& plan, const End& end, int rank) {
   if (!end.complaint().empty()) return end.complaint();
   if (isLost(plan, rank)) return {};  // nobody sees what becomes of it
   const EndReport& report = end.report();
+  if (isWell(plan, end.flow()) && report.closing >= plan.config.closeTimeout)
+    return end.name() + " was closed by a deadline, though both of its ranks are there and answer";
   if (report.failed) return judgeFailure(plan, end, rank);
   if (!end.closed()) return end.name() + " is not closed: " + end.progress();
   if (report.messages != end.flow().messages())
