@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #pragma once
 
+#include <csetjmp>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -34,11 +35,15 @@ class Fiber {
   static Stack takeStack();
   static std::vector<Stack>& spareStacks();
   void begin();
+  void runCheaply();
 
   std::function<void()> body_;
   Stack stack_;
   ucontext_t here_{};
   ucontext_t scheduler_{};
+  std::jmp_buf hereAgain_{};
+  std::jmp_buf schedulerAgain_{};
+  bool entered_ = false;
   void* fakeStack_ = nullptr;            // of a sanitizer, while the fiber does not run
   void* schedulersFakeStack_ = nullptr;  // while it does
   const void* schedulersStack_ = nullptr;

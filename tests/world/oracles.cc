@@ -32,7 +32,7 @@ bool touches(const HurtPlan& hurt, int rank) {
 bool isSlow(const WorldPlan& plan, int rank) {
   Nanoseconds sum{};
   for (const HurtPlan& hurt : plan.hurts)
-    if (touches(hurt, rank) && !hurtsRail(hurt))
+    if (touches(hurt, rank) && standsStill(hurt))
       sum += std::min<Nanoseconds>(hurt.lasts, std::chrono::hours(1));
   return sum > plan.config.closeTimeout / 2;
 }
