@@ -41,7 +41,7 @@ bool isSlow(const WorldPlan& plan, int rank) {
 bool losesRails(const WorldPlan& plan, int rank) {
   const bool any = std::any_of(plan.hurts.begin(), plan.hurts.end(),
                                [&](const HurtPlan& hurt) { return hurtsRail(hurt) && hurt.rank == rank; });
-  return any && (plan.fabric.rails == 1 || plan.hurts.size() > 1);
+  return any && (plan.railsOf(rank) == 1 || plan.hurts.size() > 1);
 }
 
 bool isSpoilt(const WorldPlan& plan, const FlowPlan& flow) {
@@ -77,12 +77,21 @@ bool isWell(const WorldPlan& plan, const FlowPlan& flow) {
   return !isSlow(plan, flow.from) && !isSlow(plan, flow.to);
 }
 
+// A receiver that closes in the middle tells its sender at once, whatever the connection has come to.
+bool heardTooLate(const WorldPlan& plan, const End& end, int rank) {
+  if (plan.hurts.size() != 1) return false;
+  const HurtPlan& hurt = plan.hurts.front();
+  if (hurt.kind != HurtKind::abort || hurt.rank != end.flow().to || rank != end.flow().from) return false;
+  const Nanoseconds began = std::max(hurt.at, end.flow().begins);
+  return isSpoilt(plan, end.flow()) && end.report().when > kBeginning + began + std::chrono::seconds(1);
+}
+
 std::string judgeFailure(const WorldPlan& plan, const End& end, int rank) {
   const EndReport& report = end.report();
   if (!mayFail(plan, end.flow()))
     return end.name() + " failed, and nothing was done to either of its ranks: " + report.why;
   const int other = rank == end.flow().from ? end.flow().to : end.flow().from;
-  if (!isLost(plan, other) || isSlow(plan, rank)) return {};
+  if (report.aborted || !isLost(plan, other) || isSlow(plan, rank)) return {};
   if (plan.hurts.size() == 1 && report.when > latest(plan, other))
     return end.name() + " heard too late that its peer is lost: " + report.why;
   const std::string culprit = "rank" + std::to_string(other);
@@ -104,6 +113,8 @@ std::string judge(const WorldPlan& plan, const End& end, int rank) {
   const EndReport& report = end.report();
   if (isWell(plan, end.flow()) && report.closing >= plan.config.closeTimeout)
     return end.name() + " was closed by a deadline, though both of its ranks are there and answer";
+  if (heardTooLate(plan, end, rank))
+    return end.name() + " heard too late that its receiver closed: " + report.why;
   if (report.failed) return judgeFailure(plan, end, rank);
   if (!end.closed()) return end.name() + " is not closed: " + end.progress();
   if (report.messages != end.flow().messages())

@@ -171,6 +171,7 @@ WorldPlan drawPlan(const PlanOptions& options) {
   plan.ranks = options.ranks;
   drawConfig(random, &plan.config);
   drawFabric(random, &plan.fabric);
+  plan.uneven = plan.fabric.rails > 1 && random.below(3) == 0;
   plan.latency = microseconds(oneOf(random, {5, 50, 500}));
   plan.communicators = random.below(3) == 0 ? 2 : 1;
   for (int i = 0; i < plan.communicators; i++) drawFlows(random, &plan, i);
@@ -187,13 +188,14 @@ WorldPlan drawPlan(const PlanOptions& options) {
 
 std::string WorldPlan::text() const {
   std::string text = format(
-      "%d ranks, %d communicators, %zu connections; %d rails, landing %s, delivery %d, shuffle %d, pieces of "
+      "%d ranks, %d communicators, %zu connections; %d rails%s, landing %s, delivery %d, shuffle %d, pieces "
+      "of "
       "%zu, messages %d, target must know %d, eager up to %d in %d slots, windows of %d KiB, numbers of %d "
       "bits, engines occupied for %.3f ms\n",
-      ranks, communicators, flows.size(), fabric.rails, fabric.deferred() ? "when polled" : "at once",
-      static_cast<int>(fabric.delivery), fabric.shuffle, fabric.pieceBytes, fabric.messages,
-      fabric.targetMustKnow, config.eagerMaxBytes, config.eagerSlots, config.windowKib, config.sequenceBits,
-      milli(occupiedFor));
+      ranks, communicators, flows.size(), fabric.rails, uneven ? " or fewer" : "",
+      fabric.deferred() ? "when polled" : "at once", static_cast<int>(fabric.delivery), fabric.shuffle,
+      fabric.pieceBytes, fabric.messages, fabric.targetMustKnow, config.eagerMaxBytes, config.eagerSlots,
+      config.windowKib, config.sequenceBits, milli(occupiedFor));
   for (const HurtPlan& hurt : hurts) text += hurt.text() + "\n";
   return text;
 }

@@ -59,11 +59,13 @@ struct WorldPlan {
   int communicators = 1;
   Config config;
   loop::LoopOptions fabric;
+  bool uneven = false;        // some ranks have fewer rails
   bool breakable = false;     // the fabric can be hurt
   Nanoseconds occupiedFor{};  // engines are, by a thread that loses its processor inside; 0: never
   Nanoseconds latency{};      // of the control network
   std::vector<FlowPlan> flows;
   std::vector<HurtPlan> hurts;
+  int railsOf(int rank) const { return uneven ? 1 + (rank * 5 + 1) % fabric.rails : fabric.rails; }
   std::string text() const;
 };
 

@@ -42,6 +42,7 @@ Rank::Rank(Scheduler& scheduler, ControlNet& control, const WorldPlan& plan, std
 std::unique_ptr<Transport> Rank::makeFabric() {
   loop::LoopOptions options = plan_.fabric;
   options.seed += static_cast<uint64_t>(number_);
+  options.rails = plan_.railsOf(number_);
   auto fabric = loop::makeTransport(std::move(options));
   if (!plan_.breakable) return fabric;
   fault::FaultOptions faults;
@@ -56,8 +57,8 @@ Status Rank::start() {
   options.clock = &clock_;
   options.makeHub = [this](control::HubOptions hub) { return control_.makeHub(number_, std::move(hub)); };
   TRY(net_, core::Net::create(std::move(options)));
-  if (plan_.fabric.rails > 1) {
-    std::vector<int> rails(static_cast<size_t>(plan_.fabric.rails));
+  if (plan_.railsOf(number_) > 1) {
+    std::vector<int> rails(static_cast<size_t>(plan_.railsOf(number_)));
     std::iota(rails.begin(), rails.end(), 0);
     TRY(device_, net_->makeVirtual(rails));
   }
