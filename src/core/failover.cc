@@ -46,8 +46,8 @@ void Failover::tellLeft(const Lane& lane) {
     peering_.tell(MessageType::laneRetire, LaneMessage{lane.number(), lane.incarnation(), lane.cause(), {}});
 }
 
-// A peer that has not looked at our half yet takes no word about a lane of it, so what was lost before is told
-// now.
+// A peer that has not looked at our half yet takes no word about a lane of it, so what was lost before is
+// told now.
 void Failover::onHalfHere() {
   for (size_t i = 0; i < peering_.laneCount(); i++) {
     Lane& lane = peering_.lane(i);
