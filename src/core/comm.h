@@ -29,7 +29,7 @@ class StickyError {
   Error get() const;
 
  private:
-  std::atomic<bool> set_{false};
+  std::atomic<bool> set_{false};  // whether error_ is there, for readers without the lock
   mutable std::mutex mutex_;
   std::unique_ptr<Error> error_;
 };

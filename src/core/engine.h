@@ -306,7 +306,7 @@ class Engine final : private Placer {
   bool nowIsFresh_ = false;
   [[maybe_unused]] bool handingOut_ = false;  // only debug builds look
   bool wantsAfterPoll_ = false;
-  bool cardLost_ = false;
+  bool cardLost_ = false;  // a fact about the card: the engine serves its comms, and gets no new ones
   bool gathersEager_ = false;
   EngineCounters counters_;
   std::mutex mailMutex_;

@@ -7,7 +7,7 @@
 
 #include "src/base/log.h"
 #include "src/base/reserve.h"
-#include "src/core/connector.h"
+#include "src/core/meeting.h"
 #include "src/core/runtime.h"
 
 namespace weft::core {
@@ -271,7 +271,7 @@ Result<std::unique_ptr<ListenComm>> Net::listen(const ContextRef& context, int d
   listener->handle().encode(handleOut);
   writeToken(handleOut, 0);
   return std::unique_ptr<ListenComm>(
-      std::make_unique<ListenCommImpl>(living, context, device, std::move(listener)));
+      std::make_unique<Listening>(living, context, device, std::move(listener)));
 }
 
 Result<std::unique_ptr<SendComm>> Net::connect(const ContextRef& context, int device,
@@ -281,21 +281,20 @@ Result<std::unique_ptr<SendComm>> Net::connect(const ContextRef& context, int de
   TRY(auto living, runtime());
   context->hold(living);
   uint64_t token = readToken(handle);
-  std::shared_ptr<Connector> connector = token == 0 ? nullptr : living->find(token);
-  if (token != 0 && (!connector || !connector->belongsTo(context.get(), device, target.listener))) {
+  std::shared_ptr<Meeting> meeting = token == 0 ? nullptr : living->find(token);
+  if (token != 0 && (!meeting || !meeting->belongsTo(context.get(), device, target.listener))) {
     return Error(
         Code::invalidArgument, "connecting",
         "the handle's scratch part does not belong to a connection being made here; pass a fresh copy");
   }
-  if (!connector) {
-    connector = std::make_shared<Connector>(*living, context.get(), device);
-    TRY(connector->start(context, target));
-    token = living->keep(connector);
+  if (!meeting) {
+    meeting = Meeting::ask(*living, context, device, target);
+    token = living->keep(meeting);
     writeToken(handle, token);
     settle(living);
   }
   living->hub().runInline();
-  auto comm = connector->step(living, context);
+  auto comm = meeting->stepAsking(living, context);
   if (comm && !*comm) return comm;
   living->drop(token);
   settle(living);
@@ -328,7 +327,7 @@ void Net::releaseContext(const Context* context) {
 }
 
 Result<std::unique_ptr<RecvComm>> Net::accept(ListenComm& listener) {
-  return static_cast<ListenCommImpl&>(listener).step();
+  return static_cast<Listening&>(listener).step();
 }
 
 }  // namespace weft::core

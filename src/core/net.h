@@ -14,6 +14,7 @@
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/control/handle.h"
+#include "src/core/comm_api.h"
 #include "src/core/lock_order.h"
 #include "src/mem/ladder.h"
 #include "src/mem/region.h"
@@ -30,11 +31,6 @@ struct HubOptions;
 }  // namespace weft::control
 
 namespace weft::core {
-
-constexpr int kMaxRecvs = 8;      // receives in one group
-constexpr int kMaxRequests = 32;  // NCCL_NET_MAX_REQUESTS: what NCCL may have in flight for each of them
-constexpr int kMaxMembers = 8;    // devices in a virtual one
-constexpr size_t kMaxMessageBytes = size_t{1} << 30;
 
 // What NCCL is told about one device. Strings live as long as the Net.
 struct Properties {
@@ -61,171 +57,6 @@ struct Properties {
   std::string sameHost;            // whether peers on this host are reached through shared memory, or why not
   std::string gpuDirect;           // whether GPU memory goes without a copy, and why not; empty: no driver
 };
-
-// What the profiler is told about one message.
-struct MessageEvent {
-  bool send = false;
-  int device = 0;
-  int tag = 0;
-  size_t bytes = 0;       // posted size at begin, real size at end
-  uint64_t sequence = 0;  // the tag's count of this message
-};
-
-// Implemented by the plugin; called by whoever posts and tests. begin returns a handle or nullptr for "not
-// wanted".
-class ProfilerSink {
- public:
-  virtual ~ProfilerSink() = default;
-  virtual void* begin(void* profilerHandle, const MessageEvent& event) = 0;
-  virtual void end(void* event, const MessageEvent& what) = 0;
-};
-
-struct ContextOptions {
-  int trafficClass = -1;
-  std::shared_ptr<ProfilerSink> profiler;  // may be null
-  // v11 and later: one of each communicator's ranks. The control thread and the engines live until the last
-  // of them is closed, not only while comms do.
-  bool perCommunicator = false;
-  uint64_t communicator = 0;  // NCCL's hash of it, the same on all its ranks
-};
-
-class Runtime;
-class Engine;
-class Request;
-class MemoryHandle;
-
-// One NCCL init. Closing it (destroying the last reference) closes what an abort left behind.
-class Context {
- public:
-  Context(std::shared_ptr<class Net> net, ContextOptions options, int seat);
-  ~Context();
-  void hold(std::shared_ptr<Runtime> runtime);  // if it is one of a communicator
-  const ContextOptions& options() const { return options_; }
-  // Which of this process's ranks of its communicator it is; 0 in most jobs. Ranks with one seat use the same
-  // engines, so a second communicator finds the lanes of the first, and ranks that run side by side on
-  // threads of one process do not wait for each other.
-  int seat() const { return seat_; }
-  Net& net() const { return *net_; }
-
- private:
-  std::shared_ptr<Net> net_;
-  ContextOptions options_;
-  int seat_;
-  std::shared_ptr<Runtime> held_;
-  std::mutex mutex_;
-};
-using ContextRef = std::shared_ptr<Context>;
-
-// A place for one connection. Destroying it closes it.
-class ListenComm {
- public:
-  virtual ~ListenComm() = default;
-  virtual int device() const = 0;
-};
-
-// What one data call came to. `ok == false`: the comm is broken, `Comm::error` says why, and stays so.
-struct Posted {
-  bool ok = true;
-  Request* request = nullptr;  // null with ok: not now, call again with the same arguments
-};
-struct Tested {
-  bool ok = true;
-  bool done = false;
-};
-
-class Comm {
- public:
-  virtual ~Comm() = default;
-  virtual int device() const = 0;
-
-  // To be called once, before it is destroyed; the deleter of its unique_ptr does. Waits until nothing of it
-  // is under way any more: within config.closeTimeout by itself, else its lanes are cut.
-  virtual void close() = 0;
-
-  // Valid until deregisterMemory; covers any piece of the range. dmabuf's fd is only used during the call.
-  virtual Result<MemoryHandle*> registerMemory(const MemoryDesc& desc) = 0;
-  virtual Status deregisterMemory(MemoryHandle* handle) = 0;
-
-  // A request is dead after done. `sizes` (may be null) gets one entry per receive of the group, one for a
-  // send.
-  virtual Tested test(Request* request, int* sizes) = 0;
-
-  // The sticky error; only when a call said !ok.
-  virtual Error error() const = 0;
-};
-
-// What a request points to is marked by its lowest two bits. None: an object of the engine's. 2: a receive
-// that is no part of a group. 3: nothing; a send that left eagerly is done when it is posted, so its request
-// is but its size, and may be tested by anybody at any time. It is never 1, which NCCL has a use for
-// (NCCL_NET_OPTIONAL_RECV_COMPLETION).
-inline Request* doneSend(size_t bytes) {
-  return reinterpret_cast<Request*>(bytes << 2 | 3);
-}
-inline bool isDoneSend(const Request* request) {
-  return (reinterpret_cast<uintptr_t>(request) & 3) == 3;
-}
-inline int bytesOfDoneSend(const Request* request) {
-  return static_cast<int>(reinterpret_cast<uintptr_t>(request) >> 2);
-}
-
-// Of whichever comm made the request. NCCL tests a request without naming its comm.
-Tested testObject(Request* request, int* sizes);    // as test, of any other request
-inline Tested test(Request* request, int* sizes) {  // as Comm::test
-  if (!isDoneSend(request)) return testObject(request, sizes);
-  if (sizes) *sizes = bytesOfDoneSend(request);
-  return {true, true};
-}
-bool isLive(const Request* request);    // not null and not done yet
-Error errorOf(const Request* request);  // the sticky error of its comm, when test said !ok
-
-class SendComm : public Comm {
- public:
-  virtual Posted isend(const void* data, size_t bytes, int tag, MemoryHandle* memory,
-                       void* profilerHandle) = 0;
-};
-
-// Without initial values: arrays of eight are made for every call, of which one is used mostly.
-struct ReceiveSpec {
-  void* data;
-  size_t bytes;
-  int tag;
-  MemoryHandle* memory;
-  void* profilerHandle;
-};
-
-class RecvComm : public Comm {
- public:
-  virtual Posted irecv(std::span<const ReceiveSpec> receives) = 0;
-  // One, which most are: its arguments fit into registers.
-  virtual Posted irecvOne(void* data, size_t bytes, int tag, MemoryHandle* memory, void* profilerHandle) = 0;
-  // Its receives may stand for as long as they like: no warning says that they wait.
-  virtual void mayStand() = 0;
-  // Null request with ok: nothing to wait for.
-  virtual Posted iflush(std::span<const ReceiveSpec> received) = 0;
-};
-
-void giveBack(Comm* comm);  // closes it, which waits, and destroys it, which does not
-
-template <class Closed>
-struct CommCloser {
-  CommCloser() = default;
-  template <class Derived>
-  CommCloser(const CommCloser<Derived>&) {}
-  void operator()(Closed* comm) const { giveBack(comm); }
-};
-
-}  // namespace weft::core
-
-template <>
-struct std::default_delete<weft::core::SendComm> : weft::core::CommCloser<weft::core::SendComm> {
-  using CommCloser::CommCloser;
-};
-template <>
-struct std::default_delete<weft::core::RecvComm> : weft::core::CommCloser<weft::core::RecvComm> {
-  using CommCloser::CommCloser;
-};
-
-namespace weft::core {
 
 struct NetOptions {
   Config config;

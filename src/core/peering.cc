@@ -207,6 +207,41 @@ bool Peering::takesDirect() const {
          engine_.railInfo(lanes_.at(0).rail()).messages;
 }
 
+// Shared memory in place of the rails:
+
+// An end that got the peer's half by `open` finds in it what the peer decided; our own endpoint then says the
+// same.
+Status Peering::settleSameHost(const PeeringInfo& half) {
+  const bool asked = sameHost_.state() != SameHost::State::no || !sameHost_.why().empty();
+  if (!sameHost_.decided()) {
+    sameHost_.ask(half.localAddress);
+    if (half.localAddress.empty()) sameHost_.answered(false, "the peer cannot see our memory");
+    if (!sameHost_.decided()) engine_.drain(engine_.localRail());
+  }
+  if (!sameHost_.decided())
+    return Error(Code::remote, "connecting",
+                 peer_->name() +
+                     " says that the two share memory, which is not so here; WEFT_LOCAL=off "
+                     "goes by the network");
+  if (sameHost_.state() == SameHost::State::yes)
+    goThroughSharedMemory();
+  else if (asked)
+    WEFT_LOG(info, "messages to %s go by %s, not through shared memory: %s", peer_->name().c_str(),
+             lanes_.railNames().c_str(), sameHost_.why().c_str());
+  return {};
+}
+
+// The rails' lanes were never connected. This one is.
+void Peering::goThroughSharedMemory() {
+  const size_t rail = engine_.localRail();
+  lanes_.clear();
+  lanes_.add(static_cast<uint8_t>(rail), engine_.railInfo(rail).name, sameHost_.take(), 1);
+  lanesConnected_ = 1;
+  wantsDelivered_ = false;
+  lanes_.connected(lanes_.at(0), true, {});
+  WEFT_LOG(info, "messages to %s go through shared memory", peer_->name().c_str());
+}
+
 Status Peering::take(const PeeringInfo& half) {
   TRY(settleSameHost(half));
   const bool shared = sameHost_.state() == SameHost::State::yes;
@@ -295,11 +330,11 @@ void Peering::onEnded(const FailedMessage& message) {
 
 bool Peering::isIdle(TimePoint now) {
   if (comms > 0) {
-    idleSince_.reset();
-  } else if (!idleSince_) {
+    idleSince_ = TimePoint{};
+  } else if (idleSince_ == TimePoint{}) {
     idleSince_ = now;
   }
-  return idleSince_.has_value();
+  return comms == 0;
 }
 
 std::string Peering::where(const Lane& lane) const {

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -59,9 +58,10 @@ class Peering final : private LaneOwner, private EagerSender::Source {
   // Life:
   PeeringInfo half();
   MemoryNotice noticeOf(const mem::Region& region, uint32_t id) const;  // what the peer needs to write there
-  // The first look at the peer's half, for who got it in a reply: whether the two share memory. False: that
-  // is not known yet; ask again.
-  bool meet(const PeeringInfo& half);
+  // Which of the peer's peerings it is that has to hear what fails from now on; again is harmless.
+  void hearOf(uint32_t life) {
+    if (remote_.life == 0) remote_.life = life;
+  }
   SameHost& sameHost() { return sameHost_; }
   bool sharesMemory() const { return sameHost_.state() == SameHost::State::yes; }
   // The peer's half: imports its memory, starts the lanes; again is harmless. Fails the peering if it fails.
@@ -89,7 +89,7 @@ class Peering final : private LaneOwner, private EagerSender::Source {
   void watch(TimePoint now);
   bool tickBusy();             // something is outstanding here; asked by the control thread, once a tick
   bool isIdle(TimePoint now);  // no comm is on it; asked again and again, so that it knows since when
-  TimePoint idleSince() const { return idleSince_.value_or(TimePoint{}); }
+  TimePoint idleSince() const { return idleSince_; }
   std::string where(const Lane& lane) const;  // "rail eth0 to node7 pid 4711"
 
   // A close waited for this peer in vain. Those that follow do not wait for it again, until the peer says
@@ -208,7 +208,7 @@ class Peering final : private LaneOwner, private EagerSender::Source {
   bool wantsDelivered_ = false;
   bool awaitsFlush_ = false;  // is in the engine's list
   std::unique_ptr<Ending> ending_;
-  std::optional<TimePoint> idleSince_;
+  TimePoint idleSince_{};  // no comm was on it when somebody first looked; default: there are some
 
   static constexpr Milliseconds kSilenceHolds{30'000};
   // Nobody waits for the completion of an eager write where there is one lane; what leaves from every eighth

@@ -171,7 +171,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   mem::Block staging_;           // CTS are written from here, position by position
   std::vector<Work> ctsWrites_;  // of each lane, but for which CTS
   uint64_t ringOffset_ = 0;
-  bool gpuMemory_ = false;  // some is registered, so the sender is told to send nothing eagerly
+  bool gpuMemory_ = false;  // a fact about what is registered: the sender is told to send nothing eagerly
 
   TagTable<TagState> tags_;
   std::vector<Waiting> waiting_;
@@ -192,9 +192,9 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   WindowIn window_;                 // of direct messages
   ReceiveSlot* landing_ = nullptr;  // slots with a direct message on its way; in no tag's list
   uint32_t landingCount_ = 0;
-  uint64_t arrived_ = 0;      // messages in all
-  uint64_t sent_ = kNotTold;  // the sender's total: it sends no more than these
-  bool readAsked_ = false;
+  uint64_t arrived_ = 0;               // messages in all
+  uint64_t sent_ = kNotTold;           // the sender's total: it sends no more than these
+  bool readAsked_ = false;             // a question is under way: how far the sender has read the ring
   std::atomic<bool> mayStand_{false};  // said by the owner; the control thread looks now and then
 };
 

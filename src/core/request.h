@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-#include "src/core/net.h"
+#include "src/core/comm_api.h"
 #include "src/core/wire.h"
 #include "src/mem/region.h"
 
@@ -66,7 +66,7 @@ struct Transfer {
 class Request {
  public:
   RequestKind kind = RequestKind::none;
-  bool reportedFailed = false;  // test said so once, and says so again whatever still arrives
+  bool reportedFailed = false;  // a fact that NCCL was told, which stays true whatever still arrives
   uint8_t count = 1;            // receives in the group
   uint8_t remaining = 0;        // receives, segments or reads still to come
   uint8_t segmentCount = 0;     // send

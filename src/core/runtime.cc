@@ -11,7 +11,7 @@
 #include "src/base/log.h"
 #include "src/base/process.h"
 #include "src/base/reserve.h"
-#include "src/core/connector.h"
+#include "src/core/meeting.h"
 
 namespace weft::core {
 
@@ -89,7 +89,7 @@ std::string Runtime::stateText() {
                             ::getpid(), date, net_->transport().name().c_str());
   for (const auto& engine : living()) text += engine->stateText();
   std::lock_guard lock(mutex_);
-  if (!connectors_.empty()) text += format("%zu connections are being made\n", connectors_.size());
+  if (!meetings_.empty()) text += format("%zu connections are being made\n", meetings_.size());
   return text;
 }
 
@@ -100,7 +100,7 @@ Runtime::Runtime(std::shared_ptr<Net> net)
 Runtime::~Runtime() {
   const MustNotFail closing;
   report_.reset();
-  connectors_.clear();
+  meetings_.clear();
   engines_.clear();
 }
 
@@ -186,50 +186,50 @@ Result<std::shared_ptr<Engine>> Runtime::makeEngine(const ContextOptions& of, in
   return Engine::create(std::move(options));
 }
 
-uint64_t Runtime::keep(std::shared_ptr<Connector> connector) {
+uint64_t Runtime::keep(std::shared_ptr<Meeting> meeting) {
   std::lock_guard lock(mutex_);
-  connectors_.emplace(++nextToken_, std::move(connector));
+  meetings_.emplace(++nextToken_, std::move(meeting));
   return nextToken_;
 }
 
-std::shared_ptr<Connector> Runtime::find(uint64_t token) {
+std::shared_ptr<Meeting> Runtime::find(uint64_t token) {
   std::lock_guard lock(mutex_);
-  const auto found = connectors_.find(token);
-  if (found == connectors_.end()) return nullptr;
+  const auto found = meetings_.find(token);
+  if (found == meetings_.end()) return nullptr;
   found->second->called(net_->clock().now());
   return found->second;
 }
 
 void Runtime::drop(uint64_t token) {
-  std::shared_ptr<Connector> dropped;  // destroyed after the lock: it may close a comm
+  std::shared_ptr<Meeting> dropped;  // destroyed after the lock: it may close a comm
   std::lock_guard lock(mutex_);
-  if (const auto found = connectors_.find(token); found != connectors_.end()) {
+  if (const auto found = meetings_.find(token); found != meetings_.end()) {
     dropped = std::move(found->second);
-    connectors_.erase(found);
+    meetings_.erase(found);
   }
 }
 
 // An aborted connect is never called again and nobody closes it: its deadline does.
 void Runtime::dropExpired(TimePoint now) {
-  dropIf([&](const Connector& connector) { return connector.expired(now); });
+  dropIf([&](const Meeting& meeting) { return meeting.expired(now); });
 }
 
 void Runtime::dropOf(const Context* context) {
-  dropIf([&](const Connector& connector) { return connector.madeIn(context); });
+  dropIf([&](const Meeting& meeting) { return meeting.madeIn(context); });
 }
 
 bool Runtime::connecting() {
   std::lock_guard lock(mutex_);
-  return !connectors_.empty();
+  return !meetings_.empty();
 }
 
-void Runtime::dropIf(const std::function<bool(const Connector&)>& unwanted) {
-  std::vector<std::shared_ptr<Connector>> dropped;
+void Runtime::dropIf(const std::function<bool(const Meeting&)>& unwanted) {
+  std::vector<std::shared_ptr<Meeting>> dropped;
   std::lock_guard lock(mutex_);
-  for (auto entry = connectors_.begin(); entry != connectors_.end();) {
+  for (auto entry = meetings_.begin(); entry != meetings_.end();) {
     if (unwanted(*entry->second)) {
       dropped.push_back(std::move(entry->second));
-      entry = connectors_.erase(entry);
+      entry = meetings_.erase(entry);
     } else {
       ++entry;
     }

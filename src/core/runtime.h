@@ -9,13 +9,14 @@
 #include "src/control/hub.h"
 #include "src/core/engine.h"
 #include "src/core/lock_order.h"
+#include "src/core/net.h"
 #include "src/core/state_report.h"
 
 // What lives while anything is connected: the hub with its thread, the opened devices, the engines, and
 // connections being made. Held by comms, listeners and v11+ contexts; the last of them ends it. Thread-safe.
 namespace weft::core {
 
-class Connector;
+class Meeting;
 
 // Routes control messages to engines and keeps idle ones moving. Owned by the hub (it is its Handler), so
 // that nothing the control thread runs can be the last owner of the Runtime.
@@ -60,8 +61,8 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   Result<std::shared_ptr<Engine>> engineFor(const ContextRef& context, int device);
 
   // Connections being made, by the token their handle's scratch part carries.
-  uint64_t keep(std::shared_ptr<Connector> connector);
-  std::shared_ptr<Connector> find(uint64_t token);
+  uint64_t keep(std::shared_ptr<Meeting> meeting);
+  std::shared_ptr<Meeting> find(uint64_t token);
   void drop(uint64_t token);
   void dropExpired(TimePoint now);
   void dropOf(const Context* context);
@@ -98,7 +99,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   Result<std::shared_ptr<Engine>> makeEngine(const ContextOptions& of, int device);
   Result<DeviceUse> openDevice(int device);
   Status openLocal(int device, DeviceUse* use) const;
-  void dropIf(const std::function<bool(const Connector&)>& unwanted);
+  void dropIf(const std::function<bool(const Meeting&)>& unwanted);
 
   std::shared_ptr<Net> net_;
   WindowPool windows_;
@@ -108,7 +109,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   std::map<int, DeviceUse> devices_;
   OrderedMutex mutex_{LockRank::runtime};  // of what follows
   std::map<EngineKey, KnownEngine> engines_;
-  std::map<uint64_t, std::shared_ptr<Connector>> connectors_;
+  std::map<uint64_t, std::shared_ptr<Meeting>> meetings_;
   uint64_t nextToken_ = 0;
   std::shared_ptr<control::Hub> hub_;    // its thread uses the router
   std::unique_ptr<StateReport> report_;  // last: its thread uses all of this

@@ -4,14 +4,23 @@
 
 #include <utility>
 
+#include "src/base/log.h"
+
 namespace weft::core {
+
+void SameHost::enter(State next) {
+  constexpr const char* kNames[] = {"offered", "asked", "yes", "no"};
+  WEFT_LOG(trace, "shared memory with a peer: %s -> %s", kNames[static_cast<size_t>(state_)],
+           kNames[static_cast<size_t>(next)]);
+  state_ = next;
+}
 
 void SameHost::offer(Result<std::unique_ptr<Endpoint>> endpoint) {
   if (!endpoint) return refuse(endpoint.error().message());
   endpoint_ = endpoint.take();
   const auto address = endpoint_->address();
   address_.assign(address.begin(), address.end());
-  state_ = State::offered;
+  enter(State::offered);
 }
 
 Bytes SameHost::address() const {
@@ -21,14 +30,14 @@ Bytes SameHost::address() const {
 void SameHost::ask(std::span<const std::byte> peerAddress) {
   if (state_ != State::offered) return;
   if (peerAddress.empty()) return refuse("the peer offers none");
-  state_ = State::asked;
+  enter(State::asked);
   if (Status asked = endpoint_->connect(peerAddress); !asked) refuse(asked.error().message());
 }
 
 void SameHost::answered(bool stands, const std::string& reason) {
   if (state_ != State::asked) return;
   if (!stands) return refuse(reason);
-  state_ = State::yes;
+  enter(State::yes);
 }
 
 std::unique_ptr<Endpoint> SameHost::take() {
@@ -36,7 +45,7 @@ std::unique_ptr<Endpoint> SameHost::take() {
 }
 
 void SameHost::refuse(const std::string& reason) {
-  state_ = State::no;
+  enter(State::no);
   why_ = reason;
   endpoint_.reset();
 }

@@ -10,8 +10,12 @@
 
 // Whether a peering goes through memory that both processes share, in place of the device's rails. That is
 // tried, once, before the peering has lanes: an endpoint of the local device stands only where each end has
-// found the other's memory, and fails at both where one has not. Owned by its Peering; used only by who has
-// entered the engine.
+// found the other's memory, and fails at both where one has not. Owned by its Peering, as two connections
+// that cross ask the one question from both ends; Meeting asks it. Used only inside the engine.
+//
+//   offered -- ask --> asked -- answered --> yes
+//      |                 +---- answered --> no
+//      +-- ask, the peer cannot --------->
 namespace weft::core {
 
 class SameHost {
@@ -39,6 +43,7 @@ class SameHost {
 
  private:
   void refuse(const std::string& reason);
+  void enter(State next);  // the only writer of state_
 
   std::unique_ptr<Endpoint> endpoint_;
   Bytes address_;

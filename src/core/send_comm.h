@@ -136,7 +136,7 @@ class SendCommImpl final : public CommBase, public SendComm {
   uint64_t messages_ = 0;           // sent in all
   uint32_t inFlight_ = 0;           // requests not handed back
   uint32_t unfinished_ = 0;         // of them, those a fabric still works on
-  std::atomic<bool> toGpu_{false};  // the receiver has GPU memory; set inside, read before entering
+  std::atomic<bool> toGpu_{false};  // a fact about the receiver's memory; set inside, read before entering
 };
 
 }  // namespace weft::core
