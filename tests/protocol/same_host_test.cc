@@ -115,7 +115,10 @@ struct SameHostWorld {
       options.locals[i] = localOf(i == 0 ? left : right);
     }
     world = std::make_unique<World>(std::move(options));
+    // A close waits for the other end, which this thread is as well.
+    world->clock().whileSleeping = [this] { world->pump(); };
   }
+  ~SameHostWorld() { world->clock().whileSleeping = nullptr; }
   uint64_t worksByRails() const {
     uint64_t works = 0;
     for (const loop::RailStats& rail : stats->rails) works += rail.works.load();
