@@ -31,6 +31,7 @@ ncclResult_t close(const char* call, void* pointer, Kind kind) {
   return guard(call, [&]() -> Status {
     if (!pointer) return {};
     TRY(const std::unique_ptr<Held> dying, Plugin::get().release(pointer, kind));
+    dying->close();
     return {};
   });
 }

@@ -32,6 +32,10 @@ class Held {
   Held(const Held&) = delete;
   Held& operator=(const Held&) = delete;
 
+  // For closeSend, closeRecv and a context's leftovers: waits until nothing of it is under way. The
+  // destructor has nothing left to wait for then.
+  virtual void close() {}
+
   Kind kind() const { return kind_; }
   const HeldContext* owner() const { return owner_; }  // null: the process-wide context of v6 to v10
 
@@ -77,6 +81,7 @@ class HeldComm : public Held {
   HeldComm(const HeldContext* owner, std::unique_ptr<core::RecvComm> comm)
       : Held(Kind::receive, owner), receive_(std::move(comm)) {}
 
+  void close() override { comm().close(); }
   core::Comm& comm() { return send_ ? static_cast<core::Comm&>(*send_) : *receive_; }
   core::SendComm& send() { return *send_; }
   core::RecvComm& receive() { return *receive_; }

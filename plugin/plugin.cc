@@ -118,7 +118,10 @@ void closeLeftovers(std::vector<std::unique_ptr<Held>>* leftovers) {
   WEFT_LOG(info, "closing %zu connections that their communicator left open", leftovers->size());
   for (const bool receivers : {true, false})
     for (std::unique_ptr<Held>& one : *leftovers)
-      if (one && (!receivers || one->kind() == Kind::receive)) one.reset();
+      if (one && (!receivers || one->kind() == Kind::receive)) {
+        one->close();
+        one.reset();
+      }
 }
 
 }  // namespace

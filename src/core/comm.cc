@@ -184,6 +184,23 @@ void CommBase::onPeerClosed(std::optional<uint64_t>) {
   life_.apply(Event::otherClosed);
 }
 
+void closeUnseen(std::unique_ptr<CommBase> comm) {
+  if (!comm) return;
+  const MustNotFail closing;
+  const CommOptions held = comm->detach();  // let go of after the engine is left: it may be the last one
+  EngineEntry in(*held.engine, EngineEntry::wait);
+  held.engine->closeOwned(std::move(comm));
+}
+
+// The engine cannot be kept by what it owns.
+CommOptions CommBase::detach() {
+  CommOptions held = options_;
+  options_.runtime.reset();
+  options_.context.reset();
+  options_.engine = std::shared_ptr<Engine>(std::shared_ptr<void>(), held.engine.get());
+  return held;
+}
+
 // The base's deleter is the plain one.
 void giveBack(Comm* comm) {
   const MustNotFail closing;
@@ -192,6 +209,7 @@ void giveBack(Comm* comm) {
 }
 
 void CommBase::close() {
+  if (isClosed()) return;
   const Clock& clock = engine().clock();
   for (bool first = true;; first = false) {
     {

@@ -78,6 +78,8 @@ class CommBase {
   // Gives it back: waits, by the engine's clock, until nothing of it is under way. The steps are taken by the
   // poll passes of whoever comes by, this call's among them; what does not end in its time is cut off.
   void close();
+  // For closeUnseen: gives away what keeps the process's part of weft alive, the engine among it.
+  CommOptions detach();
   // Inside the engine: the closing begins, and goes on as far as it can. An engine steps those in its list.
   void beginClosing();
   void stepClosing();
@@ -185,5 +187,10 @@ class CommBase {
   uint64_t handlesMade_ = 0;
   std::optional<Patience> patience_;  // of the closing
 };
+
+// Closes a comm that no caller has seen, as its connection was given up on the way, and waits for nothing:
+// the engine takes it, closes it with its passes and frees it then, or when the engine goes. No data call was
+// made on it, so no memory but its own can be written to meanwhile. Null is harmless; not inside the engine.
+void closeUnseen(std::unique_ptr<CommBase> comm);
 
 }  // namespace weft::core

@@ -99,8 +99,9 @@ class Comm {
   virtual ~Comm() = default;
   virtual int device() const = 0;
 
-  // To be called once, before it is destroyed; the deleter of its unique_ptr does. Waits until nothing of it
-  // is under way any more: within config.closeTimeout by itself, else its lanes are cut.
+  // To be called before it is destroyed; again is harmless. Waits until nothing of it is under way any more:
+  // within config.closeTimeout by itself, else its lanes are cut. The deleter of its unique_ptr calls it
+  // where nobody has, as memory that the fabric works on must not go before.
   virtual void close() = 0;
 
   // Valid until deregisterMemory; covers any piece of the range. dmabuf's fd is only used during the call.

@@ -105,6 +105,7 @@ void Engine::shareOut(const std::vector<uint8_t>& working) {
 Engine::~Engine() {
   assert(mayBlock());
   const MustNotFail closing;
+  owned_.clear();  // its peer is told of the engine's end
   for (auto& peering : peerings_) {
     if (peering && !peering->remoteGone()) peering->tell(MessageType::engineGone, CommMessage{});
   }

@@ -159,8 +159,9 @@ class Engine final : private Placer {
     ctsDue_ = std::min(ctsDue_, pass);
     due_ = std::min(due_, pass);
   }
-  void close(CommBase* comm);          // begins, and goes on with each pass until it is over
-  void queueFlush(Peering* peering) {  // has works to hand to the fabric
+  void close(CommBase* comm);                       // begins, and goes on with each pass until it is over
+  void closeOwned(std::unique_ptr<CommBase> comm);  // likewise, and frees it then
+  void queueFlush(Peering* peering) {               // has works to hand to the fabric
     flushQueue_.push_back(peering);
     due_ = 0;
   }
@@ -293,10 +294,11 @@ class Engine final : private Placer {
   int eagerMax_ = 0;
   CommTable comms_;
   std::vector<RecvCommImpl*> ctsWriters_;
-  std::vector<CommBase*> closing_;          // owned by those who wait for it
-  uint64_t ctsDue_ = UINT64_MAX;            // from which pass one of them is
-  uint64_t due_ = UINT64_MAX;               // and anything beside polling
-  std::array<Completion, 32> completions_;  // of the poll that runs; to fill it afresh costs more
+  std::vector<CommBase*> closing_;                // owned by those who wait for it, or by us:
+  std::vector<std::unique_ptr<CommBase>> owned_;  // that nobody has seen (closeUnseen)
+  uint64_t ctsDue_ = UINT64_MAX;                  // from which pass one of them is
+  uint64_t due_ = UINT64_MAX;                     // and anything beside polling
+  std::array<Completion, 32> completions_;        // of the poll that runs; to fill it afresh costs more
   Budget budget_;
   TimePoint now_{};
   TimePoint commsWatchedAt_{};

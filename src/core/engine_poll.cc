@@ -46,11 +46,18 @@ void Engine::close(CommBase* comm) {
   stepClosing();
 }
 
+void Engine::closeOwned(std::unique_ptr<CommBase> comm) {
+  CommBase* raw = comm.get();
+  owned_.push_back(std::move(comm));
+  close(raw);
+}
+
 // The comms that are closed, in the order in which that began; as long as there are some, after each pass.
 void Engine::stepClosing() {
   if (closing_.empty()) return;
   for (CommBase* comm : closing_) comm->stepClosing();
   std::erase_if(closing_, [](const CommBase* comm) { return comm->isClosed(); });
+  std::erase_if(owned_, [](const auto& comm) { return comm->isClosed(); });
   cleanUpPeerings();
   if (!closing_.empty()) wantAfterPoll();
 }
