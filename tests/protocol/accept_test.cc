@@ -275,3 +275,46 @@ TEST_CASE("while a connection that NCCL gave up is closed other calls go on") {
   occupied.leave();
   CHECK(listening.get());
 }
+
+// Nobody has seen the acceptor's comm, and whoever gives it up may be a thread that must not wait.
+TEST_CASE("a connection that is given up on the way closes without a wait") {
+  const Silence silence;
+  World world({});
+  int sleeps = 0;
+  world.clock().whileSleeping = [&] {
+    sleeps++;
+    world.pump();
+  };
+  Side& connecting = world.side(0);
+  Side& accepting = world.side(1);
+  std::array<std::byte, control::kHandleBytes> handle;
+  auto listener = accepting.net->listen(accepting.context, accepting.device, handle);
+  REQUIRE(listener);
+  std::unique_ptr<SendComm> sender;
+  for (int i = 0; i < 1000 && !sender; i++) {
+    auto made = connecting.net->connect(connecting.context, connecting.device, handle);
+    REQUIRE(made);
+    sender = made.take();
+    if (i == 0) {  // the acceptor's comm is made, and accept is not called any more
+      auto accepted = accepting.net->accept(**listener);
+      REQUIRE(accepted);
+      REQUIRE_FALSE(*accepted);
+    }
+    world.pump();
+  }
+  REQUIRE(sender);
+
+  // Event: NCCL gives the listener up.
+  listener->reset();
+  CHECK(sleeps == 0);
+  // Expect: the sender's end hears of it, and nothing of either comm is left behind.
+  sender->close();
+  sender.reset();
+  world.pump(10);
+  for (int side = 0; side < 2; side++) {
+    EngineEntry in(*world.side(side).engine, EngineEntry::wait);
+    Peering* peering = world.side(side).engine->peeringByNumber(0);
+    CHECK((!peering || peering->comms == 0));
+  }
+  world.clock().whileSleeping = nullptr;
+}
