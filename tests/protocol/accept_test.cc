@@ -279,14 +279,14 @@ TEST_CASE("while a connection that NCCL gave up is closed other calls go on") {
 // Nobody has seen the acceptor's comm, and whoever gives it up may be a thread that must not wait.
 TEST_CASE("a connection that is given up on the way closes without a wait") {
   const Silence silence;
-  World world({});
+  test::World world{test::WorldOptions{}};
   int sleeps = 0;
   world.clock().whileSleeping = [&] {
     sleeps++;
     world.pump();
   };
-  Side& connecting = world.side(0);
-  Side& accepting = world.side(1);
+  test::Side& connecting = world.side(0);
+  test::Side& accepting = world.side(1);
   std::array<std::byte, control::kHandleBytes> handle;
   auto listener = accepting.net->listen(accepting.context, accepting.device, handle);
   REQUIRE(listener);
