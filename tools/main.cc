@@ -13,6 +13,7 @@
 #include "tools/output/output.h"
 #include "tools/perf/operation.h"
 #include "tools/perf/perf.h"
+#include "tools/plan/plan.h"
 #include "tools/state/state.h"
 #include "tools/trace/show/trace.h"
 
@@ -66,6 +67,11 @@ constexpr const char* kTraceExamples = R"(Examples:
 constexpr const char* kStateExamples = R"(Examples:
     WEFT_STATE_DIR=/run/weft python train.py &
     weft state /run/weft           what each of its processes waits for)";
+
+constexpr const char* kPlanExamples = R"(Examples:
+    weft plan job.json --cluster cluster.json                what a step takes on 2 to 4096 GPUs, and why
+    weft plan job.json --cluster p5.48xlarge -n 8..512 --html plan.html
+    weft plan job.json --cluster cluster.json --fit-below 128    against what was measured)";
 
 const CLI::Validator kSize(parseSize, "SIZE");
 
@@ -269,6 +275,32 @@ void declareState(CLI::App& command, state::Options& options) {
       ->capture_default_str();
 }
 
+void declarePlan(CLI::App& command, plan::Options& options) {
+  command.add_option("job", options.job, "a file that describes the job, or a folder of its traces")
+      ->required();
+  command
+      .add_option("--cluster", options.cluster,
+                  "a file that describes the cluster, or of weft perf --fit, or a machine")
+      ->required();
+  command.add_option("-n,--gpus", options.gpus, "GPUs: 2..4096 doubles, 8,24 is a list")
+      ->capture_default_str();
+  command.add_option(
+      "--algo", options.algorithm,
+      "instead of the job's own: best, ring, tree, double-tree, hierarchical, collnet, levels");
+  command
+      .add_option("--fit-below", options.fitBelow,
+                  "fit the job's free numbers to what was measured on fewer GPUs")
+      ->check(CLI::Range(2.0, 1e6));
+  command.add_option("--rails-lost", options.railsLost, "rails of each node that are gone")
+      ->check(CLI::Range(0, 1000));
+  command.add_option("--seed", options.seed, "of the draws for skew")->capture_default_str();
+  command.add_option("--draws", options.draws, "for skew")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  command.add_option("--json", options.json, "write the results to this file; - is the standard output");
+  command.add_option("--html", options.html, "write them with plots to this file");
+}
+
 // More than a line: what a support request needs.
 std::string versionLines() {
   return std::string(versionText()) + "\nbuilt by compiler " + perf::buildText() + ", with " +
@@ -318,6 +350,11 @@ int runCommandLine(int argc, char** argv) {
   declareState(*stateCommand, stateOptions);
   stateCommand->footer(kStateExamples);
 
+  CLI::App* planCommand = app.add_subcommand("plan", "what a job would do on a cluster, by a model");
+  plan::Options planOptions;
+  declarePlan(*planCommand, planOptions);
+  planCommand->footer(kPlanExamples);
+
   const auto find = [&](const std::string& name) {
     const auto found = app.get_subcommands([&](const CLI::App* one) { return one->get_name() == name; });
     return found.empty() ? nullptr : found.front();
@@ -340,6 +377,7 @@ int runCommandLine(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : kUsage;  // help and versions are no errors
   }
   if (traceCommand->parsed()) return trace::run(traceOptions);
+  if (planCommand->parsed()) return plan::run(planOptions);
   if (stateCommand->parsed()) return state::run(stateOptions);
   return infoCommand->parsed() ? info::run(infoOptions) : perf::run(perfOptions);
 }

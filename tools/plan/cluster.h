@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <string>
+
+#include "weft/result.h"
+
+// The cluster of a plan, in as few numbers as the equations need. Times in microseconds, rates in GB/s (1e9
+// bytes) and one direction. Plain values; any thread.
+namespace weft::plan {
+
+// What carries messages between nodes.
+struct Network {
+  double alphaUs = 0;             // of a step from node to node: post, wire, proxies and completion
+  double gapUs = 0;               // between two messages of a rail: what small messages lose (E5)
+  double railGBps = 0;            // of a rail with large messages
+  double rails = 1;               // of a node
+  double railsLost = 0;           // of each node
+  double chunkBytes = 512 << 10;  // most that one message carries
+  double eagerBytes = 0;          // a message up to this leaves without waiting for its receiver (E11)
+  double clearUs = 0;             // that a larger one waits for
+
+  double nodeGBps() const { return (rails - railsLost) * railGBps; }
+};
+
+// What carries them inside a node. As a bus bandwidth.
+struct Inside {
+  double alphaUs = 0;
+  double GBps = 0;
+};
+
+// Reduction on the way (E4). No fan-in: the cluster has none.
+struct Collnet {
+  double fanIn = 0;
+  double hopUs = 0;   // of a daemon or switch
+  double upGBps = 0;  // of a node towards it; 0: what the network has
+};
+
+// The loss of a rail as it happens (E12).
+struct Outage {
+  double detectUs = 0;
+  double outstandingBytes = 0;
+  double repairSeconds = 0;
+};
+
+struct Cluster {
+  std::string name;
+  std::string source;
+  double nodes = 0;  // 0: as many as are asked for
+  double gpusPerNode = 1;
+  Network network;
+  Inside inside;
+  Collnet collnet;
+  Outage outage;
+  double kappa = 0;  // by which share the backward pass is slower while messages move
+  double sigma = 0;  // deviation of one rank's computing time, as a share of it
+
+  double nodesOf(double gpus) const;  // that so many GPUs fill
+};
+
+// Errors name the file and the field in one line.
+Result<Cluster> parseCluster(const std::string& file, const std::string& text);
+// A file of JSON, a table of `weft perf --fit`, or the name of a platform that the tuner knows.
+Result<Cluster> readCluster(const std::string& name);
+
+}  // namespace weft::plan

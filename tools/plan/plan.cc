@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "tools/plan/plan.h"
+
+#include <fmt/format.h>
+
+#include "tools/output/output.h"
+#include "tools/plan/gpu_counts.h"
+#include "tools/plan/report.h"
+
+namespace weft::plan {
+
+namespace {
+
+Error refuse(const std::string& what) {
+  return {Code::config, "planning", what};
+}
+
+Result<Scenario> readScenario(const Options& options) {
+  TRY(Job job, readJob(options.job));
+  TRY(Cluster cluster, readCluster(options.cluster));
+  Scenario scenario = scenarioOf(std::move(job), std::move(cluster));
+  Network& network = scenario.cluster.network;
+  if (options.railsLost >= network.rails)
+    return refuse(fmt::format("--rails-lost {:g}: a node of {} has {:g} rails and one must be left",
+                              options.railsLost, options.cluster, network.rails));
+  if (options.railsLost > 0) network.railsLost = options.railsLost;
+  if (options.algorithm.empty()) return scenario;
+  const auto algorithm = algorithmNamed(options.algorithm);
+  if (!algorithm) {
+    std::string all;
+    for (const AlgorithmFacts& facts : algorithms())
+      all += (all.empty() ? "" : ", ") + std::string(facts.name);
+    return refuse("--algo " + options.algorithm + ": algorithms are " + all);
+  }
+  scenario.job.algorithm = *algorithm;
+  return scenario;
+}
+
+// A cluster that says how many nodes it has is not planned larger.
+Result<std::vector<double>> countsOf(const Options& options, const Cluster& cluster) {
+  TRY(std::vector<double> counts, gpuCounts(options.gpus));
+  if (cluster.nodes <= 0) return counts;
+  const double most = cluster.nodes * cluster.gpusPerNode;
+  std::erase_if(counts, [&](double count) { return count > most; });
+  if (counts.empty())
+    return refuse(fmt::format("-n {}: {} has no more than {:g} GPUs", options.gpus, options.cluster, most));
+  return counts;
+}
+
+void addOperations(Report* report, const std::vector<double>& counts) {
+  for (const double count : counts) {
+    if (count < 2) continue;
+    for (const double bytes : report->scenario.job.operationBytes)
+      report->operations.push_back(predictOperation(report->scenario, count, bytes));
+  }
+}
+
+void addSteps(Report* report, const std::vector<double>& counts) {
+  for (const double count : counts)
+    report->predictions.push_back(predict(report->scenario, count, report->draws));
+  report->effects = sensitivity(report->scenario, counts.back(), report->draws);
+  const Network& network = report->scenario.cluster.network;
+  if (network.rails - network.railsLost > 1)
+    report->railLoss = railLoss(report->scenario, counts.back(), report->draws);
+}
+
+Result<Report> makeReport(const Options& options) {
+  Report report;
+  report.draws = {options.seed, options.draws};
+  report.fitBelow = options.fitBelow;
+  TRY(report.scenario, readScenario(options));
+  TRY(const std::vector<double> counts, countsOf(options, report.scenario.cluster));
+  if (options.fitBelow > 0) {
+    TRY(report.scenario, fitted(report.scenario, options.fitBelow, report.draws));
+  }
+  if (!report.scenario.job.measured.empty())
+    report.comparison = compare(report.scenario, options.fitBelow, report.draws);
+  if (report.scenario.job.isOperation())
+    addOperations(&report, counts);
+  else
+    addSteps(&report, counts);
+  return report;
+}
+
+Status planned(const Options& options) {
+  for (const std::string& path : {options.json, options.html}) TRY(canWrite(path));
+  TRY(const Report report, makeReport(options));
+  const bool shown = options.json == "-" || options.html == "-";
+  if (!shown) TRY(show(textOf(report)));
+  return writeDocuments({{options.json, options.json.empty() ? "" : jsonOf(report)},
+                         {options.html, options.html.empty() ? "" : htmlOf(report)}});
+}
+
+}  // namespace
+
+int run(const Options& options) {
+  const Status done = planned(options);
+  if (done) return 0;
+  const Error& error = done.error();
+  // A user's own files are named in the detail; of what the system refused, the reason is wanted too.
+  fmt::print(stderr, "weft plan: {}\n", error.errnum() == 0 ? error.detail() : error.message());
+  return 1;
+}
+
+}  // namespace weft::plan

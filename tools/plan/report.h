@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/plan/fit.h"
+
+// A plan's results and how they are written: as text, as JSON and as one HTML file with plots. Pure
+// functions; any thread.
+namespace weft::plan {
+
+struct Report {
+  Scenario scenario;
+  Draws draws;
+  std::vector<Prediction> predictions;          // of a job, by GPUs
+  std::vector<OperationPrediction> operations;  // of a job that is one collective operation
+  std::vector<Effect> effects;                  // at the most GPUs
+  std::optional<RailLoss> railLoss;             // where a node has another rail
+  std::optional<Comparison> comparison;         // where the job has measured points
+  double fitBelow = 0;                          // GPUs; 0: nothing was fitted
+};
+
+std::string textOf(const Report& report);
+std::string jsonOf(const Report& report);
+std::string htmlOf(const Report& report);
+
+}  // namespace weft::plan
