@@ -67,7 +67,7 @@ ROOMS = [
     Room('providers/local/', PROVIDER_MAY),
     Room('plugin/', BASE + ('src/core/', 'src/coll/', 'src/control/handle.h', 'src/topo/machine.h', 'src/tuner/', 'providers/registry', 'include/nccl/')),
     Room('tools/', ('include/', 'src/', 'providers/'), (FABRIC, VERBS, CUDA, TOOL_LIBRARIES), library=False),
-    Room('tools/json/', (), (JSON,), library=False),
+    Room('tools/json/', BASE, (JSON,), library=False),
     Room('tests/', EVERYTHING, (FABRIC, VERBS, CUDA, TOOL_LIBRARIES), library=False),
     Room('tests/support/', EVERYTHING, (FABRIC, VERBS, CUDA, TOOL_LIBRARIES, CATCH), library=False),
 ]

@@ -10,7 +10,7 @@
 // bytes) and one direction. Plain values; any thread.
 namespace weft::plan {
 
-// What carries messages between nodes.
+// The network between nodes.
 struct Network {
   double alphaUs = 0;             // of a step from node to node: post, wire, proxies and completion
   double gapUs = 0;               // between two messages of a rail: what small messages lose (E5)
@@ -24,7 +24,7 @@ struct Network {
   double nodeGBps() const { return (rails - railsLost) * railGBps; }
 };
 
-// What carries them inside a node. As a bus bandwidth.
+// The links inside a node, by their bus bandwidth.
 struct Inside {
   double alphaUs = 0;
   double GBps = 0;

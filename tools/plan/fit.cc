@@ -78,7 +78,7 @@ Place centreOf(const std::vector<Corner>& corners) {  // of all but the last
   return centre;
 }
 
-// One move of the simplex, whose corners are sorted.
+// A move of the simplex, whose corners are sorted.
 void moveSimplex(std::vector<Corner>* corners, const Loss& loss) {
   Corner& worst = corners->back();
   const Place centre = centreOf(*corners);

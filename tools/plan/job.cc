@@ -105,7 +105,7 @@ Status readOverlap(const JsonNode& top, Job* job) {
     TRY(node.member("window_ms"));
     return takeScaled(node, "window_ms", {}, kMillisecondUs, &job->windowUs);
   }
-  TRY(const std::string word, node.text());
+  const std::string word = node.isText() ? node.text().take() : "";
   if (word != "buckets" && word != "none")
     return node.complaint("must be \"buckets\", \"none\" or {\"window_ms\": N}");
   job->overlap = word == "none" ? Overlap::none : Overlap::buckets;

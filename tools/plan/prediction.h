@@ -18,7 +18,7 @@ struct Draws {
   int count = 400;
 };
 
-// What most of the lost time goes to.
+// The cause of most of the lost time.
 enum class Limit { computing, contention, skew, overlap, latency, bandwidth };
 const char* nameOf(Limit limit);
 
@@ -56,7 +56,7 @@ struct Effect {
 // The largest effect first; numbers that are 0 are left out.
 std::vector<Effect> sensitivity(const Scenario& scenario, double gpus, const Draws& draws);
 
-// What the loss of a rail costs (E12).
+// The cost of a rail's loss (E12).
 struct RailLoss {
   double before = 0;  // us of a step
   double after = 0;
