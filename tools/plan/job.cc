@@ -212,4 +212,9 @@ Result<Job> parseJob(const std::string& file, const std::string& text) {
   return job;
 }
 
+Result<Job> readJob(const std::string& path) {
+  TRY(const std::string text, fileText(path));
+  return parseJob(path, text);
+}
+
 }  // namespace weft::plan

@@ -72,7 +72,6 @@ struct Job {
 
 // Errors name the file and the field in one line.
 Result<Job> parseJob(const std::string& file, const std::string& text);
-// A file of JSON, or a folder of traces (trace_job.h has that).
 Result<Job> readJob(const std::string& path);
 
 }  // namespace weft::plan

@@ -7,6 +7,7 @@
 #include "tools/output/output.h"
 #include "tools/plan/gpu_counts.h"
 #include "tools/plan/report.h"
+#include "tools/plan/trace_job.h"
 
 namespace weft::plan {
 
@@ -16,8 +17,7 @@ Error refuse(const std::string& what) {
   return {Code::config, "planning", what};
 }
 
-Result<Scenario> readScenario(const Options& options) {
-  TRY(Job job, readJob(options.job));
+Result<Scenario> readScenario(const Options& options, Job job) {
   TRY(Cluster cluster, readCluster(options.cluster));
   Scenario scenario = scenarioOf(std::move(job), std::move(cluster));
   Network& network = scenario.cluster.network;
@@ -48,6 +48,17 @@ Result<std::vector<double>> countsOf(const Options& options, const Cluster& clus
   return counts;
 }
 
+Recorded recordedOf(const std::vector<RankTraffic>& ranks, const Network& network) {
+  Recorded recorded;
+  recorded.ranks = static_cast<double>(ranks.size());
+  for (const RankTraffic& rank : ranks) {
+    recorded.messages += rank.receivedMessages;
+    recorded.bytes += rank.receivedBytes;
+  }
+  recorded.network = costOf(network, ranks);
+  return recorded;
+}
+
 void addOperations(Report* report, const std::vector<double>& counts) {
   for (const double count : counts) {
     if (count < 2) continue;
@@ -69,7 +80,13 @@ Result<Report> makeReport(const Options& options) {
   Report report;
   report.draws = {options.seed, options.draws};
   report.fitBelow = options.fitBelow;
-  TRY(report.scenario, readScenario(options));
+  std::vector<RankTraffic> traffic;
+  if (isRecording(options.job)) {
+    TRY(traffic, readTraffic(options.job));
+  }
+  TRY(Job job, traffic.empty() ? readJob(options.job) : jobOf(options.job, traffic));
+  TRY(report.scenario, readScenario(options, std::move(job)));
+  if (!traffic.empty()) report.recorded = recordedOf(traffic, report.scenario.cluster.network);
   TRY(const std::vector<double> counts, countsOf(options, report.scenario.cluster));
   if (options.fitBelow > 0) {
     TRY(report.scenario, fitted(report.scenario, options.fitBelow, report.draws));

@@ -12,6 +12,14 @@
 // functions; any thread.
 namespace weft::plan {
 
+// The messages of a recorded job.
+struct Recorded {
+  double ranks = 0;
+  double messages = 0;  // received by all ranks
+  double bytes = 0;
+  Cost network;  // without any computing, as weft perf --replay repeats it
+};
+
 struct Report {
   Scenario scenario;
   Draws draws;
@@ -19,8 +27,9 @@ struct Report {
   std::vector<OperationPrediction> operations;  // of a job that is one collective operation
   std::vector<Effect> effects;                  // at the most GPUs
   std::optional<RailLoss> railLoss;             // where a node has another rail
-  std::optional<Comparison> comparison;         // where the job has measured points
-  double fitBelow = 0;                          // GPUs; 0: nothing was fitted
+  std::optional<Recorded> recorded;
+  std::optional<Comparison> comparison;  // where the job has measured points
+  double fitBelow = 0;                   // GPUs; 0: nothing was fitted
 };
 
 std::string textOf(const Report& report);

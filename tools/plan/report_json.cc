@@ -88,6 +88,11 @@ std::string jsonOf(const Report& report) {
                            {"step_after_us", report.railLoss->after},
                            {"once_us", report.railLoss->onceUs},
                            {"until_repair_us", report.railLoss->untilRepairUs}});
+  if (report.recorded)
+    json.set("recorded", {{"ranks", report.recorded->ranks},
+                          {"messages", report.recorded->messages},
+                          {"bytes", report.recorded->bytes},
+                          {"network_us", report.recorded->network.us()}});
   if (report.comparison) json.set("comparison", comparisonJson(report));
   return json.text() + "\n";
 }

@@ -101,6 +101,16 @@ std::string lossRow(const Report& report) {
   return text + "\n";
 }
 
+std::string recordedRow(const Report& report) {
+  if (!report.recorded) return {};
+  const Recorded& recorded = *report.recorded;
+  return fmt::format(
+      "# recorded: {:g} ranks received {:g} messages of {:.4g} MB in all; without computing this network "
+      "takes "
+      "{:.1f} ms for them\n",
+      recorded.ranks, recorded.messages, recorded.bytes / 1e6, recorded.network.us() / kMs);
+}
+
 std::string comparisonRows(const Report& report) {
   if (!report.comparison) return {};
   const Comparison& comparison = *report.comparison;
@@ -130,7 +140,7 @@ std::string comparisonRows(const Report& report) {
 std::string textOf(const Report& report) {
   std::string text = jobLine(report.scenario.job) + sourceLines(report);
   text += report.scenario.job.isOperation() ? operationRows(report) : predictionRows(report);
-  return text + effectRows(report) + lossRow(report) + comparisonRows(report);
+  return text + recordedRow(report) + effectRows(report) + lossRow(report) + comparisonRows(report);
 }
 
 }  // namespace weft::plan

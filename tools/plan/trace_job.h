@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/plan/job.h"
+
+// A job out of the traces of its ranks (docs/trace.md). Pure but for reading files; any thread.
+namespace weft::plan {
+
+// The sends of a rank between two pauses. Microseconds from the first send of the trace.
+struct Burst {
+  double beginUs = 0;
+  double endUs = 0;
+  double messages = 0;
+  double bytes = 0;
+};
+
+struct RankTraffic {
+  std::vector<Burst> bursts;
+  double sentMessages = 0;
+  double sentBytes = 0;
+  double receivedMessages = 0;
+  double receivedBytes = 0;
+};
+
+// True for a folder, and for a file that is called NAME.trace.
+bool isRecording(const std::string& path);
+
+// Of a file, or of each trace of a folder, by name. An error names the file.
+Result<std::vector<RankTraffic>> readTraffic(const std::string& path);
+
+// The time of all messages without any computing between them, as `weft perf --replay` repeats them: that of
+// the busiest direction of a rank, whose messages follow each other on its rails.
+Cost costOf(const Network& network, const std::vector<RankTraffic>& ranks);
+
+// A step is the whole recording of the first rank. A burst is a bucket of the bytes whose all-reduce over so
+// many ranks sends what was sent, and is ready when it began, on a clock that stands still while messages
+// move.
+Result<Job> jobOf(const std::string& path, const std::vector<RankTraffic>& ranks);
+
+}  // namespace weft::plan
