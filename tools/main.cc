@@ -299,6 +299,10 @@ void declarePlan(CLI::App& command, plan::Options& options) {
       ->capture_default_str();
   command.add_option("--json", options.json, "write the results to this file; - is the standard output");
   command.add_option("--html", options.html, "write them with plots to this file");
+  command.add_option(
+      "--chakra", options.chakra,
+      "write the job for ASTRA-sim, of the largest number of GPUs, to files NAME.0.et, NAME.1.et, ...");
+  command.add_option("--goal", options.goal, "write it for LogGOPSim to this file");
 }
 
 // More than a line: what a support request needs.

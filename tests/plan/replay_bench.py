@@ -17,11 +17,12 @@ import sys
 import tempfile
 
 LIMIT = 0.20
-TURNS = 3
-RUNS = {  # name: arguments of weft perf sendrecv
-    'few': ['-b', '1M', '-e', '1M', '--p2p-chunk', '1M', '--iters', '4', '-w', '0'],
-    'small': ['-b', '1M', '-e', '1M', '--p2p-chunk', '64K', '--iters', '400', '-w', '0'],
-    'large': ['-b', '8M', '-e', '8M', '--p2p-chunk', '1M', '--iters', '150', '-w', '0'],
+TURNS = 2
+COMMON = ['all_reduce', '-n', '2', '-c', '0', '--channels', '2', '-w', '0', '--iters']
+RUNS = {  # name: arguments of weft perf: two rings, as the job has them
+    'few': ['1', '-b', '1M', '-e', '1M'],
+    'small': ['20', '-b', '8M', '-e', '8M', '--buffsize', '512K'],
+    'large': ['4', '-b', '64M', '-e', '64M'],
 }
 
 
@@ -71,10 +72,10 @@ def main(arguments):
         for name, words in RUNS.items():
             folder = pathlib.Path(top) / name
             folder.mkdir()
-            run([weft, 'perf', 'sendrecv', '-n', '2', '-c', '0', '--plugin', recorder, *words], WEFT_RECORD_DIR=str(folder), WEFT_RECORD_PLUGIN=str(plugin), **fabric)
+            run([weft, 'perf', *COMMON, *words, '--plugin', recorder], WEFT_RECORD_DIR=str(folder), WEFT_RECORD_PLUGIN=str(plugin), **fabric)
             seen = traffic(weft, folder, cluster)
-            points.append((seen['messages'], seen['bytes'], replay_ms(weft, plugin, folder, fabric)))
-            print(f'{name:6} {seen["messages"]:8.0f} messages {seen["bytes"] / 1e6:10.1f} MB {points[-1][2]:10.1f} ms')
+            points.append((seen['messages'] / 2, seen['bytes'] / 2, replay_ms(weft, plugin, folder, fabric)))
+            print(f'{name:6} {seen["messages"] / 2:8.0f} messages {seen["bytes"] / 2e6:10.1f} MB each way {points[-1][2]:10.1f} ms')
         constant, message, byte = solve(points)
         print(f'here: {constant:.1f} ms, {message * 1e3:.2f} us a message, {1e-6 / byte:.3f} GB/s')
         cluster_file(cluster, max(0.0, message * 1e3), 1e-6 / byte, max(0.0, constant * 1e3))

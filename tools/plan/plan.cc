@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "tools/output/output.h"
+#include "tools/plan/export.h"
 #include "tools/plan/gpu_counts.h"
 #include "tools/plan/report.h"
 #include "tools/plan/trace_job.h"
@@ -100,11 +101,40 @@ Result<Report> makeReport(const Options& options) {
   return report;
 }
 
+// A message of a ring is a line of GOAL, and they grow with the square of the ranks.
+constexpr double kMostExported = 1024;
+
+Result<std::vector<std::vector<Activity>>> ranksOf(const Options& options, const Report& report,
+                                                   double gpus) {
+  if (isRecording(options.job)) {
+    TRY(const std::vector<RankTraffic> traffic, readTraffic(options.job));
+    return activitiesOf(options.job, traffic);
+  }
+  if (gpus > kMostExported || gpus < 2)
+    return refuse(fmt::format("-n {}: 2 to {:g} GPUs can be exported", options.gpus, kMostExported));
+  return std::vector<std::vector<Activity>>(static_cast<size_t>(gpus), activitiesOf(report.scenario.job));
+}
+
+Status writeExports(const Options& options, const Report& report) {
+  if (options.chakra.empty() && options.goal.empty()) return {};
+  TRY(const std::vector<double> counts, countsOf(options, report.scenario.cluster));
+  TRY(const auto ranks, ranksOf(options, report, counts.back()));
+  std::vector<Document> documents;
+  if (!options.chakra.empty())
+    for (size_t rank = 0; rank < ranks.size(); ++rank)
+      documents.push_back({fmt::format("{}.{}.et", options.chakra, rank), chakraOf(ranks[rank], rank)});
+  if (!options.goal.empty())
+    documents.push_back(
+        {options.goal, goalOf(isRecording(options.job) ? ranks : asMessages(ranks[0], ranks.size()))});
+  return writeDocuments(documents);
+}
+
 Status planned(const Options& options) {
   for (const std::string& path : {options.json, options.html}) TRY(canWrite(path));
   TRY(const Report report, makeReport(options));
   const bool shown = options.json == "-" || options.html == "-";
   if (!shown) TRY(show(textOf(report)));
+  TRY(writeExports(options, report));
   return writeDocuments({{options.json, options.json.empty() ? "" : jsonOf(report)},
                          {options.html, options.html.empty() ? "" : htmlOf(report)}});
 }

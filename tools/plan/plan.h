@@ -19,6 +19,8 @@ struct Options {
   int draws = 400;
   std::string json;
   std::string html;
+  std::string chakra;  // what the files of the ranks begin with
+  std::string goal;
 };
 
 // The exit code: 1 where a file does not fit, in one line that names it and the field.

@@ -14,7 +14,6 @@ namespace weft::plan {
 namespace {
 
 constexpr double kNanosecondsOfUs = 1e3;
-constexpr double kPauseUs = 200;  // that parts two bursts
 
 using Request = std::pair<uint64_t, uint64_t>;  // comm and number
 
@@ -24,50 +23,79 @@ double sizeOf(const trace::Event& event) {
   return bytes;
 }
 
-struct Send {
-  double beginUs;
-  double endUs;
-  double bytes;
-};
-
 // Bursts of sends in the order in which they began.
-std::vector<Burst> burstsOf(const std::vector<Send>& sends) {
+std::vector<Burst> burstsOf(const std::vector<Message>& messages) {
   std::vector<Burst> bursts;
-  for (const Send& send : sends) {
-    const double beginUs = send.beginUs - sends.front().beginUs;
-    const double endUs = send.endUs - sends.front().beginUs;
-    if (bursts.empty() || beginUs > bursts.back().endUs + kPauseUs) bursts.push_back({beginUs, endUs, 0, 0});
+  for (const Message& message : messages) {
+    if (!message.sent) continue;
+    if (bursts.empty() || message.postUs > bursts.back().endUs + kPauseUs)
+      bursts.push_back({message.postUs, message.doneUs, 0, 0});
     Burst& burst = bursts.back();
-    burst.endUs = std::max(burst.endUs, endUs);
+    burst.endUs = std::max(burst.endUs, message.doneUs);
     burst.messages += 1;
-    burst.bytes += send.bytes;
+    burst.bytes += message.bytes;
   }
   return bursts;
 }
 
-RankTraffic trafficOf(const trace::Trace& trace) {
-  RankTraffic traffic;
+// The handle that a comm was made by names its connection at both ends.
+std::map<uint64_t, uint64_t> connectionsOf(const trace::Trace& trace) {
+  std::map<uint64_t, uint64_t> handles;
+  for (const trace::Event& event : trace.events) {
+    if (event.kind == trace::Kind::listen)
+      handles[event[trace::at::kListenComm]] = event[trace::at::kListenHandle];
+    if (event.kind == trace::Kind::connect)
+      handles[event[trace::at::kConnectComm]] = event[trace::at::kConnectHandle];
+    if (event.kind == trace::Kind::accept)
+      handles[event[trace::at::kAcceptComm]] = handles[event[trace::at::kAcceptListen]];
+  }
+  return handles;
+}
+
+bool isPost(const trace::Event& event) {
+  return (event.kind == trace::Kind::isend || event.kind == trace::Kind::irecv) && event.result == 0;
+}
+
+// Requests that were posted and done. The size of a received message is what `test` told; the receives of a
+// group are one.
+std::vector<Message> messagesOf(const trace::Trace& trace) {
+  const std::map<uint64_t, uint64_t> connections = connectionsOf(trace);
   std::map<Request, size_t> open;
-  std::vector<Send> sends;
+  std::vector<Message> posted;
   for (const trace::Event& event : trace.events) {
     const double us = static_cast<double>(event.time) / kNanosecondsOfUs;
     const Request request{event[trace::at::kComm], event[trace::at::kRequest]};
-    if (event.kind == trace::Kind::isend && event.result == 0) {
-      open[request] = sends.size();
-      sends.push_back({us, us, sizeOf(event)});
-      traffic.sentMessages += 1;
-      traffic.sentBytes += sizeOf(event);
+    if (isPost(event)) {
+      const auto connection = connections.find(request.first);
+      open[request] = posted.size();
+      posted.push_back({event.kind == trace::Kind::isend,
+                        connection == connections.end() ? 0 : connection->second, us, -1, sizeOf(event)});
     }
     if (event.kind != trace::Kind::test || event.result != 0) continue;
-    if (const auto sent = open.find(request); sent != open.end()) {
-      sends[sent->second].endUs = us;
-      open.erase(sent);
-    } else {
-      traffic.receivedMessages += static_cast<double>(event.parts.size());
-      traffic.receivedBytes += sizeOf(event);
-    }
+    const auto found = open.find(request);
+    if (found == open.end()) continue;
+    Message& message = posted[found->second];
+    message.doneUs = us;
+    if (!message.sent) message.bytes = sizeOf(event);
+    open.erase(found);
   }
-  traffic.bursts = burstsOf(sends);
+  std::erase_if(posted, [](const Message& message) { return message.doneUs < 0; });
+  const double first = posted.empty() ? 0 : posted.front().postUs;
+  for (Message& message : posted) {
+    message.postUs -= first;
+    message.doneUs -= first;
+  }
+  return posted;
+}
+
+RankTraffic trafficOf(const trace::Trace& trace) {
+  RankTraffic traffic;
+  traffic.messages = messagesOf(trace);
+  for (const Message& message : traffic.messages) {
+    (message.sent ? traffic.sentMessages : traffic.receivedMessages) += 1;
+    (message.sent ? traffic.sentBytes : traffic.receivedBytes) += message.bytes;
+  }
+  traffic.bursts = burstsOf(traffic.messages);
   return traffic;
 }
 

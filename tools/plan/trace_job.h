@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,7 +11,18 @@
 // A job out of the traces of its ranks (docs/trace.md). Pure but for reading files; any thread.
 namespace weft::plan {
 
-// The sends of a rank between two pauses. Microseconds from the first send of the trace.
+constexpr double kPauseUs = 200;  // that parts two bursts
+
+// Microseconds from the first post of the trace.
+struct Message {
+  bool sent = false;        // or received
+  uint64_t connection = 0;  // the same at both ends
+  double postUs = 0;
+  double doneUs = 0;
+  double bytes = 0;
+};
+
+// The sends of a rank between two pauses.
 struct Burst {
   double beginUs = 0;
   double endUs = 0;
@@ -19,6 +31,7 @@ struct Burst {
 };
 
 struct RankTraffic {
+  std::vector<Message> messages;  // by the time of their posts
   std::vector<Burst> bursts;
   double sentMessages = 0;
   double sentBytes = 0;
