@@ -291,6 +291,9 @@ void declarePlan(CLI::App& command, plan::Options& options) {
       .add_option("--fit-below", options.fitBelow,
                   "fit the job's free numbers to what was measured on fewer GPUs")
       ->check(CLI::Range(2.0, 1e6));
+  command
+      .add_option("--set", options.set, "NAME=VALUE: another number than that of the files; can be repeated")
+      ->allow_extra_args(false);
   command.add_option("--rails-lost", options.railsLost, "rails of each node that are gone")
       ->check(CLI::Range(0, 1000));
   command.add_option("--seed", options.seed, "of the draws for skew")->capture_default_str();
@@ -299,6 +302,7 @@ void declarePlan(CLI::App& command, plan::Options& options) {
       ->capture_default_str();
   command.add_option("--json", options.json, "write the results to this file; - is the standard output");
   command.add_option("--html", options.html, "write them with plots to this file");
+  command.add_option("--plot", options.plot, "draw the plots alone into this SVG file");
   command.add_option(
       "--chakra", options.chakra,
       "write the job for ASTRA-sim, of the largest number of GPUs, to files NAME.0.et, NAME.1.et, ...");

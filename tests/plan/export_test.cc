@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "tests/plan/examples.h"
+#include "tests/support/catch.h"
 
 // What is written for other simulators, read back.
 namespace weft::plan {

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "tests/plan/examples.h"
+#include "tests/support/catch.h"
 
 // Results that others published, as the model has them. Fits see points below 128 GPUs alone; no number of an
 // example is chosen for one point. docs/scale.md says where the model misses and where sources contradict.

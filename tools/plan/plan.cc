@@ -2,6 +2,9 @@
 // Copyright The weft authors
 #include "tools/plan/plan.h"
 
+#include <algorithm>
+#include <cstdlib>
+
 #include <fmt/format.h>
 
 #include "tools/output/output.h"
@@ -18,9 +21,28 @@ Error refuse(const std::string& what) {
   return {Code::config, "planning", what};
 }
 
+// NAME=VALUE in the units of the files.
+Status setNumber(const std::string& word, Scenario* scenario) {
+  const size_t sign = std::min(word.find('='), word.size());
+  const Number* const number = numberNamed(word.substr(0, sign));
+  char* end = nullptr;
+  const std::string text = word.substr(std::min(sign + 1, word.size()));
+  const double value = std::strtod(text.c_str(), &end);
+  if (!number || (word.starts_with("parameters") && !scenario->job.sharded)) {
+    std::string all;
+    for (const Number& one : numbers()) all += (all.empty() ? "" : ", ") + std::string(one.name);
+    return refuse("--set " + word + ": numbers are " + all);
+  }
+  if (text.empty() || *end != '\0' || !(value >= 0) || value > 1e15)
+    return refuse("--set " + word + ": '" + text + "' is not a number from 0 on");
+  number->set(scenario, value);
+  return {};
+}
+
 Result<Scenario> readScenario(const Options& options, Job job) {
   TRY(Cluster cluster, readCluster(options.cluster));
   Scenario scenario = scenarioOf(std::move(job), std::move(cluster));
+  for (const std::string& word : options.set) TRY(setNumber(word, &scenario));
   Network& network = scenario.cluster.network;
   if (options.railsLost >= network.rails)
     return refuse(fmt::format("--rails-lost {:g}: a node of {} has {:g} rails and one must be left",
@@ -130,13 +152,15 @@ Status writeExports(const Options& options, const Report& report) {
 }
 
 Status planned(const Options& options) {
-  for (const std::string& path : {options.json, options.html}) TRY(canWrite(path));
+  for (const std::string& path : {options.json, options.html, options.plot, options.goal})
+    TRY(canWrite(path));
   TRY(const Report report, makeReport(options));
-  const bool shown = options.json == "-" || options.html == "-";
+  const bool shown = options.json == "-" || options.html == "-" || options.plot == "-" || options.goal == "-";
   if (!shown) TRY(show(textOf(report)));
   TRY(writeExports(options, report));
   return writeDocuments({{options.json, options.json.empty() ? "" : jsonOf(report)},
-                         {options.html, options.html.empty() ? "" : htmlOf(report)}});
+                         {options.html, options.html.empty() ? "" : htmlOf(report)},
+                         {options.plot, options.plot.empty() ? "" : plotOf(report)}});
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 // `weft plan`: what a job does on a cluster, by a model. Used by one thread.
 namespace weft::plan {
@@ -12,13 +13,15 @@ struct Options {
   std::string job;      // a file, or a folder of traces
   std::string cluster;  // a file, or the name of a platform
   std::string gpus = "2..4096";
-  std::string algorithm;  // empty: the job's own
-  double fitBelow = 0;    // GPUs; 0: nothing is fitted
+  std::string algorithm;         // empty: the job's own
+  std::vector<std::string> set;  // NAME=VALUE, of numbers.h
+  double fitBelow = 0;           // GPUs; 0: nothing is fitted
   double railsLost = 0;
   uint64_t seed = 1;
   int draws = 400;
   std::string json;
   std::string html;
+  std::string plot;
   std::string chakra;  // what the files of the ranks begin with
   std::string goal;
 };

@@ -35,5 +35,6 @@ struct Report {
 std::string textOf(const Report& report);
 std::string jsonOf(const Report& report);
 std::string htmlOf(const Report& report);
+std::string plotOf(const Report& report);  // the plots alone, as SVG
 
 }  // namespace weft::plan

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "tools/plan/chart.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace weft::plan {
+
+namespace {
+
+constexpr double kLeft = 70;
+constexpr double kRight = 20;
+constexpr double kHead = 30;
+constexpr double kFoot = 44;
+constexpr double kPlotHeight = kChartHeight - kHead - kFoot;
+constexpr double kLegendHeight = 18;
+constexpr double kBarHeight = 20;
+constexpr double kBarLeft = 150;
+constexpr size_t kColours = 6;
+
+std::string colourOf(size_t number) {
+  return fmt::format("var(--c{})", number % kColours);
+}
+
+std::string labelAt(double x, double y, const char* anchor, const std::string& text, int size = 12) {
+  return fmt::format(
+      "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" font-size=\"{}\" fill=\"var(--ink)\">{}</text>\n",
+      x, y, anchor, size, escaped(text));
+}
+
+std::string lineAt(double x1, double y1, double x2, double y2) {
+  return fmt::format(
+      "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"var(--grid)\"/>\n", x1, y1, x2,
+      y2);
+}
+
+struct Range {
+  double low = HUGE_VAL;
+  double high = -HUGE_VAL;
+  void take(double value) {
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+};
+
+// The step between lines of a linear axis: 1, 2 or 5 times a power of ten.
+double stepOfAxis(double length) {
+  const double power = std::pow(10, std::floor(std::log10(length / 4)));
+  for (const double factor : {1.0, 2.0, 5.0})
+    if (length / (factor * power) <= 6) return factor * power;
+  return 10 * power;
+}
+
+// From values to places on the page.
+class Scale {
+ public:
+  Scale(const Chart& chart, double top) : top_(top + kHead), logarithmic_(chart.logarithmicUp) {
+    for (const Curve& curve : chart.curves)
+      for (const auto& [x, y] : curve.points) {
+        x_.take(std::log2(x));
+        y_.take(logarithmic_ ? std::log10(std::max(y, 1e-12)) : y);
+      }
+    for (const Band& band : chart.bands) y_.take(band.high);
+    if (!(x_.high > x_.low)) x_ = {x_.low - 0.5, x_.low + 0.5};
+    if (!logarithmic_) y_.low = std::min(0.0, y_.low);
+    if (logarithmic_) y_ = {std::floor(y_.low), std::ceil(y_.high)};
+    if (!(y_.high > y_.low)) y_.high = y_.low + 1;
+  }
+  double across(double x) const {
+    return kLeft + (std::log2(x) - x_.low) / (x_.high - x_.low) * (kChartWidth - kLeft - kRight);
+  }
+  double up(double y) const {
+    const double value = logarithmic_ ? std::log10(std::max(y, 1e-12)) : y;
+    return top_ + (1 - (value - y_.low) / (y_.high - y_.low)) * kPlotHeight;
+  }
+  std::string grid() const {
+    std::string text;
+    for (double x = std::ceil(x_.low); x <= x_.high + 1e-9; ++x) {
+      const double value = std::exp2(x);
+      text += lineAt(across(value), top_, across(value), top_ + kPlotHeight);
+      text += labelAt(across(value), top_ + kPlotHeight + 16, "middle", fmt::format("{:g}", value), 11);
+    }
+    const double step = logarithmic_ ? 1 : stepOfAxis(y_.high - y_.low);
+    for (double y = std::ceil(y_.low / step) * step; y <= y_.high + 1e-9; y += step) {
+      const double value = logarithmic_ ? std::pow(10, y) : y;
+      text += lineAt(kLeft, up(value), kChartWidth - kRight, up(value));
+      text += labelAt(kLeft - 6, up(value) + 4, "end",
+                      fmt::format("{:.4g}", std::abs(value) < 1e-9 ? 0 : value), 11);
+    }
+    return text;
+  }
+
+ private:
+  double top_;
+  bool logarithmic_;
+  Range x_;
+  Range y_;
+};
+
+std::string curveText(const Scale& scale, const Curve& curve, size_t number) {
+  std::string line;
+  std::string dots;
+  for (const auto& [x, y] : curve.points) {
+    line += fmt::format("{:.1f},{:.1f} ", scale.across(x), scale.up(y));
+    dots += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"{}\"/>\n", scale.across(x),
+                        scale.up(y), curve.line ? 2 : 4, colourOf(number));
+  }
+  if (!curve.line) return dots;
+  return fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\"{}/>\n", line,
+                     colourOf(number), curve.dashed ? " stroke-dasharray=\"6 4\"" : "") +
+         (curve.dashed ? "" : dots);
+}
+
+std::string legendText(const std::vector<std::string>& names, double top) {
+  std::string text;
+  double x = kLeft;
+  for (size_t i = 0; i < names.size(); ++i) {
+    text += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"12\" height=\"12\" fill=\"{}\"/>\n", x, top,
+                        colourOf(i));
+    text += labelAt(x + 17, top + 10, "start", names[i], 11);
+    x += 32 + 6.2 * static_cast<double>(names[i].size());
+  }
+  return text;
+}
+
+std::vector<std::string> namesOf(const Chart& chart) {
+  std::vector<std::string> names;
+  for (const Curve& curve : chart.curves) names.push_back(curve.name);
+  return names;
+}
+
+}  // namespace
+
+double heightOf(const Chart&) {
+  return kChartHeight + kLegendHeight;
+}
+
+std::string drawn(const Chart& chart, double top) {
+  const Scale scale(chart, top);
+  std::string text = labelAt(kLeft, top + 18, "start", chart.title, 14) + scale.grid();
+  std::string there;
+  std::string back;
+  for (const Band& band : chart.bands) {
+    there += fmt::format("{:.1f},{:.1f} ", scale.across(band.x), scale.up(band.high));
+    back.insert(0, fmt::format("{:.1f},{:.1f} ", scale.across(band.x), scale.up(band.low)));
+  }
+  if (!there.empty())
+    text += fmt::format("<polygon points=\"{}{}\" fill=\"var(--c0)\" opacity=\"0.25\"/>\n", there, back);
+  for (size_t i = 0; i < chart.curves.size(); ++i) text += curveText(scale, chart.curves[i], i);
+  text += labelAt(kChartWidth - kRight, top + kHead + kPlotHeight + 32, "end", chart.across, 11);
+  text += labelAt(kChartWidth - kRight, top + 18, "end", chart.up, 11);
+  return text + legendText(namesOf(chart), top + kHead + kPlotHeight + 24);
+}
+
+double heightOf(const Bars& bars) {
+  return kHead + kBarHeight * static_cast<double>(bars.bars.size()) +
+         (bars.partNames.empty() ? 0 : kLegendHeight) + 16;
+}
+
+std::string drawn(const Bars& bars, double top) {
+  Range range;
+  range.take(0);
+  for (const Bar& bar : bars.bars) {
+    double sum = 0;
+    for (const double part : bar.parts) range.take(sum += part);
+  }
+  if (!(range.high > range.low)) range.high = 1;
+  const auto across = [&](double value) {
+    return kBarLeft + (value - range.low) / (range.high - range.low) * (kChartWidth - kBarLeft - 80);
+  };
+  std::string text = labelAt(kLeft, top + 18, "start", bars.title, 14);
+  double y = top + kHead;
+  for (const Bar& bar : bars.bars) {
+    double sum = 0;
+    for (size_t i = 0; i < bar.parts.size(); ++i) {
+      const double from = across(std::min(sum, sum + bar.parts[i]));
+      const double to = across(std::max(sum, sum + bar.parts[i]));
+      text += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{}\" fill=\"{}\"/>\n",
+                          from, y, to - from, kBarHeight - 5, colourOf(i));
+      sum += bar.parts[i];
+    }
+    text += labelAt(kBarLeft - 8, y + 12, "end", bar.name, 11);
+    text += labelAt(across(std::max(sum, 0.0)) + 6, y + 12, "start", fmt::format("{:.4g}", sum), 11);
+    y += kBarHeight;
+  }
+  return text + legendText(bars.partNames, y + 4);
+}
+
+const char* chartStyle() {
+  return ":root{--paper:#ffffff;--ink:#1b1f24;--grid:#d9dde2;--c0:#1f6fb4;--c1:#d1662b;--c2:#3a8f4a;--c3:#"
+         "8a5fb0;"
+         "--c4:#b8324f;--c5:#1395a5}\n"
+         "@media (prefers-color-scheme:dark){:root{--paper:#14171b;--ink:#e6e9ec;--grid:#343a41;--c0:#6db1ee;"
+         "--c1:#f0955f;--c2:#74c685;--c3:#c09be2;--c4:#ef7b93;--c5:#5fd0de}}\n";
+}
+
+std::string escaped(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    if (c == '<')
+      result += "&lt;";
+    else if (c == '>')
+      result += "&gt;";
+    else if (c == '&')
+      result += "&amp;";
+    else if (c == '"')
+      result += "&quot;";
+    else
+      result += c;
+  }
+  return result;
+}
+
+}  // namespace weft::plan
