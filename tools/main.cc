@@ -15,6 +15,9 @@
 #include "tools/perf/perf.h"
 #include "tools/plan/plan.h"
 #include "tools/state/state.h"
+#include "tools/stats/autopsy.h"
+#include "tools/stats/stats.h"
+#include "tools/stats/top.h"
 #include "tools/trace/show/trace.h"
 
 // The weft command: what may be written on its command line. The only file that knows CLI11, which takes many
@@ -309,6 +312,60 @@ void declarePlan(CLI::App& command, plan::Options& options) {
   command.add_option("--goal", options.goal, "write it for LogGOPSim to this file");
 }
 
+void declareStats(CLI::App& command, counted::Options& options) {
+  command.add_option("where", options.where,
+                     "a folder that is WEFT_STATE_DIR, or process numbers (default: this host)");
+  CLI::Option* json = command.add_flag("--json", options.json, "the same for programs");
+  command.add_flag("--prometheus", options.prometheus, "as metrics for Prometheus")->excludes(json);
+  command.add_option("--textfile", options.textfile,
+                     "write metrics to weft.prom in this folder, again and again");
+  command.add_option("--interval", options.interval, "seconds between two such files; 0: only one")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->capture_default_str();
+}
+
+void declareTop(CLI::App& command, counted::TopOptions& options) {
+  command.add_option("where", options.where,
+                     "a folder that is WEFT_STATE_DIR, or process numbers (default: this host)");
+  command.add_flag("--once", options.once, "one table, for scripts");
+  command.add_option("--interval", options.interval, "seconds between two looks")
+      ->check(CLI::Range(0.1, 3600.0))
+      ->capture_default_str();
+  command.add_option("--rows", options.rows, "at most so many comms")->check(CLI::Range(1, 100000));
+}
+
+void declareAutopsy(CLI::App& command, counted::AutopsyOptions& options) {
+  command.add_option("folder", options.folder, "what WEFT_STATE_DIR was in the job's environment")
+      ->required();
+  command.add_flag("--json", options.json, "the same for programs");
+}
+
+// The commands that read what processes counted.
+class CountedCommands {
+ public:
+  explicit CountedCommands(CLI::App& app)
+      : stats_(app.add_subcommand("stats", "show what running processes have counted")),
+        top_(app.add_subcommand("top", "watch the traffic of running processes")),
+        autopsy_(app.add_subcommand("autopsy", "name the rank of a job that stood still first")) {
+    declareStats(*stats_, statsOptions_);
+    declareTop(*top_, topOptions_);
+    declareAutopsy(*autopsy_, autopsyOptions_);
+  }
+  bool parsed() const { return stats_->parsed() || top_->parsed() || autopsy_->parsed(); }
+  int run() const {
+    if (stats_->parsed()) return counted::runStats(statsOptions_);
+    return top_->parsed() ? counted::runTop(topOptions_) : counted::runAutopsy(autopsyOptions_);
+  }
+
+ private:
+  CLI::App* stats_;
+  CLI::App* top_;
+  CLI::App* autopsy_;
+  counted::Options statsOptions_;
+  counted::TopOptions topOptions_;
+  counted::AutopsyOptions autopsyOptions_;
+};
+
 // More than a line: what a support request needs.
 std::string versionLines() {
   return std::string(versionText()) + "\nbuilt by compiler " + perf::buildText() + ", with " +
@@ -357,6 +414,7 @@ int runCommandLine(int argc, char** argv) {
   state::Options stateOptions;
   declareState(*stateCommand, stateOptions);
   stateCommand->footer(kStateExamples);
+  CountedCommands countedCommands(app);
 
   CLI::App* planCommand = app.add_subcommand("plan", "what a job would do on a cluster, by a model");
   plan::Options planOptions;
@@ -387,6 +445,7 @@ int runCommandLine(int argc, char** argv) {
   if (traceCommand->parsed()) return trace::run(traceOptions);
   if (planCommand->parsed()) return plan::run(planOptions);
   if (stateCommand->parsed()) return state::run(stateOptions);
+  if (countedCommands.parsed()) return countedCommands.run();
   return infoCommand->parsed() ? info::run(infoOptions) : perf::run(perfOptions);
 }
 

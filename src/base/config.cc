@@ -228,6 +228,11 @@ constexpr ConfigField kFields[] = {
      "the note HOST.PID.here there. weft state FOLDER asks, and shows who answered and who did not. "
      "Empty: none.",
      nullptr},
+    {"WEFT_STATS", &Config::stats,
+     "1: each process counts its messages in memory that weft stats and weft top read, and notes each comm's "
+     "last 1,024 requests for weft autopsy: in HOST.PID.stats in WEFT_STATE_DIR, 13 MB that go when the "
+     "process ends well, else in memory that dies with it. 0: nothing is counted there.",
+     nullptr},
 };
 
 // The error for a bad value. `place` is empty for the environment.

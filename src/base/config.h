@@ -78,6 +78,7 @@ struct Config {
   Milliseconds kernelTimeout{30000};
   Milliseconds waitWarn{10000};
   std::string stateDir;
+  bool stats = true;
 };
 
 using ConfigMember =

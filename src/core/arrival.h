@@ -53,7 +53,8 @@ inline void RecvCommImpl::completePart(Request* request, size_t part, uint64_t b
 }
 
 // Its message is here, and it is in no list any more.
-inline void RecvCommImpl::fulfil(ReceiveSlot* slot, uint64_t bytes) {
+inline void RecvCommImpl::fulfil(ReceiveSlot* slot, uint64_t bytes, stats::Way way) {
+  stats_.done(slot->record, bytes, way);
   if (slot->isRequest) [[likely]] {
     slot->received = bytes;
     slot->state = SlotState::filled;
@@ -95,7 +96,7 @@ inline bool RecvCommImpl::fill(const ReceiveSlot& slot, const EagerHeader& heade
   if (slot->state == SlotState::advertised) ctsRing_.overtaken(slot->position, slot->ctsSequence, slot->lane);
   unlink(slot, tag);
   peering().freeEagerSlot(eagerSlot);
-  fulfil(slot, header.size);
+  fulfil(slot, header.size, stats::Way::eager);
   messageArrived();
 }
 

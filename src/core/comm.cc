@@ -65,12 +65,16 @@ Error errorOf(const Request* request) {
 CommBase::CommBase(CommOptions options, const char* kind) : options_(std::move(options)) {
   number_ = engine().addComm(this);
   peering().comms++;
-  const MustNotFail naming;  // the engine knows it already
+  const MustNotFail naming;  // the engine knows it already, and would not hear that it was never finished
+  if (stats::StatsFile* file = engine().stats())
+    stats_ = stats::CommStats(
+        file->take(number_, kind[0] == 's', engine().deviceName(), peering().peer()->name()));
   life_.name(format("%s %u with %s", kind, number_, peering().peer()->name().c_str()));
 }
 
 // A comm whose own constructor failed was never closed; its maker is inside the engine.
 CommBase::~CommBase() {
+  if (stats_.line()) engine().stats()->give(stats_.line(), failed());
   if (number_ != 0) {
     engine().removeComm(number_);
     peering().comms--;
@@ -171,6 +175,22 @@ std::unique_ptr<MemoryHandle> CommBase::takeHandle(MemoryHandle* handle) {
   if (handle->announcement) peering().memory().withdraw(handle->announcement);
   handles_.erase(handle);
   return std::unique_ptr<MemoryHandle>(handle);
+}
+
+// For whom counting is no matter of the data path: the engine's counters and the lanes as they stand.
+void CommBase::publish() {
+  stats::CommLine* line = stats_.line();
+  if (!line) return;
+  stats_.refresh();
+  const EngineCounters& counters = engine().counters();
+  line->lanes.set(static_cast<uint32_t>(peering().lanes().size()));
+  line->lanesUp.set(static_cast<uint32_t>(peering().lanes().up()));
+  line->registrations.set(handlesMade_);
+  line->segmentsAgain.set(counters.segmentsAgain);
+  line->bytesAgain.set(counters.bytesAgain);
+  line->lanesLeft.set(counters.lanesLeft);
+  line->lanesRevived.set(counters.lanesRevived);
+  if (failed()) line->state.set(static_cast<uint32_t>(stats::LineState::failed));
 }
 
 // Closing:

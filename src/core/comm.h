@@ -15,6 +15,7 @@
 #include "src/core/engine_entry.h"
 #include "src/core/life.h"
 #include "src/core/patience.h"
+#include "src/stats/comm_stats.h"
 
 // What send and receive comms share: their place in an engine and a peering, the sticky error, memory
 // handles, the conversation of closing. Created on connect and accept; data calls come from one thread at a
@@ -90,6 +91,8 @@ class CommBase {
     options_.context = std::move(context);
   }
 
+  const stats::CommLine* counters() const { return stats_.line(); }  // null: nothing is counted
+  void publish();                         // what is counted elsewhere, into what others see; now and then
   virtual bool busy() const = 0;          // something is outstanding
   virtual void watch(TimePoint now) = 0;  // looks for what waits too long
   // The other end is closed. A sender says how many messages it sent, unless its whole engine is gone.
@@ -183,6 +186,7 @@ class CommBase {
   uint8_t declines_ = 0;    // of the profiler, in a row
   uint8_t untilAsked_ = 0;  // so many messages pass before it is asked again
   StickyError sticky_;
+  stats::CommStats stats_;            // what others see of it
   PointerSet<MemoryHandle> handles_;  // owned; only inside the engine
   uint64_t handlesMade_ = 0;
   std::optional<Patience> patience_;  // of the closing

@@ -55,6 +55,7 @@ class Engine final : private Placer {
   size_t railInUse(size_t rail) const { return railInUse_[rail]; }
   mem::Arena& arena() { return arena_; }
   WindowPool* windows() const { return options_.windows; }
+  stats::StatsFile* stats() const { return options_.stats; }  // null: switched off
   mem::RegionCache& regions() { return *options_.regions; }
 
   // Entering:

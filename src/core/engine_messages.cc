@@ -154,6 +154,10 @@ void Engine::watch() {
   flushLanes_.watch(now_);
   endIdlePeerings();
   waits_.look(*this, now_);
+  if (options_.stats) {
+    options_.stats->beat();
+    comms_.each([](CommBase& comm) { comm.publish(); });
+  }
   if (now_ - commsWatchedAt_ < options_.config->laneTimeout / 8) return;
   commsWatchedAt_ = now_;
   comms_.each([&](CommBase& comm) {

@@ -73,9 +73,9 @@ class Peering final : private LaneOwner, private EagerSender::Source {
   Stage stage() const { return life_.stage(); }
   // A comm that has not failed can be used: also where the peer is gone already that needed it no more.
   bool ready() const { return life_.is(Stage::open) || over(); }
-  const Ending* ending() const { return ending_.get(); }  // null: it is not over
+  const Ending* ending() const { return ending_.get(); }     // null: it is not over
   bool opening() const { return life_.is(Stage::opening); }  // the peer's half is not here
-  bool halted() const { return stage() > Stage::open; }   // nothing new goes to the fabric
+  bool halted() const { return stage() > Stage::open; }      // nothing new goes to the fabric
   bool suspected() const { return life_.is(Stage::paused); }
   bool over() const { return stage() >= Stage::left; }
   bool remoteGone() const { return life_.is(Stage::left); }

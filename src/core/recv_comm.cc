@@ -231,6 +231,7 @@ inline ReceiveSlot* RecvCommImpl::post(const ReceiveSpec& spec, Request* request
   slot->comm = this;
   slot->request = request;
   slot->memory = spec.bytes > 0 ? spec.memory : nullptr;
+  slot->record = stats_.posted(slot->tag, slot->k, spec.bytes, stats::Way::none);
   if (profiled) [[unlikely]]
     beginProfiled(request, part, spec, tag.k);
   if (tag.waiting == kNone || !takeWaiting(tag, slot)) open(tag, slot);
@@ -347,6 +348,7 @@ inline uint16_t RecvCommImpl::writeCts(ReceiveSlot& slot, TagState& tag, const L
   slot.ctsSequence = place.sequence;
   slot.advertisedAt = engine().lately();
   slot.sentAt = TimePoint{};
+  stats_.told(slot.record);
   advertisedCount_++;
   tag.toldBytes += slot.capacity;
   engine().counters().ctsOut++;
@@ -442,7 +444,7 @@ void RecvCommImpl::onSegment(ReceiveSlot& slot, ReceivedNote note, uint64_t leng
   ctsRing_.done(slot.position, slot.ctsSequence);
   if (eagerInARow_ > 0) cameByCts();
   unlink(&slot, tags_.at(slot.tag));
-  fulfil(&slot, slot.received);
+  fulfil(&slot, slot.received, stats::Way::rendezvous);
   messageArrived();
 }
 

@@ -106,7 +106,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   void writeDueCts();
   [[gnu::noinline]] void lookAtCtsFrom(uint64_t pass);
   void unlink(ReceiveSlot* slot, TagState& tag);
-  void fulfil(ReceiveSlot* slot, uint64_t bytes);
+  void fulfil(ReceiveSlot* slot, uint64_t bytes, stats::Way way);
   [[gnu::noinline]] Tested testUnfilled(ReceiveSlot* slot) const;
   void closeAllSlots();
   template <class Visit>
@@ -156,7 +156,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   void claim(ReceiveSlot* slot, TagState& tag, uint64_t length);
   void land(ReceiveSlot* slot, uint64_t length);
   void unland(ReceiveSlot* slot);
-  void finishLanding(ReceiveSlot* slot);
+  void finishLanding(ReceiveSlot* slot, stats::Way way);
   void fillFromEarly(uint32_t index);
   void giveBackWindow();
   void dropWindow();

@@ -114,14 +114,14 @@ void RecvCommImpl::dropLanding() {
 // All is here:
 
 void RecvCommImpl::directLanded(ReceiveSlot* slot) {
-  finishLanding(slot);
+  finishLanding(slot, stats::Way::direct);
   messageArrived();
 }
 
-void RecvCommImpl::finishLanding(ReceiveSlot* slot) {
+void RecvCommImpl::finishLanding(ReceiveSlot* slot, stats::Way way) {
   const uint64_t bytes = slot->received;
   unland(slot);
-  fulfil(slot, bytes);
+  fulfil(slot, bytes, way);
   window_.matched(bytes);
   giveBackWindow();
 }
@@ -141,7 +141,7 @@ void RecvCommImpl::fillFromEarly(uint32_t index) {
   header.size = early.size;
   const bool fits = fill(*slot, header, early.block.data());
   peering().early().release(index);
-  if (fits) finishLanding(slot);
+  if (fits) finishLanding(slot, stats::Way::spilled);
 }
 
 // Its receive is posted. Where the bytes are still coming the receive waits with them.

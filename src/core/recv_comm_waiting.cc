@@ -67,7 +67,7 @@ bool RecvCommImpl::takeWaiting(TagState& tag, ReceiveSlot* slot) {
   const bool fits = fill(*slot, header, payload);
   peering().freeEagerSlot(found.at);
   if (fits) {
-    fulfil(slot, found.size);
+    fulfil(slot, found.size, stats::Way::eager);
   } else {
     engine().giveSlot(slot);
   }

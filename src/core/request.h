@@ -75,6 +75,7 @@ class Request {
   uint32_t departure = 0;       // a send that waits for others: what Peering::leaveWith is told; else 0
   CommBase* comm = nullptr;
   MemoryHandle* memory = nullptr;  // send: while its segments are in flight
+  uint32_t record = 0;             // send: its number in what others see of the comm
   uint64_t bytes = 0;              // send
   Transfer transfer;               // send
   std::array<int, kMaxRecvs> sizes{};
@@ -111,6 +112,7 @@ struct ReceiveSlot {
   bool isRequest = false;       // whoever posted it tests it
   bool reportedFailed = false;  // as a request's
   bool mayComeEagerly = false;
+  uint32_t record = 0;              // its number in what others see of the comm
   ReceiveSlot* previous = nullptr;  // slots of the same tag, oldest first
   ReceiveSlot* next = nullptr;
   uint64_t queuedAs = 0;       // its entry in its comm's queue of CTS, where it has one

@@ -51,8 +51,21 @@ Result<std::shared_ptr<Runtime>> Runtime::create(std::shared_ptr<Net> net) {
   options.handler = runtime->router_;
   options.clock = &runtime->net().clock();
   TRY(runtime->hub_, runtime->net().makeHub(std::move(options)));
+  runtime->openStats();
   TRY(runtime->reportState());
   return runtime;
+}
+
+// Counting is a help, and no reason for a job to fail.
+void Runtime::openStats() {
+  const Config& config = net_->config();
+  if (!config.stats) return;
+  auto made = stats::StatsFile::create(config.stateDir);
+  if (!made && !config.stateDir.empty()) {
+    WEFT_LOG(warn, "%s", made.error().message().c_str());
+    made = stats::StatsFile::create("");
+  }
+  if (made) stats_ = std::move(*made);
 }
 
 Status Runtime::reportState() {
@@ -181,6 +194,7 @@ Result<std::shared_ptr<Engine>> Runtime::makeEngine(const ContextOptions& of, in
   options.devices = use.rails;
   options.local = use.local;
   options.windows = &windows_;
+  options.stats = stats_.get();
   options.deviceName = properties.name;
   options.trafficClass = of.trafficClass;
   return Engine::create(std::move(options));

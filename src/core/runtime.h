@@ -92,6 +92,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
     std::shared_ptr<Engine> kept;
   };
 
+  void openStats();
   Status reportState();
   std::vector<std::shared_ptr<Engine>> living();
   std::shared_ptr<Engine> usable(const EngineKey& key);  // null: there is none, or its card is lost
@@ -103,6 +104,8 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
 
   std::shared_ptr<Net> net_;
   WindowPool windows_;
+  std::unique_ptr<stats::StatsFile>
+      stats_;  // null: switched off; before the engines, whose comms write there
   std::shared_ptr<Router> router_;
   OrderedMutex opening_{LockRank::opening};  // of what follows, which fabrics may take long to make
   std::map<int, std::weak_ptr<Device>> physical_;

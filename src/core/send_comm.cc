@@ -155,6 +155,7 @@ inline Request* SendCommImpl::sendByCts(const Send& send, TagState& tag, HeldCts
   Request* request = begin(send, cts.k());
   if (!request) [[unlikely]]
     return nullptr;
+  request->record = stats_.posted(send.tag, cts.k(), send.bytes, stats::Way::rendezvous);
   request->transfer = {send.data, cts.offset(), cts.memory(), cts.slot()};
   usedFirstCts(&tag);
   tag.k = engine().sequences().next(tag.k);
@@ -200,6 +201,7 @@ inline size_t SendCommImpl::stageEager(int slot, const Send& send, TagState& tag
   std::byte* staging = peering().eagerOut().staging(slot);
   writeHeader(staging, header);
   if (send.bytes > 0) std::memcpy(staging + sizeof header, send.data, send.bytes);
+  stats_.whole(send.tag, tag.k, send.bytes);
   tag.k = engine().sequences().next(tag.k);
   engine().counters().eagerOut++;
   return sizeof header + send.bytes;
@@ -268,6 +270,7 @@ Request* SendCommImpl::sendDirect(const Send& send, TagState& tag) {
   Request* request = begin(send, tag.k);
   if (!request) [[unlikely]]
     return nullptr;
+  request->record = stats_.posted(send.tag, tag.k, send.bytes, stats::Way::direct);
   if (ctsFor(tag)) dropCts(tag);
   tag.k = engine().sequences().next(tag.k);
   window_.take(send.bytes);
@@ -370,7 +373,7 @@ Posted SendCommImpl::sendEitherWay(const Send& send) {
   for (bool polled = false;; polled = true) {
     if (Request* request = attempt(send)) return {true, request};
     if (failed()) return {false, nullptr};
-    if (polled) return tags_.at(send.tag).notNow(send.bytes);
+    if (polled) return notNow(tags_.at(send.tag), send.tag, send.bytes);
     engine().progress();
     if (!mayStart()) return cannotStart(true);
   }
@@ -395,7 +398,7 @@ Posted SendCommImpl::sendLarge(const void* data, size_t bytes, uint32_t tag, Mem
       Request* request = sendByCts({data, bytes, tag, memory, nullptr}, state, cts);
       return {request || !failed(), request};
     }
-    if (polled) return state.notNow(bytes);
+    if (polled) return notNow(state, tag, bytes);
     engine.progress();
     if (!mayStart()) return cannotStart(true);
   }

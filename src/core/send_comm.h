@@ -34,6 +34,7 @@ class SendCommImpl final : public CommBase, public SendComm {
   }
   void onSent(Request* request) {  // all its segments are out
     unfinished_--;
+    stats_.done(request->record, request->bytes, stats::Way::none);
     if (request->memory) request->memory->inUse--;
     request->memory = nullptr;
   }
@@ -68,6 +69,10 @@ class SendCommImpl final : public CommBase, public SendComm {
     }
   };
   static constexpr uint16_t kNoCts = UINT16_MAX;
+  Posted notNow(TagState& state, uint32_t tag, size_t bytes) {
+    stats_.refused(tag, state.k, bytes);
+    return state.notNow(bytes);
+  }
 
   struct Send {
     const void* data;

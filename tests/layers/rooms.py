@@ -40,7 +40,7 @@ class Room:
 
 
 BASE = ('include/weft/', 'src/base/')
-CORE_MAY = BASE + ('src/mem/', 'src/topo/', 'src/control/')
+CORE_MAY = BASE + ('src/stats/', 'src/mem/', 'src/topo/', 'src/control/')
 # A fabric's network cards are described in sysfs, whoever drives them, hence topo.
 PROVIDER_MAY = BASE + ('src/mem/', 'src/topo/', 'providers/common/')
 EVERYTHING = ('include/', 'src/', 'providers/', 'plugin/', 'tools/', 'tests/')
@@ -50,6 +50,7 @@ ROOMS = [
     Room('include/weft/', (), only=CXX_HEADERS),
     Room('include/nccl/', (), only=C_HEADERS),
     Room('src/base/', ('include/weft/',)),
+    Room('src/stats/', BASE),
     Room('src/mem/', BASE, (CUDA,)),
     Room('src/topo/', BASE),
     Room('src/tuner/', BASE),

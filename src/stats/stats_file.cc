@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/stats/stats_file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <utility>
+
+#include "src/base/presence.h"
+#include "src/base/process.h"
+
+namespace weft::stats {
+
+namespace {
+
+constexpr int kMostFiles = 16;  // of one process, and of dead ones that had its number
+
+template <size_t N>
+void write(Text<N>* to, const std::string& text) {
+  to->fill(0);
+  std::copy_n(text.data(), std::min(text.size(), N - 1), to->data());
+}
+
+void note(Moment* moment) {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  moment->ticks.set(ticks());
+  moment->realtime.set(static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 +
+                       static_cast<uint64_t>(now.tv_nsec));
+}
+
+Error noFile(const std::string& what, int error) {
+  return Error(Code::system, "counting",
+               what + ": " + std::strerror(error) +
+                   "; the job goes on without counters, or give WEFT_STATE_DIR a folder with room");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<StatsFile>> StatsFile::create(const std::string& folder) {
+  auto made = std::make_unique<StatsFile>(Key{});
+  TRY(made->open(folder));
+  const Presence self = Presence::ofThisProcess();
+  Header& header = *made->header_;
+  header.version = kVersion;
+  header.headerBytes = sizeof(Header);
+  header.lineBytes = sizeof(CommLine);
+  header.comms = kMostComms;
+  header.pid = self.pid;
+  header.started = self.started;
+  write(&header.world, self.world);
+  write(&header.place, self.place);
+  write(&header.host, hostName());
+  note(&header.begun);
+  note(&header.beat);
+  std::atomic_thread_fence(std::memory_order_release);
+  header.magic = kMagic;  // last: a reader does not look at one without it
+  return made;
+}
+
+Status StatsFile::open(const std::string& folder) {
+  if (folder.empty()) {
+    file_ = Fd(::memfd_create(kMemfdName, MFD_CLOEXEC));
+    if (!file_) return noFile("memory to share", errno);
+    (void)::fchmod(file_.get(), 0600);
+    if (::ftruncate(file_.get(), kFileBytes) != 0) return noFile("memory to share", errno);
+  } else {
+    const std::string stem = folder + "/" + hostName() + "." + std::to_string(::getpid());
+    for (int i = 0; i < kMostFiles && !file_; i++) {
+      path_ = stem + (i > 0 ? "-" + std::to_string(i) : "") + kFileEnding;
+      file_ = Fd(::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+      if (!file_ && errno != EEXIST) break;
+    }
+    if (!file_) return noFile(std::exchange(path_, {}), errno);
+    if (::fallocate(file_.get(), 0, 0, kFileBytes) != 0) return noFile(path_, errno);
+  }
+  void* at = ::mmap(nullptr, kFileBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
+  if (at == MAP_FAILED) return noFile("mapping counters", errno);
+  header_ = static_cast<Header*>(at);
+  lines_ = reinterpret_cast<CommLine*>(static_cast<std::byte*>(at) + sizeof(Header));
+  return {};
+}
+
+StatsFile::~StatsFile() {
+  if (header_) ::munmap(header_, kFileBytes);
+  if (!path_.empty()) (void)::unlink(path_.c_str());
+}
+
+// A line that nobody had before, else the next that is over.
+CommLine* StatsFile::find() {
+  if (used_ < kMostComms) return &lines_[used_++];
+  for (uint32_t i = 0; i < kMostComms; i++) {
+    CommLine& line = lines_[turn_++ % kMostComms];
+    if (static_cast<LineState>(line.state.get()) != LineState::live) return &line;
+  }
+  return nullptr;
+}
+
+CommLine* StatsFile::take(uint32_t number, bool sends, const std::string& device, const std::string& peer) {
+  const std::lock_guard lock(mutex_);
+  CommLine* line = find();
+  if (!line) {
+    header_->leftOut.add(1);
+    return nullptr;
+  }
+  const uint32_t sequence = line->sequence.get();
+  line->sequence.set(sequence + 1);
+  std::atomic_thread_fence(std::memory_order_release);
+  if (sequence != 0) std::memset(static_cast<void*>(&line->state), 0, sizeof *line - sizeof line->sequence);
+  line->number.set(number);
+  line->sends.set(sends ? 1 : 0);
+  write(&line->device, device);
+  write(&line->peer, peer);
+  line->state.set(static_cast<uint32_t>(LineState::live));
+  std::atomic_thread_fence(std::memory_order_release);
+  line->sequence.set(sequence + 2);
+  return line;
+}
+
+void StatsFile::give(CommLine* line, bool failed) {
+  if (!line) return;
+  const std::lock_guard lock(mutex_);
+  line->state.set(static_cast<uint32_t>(failed ? LineState::failed : LineState::over));
+}
+
+void StatsFile::beat() {
+  const std::lock_guard lock(mutex_);
+  note(&header_->beat);
+}
+
+}  // namespace weft::stats

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "src/base/fd.h"
+#include "src/stats/layout.h"
+#include "weft/result.h"
+
+// This process's counters in shared memory. With a folder it is a file there, HOST.PID.stats, which stays
+// when the process dies and goes with this object; else a memfd, which others find through /proc/PID/fd. Both
+// can be opened by the same user alone. The room of a file is reserved at once: a store to memory that the
+// disk has no room for would be a signal. Any thread.
+namespace weft::stats {
+
+class StatsFile {
+  struct Key {};
+
+ public:
+  // Fails where there is no room; the job goes on without.
+  static Result<std::unique_ptr<StatsFile>> create(const std::string& folder);
+  explicit StatsFile(Key) {}
+  ~StatsFile();
+  StatsFile(const StatsFile&) = delete;
+  StatsFile& operator=(const StatsFile&) = delete;
+
+  // A line for a comm; null when all are taken, which is counted.
+  CommLine* take(uint32_t number, bool sends, const std::string& device, const std::string& peer);
+  // The comm is closed. Its line stays as it is until another needs it.
+  void give(CommLine* line, bool failed);
+  void beat();  // the process lives: to be called about once a second
+
+ private:
+  Status open(const std::string& folder);
+  CommLine* find();
+
+  std::mutex mutex_;
+  Fd file_;
+  std::string path_;  // empty: a memfd
+  Header* header_ = nullptr;
+  CommLine* lines_ = nullptr;
+  uint32_t used_ = 0;  // lines that were taken at least once
+  uint32_t turn_ = 0;  // where the search for one that is over goes on
+};
+
+}  // namespace weft::stats

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "tools/stats/autopsy.h"
+
+#include "tests/support/catch.h"
+
+// Verdicts about ranks whose counters the test makes up: four in a ring.
+using namespace weft;
+using namespace weft::counted;
+
+namespace {
+
+constexpr uint64_t kSecond = 1'000'000'000;
+constexpr uint64_t kNow = 1'000'000 * kSecond;
+
+std::string placeOf(int rank) {
+  return "rank " + std::to_string(rank) + " on node7";
+}
+
+// A rank that receives from the one before it; its receive of `since` is in flight, 0: none is.
+Process rankOf(int rank, uint64_t movedLast, uint64_t since) {
+  Process process;
+  process.presence = {100 + rank, 1, "world", placeOf(rank)};
+  process.state = ProcessState::runs;
+  process.begun = kNow - 100 * kSecond;
+  process.beat = process.now = kNow;
+  Comm comm;
+  comm.state = stats::LineState::live;
+  const int from = (rank + 3) % 4;
+  comm.peer = placeOf(from) + " pid " + std::to_string(100 + from) + " (127.0.0.1)";
+  comm.requests.push_back({1, movedLast, movedLast, movedLast, 0, 0, 8, stats::Way::eager});
+  if (since != 0) comm.requests.push_back({2, since, since, 0, 0, 1, 8, stats::Way::none});
+  process.comms.push_back(comm);
+  return process;
+}
+
+std::vector<Process> ring(uint64_t movedLast, uint64_t since) {
+  std::vector<Process> ranks;
+  for (int rank = 0; rank < 4; rank++) ranks.push_back(rankOf(rank, movedLast, since));
+  return ranks;
+}
+
+}  // namespace
+
+TEST_CASE("ranks that move have no culprit, though each of them waits for something") {
+  CHECK(judge(ring(kNow - kSecond / 10, kNow - kSecond / 10)).kind == "none");
+  CHECK(judge(ring(kNow - 60 * kSecond, 0)).kind == "none");
+}
+
+TEST_CASE("the rank that others wait for and that waits for nobody is late") {
+  std::vector<Process> ranks = ring(kNow - 10 * kSecond, kNow - 10 * kSecond);
+  ranks[2] = rankOf(2, kNow - 11 * kSecond, 0);
+  const Verdict verdict = judge(ranks);
+  CHECK(verdict.kind == "late");
+  CHECK(verdict.culprit == &ranks[2]);
+  REQUIRE(verdict.evidence.size() == 1);
+  CHECK(verdict.evidence[0].find(
+            "rank 3 on node7 pid 103 waits 10.0 s to receive from rank 2 on node7 pid 102") == 0);
+}
+
+TEST_CASE("where all wait it is the one that has stood still the longest") {
+  std::vector<Process> ranks = ring(kNow - 10 * kSecond, kNow - 10 * kSecond);
+  ranks[1] = rankOf(1, kNow - 12 * kSecond, kNow - 12 * kSecond);
+  const Verdict verdict = judge(ranks);
+  CHECK(verdict.kind == "circle");
+  CHECK(verdict.culprit == &ranks[1]);
+}
+
+TEST_CASE("a rank that is gone, stopped or silent comes before ranks that wait") {
+  std::vector<Process> ranks = ring(kNow - 10 * kSecond, kNow - 10 * kSecond);
+  ranks[3].state = ProcessState::stopped;
+  CHECK(judge(ranks).kind == "stopped");
+  CHECK(judge(ranks).culprit == &ranks[3]);
+  ranks = ring(kNow - 10 * kSecond, kNow - 10 * kSecond);
+  ranks[0].state = ProcessState::unknown;
+  ranks[0].beat = ranks[0].now = kNow - 9 * kSecond;
+  CHECK(judge(ranks).kind == "silent");
+  ranks[1].state = ProcessState::gone;
+  ranks[1].comms[0].requests.front().posted -= 5 * kSecond;
+  ranks[1].comms[0].requests.front().done -= 5 * kSecond;
+  ranks[1].comms[0].requests.pop_back();
+  CHECK(judge(ranks).kind == "died");
+  CHECK(judge(ranks).culprit == &ranks[1]);
+}

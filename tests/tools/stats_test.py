@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The weft authors
+"""`weft stats`, `weft top` and `weft autopsy`: what ranks of a real job counted, while they run and after they were killed.
+
+usage: stats_test.py WEFT
+"""
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+WEFT = sys.argv[1]
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(('WEFT_', 'NCCL_'))}
+CLEAN['WEFT_CONF'] = ''
+CLEAN['WEFT_PROVIDER'] = 'tcp'
+PATIENCE = 60
+SAMPLE = re.compile(r'^([a-z_]+)(\{([a-z_]+="(?:[^"\\\n]|\\.)*",?)*\})? [-+0-9.eInf]+$')
+
+
+def weft(*arguments):
+    return subprocess.run([WEFT, *arguments], env=CLEAN, capture_output=True, text=True, check=False, timeout=PATIENCE)
+
+
+class Job:
+    """Two ranks that reduce until they are ended."""
+
+    def __init__(self, folder, ranks=2):
+        settings = {'WEFT_STATE_DIR': folder} if folder else {}
+        self.process = subprocess.Popen([WEFT, 'perf', 'all_reduce', '-n', str(ranks), '-b', '1M', '-e', '1M', '--iters', '1000000'],
+                                        env={**CLEAN, **settings}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.communicate(timeout=PATIENCE)
+
+    def pids(self):
+        with open(f'/proc/{self.process.pid}/task/{self.process.pid}/children', encoding='ascii') as children:
+            return children.read().split()
+
+
+def processes(*where):
+    answer = weft('stats', '--json', *where)
+    return json.loads(answer.stdout)['processes'] if answer.returncode == 0 else []
+
+
+class StatsTest(unittest.TestCase):
+    def until(self, job, what):
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            self.assertTrue(job is None or job.process.poll() is None)
+            found = what()
+            if found:
+                return found
+            time.sleep(0.1)
+        return self.fail('it did not come to that')
+
+    def moving(self, job, *where, ranks=2):
+        def look():
+            found = processes(*where)
+            busy = [one for one in found if sum(comm['messages'] for comm in one['comms']) > 100]
+            return found if len(busy) == ranks else None
+        return self.until(job, look)
+
+    def test_counts_grow_and_agree(self):
+        with tempfile.TemporaryDirectory() as folder, Job(folder) as job:
+            first = self.moving(job, folder)
+            comms = [comm for one in first for comm in one['comms']]
+            self.assertEqual({comm['direction'] for comm in comms}, {'send', 'receive'})
+            for comm in comms:
+                self.assertEqual(comm['messages'], sum(size['messages'] for size in comm['sizes']))
+                self.assertEqual(comm['bytes'], sum(size['bytes'] for size in comm['sizes']))
+                self.assertGreater(comm['busy_seconds'], 0)
+            before = sum(comm['bytes'] for comm in comms)
+            later = self.until(job, lambda: [one for one in [processes(folder)]
+                                             if sum(comm['bytes'] for rank in one for comm in rank['comms']) > before])
+            self.assertEqual({one['state'] for one in later[0]}, {'runs'})
+
+    def test_without_a_folder_they_are_found_by_their_number(self):
+        with Job(None) as job:
+            pids = self.until(job, lambda: job.pids() if len(job.pids()) == 2 else None)
+            found = self.moving(job, *pids)
+            self.assertEqual(sorted(str(one['pid']) for one in found), sorted(pids))
+
+    def test_metrics_are_well_formed(self):
+        with tempfile.TemporaryDirectory() as folder, Job(folder) as job:
+            self.moving(job, folder)
+            answer = weft('stats', '--prometheus', folder)
+            self.assertEqual(answer.returncode, 0, answer.stderr)
+            types = dict(re.findall(r'^# TYPE (\S+) (\S+)$', answer.stdout, re.MULTILINE))
+            self.assertEqual(set(types), set(re.findall(r'^# HELP (\S+) \S', answer.stdout, re.MULTILINE)))
+            seen = set()
+            for line in answer.stdout.splitlines():
+                if line.startswith('#'):
+                    continue
+                self.assertRegex(line, SAMPLE)
+                self.assertNotIn(line.rpartition(' ')[0], seen)
+                seen.add(line.rpartition(' ')[0])
+                name = re.match(r'[a-z_]+', line).group(0)
+                family = name if name in types else re.sub(r'_(bucket|sum|count)$', '', name)
+                self.assertIn(family, types)
+                self.assertEqual(name.endswith('_total'), types[family] == 'counter', name)
+            with tempfile.TemporaryDirectory() as collector:
+                answer = weft('stats', '--textfile', collector, '--interval', '0', folder)
+                self.assertEqual(answer.returncode, 0, answer.stderr)
+                self.assertEqual(os.listdir(collector), ['weft.prom'])
+
+    def test_top_once(self):
+        with tempfile.TemporaryDirectory() as folder, Job(folder) as job:
+            self.moving(job, folder)
+            answer = weft('top', '--once', '--interval', '0.5', folder)
+            self.assertEqual(answer.returncode, 0, answer.stderr)
+            self.assertNotIn('\x1b', answer.stdout)
+            self.assertIn('2 processes', answer.stdout)
+            self.assertRegex(answer.stdout, r'\n\S.* send +[1-9]')
+
+    def test_a_killed_rank_is_named_by_what_it_left(self):
+        with tempfile.TemporaryDirectory() as folder, Job(folder, 3) as job:
+            victim = self.moving(job, folder, ranks=3)[1]['pid']
+            os.kill(victim, signal.SIGKILL)
+            verdict = self.until(None, lambda: self.verdict(folder, 'died'))  # the others end, too
+            self.assertEqual(verdict['culprit']['pid'], victim)
+            left = [one for one in processes(folder) if one['pid'] == victim]
+            self.assertEqual(left[0]['state'], 'gone')
+            self.assertGreater(sum(comm['messages'] for comm in left[0]['comms']), 100)
+
+    def test_a_stopped_rank_is_named(self):
+        with tempfile.TemporaryDirectory() as folder, Job(folder, 3) as job:
+            victim = self.moving(job, folder, ranks=3)[2]['pid']
+            os.kill(victim, signal.SIGSTOP)
+            try:
+                verdict = self.until(job, lambda: self.verdict(folder, 'stopped'))
+                self.assertEqual(verdict['culprit']['pid'], victim)
+                self.assertIn(f'pid {victim} (stopped)', weft('autopsy', folder).stdout)
+            finally:
+                os.kill(victim, signal.SIGCONT)
+
+    def test_ranks_that_move_are_no_culprits(self):
+        with tempfile.TemporaryDirectory() as folder, Job(folder) as job:
+            self.moving(job, folder)
+            self.assertTrue(self.verdict(folder, 'none'))
+
+    @staticmethod
+    def verdict(folder, kind):
+        answer = weft('autopsy', '--json', folder)
+        found = json.loads(answer.stdout) if answer.returncode == 0 else {'verdict': ''}
+        return found if found['verdict'] == kind else None
+
+    def test_a_job_that_ends_well_leaves_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([WEFT, 'perf', 'sendrecv', '-n', '2', '-b', '8', '-e', '8', '--iters', '2'],
+                                  env={**CLEAN, 'WEFT_STATE_DIR': folder}, capture_output=True, text=True, check=False, timeout=PATIENCE)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertEqual(os.listdir(folder), [])
+            answer = weft('autopsy', folder)
+            self.assertEqual((answer.returncode, answer.stdout), (1, ''))
+            self.assertIn('there is nothing to read', answer.stderr)
+
+
+if __name__ == '__main__':
+    unittest.main(argv=sys.argv[:1])

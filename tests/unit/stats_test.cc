@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include <filesystem>
+#include <memory>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/stats/comm_stats.h"
+#include "src/stats/stats_file.h"
+#include "tests/support/catch.h"
+
+using namespace weft;
+using namespace weft::stats;
+
+TEST_CASE("each bucket of a histogram begins where the one before ends, and is a quarter wide at most") {
+  for (uint32_t bucket = 0; bucket + 1 < kBuckets; bucket++) {
+    const uint64_t begin = bucketBegin(bucket), end = bucketBegin(bucket + 1);
+    REQUIRE(begin < end);
+    CHECK(bucketOf(begin) == bucket);
+    CHECK(bucketOf(end - 1) == bucket);
+    if (begin >= 4) CHECK((end - begin) * 4 <= begin);
+  }
+  CHECK(bucketOf(UINT64_MAX) == kBuckets - 1);
+}
+
+TEST_CASE("a size class holds the sizes of one power of two") {
+  CHECK(sizeClassOf(0) == 0);
+  CHECK(sizeClassOf(1) == 1);
+  CHECK(sizeClassOf(65535) == 16);
+  CHECK(sizeClassOf(65536) == 17);
+  CHECK(sizeClassOf(UINT64_MAX) == kSizeClasses - 1);
+}
+
+TEST_CASE("busy time is the union of what is in flight, and not its sum") {
+  const auto line = std::make_unique<CommLine>();
+  CommStats pen(line.get());
+  constexpr uint64_t kLarge = 1 << 20;
+  const uint64_t before = ticks();
+  const uint32_t first = pen.posted(1, 0, kLarge, Way::direct);
+  const uint32_t second = pen.posted(1, 1, kLarge, Way::direct);
+  CHECK(line->busySince.get() == line->records[0].posted.get());
+  pen.done(first, kLarge, Way::none);
+  CHECK(line->busySince.get() != 0);
+  pen.done(second, kLarge, Way::none);
+  const uint64_t after = ticks();
+  CHECK(line->busySince.get() == 0);
+  CHECK(line->busy.get() == line->records[1].done.get() - line->records[0].posted.get());
+  CHECK(line->busy.get() <= after - before);
+  const uint32_t third = pen.posted(1, 2, kLarge, Way::direct);
+  const uint64_t busy = line->busy.get();
+  pen.done(third, kLarge, Way::none);
+  CHECK(line->busy.get() == busy + line->records[2].done.get() - line->records[2].posted.get());
+  CHECK(line->ways[static_cast<size_t>(Way::direct)].get() == 3);
+  CHECK(line->sizes[sizeClassOf(kLarge)].bytes.get() == 3 * kLarge);
+}
+
+TEST_CASE("a comm's records are its last ones, and an older one's completion is counted all the same") {
+  const auto line = std::make_unique<CommLine>();
+  CommStats pen(line.get());
+  const uint32_t oldest = pen.posted(7, 0, 8, Way::none);
+  for (uint32_t k = 1; k <= kRecords; k++) pen.whole(7, k, 8);
+  CHECK(line->records[0].k.get() == kRecords);
+  pen.done(oldest, 8, Way::eager);
+  CHECK(line->records[0].k.get() == kRecords);
+  CHECK(line->done.get() == kRecords + 1);
+  CHECK(line->posted.get() == kRecords + 1);
+}
+
+TEST_CASE("a wait begins with the first refusal and ends with the next send") {
+  const auto line = std::make_unique<CommLine>();
+  CommStats pen(line.get());
+  pen.refused(5, 3, 100);
+  const uint64_t since = line->waitsSince.get();
+  CHECK(since != 0);
+  pen.refused(5, 3, 100);
+  CHECK(line->waitsSince.get() == since);
+  CHECK(line->waits.get() == 1);
+  pen.whole(5, 3, 100);
+  CHECK(line->waitsSince.get() == 0);
+  CHECK(line->waited.get() > 0);
+}
+
+TEST_CASE("without a line nothing happens") {
+  CommStats pen;
+  pen.done(pen.posted(1, 2, 3, Way::eager), 3, Way::none);
+  pen.whole(1, 2, 3);
+  pen.refused(1, 2, 3);
+  CHECK(pen.line() == nullptr);
+}
+
+TEST_CASE("a file in a folder is the user's alone and goes with its object") {
+  char folder[] = "/tmp/weft-stats-XXXXXX";
+  REQUIRE(::mkdtemp(folder));
+  {
+    auto first = StatsFile::create(folder);
+    auto second = StatsFile::create(folder);
+    REQUIRE(first);
+    REQUIRE(second);
+    size_t files = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      struct stat facts {};
+      REQUIRE(::stat(entry.path().c_str(), &facts) == 0);
+      CHECK((facts.st_mode & 0777) == 0600);
+      CHECK(static_cast<size_t>(facts.st_size) == kFileBytes);
+      files++;
+    }
+    CHECK(files == 2);
+  }
+  CHECK(std::filesystem::is_empty(folder));
+  CHECK(::rmdir(folder) == 0);
+  CHECK_FALSE(StatsFile::create("/nonexistent"));
+}
+
+TEST_CASE("a line that is over serves another comm, and one too many is counted") {
+  auto file = StatsFile::create("");
+  REQUIRE(file);
+  CommLine* first = (*file)->take(1, true, "device", "peer");
+  REQUIRE(first);
+  for (uint32_t i = 1; i < kMostComms; i++) REQUIRE((*file)->take(i + 1, false, "device", "peer"));
+  CHECK((*file)->take(1000, true, "device", "peer") == nullptr);
+  CommStats(first).whole(1, 2, 3);
+  (*file)->give(first, false);
+  CHECK(first->state.get() == static_cast<uint32_t>(LineState::over));
+  CHECK(first->done.get() == 1);
+  const uint32_t sequence = first->sequence.get();
+  CHECK((*file)->take(1001, false, "other", "peer") == first);
+  CHECK(first->sequence.get() == sequence + 2);
+  CHECK(first->done.get() == 0);
+  CHECK(std::string(first->device.data()) == "other");
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/stats/reader.h"
+
+// `weft autopsy FOLDER`: joins what the ranks of a job counted, also those that are gone, and names the first
+// one that stood still.
+namespace weft::counted {
+
+struct AutopsyOptions {
+  std::string folder;
+  bool json = false;
+};
+
+// A verdict about the ranks, and what it rests on.
+struct Verdict {
+  std::string kind;  // "died", "stopped", "debugger", "silent", "late", "circle", "none"
+  const Process* culprit = nullptr;
+  uint64_t since = 0;  // when it moved last
+  std::vector<std::string> evidence;
+  std::string advice;
+};
+
+Verdict judge(const std::vector<Process>& processes);
+
+// The exit code: 0 where a rank was named or all of them move, 1 where there was nothing to read.
+int runAutopsy(const AutopsyOptions& options);
+
+}  // namespace weft::counted

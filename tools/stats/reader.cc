@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "tools/stats/reader.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <fcntl.h>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "src/base/fd.h"
+#include "src/base/number.h"
+
+namespace weft::counted {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kTries = 4;  // of a line that changes hands
+constexpr size_t kHeadBytes = offsetof(stats::CommLine, records);
+
+template <size_t N>
+std::string textOf(const stats::Text<N>& text) {
+  return {text.data(), std::find(text.begin(), text.end(), '\0')};
+}
+
+bool readAt(const Fd& file, void* to, size_t bytes, size_t offset) {
+  return ::pread(file.get(), to, bytes, static_cast<off_t>(offset)) == static_cast<ssize_t>(bytes);
+}
+
+uint64_t realtimeNow() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// Ticks of the process that wrote, in nanoseconds: by two moments of which it noted both.
+class Scale {
+ public:
+  Scale(const stats::Header& header, bool alive)
+      : ticks_(header.begun.ticks.get()), real_(header.begun.realtime.get()) {
+    end_ = alive ? stats::ticks() : header.beat.ticks.get();
+    const uint64_t realEnd = alive ? realtimeNow() : header.beat.realtime.get();
+    constexpr uint64_t kEnough = 1'000'000;
+    if (end_ > ticks_ && realEnd > real_ + kEnough)
+      each_ = static_cast<double>(realEnd - real_) / static_cast<double>(end_ - ticks_);
+  }
+  uint64_t span(uint64_t ticks) const { return static_cast<uint64_t>(static_cast<double>(ticks) * each_); }
+  uint64_t time(uint64_t ticks) const {
+    if (ticks == 0) return 0;
+    return ticks >= ticks_ ? real_ + span(ticks - ticks_) : real_;
+  }
+  uint64_t since(uint64_t ticks) const { return ticks != 0 && end_ > ticks ? span(end_ - ticks) : 0; }
+
+ private:
+  uint64_t ticks_, real_, end_ = 0;
+  double each_ = 1;
+};
+
+void addTraffic(const stats::CommLine& line, const Scale& scale, Comm* comm) {
+  for (size_t i = 0; i < stats::kSizeClasses; i++) {
+    comm->messages += comm->sizeMessages[i] = line.sizes[i].messages.get();
+    comm->bytes += comm->sizeBytes[i] = line.sizes[i].bytes.get();
+  }
+  for (size_t i = 0; i < stats::kWays; i++) comm->ways[i] = line.ways[i].get();
+  for (uint32_t i = 0; i < stats::kBuckets; i++)
+    if (const uint32_t count = line.latency[i].get(); count > 0)
+      comm->latency.push_back({scale.span(stats::bucketBegin(i + 1)), count});
+}
+
+Comm commOf(const stats::CommLine& line, const Scale& scale) {
+  Comm comm;
+  comm.number = line.number.get();
+  comm.sends = line.sends.get() != 0;
+  comm.state = static_cast<stats::LineState>(line.state.get());
+  comm.device = textOf(line.device);
+  comm.peer = textOf(line.peer);
+  comm.done = line.done.get();
+  comm.posted = line.posted.get();
+  const bool live = comm.state == stats::LineState::live;
+  comm.busy = scale.span(line.busy.get()) + (live ? scale.since(line.busySince.get()) : 0);
+  comm.waited = scale.span(line.waited.get()) + (live ? scale.since(line.waitsSince.get()) : 0);
+  comm.waits = line.waits.get();
+  comm.waitsSince = scale.time(line.waitsSince.get());
+  comm.waitTag = line.waitTag.get();
+  comm.waitK = line.waitK.get();
+  comm.waitBytes = line.waitBytes.get();
+  comm.lanes = line.lanes.get();
+  comm.lanesUp = line.lanesUp.get();
+  comm.registrations = line.registrations.get();
+  comm.segmentsAgain = line.segmentsAgain.get();
+  comm.bytesAgain = line.bytesAgain.get();
+  comm.lanesLeft = line.lanesLeft.get();
+  comm.lanesRevived = line.lanesRevived.get();
+  addTraffic(line, scale, &comm);
+  return comm;
+}
+
+void addRequests(const stats::CommLine& line, const Scale& scale, Comm* comm) {
+  for (const stats::Record& record : line.records) {
+    if (record.number.get() == 0) continue;
+    comm->requests.push_back({record.number.get(), scale.time(record.posted.get()),
+                              scale.time(record.told.get()), scale.time(record.done.get()), record.tag.get(),
+                              record.k.get(), record.bytes.get(),
+                              static_cast<stats::Way>(record.way.get() & 7)});
+  }
+  std::sort(comm->requests.begin(), comm->requests.end(),
+            [](const Request& a, const Request& b) { return a.number < b.number; });
+}
+
+// False: it is not used, or changed hands each time.
+bool readLine(const Fd& file, size_t offset, bool requests, stats::CommLine* line) {
+  for (int i = 0; i < kTries; i++) {
+    if (!readAt(file, line, requests ? sizeof *line : kHeadBytes, offset)) return false;
+    const uint32_t sequence = line->sequence.get();
+    if (sequence == 0) return false;
+    uint32_t again = 0;
+    if (sequence % 2 == 0 && readAt(file, &again, sizeof again, offset) && again == sequence) return true;
+  }
+  return false;
+}
+
+bool isOurs(const stats::Header& header) {
+  return header.magic == stats::kMagic && header.version == stats::kVersion &&
+         header.headerBytes == sizeof(stats::Header) && header.lineBytes == sizeof(stats::CommLine) &&
+         header.comms <= stats::kMostComms;
+}
+
+bool isGone(ProcessState state) {
+  return state == ProcessState::gone;
+}
+
+// Empty where it is no such file, or of another version of the layout.
+void readFile(const std::string& path, bool requests, std::vector<Process>* found) {
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  auto header = std::make_unique<stats::Header>();
+  if (!file || !readAt(file, header.get(), sizeof *header, 0) || !isOurs(*header)) return;
+  Process process;
+  process.presence = {header->pid, header->started, textOf(header->world), textOf(header->place)};
+  process.host = textOf(header->host);
+  process.state = stateOf(process.presence);
+  process.file = path;
+  process.begun = header->begun.realtime.get();
+  process.beat = header->beat.realtime.get();
+  process.leftOut = header->leftOut.get();
+  const bool here = !isGone(process.state) && process.state != ProcessState::unknown;
+  process.now = here ? realtimeNow() : process.beat;
+  const Scale scale(*header, here);
+  auto line = std::make_unique<stats::CommLine>();
+  for (uint32_t i = 0; i < header->comms; i++) {
+    if (!readLine(file, sizeof *header + i * sizeof *line, requests, line.get())) continue;
+    process.comms.push_back(commOf(*line, scale));
+    if (requests) addRequests(*line, scale, &process.comms.back());
+  }
+  found->push_back(std::move(process));
+}
+
+// The counters of one process, by its open files: those of a memfd, or in whatever folder.
+// `seen`: a child that forked, and a process of another number in another container, have the same file.
+using Seen = std::set<std::pair<dev_t, ino_t>>;
+void readProcess(int64_t pid, bool requests, Seen* seen, std::vector<Process>* found) {
+  const fs::path folder = "/proc/" + std::to_string(pid) + "/fd";
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    std::error_code unreadable;
+    const std::string target = fs::read_symlink(entry.path(), unreadable).string();
+    const bool memory = target.starts_with(std::string("/memfd:") + stats::kMemfdName);
+    if (unreadable || (!memory && !target.ends_with(stats::kFileEnding))) continue;
+    struct stat facts {};
+    if (::stat(entry.path().c_str(), &facts) != 0 || !seen->insert({facts.st_dev, facts.st_ino}).second)
+      continue;
+    readFile(entry.path().string(), requests, found);
+  }
+}
+
+std::vector<int64_t> allProcesses() {
+  std::vector<int64_t> all;
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator("/proc", ignored))
+    if (const auto pid = parseNumber<int64_t>(entry.path().filename().string())) all.push_back(*pid);
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+}  // namespace
+
+uint64_t Comm::quantile(double share) const {
+  uint64_t all = 0;
+  for (const Bucket& bucket : latency) all += bucket.count;
+  uint64_t below = 0;
+  for (const Bucket& bucket : latency) {
+    below += bucket.count;
+    if (static_cast<double>(below) >= share * static_cast<double>(all)) return bucket.upTo;
+  }
+  return 0;
+}
+
+std::vector<Process> read(const Where& where) {
+  std::vector<Process> found;
+  if (!where.folder.empty()) {
+    std::vector<std::string> files;
+    std::error_code ignored;
+    for (const fs::directory_entry& entry : fs::directory_iterator(where.folder, ignored))
+      if (entry.path().extension() == stats::kFileEnding) files.push_back(entry.path().string());
+    std::sort(files.begin(), files.end());
+    for (const std::string& file : files) readFile(file, where.requests, &found);
+    return found;
+  }
+  Seen seen;
+  for (const int64_t pid : where.pids.empty() ? allProcesses() : where.pids)
+    readProcess(pid, where.requests, &seen, &found);
+  return found;
+}
+
+const char* name(stats::Way way) {
+  constexpr const char* kNames[] = {"none", "eager", "rendezvous", "direct", "spilled"};
+  return static_cast<size_t>(way) < std::size(kNames) ? kNames[static_cast<size_t>(way)] : "unknown";
+}
+
+const char* name(stats::LineState state) {
+  constexpr const char* kNames[] = {"unused", "live", "over", "failed"};
+  return static_cast<size_t>(state) < std::size(kNames) ? kNames[static_cast<size_t>(state)] : "unknown";
+}
+
+const char* name(ProcessState state) {
+  switch (state) {
+    case ProcessState::gone:
+      return "gone";
+    case ProcessState::runs:
+      return "runs";
+    case ProcessState::waitsInKernel:
+      return "waits in the kernel";
+    case ProcessState::stopped:
+      return "stopped";
+    case ProcessState::traced:
+      return "traced";
+    case ProcessState::unknown:
+      break;
+  }
+  return "unknown";
+}
+
+}  // namespace weft::counted

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "tools/stats/stats.h"
+
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "src/base/number.h"
+#include "tools/json/json.h"
+#include "tools/output/output.h"
+
+namespace weft::counted {
+
+namespace {
+
+constexpr double kNanosecond = 1e-9;
+
+Json jsonOf(const Comm& comm) {
+  Json sizes = Json::array();
+  for (size_t i = 0; i < stats::kSizeClasses; i++) {
+    if (comm.sizeMessages[i] == 0) continue;
+    sizes.append(Json{
+        {"up_to", (uint64_t{1} << i) - 1}, {"messages", comm.sizeMessages[i]}, {"bytes", comm.sizeBytes[i]}});
+  }
+  Json ways;
+  for (size_t i = 1; i < stats::kWays; i++) ways.set(name(static_cast<stats::Way>(i)), comm.ways[i]);
+  const auto seconds = [](uint64_t span) { return static_cast<double>(span) * kNanosecond; };
+  return Json{{"comm", comm.number},
+              {"direction", comm.sends ? "send" : "receive"},
+              {"state", name(comm.state)},
+              {"device", comm.device},
+              {"peer", comm.peer},
+              {"messages", comm.messages},
+              {"bytes", comm.bytes},
+              {"posted", comm.posted},
+              {"in_flight", comm.inFlight()},
+              {"busy_seconds", seconds(comm.busy)},
+              {"send_wait_seconds", seconds(comm.waited)},
+              {"send_waits", comm.waits},
+              {"ways", ways},
+              {"sizes", sizes},
+              {"latency_p50_seconds", seconds(comm.quantile(0.5))},
+              {"latency_p99_seconds", seconds(comm.quantile(0.99))},
+              {"lanes", comm.lanes},
+              {"lanes_up", comm.lanesUp},
+              {"registrations", comm.registrations},
+              {"engine_segments_again", comm.segmentsAgain},
+              {"engine_bytes_again", comm.bytesAgain},
+              {"engine_lanes_left", comm.lanesLeft},
+              {"engine_lanes_revived", comm.lanesRevived}};
+}
+
+std::string plainText(const std::vector<Process>& processes) {
+  std::string text;
+  for (const Process& process : processes) {
+    text += fmt::format("pid {} ({}): {}, {} comms\n", process.presence.pid, process.presence.place,
+                        name(process.state), process.comms.size());
+    for (const Comm& comm : process.comms)
+      text += fmt::format(
+          "  comm {} {} {}: {}, {} messages, {} bytes, {} in flight, busy {:.3f} s, waited {:.3f} s\n",
+          comm.number, comm.sends ? "sends to" : "receives from", comm.peer, name(comm.state), comm.messages,
+          comm.bytes, comm.inFlight(), static_cast<double>(comm.busy) * kNanosecond,
+          static_cast<double>(comm.waited) * kNanosecond);
+    if (process.leftOut > 0) text += fmt::format("  and {} comms that found no room\n", process.leftOut);
+  }
+  return text;
+}
+
+int fail(const std::string& why) {
+  fmt::print(stderr, "weft stats: {}\n", why);
+  return 1;
+}
+
+// The collector never reads half of it: the file is whole, and takes its name at once.
+int writeTextfiles(const Options& options, const Where& where) {
+  const std::string path = options.textfile + "/weft.prom";
+  for (;;) {
+    const std::string fresh = path + ".new";
+    if (const Status written = writeDocument(fresh, prometheusText(read(where))); !written)
+      return fail(written.error().message());
+    if (std::rename(fresh.c_str(), path.c_str()) != 0)
+      return fail(path + " cannot be replaced; may you write there?");
+    if (options.interval <= 0) return 0;
+    std::this_thread::sleep_for(std::chrono::duration<double>(options.interval));
+  }
+}
+
+}  // namespace
+
+Result<Where> placesOf(const std::vector<std::string>& words) {
+  Where where;
+  for (const std::string& word : words) {
+    if (const auto pid = parseNumber<int64_t>(word)) {
+      where.pids.push_back(*pid);
+    } else if (words.size() == 1) {
+      where.folder = word;
+    } else {
+      return Error(Code::invalidArgument, "reading arguments",
+                   "\"" + word + "\" is no process number; give one folder, or numbers");
+    }
+  }
+  return where;
+}
+
+std::string jsonText(const std::vector<Process>& processes) {
+  Json all = Json::array();
+  for (const Process& process : processes) {
+    Json comms = Json::array();
+    for (const Comm& comm : process.comms) comms.append(jsonOf(comm));
+    all.append(Json{{"pid", process.presence.pid},
+                    {"hostname", process.host},
+                    {"place", process.presence.place},
+                    {"state", name(process.state)},
+                    {"begun", static_cast<double>(process.begun) * kNanosecond},
+                    {"last_beat", static_cast<double>(process.beat) * kNanosecond},
+                    {"comms_left_out", process.leftOut},
+                    {"comms", comms}});
+  }
+  return Json{{"version", 1}, {"processes", all}}.text() + "\n";
+}
+
+int runStats(const Options& options) {
+  auto where = placesOf(options.where);
+  if (!where) return fail(where.error().message());
+  if (!options.textfile.empty()) return writeTextfiles(options, *where);
+  const std::vector<Process> processes = read(*where);
+  if (processes.empty())
+    return fail(
+        "no process was found that counts; does the job run, as the same user, with WEFT_STATS=1 and with "
+        "connections?");
+  const std::string text = options.json         ? jsonText(processes)
+                           : options.prometheus ? prometheusText(processes)
+                                                : plainText(processes);
+  if (const Status shown = show(text); !shown) return fail(shown.error().message());
+  return 0;
+}
+
+}  // namespace weft::counted

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/stats/reader.h"
+#include "weft/result.h"
+
+// `weft stats`: what processes counted so far, as text, JSON or metrics for Prometheus.
+namespace weft::counted {
+
+struct Options {
+  std::vector<std::string> where;  // a folder, or process numbers; empty: all processes of this host
+  bool json = false;
+  bool prometheus = false;
+  std::string textfile;  // a folder for node_exporter's textfile collector; empty: none
+  double interval = 30;  // seconds between two such files; 0: one file, and that is all
+};
+
+// A folder, or numbers of processes.
+Result<Where> placesOf(const std::vector<std::string>& words);
+
+std::string prometheusText(const std::vector<Process>& processes);
+std::string jsonText(const std::vector<Process>& processes);
+
+// The exit code: 1 where no process was found.
+int runStats(const Options& options);
+
+}  // namespace weft::counted
