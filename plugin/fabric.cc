@@ -5,6 +5,7 @@
 #include "providers/registry.h"
 #include "src/base/config.h"
 #include "src/base/log.h"
+#include "src/base/process.h"
 #include "src/base/version.h"
 #include "src/core/merging.h"
 #include "src/topo/machine.h"
@@ -46,6 +47,8 @@ std::unique_ptr<Fabric> Fabric::discover() {
 Status Fabric::open() {
   TRY(const Config config, readConfigFromEnvironment());
   applyLogLevel(config);
+  if (const std::string raised = raiseDescriptorLimit(); !raised.empty())
+    WEFT_LOG(info, "the limit of descriptors (ulimit -n) is raised from %s", raised.c_str());
   TRY(Choice choice, chooseTransport(config));
   tunerPolicy_ = policyFor(config, choice);
   if (!tunerPolicy_.complaint.empty()) WEFT_LOG(warn, "%s", tunerPolicy_.complaint.c_str());

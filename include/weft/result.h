@@ -43,7 +43,7 @@ class Error {
   const std::string& operation() const { return body_->operation; }
   const std::string& detail() const { return body_->detail; }
 
-  // "operation: detail (strerror)"
+  // "operation: detail (strerror); what to do about that errno"
   std::string message() const;
 
  private:

@@ -3,9 +3,9 @@
 #include "providers/local/queue.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "providers/local/endpoint.h"
+#include "src/base/advice.h"
 
 // The round over all lanes, and the rare looks at peers.
 namespace weft::local {
@@ -74,7 +74,7 @@ void LocalQueue::forget(LocalEndpoint* lane) {
 
 std::string LocalQueue::explain(const Completion& completion) const {
   if (const std::string* why = events_.wordsOf(completion)) return *why;
-  return completion.ok ? "no error" : std::strerror(completion.error);
+  return completion.ok ? "no error" : errnoWords(completion.error);
 }
 
 }  // namespace weft::local

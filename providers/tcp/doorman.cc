@@ -6,8 +6,8 @@
 
 namespace weft::tcp {
 
-Status Doorman::open(const SocketAddress& interface) {
-  TRY(listener_, listenOn(interface.withPort(0), "listening for peers"));
+Status Doorman::open(const SocketAddress& interface, const PortRange& ports) {
+  TRY(listener_, listenOn(interface.withPort(0), "listening for peers", Hears::itsFamily, ports));
   bound_ = localAddress(listener_.get());
   return {};
 }

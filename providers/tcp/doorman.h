@@ -21,7 +21,7 @@ class Doorman {
   using Judge = std::function<Verdict(const Hello& hello)>;
   using TakeIn = std::function<void(const Hello& hello, Fd fd)>;
 
-  Status open(const SocketAddress& interface);
+  Status open(const SocketAddress& interface, const PortRange& ports = {});
   bool isOpen() const { return static_cast<bool>(listener_); }
   const SocketAddress& address() const { return bound_; }
   bool busy() const { return !guests_.empty(); }

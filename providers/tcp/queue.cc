@@ -3,9 +3,9 @@
 #include "providers/tcp/queue.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "providers/tcp/endpoint.h"
+#include "src/base/advice.h"
 #include "src/base/random.h"
 
 namespace weft::tcp {
@@ -19,7 +19,10 @@ TcpQueue::TcpQueue(TcpDevice& device, const QueueDepths& wanted)
 TcpQueue::~TcpQueue() = default;
 
 Result<std::unique_ptr<Endpoint>> TcpQueue::openEndpoint() {
-  if (!doorman_.isOpen()) TRY(doorman_.open(device_.address()));
+  if (!doorman_.isOpen()) {
+    TRY(const PortRange ports, parsePortRange(device_.config().portRange));
+    TRY(doorman_.open(device_.address(), ports));
+  }
   LaneAddress address;
   address.listensAt(doorman_.address());
   address.streams = static_cast<uint8_t>(
@@ -142,7 +145,7 @@ size_t TcpQueue::takeAfter(std::span<Completion> out) {
 
 std::string TcpQueue::explain(const Completion& completion) const {
   if (const std::string* why = after_.wordsOf(completion)) return *why;
-  return completion.ok ? "no error" : std::strerror(completion.error);
+  return completion.ok ? "no error" : errnoWords(completion.error);
 }
 
 }  // namespace weft::tcp

@@ -10,6 +10,7 @@
 
 #include "providers/common/keyed_memory.h"
 #include "providers/tcp/stream.h"
+#include "src/base/advice.h"
 
 namespace weft::tcp {
 
@@ -80,14 +81,14 @@ bool Stream::ended(ssize_t result) {
   if (!open()) return false;
   if (result < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
     // A failed send has ended the connection, though the peer left no word.
-    return sendError_ == 0 || fail(sendError_, std::strerror(sendError_));
+    return sendError_ == 0 || fail(sendError_, errnoWords(sendError_));
   }
-  if (sendError_ != 0) return fail(sendError_, std::strerror(sendError_));
+  if (sendError_ != 0) return fail(sendError_, errnoWords(sendError_));
   if (result == 0) {
     peerLeft = true;  // it reads no more either
     return fail(ECONNRESET, "the peer closed its end");
   }
-  return fail(errno, std::strerror(errno));
+  return fail(errno, errnoWords(errno));
 }
 
 bool Stream::parse(std::span<const std::byte> bytes) {

@@ -78,7 +78,8 @@ void Daemon::kill() {
 Status Daemon::listen() {
   TRY(const auto addresses, resolve(options_.listen, Resolving::toListen));
   TRY(checkReach(secret_, options_.listen, addresses.front()));
-  TRY(listener_, listenOn(addresses.front(), kStarting, Hears::bothFamilies));
+  TRY(const PortRange ports, parsePortRange(options_.context->net().config().portRange));
+  TRY(listener_, listenOn(addresses.front(), kStarting, Hears::bothFamilies, ports));
   port_ = localAddress(listener_.get()).port();
   if (options_.name.empty()) options_.name = format("%s:%u", hostName().c_str(), port_);
   return {};

@@ -50,6 +50,11 @@ constexpr ConfigField kFields[] = {
      "Interfaces for control links, and for messages over TCP: comma list of name "
      "prefixes; a leading ^ excludes, a leading = wants exact names.",
      "NCCL_SOCKET_IFNAME"},
+    {"WEFT_PORT_RANGE", &Config::portRange,
+     "FIRST-LAST: the ports that weft listens on, for control links and for messages over tcp, so that a "
+     "firewall can let exactly these in. A rank takes one, and one more for each card over tcp. Empty: "
+     "whatever the kernel gives.",
+     nullptr},
     {"WEFT_HCA", &Config::hca,
      "Fabric devices to use, in the form of WEFT_SOCKET_IFNAME, with :port where a device has several. Over "
      "tcp and net it counts only where it names an interface, in place of WEFT_SOCKET_IFNAME.",

@@ -26,6 +26,7 @@ struct Config {
   bool localGpu = false;
   std::string libfabric;
   std::string socketIfname;
+  std::string portRange;
   std::string hca;
   std::string mergeNics = "auto";
   std::string libibverbs;

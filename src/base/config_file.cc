@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <fcntl.h>
 #include <optional>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/base/advice.h"
 #include "src/base/fd.h"
 #include "src/base/log.h"
 
@@ -25,11 +25,11 @@ Error badFile(std::string what) {
 }
 
 // The error names the file and the way out.
-Error unreadable(const std::string& path, const char* why) {
+Error unreadable(const std::string& path, const std::string& why) {
   return badFile(
       format("the configuration file %s cannot be read: %s; mend it, or set %s to another file or to "
              "nothing",
-             path.c_str(), why, kConfigFileVariable));
+             path.c_str(), why.c_str(), kConfigFileVariable));
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -83,17 +83,17 @@ Result<std::optional<std::string>> readText(const std::string& path) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd) {
     if (errno == ENOENT) return std::optional<std::string>();
-    return unreadable(path, std::strerror(errno));
+    return unreadable(path, errnoWords(errno));
   }
   struct stat facts {};
-  if (::fstat(fd.get(), &facts) != 0) return unreadable(path, std::strerror(errno));
+  if (::fstat(fd.get(), &facts) != 0) return unreadable(path, errnoWords(errno));
   if (!S_ISREG(facts.st_mode)) return unreadable(path, "it is not a plain file");
   std::string text(kMostBytes + 1, '\0');
   size_t held = 0;
   while (held < text.size()) {
     const ssize_t count = ::read(fd.get(), &text[held], text.size() - held);
     if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return unreadable(path, std::strerror(errno));
+    if (count < 0) return unreadable(path, errnoWords(errno));
     if (count == 0) break;
     held += static_cast<size_t>(count);
   }

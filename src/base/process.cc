@@ -8,8 +8,10 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <system_error>
 #include <unistd.h>
+#include <utility>
 
 #include "src/base/config.h"
 #include "src/base/number.h"
@@ -50,6 +52,14 @@ std::string placeName() {
     return rank ? "rank " + std::to_string(*rank) + " on " + hostName() : hostName();
   }
   return hostName();
+}
+
+std::string raiseDescriptorLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return {};
+  const rlim_t before = std::exchange(limit.rlim_cur, limit.rlim_max);
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) return {};
+  return std::to_string(before) + " to " + std::to_string(limit.rlim_max);
 }
 
 std::atomic<const std::atomic<unsigned char>*> forkGuardPage{nullptr};

@@ -20,6 +20,10 @@ std::string hostName();
 // "node7".
 std::string placeName();
 
+// Raises the soft limit of descriptors to the hard one, as NCCL does for itself: a rank has several for each
+// peer. The text says what the limit was and is, and is empty where nothing changed.
+std::string raiseDescriptorLimit();
+
 // True in a process that was forked from the one that armed the guard. It makes no system call: it reads a
 // page that the kernel wipes in the child (madvise(2), MADV_WIPEONFORK), so the data path may ask. False
 // while the guard is not armed, and on kernels before 4.14.

@@ -2,20 +2,10 @@
 // Copyright The weft authors
 #include "weft/result.h"
 
-#include <cstring>
+#include "src/base/advice.h"
 
 // The text of an error.
 namespace weft {
-
-namespace {
-
-// strerror is not thread-safe. This is glibc's strerror_r (strerror(3)), which may return a text of its own.
-std::string errnoText(int errnum) {
-  char buffer[128] = "";
-  return strerror_r(errnum, buffer, sizeof buffer);
-}
-
-}  // namespace
 
 Error::Error(Code code, std::string operation, std::string detail, int errnum)
     : body_(std::make_unique<Body>(Body{code, errnum, std::move(operation), std::move(detail)})) {}
@@ -23,7 +13,10 @@ Error::Error(Code code, std::string operation, std::string detail, int errnum)
 std::string Error::message() const {
   std::string text = body_->operation;
   if (!body_->detail.empty()) text += ": " + body_->detail;
-  if (body_->errnum != 0) text += " (" + errnoText(body_->errnum) + ")";
+  if (body_->errnum == 0) return text;
+  text += " (" + errnoText(body_->errnum) + ")";
+  const std::string step = nextStep(body_->errnum);
+  if (!step.empty() && body_->detail.find(step) == std::string::npos) text += "; " + step;
   return text;
 }
 

@@ -15,18 +15,18 @@ namespace weft::control {
 
 // The kernel chooses the port for IPv4, and IPv6 takes the same number. A number that another process has for
 // IPv6 leads to a new try.
-Result<ListeningSockets> openListeners() {
+Result<ListeningSockets> openListeners(const PortRange& ports) {
   constexpr const char* kOpening = "opening the control port";
   constexpr int kTries = 64;
   Error last(Code::system, kOpening, "no free port");
   for (int i = 0; i < kTries; i++) {
     ListeningSockets out;
-    auto v4 = listenOn(SocketAddress::any(AF_INET), kOpening);
+    auto v4 = listenOn(SocketAddress::any(AF_INET), kOpening, Hears::itsFamily, ports);
     if (v4) {
       out.port = localAddress(v4->get()).port();
       out.sockets.push_back(v4.take());
     }
-    auto v6 = listenOn(SocketAddress::any(AF_INET6, out.port), kOpening);
+    auto v6 = listenOn(SocketAddress::any(AF_INET6, out.port), kOpening, Hears::itsFamily, ports);
     if (v6) {
       out.port = localAddress(v6->get()).port();
       out.sockets.push_back(v6.take());

@@ -22,7 +22,7 @@ struct ListeningSockets {
   std::vector<Fd> sockets;
   uint16_t port = 0;
 };
-Result<ListeningSockets> openListeners();
+Result<ListeningSockets> openListeners(const PortRange& ports = {});
 
 // A connection whose other side proved the secret and introduced itself. The receiver of the report owns the
 // socket.

@@ -102,6 +102,20 @@ bool isAmong(SocketAddress address, const std::vector<SocketAddress>& those) {
   });
 }
 
+std::string missingHere(const std::vector<SocketAddress>& published,
+                        const std::vector<Interface>& interfaces) {
+  std::string missing;
+  for (const SocketAddress& address : published) {
+    const bool there = std::any_of(interfaces.begin(), interfaces.end(), [&](const Interface& one) {
+      return one.address.ipText() == address.ipText();
+    });
+    if (!there) missing += (missing.empty() ? "" : ", ") + address.ipText();
+  }
+  if (missing.empty()) return {};
+  return "; this host is cut off itself: no interface that is up has " + missing +
+         " any more (ip -br address)";
+}
+
 void fillScopes(std::vector<SocketAddress>& addresses, const std::vector<SocketAddress>& own) {
   uint32_t scope = 0;
   for (const SocketAddress& address : own) {

@@ -26,6 +26,11 @@ std::vector<SocketAddress> joinAddresses(std::vector<SocketAddress> first,
 // True where `address` is among `those`, whatever the ports.
 bool isAmong(SocketAddress address, const std::vector<SocketAddress>& those);
 
+// Those that no interface which is up has any more, in words for the end of a message: where a host is cut
+// off, the fault may be on this side. Empty where none is missing.
+std::string missingHere(const std::vector<SocketAddress>& published,
+                        const std::vector<Interface>& interfaces);
+
 // Gives a peer's link-local addresses the interface of our own first link-local address: without an interface
 // they mean nothing, and the peer's interface names are not ours.
 void fillScopes(std::vector<SocketAddress>& addresses, const std::vector<SocketAddress>& own);

@@ -137,7 +137,8 @@ Result<std::shared_ptr<Hub>> Hub::create(HubOptions options) {
   TRY(checkFingerprint(options.fingerprint));
   TRY(const auto interfaces, localInterfaces());
   TRY(auto addresses, chooseAddresses(interfaces, options.config.socketIfname));
-  TRY(auto listening, openListeners());
+  TRY(const PortRange ports, parsePortRange(options.config.portRange));
+  TRY(auto listening, openListeners(ports));
   for (SocketAddress& address : addresses) address.setPort(listening.port);
   TRY(auto mailbox, Mailbox::create());
   TRY(auto loop, EventLoop::create(*options.clock));

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "src/base/log.h"
+#include "src/control/addresses.h"
 
 // A link's connection and frames first, the watch over its peer after them.
 namespace weft::control {
@@ -379,16 +380,23 @@ void Link::warnOfHost(TimePoint now) {
   WEFT_LOG(warn,
            "the host of %s has acknowledged nothing for %d ms on the control network, %s; it is given up "
            "when both "
-           "have been silent for %d ms (WEFT_KERNEL_TIMEOUT)",
+           "have been silent for %d ms (WEFT_KERNEL_TIMEOUT)%s",
            facts_.peer->name().c_str(), toMilliseconds(now - kernelHeard_), fabric,
-           static_cast<int>(times_.kernel.count()));
+           static_cast<int>(times_.kernel.count()), nextStepOfCut().c_str());
 }
 
 void Link::hostSilent(TimePoint now) {
   die(Error(Code::remote, "control link to " + facts_.peer->name(),
             format("its host has acknowledged nothing for %d ms, and the fabric is silent as well "
-                   "(WEFT_KERNEL_TIMEOUT); it is down or cut off",
-                   toMilliseconds(now - hostHeard()))));
+                   "(WEFT_KERNEL_TIMEOUT); it is down or cut off%s",
+                   toMilliseconds(now - hostHeard()), nextStepOfCut().c_str())));
+}
+
+// Our own interface first, since a host that is cut off sees all others as silent.
+std::string Link::nextStepOfCut() const {
+  const auto interfaces = localInterfaces();
+  const std::string here = interfaces ? missingHere(self_.addresses(), *interfaces) : std::string();
+  return here.empty() ? "; look at its console, then at the switch's ports: weft doctor --hosts" : here;
 }
 
 void Link::lookAtProcess(TimePoint now) {
@@ -399,13 +407,16 @@ void Link::lookAtProcess(TimePoint now) {
   if (silence >= times_.giveUp) {
     return die(Error(
         Code::timeout, "control link to " + facts_.peer->name(),
-        format("the process has not answered for %d ms (WEFT_PEER_TIMEOUT), its host does", milliseconds)));
+        format("the process has not answered for %d ms (WEFT_PEER_TIMEOUT), its host does; look at it there: "
+               "cat /proc/PID/status, py-spy dump --pid PID",
+               milliseconds)));
   }
   if (silence < times_.warn || warned_) return;
   warned_ = true;
   WEFT_LOG(
       warn,
-      "%s has not answered for %d ms, but its host does; is the process stopped? It is given up after %d ms",
+      "%s has not answered for %d ms, but its host does; is the process stopped? It is given up after %d ms; "
+      "kill -CONT PID lets a stopped one go on, cat /proc/PID/status says more",
       facts_.peer->name().c_str(), milliseconds, static_cast<int>(times_.giveUp.count()));
 }
 

@@ -137,6 +137,7 @@ class Link : public MessageSink {
   void lookAtProcess(TimePoint now);
   void warnOfHost(TimePoint now);
   void hostSilent(TimePoint now);
+  std::string nextStepOfCut() const;
   void settleAfterOutage(TimePoint now);
   TimePoint hostHeard() const { return std::max(kernelHeard_, fabricHeard_); }
   void scheduleLook(TimePoint now);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 
+#include "src/base/clock.h"
 #include "src/core/comm_api.h"
 #include "src/core/wire.h"
 #include "src/mem/region.h"

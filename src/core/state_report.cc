@@ -5,12 +5,12 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <fcntl.h>
 #include <memory>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/base/advice.h"
 #include "src/base/fd.h"
 #include "src/base/log.h"
 #include "src/base/presence.h"
@@ -108,7 +108,7 @@ void StateReport::complain(const std::string& file, int error) {
   WEFT_LOG(warn,
            "the state of this process cannot be written to %s: %s; WEFT_STATE_DIR must name a folder that it "
            "may write to",
-           file.c_str(), std::strerror(error));
+           file.c_str(), errnoWords(error).c_str());
 }
 
 }  // namespace weft::core

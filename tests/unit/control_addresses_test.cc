@@ -103,3 +103,12 @@ TEST_CASE("this host has an interface") {
   REQUIRE(all);
   CHECK_FALSE(all->empty());
 }
+
+TEST_CASE("a host that has lost an address says so, and which") {
+  const std::vector<SocketAddress> published = {host()[2].address.withPort(4711),
+                                                host()[5].address.withPort(4711)};
+  CHECK(missingHere(published, host()).empty());
+  const std::string words =
+      missingHere(published, {interface("lo", "127.0.0.1", true), interface("eth0", "192.0.2.1")});
+  CHECK(words.find("no interface that is up has 192.0.2.2 any more") != std::string::npos);
+}

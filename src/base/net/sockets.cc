@@ -9,6 +9,8 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include "src/base/random.h"
+
 // Options and calls of TCP sockets; the functions that wait are at the end.
 namespace weft {
 
@@ -25,8 +27,7 @@ void set(int fd, int level, int option, int value) {
 
 Result<Fd> openSocket(int family) {
   Fd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd)
-    return Error(Code::resources, "opening a socket", "raise the limit on open files (ulimit -n)", errno);
+  if (!fd) return Error(Code::resources, "opening a socket", {}, errno);
   fd.closeInForkedChildren();
   return fd;
 }
@@ -64,17 +65,32 @@ Status await(int fd, short events, const Deadline& deadline) {
   }
 }
 
-}  // namespace
-
 // A port that the user named can be used again at once, although connections of an earlier process linger
 // there.
-Result<Fd> listenOn(const SocketAddress& at, const char* purpose, Hears hears) {
+Result<Fd> listenAt(const SocketAddress& at, const char* purpose, Hears hears) {
   TRY(Fd fd, openSocket(at.family()));
   if (at.family() == AF_INET6) set(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, hears == Hears::itsFamily ? 1 : 0);
   if (at.port() != 0) set(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   if (::bind(fd.get(), at.raw(), at.length) != 0 || ::listen(fd.get(), kBacklog) != 0)
     return failed(purpose, at);
   return fd;
+}
+
+}  // namespace
+
+// From a random port on, since the ranks of a host start at the same time and would all try the same ones.
+Result<Fd> listenOn(const SocketAddress& at, const char* purpose, Hears hears, const PortRange& ports) {
+  if (at.port() != 0 || ports.any()) return listenAt(at, purpose, hears);
+  const auto count = static_cast<uint64_t>(ports.count());
+  const uint64_t start = randomU64() % count;
+  for (uint64_t i = 0; i < count; i++) {
+    const auto port = static_cast<uint16_t>(ports.first + (start + i) % count);
+    auto fd = listenAt(at.withPort(port), purpose, hears);
+    if (fd || fd.error().errnum() != EADDRINUSE) return fd;
+  }
+  return Error(
+      Code::resources, purpose,
+      "every port of WEFT_PORT_RANGE=" + ports.text() + " is in use: widen it, or end what has them");
 }
 
 // IP_BIND_ADDRESS_NO_PORT leaves the choice of the port to connect(2), which has more ports to choose from.

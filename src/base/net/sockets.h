@@ -8,6 +8,7 @@
 #include "src/base/clock.h"
 #include "src/base/fd.h"
 #include "src/base/net/address.h"
+#include "src/base/net/port_range.h"
 
 // The TCP sockets of weft. Every one is non-blocking, is closed by exec and in forked children, sends small
 // messages at once, and raises no SIGPIPE. A function waits only if it takes a Deadline. No state; any
@@ -25,7 +26,10 @@ struct SocketTuning {
 // Errors name the address and carry the errno of the failed call; `purpose` is their operation. A socket for
 // both families on every IPv6 address hears IPv4 as well.
 enum class Hears : uint8_t { itsFamily, bothFamilies };
-Result<Fd> listenOn(const SocketAddress& at, const char* purpose, Hears hears = Hears::itsFamily);
+// Where `at` has no port, it is the kernel's choice or, from a random one on, the first of `ports` that is
+// free.
+Result<Fd> listenOn(const SocketAddress& at, const char* purpose, Hears hears = Hears::itsFamily,
+                    const PortRange& ports = {});
 
 // Starts connecting. The socket becomes writable when the outcome is known, which connectError() returns.
 // `from`: the local address to use, where that matters.
