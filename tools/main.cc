@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 
@@ -8,6 +9,7 @@
 #include "providers/registry.h"
 #include "src/base/nearest.h"
 #include "src/base/version.h"
+#include "tools/doctor/doctor.h"
 #include "tools/info/info.h"
 #include "tools/netdriver/net.h"
 #include "tools/output/output.h"
@@ -75,6 +77,14 @@ constexpr const char* kPlanExamples = R"(Examples:
     weft plan job.json --cluster cluster.json                what a step takes on 2 to 4096 GPUs, and why
     weft plan job.json --cluster p5.48xlarge -n 8..512 --html plan.html
     weft plan job.json --cluster cluster.json --fit-below 128    against what was measured)";
+
+constexpr const char* kDoctorExamples =
+    R"(The exit status is that of the worst finding: 0 nothing worse than a note, 3 a warning, 4 an error.
+Examples:
+    weft doctor                    is this host fit for a job, as this process would run it?
+    weft doctor --fix-script > fix.sh    what root would run
+    srun --ntasks-per-node 1 weft doctor --all
+    weft doctor --hosts node8,node9      is the way there open, and how long may a packet be?)";
 
 const CLI::Validator kSize(parseSize, "SIZE");
 
@@ -273,6 +283,7 @@ void declareTrace(CLI::App& command, trace::Options& options) {
 
 void declareState(CLI::App& command, state::Options& options) {
   command.add_option("folder", options.folder, "what WEFT_STATE_DIR is in the job's environment")->required();
+  command.add_flag("--json", options.json, "the same for programs");
   command.add_option("--wait", options.seconds, "seconds that the processes are given to answer")
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();
@@ -366,10 +377,55 @@ class CountedCommands {
   counted::AutopsyOptions autopsyOptions_;
 };
 
+void declareDoctor(CLI::App& command, doctor::Options& options) {
+  CLI::Option* json = command.add_flag("--json", options.json, "the same for programs");
+  command.add_flag("-v,--verbose", options.verbose, "what is fine, too");
+  command.add_flag("--fix-script", options.fixScript, "a shell script of what root would run, to read first")
+      ->excludes(json);
+  CLI::Option* all =
+      command.add_flag("--all", options.all,
+                       "every node of the launcher that started this (srun, mpirun, torchrun), "
+                       "what differs between them, and the paths between them");
+  command
+      .add_option("--hosts", options.hosts, "probe the way to these hosts: firewall and length of packets")
+      ->delimiter(',')
+      ->excludes(all);
+  command.add_option("--wait", options.seconds, "seconds that a probe waits for an answer")
+      ->check(CLI::Range(0.1, 600.0))
+      ->capture_default_str();
+  command.footer(kDoctorExamples);
+}
+
 // More than a line: what a support request needs.
 std::string versionLines() {
   return std::string(versionText()) + "\nbuilt by compiler " + perf::buildText() + ", with " +
          builtProviders() + "\nNCCL net tables v6 to v12";
+}
+
+int noOption(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  std::cerr << "weft: there is no option '" << word << "' before a command" << nearestHint(word, names)
+            << "; see --help\n";
+  return kUsage;
+}
+
+// All commands have the same convention: `--json -` is the standard output, and so is `--json` with nothing
+// behind it. `weft perf` and `weft plan` write a file there, so the dash is taken away from the others and
+// given to it.
+std::vector<std::string> withOneJson(int argc, char** argv) {
+  std::vector<std::string> words(argv, argv + argc);
+  const bool writesFile = argc > 1 && (words[1] == "perf" || words[1] == "plan");
+  for (size_t i = 2; i < words.size(); i++) {
+    if (words[i] != "--json") continue;
+    const bool last = i + 1 == words.size();
+    const bool dash = !last && words[i + 1] == "-";
+    const auto next = words.begin() + static_cast<std::ptrdiff_t>(i) + 1;
+    if (writesFile && (last || (!dash && words[i + 1].starts_with('-')))) words.insert(next, "-");
+    if (!writesFile && dash) words.erase(next);
+  }
+  return words;
 }
 
 int noCommand(const CLI::App& app, const std::string& word) {
@@ -388,65 +444,101 @@ int noCommand(const CLI::App& app, const std::string& word) {
   return kUsage;
 }
 
-int runCommandLine(int argc, char** argv) {
-  CLI::App app("weft: an NCCL network plugin, and the tools to see, prove and diagnose it");
-  app.set_version_flag("--version", versionLines());
-  app.footer(kExamples);
-  app.require_subcommand(1);
+// All commands with their options. The parser keeps references to the options, so the object stays where it
+// is.
+class CommandLine {
+ public:
+  CommandLine();
+  CommandLine(const CommandLine&) = delete;
+  CommandLine& operator=(const CommandLine&) = delete;
+  int run(int argc, char** argv);
 
-  CLI::App* infoCommand =
-      app.add_subcommand("info", "what weft finds here, would tell NCCL, and its settings");
-  info::Options infoOptions;
-  infoCommand->set_version_flag("--version", versionLines());
-  infoCommand->footer(kInfoExamples);
-  declareInfo(*infoCommand, infoOptions);
-  CLI::App* perfCommand =
-      app.add_subcommand("perf", "Run verified collectives over a network plugin and measure them");
-  perf::Options perfOptions;
-  declarePerf(*perfCommand, perfOptions);
-  perfCommand->footer(kPerfExamples);
-  CLI::App* traceCommand =
-      app.add_subcommand("trace", "show what libnccl-net-record.so recorded of a plugin's calls");
-  trace::Options traceOptions;
-  declareTrace(*traceCommand, traceOptions);
-  traceCommand->footer(kTraceExamples);
-  CLI::App* stateCommand = app.add_subcommand("state", "show what a running job's processes wait for");
-  state::Options stateOptions;
-  declareState(*stateCommand, stateOptions);
-  stateCommand->footer(kStateExamples);
-  CountedCommands countedCommands(app);
+ private:
+  const CLI::App* find(const std::string& name) const;
+  int help(const std::string& name) const;
+  int parse(int argc, char** argv);
+  int runParsed() const;
 
-  CLI::App* planCommand = app.add_subcommand("plan", "what a job would do on a cluster, by a model");
-  plan::Options planOptions;
-  declarePlan(*planCommand, planOptions);
-  planCommand->footer(kPlanExamples);
+  CLI::App app_{"weft: an NCCL network plugin, and the tools to see, prove and diagnose it"};
+  CLI::App* info_ = app_.add_subcommand("info", "what weft finds here, would tell NCCL, and its settings");
+  CLI::App* perf_ =
+      app_.add_subcommand("perf", "Run verified collectives over a network plugin and measure them");
+  CLI::App* trace_ =
+      app_.add_subcommand("trace", "show what libnccl-net-record.so recorded of a plugin's calls");
+  CLI::App* state_ = app_.add_subcommand("state", "show what a running job's processes wait for");
+  CountedCommands counted_{app_};
+  CLI::App* plan_ = app_.add_subcommand("plan", "what a job would do on a cluster, by a model");
+  CLI::App* doctor_ = app_.add_subcommand("doctor", "is this host fit for a job, and what mends it?");
+  info::Options infoOptions_;
+  perf::Options perfOptions_;
+  trace::Options traceOptions_;
+  state::Options stateOptions_;
+  plan::Options planOptions_;
+  doctor::Options doctorOptions_;
+};
 
-  const auto find = [&](const std::string& name) {
-    const auto found = app.get_subcommands([&](const CLI::App* one) { return one->get_name() == name; });
-    return found.empty() ? nullptr : found.front();
-  };
+CommandLine::CommandLine() {
+  app_.set_version_flag("--version", versionLines());
+  app_.footer(kExamples);
+  app_.require_subcommand(1);
+  declareInfo(*info_, infoOptions_);
+  info_->footer(kInfoExamples);
+  declarePerf(*perf_, perfOptions_);
+  perf_->footer(kPerfExamples);
+  declareTrace(*trace_, traceOptions_);
+  trace_->footer(kTraceExamples);
+  declareState(*state_, stateOptions_);
+  state_->footer(kStateExamples);
+  declarePlan(*plan_, planOptions_);
+  plan_->footer(kPlanExamples);
+  declareDoctor(*doctor_, doctorOptions_);
+  for (CLI::App* command : app_.get_subcommands([](const CLI::App*) { return true; }))
+    command->set_version_flag("--version", versionLines());
+}
+
+const CLI::App* CommandLine::find(const std::string& name) const {
+  const auto found = app_.get_subcommands([&](const CLI::App* one) { return one->get_name() == name; });
+  return found.empty() ? nullptr : found.front();
+}
+
+int CommandLine::help(const std::string& name) const {
+  const CLI::App* of = name.empty() ? &app_ : find(name);
+  if (!of) return noCommand(app_, name);
+  std::cout << of->help();
+  return 0;
+}
+
+int CommandLine::parse(int argc, char** argv) {
+  try {
+    std::vector<std::string> words = withOneJson(argc, argv);
+    std::reverse(words.begin(), words.end());  // as CLI11 wants them
+    words.pop_back();                          // the program
+    app_.parse(std::move(words));
+  } catch (const CLI::ParseError& error) {
+    return app_.exit(error) == 0 ? 0 : kUsage;  // help and versions are no errors
+  }
+  return runParsed();
+}
+
+int CommandLine::runParsed() const {
+  if (doctor_->parsed()) return doctor::run(doctorOptions_);
+  if (trace_->parsed()) return trace::run(traceOptions_);
+  if (plan_->parsed()) return plan::run(planOptions_);
+  if (state_->parsed()) return state::run(stateOptions_);
+  if (counted_.parsed()) return counted_.run();
+  return info_->parsed() ? info::run(infoOptions_) : perf::run(perfOptions_);
+}
+
+int CommandLine::run(int argc, char** argv) {
   const std::string word = argc > 1 ? argv[1] : "";
   if (word == "-V" || word == "version") {
     std::cout << versionLines() << "\n";
     return 0;
   }
-  if (word == "help") {  // of a command, or of all
-    const CLI::App* of = argc > 2 ? find(argv[2]) : &app;
-    if (!of) return noCommand(app, argv[2]);
-    std::cout << of->help();
-    return 0;
-  }
-  if (!word.empty() && word[0] != '-' && !find(word)) return noCommand(app, word);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : kUsage;  // help and versions are no errors
-  }
-  if (traceCommand->parsed()) return trace::run(traceOptions);
-  if (planCommand->parsed()) return plan::run(planOptions);
-  if (stateCommand->parsed()) return state::run(stateOptions);
-  if (countedCommands.parsed()) return countedCommands.run();
-  return infoCommand->parsed() ? info::run(infoOptions) : perf::run(perfOptions);
+  if (word == "help") return help(argc > 2 ? argv[2] : "");
+  if (!word.empty() && word[0] != '-' && !find(word)) return noCommand(app_, word);
+  if (word.starts_with('-') && !app_.get_option_no_throw(word)) return noOption(app_, word);
+  return parse(argc, argv);
 }
 
 }  // namespace
@@ -455,5 +547,5 @@ int runCommandLine(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   weft::occupyStandardFiles();
-  return weft::runCommandLine(argc, argv);
+  return weft::CommandLine().run(argc, argv);
 }

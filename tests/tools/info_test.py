@@ -127,7 +127,9 @@ class InfoTest(unittest.TestCase):
         self.assertIn('nosuch', found['failure'])
         text = info(WEFT_PROVIDER='ofi:nosuch')
         self.assertEqual(text.returncode, 1)
-        self.assertIn('nothing for NCCL to use', text.stdout)
+        self.assertIn('nothing for NCCL to use\n', text.stdout)
+        self.assertIn('error: ', text.stderr)  # the reason is where weft(1) says
+        self.assertIn('nosuch', text.stderr)
 
     def test_a_provider_that_loses_bytes_is_refused_in_words(self):
         status, found = document(WEFT_PROVIDER='ofi:sockets')
@@ -238,6 +240,32 @@ class InfoTest(unittest.TestCase):
             self.assertEqual(done.returncode, 2, words)
             self.assertIn(hint, done.stderr)
 
+    def test_an_option_that_is_none_is_named(self):
+        for words, hint in ((('--nonsense',), "there is no option '--nonsense' before a command"), (('--versoin',), 'the nearest is --version')):
+            done = subprocess.run([WEFT, *words], capture_output=True, text=True, check=False, timeout=60)
+            self.assertEqual((done.returncode, done.stdout), (2, ''))
+            self.assertIn(hint, done.stderr)
+
+    def test_a_dash_behind_json_is_the_standard_output_of_every_command(self):
+        for words in (('info', '--config', '--json'), ('info', '--config', '--json', '-'), ('info', '--json', '-', '--config')):
+            done = subprocess.run([WEFT, *words], env=CLEAN, capture_output=True, text=True, check=False, timeout=60)
+            self.assertIn('config', json.loads(done.stdout))
+        for words in (('--json',), ('--json', '-'), ('--json', '--channels', '1')):
+            done = subprocess.run([WEFT, 'perf', 'sendrecv', '-n', '2', '-b', '8', '-e', '8', '--iters', '2', *words],
+                                  env={**CLEAN, 'WEFT_PROVIDER': 'local'}, capture_output=True, text=True, check=False, timeout=60)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            json.loads(done.stdout)
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([WEFT, 'trace', folder, '--json', '-'], capture_output=True, text=True, check=False, timeout=60)
+            self.assertNotIn('"-"', done.stderr)
+            self.assertNotIn(' -:', done.stderr)
+
+    def test_a_reason_that_several_providers_share_is_said_once(self):
+        done = info(WEFT_LIBFABRIC='/nonexistent/libfabric.so.1')
+        lines = [line for line in done.stdout.splitlines() if '/nonexistent/libfabric.so.1' in line]
+        self.assertEqual(len(lines), 1, done.stdout)
+        self.assertRegex(lines[0], r'^  ofi:[\w-]+, ofi:')
+
     def test_every_usage_error_has_one_exit_code(self):
         for words in ((), ('perf', '--nosuch'), ('info', '--markdown'), ('perf', 'all_reduce', '-n', 'x'), ('perf', 'all_reduce', '-n', '0'),
                       ('trace',), ('perf', 'all_reduce', '-n', '2', '-f', '1.0000001'), ('perf', 'all_reduce', '-n', '2', '--plot', 'a.png'),
@@ -252,7 +280,7 @@ class InfoTest(unittest.TestCase):
             self.assertIn('Examples:\n    ', ask(*words))
         version = ask('--version')
         self.assertRegex(version, r'^weft \d+\.\d+\.\d+ \(commit \w+.*\)\nbuilt by compiler \S+.*optimized.*, with tcp local loop')
-        self.assertEqual({ask('-V'), ask('version'), ask('info', '--version')}, {version})
+        self.assertEqual({ask('-V'), ask('version'), *(ask(command, '--version') for command in ('info', 'perf', 'trace', 'state', 'doctor'))}, {version})
 
     def test_versions_are_named(self):
         versions = document(WEFT_PROVIDER='loop')[1]['versions']
@@ -271,7 +299,7 @@ class InfoTest(unittest.TestCase):
         self.assertEqual(devices[0]['speedMbps'], 2 * devices[1]['speedMbps'])
         self.assertEqual(devices[0]['members'], [0])  # as NCCL sees it, it is one
         self.assertIn("WEFT_MERGE_NICS names them", info(WEFT_MERGE_NICS='loop0,loop2', **settings).stdout)
-        self.assertIn('there is no loop7', info(WEFT_MERGE_NICS='loop0,loop7', **settings).stdout)
+        self.assertIn('there is no loop7', info(WEFT_MERGE_NICS='loop0,loop7', **settings).stderr)
 
     def test_text_shows_what_json_shows(self):
         settings = {'WEFT_PROVIDER': 'loop', 'WEFT_LOOP_RAILS': '2'}
@@ -291,9 +319,11 @@ class InfoTest(unittest.TestCase):
         self.assertEqual(rows['WEFT_EAGER_MAX']['value'], '4096')
         self.assertEqual(rows['WEFT_SOCKET_IFNAME']['value'], 'eth9')
         self.assertEqual(len(found['unknown']), 1)
-        text = info('--config', **settings).stdout
+        done = info('--config', **settings)
+        text = done.stdout
         self.assertRegex(text, r'(?m)^\* WEFT_EAGER_MAX +4096 +\(from environment; default: -1\)$')
-        self.assertIn('WEFT_EAGR_MAX is not a setting', text)
+        self.assertIn('warning: WEFT_EAGR_MAX is not a setting', done.stderr)
+        self.assertNotIn('is not a setting', text)
 
     def test_a_bad_setting_fails_and_is_named(self):
         for arguments in ((), ('--config',)):

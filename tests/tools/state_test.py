@@ -5,6 +5,7 @@
 
 usage: state_test.py WEFT
 """
+import json
 import os
 import re
 import signal
@@ -44,9 +45,21 @@ class StateTest(unittest.TestCase):
                 job.terminate()
                 _, errors = job.communicate(timeout=PATIENCE)
             self.assertNotIn('WARN', errors)
-            answer = state(folder, '--wait', '1')  # what dead processes left does not answer
-            self.assertEqual((answer.returncode, answer.stdout), (1, ''))
+            answer = state(folder, '--wait', '1')  # dead processes do not answer, and what they left is shown as such
+            self.assertEqual(answer.returncode, 1)
+            self.assertEqual(len(re.findall(r'^left by \S+, which wrote it at \d{4}-\d\d-\d\d \S+ UTC:$', answer.stdout, re.MULTILINE)), 2, answer.stdout)
+            self.assertIn('comm ', answer.stdout)
             self.assertIn('no process answered within 1 s', answer.stderr)
+            answer = state(folder, '--wait', '0.1', '--json')
+            found = json.loads(answer.stdout)
+            self.assertEqual((answer.returncode, found['answered'], len(found['left'])), (1, [], 2))
+            self.assertIn('no process answered', found['failure'])
+            os.remove(os.path.join(folder, 'ask'))
+            os.mkdir(os.path.join(folder, 'ask'))  # a question that cannot be asked: what lies there is shown all the same
+            answer = state(folder, '--wait', '0.1')
+            self.assertEqual(answer.returncode, 1)
+            self.assertIn('left by ', answer.stdout)
+            self.assertIn('cannot be touched', answer.stderr)
 
     def test_a_process_that_gives_no_answer_is_named(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -86,6 +99,17 @@ class StateTest(unittest.TestCase):
                                   env={**CLEAN, 'WEFT_STATE_DIR': folder}, capture_output=True, text=True, check=False, timeout=PATIENCE)
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(os.listdir(folder), [])
+
+    @unittest.skipIf(os.getuid() != 0, 'a file system of its own wants root')
+    def test_a_full_disk_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            script = f'mount -t tmpfs -o size=16k none {folder} && head -c 1000000 /dev/zero > {folder}/fill; ' \
+                     f'touch {folder}/ask; {WEFT} state {folder} --wait 0.1'
+            done = subprocess.run(['unshare', '-m', 'sh', '-c', script], env=CLEAN, capture_output=True, text=True, check=False, timeout=PATIENCE)
+            if 'unshare' in done.stderr or 'mount' in done.stderr:
+                self.skipTest(done.stderr)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(f'its file system is full (df -h {folder})', done.stderr)
 
     def test_a_folder_that_is_none(self):
         answer = state('/nonexistent')

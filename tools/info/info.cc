@@ -46,10 +46,8 @@ int print(const std::string& text, int status = 0) {
 }
 
 // Settings without effect: mostly a name that is misspelt.
-std::string warningsText() {
-  std::string text;
-  for (const std::string& line : environmentWarnings()) text += fmt::format("warning: {}\n", line);
-  return text;
+void printWarnings() {
+  for (const std::string& line : environmentWarnings()) fmt::print(stderr, "warning: {}\n", line);
 }
 
 Json settingsJson(const Settings& settings) {
@@ -60,13 +58,19 @@ Json settingsJson(const Settings& settings) {
 
 int printSettings(const Options& options, const Settings& settings) {
   if (options.json) return print(settingsJson(settings).text() + "\n");
-  return print(configText(settings) + warningsText());
+  printWarnings();
+  return print(configText(settings));
 }
 
 int printSurvey(const Options& options, const Settings& settings) {
   const Survey found = survey(settings.config);
   const int status = found.taken.empty() ? 1 : 0;
-  if (!options.json) return print(surveyText(found) + warningsText(), status);
+  if (!options.json) {
+    printWarnings();
+    const int shown = print(surveyText(found), status);
+    if (found.taken.empty()) fmt::print(stderr, "error: {}\n", found.failure);
+    return shown;
+  }
   Json document = surveyJson(found);
   document.addMembersOf(settingsJson(settings));
   return print(document.text() + "\n", status);

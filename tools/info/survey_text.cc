@@ -2,6 +2,8 @@
 // Copyright The weft authors
 #include "tools/info/survey_text.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace weft::info {
@@ -102,8 +104,24 @@ std::string fieldLines(const Json& fields, std::string_view indent) {
   return text;
 }
 
-std::string providerText(const ProviderSurvey& provider, bool taken) {
-  std::string text = fmt::format("{} {}", taken ? '>' : ' ', provider.spec);
+// True where the second has nothing to say but what the first has said: one library lacks, and all that rest
+// on it do.
+bool saysTheSame(const ProviderSurvey& one, const ProviderSurvey& next) {
+  const auto onlyFails = [](const ProviderSurvey& of) {
+    return of.devices.empty() && !of.failure.empty() && of.version.empty();
+  };
+  return onlyFails(one) && onlyFails(next) && one.failure == next.failure;
+}
+
+// The earlier provider that failed for the same reason, which is then not said again; else null.
+const ProviderSurvey* saidBefore(const Survey& survey, size_t at) {
+  for (size_t i = 0; i < at; i++)
+    if (saysTheSame(survey.providers[i], survey.providers[at])) return &survey.providers[i];
+  return nullptr;
+}
+
+std::string providerText(const ProviderSurvey& provider, const std::string& specs, bool taken) {
+  std::string text = fmt::format("{} {}", taken ? '>' : ' ', specs);
   if (!provider.version.empty()) text += fmt::format(" ({})", provider.version);
   text += provider.failure.empty() ? std::string("\n") : fmt::format(": {}\n", provider.failure);
   for (const DeviceInfo& device : provider.devices) {
@@ -117,7 +135,7 @@ std::string providerText(const ProviderSurvey& provider, bool taken) {
 }
 
 std::string takenText(const Survey& survey) {
-  if (survey.taken.empty()) return fmt::format("nothing for NCCL to use: {}\n", survey.failure);
+  if (survey.taken.empty()) return "nothing for NCCL to use\n";
   std::string text = fmt::format("devices as NCCL is told, over {}\n", survey.taken);
   for (size_t device = 0; device < survey.properties.size(); device++)
     text += fmt::format("  device {}\n{}", device,
@@ -133,8 +151,17 @@ std::string surveyText(const Survey& survey) {
                                  versions.fabric.empty() ? "no libfabric" : versions.fabric, versions.kernel,
                                  versions.glibc);
   text += survey.named ? "providers (WEFT_PROVIDER names the one to use)\n" : "providers, best first\n";
-  for (const ProviderSurvey& provider : survey.providers)
-    text += providerText(provider, provider.spec == survey.takenSpec);
+  std::string specs;
+  for (size_t i = 0; i < survey.providers.size(); i++) {
+    const ProviderSurvey& provider = survey.providers[i];
+    specs += (specs.empty() ? "" : ", ") + provider.spec;
+    if (i + 1 < survey.providers.size() && saysTheSame(provider, survey.providers[i + 1])) continue;
+    const size_t first = i + 1 - static_cast<size_t>(std::count(specs.begin(), specs.end(), ',') + 1);
+    const ProviderSurvey* before = saidBefore(survey, first);
+    text += before ? fmt::format("  {}: as {}\n", specs, before->spec)
+                   : providerText(provider, specs, provider.spec == survey.takenSpec);
+    specs.clear();
+  }
   return fmt::format("{}\n{}\n{}", text, takenText(survey), gpuDirectText(survey));
 }
 

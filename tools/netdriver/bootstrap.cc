@@ -3,6 +3,7 @@
 #include "tools/netdriver/bootstrap.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -151,14 +152,19 @@ bool hears(int fd, Milliseconds time) {
 }  // namespace
 
 Result<LocalListener> listenLocally() {
-  LocalListener listener;
-  listener.fd.reset(::socket(AF_INET, SOCK_STREAM, 0));
-  const SocketAddress here = SocketAddress::loopback();
-  if (!listener.fd || ::bind(listener.fd.get(), here.raw(), here.length) != 0 ||
-      ::listen(listener.fd.get(), 1024) != 0)
-    return systemError("listen on the loopback interface");
-  listener.port = localAddress(listener.fd.get()).port();
-  return listener;
+  constexpr std::array<std::byte, 16> kLoopback6{
+      {{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, std::byte{1}}};
+  for (const SocketAddress& here : {SocketAddress::loopback(), SocketAddress::of(kLoopback6, 0)}) {
+    LocalListener listener;
+    listener.fd.reset(::socket(here.family(), SOCK_STREAM, 0));
+    if (!listener.fd || ::bind(listener.fd.get(), here.raw(), here.length) != 0 ||
+        ::listen(listener.fd.get(), 1024) != 0)
+      continue;
+    listener.host = here.ipText();
+    listener.port = localAddress(listener.fd.get()).port();
+    return listener;
+  }
+  return systemError("listen on the loopback interface, which may be down: ip link set lo up");
 }
 
 Result<std::unique_ptr<Bootstrap>> Bootstrap::create(const Place& place, const Patience& patience) {

@@ -119,6 +119,7 @@ class Bootstrap {
 // rank 0.
 struct LocalListener {
   Fd fd;
+  std::string host;  // of IPv4, or of IPv6 where this host has that alone
   uint16_t port = 0;
 };
 Result<LocalListener> listenLocally();

@@ -80,7 +80,7 @@ Status Launcher::startAll() {
     command.arguments = {ownPath(), options_.command};
     for (const std::string& argument :
          {std::string("--rank"), std::to_string(r), std::string("--size"), std::to_string(options_.processes),
-          std::string("--rendezvous"), "127.0.0.1:" + std::to_string(listener_.port)})
+          std::string("--rendezvous"), listener_.host + ":" + std::to_string(listener_.port)})
       command.arguments.push_back(argument);
     if (r == 0) {
       command.arguments.insert(command.arguments.end(), {"--listen-fd", std::to_string(listener_.fd.get())});

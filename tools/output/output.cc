@@ -7,9 +7,9 @@
 #include <fcntl.h>
 #include <fstream>
 #include <sys/stat.h>
-#include <system_error>
 #include <unistd.h>
 
+#include "src/base/advice.h"
 #include "src/base/fd.h"
 
 namespace weft {
@@ -43,7 +43,7 @@ Status writeDocuments(const std::vector<Document>& documents) {
     if (document.path.empty()) continue;
     const Status written = writeDocument(document.path, document.text);
     if (written) continue;
-    const std::string reason = std::generic_category().message(written.error().errnum());
+    const std::string reason = errnoWords(written.error().errnum());
     failed += (failed.empty() ? "" : "; ") + written.error().detail() + " (" + reason + ")";
   }
   if (failed.empty()) return {};

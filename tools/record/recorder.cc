@@ -12,6 +12,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "src/base/advice.h"
 #include "src/base/config.h"
 #include "src/base/process.h"
 
@@ -80,7 +81,7 @@ std::string Recorder::openFile(const std::string& folder) {
     if (file_) return {};
     if (errno != EEXIST) break;
   }
-  return path_ + " cannot be made (" + std::strerror(errno) +
+  return path_ + " cannot be made (" + errnoWords(errno) +
          "); set WEFT_RECORD_DIR to a folder that exists and can be written to";
 }
 
@@ -188,7 +189,7 @@ void Recorder::write(const std::string& bytes) {
   stopped_.store(true);
   warn("recording stops, the job goes on: " + path_ +
        (full ? " has reached its limit; WEFT_RECORD_LIMIT is in MiB"
-             : std::string(" cannot be written (") + std::strerror(errno) + ")"));
+             : std::string(" cannot be written (") + errnoWords(errno) + ")"));
 }
 
 // The process ends, or the library is unloaded.

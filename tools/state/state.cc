@@ -3,19 +3,24 @@
 #include "tools/state/state.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <ctime>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <thread>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "src/base/advice.h"
 #include "src/base/fd.h"
 #include "src/base/presence.h"
+#include "tools/json/json.h"
 #include "tools/output/output.h"
 
 namespace weft::state {
@@ -125,27 +130,111 @@ std::string silenceText(const std::string& folder, size_t answered, const std::v
 
 }  // namespace
 
-int run(const Options& options) {
-  const std::string ask = options.folder + "/ask";
-  if (const int failed = touch(ask); failed != 0)
-    return fail(fmt::format("{} cannot be touched: {}", ask, std::generic_category().message(failed)));
-  std::error_code failed;
-  const auto asked = fs::last_write_time(ask, failed);
+namespace {
+
+// All that was found when the search for answers ended.
+struct Found {
+  std::vector<fs::path> answered;
+  std::vector<fs::path> left;  // older than the question: of processes that are gone, or that do not answer
+  std::vector<Silent> missing;
+  std::string why;  // nobody answered, where that is so; empty: it is not
+};
+
+// Processes that could not write their answer leave the beginning of it behind.
+bool isFull(const std::string& folder) {
+  struct statvfs facts {};
+  constexpr uint64_t kOneAnswer = 16384;
+  const bool known = ::statvfs(folder.c_str(), &facts) == 0;
+  return (known && uint64_t{facts.f_bavail} * facts.f_frsize < kOneAnswer) ||
+         !filesOf(folder, ".new").empty();
+}
+
+std::string whyNobody(const Options& options, const std::vector<Silent>& missing) {
+  const std::string start = fmt::format("no process answered within {:g} s: ", options.seconds);
+  if (!missing.empty()) return start + silenceText(options.folder, 0, missing);
+  if (isFull(options.folder))
+    return start + fmt::format("nothing can be written to {}: its file system is full (df -h {})",
+                               options.folder, options.folder);
+  return start + fmt::format(
+                     "does the job run, with WEFT_STATE_DIR={} on this host or on a shared folder, and with "
+                     "connections?",
+                     options.folder);
+}
+
+// A folder that cannot be written to, as one of a job that has ended, is still read.
+Found ask(const Options& options) {
+  Found found;
+  const std::string question = options.folder + "/ask";
+  if (const int failed = touch(question); failed != 0) {
+    found.left = filesOf(options.folder, ".state");
+    found.why = fmt::format("{} cannot be touched: {}", question, errnoWords(failed));
+    return found;
+  }
+  std::error_code ignored;
+  const auto asked = fs::last_write_time(question, ignored);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(options.seconds);
   while (std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(kPause);
-  const std::vector<fs::path> found = answers(options.folder, asked);
-  const std::string missing = silenceText(options.folder, found.size(), silent(options.folder, asked, found));
-  for (const fs::path& path : found)
-    if (const Status shown = show(textOf(path) + "\n"); !shown) return fail(shown.error().message());
-  if (!found.empty()) {
-    if (const Status shown = show(missing); !shown) return fail(shown.error().message());
-    return 0;
-  }
-  return fail(fmt::format("no process answered within {:g} s: {}", options.seconds,
-                          missing.empty() ? fmt::format("does the job run, with WEFT_STATE_DIR={} on this "
-                                                        "host or on a shared folder, and with connections?",
-                                                        options.folder)
-                                          : missing));
+  found.answered = answers(options.folder, asked);
+  for (const fs::path& path : filesOf(options.folder, ".state"))
+    if (std::find(found.answered.begin(), found.answered.end(), path) == found.answered.end())
+      found.left.push_back(path);
+  found.missing = silent(options.folder, asked, found.answered);
+  if (found.answered.empty()) found.why = whyNobody(options, found.missing);
+  return found;
+}
+
+// "2026-11-27 03:14:07 UTC"
+std::string timeOf(const fs::path& path) {
+  struct stat facts {};
+  if (::stat(path.c_str(), &facts) != 0) return "an unknown time";
+  std::tm parts{};
+  ::gmtime_r(&facts.st_mtim.tv_sec, &parts);
+  std::array<char, 32> text{};
+  (void)std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S UTC", &parts);
+  return text.data();
+}
+
+Json fileJson(const fs::path& path) {
+  return {{"file", path.filename().string()}, {"written", timeOf(path)}, {"text", textOf(path)}};
+}
+
+Json json(const Options& options, const Found& found) {
+  Json answered = Json::array();
+  for (const fs::path& path : found.answered) answered.append(fileJson(path));
+  Json left = Json::array();
+  for (const fs::path& path : found.left) left.append(fileJson(path));
+  Json missing = Json::array();
+  for (const Silent& one : found.missing)
+    missing.append({{"name", one.name},
+                    {"pid", one.process.pid},
+                    {"place", one.process.place},
+                    {"state", words(stateOf(one.process))},
+                    {"unseenSeconds", std::max<int64_t>(one.unseen.count(), 0)}});
+  return {{"folder", options.folder},
+          {"answered", std::move(answered)},
+          {"silent", std::move(missing)},
+          {"left", std::move(left)},
+          {"failure", found.why}};
+}
+
+// Earlier answers are shown where nothing newer is.
+std::string text(const Options& options, const Found& found) {
+  std::string all;
+  for (const fs::path& path : found.answered) all += textOf(path) + "\n";
+  if (!found.answered.empty()) return all + silenceText(options.folder, found.answered.size(), found.missing);
+  for (const fs::path& path : found.left)
+    all += fmt::format("left by {}, which wrote it at {}:\n{}\n", path.stem().string(), timeOf(path),
+                       textOf(path));
+  return all;
+}
+
+}  // namespace
+
+int run(const Options& options) {
+  const Found found = ask(options);
+  const std::string shown = options.json ? json(options, found).text() + "\n" : text(options, found);
+  if (const Status done = show(shown); !done) return fail(done.error().message());
+  return found.why.empty() ? 0 : fail(found.why);
 }
 
 }  // namespace weft::state

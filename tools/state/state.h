@@ -10,9 +10,10 @@ namespace weft::state {
 struct Options {
   std::string folder;
   double seconds = 3;  // that they are given to answer
+  bool json = false;
 };
 
-// The exit code: 1 where no process answered.
+// The exit code: 1 where no process answered. Earlier answers that lie there are shown then.
 int run(const Options& options);
 
 }  // namespace weft::state

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/doctor/finding.h"
+#include "tools/json/json.h"
+
+// Findings in words, for programs, as a script for root and as an exit status. Pure functions of their
+// arguments.
+namespace weft::doctor {
+
+// All that one host has to say.
+struct HostReport {
+  std::string host;
+  Findings findings;
+};
+
+const char* word(Severity severity);
+Severity worst(const Findings& findings);
+
+// Findings that are fine are counted, and listed only where `all` asks for them.
+std::string reportText(const HostReport& report, bool all);
+Json reportJson(const HostReport& report);
+
+// A shell script of what root would run for these findings, once each; what a user or a job has to do stands
+// there as comments.
+std::string fixScript(const std::vector<HostReport>& reports);
+
+// 0: nothing worse than a note, or a check that could not look. 3: warnings. 4: errors. (1 is a failure of
+// the doctor itself, 2 wrong usage.)
+int exitStatus(Severity worst);
+
+}  // namespace weft::doctor
