@@ -15,6 +15,15 @@ import re
 import subprocess
 import sys
 
+# Options that take one word of a few, each of which their help or their error names: the completion offers these.
+VALUES = {
+    '--datatype': 'float half bfloat16 double int8 uint8 int32 uint32 int64 uint64 all',
+    '--op': 'sum prod max min all',
+    '--algo': 'ring tree collnet',
+    '--check': '0 1',
+    '--abi': '6 7 8 9 10 11 12',
+    '--topology': 'this nc-a100-v4 ndv2 nd-a100-v4 nd-h100-v5 p4d.24xlarge p4de.24xlarge',
+}
 COLUMN = 30  # where --help begins its descriptions
 CLEAN = {**{name: value for name, value in os.environ.items() if not name.startswith(('WEFT_', 'NCCL_'))}, 'WEFT_CONF': ''}
 
@@ -68,6 +77,13 @@ def option_lines(options):
         yield roff(description or 'see the description above')
 
 
+def section_lines(name, description, options):
+    """Of a command for which the page has no section of its own."""
+    yield f'.SH WEFT {name.upper()}'
+    yield roff(description[:1].upper() + description[1:]) + '.'
+    yield from option_lines(options)
+
+
 def setting_lines(rows):
     for row in rows:
         yield '.TP'
@@ -76,19 +92,35 @@ def setting_lines(rows):
         yield roff(f'Allowed: {row["allowed"]}.' + (f' {row["alias"]} is used when it is unset.' if 'alias' in row else ''))
 
 
-def bash_completion(commands):
+def values_of(commands):
+    """{option, all its names: words}, of those options of VALUES that are there."""
+    return {name: VALUES[known[0]] for _, _, options in commands for names, _, _ in options
+            if (known := [one for one in names if one in VALUES]) for name in names}
+
+
+def operations_of(text):
+    """The operations of `weft perf`, by its help."""
+    return re.findall(r'[a-z_]+', dict(entries(text)).get('operation TEXT', ''))
+
+
+def bash_completion(commands, operations):
+    values = '\n'.join(f'    {name}) words="{words}" values=1 ;;' for name, words in sorted(values_of(commands).items()))
     cases = '\n'.join(f'    {name}) words="{" ".join(flags)}" ;;' for name, flags, _ in commands)
     first = ' '.join(name for name, _, _ in commands if name)
     top = ' '.join(next(flags for name, flags, _ in commands if not name))
     return f'''# bash completion of the weft command; generated from its --help
 _weft() {{
-  local words current=${{COMP_WORDS[COMP_CWORD]}}
+  local words values='' current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD - 1]}}
   case ${{COMP_WORDS[1]}} in
 {cases.replace("    ) ", "    *) ").replace(f'words="{top}"', f'words="{first} {top}"')}
   esac
+  [[ ${{COMP_WORDS[1]}} != perf || $current == -* ]] || words="{' '.join(operations)}"
   [[ $COMP_CWORD -gt 1 ]] || words="{first} {top}"
+  case $previous in
+{values}
+  esac
   mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
-  [[ ${{#COMPREPLY[@]}} -gt 0 || $current == -* ]] || mapfile -t COMPREPLY < <(compgen -f -- "$current")
+  [[ ${{#COMPREPLY[@]}} -gt 0 || $current == -* || $values ]] || mapfile -t COMPREPLY < <(compgen -f -- "$current")
 }}
 complete -o filenames -F _weft weft
 '''
@@ -98,15 +130,21 @@ def zsh_word(text):
     return re.sub(r"['\[\]:\\]", ' ', text)
 
 
-def zsh_completion(commands, described):
+def zsh_completion(commands, described, operations):
+    values = values_of(commands)
     first = '\n'.join(f"    '{name}:{zsh_word(description)}'" for name, description in described)
     cases = []
+
+    def value_of(flag, argument):
+        return f':value:({values[flag]})' if flag in values else ':value:_files' if argument else ''
+
     for name, _, options in commands:
         if not name:
             continue
-        lines = [f"'{flag}[{zsh_word(description)}]{':value:_files' if argument else ''}'"
+        lines = [f"'{flag}[{zsh_word(description)}]{value_of(flag, argument)}'"
                  for names, argument, description in options for flag in names]
-        cases.append(f'    {name}) _arguments ' + ' \\\n      '.join(lines) + " '*:argument:_files' ;;")
+        words = f"({' '.join(operations)})" if name == 'perf' else '_files'
+        cases.append(f'    {name}) _arguments ' + ' \\\n      '.join(lines) + f" '*:argument:{words}' ;;")
     return f'''#compdef weft
 # zsh completion of the weft command; generated from its --help
 _weft() {{
@@ -144,13 +182,16 @@ def main(arguments):
     for name, text in helps.items():
         filled[f'OPTIONS {name}'] = '\n'.join(option_lines(options_of(text)))
     filled['OPERATIONS'] = roff(dict(entries(helps['perf'])).get('operation TEXT', ''))
+    shown = (pages / 'weft.1.in').read_text()
+    filled['OTHERS'] = '\n'.join(line for name, description in described if f'@OPTIONS {name}@' not in shown
+                                 for line in section_lines(name, description, options_of(helps[name])))
     for page in sorted(pages.glob('*.in')):
         text = re.sub(r'@([A-Z]+(?: [a-z]+)?)@', lambda match: filled[match.group(1)], page.read_text())
         (output / page.stem).write_text(text)
     flags = [(name, [flag for names, _, _ in options_of(text) for flag in names], options_of(text))
              for name, text in [*helps.items(), ('', top)]]
-    (output / 'weft.bash').write_text(bash_completion(flags))
-    (output / '_weft').write_text(zsh_completion(flags, described))
+    (output / 'weft.bash').write_text(bash_completion(flags, operations_of(helps['perf'])))
+    (output / '_weft').write_text(zsh_completion(flags, described, operations_of(helps['perf'])))
 
 
 if __name__ == '__main__':

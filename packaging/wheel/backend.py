@@ -22,6 +22,8 @@ METADATA = '''Metadata-Version: 2.1
 Name: weft-nccl
 Version: {version}
 Summary: Network plugin for NCCL, and its tools
+Author: The weft authors
+Author-email: weft@example.org
 License: Apache-2.0
 Requires-Python: >=3.8
 Classifier: Operating System :: POSIX :: Linux
@@ -64,15 +66,26 @@ def built(folder):
     run('ninja', '-C', build, *filter(None, [os.environ.get('WEFT_NINJA_JOBS')]))
     run('meson', 'install', '-C', build, '--no-rebuild', DESTDIR=str(stage))
     binaries = {'weft/libnccl-net-weft.so': stage / 'lib/libnccl-net-weft.so', 'weft/weft': stage / 'bin/weft',
+                'weft/weft-aggd': stage / 'bin/weft-aggd', 'weft/libnccl-net-record.so': stage / 'lib/libnccl-net-record.so',
                 'weft/libnccl-net-plain-sockets.so': stage / 'lib/weft/libnccl-net-plain-sockets.so'}
     for binary in binaries.values():
         run('strip', '--strip-unneeded', binary)
     here = pathlib.Path(__file__).parent
-    return {**binaries, 'weft/__init__.py': here / 'weft/__init__.py', 'weft/__main__.py': here / 'weft/__main__.py'}
+    return {**binaries, **shared(stage), 'weft/__init__.py': here / 'weft/__init__.py', 'weft/__main__.py': here / 'weft/__main__.py'}
+
+
+def shared(stage):
+    """Manual pages and completion: pip puts what is below .data/data below the environment's own prefix."""
+    found = {}
+    for part in ('share/man', 'share/bash-completion', 'share/zsh'):
+        for path in sorted((stage / part).rglob('*')):
+            if path.is_file():
+                found[f'{NAME}-{version()}.data/data/{path.relative_to(stage)}'] = path
+    return found
 
 
 def executable(inside):
-    return inside == 'weft/weft' or inside.endswith('.so')
+    return inside in ('weft/weft', 'weft/weft-aggd') or inside.endswith('.so')
 
 
 def digest(data):
@@ -112,7 +125,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
             wheel.add(inside, path.read_bytes(), 0o755 if executable(inside) else 0o644)
         wheel.add(f'{info}/METADATA', METADATA.format(version=version()).encode())
         wheel.add(f'{info}/WHEEL', f'Wheel-Version: 1.0\nGenerator: weft\nRoot-Is-Purelib: false\nTag: {tag}\n'.encode())
-        wheel.add(f'{info}/entry_points.txt', b'[console_scripts]\nweft = weft.__main__:command\n')
+        wheel.add(f'{info}/entry_points.txt', b'[console_scripts]\nweft = weft.__main__:command\nweft-aggd = weft.__main__:daemon\n')
         wheel.add(f'{info}/licenses/COPYING', (TOP / 'COPYING').read_bytes())
         wheel.close(info)
         shutil.rmtree(TOP / f'build-{pathlib.Path(folder).name}')

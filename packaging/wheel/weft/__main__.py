@@ -8,17 +8,26 @@ import sys
 import weft
 
 
+def become(name):
+    """This process goes on as that program of the package."""
+    program = str(pathlib.Path(__file__).resolve().parent / name)
+    try:
+        os.execv(program, [name, *sys.argv[1:]])
+    except OSError as error:
+        print(f'{name}: {program} does not start: {error}; it needs glibc 2.35 or later on the processor it was built for',
+              file=sys.stderr)
+        return 1
+
+
 def command():
     if sys.argv[1:] == ['path']:
         print(weft.path())
         return 0
-    program = str(pathlib.Path(__file__).resolve().parent / 'weft')
-    try:
-        os.execv(program, ['weft', *sys.argv[1:]])
-    except OSError as error:
-        print(f'weft: {program} does not start: {error}; it needs glibc 2.35 or later on the processor it was built for',
-              file=sys.stderr)
-        return 1
+    return become('weft')
+
+
+def daemon():
+    return become('weft-aggd')
 
 
 if __name__ == '__main__':
