@@ -74,6 +74,9 @@ class World {
   ControlNet control_;
   std::vector<Meeting> meetings_;
   std::vector<std::unique_ptr<Rank>> ranks_;
+  // The living have ended before all that was planned was done. A rank that would be killed only now is taken
+  // down already, and would stand still in it for ever.
+  bool takingDown_ = false;
 };
 
 World::World(const WorldPlan& plan, bool keepAll)
@@ -87,6 +90,7 @@ World::World(const WorldPlan& plan, bool keepAll)
 }
 
 void World::hurt(const HurtPlan& hurt) {
+  if (takingDown_) return;
   journal_.note(scheduler_.now(), hurt.rank, "is hurt: " + hurt.text());
   const TimePoint until = scheduler_.now() + hurt.lasts;
   Rank& rank = *ranks_[static_cast<size_t>(hurt.rank)];
@@ -168,6 +172,7 @@ std::string World::live() {
   };
   const TimePoint latest = scheduler_.now() + kLongest;
   if (!scheduler_.run(livingAreDone, latest, kMostSteps)) return "it does not end:" + whoIsLeft();
+  takingDown_ = true;
   for (const auto& rank : ranks_)
     if (isLost(plan_, rank->number())) bringBack(rank->number());
   const auto allAreOver = [this] {
