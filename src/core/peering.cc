@@ -263,6 +263,7 @@ Status Peering::take(const PeeringInfo& half) {
                  creditLanding());
   life_.apply(Event::halfHere);
   failover_.onHalfHere();
+  returnCredits();
   lanesChanged();
   return {};
 }

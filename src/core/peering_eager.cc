@@ -60,8 +60,10 @@ void Peering::sendEagerAgain(int slot) {
   submit(lane, work);
 }
 
+// A peer that has our half may send before we have its own, and what it sends to a comm that is closed
+// meanwhile frees slots. Where its record lies is not known then: `take` tells it.
 void Peering::returnCredits(bool again) {
-  if (ending_ || !eagerIn_.startCredit(again)) return;
+  if (ending_ || opening() || !eagerIn_.startCredit(again)) return;
   const CreditRecord record = eagerIn_.record(remote_.peering);
   std::memcpy(credits_.data(), &record, sizeof record);
   Lane& lane = lanes_.quickest(sizeof record);

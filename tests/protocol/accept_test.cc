@@ -318,3 +318,53 @@ TEST_CASE("a connection that is given up on the way closes without a wait") {
   }
   world.clock().whileSleeping = nullptr;
 }
+
+// The peer's lane is up before its half is here, so messages may come, and their slots are free again with
+// the comm. Where the word about them has to be written is not known yet.
+TEST_CASE("messages to a connection that is given up on the way cost the next one nothing") {
+  const Silence silence;
+  test::WorldOptions options;
+  options.config.eagerSlots = 4;
+  test::World world(std::move(options));
+  test::Side& connecting = world.side(0);
+  test::Side& accepting = world.side(1);
+  std::array<std::byte, control::kHandleBytes> handle;
+  auto listener = accepting.net->listen(accepting.context, accepting.device, handle);
+  REQUIRE(listener);
+  std::unique_ptr<SendComm> sender;
+  for (int i = 0; i < 1000 && !sender; i++) {
+    auto made = connecting.net->connect(connecting.context, connecting.device, handle);
+    REQUIRE(made);
+    sender = made.take();
+    if (i == 0) REQUIRE(accepting.net->accept(**listener));
+    for (int side = 0; side < 2; side++) world.progress(side);
+  }
+  REQUIRE(sender);
+  std::vector<std::byte> memory(100);
+  auto registered = registerAll(*sender, memory);
+  REQUIRE(registered);
+  for (int i = 0; i < 4; i++)
+    REQUIRE(sender->isend(memory.data(), memory.size(), 1, *registered, nullptr).request);
+  world.progress(0);
+  world.progress(1);
+
+  // Event: NCCL gives the listener up, and connects the other way.
+  listener->reset();
+  test::Connection back = world.connect(1);
+  test::Buffer from(*back.send, 100), to(*back.recv, 100);
+  const Posted sent = back.send->isend(from.data(), from.size(), 1, from.handle(), nullptr);
+  REQUIRE(sent.request);
+  const Posted received = back.recv->irecvOne(to.data(), to.size(), 1, to.handle(), nullptr);
+  REQUIRE(received.request);
+  world.pump(10);
+  int size = 0;
+  const Tested tested = core::test(received.request, &size);
+  CHECK(tested.ok);
+  CHECK(tested.done);
+  CHECK(core::test(sent.request, &size).done);
+  // Expect: the first sender hears that nobody receives, and its slots are its own again.
+  EngineEntry in(*connecting.engine, EngineEntry::wait);
+  Peering* peering = connecting.engine->peeringByNumber(0);
+  REQUIRE(peering);
+  CHECK_FALSE(peering->ending());
+}
