@@ -37,11 +37,14 @@ bool isSlow(const WorldPlan& plan, int rank) {
   return sum > plan.config.closeTimeout / 2;
 }
 
-// A rail that is lost is made up for by another one, if that is all that happens.
+// A rail that is lost is made up for by another one, if that is all that happens, and if the fabric can say
+// what was delivered: one that only accepts loses what it had completed, and a probe of the receiver finds
+// that out.
 bool losesRails(const WorldPlan& plan, int rank) {
   const bool any = std::any_of(plan.hurts.begin(), plan.hurts.end(),
                                [&](const HurtPlan& hurt) { return hurtsRail(hurt) && hurt.rank == rank; });
-  return any && (plan.railsOf(rank) == 1 || plan.hurts.size() > 1);
+  const bool onlyAccepts = plan.fabric.delivery == Delivery::accepted;
+  return any && (onlyAccepts || plan.railsOf(rank) == 1 || plan.hurts.size() > 1);
 }
 
 bool isSpoilt(const WorldPlan& plan, const FlowPlan& flow) {
