@@ -21,7 +21,12 @@ CLEAN['WEFT_CONF'] = ''
 PREFIX = 'usr/local'
 FILES = ['bin/weft', 'bin/weft-aggd', 'share/doc/weft-nccl/COPYING', 'share/doc/weft-nccl/examples/weft.conf',
          'share/doc/weft-nccl/weft.spdx.json', 'share/man/man1/weft.1', 'share/man/man5/weft.conf.5',
-         'share/man/man7/weft.7', 'share/man/man8/weft-aggd.8', 'share/bash-completion/completions/weft', 'share/zsh/site-functions/_weft']
+         'share/man/man7/weft.7', 'share/man/man8/weft-aggd.8', 'share/bash-completion/completions/weft', 'share/zsh/site-functions/_weft',
+         'lib/systemd/system/weft-aggd.service', 'share/weft/alerts.yml', 'share/weft/grafana-dashboard.json',
+         'share/doc/weft-nccl/scale-edsr.svg', 'share/doc/weft-nccl/scale-10000.svg']
+TOP = pathlib.Path(__file__).resolve().parents[2]
+COMMANDS = ['autopsy', 'doctor', 'info', 'perf', 'plan', 'state', 'stats', 'top', 'trace']
+FILES += [f'share/weft/plan/{path.name}' for path in (TOP / 'tools/plan/examples').iterdir()]
 
 if shutil.which('cmark-gfm'):
     FILES.append('share/doc/weft-nccl/manual.html')
@@ -114,7 +119,7 @@ class InstalledTest(unittest.TestCase):
 
     def test_the_manual_names_every_option_and_setting(self):
         page = self.page('weft.1').replace('\\-', '-')
-        for command in ((), ('info',), ('perf',)):
+        for command in ((), *((name,) for name in COMMANDS)):
             options = self.options(*command)
             self.assertGreater(len(options), 1)
             for option in options:
@@ -141,7 +146,7 @@ class InstalledTest(unittest.TestCase):
 
     def test_bash_completes_commands_and_options(self):
         self.assertEqual(self.complete('weft', 'in'), ['info'])
-        self.assertIn('perf', self.complete('weft', ''))
+        self.assertEqual(sorted(word for word in self.complete('weft', '') if word[0] != '-'), COMMANDS)
         self.assertEqual(self.complete('weft', 'info', '--conf'), ['--config'])
         self.assertEqual(sorted(self.complete('weft', 'perf', '--compare')), ['--compare', '--compare-env'])
         self.assertEqual(self.complete('weft', 'info', '--compare'), [])
