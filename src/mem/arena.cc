@@ -18,6 +18,7 @@ namespace {
 // included.
 constexpr size_t kAlign = 128;
 constexpr size_t kChunkBytes = size_t{1} << 20;
+constexpr size_t kFirstPieces = 64;  // more than a process with few connections has
 
 size_t alignUp(size_t n, size_t to) {
   return (n + to - 1) / to * to;
@@ -67,6 +68,8 @@ Result<Block> Arena::take(size_t wanted) {
     return block;
   }
   if (chunks_.empty() || chunks_.back()->bytes - chunks_.back()->used < bytes) TRY(addChunk(bytes));
+  if (pieces_ == free_.capacity()) free_.reserve(std::max(kFirstPieces, 2 * pieces_));
+  pieces_++;
   Chunk& chunk = *chunks_.back();
   auto* data = static_cast<std::byte*>(chunk.data) + chunk.used;
   chunk.used += bytes;

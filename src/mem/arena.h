@@ -66,7 +66,8 @@ class Arena {
   RegionCache* cache_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Chunk>> chunks_;  // the last one is the one that pieces are cut from
-  std::vector<FreePiece> free_;
+  std::vector<FreePiece> free_;                 // has room for all pieces: giving one back allocates nothing
+  size_t pieces_ = 0;                           // that were cut so far, taken or free
 };
 
 }  // namespace weft::mem
