@@ -305,8 +305,7 @@ void LocalEndpoint::hearPeer(TimePoint now) {
   const auto refused = [&](int error, const char* why) { life_.apply(LaneEvent::refused, error, why); };
   switch (theirs_->owner.word.load(std::memory_order_acquire)) {
     case Word::willing:
-    case Word::proven:
-    case Word::apart:
+    case Word::tried:
       if (!equalSecret(theirs_->owner.peer, here_.nonce))
         return refused(ECONNREFUSED, "the peer connected to another lane");
       return heardWilling(now);
@@ -335,20 +334,24 @@ void LocalEndpoint::heardWilling(TimePoint now) {
 // while we prove, so its word is read after ours was said.
 bool LocalEndpoint::proveGpu() {
   if (!proven_) {
-    const Status proof = shares_->prove();
-    if (!proof && !queue_.device().info().sharedGpu) {
-      life_.apply(LaneEvent::refused, EIO, proof.error().message());
+    const GpuShares::Proof proof = shares_->prove();
+    const bool descriptors = (proof.ways & kByDescriptor) != 0;
+    if (!descriptors && !queue_.device().info().sharedGpu) {
+      life_.apply(LaneEvent::refused, EIO, proof.noDescriptors);
       return false;
     }
-    if (!proof)
-      WEFT_LOG(info, "GPU memory of process %d of this host goes through pinned host memory: %s", there_.pid,
-               proof.error().message().c_str());
+    if (!descriptors || (proof.ways & kByHandle) == 0)
+      WEFT_LOG(info, "%s of process %d of this host goes through pinned host memory: %s",
+               descriptors       ? "memory of cudaMalloc"
+               : proof.ways == 0 ? "GPU memory"
+                                 : "GPU memory that was made for sharing",
+               there_.pid, (descriptors ? proof.noHandles : proof.noDescriptors).c_str());
     proven_ = true;
-    say(proof ? Word::proven : Word::apart);
+    mine_->owner.reached.store(proof.ways, std::memory_order_relaxed);
+    say(Word::tried);
   }
-  const Word word = theirs_->owner.word.load(std::memory_order_seq_cst);
-  const bool both = word == Word::proven || word == Word::apart;
-  if (both) shares_->proven(word == Word::proven);
+  const bool both = theirs_->owner.word.load(std::memory_order_seq_cst) == Word::tried;
+  if (both) shares_->proven(theirs_->owner.reached.load(std::memory_order_relaxed));
   return both;
 }
 

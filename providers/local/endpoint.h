@@ -45,7 +45,7 @@ class LocalEndpoint : public Endpoint, private LaneLife::Host {
   // Moves connecting, fencing and closing on. False: nothing remains to be done.
   bool progress(TimePoint now);
   void checkPeer();   // breaks the lane where the peer is gone
-  void forgetGone();  // lets the peer drop our GPU memory that was deregistered
+  bool forgetGone();  // lets the peer drop our GPU memory that was deregistered
 
  private:
   // A work that is under way. `done` of its bytes are with the peer, or have come where it is a read.
@@ -118,6 +118,7 @@ class LocalEndpoint : public Endpoint, private LaneLife::Host {
   // gpu_pieces.cc
   bool pieceOfGpu(const KeyedMemory& memory, Piece* piece);
   bool landGpu(const Taken& frame, std::byte* to, int gpu);
+  bool mustWait(const Taken& frame) const;
 
   // Connecting, in endpoint.cc.
   Status findPeer();

@@ -7,7 +7,6 @@
 // over.
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 
 #include "providers/local/endpoint.h"
 #include "providers/local/taken.h"
@@ -20,6 +19,7 @@ bool LocalEndpoint::pieceOfGpu(const KeyedMemory& memory, Piece* piece) {
     broke(EINVAL, "a work on GPU memory where the lane takes none");
     return false;
   }
+  if (!shares_->isNamed(memory, piece->from) && !forgetGone()) return false;
   const auto name = shares_->nameOf(memory, piece->from);
   if (!name) return false;
   const size_t left = piece->whole - writing_.done;
@@ -46,9 +46,7 @@ bool LocalEndpoint::landGpu(const Taken& frame, std::byte* to, int gpu) {
   const int by = gpu >= 0 ? gpu : shares_->gpu();
   const std::byte* from = nullptr;
   if (frame.place == Place::shared) {
-    uint64_t share = 0;
-    std::memcpy(&share, frame.inlined, sizeof share);
-    const auto found = shares_->find(share, frame.source, frame.length, by);
+    const auto found = shares_->find(frame.share(), frame.source, frame.length, by);
     if (!found) return refuse(EIO, found.error().message());
     from = *found;
   } else {
@@ -66,17 +64,25 @@ bool LocalEndpoint::landGpu(const Taken& frame, std::byte* to, int gpu) {
 }
 
 // Tells the peer to drop our shares without a registration. The peer's mapping keeps such memory alive, also
-// where its owner here has freed it.
-void LocalEndpoint::forgetGone() {
-  while (life_.ready() && shares_ && !writing_.open) {
+// where its owner here has freed it. False: there is no room for all of it now.
+bool LocalEndpoint::forgetGone() {
+  while (life_.ready() && shares_) {
     const auto share = shares_->gone(queue_.table());
-    if (!share) return;
+    if (!share) return true;
     Piece piece;
     piece.kind = FrameKind::forget;
     piece.key = *share;
-    if (*share != 0 && !outbox_.put(piece, {0, 0, false, true}, consumed())) return;
+    if (*share != 0 && !outbox_.put(piece, {0, 0, false, true}, consumed())) return false;
     shares_->forgetOurs(*share);
   }
+  return true;
+}
+
+// A share that is new here waits for the copies before its frame, and so for what is forgotten before it:
+// CUDA does not open memory at addresses at which its owner has freed other memory that is still open here.
+bool LocalEndpoint::mustWait(const Taken& frame) const {
+  if (frame.place != Place::shared || flying_ == 0 || !shares_) return false;
+  return !shares_->isMapped(frame.share());
 }
 
 }  // namespace weft::local

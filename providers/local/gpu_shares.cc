@@ -17,7 +17,11 @@ namespace weft::local {
 namespace {
 
 constexpr size_t kTrialBytes = size_t{2} << 20;  // the unit of CUDA's allocations
-constexpr uint64_t kTrial = ~uint64_t{0};        // the share of the proof
+// The shares of the proof, one a way.
+constexpr uint64_t kTrial = ~uint64_t{0};
+constexpr uint64_t kTrialHandle = kTrial - 1;
+// Shares that a peer told of and no frame has named yet. A peer that keeps the rules has a few.
+constexpr ptrdiff_t kMostWaiting = 1024;
 
 constexpr const char* kSharing = "sharing GPU memory with a peer on this host";
 
@@ -31,7 +35,9 @@ struct Address {
 struct GpuShares::Datagram {
   Nonce from;  // the sender's inbox
   uint64_t share;
-  uint64_t length;  // of the allocation
+  uint64_t length;             // of the allocation
+  uint64_t way;                // kByDescriptor: one comes along; kByHandle
+  mem::gpu::IpcHandle handle;  // of kByHandle
 };
 
 Result<std::shared_ptr<GpuShares>> GpuShares::open(std::shared_ptr<const mem::gpu::Driver> driver, int gpu) {
@@ -79,50 +85,98 @@ Status GpuShares::meet(const Bytes& peerSocket, const Nonce& ours, const Nonce& 
     return Error(Code::unavailable, kSharing, "its socket is not of this network namespace", errno);
   TRY(trial_, driver_->allocateShareable(gpu_, kTrialBytes));
   TRY(driver_->toGpu(gpu_, trial_->data(), ours_.data(), sizeof ours_));
-  TRY(const bool told, announce(kTrial, trial_->data(), kTrialBytes));
-  if (told) return {};
-  return Error(Code::unavailable, kSharing, "its socket is full");
+  TRY(const bool told, announceDescriptor(kTrial, trial_->data(), kTrialBytes));
+  if (!told) return Error(Code::unavailable, kSharing, "its socket is full");
+  offerPiece();
+  return {};
+}
+
+// Memory as cudaMalloc makes it. Where something fails the peer is not told of it, and finds no way.
+void GpuShares::offerPiece() {
+  if (!driver_->whyNoHandles().empty()) return;
+  auto piece = driver_->allocate(gpu_, kTrialBytes);
+  if (!piece || !driver_->toGpu(gpu_, (*piece)->data(), ours_.data(), sizeof ours_)) return;
+  if (announceHandle(kTrialHandle, gpu_, (*piece)->data(), kTrialBytes)) trialPiece_ = piece.take();
+}
+
+GpuShares::Proof GpuShares::prove() {
+  Proof proof;
+  const auto attempt = [&](uint64_t share, uint32_t way, std::string* why) {
+    const Status copied = copyOut(share);
+    drop(share);
+    if (copied)
+      proof.ways |= way;
+    else
+      *why = copied.error().message();
+  };
+  attempt(kTrial, kByDescriptor, &proof.noDescriptors);
+  attempt(kTrialHandle, kByHandle, &proof.noHandles);
+  return proof;
 }
 
 // Proves the way that data take: from the peer's memory to ours.
-Status GpuShares::prove() {
-  TRY(const std::byte* piece, find(kTrial, 0, sizeof(Nonce), gpu_));
+Status GpuShares::copyOut(uint64_t share) {
+  TRY(const std::byte* piece, find(share, 0, sizeof(Nonce), gpu_));
   std::byte* ours = trial_->data() + kTrialBytes / 2;
+  const Nonce blank{};
+  TRY(driver_->toGpu(gpu_, ours, blank.data(), sizeof blank));
   TRY(driver_->within(gpu_, ours, piece, sizeof(Nonce)));
   Nonce seen{};
   TRY(driver_->fromGpu(gpu_, seen.data(), ours, sizeof seen));
-  drop(kTrial);
   if (equalSecret(seen, theirs_)) return {};
   return Error(Code::unavailable, kSharing,
                "what was copied from the peer's GPU memory is not what is there");
 }
 
-void GpuShares::proven(bool reached) {
+void GpuShares::proven(uint32_t reached) {
   trial_.reset();
+  trialPiece_.reset();
   drop(kTrial);
+  drop(kTrialHandle);
   reached_ = reached;
 }
 
-// False: the peer's socket is full. The peer empties it when it takes frames that name new shares.
-Result<bool> GpuShares::announce(uint64_t share, const void* address, size_t length) const {
+Result<bool> GpuShares::announceDescriptor(uint64_t share, const void* address, size_t length) const {
   TRY(const Fd descriptor, driver_->exportShared(address));
-  Datagram datagram{ours_, share, length};
-  iovec bytes{&datagram, sizeof datagram};
+  return announce({ours_, share, length, kByDescriptor, {}}, descriptor);
+}
+
+Result<bool> GpuShares::announceHandle(uint64_t share, int gpu, const void* address, size_t length) const {
+  TRY(const mem::gpu::IpcHandle handle, driver_->handleOf(gpu, address));
+  return announce({ours_, share, length, kByHandle, handle}, Fd());
+}
+
+// By the first way that the peer reaches and the memory has. The allocation decides that, so each is tried.
+Result<bool> GpuShares::announceAny(const Ours& fresh, int gpu) const {
+  const auto* address = reinterpret_cast<const void*>(fresh.begin);
+  Result<bool> told =
+      Error(Code::unavailable, kSharing, "memory that was not made for sharing, and handles do not work");
+  if ((reached_ & kByDescriptor) != 0) told = announceDescriptor(fresh.share, address, fresh.length);
+  if (!told && (reached_ & kByHandle) != 0) told = announceHandle(fresh.share, gpu, address, fresh.length);
+  return told;
+}
+
+// False: the peer's socket is full. The peer empties it when it takes frames that name new shares.
+Result<bool> GpuShares::announce(const Datagram& datagram, const Fd& descriptor) const {
+  Datagram out = datagram;
+  iovec bytes{&out, sizeof out};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};
   message.msg_iov = &bytes;
   message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET;
-  header->cmsg_type = SCM_RIGHTS;
-  header->cmsg_len = CMSG_LEN(sizeof(int));
-  const int fd = descriptor.get();
-  std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
-  if (::sendmsg(socket_.get(), &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof datagram)) return true;
+  if (descriptor) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    const int fd = descriptor.get();
+    std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
+  }
+  if (::sendmsg(socket_.get(), &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof out)) return true;
   if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ETOOMANYREFS) return false;
-  return Error(Code::system, kSharing, "sending a descriptor", errno);
+  return Error(Code::system, kSharing, "sending a datagram", errno);
 }
 
 // Any process of the network namespace may write to the socket. Only datagrams of the peer are kept; the
@@ -145,24 +199,43 @@ void GpuShares::takeAnnounced() {
     if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
       std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
     Fd descriptor(fd);
-    const bool whole = got == static_cast<ssize_t>(sizeof datagram) && descriptor;
-    if (whole && equalSecret(datagram.from, theirs_))
-      known_.push_back({datagram.share, datagram.length, std::move(descriptor), nullptr, {}});
+    if (got == static_cast<ssize_t>(sizeof datagram) && equalSecret(datagram.from, theirs_))
+      keep(datagram, std::move(descriptor));
   }
 }
 
-std::optional<GpuShares::Name> GpuShares::nameOf(const KeyedMemory& memory, const void* address) {
-  if (!reached_) return Name{};
+// A share that is told of twice, in no known way, or beyond the bound is none.
+void GpuShares::keep(const Datagram& datagram, Fd descriptor) {
+  const bool byDescriptor = datagram.way == kByDescriptor && descriptor;
+  if (!byDescriptor && datagram.way != kByHandle) return;
+  const auto waiting =
+      std::count_if(known_.begin(), known_.end(), [](const Theirs& it) { return it.views.empty(); });
+  if (waiting >= kMostWaiting || known(datagram.share)) return;
+  known_.push_back({datagram.share,
+                    datagram.length,
+                    static_cast<uint32_t>(datagram.way),
+                    std::move(descriptor),
+                    datagram.handle,
+                    {}});
+}
+
+const GpuShares::Ours* GpuShares::findNamed(const KeyedMemory& memory, const void* address) const {
   const auto at = reinterpret_cast<uintptr_t>(address);
-  const auto covers = [&](const Ours& one) {
+  const auto found = std::find_if(named_.begin(), named_.end(), [&](const Ours& one) {
     return one.key == memory.key() && at >= one.begin && at - one.begin < one.length;
-  };
-  auto found = std::find_if(named_.begin(), named_.end(), covers);
-  if (found == named_.end()) {
+  });
+  return found == named_.end() ? nullptr : &*found;
+}
+
+std::optional<GpuShares::Name> GpuShares::nameOf(const KeyedMemory& memory, const void* address) {
+  if (reached_ == 0) return Name{};
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  const Ours* found = findNamed(memory, address);
+  if (!found) {
     const mem::gpu::Pointer pointer = driver_->lookUp(address);
     Ours fresh{memory.key(), pointer.begin, pointer.length, lastShare_ + 1};
     if (pointer.kind != mem::gpu::Pointer::Kind::device) fresh = {memory.key(), at, 1, 0};
-    const auto told = fresh.share != 0 ? announce(fresh.share, address, fresh.length) : Result<bool>(true);
+    const auto told = fresh.share != 0 ? announceAny(fresh, memory.gpu()) : Result<bool>(true);
     if (told && !*told) return std::nullopt;
     if (told)
       lastShare_ = std::max(lastShare_, fresh.share);
@@ -171,7 +244,7 @@ std::optional<GpuShares::Name> GpuShares::nameOf(const KeyedMemory& memory, cons
                address, told.error().message().c_str());
     if (!told) fresh.share = 0;
     named_.push_back(fresh);
-    found = named_.end() - 1;
+    found = &named_.back();
   }
   return Name{found->share, at - found->begin, found->length - (at - found->begin)};
 }
@@ -189,34 +262,47 @@ void GpuShares::forgetOurs(uint64_t share) {
 }
 
 Result<const std::byte*> GpuShares::find(uint64_t share, uint64_t offset, size_t length, int gpu) {
-  TRY(const Theirs* theirs, mapped(share, gpu));
+  Theirs* theirs = known(share);
+  if (!theirs) {
+    takeAnnounced();
+    theirs = known(share);
+  }
+  if (!theirs) return Error(Code::remote, kSharing, "the peer named what it never shared", EPROTO);
   if (offset > theirs->length || length > theirs->length - offset)
     return Error(Code::remote, kSharing, "the peer named bytes past the end of what it shares", ERANGE);
-  return static_cast<const std::byte*>(theirs->mapped->data() + offset);
+  TRY(const Theirs::View* view, viewOf(*theirs, gpu));
+  return static_cast<const std::byte*>(view->data + offset);
 }
 
-// Maps a share at its first use, and lets further GPUs reach it when they ask.
-Result<const GpuShares::Theirs*> GpuShares::mapped(uint64_t share, int gpu) {
-  const auto search = [&] {
-    return std::find_if(known_.begin(), known_.end(), [&](const Theirs& it) { return it.share == share; });
-  };
-  auto one = search();
-  if (one == known_.end()) {
-    takeAnnounced();
-    one = search();
+GpuShares::Theirs* GpuShares::known(uint64_t share) {
+  const auto one =
+      std::find_if(known_.begin(), known_.end(), [&](const Theirs& it) { return it.share == share; });
+  return one == known_.end() ? nullptr : &*one;
+}
+
+bool GpuShares::isMapped(uint64_t share) const {
+  return std::any_of(known_.begin(), known_.end(),
+                     [&](const Theirs& it) { return it.share == share && !it.views.empty(); });
+}
+
+// Maps a share at its first use. For a further GPU of this process a handle is opened once more, and a
+// mapping of a descriptor is made to reach it.
+Result<const GpuShares::Theirs::View*> GpuShares::viewOf(Theirs& theirs, int gpu) const {
+  const auto view = std::find_if(theirs.views.begin(), theirs.views.end(),
+                                 [gpu](const Theirs::View& it) { return it.gpu == gpu; });
+  if (view != theirs.views.end()) return static_cast<const Theirs::View*>(&*view);
+  std::unique_ptr<mem::gpu::Driver::Mapped> mapped;
+  if (theirs.way == kByHandle) {
+    TRY(mapped, driver_->openHandle(gpu, theirs.handle, theirs.length));
+  } else if (theirs.views.empty()) {
+    TRY(mapped, driver_->mapShared(gpu, theirs.descriptor, theirs.length));
+    theirs.descriptor.reset();
+  } else {
+    TRY(driver_->letReach(gpu, *theirs.views.front().mapped));
   }
-  if (one == known_.end())
-    return Error(Code::remote, kSharing, "the peer named what it never shared", EPROTO);
-  if (!one->mapped) {
-    TRY(one->mapped, driver_->mapShared(gpu, one->descriptor, one->length));
-    one->descriptor.reset();
-    one->reachedBy.push_back(gpu);
-  }
-  if (std::find(one->reachedBy.begin(), one->reachedBy.end(), gpu) == one->reachedBy.end()) {
-    TRY(driver_->letReach(gpu, *one->mapped));
-    one->reachedBy.push_back(gpu);
-  }
-  return static_cast<const Theirs*>(&*one);
+  const std::byte* data = mapped ? mapped->data() : theirs.views.front().data;
+  theirs.views.push_back({gpu, data, std::move(mapped)});
+  return static_cast<const Theirs::View*>(&theirs.views.back());
 }
 
 void GpuShares::drop(uint64_t share) {

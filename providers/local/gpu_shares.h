@@ -14,9 +14,9 @@
 #include "src/mem/gpu/copies.h"
 
 // The GPU memory that the two ends of a lane share. Our memory is named to the peer, and memory that the peer
-// named is mapped here; so the receiver copies from the sender's memory to its own. CUDA's descriptors travel
-// over a socket of the lane, one in each datagram, always before the first frame that names the share. The
-// lane owns it; copies that are under way keep it alive longer. Used by the Queue's thread.
+// named is mapped here; so the receiver copies from the sender's memory to its own. CUDA's descriptors and
+// handles travel over a socket of the lane, one in each datagram, always before the first frame that names
+// the share. The lane owns it; copies that are under way keep it alive longer. Used by the Queue's thread.
 namespace weft::local {
 
 class GpuShares {
@@ -33,11 +33,15 @@ class GpuShares {
 
   // Offers the peer a piece of memory for the proof. The nonces are those of the two inboxes.
   Status meet(const Bytes& peerSocket, const Nonce& ours, const Nonce& theirs);
-  // Proves that we can copy out of the peer's memory: out of the piece that it offered before it said that it
-  // is willing.
-  Status prove();
-  // Both ends have tried. `reached`: the peer can copy out of our memory.
-  void proven(bool reached);
+  // Tries to copy out of the peer's memory: out of the pieces that it offered before it said that it is
+  // willing.
+  struct Proof {
+    uint32_t ways = 0;                     // that work, as bits (layout.h)
+    std::string noDescriptors, noHandles;  // why the other ways do not
+  };
+  Proof prove();
+  // Both ends have tried. `reached`: the ways by which the peer can copy out of our memory.
+  void proven(uint32_t reached);
 
   // The name of our memory at an address, for a frame.
   struct Name {
@@ -45,7 +49,12 @@ class GpuShares {
     uint64_t offset = 0;  // in the share
     size_t left = 0;      // bytes from there to the end of the share
   };
-  // Tells the peer of the share where it is new. Nothing: the peer's socket is full, try later.
+  bool isNamed(const KeyedMemory& memory, const void* address) const {
+    return findNamed(memory, address) != nullptr;
+  }
+  // Tells the peer of the share where it is new. The peer must have been told before of all shares that are
+  // gone: an allocation that was freed may have had the same addresses. Nothing: the peer's socket is full,
+  // try later.
   std::optional<Name> nameOf(const KeyedMemory& memory, const void* address);
   // A share that the peer should drop, as no registration has its memory any more. 0: an entry that was never
   // shared.
@@ -55,6 +64,7 @@ class GpuShares {
   // The peer's memory as frames name it, reachable by `gpu` of this process. An error: the peer named memory
   // that it never shared, or bytes past its end.
   Result<const std::byte*> find(uint64_t share, uint64_t offset, size_t length, int gpu);
+  bool isMapped(uint64_t share) const;
   void drop(uint64_t share);
 
   GpuShares(std::shared_ptr<const mem::gpu::Driver> driver, int gpu)
@@ -68,28 +78,44 @@ class GpuShares {
     size_t length;
     uint64_t share;
   };
-  // A share of the peer's.
+  // A share of the peer's, and the addresses by which GPUs of this process reach it.
   struct Theirs {
+    struct View {
+      int gpu;
+      const std::byte* data;
+      std::unique_ptr<mem::gpu::Driver::Mapped> mapped;  // null: the first view's serves this GPU as well
+    };
     uint64_t share;
     size_t length;
+    uint32_t way;
     Fd descriptor;  // closed once it is mapped
-    std::unique_ptr<mem::gpu::Driver::Mapped> mapped;
-    std::vector<int> reachedBy;  // GPUs of this process
+    mem::gpu::IpcHandle handle;
+    std::vector<View> views;
   };
   struct Datagram;
 
-  Result<bool> announce(uint64_t share, const void* address, size_t length) const;
+  const Ours* findNamed(const KeyedMemory& memory, const void* address) const;
+  void offerPiece();
+  Status copyOut(uint64_t share);
+  Result<bool> announce(const Datagram& datagram, const Fd& descriptor) const;
+  Result<bool> announceDescriptor(uint64_t share, const void* address, size_t length) const;
+  Result<bool> announceHandle(uint64_t share, int gpu, const void* address, size_t length) const;
+  Result<bool> announceAny(const Ours& fresh, int gpu) const;
   void takeAnnounced();
-  Result<const Theirs*> mapped(uint64_t share, int gpu);
+  void keep(const Datagram& datagram, Fd descriptor);
+  Theirs* known(uint64_t share);
+  Result<const Theirs::View*> viewOf(Theirs& theirs, int gpu) const;
 
   const std::shared_ptr<const mem::gpu::Driver> driver_;
   const int gpu_;
   std::vector<std::unique_ptr<mem::gpu::Driver::Copies>> copies_;  // by GPU, for GPUs that were asked for
   Fd socket_;                                                      // bound to name_, connected to the peer's
   Bytes name_;
-  Nonce ours_{}, theirs_{};                          // of the two inboxes
-  std::unique_ptr<mem::gpu::Driver::Mapped> trial_;  // until both ends have tried
-  bool reached_ = true;                              // the peer can copy out of our memory
+  Nonce ours_{}, theirs_{};  // of the two inboxes
+  // The pieces of the trial, until both ends have tried.
+  std::unique_ptr<mem::gpu::Driver::Mapped> trial_;
+  std::unique_ptr<mem::gpu::Driver::Piece> trialPiece_;  // null: no handle is offered
+  uint32_t reached_ = kByDescriptor | kByHandle;         // the ways by which the peer reaches our memory
   uint64_t lastShare_ = 0;
   std::vector<Ours> named_;
   std::vector<Theirs> known_;

@@ -38,11 +38,13 @@ size_t LocalEndpoint::landAll(std::span<Completion> out) {
   return count;
 }
 
-// Lands one frame. False: the lane is over.
+// Lands one frame. False: the lane is over, or the frame waits for copies before it.
 bool LocalEndpoint::landNext(Completion* told) {
   const Taken frame(mine_->frames[taken_ % kSlots]);
   if (!frame.wellFormed() || !outbox_.note(frame.consumed))
     return refuse(EPROTO, "the peer sent a frame that is not in order");
+  if (mustWait(frame)) [[unlikely]]
+    return false;
   if (frame.kind == FrameKind::read ? !answerRead(frame) : !landBytes(frame)) return false;
   landedBytes_ += frame.length;
   taken_++;

@@ -18,7 +18,7 @@ namespace weft::local {
 constexpr size_t kMaxWriteBytes = size_t{1} << 30;
 
 constexpr uint64_t kMagic = 0x316c636c74666577;  // "weftlcl1"
-constexpr uint32_t kVersion = 3;
+constexpr uint32_t kVersion = 4;
 
 constexpr uint32_t kSlots = 256;           // a power of two
 constexpr size_t kInlineBytes = 80;        // bytes in the frame itself
@@ -39,9 +39,12 @@ enum class Word : uint32_t {
   declined,  // it cannot use the peer's inbox: there is no lane
   willing,   // it has mapped the peer's inbox and seen the nonce
   left,      // the lane is over
-  proven,    // willing, and it has copied out of the peer's GPU memory; only where both offered such memory
-  apart,     // as proven, but it cannot reach that memory, which goes through the ring
+  tried,  // willing, and it has tried to copy out of the peer's GPU memory; only where both offer such memory
 };
+
+// The ways by which GPU memory is named to another process, as bits.
+constexpr uint32_t kByDescriptor = 1;  // allocations made for sharing, as NCCL's own buffers are
+constexpr uint32_t kByHandle = 2;      // memory of cudaMalloc
 
 enum class FrameKind : uint8_t { write = 1, notify, read, forget };  // forget: drop the share `key`
 
@@ -81,6 +84,7 @@ struct Inbox {
     std::atomic<Word> word;
     std::atomic<uint32_t> consumed;  // frames taken whose bytes are all in place
     std::atomic<int32_t> error;      // why the next frame was not taken: the lane is over
+    std::atomic<uint32_t> reached;   // with Word::tried: the ways by which it reaches the peer's GPU memory
     Nonce peer;                      // with `word`: the owner of the inbox that it is willing to use
   } owner;
   struct alignas(kLine) {

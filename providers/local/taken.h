@@ -2,6 +2,8 @@
 // Copyright The weft authors
 #pragma once
 
+#include <cstring>
+
 #include "providers/local/endpoint.h"
 
 // A frame as its receiver took it out of its inbox: a copy of the head, and a pointer to inlined bytes. Only
@@ -44,6 +46,12 @@ struct LocalEndpoint::Taken {
   // their place.
   const std::byte* bytes(const Inbox& inbox) const {
     return place == Place::inlined ? inlined : inbox.ring.data() + source;
+  }
+
+  uint64_t share() const {  // of bytes in state `shared`
+    uint64_t number = 0;
+    std::memcpy(&number, inlined, sizeof number);
+    return number;
   }
 
   const FrameKind kind;

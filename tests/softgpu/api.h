@@ -22,6 +22,7 @@ constexpr Result kNotInitialized = 3;
 constexpr Result kNoDevice = 100;
 constexpr Result kInvalidDevice = 101;
 constexpr Result kInvalidContext = 201;
+constexpr Result kAlreadyMapped = 208;
 constexpr Result kPeerUnsupported = 217;
 constexpr Result kInvalidHandle = 400;
 constexpr Result kNotFound = 500;

@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "tests/softgpu/device.h"
 #include "tests/softgpu/ownership.h"
 #include "tests/softgpu/report.h"
 #include "tests/softgpu/settings.h"
@@ -169,6 +170,47 @@ bool unmapBacking(uintptr_t base, bool keepReserved) {
   return true;
 }
 
+// What the owner has freed and somebody still has open is in the way of what the owner allocated at the same
+// addresses since: a driver says so.
+Result openForeign(const std::shared_ptr<Backing>& backing, size_t size, size_t offset, int owner,
+                   uintptr_t ownerBase, uintptr_t* address) {
+  Table& all = table();
+  static auto* const kOpening = &immortal<std::mutex>();
+  const std::lock_guard opening(*kOpening);
+  {
+    const std::unique_lock guard(all.lock);
+    for (auto& [base, mapping] : all.mappings) {
+      const bool apart =
+          ownerBase >= mapping.ownerBase + mapping.size || mapping.ownerBase >= ownerBase + size;
+      if (mapping.opened == 0 || mapping.owner != owner || apart) continue;
+      if (mapping.backing->inode != backing->inode || mapping.backing->begin != backing->begin)
+        return kAlreadyMapped;
+      ++mapping.opened;
+      *address = base;
+      return kSuccess;
+    }
+  }
+  *address = mapBacking(backing, size, offset, MemoryKind::device, currentDevice());
+  if (*address == 0) return kOutOfMemory;
+  const std::unique_lock guard(all.lock);
+  Mapping& fresh = all.mappings[*address];
+  fresh.opened = 1;
+  fresh.owner = owner;
+  fresh.ownerBase = ownerBase;
+  return kSuccess;
+}
+
+Result closeForeign(uintptr_t base) {
+  {
+    Table& all = table();
+    const std::unique_lock guard(all.lock);
+    const auto found = all.mappings.find(base);
+    if (found == all.mappings.end() || found->second.opened == 0) return kInvalidValue;
+    if (--found->second.opened > 0) return kSuccess;
+  }
+  return unmapBacking(base, false) ? kSuccess : kInvalidValue;
+}
+
 uintptr_t allocate(size_t size, MemoryKind kind, int device) {
   if (size == 0) return 0;
   if (kind == MemoryKind::device && deviceBytes(device) + size > settings().memory) return 0;
@@ -227,7 +269,7 @@ size_t deviceBytes(int device) {
   const std::shared_lock guard(all.lock);
   size_t sum = 0;
   for (const auto& [base, mapping] : all.mappings) {
-    if (mapping.kind == MemoryKind::device && mapping.device == device && !mapping.imported)
+    if (mapping.kind == MemoryKind::device && mapping.device == device && mapping.opened == 0)
       sum += mapping.size;
   }
   return sum;

@@ -45,7 +45,10 @@ struct Mapping {
   char* alias = nullptr;             // the same bytes for the driver; base itself unless strict
   uint64_t id = 0;                   // never used twice
   bool virtualMemory = false;        // made by cuMemMap
-  bool imported = false;             // made by cuIpcOpenMemHandle
+  // Made by cuIpcOpenMemHandle: how often it was opened, and where its owner has it. 0: it was not.
+  unsigned opened = 0;
+  int owner = 0;
+  uintptr_t ownerBase = 0;
 };
 
 constexpr size_t kGranularity = size_t{2} << 20;
@@ -67,6 +70,12 @@ uintptr_t mapBacking(const std::shared_ptr<Backing>& backing, size_t size, size_
 // Forgets the mapping that begins at `base`. `keepReserved`: the addresses stay taken. False: there is none
 // of that kind.
 bool unmapBacking(uintptr_t base, bool keepReserved);
+
+// Memory of process `owner`, which has it at `ownerBase`, opened by a handle of it for the current device;
+// once more is the same address, until it was closed as often. `size` bytes of the backing.
+Result openForeign(const std::shared_ptr<Backing>& backing, size_t size, size_t offset, int owner,
+                   uintptr_t ownerBase, uintptr_t* address);
+Result closeForeign(uintptr_t base);
 
 // Device memory of `device`, or pinned host memory; the address, or 0.
 uintptr_t allocate(size_t size, MemoryKind kind, int device);

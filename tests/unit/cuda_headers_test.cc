@@ -52,6 +52,8 @@ static_assert(Access{}.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 static_assert(kRelaxedCapture == CU_STREAM_CAPTURE_MODE_RELAXED);
 static_assert(kNonBlockingStream == CU_STREAM_NON_BLOCKING);
 static_assert(kEventWithoutTime == CU_EVENT_DISABLE_TIMING && kNotReady == CUDA_ERROR_NOT_READY);
+static_assert(sizeof(IpcHandle) == sizeof(CUipcMemHandle));
+static_assert(kReachPeersLazily == CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
 static_assert(kPcieMapping == CU_MEM_RANGE_FLAG_DMA_BUF_MAPPING_TYPE_PCIE);
 
 // As many parameters, of the same sizes: each pointer is one.
@@ -107,6 +109,9 @@ WEFT_ALIKE(cuMemAddressFree, cuMemAddressFree);
 WEFT_ALIKE(cuMemMap, cuMemMap);
 WEFT_ALIKE(cuMemUnmap, cuMemUnmap);
 WEFT_ALIKE(cuMemSetAccess, cuMemSetAccess);
+WEFT_ALIKE(cuIpcGetMemHandle, cuIpcGetMemHandle);
+WEFT_ALIKE(cuIpcOpenMemHandle_v2, cuIpcOpenMemHandle);
+WEFT_ALIKE(cuIpcCloseMemHandle, cuIpcCloseMemHandle);
 WEFT_ALIKE(cuPointerGetAttributes, cuPointerGetAttributes);
 
 }  // namespace

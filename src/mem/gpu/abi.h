@@ -53,6 +53,7 @@ constexpr int kDescriptor = 1;                  // of cuMemExportToShareableHand
 constexpr int kRelaxedCapture = 2;              // of cuThreadExchangeStreamCaptureMode
 constexpr unsigned kNonBlockingStream = 1;      // of cuStreamCreate
 constexpr unsigned kEventWithoutTime = 2;       // of cuEventCreate
+constexpr unsigned kReachPeersLazily = 1;       // of cuIpcOpenMemHandle, which allows no other flag
 
 using Allocation = unsigned long long;  // CUmemGenericAllocationHandle
 
@@ -75,6 +76,11 @@ struct AllocationProperties {
 struct Access {
   Location location;
   int flags = 3;  // read and write
+};
+
+// CUipcMemHandle: names a whole allocation of cuMemAlloc to other processes. Opaque, and passed by value.
+struct IpcHandle {
+  unsigned char bytes[64] = {};
 };
 
 // The functions, by the names that libcuda.so.1 exports: a suffix names the version of the function. Null:
@@ -128,6 +134,10 @@ struct Functions {
                        unsigned long long flags) = nullptr;
   Result32 (*cuMemUnmap)(Address address, size_t bytes) = nullptr;
   Result32 (*cuMemSetAccess)(Address address, size_t bytes, const Access* access, size_t count) = nullptr;
+  // CUDA IPC; all of them or none is used:
+  Result32 (*cuIpcGetMemHandle)(IpcHandle* handle, Address address) = nullptr;
+  Result32 (*cuIpcOpenMemHandle_v2)(Address* address, IpcHandle handle, unsigned flags) = nullptr;
+  Result32 (*cuIpcCloseMemHandle)(Address address) = nullptr;
 };
 
 }  // namespace weft::mem::gpu

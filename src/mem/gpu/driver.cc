@@ -70,6 +70,9 @@ const char* bind(void* library, Functions* call) {
   WEFT_OPTIONAL(cuMemMap);
   WEFT_OPTIONAL(cuMemUnmap);
   WEFT_OPTIONAL(cuMemSetAccess);
+  WEFT_OPTIONAL(cuIpcGetMemHandle);
+  WEFT_OPTIONAL(cuIpcOpenMemHandle_v2);
+  WEFT_OPTIONAL(cuIpcCloseMemHandle);
 #undef WEFT_OPTIONAL
   return nullptr;
 }

@@ -87,22 +87,22 @@ class Driver {
   // The next calls are about memory that two processes share (driver_shared.cc). This one returns why the GPU
   // cannot share any; empty: it can.
   std::string whyNotShared(int gpu) const;
-  // A range of addresses over an allocation, ours or another process's. The destructor unmaps the range; CUDA
-  // keeps the allocation alive at least that long.
+  // A range of addresses over an allocation, ours or another process's. The destructor takes the range away;
+  // CUDA keeps the allocation alive at least that long.
   class Mapped {
    public:
-    Mapped(const Driver& driver, Address address, size_t length)
-        : driver_(driver), address_(address), length_(length) {}
-    ~Mapped();
+    virtual ~Mapped() = default;
     Mapped(const Mapped&) = delete;
     Mapped& operator=(const Mapped&) = delete;
     std::byte* data() const { return reinterpret_cast<std::byte*>(static_cast<uintptr_t>(address_)); }
     size_t length() const { return length_; }
 
-   private:
+   protected:
+    Mapped(const Driver& driver, Address address, size_t length)
+        : driver_(driver), address_(address), length_(length) {}
     const Driver& driver_;
-    Address address_;
-    size_t length_;
+    const Address address_;
+    const size_t length_;
   };
   // `bytes` is a multiple of 2 MiB.
   Result<std::unique_ptr<Mapped>> allocateShareable(int gpu, size_t bytes) const;
@@ -113,8 +113,17 @@ class Driver {
   // allocation.
   Result<std::unique_ptr<Mapped>> mapShared(int gpu, const Fd& shared, size_t length) const;
 
-  // Lets one more GPU of this process reach a mapping.
+  // Lets one more GPU of this process reach what mapShared() mapped.
   Status letReach(int gpu, const Mapped& mapped) const;
+
+  // CUDA IPC, for memory of cudaMalloc, which no descriptor names. Why there is none; empty: there is.
+  std::string whyNoHandles() const;
+  // The handle of the allocation at `address`, memory of that GPU. An error for all other memory.
+  Result<IpcHandle> handleOf(int gpu, const void* address) const;
+  // Opens another process's allocation, so that this GPU reaches it. `length`: bytes of the whole allocation
+  // as its owner says; an error where it has fewer. CUDA refuses a handle of this process, and of memory that
+  // is freed.
+  Result<std::unique_ptr<Mapped>> openHandle(int gpu, const IpcHandle& handle, size_t length) const;
 
   // Memory for a trial, in the GPU's primary context, which the piece keeps. Freed with the piece.
   class Piece {
@@ -138,6 +147,8 @@ class Driver {
  private:
   class Relaxed;
   class InContext;
+  class Reserved;  // what mapAllocation() makes
+  class Opened;    // what openHandle() makes
 
   // Initializes the driver and counts its GPUs; an error when it shows none.
   Status start();

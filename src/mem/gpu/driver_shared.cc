@@ -1,14 +1,51 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 
-// The driver's memory that two processes share: allocations of CUDA's virtual memory management, which a file
-// descriptor names to another process. CUDA counts the references to an allocation, so memory that its owner
-// frees stays as long as another process has it mapped. (CUDA C++ Programming Guide, "Virtual Memory
-// Management".)
+// The driver's memory that two processes share. Allocations of CUDA's virtual memory management are named to
+// another process by a file descriptor. CUDA counts the references to such an allocation, so memory that its
+// owner frees stays as long as another process has it mapped. (CUDA C++ Programming Guide, "Virtual Memory
+// Management".) Memory of cudaMalloc is named by a handle, which is plain bytes (the same, "Interprocess
+// Communication").
+#include <cerrno>
+
 #include "src/base/log.h"
 #include "src/mem/gpu/scopes.h"
 
 namespace weft::mem::gpu {
+
+// Addresses that were reserved, with an allocation mapped there.
+class Driver::Reserved final : public Mapped {
+ public:
+  Reserved(const Driver& driver, Address address, size_t length) : Mapped(driver, address, length) {}
+  ~Reserved() override {
+    const Functions& call = driver_.call_;
+    const Relaxed relaxed(call);
+    (void)call.cuMemUnmap(address_, length_);
+    (void)call.cuMemAddressFree(address_, length_);
+  }
+};
+
+// An allocation that was opened by its handle. CUDA counts: to open a handle once more gives the same
+// address, and each Opened closes it once. The primary context is kept as long, since the address is one of
+// it.
+class Driver::Opened final : public Mapped {
+ public:
+  Opened(const Driver& driver, int gpu, Address address, size_t length)
+      : Mapped(driver, address, length), gpu_(gpu) {}
+  ~Opened() override {
+    const Functions& call = driver_.call_;
+    const Relaxed relaxed(call);
+    {
+      const InContext inside(call, gpu_);
+      (void)call.cuIpcCloseMemHandle(address_);
+    }
+    int device = 0;
+    if (call.cuDeviceGet(&device, gpu_) == kSuccess) (void)call.cuDevicePrimaryCtxRelease_v2(device);
+  }
+
+ private:
+  const int gpu_;
+};
 
 std::string Driver::whyNotShared(int gpu) const {
   const bool all = call_.cuEventCreate && call_.cuEventDestroy_v2 && call_.cuEventRecord &&
@@ -37,9 +74,9 @@ Result<std::unique_ptr<Driver::Mapped>> Driver::mapAllocation(int gpu, Allocatio
     (void)call_.cuMemAddressFree(address, length);
     return failed(kMapping, words("mapping"), code);
   }
-  auto mapped = std::make_unique<Mapped>(*this, address, length);
+  auto mapped = std::make_unique<Reserved>(*this, address, length);
   TRY(letReach(gpu, *mapped));
-  return mapped;
+  return std::unique_ptr<Mapped>(std::move(mapped));
 }
 
 Status Driver::letReach(int gpu, const Mapped& mapped) const {
@@ -99,11 +136,44 @@ Result<std::unique_ptr<Driver::Mapped>> Driver::mapShared(int gpu, const Fd& sha
   return mapped;
 }
 
-Driver::Mapped::~Mapped() {
-  const Functions& call = driver_.call_;
-  const Relaxed relaxed(call);
-  (void)call.cuMemUnmap(address_, length_);
-  (void)call.cuMemAddressFree(address_, length_);
+std::string Driver::whyNoHandles() const {
+  if (call_.cuIpcGetMemHandle && call_.cuIpcOpenMemHandle_v2 && call_.cuIpcCloseMemHandle) return {};
+  return versionText() + " has no handles for memory of cudaMalloc";
+}
+
+Result<IpcHandle> Driver::handleOf(int gpu, const void* address) const {
+  const Relaxed relaxed(call_);
+  const InContext inside(call_, gpu);
+  IpcHandle handle;
+  Result32 code = inside.code();
+  if (code == kSuccess) code = call_.cuIpcGetMemHandle(&handle, reinterpret_cast<uintptr_t>(address));
+  if (code == kSuccess) return handle;
+  return failed("naming GPU memory to another process", format("the allocation at %p", address), code);
+}
+
+// The allocation may be smaller than its owner says. So the driver is asked, before anything relies on it.
+Result<std::unique_ptr<Driver::Mapped>> Driver::openHandle(int gpu, const IpcHandle& handle,
+                                                           size_t length) const {
+  constexpr const char* kOpeningHandle = "opening another process's GPU memory";
+  const auto words = [&] { return format("%zu bytes for GPU %d", length, gpu); };
+  const Relaxed relaxed(call_);
+  const InContext inside(call_, gpu);
+  Address address = 0;
+  Result32 code = inside.code();
+  if (code == kSuccess) code = call_.cuIpcOpenMemHandle_v2(&address, handle, kReachPeersLazily);
+  if (code == kSuccess && !keepContext(gpu)) {
+    (void)call_.cuIpcCloseMemHandle(address);
+    code = kDeinitialized;
+  }
+  if (code != kSuccess) return failed(kOpeningHandle, words(), code);
+  auto opened = std::make_unique<Opened>(*this, gpu, address, length);
+  const Pointer pointer = lookUp(opened->data());
+  const auto begin = static_cast<uintptr_t>(address);
+  if (pointer.kind != Pointer::Kind::device || begin < pointer.begin ||
+      begin - pointer.begin > pointer.length || length > pointer.length - (begin - pointer.begin))
+    return Error(Code::remote, kOpeningHandle,
+                 words() + format(": the peer's allocation has %zu bytes only", pointer.length), ERANGE);
+  return std::unique_ptr<Mapped>(std::move(opened));
 }
 
 }  // namespace weft::mem::gpu

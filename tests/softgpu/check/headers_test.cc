@@ -17,6 +17,7 @@ static_assert(kNoDevice == CUDA_ERROR_NO_DEVICE && kInvalidDevice == CUDA_ERROR_
 static_assert(kInvalidContext == CUDA_ERROR_INVALID_CONTEXT && kInvalidHandle == CUDA_ERROR_INVALID_HANDLE);
 static_assert(kNotFound == CUDA_ERROR_NOT_FOUND && kNotReady == CUDA_ERROR_NOT_READY);
 static_assert(kIllegalAddress == CUDA_ERROR_ILLEGAL_ADDRESS);
+static_assert(kAlreadyMapped == CUDA_ERROR_ALREADY_MAPPED);
 static_assert(kPeerUnsupported == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
 static_assert(kPeerAlreadyEnabled == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
 static_assert(kAlreadyRegistered == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);

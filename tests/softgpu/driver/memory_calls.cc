@@ -29,6 +29,7 @@ struct IpcContent {
   uint64_t begin;  // of the allocation in the file
   uint64_t size;
   uint64_t offset;
+  uint64_t base;  // where its owner has it
 };
 constexpr char kMagic[8] = "softgpu";
 
@@ -111,7 +112,8 @@ Result cuMemAlloc_v2(DevicePointer* address, size_t size) {
 Result cuMemFree_v2(DevicePointer address) {
   if (address == 0) return kSuccess;
   const auto found = findMapping(static_cast<uintptr_t>(address));
-  if (!found || found->base != address || found->kind != MemoryKind::device) return kInvalidValue;
+  if (!found || found->base != address || found->kind != MemoryKind::device || found->opened > 0)
+    return kInvalidValue;
   return unmapBacking(static_cast<uintptr_t>(address), false) ? kSuccess : kInvalidValue;
 }
 
@@ -210,7 +212,8 @@ Result cuPointerGetAttributes(unsigned count, int* attributes, void** values, De
 
 Result cuIpcGetMemHandle(IpcHandle* handle, DevicePointer address) {
   const auto found = findMapping(static_cast<uintptr_t>(address));
-  if (!found || !found->backing || found->virtualMemory || found->kind != MemoryKind::device)
+  if (!found || !found->backing || found->virtualMemory || found->kind != MemoryKind::device ||
+      found->opened > 0)
     return kInvalidValue;
   IpcContent content{};
   std::memcpy(content.magic, kMagic, sizeof kMagic);
@@ -221,17 +224,22 @@ Result cuIpcGetMemHandle(IpcHandle* handle, DevicePointer address) {
   content.begin = found->backing->begin;
   content.size = found->size;
   content.offset = found->offset;
+  content.base = found->base;
   static_assert(sizeof content <= sizeof handle->bytes);
   std::memset(handle, 0, sizeof *handle);
   std::memcpy(handle->bytes, &content, sizeof content);
   return kSuccess;
 }
 
-Result cuIpcOpenMemHandle_v2(DevicePointer* address, IpcHandle handle, unsigned) {
+Result cuIpcOpenMemHandle_v2(DevicePointer* address, IpcHandle handle, unsigned flags) {
+  constexpr unsigned kLazyPeerAccess = 1;
   if (!hasContext()) return kInvalidContext;
+  if (flags != kLazyPeerAccess) return kInvalidValue;
   IpcContent content{};
   std::memcpy(&content, handle.bytes, sizeof content);
   if (std::memcmp(content.magic, kMagic, sizeof kMagic) != 0) return kInvalidValue;
+  if (content.process == getpid()) return kInvalidContext;
+  if (!settings().peer) return kPeerUnsupported;
   const std::string path = "/proc/" + std::to_string(content.process) + "/fd/" + std::to_string(content.fd);
   const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) {
@@ -240,12 +248,15 @@ Result cuIpcOpenMemHandle_v2(DevicePointer* address, IpcHandle handle, unsigned)
   }
   const auto backing = adoptBacking(fd, content.begin, false, {});
   if (!backing || backing->inode != content.inode) return kInvalidValue;
-  *address = mapBacking(backing, content.size, content.offset, MemoryKind::device, currentDevice());
-  return *address == 0 ? kOutOfMemory : kSuccess;
+  uintptr_t opened = 0;
+  const Result result = openForeign(backing, content.size, content.offset, content.process,
+                                    static_cast<uintptr_t>(content.base), &opened);
+  if (result == kSuccess) *address = opened;
+  return result;
 }
 
 Result cuIpcCloseMemHandle(DevicePointer address) {
-  return unmapBacking(static_cast<uintptr_t>(address), false) ? kSuccess : kInvalidValue;
+  return closeForeign(static_cast<uintptr_t>(address));
 }
 
 // Pools are the device's memory: what is allocated is there at once, what is freed goes in the stream's

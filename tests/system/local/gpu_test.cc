@@ -7,7 +7,6 @@
 #include <fstream>
 #include <functional>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -61,9 +60,17 @@ struct Introduction {
   size_t addressBytes, blobBytes;
 };
 
+// How its memory was allocated: made for sharing, as NCCL's own buffers are, or as cudaMalloc does it. The
+// third one offers no GPU memory.
+enum class Made : char { forSharing = 1, byCudaMalloc, not_ };
+
 struct GpuEnd {
-  explicit GpuEnd(bool withGpu = true) : driver(need(Driver::open({}, false))) {
-    shared = need(driver->allocateShareable(0, kBytes));
+  explicit GpuEnd(Made made) : driver(need(Driver::open({}, false))) {
+    const bool withGpu = made != Made::not_;
+    if (made == Made::byCudaMalloc)
+      plain = need(driver->allocate(0, kBytes));
+    else
+      shared = need(driver->allocateShareable(0, kBytes));
     Config config = localConfig();
     config.libcuda = "libcuda.so.1";
     config.closeTimeout = std::chrono::minutes(10);  // a copy that is held is not given up
@@ -75,7 +82,7 @@ struct GpuEnd {
     lane = need(queue->openEndpoint());
     if (!withGpu) return;
     MemoryDesc desc;
-    desc.address = shared->data();
+    desc.address = data();
     desc.length = kBytes;
     desc.kind = MemoryKind::cuda;
     desc.gpu = 0;
@@ -85,6 +92,7 @@ struct GpuEnd {
     lane.reset();
     memory.reset();
   }
+  std::byte* data() const { return shared ? shared->data() : static_cast<std::byte*>(plain->data()); }
   void introduce(const Fd& link) {
     Introduction out{};
     out.addressBytes = lane->address().size();
@@ -120,7 +128,7 @@ struct GpuEnd {
   void write(size_t at, size_t length) {
     Work work;
     work.op = Opcode::writeNotify;
-    work.local = shared->data() + at;
+    work.local = data() + at;
     work.length = length;
     work.memory = memory.get();
     work.remote = remote;
@@ -130,17 +138,18 @@ struct GpuEnd {
   void fill(uint64_t seed) const {
     std::vector<uint64_t> pattern(kBytes / 8);
     for (size_t i = 0; i < pattern.size(); i++) pattern[i] = (i + 1) * (seed * 2 + 1) * 0x9e3779b97f4a7c15u;
-    need(driver->toGpu(0, shared->data(), pattern.data(), kBytes));
+    need(driver->toGpu(0, data(), pattern.data(), kBytes));
   }
   std::vector<std::byte> content() const {
     std::vector<std::byte> out(kBytes);
-    need(driver->fromGpu(0, out.data(), shared->data(), kBytes));
+    need(driver->fromGpu(0, out.data(), data(), kBytes));
     return out;
   }
 
   const GpuInUse context;
   std::shared_ptr<const Driver> driver;
-  std::unique_ptr<Driver::Mapped> shared;
+  std::unique_ptr<Driver::Mapped> shared;  // one of the two
+  std::unique_ptr<Driver::Piece> plain;
   std::unique_ptr<Transport> transport;
   std::shared_ptr<Device> device;
   std::unique_ptr<Queue> queue;
@@ -155,7 +164,7 @@ struct GpuEnd {
 [[noreturn]] void peerProcess(const Fd& link) {
   char again = 0;
   while (::recv(link.get(), &again, 1, MSG_WAITALL) == 1) {
-    GpuEnd end;
+    GpuEnd end(static_cast<Made>(again));
     end.introduce(link);
     for (size_t looked = 0; ::recv(link.get(), &again, 1, MSG_DONTWAIT) != 1;) {
       end.poll();
@@ -185,32 +194,19 @@ class Peer {
     int status = 0;
     ::waitpid(pid_, &status, 0);
   }
-  void meet(GpuEnd& end) const {
-    say();
+  void meet(GpuEnd& end, Made made = Made::forSharing) const {
+    say(made);
     end.introduce(link_);
   }
   void part() const {
-    say();
+    say(Made::not_);
     char answer = 0;
     REQUIRE(::recv(link_.get(), &answer, 1, MSG_WAITALL) == 1);
   }
-  // How often it has that byte of the file mapped.
-  size_t maps(ino_t inode, unsigned long at) const {
-    std::ifstream file("/proc/" + std::to_string(pid_) + "/maps");
-    size_t count = 0;
-    for (std::string line; std::getline(file, line);) {
-      unsigned long first = 0, end = 0, offset = 0, of = 0;
-      if (std::sscanf(line.c_str(), "%lx-%lx %*s %lx %*s %lu", &first, &end, &offset, &of) != 4) continue;
-      count += of == inode && at >= offset && at - offset < end - first;
-    }
-    return count;
-  }
+  pid_t pid() const { return pid_; }
 
  private:
-  void say() const {
-    const char word = 1;
-    REQUIRE(::send(link_.get(), &word, 1, MSG_NOSIGNAL) == 1);
-  }
+  void say(Made made) const { REQUIRE(::send(link_.get(), &made, 1, MSG_NOSIGNAL) == 1); }
   pid_t pid_;
   Fd link_;
 };
@@ -263,20 +259,45 @@ void underWay(GpuEnd& ours) {
   CHECK(ours.content() == sent);
 }
 
-// Where the software GPU has the memory: a descriptor of it has a position of its own.
-void freed(GpuEnd& ours, const Peer& peer) {
-  struct stat file {};
-  unsigned long at = 0;
-  {
-    const Fd descriptor = need(ours.driver->exportShared(ours.shared->data()));
-    REQUIRE(::fstat(descriptor.get(), &file) == 0);
-    at = static_cast<unsigned long>(::lseek(descriptor.get(), 0, SEEK_CUR));
+// A line of /proc/PID/maps. The software GPU has memory in files, of which each process maps its part.
+struct MapsLine {
+  unsigned long first = 0, end = 0, offset = 0, inode = 0;
+  bool has(unsigned long of, unsigned long at) const {
+    return inode == of && at >= offset && at - offset < end - first;
   }
-  CHECK(peer.maps(file.st_ino, at) > 0);  // it copied from it
+};
+
+std::vector<MapsLine> mapsOf(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/maps");
+  std::vector<MapsLine> lines;
+  for (std::string text; std::getline(file, text);) {
+    MapsLine line;
+    if (std::sscanf(text.c_str(), "%lx-%lx %*s %lx %*s %lu", &line.first, &line.end, &line.offset,
+                    &line.inode) == 4)
+      lines.push_back(line);
+  }
+  return lines;
+}
+
+// How often the peer has mapped what is at `address` here.
+size_t mappedBy(const Peer& peer, const void* address) {
+  const auto at = reinterpret_cast<unsigned long>(address);
+  for (const MapsLine& ours : mapsOf(::getpid())) {
+    if (at < ours.first || at >= ours.end) continue;
+    const auto theirs = mapsOf(peer.pid());
+    return static_cast<size_t>(std::count_if(theirs.begin(), theirs.end(), [&](const MapsLine& line) {
+      return line.has(ours.inode, ours.offset + (at - ours.first));
+    }));
+  }
+  fail("memory that is not mapped here");
+}
+
+void freed(GpuEnd& ours, const Peer& peer) {
+  CHECK(mappedBy(peer, ours.data()) > 0);  // it copied from it
   ours.memory.reset();
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10) * patience();
-  while (peer.maps(file.st_ino, at) > 0 && std::chrono::steady_clock::now() < end) ours.poll();
-  CHECK(peer.maps(file.st_ino, at) == 0);
+  while (mappedBy(peer, ours.data()) > 0 && std::chrono::steady_clock::now() < end) ours.poll();
+  CHECK(mappedBy(peer, ours.data()) == 0);
 }
 
 }  // namespace
@@ -284,23 +305,25 @@ void freed(GpuEnd& ours, const Peer& peer) {
 TEST_CASE("local: two processes exchange GPU memory, and keep none that was deregistered") {
   skipWithoutDriver();
   const Peer peer;
-  {
-    GpuEnd ours;
-    peer.meet(ours);
+  for (const Made made : {Made::forSharing, Made::byCudaMalloc}) {
+    CAPTURE(static_cast<int>(made));
+    GpuEnd ours(made);
+    peer.meet(ours, made);
     REQUIRE(ours.pollUntil(connected, 1));
     REQUIRE(ours.seen.front().ok);
     exchangeAll(ours);
     if (isSoftwareGpu()) freed(ours, peer);
     peer.part();
   }
-  if (isSoftwareGpu()) {
-    GpuEnd ours;
-    peer.meet(ours);
+  for (const Made made : {Made::forSharing, Made::byCudaMalloc}) {
+    if (!isSoftwareGpu()) break;
+    GpuEnd ours(made);
+    peer.meet(ours, made);
     REQUIRE(ours.pollUntil(connected, 1));
     underWay(ours);
     peer.part();
   }
-  GpuEnd without(false);
+  GpuEnd without(Made::not_);
   peer.meet(without);
   REQUIRE(without.pollUntil(connected, 1));
   CHECK_FALSE(without.seen.front().ok);
@@ -330,7 +353,7 @@ TEST_CASE("local: a fence is not passed while a copy is under way, whichever end
   skipWithoutDriver();
   if (!GpuInUse() || !isSoftwareGpu()) return;  // it alone holds copies
   const bool receiverRetires = GENERATE(false, true);
-  GpuEnd sender, receiver;
+  GpuEnd sender(Made::forSharing), receiver(Made::forSharing);
   join(sender, receiver);
   sender.fill(5);
   receiver.fill(6);
