@@ -44,8 +44,8 @@ class LocalEndpoint : public Endpoint, private LaneLife::Host {
   }
   // Moves connecting, fencing and closing on. False: nothing remains to be done.
   bool progress(TimePoint now);
-  void checkPeer();   // breaks the lane where the peer is gone
-  bool forgetGone();  // lets the peer drop our GPU memory that was deregistered
+  void checkPeer();     // breaks the lane where the peer is gone
+  bool talkOfShares();  // tells the peer what there is to say about GPU memory
 
  private:
   // A work that is under way. `done` of its bytes are with the peer, or have come where it is a read.
@@ -118,7 +118,7 @@ class LocalEndpoint : public Endpoint, private LaneLife::Host {
   // gpu_pieces.cc
   bool pieceOfGpu(const KeyedMemory& memory, Piece* piece);
   bool landGpu(const Taken& frame, std::byte* to, int gpu);
-  bool mustWait(const Taken& frame) const;
+  void heardOfShare(FrameKind kind, uint64_t share, uint32_t imm);
 
   // Connecting, in endpoint.cc.
   Status findPeer();

@@ -19,14 +19,16 @@ bool LocalEndpoint::pieceOfGpu(const KeyedMemory& memory, Piece* piece) {
     broke(EINVAL, "a work on GPU memory where the lane takes none");
     return false;
   }
-  if (!shares_->isNamed(memory, piece->from) && !forgetGone()) return false;
+  if (!shares_->isNamed(memory, piece->from)) {
+    if (!talkOfShares() || !shares_->name(memory, piece->from)) return false;
+    (void)talkOfShares();
+  }
   const auto name = shares_->nameOf(memory, piece->from);
-  if (!name) return false;
   const size_t left = piece->whole - writing_.done;
-  if (name->share != 0) {
-    piece->share = name->share;
-    piece->sharedAt = name->offset;
-    piece->length = static_cast<uint32_t>(std::min({left, name->left, kMostShared}));
+  if (name.share != 0) {
+    piece->share = name.share;
+    piece->sharedAt = name.offset;
+    piece->length = static_cast<uint32_t>(std::min({left, name.left, kMostShared}));
     return true;
   }
   const auto copies = shares_->copiesOf(memory.gpu());
@@ -63,26 +65,30 @@ bool LocalEndpoint::landGpu(const Taken& frame, std::byte* to, int gpu) {
   return true;
 }
 
-// Tells the peer to drop our shares without a registration. The peer's mapping keeps such memory alive, also
-// where its owner here has freed it. False: there is no room for all of it now.
-bool LocalEndpoint::forgetGone() {
+// Shares without a registration are to be dropped, also where the owner here has freed them already: the
+// peer's mapping keeps such memory alive. False: there is no room for all of it now.
+bool LocalEndpoint::talkOfShares() {
   while (life_.ready() && shares_) {
-    const auto share = shares_->gone(queue_.table());
-    if (!share) return true;
+    const auto note = shares_->nextNote(queue_.table());
+    if (!note) return true;
     Piece piece;
-    piece.kind = FrameKind::forget;
-    piece.key = *share;
-    if (*share != 0 && !outbox_.put(piece, {0, 0, false, true}, consumed())) return false;
-    shares_->forgetOurs(*share);
+    piece.kind = note->kind;
+    piece.key = note->share;
+    piece.imm = note->mapped ? 1 : 0;
+    if (!outbox_.put(piece, {0, 0, false, true}, consumed())) return false;
+    untold_ = 0;
+    shares_->noted(*note);
   }
   return true;
 }
 
-// A share that is new here waits for the copies before its frame, and so for what is forgotten before it:
-// CUDA does not open memory at addresses at which its owner has freed other memory that is still open here.
-bool LocalEndpoint::mustWait(const Taken& frame) const {
-  if (frame.place != Place::shared || flying_ == 0 || !shares_) return false;
-  return !shares_->isMapped(frame.share());
+// All frames before this one are in place, and so no copy is under way with what is dropped.
+void LocalEndpoint::heardOfShare(FrameKind kind, uint64_t share, uint32_t imm) {
+  if (!shares_) return;
+  if (kind == FrameKind::forget) return shares_->drop(share);
+  if (kind == FrameKind::answer) return shares_->answered(share, imm != 0);
+  shares_->offered(share);
+  (void)talkOfShares();
 }
 
 }  // namespace weft::local

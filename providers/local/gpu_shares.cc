@@ -20,8 +20,9 @@ constexpr size_t kTrialBytes = size_t{2} << 20;  // the unit of CUDA's allocatio
 // The shares of the proof, one a way.
 constexpr uint64_t kTrial = ~uint64_t{0};
 constexpr uint64_t kTrialHandle = kTrial - 1;
-// Shares that a peer told of and no frame has named yet. A peer that keeps the rules has a few.
-constexpr ptrdiff_t kMostWaiting = 1024;
+// Shares that a peer told of and has not offered yet, and answers to be put. A peer that keeps the rules has
+// a few.
+constexpr size_t kMostWaiting = 1024;
 
 constexpr const char* kSharing = "sharing GPU memory with a peer on this host";
 
@@ -116,7 +117,7 @@ GpuShares::Proof GpuShares::prove() {
 
 // Proves the way that data take: from the peer's memory to ours.
 Status GpuShares::copyOut(uint64_t share) {
-  TRY(const std::byte* piece, find(share, 0, sizeof(Nonce), gpu_));
+  TRY(const std::byte* piece, open(share, gpu_));
   std::byte* ours = trial_->data() + kTrialBytes / 2;
   const Nonce blank{};
   TRY(driver_->toGpu(gpu_, ours, blank.data(), sizeof blank));
@@ -208,8 +209,8 @@ void GpuShares::takeAnnounced() {
 void GpuShares::keep(const Datagram& datagram, Fd descriptor) {
   const bool byDescriptor = datagram.way == kByDescriptor && descriptor;
   if (!byDescriptor && datagram.way != kByHandle) return;
-  const auto waiting =
-      std::count_if(known_.begin(), known_.end(), [](const Theirs& it) { return it.views.empty(); });
+  const auto waiting = static_cast<size_t>(
+      std::count_if(known_.begin(), known_.end(), [](const Theirs& it) { return it.views.empty(); }));
   if (waiting >= kMostWaiting || known(datagram.share)) return;
   known_.push_back({datagram.share,
                     datagram.length,
@@ -227,62 +228,93 @@ const GpuShares::Ours* GpuShares::findNamed(const KeyedMemory& memory, const voi
   return found == named_.end() ? nullptr : &*found;
 }
 
-std::optional<GpuShares::Name> GpuShares::nameOf(const KeyedMemory& memory, const void* address) {
-  if (reached_ == 0) return Name{};
-  const auto at = reinterpret_cast<uintptr_t>(address);
-  const Ours* found = findNamed(memory, address);
-  if (!found) {
-    const mem::gpu::Pointer pointer = driver_->lookUp(address);
-    Ours fresh{memory.key(), pointer.begin, pointer.length, lastShare_ + 1};
-    if (pointer.kind != mem::gpu::Pointer::Kind::device) fresh = {memory.key(), at, 1, 0};
-    const auto told = fresh.share != 0 ? announceAny(fresh, memory.gpu()) : Result<bool>(true);
-    if (told && !*told) return std::nullopt;
-    if (told)
-      lastShare_ = std::max(lastShare_, fresh.share);
-    else
-      WEFT_LOG(info, "%zu bytes of GPU %d at %p go through host memory: %s", fresh.length, memory.gpu(),
-               address, told.error().message().c_str());
-    if (!told) fresh.share = 0;
-    named_.push_back(fresh);
-    found = &named_.back();
+bool GpuShares::name(const KeyedMemory& memory, const void* address) {
+  const mem::gpu::Pointer pointer = driver_->lookUp(address);
+  Ours fresh{memory.key(), pointer.begin, pointer.length, lastShare_ + 1};
+  if (pointer.kind != mem::gpu::Pointer::Kind::device)
+    fresh = {memory.key(), reinterpret_cast<uintptr_t>(address), 1, 0};
+  const auto told = fresh.share != 0 ? announceAny(fresh, memory.gpu()) : Result<bool>(true);
+  if (told && !*told) return false;
+  if (!told) {
+    WEFT_LOG(info, "%zu bytes of GPU %d at %p go through host memory: %s", fresh.length, memory.gpu(),
+             address, told.error().message().c_str());
+    fresh.share = 0;
+  } else if (fresh.share != 0) {
+    lastShare_ = fresh.share;
+    notes_.push_back({FrameKind::offer, fresh.share});
   }
-  return Name{found->share, at - found->begin, found->length - (at - found->begin)};
+  named_.push_back(fresh);
+  return true;
 }
 
-std::optional<uint64_t> GpuShares::gone(KeyTable& table) const {
+GpuShares::Name GpuShares::nameOf(const KeyedMemory& memory, const void* address) const {
+  const Ours* found = findNamed(memory, address);
+  if (!found || !found->mapped) return {};
+  const size_t offset = reinterpret_cast<uintptr_t>(address) - found->begin;
+  return {found->share, offset, found->length - offset};
+}
+
+// What was never offered by a frame needs no word to the peer.
+std::optional<GpuShares::Note> GpuShares::nextNote(KeyTable& table) {
+  std::erase_if(named_, [&](const Ours& one) { return one.share == 0 && !table.use(one.key).valid(); });
   for (const Ours& one : named_)
-    if (!table.use(one.key).valid()) return one.share;
-  return std::nullopt;
+    if (!table.use(one.key).valid()) return Note{FrameKind::forget, one.share};
+  if (notes_.empty()) return std::nullopt;
+  return notes_.front();
 }
 
-void GpuShares::forgetOurs(uint64_t share) {
+void GpuShares::noted(const Note& note) {
+  if (note.kind != FrameKind::forget) return notes_.pop_front();
+  std::erase_if(named_, [&](const Ours& one) { return one.share == note.share; });
+  std::erase_if(notes_,
+                [&](const Note& one) { return one.kind == FrameKind::offer && one.share == note.share; });
+}
+
+// A share that the peer cannot map goes another way as long as its memory is registered.
+void GpuShares::answered(uint64_t share, bool mapped) {
   const auto one =
       std::find_if(named_.begin(), named_.end(), [&](const Ours& it) { return it.share == share; });
-  if (one != named_.end()) named_.erase(one);
+  if (share == 0 || one == named_.end()) return;
+  one->mapped = mapped;
+  if (mapped) return;
+  WEFT_LOG(info, "%zu bytes at %p go through host memory: the peer cannot map them", one->length,
+           reinterpret_cast<void*>(one->begin));
+  one->share = 0;
+}
+
+// An answer that cannot be put soon is forgotten, beyond the bound: the peer does not take its answers.
+void GpuShares::offered(uint64_t share) {
+  const auto mapped = open(share, gpu_);
+  if (!mapped) {
+    WEFT_LOG(info, "%s", mapped.error().message().c_str());
+    drop(share);
+  }
+  if (notes_.size() < kMostWaiting) notes_.push_back({FrameKind::answer, share, static_cast<bool>(mapped)});
 }
 
 Result<const std::byte*> GpuShares::find(uint64_t share, uint64_t offset, size_t length, int gpu) {
   Theirs* theirs = known(share);
-  if (!theirs) {
-    takeAnnounced();
-    theirs = known(share);
-  }
-  if (!theirs) return Error(Code::remote, kSharing, "the peer named what it never shared", EPROTO);
+  if (!theirs || theirs->views.empty())
+    return Error(Code::remote, kSharing, "the peer named what it never shared", EPROTO);
   if (offset > theirs->length || length > theirs->length - offset)
     return Error(Code::remote, kSharing, "the peer named bytes past the end of what it shares", ERANGE);
   TRY(const Theirs::View* view, viewOf(*theirs, gpu));
   return static_cast<const std::byte*>(view->data + offset);
 }
 
+// Maps a share that the peer has told of.
+Result<const std::byte*> GpuShares::open(uint64_t share, int gpu) {
+  takeAnnounced();
+  Theirs* theirs = known(share);
+  if (!theirs) return Error(Code::remote, kSharing, "the peer offers what it told nothing of", EPROTO);
+  TRY(const Theirs::View* view, viewOf(*theirs, gpu));
+  return static_cast<const std::byte*>(view->data);
+}
+
 GpuShares::Theirs* GpuShares::known(uint64_t share) {
   const auto one =
       std::find_if(known_.begin(), known_.end(), [&](const Theirs& it) { return it.share == share; });
   return one == known_.end() ? nullptr : &*one;
-}
-
-bool GpuShares::isMapped(uint64_t share) const {
-  return std::any_of(known_.begin(), known_.end(),
-                     [&](const Theirs& it) { return it.share == share && !it.views.empty(); });
 }
 
 // Maps a share at its first use. For a further GPU of this process a handle is opened once more, and a

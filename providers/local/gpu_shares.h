@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,28 +44,36 @@ class GpuShares {
   // Both ends have tried. `reached`: the ways by which the peer can copy out of our memory.
   void proven(uint32_t reached);
 
+  // A frame about a share that is to be put: forget, offer or answer.
+  struct Note {
+    FrameKind kind;
+    uint64_t share;
+    bool mapped = false;  // of an answer
+  };
+  // The next one. Shares that the peer should drop, as no registration has their memory any more, come first:
+  // CUDA does not open memory at addresses at which its owner has freed other memory that is still open.
+  std::optional<Note> nextNote(KeyTable& table);
+  void noted(const Note& note);                // it was put
+  void answered(uint64_t share, bool mapped);  // the peer says so of a share of ours
+  void offered(uint64_t share);                // the peer offers one: maps it, and has an answer to put
+
   // The name of our memory at an address, for a frame.
   struct Name {
-    uint64_t share = 0;   // 0: the memory cannot be shared
+    uint64_t share = 0;   // 0: the peer cannot reach the memory, or has not answered yet
     uint64_t offset = 0;  // in the share
     size_t left = 0;      // bytes from there to the end of the share
   };
+  // Whether it was named; then nameOf() knows the name.
   bool isNamed(const KeyedMemory& memory, const void* address) const {
-    return findNamed(memory, address) != nullptr;
+    return reached_ == 0 || findNamed(memory, address) != nullptr;
   }
-  // Tells the peer of the share where it is new. The peer must have been told before of all shares that are
-  // gone: an allocation that was freed may have had the same addresses. Nothing: the peer's socket is full,
-  // try later.
-  std::optional<Name> nameOf(const KeyedMemory& memory, const void* address);
-  // A share that the peer should drop, as no registration has its memory any more. 0: an entry that was never
-  // shared.
-  std::optional<uint64_t> gone(KeyTable& table) const;
-  void forgetOurs(uint64_t share);
+  // Offers the memory to the peer. All notes must have been put. False: the peer's socket is full, try later.
+  bool name(const KeyedMemory& memory, const void* address);
+  Name nameOf(const KeyedMemory& memory, const void* address) const;
 
   // The peer's memory as frames name it, reachable by `gpu` of this process. An error: the peer named memory
-  // that it never shared, or bytes past its end.
+  // that it never offered or that could not be mapped, or bytes past its end.
   Result<const std::byte*> find(uint64_t share, uint64_t offset, size_t length, int gpu);
-  bool isMapped(uint64_t share) const;
   void drop(uint64_t share);
 
   GpuShares(std::shared_ptr<const mem::gpu::Driver> driver, int gpu)
@@ -76,7 +85,8 @@ class GpuShares {
     uint64_t key;  // of the registration by which it is used
     uintptr_t begin;
     size_t length;
-    uint64_t share;
+    uint64_t share;  // 0: it goes another way
+    bool mapped = false;
   };
   // A share of the peer's, and the addresses by which GPUs of this process reach it.
   struct Theirs {
@@ -104,6 +114,7 @@ class GpuShares {
   void takeAnnounced();
   void keep(const Datagram& datagram, Fd descriptor);
   Theirs* known(uint64_t share);
+  Result<const std::byte*> open(uint64_t share, int gpu);
   Result<const Theirs::View*> viewOf(Theirs& theirs, int gpu) const;
 
   const std::shared_ptr<const mem::gpu::Driver> driver_;
@@ -119,6 +130,7 @@ class GpuShares {
   uint64_t lastShare_ = 0;
   std::vector<Ours> named_;
   std::vector<Theirs> known_;
+  std::deque<Note> notes_;  // offers and answers to be put
 };
 
 }  // namespace weft::local

@@ -38,13 +38,11 @@ size_t LocalEndpoint::landAll(std::span<Completion> out) {
   return count;
 }
 
-// Lands one frame. False: the lane is over, or the frame waits for copies before it.
+// Lands one frame. False: the lane is over.
 bool LocalEndpoint::landNext(Completion* told) {
   const Taken frame(mine_->frames[taken_ % kSlots]);
   if (!frame.wellFormed() || !outbox_.note(frame.consumed))
     return refuse(EPROTO, "the peer sent a frame that is not in order");
-  if (mustWait(frame)) [[unlikely]]
-    return false;
   if (frame.kind == FrameKind::read ? !answerRead(frame) : !landBytes(frame)) return false;
   landedBytes_ += frame.length;
   taken_++;
@@ -61,7 +59,8 @@ bool LocalEndpoint::landNext(Completion* told) {
 // All bytes of the frame, and of the frames before it, are in place.
 template <class Of>
 void LocalEndpoint::landed(const Of& frame, Completion* told) {
-  if (frame.kind == FrameKind::forget && shares_) shares_->drop(frame.key);
+  if (frame.kind >= FrameKind::forget) [[unlikely]]
+    heardOfShare(frame.kind, frame.key, frame.imm);
   noteTaken(frame);
   if (frame.kind != FrameKind::notify || (frame.flags & kMore) != 0) return;
   *told = about(CompletionKind::notified);

@@ -46,7 +46,14 @@ enum class Word : uint32_t {
 constexpr uint32_t kByDescriptor = 1;  // allocations made for sharing, as NCCL's own buffers are
 constexpr uint32_t kByHandle = 2;      // memory of cudaMalloc
 
-enum class FrameKind : uint8_t { write = 1, notify, read, forget };  // forget: drop the share `key`
+enum class FrameKind : uint8_t {
+  write = 1,
+  notify,
+  read,
+  forget,  // drop the share `key`
+  offer,   // map the share `key`, and answer
+  answer,  // of an offer: the share `key` is mapped, if `imm` is not 0
+};
 
 // The place of a frame's bytes. shared: in GPU memory of the sender, which the receiver has mapped.
 enum class Place : uint8_t { none, inlined, ring, shared };

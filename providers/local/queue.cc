@@ -54,7 +54,7 @@ void LocalQueue::look() {
   std::erase_if(pending_, [now](LocalEndpoint* lane) { return !lane->progress(now); });
   if (now - lookedAt_ < kBetweenLooks) return;
   lookedAt_ = now;
-  for (LocalEndpoint* lane : lanes_) lane->checkPeer(), lane->forgetGone();
+  for (LocalEndpoint* lane : lanes_) lane->checkPeer(), lane->talkOfShares();
 }
 
 void LocalQueue::report(const Completion& completion, std::string why) {

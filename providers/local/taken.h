@@ -25,7 +25,7 @@ struct LocalEndpoint::Taken {
         inlined(frame.inlined.data()) {}
   // True where kind, place and length fit together. Everything comes from the peer.
   bool wellFormed() const {
-    if (kind == FrameKind::forget) return length == 0;
+    if (kind >= FrameKind::forget && kind <= FrameKind::answer) return length == 0;
     if (kind == FrameKind::read) return length > 0 && length <= kReplyBytes;
     if (kind != FrameKind::write && kind != FrameKind::notify) return false;
     if (length > whole || whole > kMaxWriteBytes) return false;

@@ -229,6 +229,8 @@ void exchangeAll(GpuEnd& ours) {
 // in order, and memory is not given back before.
 void underWay(GpuEnd& ours) {
   constexpr size_t kMessages = 3;
+  ours.write(4096, 1000);  // from the answer to its offer on, the memory is copied from GPU to GPU
+  REQUIRE(ours.pollUntil(notified, 1));
   ours.fill(77);
   const std::vector<std::byte> sent = ours.content();
   const size_t before = ours.of(notified);
@@ -355,6 +357,11 @@ TEST_CASE("local: a fence is not passed while a copy is under way, whichever end
   const bool receiverRetires = GENERATE(false, true);
   GpuEnd sender(Made::forSharing), receiver(Made::forSharing);
   join(sender, receiver);
+  sender.write(4096, 1000);  // from the answer to its offer on, the memory is copied from GPU to GPU
+  const auto soon = std::chrono::steady_clock::now() + std::chrono::seconds(10) * patience();
+  while (receiver.of(notified) == 0 && std::chrono::steady_clock::now() < soon)
+    receiver.poll(), sender.poll();
+  sender.poll();
   sender.fill(5);
   receiver.fill(6);
   {
