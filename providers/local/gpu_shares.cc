@@ -4,63 +4,29 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
-#include <cstring>
-#include <sys/socket.h>
-#include <sys/un.h>
 
 #include "src/base/log.h"
 
-// The socket by which descriptors travel, the proof, and the tables of shares on both sides.
+// The proof, and the tables of shares on both sides.
 namespace weft::local {
 
 namespace {
 
 constexpr size_t kTrialBytes = size_t{2} << 20;  // the unit of CUDA's allocations
-// The shares of the proof, one a way.
-constexpr uint64_t kTrial = ~uint64_t{0};
-constexpr uint64_t kTrialHandle = kTrial - 1;
 // Shares that a peer told of and has not offered yet, and answers to be put. A peer that keeps the rules has
 // a few.
 constexpr size_t kMostWaiting = 1024;
 
 constexpr const char* kSharing = "sharing GPU memory with a peer on this host";
 
-struct Address {
-  sockaddr_un socket{};
-  socklen_t length = offsetof(sockaddr_un, sun_path);
-};
-
 }  // namespace
-
-struct GpuShares::Datagram {
-  Nonce from;  // the sender's inbox
-  uint64_t share;
-  uint64_t length;             // of the allocation
-  uint64_t way;                // kByDescriptor: one comes along; kByHandle
-  mem::gpu::IpcHandle handle;  // of kByHandle
-};
 
 Result<std::shared_ptr<GpuShares>> GpuShares::open(std::shared_ptr<const mem::gpu::Driver> driver, int gpu) {
   if (!driver || gpu < 0) return Error(Code::unavailable, kSharing, "this process uses no GPU");
   if (const std::string why = driver->whyNotShared(gpu); !why.empty())
     return Error(Code::unavailable, kSharing, why);
   auto shares = std::make_shared<GpuShares>(std::move(driver), gpu);
-  shares->socket_ = Fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!shares->socket_) return Error(Code::resources, kSharing, "making a socket", errno);
-  shares->socket_.closeInForkedChildren();
-  // The kernel chooses a name that is in no folder (unix(7), "Autobind feature").
-  Address name;
-  name.socket.sun_family = AF_UNIX;
-  auto* generic = reinterpret_cast<sockaddr*>(&name.socket);
-  if (::bind(shares->socket_.get(), generic, sizeof name.socket.sun_family) != 0)
-    return Error(Code::system, kSharing, "naming a socket", errno);
-  name.length = sizeof name.socket;
-  if (::getsockname(shares->socket_.get(), generic, &name.length) != 0)
-    return Error(Code::system, kSharing, "asking for a socket's name", errno);
-  const auto path = std::as_bytes(std::span(name.socket.sun_path));
-  const auto end = path.begin() + static_cast<ptrdiff_t>(name.length - offsetof(sockaddr_un, sun_path));
-  shares->name_.assign(path.begin(), end);
+  TRY(shares->socket_, ShareSocket::open());
   return shares;
 }
 
@@ -74,19 +40,12 @@ Result<mem::gpu::Driver::Copies*> GpuShares::copiesOf(int gpu) {
 }
 
 Status GpuShares::meet(const Bytes& peerSocket, const Nonce& ours, const Nonce& theirs) {
-  Address peer;
-  if (peerSocket.empty() || peerSocket.size() > sizeof peer.socket.sun_path)
-    return Error(Code::unavailable, kSharing, "the peer shares none: WEFT_LOCAL_GPU or its GPU differ there");
   ours_ = ours;
   theirs_ = theirs;
-  peer.socket.sun_family = AF_UNIX;
-  std::memcpy(peer.socket.sun_path, peerSocket.data(), peerSocket.size());
-  peer.length += static_cast<socklen_t>(peerSocket.size());
-  if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&peer.socket), peer.length) != 0)
-    return Error(Code::unavailable, kSharing, "its socket is not of this network namespace", errno);
+  TRY(socket_.connect(peerSocket));
   TRY(trial_, driver_->allocateShareable(gpu_, kTrialBytes));
   TRY(driver_->toGpu(gpu_, trial_->data(), ours_.data(), sizeof ours_));
-  TRY(const bool told, announceDescriptor(kTrial, trial_->data(), kTrialBytes));
+  TRY(const bool told, announceDescriptor(kTrialByDescriptor, trial_->data(), kTrialBytes));
   if (!told) return Error(Code::unavailable, kSharing, "its socket is full");
   offerPiece();
   return {};
@@ -97,7 +56,7 @@ void GpuShares::offerPiece() {
   if (!driver_->whyNoHandles().empty()) return;
   auto piece = driver_->allocate(gpu_, kTrialBytes);
   if (!piece || !driver_->toGpu(gpu_, (*piece)->data(), ours_.data(), sizeof ours_)) return;
-  if (announceHandle(kTrialHandle, gpu_, (*piece)->data(), kTrialBytes)) trialPiece_ = piece.take();
+  if (announceHandle(kTrialByHandle, gpu_, (*piece)->data(), kTrialBytes)) trialPiece_ = piece.take();
 }
 
 GpuShares::Proof GpuShares::prove() {
@@ -110,8 +69,8 @@ GpuShares::Proof GpuShares::prove() {
     else
       *why = copied.error().message();
   };
-  attempt(kTrial, kByDescriptor, &proof.noDescriptors);
-  attempt(kTrialHandle, kByHandle, &proof.noHandles);
+  attempt(kTrialByDescriptor, kByDescriptor, &proof.noDescriptors);
+  attempt(kTrialByHandle, kByHandle, &proof.noHandles);
   return proof;
 }
 
@@ -132,19 +91,19 @@ Status GpuShares::copyOut(uint64_t share) {
 void GpuShares::proven(uint32_t reached) {
   trial_.reset();
   trialPiece_.reset();
-  drop(kTrial);
-  drop(kTrialHandle);
+  drop(kTrialByDescriptor);
+  drop(kTrialByHandle);
   reached_ = reached;
 }
 
 Result<bool> GpuShares::announceDescriptor(uint64_t share, const void* address, size_t length) const {
   TRY(const Fd descriptor, driver_->exportShared(address));
-  return announce({ours_, share, length, kByDescriptor, {}}, descriptor);
+  return socket_.send({ours_, share, length, kByDescriptor, {}}, descriptor);
 }
 
 Result<bool> GpuShares::announceHandle(uint64_t share, int gpu, const void* address, size_t length) const {
   TRY(const mem::gpu::IpcHandle handle, driver_->handleOf(gpu, address));
-  return announce({ours_, share, length, kByHandle, handle}, Fd());
+  return socket_.send({ours_, share, length, kByHandle, handle}, Fd());
 }
 
 // By the first way that the peer reaches and the memory has. The allocation decides that, so each is tried.
@@ -157,66 +116,22 @@ Result<bool> GpuShares::announceAny(const Ours& fresh, int gpu) const {
   return told;
 }
 
-// False: the peer's socket is full. The peer empties it when it takes frames that name new shares.
-Result<bool> GpuShares::announce(const Datagram& datagram, const Fd& descriptor) const {
-  Datagram out = datagram;
-  iovec bytes{&out, sizeof out};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &bytes;
-  message.msg_iovlen = 1;
-  if (descriptor) {
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    const int fd = descriptor.get();
-    std::memcpy(CMSG_DATA(header), &fd, sizeof fd);
-  }
-  if (::sendmsg(socket_.get(), &message, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof out)) return true;
-  if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ETOOMANYREFS) return false;
-  return Error(Code::system, kSharing, "sending a datagram", errno);
-}
-
-// Any process of the network namespace may write to the socket. Only datagrams of the peer are kept; the
-// descriptors of the others are closed.
 void GpuShares::takeAnnounced() {
-  for (;;) {
-    Datagram datagram{};
-    iovec bytes{&datagram, sizeof datagram};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-    msghdr message{};
-    message.msg_iov = &bytes;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    const ssize_t got = ::recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return;
-    const cmsghdr* header = CMSG_FIRSTHDR(&message);
-    int fd = -1;
-    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
-      std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
-    Fd descriptor(fd);
-    if (got == static_cast<ssize_t>(sizeof datagram) && equalSecret(datagram.from, theirs_))
-      keep(datagram, std::move(descriptor));
-  }
+  while (auto taken = socket_.take(theirs_)) keep(taken->first, std::move(taken->second));
 }
 
 // A share that is told of twice, in no known way, or beyond the bound is none.
-void GpuShares::keep(const Datagram& datagram, Fd descriptor) {
-  const bool byDescriptor = datagram.way == kByDescriptor && descriptor;
-  if (!byDescriptor && datagram.way != kByHandle) return;
+void GpuShares::keep(const Announcement& announcement, Fd descriptor) {
+  const bool byDescriptor = announcement.way == kByDescriptor && descriptor;
+  if (!byDescriptor && announcement.way != kByHandle) return;
   const auto waiting = static_cast<size_t>(
       std::count_if(known_.begin(), known_.end(), [](const Theirs& it) { return it.views.empty(); }));
-  if (waiting >= kMostWaiting || known(datagram.share)) return;
-  known_.push_back({datagram.share,
-                    datagram.length,
-                    static_cast<uint32_t>(datagram.way),
+  if (waiting >= kMostWaiting || known(announcement.share)) return;
+  known_.push_back({announcement.share,
+                    announcement.length,
+                    static_cast<uint32_t>(announcement.way),
                     std::move(descriptor),
-                    datagram.handle,
+                    announcement.handle,
                     {}});
 }
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "providers/common/keyed_memory.h"
-#include "providers/local/layout.h"
+#include "providers/local/share_socket.h"
 #include "src/base/bytes.h"
 #include "src/base/fd.h"
 #include "src/mem/gpu/copies.h"
@@ -26,8 +26,8 @@ class GpuShares {
   static Result<std::shared_ptr<GpuShares>> open(std::shared_ptr<const mem::gpu::Driver> driver, int gpu);
 
   const mem::gpu::Driver& driver() const { return *driver_; }
-  int gpu() const { return gpu_; }                   // the GPU that this process uses
-  const Bytes& socketName() const { return name_; }  // the socket's name, for the peer
+  int gpu() const { return gpu_; }  // the GPU that this process uses
+  const Bytes& socketName() const { return socket_.name(); }
 
   // The copies of that GPU of this process.
   Result<mem::gpu::Driver::Copies*> copiesOf(int gpu);
@@ -102,17 +102,15 @@ class GpuShares {
     mem::gpu::IpcHandle handle;
     std::vector<View> views;
   };
-  struct Datagram;
 
   const Ours* findNamed(const KeyedMemory& memory, const void* address) const;
   void offerPiece();
   Status copyOut(uint64_t share);
-  Result<bool> announce(const Datagram& datagram, const Fd& descriptor) const;
   Result<bool> announceDescriptor(uint64_t share, const void* address, size_t length) const;
   Result<bool> announceHandle(uint64_t share, int gpu, const void* address, size_t length) const;
   Result<bool> announceAny(const Ours& fresh, int gpu) const;
   void takeAnnounced();
-  void keep(const Datagram& datagram, Fd descriptor);
+  void keep(const Announcement& announcement, Fd descriptor);
   Theirs* known(uint64_t share);
   Result<const std::byte*> open(uint64_t share, int gpu);
   Result<const Theirs::View*> viewOf(Theirs& theirs, int gpu) const;
@@ -120,9 +118,8 @@ class GpuShares {
   const std::shared_ptr<const mem::gpu::Driver> driver_;
   const int gpu_;
   std::vector<std::unique_ptr<mem::gpu::Driver::Copies>> copies_;  // by GPU, for GPUs that were asked for
-  Fd socket_;                                                      // bound to name_, connected to the peer's
-  Bytes name_;
-  Nonce ours_{}, theirs_{};  // of the two inboxes
+  ShareSocket socket_;                                             // connected to the peer's
+  Nonce ours_{}, theirs_{};                                        // of the two inboxes
   // The pieces of the trial, until both ends have tried.
   std::unique_ptr<mem::gpu::Driver::Mapped> trial_;
   std::unique_ptr<mem::gpu::Driver::Piece> trialPiece_;  // null: no handle is offered

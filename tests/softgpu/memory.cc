@@ -104,7 +104,8 @@ std::shared_ptr<Backing> adoptBacking(int fd, size_t begin, bool promised,
     return place ? std::make_shared<Backing>(std::move(*place), properties) : nullptr;
   }
   struct stat status {};
-  if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0)
+  const bool alone = settings().dmabuf == Dmabuf::card;  // allocations have files of their own
+  if (alone && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0)
     return std::make_shared<Backing>(fd, static_cast<size_t>(status.st_size), properties);
   close(fd);
   return nullptr;
