@@ -231,10 +231,11 @@ void LocalEndpoint::peerRefused() {
   const int error = theirs_->owner.error.load(std::memory_order_acquire);
   outbox_.look();
   if (outbox_.hasConsumed()) return;  // those are reported first
-  broke(error,
-        error == EACCES   ? "the peer refused a write or read: the memory is not registered there (any more)"
-        : error == ERANGE ? "the peer refused a write or read: it leaves the memory that it names"
-                          : "the peer refused what it received; both ends need the same version of weft");
+  broke(error, error == EACCES
+                   ? "the peer refused a write or read: the memory is not registered there (any more)"
+               : error == ERANGE ? "the peer refused a write or read: it leaves the memory that it names"
+               : error == EIO    ? "the peer could not copy GPU memory; its own log says why"
+                              : "the peer refused what it received; both ends need the same version of weft");
 }
 
 std::string LocalEndpoint::named(const char* what, const std::string& why) const {

@@ -180,7 +180,7 @@ void Engine::drainMail() {
 
 Result<std::unique_ptr<Endpoint>> Engine::openEndpoint(size_t rail) {
   auto opened = queues_[rail]->openEndpoint();
-  if (!opened && opened.error().code() != Code::resources) cardLost_ = true;
+  if (!opened && opened.error().code() != Code::resources && rail < railCount()) cardLost_ = true;
   return opened;
 }
 

@@ -146,6 +146,9 @@ class Lane {
   // For its LaneSet alone:
   void replace(std::unique_ptr<Endpoint> endpoint, TimePoint now);  // for the next incarnation: idle
   void startFencing();
+  std::unique_ptr<Endpoint> release() {
+    return std::move(endpoint_);
+  }  // it was given nothing, and is dropped
   LaneStanding standing;
 
  private:

@@ -3,6 +3,7 @@
 #include "src/core/lane_set.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "src/base/log.h"
 
@@ -46,6 +47,16 @@ void LaneSet::clear() {
   splitFrom_ = UINT64_MAX;
   count_ = 0;
   up_ = connectingFirst_ = suspected_ = 0;
+  prefersFirst_ = false;
+}
+
+void LaneSet::addPreferred(uint8_t rail, std::string railName, std::unique_ptr<Endpoint> endpoint) {
+  const std::vector<std::unique_ptr<Lane>> others = std::exchange(lanes_, {});
+  clear();
+  const size_t of = others.size() + 1;
+  add(rail, std::move(railName), std::move(endpoint), of);
+  for (const auto& lane : others) add(lane->rail(), lane->railName(), lane->release(), of);
+  prefersFirst_ = true;
 }
 
 Lane* LaneSet::find(const Endpoint* endpoint) const {
@@ -268,6 +279,7 @@ void LaneSet::endRound() {
 Lane& LaneSet::quickestOfSeveral(uint64_t bytes) {
   constexpr uint64_t kLittle = 4 << 10;
   constexpr uint32_t kFewWorks = 8;  // and no more: of a lane that is stuck nobody knows yet
+  if (firstCarriesAll()) return *lanes_.front();
   const uint32_t turn = nextTurn();
   Lane& next = *lanes_[turn];
   const bool good = bytes <= kLittle ? next.isFree(kFewWorks, fastest_ / 4) : next.isFree(0, fastest_ * 0.9f);
@@ -289,6 +301,10 @@ Lane& LaneSet::quickestByLoad(uint64_t bytes, uint32_t turn) {
 }
 
 size_t LaneSet::split(uint64_t bytes, std::array<Segment, kMaxSegments>* out) {
+  if (firstCarriesAll()) {
+    (*out)[0] = {0, 0, bytes};
+    return 1;
+  }
   LaneLoad loads[kMaxLanes];
   for (size_t i = 0; i < lanes_.size(); i++) loads[i] = lanes_[i]->load();
   return planSegments(std::span(loads, lanes_.size()), bytes, splitFrom_ / 2, nextTurn(), *out);

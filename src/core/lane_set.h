@@ -49,6 +49,10 @@ class LaneSet {
   void add(uint8_t rail, std::string railName, std::unique_ptr<Endpoint> endpoint, size_t of);
 
   void clear();  // nothing was ever given to any
+  // A lane that carries everything while it is up; those there are get the numbers behind it, and carry what
+  // it cannot. Nothing was ever given to any.
+  void addPreferred(uint8_t rail, std::string railName, std::unique_ptr<Endpoint> endpoint);
+  bool prefersFirst() const { return prefersFirst_; }
 
   size_t size() const { return count_; }
   Lane& at(size_t i) { return *lanes_[i]; }
@@ -78,7 +82,7 @@ class LaneSet {
   void watch(TimePoint now, bool settled, bool mayReopen);
 
   size_t up() const { return up_; }
-  bool connectingFirst() const { return connectingFirst_ > 0; }
+  bool connectingFirst() const { return connectingFirst_ > 0 && !firstCarriesAll(); }
   bool anyLeft() const { return up_ + connectingFirst_ + suspected_ > 0; }
   bool onlySuspected() const { return suspected_ > 0 && up_ + connectingFirst_ == 0; }
   bool isLeaving() const;          // some lane is lost and not accounted for, or may be
@@ -104,10 +108,17 @@ class LaneSet {
   // Whether what came in through `from` can be of this peer: another one may know our numbers as well. Null:
   // the fabric does not say who wrote.
   bool mayNotify(const Endpoint* from) {
-    return (!from || lanes_.front()->isAt(from) || find(from)) && lanes_.front()->notePeerSeen();
+    if (!lanes_.front()->isAt(from)) {
+      if (from && !find(from)) return false;
+      othersNotified_ = true;
+    }
+    return lanes_.front()->notePeerSeen();
   }
+  // Nothing of this peer ever came in by another lane than the first one.
+  bool onlyFirstNotified() const { return !othersNotified_; }
 
  private:
+  bool firstCarriesAll() const { return prefersFirst_ && lanes_.front()->up(); }
   void leave(Lane& lane);
   void planNext(Lane& lane, LaneState from, TimePoint now) const;
   void watchSilence(Lane& lane, TimePoint now, bool settled);
@@ -127,6 +138,8 @@ class LaneSet {
   float fastest_ = 0;                // rate of any lane, at the end of the last round; 0: not known
   size_t up_ = 0, connectingFirst_ = 0, suspected_ = 0;
   TimePoint peerPolledAt_{};  // the peer's engine answered a question of this time
+  bool prefersFirst_ = false;
+  bool othersNotified_ = false;
   const bool loopback_;
 };
 

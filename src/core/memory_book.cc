@@ -51,7 +51,7 @@ Status MemoryBook::import(const MemoryNotice& notice) {
     return Error(Code::remote, "importing memory", peering_.peer()->name() + " sent no keys");
   Imported entry{};
   for (size_t i = 0; i < peering_.laneCount(); i++) {
-    TRY(entry[i], peering_.lane(i).endpoint().import(notice.railBlobs[i % notice.railBlobs.size()]));
+    TRY(entry[i], peering_.lane(i).endpoint().import(peering_.keyFor(i, notice.railBlobs)));
   }
   imported_[notice.id] = entry;
   lastImported_ = nullptr;

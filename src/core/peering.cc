@@ -121,19 +121,26 @@ Result<std::unique_ptr<Endpoint>> Peering::openFirst(size_t* rail) const {
 }
 
 // Keys in the order of our rails, each of the card that our lane there goes over. Where shared memory may
-// take their place its key comes last, and where it has it is the only one.
+// take their place, or goes before them, its key comes last; where it has their place it is the only one.
 MemoryNotice Peering::noticeOf(const mem::Region& region, uint32_t id) const {
   MemoryNotice notice{id, {}};
   const auto add = [&](size_t rail) {
     const auto blob = region.rail(rail)->blob();
     notice.railBlobs.emplace_back(blob.begin(), blob.end());
   };
-  if (sameHost_.state() != SameHost::State::yes) {
+  const size_t first = firstRail();
+  if (sameHost_.state() != SameHost::State::yes || first > 0) {
     for (size_t i = 0; i < engine_.railCount(); i++)
-      add(i < lanes_.size() ? lanes_.at(i).rail() : engine_.railInUse(i));
+      add(i + first < lanes_.size() ? lanes_.at(i + first).rail() : engine_.railInUse(i));
   }
   if (sameHost_.state() != SameHost::State::no) add(engine_.localRail());
   return notice;
+}
+
+const Bytes& Peering::keyFor(size_t lane, const std::vector<Bytes>& keys) const {
+  if (sameHost_.state() != SameHost::State::yes) return keys[lane % keys.size()];
+  if (lane == 0 || keys.size() == 1) return keys.back();  // the lane through shared memory
+  return keys[(lane - 1) % (keys.size() - 1)];
 }
 
 PeeringInfo Peering::half() {
@@ -143,7 +150,7 @@ PeeringInfo Peering::half() {
   info.life = lifeNumber_;
   info.rails = static_cast<uint16_t>(engine_.railCount());
   info.deviceName = engine_.deviceName();
-  for (size_t i = 0; i < lanes_.size(); i++) {
+  for (size_t i = firstRail(); i < lanes_.size(); i++) {
     const auto address = lanes_.at(i).endpoint().address();
     info.laneAddresses.emplace_back(address.begin(), address.end());
   }
@@ -182,7 +189,7 @@ Status Peering::adopt(const PeeringInfo& half) {
 Status Peering::checkKeys(const PeeringInfo& half) const {
   const size_t keys = half.rails + (half.localAddress.empty() ? 0 : 1);
   const bool shared = sameHost_.state() == SameHost::State::yes;
-  if (shared && !half.memory.railBlobs.empty()) return {};
+  if (shared && !half.memory.railBlobs.empty()) return {};  // the rails' lanes were compared, or dropped
   if (!shared && half.rails > 0 && half.laneAddresses.size() == lanes_.size() &&
       half.memory.railBlobs.size() == keys)
     return {};
@@ -224,22 +231,38 @@ Status Peering::settleSameHost(const PeeringInfo& half) {
                      " says that the two share memory, which is not so here; WEFT_LOCAL=off "
                      "goes by the network");
   if (sameHost_.state() == SameHost::State::yes)
-    goThroughSharedMemory();
+    goThroughSharedMemory(half);
   else if (asked)
     WEFT_LOG(info, "messages to %s go by %s, not through shared memory: %s", peer_->name().c_str(),
              lanes_.railNames().c_str(), sameHost_.why().c_str());
   return {};
 }
 
+// Host memory is lost with the peer's process alone, and then no rail helps. A copy from GPU to GPU may fail
+// though both processes live. So the rails' lanes are connected, too, and stand by; both ends come to the
+// same answer, as either sees whether the other has kept its addresses and keys.
+bool Peering::keepsRails(const PeeringInfo& half) const {
+  return engine_.railInfo(engine_.localRail()).cudaMemory && lanes_.size() < LaneSet::kMaxLanes &&
+         half.rails > 0 && half.laneAddresses.size() == lanes_.size() &&
+         half.memory.railBlobs.size() == size_t{half.rails} + 1;
+}
+
 // The rails' lanes were never connected. This one is.
-void Peering::goThroughSharedMemory() {
+void Peering::goThroughSharedMemory(const PeeringInfo& half) {
   const size_t rail = engine_.localRail();
-  lanes_.clear();
-  lanes_.add(static_cast<uint8_t>(rail), engine_.railInfo(rail).name, sameHost_.take(), 1);
+  const bool keeps = keepsRails(half);
+  if (keeps) {
+    lanes_.addPreferred(static_cast<uint8_t>(rail), engine_.railInfo(rail).name, sameHost_.take());
+    wantsDelivered_ = engine_.railInfo(0).delivery == Delivery::selectable;
+  } else {
+    lanes_.clear();
+    lanes_.add(static_cast<uint8_t>(rail), engine_.railInfo(rail).name, sameHost_.take(), 1);
+    wantsDelivered_ = false;
+  }
   lanesConnected_ = 1;
-  wantsDelivered_ = false;
   lanes_.connected(lanes_.at(0), true, {});
-  WEFT_LOG(info, "messages to %s go through shared memory", peer_->name().c_str());
+  WEFT_LOG(info, "messages to %s go through shared memory%s", peer_->name().c_str(),
+           keeps ? ", and by the network should that break" : "");
 }
 
 Status Peering::take(const PeeringInfo& half) {
@@ -248,7 +271,7 @@ Status Peering::take(const PeeringInfo& half) {
   TRY(checkKeys(half));
   remote_ = half;
   for (size_t i = 0; i < lanes_.size(); i++) {
-    const Bytes& blob = shared ? half.memory.railBlobs.back() : half.memory.railBlobs[i % half.rails];
+    const Bytes& blob = shared ? keyFor(i, half.memory.railBlobs) : half.memory.railBlobs[i % half.rails];
     TRY(remotePool_[i], lanes_.at(i).endpoint().import(blob));
   }
   if (lanes_.size() > 1) {
@@ -275,7 +298,7 @@ Status Peering::connectNextLane() {
   if (lanesConnected_ < lanes_.size()) engine_.wantAfterPoll();
   Lane& lane = lanes_.at(next);
   if (lane.state() != LaneState::connecting || lane.incarnation() > 1) return {};
-  return connectLane(lane, remote_.laneAddresses[next]);
+  return connectLane(lane, remote_.laneAddresses[next - firstRail()]);
 }
 
 void Peering::afterPoll() {

@@ -58,12 +58,16 @@ class Peering final : private LaneOwner, private EagerSender::Source {
   // Life:
   PeeringInfo half();
   MemoryNotice noticeOf(const mem::Region& region, uint32_t id) const;  // what the peer needs to write there
+  // Of the keys of a notice of the peer's, the one for that lane; there is at least one key.
+  const Bytes& keyFor(size_t lane, const std::vector<Bytes>& keys) const;
   // Which of the peer's peerings it is that has to hear what fails from now on; again is harmless.
   void hearOf(uint32_t life) {
     if (remote_.life == 0) remote_.life = life;
   }
   SameHost& sameHost() { return sameHost_; }
   bool sharesMemory() const { return sameHost_.state() == SameHost::State::yes; }
+  // Nothing ever came in through a card.
+  bool onlySharesMemory() const { return sharesMemory() && lanes_.onlyFirstNotified(); }
   // The peer's half: imports its memory, starts the lanes; again is harmless. Fails the peering if it fails.
   Status adopt(const PeeringInfo& half);
   void afterPoll();  // the queues were just polled: the next lane, and what fail-over waits for
@@ -181,7 +185,9 @@ class Peering final : private LaneOwner, private EagerSender::Source {
   Status takeMemory();
   Status take(const PeeringInfo& half);
   Status settleSameHost(const PeeringInfo& half);
-  void goThroughSharedMemory();
+  void goThroughSharedMemory(const PeeringInfo& half);
+  bool keepsRails(const PeeringInfo& half) const;
+  size_t firstRail() const { return lanes_.prefersFirst() ? 1 : 0; }  // the first lane that goes over a rail
   Status checkKeys(const PeeringInfo& half) const;
   int eagerMost() const;  // bytes
   Status connectNextLane();

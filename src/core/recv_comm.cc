@@ -43,7 +43,7 @@ Status RecvCommImpl::adopt(const OpenMessage& open) {
     return Error(Code::remote, "connecting", "the sender's ring has no keys");
   std::vector<Work> writes;
   for (size_t i = 0; i < peering().laneCount(); i++) {
-    const Bytes& blob = open.ringMemory.railBlobs[i % open.ringMemory.railBlobs.size()];
+    const Bytes& blob = peering().keyFor(i, open.ringMemory.railBlobs);
     Lane& lane = peering().lane(i);
     Work work;
     TRY(work.remote, lane.endpoint().import(blob));
@@ -469,7 +469,7 @@ bool RecvCommImpl::awaited(const ReceiveSlot& slot, uint16_t bit, NoteKind kind)
 Posted RecvCommImpl::iflush(std::span<const ReceiveSpec> received) {
   EngineEntry in(engine(), EngineEntry::tryOnce);
   if (failed()) return {false, nullptr};
-  if (peering().sharesMemory()) return {};  // the driver's copies are over when a receive is
+  if (peering().onlySharesMemory()) return {};  // the driver's copies are over when a receive is
   const ReceiveSpec* last = nullptr;
   for (const ReceiveSpec& spec : received) {
     if (spec.bytes > 0 && spec.memory && needsFlush(spec.memory->region->kind())) last = &spec;

@@ -55,6 +55,14 @@ int HeldCopies::underWay() const {
   return symbol<int()>("softgpu_copies_under_way")();
 }
 
+FailingCopies::FailingCopies() {
+  symbol<void(int)>("softgpu_refuse_copies")(1);
+}
+
+FailingCopies::~FailingCopies() {
+  symbol<void(int)>("softgpu_refuse_copies")(0);
+}
+
 std::string whyNoSoftwareCard(const mem::gpu::Driver& driver) {
   constexpr size_t kBytes = size_t{2} << 20;
   const auto piece = driver.allocate(0, kBytes);

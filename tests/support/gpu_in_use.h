@@ -37,6 +37,15 @@ class HeldCopies {
   int underWay() const;
 };
 
+// Copies between memory of GPUs fail in this process while this lives. Of the software GPU.
+class FailingCopies {
+ public:
+  FailingCopies();
+  ~FailingCopies();
+  FailingCopies(const FailingCopies&) = delete;
+  FailingCopies& operator=(const FailingCopies&) = delete;
+};
+
 // Why no processor can map a dma-buf of the GPU's memory, so that no card in software can be had; empty: it
 // can. A GPU's own says error 524.
 std::string whyNoSoftwareCard(const mem::gpu::Driver& driver);

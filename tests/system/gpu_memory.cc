@@ -8,6 +8,7 @@
 
 #include "src/mem/gpu/driver.h"
 #include "tests/support/gpu_in_use.h"
+#include "tests/system/driver/flow.h"
 #include "tests/system/driver/program.h"
 #include "tests/system/driver/traffic.h"
 #include "tools/netdriver/log_sink.h"
@@ -346,6 +347,45 @@ void properties(Run& run, End& end) {
              "ptrSupport is " + std::to_string(found));
 }
 
+bool isSet(const char* variable, const char* to) {
+  const char* set = environmentValue(variable);
+  return set != nullptr && std::strcmp(set, to) == 0;
+}
+
+// The receiver's GPU copies no more from the sender's memory. Where a card is, its lanes carry the message
+// that was under way and all that follow; where none is, the comm ends with words that say what failed.
+void copiesFail(Run& run, End& end) {
+  want(run, end, NCCL_PTR_CUDA);
+  if (!test::isSoftwareGpu()) run.skip("the software GPU alone has copies that fail");
+  if (!isSet("WEFT_LOCAL_GPU", "1")) run.skip("no GPU memory is shared: WEFT_LOCAL_GPU=1");
+  if (isSet("SOFTGPU_PEER", "0")) run.skip("GPUs that do not reach each other copy nothing between them");
+  run.expectWarnings();
+  const Comm comm = connectOneWay(run, end);
+  const GpuMemory memory(run, comm, kBytes, GpuMemory::By::shareable);
+  const auto exchange = [&](size_t bytes, uint64_t seed) {
+    end.receives() ? receiveGpu(run, comm, memory, 4096, bytes, seed)
+                   : sendGpu(run, comm, memory, 4096, bytes, seed);
+  };
+  for (uint64_t seed = 0; seed < 4; seed++) exchange(100'000, seed);
+  end.sync();
+  const auto failing = end.receives() ? std::make_unique<test::FailingCopies>() : nullptr;
+  end.sync();
+  if (!networkIs("local")) {
+    for (uint64_t seed = 4; seed < 20; seed++) exchange(100'000, seed);
+    end.sync();
+    if (end.receives()) expectMessage(run, {"rail local", "is left to the other rails"});
+    return;
+  }
+  void* request = end.receives()
+                      ? postRecv(run, comm, oneReceive(memory.data(), 100'000, kTag, memory.mhandle()))
+                      : postSend(run, comm, {memory.data(), 100'000, kTag, memory.mhandle()});
+  run.expect(waitForResult(run, comm, request, Milliseconds(30'000)) != ncclSuccess,
+             "a message arrived that nothing could carry");
+  if (end.receives())
+    expectMessage(run, {"rail local", "copying between GPU memory"});  // both may be one process
+  end.sync();
+}
+
 // What is asked for and cannot be is said, once.
 void idleSetting(Run& run, int abi) {
   if (!networkIs("tcp")) run.skip("it is about a network that takes no GPU memory: WEFT_PROVIDER=tcp");
@@ -361,11 +401,17 @@ void idleSetting(Run& run, int abi) {
 }
 
 constexpr Case kCases[] = {
-    {.name = "properties", .pair = &properties}, {.name = "by-address", .pair = &byAddress},
-    {.name = "by-dmabuf", .pair = &byDmabuf},    {.name = "shareable", .pair = &shareable},
-    {.name = "from-host", .pair = &fromHost},    {.name = "to-host", .pair = &toHost},
-    {.name = "forked", .pair = &forked},         {.name = "bad-input", .pair = &badInput},
-    {.name = "churn", .pair = &churn},           {.name = "idle-setting", .alone = &idleSetting},
+    {.name = "properties", .pair = &properties},
+    {.name = "by-address", .pair = &byAddress},
+    {.name = "by-dmabuf", .pair = &byDmabuf},
+    {.name = "shareable", .pair = &shareable},
+    {.name = "from-host", .pair = &fromHost},
+    {.name = "to-host", .pair = &toHost},
+    {.name = "forked", .pair = &forked},
+    {.name = "bad-input", .pair = &badInput},
+    {.name = "churn", .pair = &churn},
+    {.name = "copies-fail", .pair = &copiesFail},
+    {.name = "idle-setting", .alone = &idleSetting},
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
 #include <functional>
@@ -37,6 +38,8 @@ struct Held {
   bool hold = false;
   int underWay = 0;
 };
+
+std::atomic<bool> refusing{false};
 
 Held& held() {
   static auto* const kHeld = &immortal<Held>();
@@ -88,6 +91,10 @@ void softgpu_hold_copies(int hold) {
   held().changed.notify_all();
 }
 
+void softgpu_refuse_copies(int refuse) {
+  refusing = refuse != 0;
+}
+
 int softgpu_copies_under_way() {
   const std::lock_guard guard(held().lock);
   return held().underWay;
@@ -124,6 +131,7 @@ SOFTGPU_API Result cuMemcpyDtoHAsync_v2(void* to, DevicePointer from, size_t siz
 }
 
 SOFTGPU_API Result cuMemcpyDtoDAsync_v2(DevicePointer to, DevicePointer from, size_t size, void* stream) {
+  if (refusing) return kUnknown;
   return cuMemcpyAsync(to, from, size, stream);
 }
 

@@ -24,6 +24,8 @@ SOFTGPU_API const char* softgpu_refuses_nccl(int version);
 // Nor this: asynchronous copies are begun, and none is done, until it is called with 0. Those that are under
 // way are counted in any case.
 SOFTGPU_API void softgpu_hold_copies(int hold);
+// For tests: copies between memory of GPUs are refused, as after a fault of a GPU, until told otherwise.
+SOFTGPU_API void softgpu_refuse_copies(int refuse);
 SOFTGPU_API int softgpu_copies_under_way();
 
 SOFTGPU_API softgpu::Result cuInit(unsigned flags);

@@ -135,7 +135,8 @@ size_t mappings() {
   if (!isSoftwareGpu()) return 0;
   std::ifstream file("/proc/self/maps");
   size_t count = 0;
-  for (std::string line; std::getline(file, line);) count += line.find("softgpu (deleted)") != std::string::npos;
+  for (std::string line; std::getline(file, line);)
+    count += line.find("softgpu (deleted)") != std::string::npos;
   return count;
 }
 
@@ -208,9 +209,8 @@ TEST_CASE("local: GPU memory that a peer names wrongly is refused with words, an
   });
   const mem::gpu::IpcHandle handle = owner.handle();
   taken(handle);
-  refused("a handle of less memory", [&](RawGpuPeer& peer) {
-    peer.announce(kShare, 2 * kOwned, kByHandle, Fd(), handle);
-  });
+  refused("a handle of less memory",
+          [&](RawGpuPeer& peer) { peer.announce(kShare, 2 * kOwned, kByHandle, Fd(), handle); });
   owner.freeIt();
   refused("a handle of memory that is freed",
           [&](RawGpuPeer& peer) { peer.announce(kShare, kOwned, kByHandle, Fd(), handle); });
