@@ -90,8 +90,14 @@ void ControlNet::isolate(int rank) {
 }
 
 void ControlNet::stop(int rank, TimePoint until) {
-  stoppedUntil_[static_cast<size_t>(rank)] = until;
+  TimePoint& stopped = stoppedUntil_[static_cast<size_t>(rank)];
+  stopped = std::max(stopped, until);
   scheduler_.hold(rank, until);
+}
+
+void ControlNet::goOn(int rank) {
+  stoppedUntil_[static_cast<size_t>(rank)] = scheduler_.now();
+  scheduler_.release(rank);
 }
 
 void ControlNet::cut(int a, int b, TimePoint until) {

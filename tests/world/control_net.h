@@ -31,7 +31,8 @@ class ControlNet {
   // What the world does to it:
   void kill(int rank);     // its kernel refuses from now on
   void isolate(int rank);  // a dead one, so that it can be taken down: it learns that all others are gone
-  void stop(int rank, TimePoint until);
+  void stop(int rank, TimePoint until);  // or longer, if something else stops it so long
+  void goOn(int rank);
   void cut(int a, int b, TimePoint until);
 
   // For hubs:

@@ -8,6 +8,8 @@
 
 #include "src/base/log.h"
 #include "src/core/comm.h"
+#include "src/core/engine.h"
+#include "src/core/engine_entry.h"
 
 namespace weft::world {
 
@@ -108,7 +110,7 @@ class Sender final : public End {
     const size_t where = *waiting.place;
     std::byte* data = place(where) + kMargin;
     const size_t bytes = message.bytes + (misusing_ ? kTooMuch : 0);
-    const core::Posted posted = comm_->isend(data, bytes, message.tag, memory_, nullptr);
+    const core::Posted posted = comm_->isend(data, bytes, message.tag, memoryOf(where), nullptr);
     if (!posted.ok) return fail(comm_->error()), true;
     if (!posted.request) return false;
     report_.misused = report_.misused || misusing_;
@@ -138,6 +140,16 @@ class Sender final : public End {
     report_.messages++;
     note(format("message %d is sent", static_cast<int>(sending.message.id)));
     return true;
+  }
+
+  // Slots are told of when half of them are free, so some are.
+  void checkRested() override {
+    auto* base = dynamic_cast<core::CommBase*>(comm_.get());
+    if (!base || report_.failed) return;
+    const core::EngineEntry in(base->engine(), core::EngineEntry::wait);
+    core::Peering& peering = base->peering();
+    if (!peering.halted() && peering.eagerOut().sends(0) && !peering.eagerOut().hasSlot())
+      complain("all is quiet, and no slot for a small message is free again");
   }
 
   void drop() override { comm_.reset(); }
@@ -207,6 +219,7 @@ class Receiver final : public End {
 
   bool run() override {
     if (next_ == flow_.groups.size() && posted_.empty()) return finish(), true;
+    if (withdrawing_ && !posted_.empty()) return withdrawOldest(), true;
     const bool posts = world_.scheduler.random().below(2) == 0;
     return posts ? post() || test() : test() || post();
   }
@@ -219,7 +232,7 @@ class Receiver final : public End {
     for (const MessagePlan& message : *group.messages) {
       const size_t room = message.bytes + world_.scheduler.random().below(kMargin);
       group.data.push_back(next + kMargin);
-      specs.push_back({next + kMargin, room, message.tag, memory_, nullptr});
+      specs.push_back({next + kMargin, room, message.tag, memoryOf(group.row), nullptr});
       next += roomFor(message);
     }
     const core::Posted posted = comm_->irecv(specs);
@@ -233,6 +246,14 @@ class Receiver final : public End {
     return true;
   }
 
+  // Its row is of no use any more, and the comm is not either, though what was sent comes.
+  void withdrawOldest() {
+    withdrawing_ = false;
+    withdrawn_ = posted_.front().row;
+    note(format("takes row %zu away", withdrawn_));
+    release(withdrawn_);
+  }
+
   bool test() {
     if (posted_.empty()) return false;
     const auto which = world_.scheduler.random().below(posted_.size());
@@ -242,7 +263,7 @@ class Receiver final : public End {
     if (!tested.ok) return fail(comm_->error()), true;
     if (!tested.done) return false;
     for (size_t i = 0; i < group.messages->size(); i++) check((*group.messages)[i], group.data[i], sizes[i]);
-    rows_.push_back(group.row);
+    if (group.row != withdrawn_) rows_.push_back(group.row);
     posted_.erase(posted_.begin() + static_cast<ptrdiff_t>(which));
     return true;
   }
@@ -276,6 +297,7 @@ class Receiver final : public End {
   std::unique_ptr<core::ListenComm> listener_;
   std::unique_ptr<core::RecvComm> comm_;
   std::vector<size_t> rows_;
+  size_t withdrawn_ = SIZE_MAX;
   size_t next_ = 0;
   std::vector<Group> posted_;
 };
@@ -322,18 +344,21 @@ void End::finish() {
 bool End::prepare(size_t places, size_t bytes) {
   stride_ = (bytes + kMargin) & ~size_t{7};
   area_.assign(places * stride_, kUntouched);
-  MemoryDesc desc;
-  desc.address = area_.data();
-  desc.length = area_.size();
-  auto registered = comm()->registerMemory(desc);
-  if (!registered) return fail(registered.error()), false;
-  memory_ = *registered;
+  const size_t pieces = world_.apart ? places : 1;
+  for (size_t i = 0; i < pieces; i++) {
+    MemoryDesc desc;
+    desc.address = place(i);
+    desc.length = area_.size() / pieces;
+    auto registered = comm()->registerMemory(desc);
+    if (!registered) return fail(registered.error()), false;
+    handles_.push_back(*registered);
+  }
   return true;
 }
 
-void End::release() {
-  if (!memory_) return;
-  const Status given = comm()->deregisterMemory(std::exchange(memory_, nullptr));
+void End::release(size_t index) {
+  if (!handles_[index]) return;
+  const Status given = comm()->deregisterMemory(std::exchange(handles_[index], nullptr));
   if (!given) complain("deregistering: " + given.error().message());
 }
 
@@ -352,7 +377,7 @@ void End::close() {
   if (closed()) return;
   note("closes");
   const TimePoint began = world_.scheduler.now();
-  release();
+  for (size_t i = 0; i < handles_.size(); i++) release(i);
   checkRest();
   checkCounters();
   drop();

@@ -46,7 +46,8 @@ struct EndWorld {
   core::ContextRef context;
   int device = 0;
   int rank = 0;
-  bool calm = false;  // nothing is done to anybody
+  bool calm = false;   // nothing is done to anybody
+  bool apart = false;  // each place is registered by itself
 };
 
 class End {
@@ -58,6 +59,9 @@ class End {
   void close();  // waits, as NCCL's call does; again is harmless
   void abort() { aborting_ = true; }
   void misuse() { misusing_ = true; }
+  void withdraw() { withdrawing_ = true; }
+  // All ranks rest, and everything has been polled for a while: what was used has come back.
+  virtual void checkRested() {}
   bool over() const { return state_ == EndState::done || state_ == EndState::failed; }
   bool closed() const { return state_ == EndState::closed; }
   EndState state() const { return state_; }
@@ -83,7 +87,8 @@ class End {
   void note(const std::string& words);
   bool prepare(size_t places, size_t bytes);  // memory of that many pieces, registered
   std::byte* place(size_t index) { return area_.data() + index * stride_; }
-  void release();
+  core::MemoryHandle* memoryOf(size_t index) const { return handles_[handles_.size() == 1 ? 0 : index]; }
+  void release(size_t index);
   void checkCounters();
 
   EndWorld world_;
@@ -95,10 +100,11 @@ class End {
   EndReport report_;
   std::string complaint_;
   bool aborting_ = false;
-  bool misusing_ = false;  // the next message is too large
+  bool misusing_ = false;     // the next message is too large
+  bool withdrawing_ = false;  // the memory of a receive that is posted is to go
   size_t stride_ = 0;
   std::vector<std::byte> area_;
-  core::MemoryHandle* memory_ = nullptr;
+  std::vector<core::MemoryHandle*> handles_;  // of all places, or of each; null: released
 };
 
 std::unique_ptr<End> makeSender(const EndWorld& world, const FlowPlan& flow, Meeting& meeting);

@@ -17,7 +17,8 @@ namespace {
 constexpr TimePoint kBeginning{std::chrono::seconds(1)};
 
 bool hurtsRail(const HurtPlan& hurt) {
-  return hurt.kind == HurtKind::railDies || hurt.kind == HurtKind::railSilent;
+  return hurt.kind == HurtKind::railDies || hurt.kind == HurtKind::railSilent ||
+         hurt.kind == HurtKind::railGone;
 }
 
 bool standsStill(const HurtPlan& hurt) {
@@ -44,12 +45,13 @@ bool losesRails(const WorldPlan& plan, int rank) {
   const bool any = std::any_of(plan.hurts.begin(), plan.hurts.end(),
                                [&](const HurtPlan& hurt) { return hurtsRail(hurt) && hurt.rank == rank; });
   const bool onlyAccepts = plan.fabric.delivery == Delivery::accepted;
-  return any && (onlyAccepts || plan.railsOf(rank) == 1 || plan.hurts.size() > 1);
+  return any && (onlyAccepts || plan.lanesOf(rank) == 1 || plan.hurts.size() > 1);
 }
 
 bool isSpoilt(const WorldPlan& plan, const FlowPlan& flow) {
   return std::any_of(plan.hurts.begin(), plan.hurts.end(), [&](const HurtPlan& hurt) {
-    const bool ofFlow = hurt.kind == HurtKind::abort || hurt.kind == HurtKind::misuse;
+    const bool ofFlow =
+        hurt.kind == HurtKind::abort || hurt.kind == HurtKind::misuse || hurt.kind == HurtKind::withdraw;
     return ofFlow && &plan.flows[static_cast<size_t>(hurt.other)] == &flow;
   });
 }

@@ -132,11 +132,29 @@ HurtPlan drawHurt(SeededRandom& random, const WorldPlan& plan) {
   return hurt;
 }
 
+// Of the stream of what came later.
+void drawOtherHurt(SeededRandom& later, const WorldPlan& plan, HurtPlan* hurt) {
+  if (later.below(4) != 0) return;
+  hurt->kind = later.below(2) == 0 ? HurtKind::railGone : HurtKind::withdraw;
+  if (hurt->kind == HurtKind::railGone) {
+    hurt->other = static_cast<int>(later.below(static_cast<uint64_t>(plan.fabric.rails)));
+  } else {
+    hurt->other = static_cast<int>(later.below(plan.flows.size()));
+    hurt->rank = plan.flows[static_cast<size_t>(hurt->other)].to;
+  }
+}
+
 const char* nameOf(HurtKind kind) {
-  static constexpr const char* kNames[] = {"is killed",           "stops",
-                                           "pauses one thread",   "loses a control path",
-                                           "loses a rail",        "has a silent rail",
-                                           "aborts a connection", "sends too much"};
+  static constexpr const char* kNames[] = {"is killed",
+                                           "stops",
+                                           "pauses one thread",
+                                           "loses a control path",
+                                           "loses a rail",
+                                           "has a silent rail",
+                                           "aborts a connection",
+                                           "sends too much",
+                                           "loses a rail for good",
+                                           "takes memory away"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -182,22 +200,33 @@ WorldPlan drawPlan(const PlanOptions& options) {
     for (FlowPlan& flow : plan.flows)
       if (random.below(3) == 0) flow.begins = microseconds(random.below(200'000));
   plan.occupiedFor = microseconds(oneOf(random, {0, 0, 20, 3000}));
-  if (!options.hurts || random.below(4) == 0) return plan;
+  plan.apart = later.below(2) == 0;
+  if (later.below(4) == 0) plan.config.maxRails = oneOf(later, {1, 2, 3});
+  if (!options.hurts || random.below(4) == 0) {
+    plan.rests = later.below(2) == 0;
+    return plan;
+  }
   plan.breakable = true;
-  for (uint64_t i = 1 + random.below(3); i > 0; i--) plan.hurts.push_back(drawHurt(random, plan));
+  for (uint64_t i = 1 + random.below(3); i > 0; i--) {
+    plan.hurts.push_back(drawHurt(random, plan));
+    drawOtherHurt(later, plan, &plan.hurts.back());
+    if (plan.hurts.back().kind == HurtKind::withdraw) plan.apart = true;
+  }
   return plan;
 }
 
 std::string WorldPlan::text() const {
   std::string text = format(
-      "%d ranks, %d communicators, %zu connections; %d rails%s, landing %s, delivery %d, shuffle %d, pieces "
+      "%d ranks, %d communicators, %zu connections; %d rails%s, at most %d used, landing %s, delivery %d, "
+      "shuffle %d, pieces "
       "of "
       "%zu, messages %d, target must know %d, eager up to %d in %d slots, windows of %d KiB, numbers of %d "
-      "bits, engines occupied for %.3f ms\n",
-      ranks, communicators, flows.size(), fabric.rails, uneven ? " or fewer" : "",
+      "bits, engines occupied for %.3f ms%s%s\n",
+      ranks, communicators, flows.size(), fabric.rails, uneven ? " or fewer" : "", config.maxRails,
       fabric.deferred() ? "when polled" : "at once", static_cast<int>(fabric.delivery), fabric.shuffle,
       fabric.pieceBytes, fabric.messages, fabric.targetMustKnow, config.eagerMaxBytes, config.eagerSlots,
-      config.windowKib, config.sequenceBits, milli(occupiedFor));
+      config.windowKib, config.sequenceBits, milli(occupiedFor), apart ? ", places apart" : "",
+      rests ? ", a rest before closing" : "");
   for (const HurtPlan& hurt : hurts) text += hurt.text() + "\n";
   return text;
 }

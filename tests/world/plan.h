@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -42,13 +43,16 @@ enum class HurtKind : uint8_t {
   railSilent,  // they say nothing more
   abort,       // a rank closes a connection in the middle
   misuse,      // a rank sends more than its receiver has room for
+  railGone,    // the lanes of one rail of a rank break, and it opens no others
+  withdraw,    // a receiver takes memory away that a receive is posted to
 };
 
 struct HurtPlan {
   HurtKind kind = HurtKind::kill;
   Nanoseconds at{};
   int rank = 0;
-  int other = 0;  // cut: the other rank; abort, misuse: which flow; rails: which rail; pause: which thread
+  // cut: the other rank; abort, misuse, withdraw: which flow; rails: which rail; pause: which thread
+  int other = 0;
   Nanoseconds lasts{};
   std::string text() const;
 };
@@ -63,9 +67,12 @@ struct WorldPlan {
   bool breakable = false;     // the fabric can be hurt
   Nanoseconds occupiedFor{};  // engines are, by a thread that loses its processor inside; 0: never
   Nanoseconds latency{};      // of the control network
+  bool apart = false;         // each place of an end's messages is registered by itself
+  bool rests = false;         // nobody closes before all have their messages, and all is quiet
   std::vector<FlowPlan> flows;
   std::vector<HurtPlan> hurts;
   int railsOf(int rank) const { return uneven ? 1 + (rank * 5 + 1) % fabric.rails : fabric.rails; }
+  int lanesOf(int rank) const { return std::min(railsOf(rank), config.maxRails); }
   std::string text() const;
 };
 

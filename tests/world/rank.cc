@@ -30,14 +30,14 @@ void WorldClock::yield() const {
   scheduler_.sleep(Nanoseconds(100 + scheduler_.random().below(kStepNs)));
 }
 
-Rank::Rank(Scheduler& scheduler, ControlNet& control, const WorldPlan& plan, std::vector<Meeting>& meetings,
-           int number)
-    : scheduler_(scheduler),
-      control_(control),
-      plan_(plan),
-      meetings_(meetings),
+Rank::Rank(const RankWorld& world, int number)
+    : scheduler_(world.scheduler),
+      control_(world.control),
+      plan_(world.plan),
+      meetings_(world.meetings),
+      rest_(world.rest),
       number_(number),
-      clock_(scheduler) {}
+      clock_(world.scheduler) {}
 
 std::unique_ptr<Transport> Rank::makeFabric() {
   loop::LoopOptions options = plan_.fabric;
@@ -101,7 +101,7 @@ void Rank::thread(int communicator) {
   options.perCommunicator = true;
   options.communicator = 7000 + static_cast<uint64_t>(communicator);
   core::ContextRef context = net_->openContext(std::move(options));
-  EndWorld world{scheduler_, *net_, context, device_, number_, plan_.hurts.empty()};
+  EndWorld world{scheduler_, *net_, context, device_, number_, plan_.hurts.empty(), plan_.apart};
   std::vector<End*> mine;
   for (size_t i = 0; i < plan_.flows.size(); i++) {
     const FlowPlan& flow = plan_.flows[i];
@@ -113,6 +113,7 @@ void Rank::thread(int communicator) {
   }
   world.context.reset();
   move(mine);
+  if (plan_.rests) rest(mine);
   closeAll(mine);
   context.reset();
   if (running_ == 1) net_.reset();
@@ -140,8 +141,34 @@ bool Rank::stepOne(std::vector<End*>& going) {
   const bool stepped = end->step();
   if (!end->over()) return stepped;
   going.erase(going.begin() + static_cast<ptrdiff_t>(which));
-  if (end->state() == EndState::failed || scheduler_.random().below(2) == 0) end->close();
+  if (end->state() == EndState::failed || (!plan_.rests && scheduler_.random().below(2) == 0)) end->close();
   return true;
+}
+
+// As NCCL's calls would.
+void Rank::pollOnce(const std::vector<End*>& ends) const {
+  const auto open = std::find_if(ends.begin(), ends.end(), [](const End* end) { return !end->closed(); });
+  if (open == ends.end()) return;
+  const auto runtime = net_->runtime();
+  if (!runtime) return;
+  const auto engine = (*runtime)->engineFor((*open)->context(), device_);
+  if (!engine) return;
+  const core::EngineEntry in(**engine, core::EngineEntry::tryOnce);
+  if (in) (*engine)->progress();
+}
+
+void Rank::rest(const std::vector<End*>& ends) {
+  constexpr int kPolls = 200;
+  const auto poll = [&] {
+    pollOnce(ends);
+    scheduler_.sleep(std::chrono::microseconds(20));
+  };
+  rest_.here++;
+  while (rest_.here < plan_.ranks * plan_.communicators) poll();
+  for (int i = 0; i < kPolls; i++) poll();
+  for (End* end : ends) end->checkRested();
+  rest_.here++;
+  while (rest_.here < 2 * plan_.ranks * plan_.communicators) poll();
 }
 
 void Rank::closeAll(std::vector<End*> ends) {
@@ -156,6 +183,11 @@ void Rank::closeAll(std::vector<End*> ends) {
 void Rank::abort(size_t flow) {
   for (const auto& end : ends_)
     if (&end->flow() == &plan_.flows[flow]) end->abort();
+}
+
+void Rank::withdraw(size_t flow) {
+  for (const auto& end : ends_)
+    if (&end->flow() == &plan_.flows[flow]) end->withdraw();
 }
 
 void Rank::misuse(size_t flow) {

@@ -29,10 +29,23 @@ class WorldClock final : public Clock {
   Scheduler& scheduler_;
 };
 
+// How many threads have all of their messages, where all wait for each other before they close.
+struct Rest {
+  int here = 0;
+};
+
+// The surroundings of all ranks.
+struct RankWorld {
+  Scheduler& scheduler;
+  ControlNet& control;
+  const WorldPlan& plan;
+  std::vector<Meeting>& meetings;
+  Rest& rest;
+};
+
 class Rank {
  public:
-  Rank(Scheduler& scheduler, ControlNet& control, const WorldPlan& plan, std::vector<Meeting>& meetings,
-       int number);
+  Rank(const RankWorld& world, int number);
 
   Status start();
   bool finished() const { return running_ == 0; }
@@ -40,6 +53,7 @@ class Rank {
   fault::FaultControl* faults() { return faults_.get(); }  // null: the fabric cannot be hurt
   void abort(size_t flow);
   void misuse(size_t flow);
+  void withdraw(size_t flow);
   const std::vector<std::unique_ptr<End>>& ends() const { return ends_; }
 
  private:
@@ -49,12 +63,15 @@ class Rank {
   const End* anyRunning() const;
   void move(const std::vector<End*>& ends);
   bool stepOne(std::vector<End*>& going);
+  void rest(const std::vector<End*>& ends);
+  void pollOnce(const std::vector<End*>& ends) const;
   void closeAll(std::vector<End*> ends);
 
   Scheduler& scheduler_;
   ControlNet& control_;
   const WorldPlan& plan_;
   std::vector<Meeting>& meetings_;
+  Rest& rest_;
   const int number_;
   const WorldClock clock_;
   std::shared_ptr<fault::FaultControl> faults_;

@@ -58,7 +58,19 @@ void Scheduler::wake(Task& task, TimePoint latest) {
 
 void Scheduler::hold(int rank, TimePoint until) {
   for (const auto& task : tasks_)
-    if (task->rank == rank) task->heldUntil = until;
+    if (task->rank == rank) holdTask(*task, until);
+}
+
+void Scheduler::holdTask(Task& task, TimePoint until) {
+  task.heldUntil = std::max(task.heldUntil, until);
+}
+
+void Scheduler::release(int rank) {
+  for (const auto& task : tasks_) {
+    if (task->rank != rank) continue;
+    task->heldUntil = TimePoint{};
+    wake(*task, now_);
+  }
 }
 
 bool Scheduler::run(const std::function<bool()>& done, TimePoint latest, uint64_t steps) {

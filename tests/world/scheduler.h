@@ -60,8 +60,9 @@ class Scheduler {
   void sleep(Nanoseconds time) { sleepUntil(now_ + time); }
 
   void wake(Task& task, TimePoint latest);  // it sleeps no longer than until then
-  void hold(int rank, TimePoint until);     // all tasks of the rank
-  void holdTask(Task& task, TimePoint until) { task.heldUntil = until; }
+  void hold(int rank, TimePoint until);     // all tasks of the rank, or longer if they are held so long
+  void holdTask(Task& task, TimePoint until);
+  void release(int rank);  // whatever holds it
 
   // Until `done`, or until the time has come or so many steps were taken: then false.
   bool run(const std::function<bool()>& done, TimePoint latest, uint64_t steps);

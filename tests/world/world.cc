@@ -73,6 +73,7 @@ class World {
   const std::weak_ptr<loop::Fabric> fabric_;
   ControlNet control_;
   std::vector<Meeting> meetings_;
+  Rest rest_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   // The living have ended before all that was planned was done. A rank that would be killed only now is taken
   // down already, and would stand still in it for ever.
@@ -86,7 +87,7 @@ World::World(const WorldPlan& plan, bool keepAll)
       meetings_(plan.flows.size()) {
   if (keepAll) journal_.keepAll();
   for (int i = 0; i < plan.ranks; i++)
-    ranks_.push_back(std::make_unique<Rank>(scheduler_, control_, plan_, meetings_, i));
+    ranks_.push_back(std::make_unique<Rank>(RankWorld{scheduler_, control_, plan_, meetings_, rest_}, i));
 }
 
 void World::hurt(const HurtPlan& hurt) {
@@ -107,6 +108,8 @@ void World::hurt(const HurtPlan& hurt) {
     rank.abort(static_cast<size_t>(hurt.other));
   } else if (hurt.kind == HurtKind::misuse) {
     rank.misuse(static_cast<size_t>(hurt.other));
+  } else if (hurt.kind == HurtKind::withdraw) {
+    rank.withdraw(static_cast<size_t>(hurt.other));
   } else if (hurt.kind == HurtKind::pause) {
     std::vector<Task*> threads;
     for (const auto& task : scheduler_.tasks())
@@ -127,11 +130,18 @@ void World::tellJob(int lost) {
 }
 
 void World::hurtRail(const HurtPlan& hurt) {
+  auto* faults = ranks_[static_cast<size_t>(hurt.rank)]->faults();
+  if (!faults) return;
   fault::FaultRule rule;
-  rule.kind = hurt.kind == HurtKind::railDies ? fault::FaultKind::kill : fault::FaultKind::killSilent;
+  rule.kind = hurt.kind == HurtKind::railSilent ? fault::FaultKind::killSilent : fault::FaultKind::kill;
   rule.op = fault::FaultOp::poll;
   rule.rail = hurt.other;
-  if (auto* faults = ranks_[static_cast<size_t>(hurt.rank)]->faults()) faults->add(rule);
+  faults->add(rule);
+  if (hurt.kind != HurtKind::railGone) return;
+  rule.kind = fault::FaultKind::openEndpoint;
+  rule.op = fault::FaultOp::call;
+  rule.count = 0;
+  faults->add(rule);
 }
 
 // A dead process is taken down once nobody looks any more: it cannot do anything to anybody.
@@ -142,10 +152,8 @@ void World::bringBack(int rank) {
   silence.count = 0;
   if (auto* faults = ranks_[static_cast<size_t>(rank)]->faults()) faults->add(silence);
   for (size_t flow = 0; flow < plan_.flows.size(); flow++) ranks_[static_cast<size_t>(rank)]->abort(flow);
-  control_.stop(rank, scheduler_.now());
+  control_.goOn(rank);
   control_.isolate(rank);
-  for (const auto& task : scheduler_.tasks())
-    if (task->rank == rank) scheduler_.wake(*task, scheduler_.now());
 }
 
 std::string World::whoIsLeft() const {
