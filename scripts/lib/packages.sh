@@ -46,15 +46,13 @@ ibverbs-utils       ibv_devinfo, for whoever looks at a failure
 LIST
 }
 
-# What scripts/release needs besides.
+# weftReleasePackages [KIND...]: what scripts/release needs for these kinds of packages, or for all.
 weftReleasePackages() {
+  local kinds=" ${*:-deb rpm} "
   weftPackages
-  cat <<'LIST'
-debhelper           .deb
-dpkg-dev            likewise
-rpm                 .rpm
-git                 archives of a commit
-LIST
+  echo 'git                 archives of a commit'
+  [[ $kinds != *" deb "* ]] || printf '%s\n' 'debhelper           .deb' 'dpkg-dev            likewise'
+  [[ $kinds != *" rpm "* ]] || echo 'rpm                 .rpm'
 }
 
 # weftMissingPackages LIST...: each LIST is a function like the two above.

@@ -109,6 +109,12 @@ esac""")
         (self.folder / 'build' / 'build.ninja').write_text(cpp)  # no C is compiled in it
         self.assertEqual(self.printed('weftCompiles build c clang && echo yes'), 'yes\n')
 
+    def test_a_release_wants_the_packages_of_its_kinds_alone(self):
+        for kinds, wanted in (('', ['debhelper', 'rpm']), ('deb wheel', ['debhelper']), ('rpm', ['rpm']), ('wheel', [])):
+            listed = [line.split()[0] for line in self.printed(f'weftReleasePackages {kinds}').splitlines()]
+            self.assertEqual([name for name in listed if name in ('debhelper', 'rpm')], wanted, kinds)
+            self.assertIn('git', listed)
+
     def checkout(self):
         """A copy of the scripts, whose sources git does not know."""
         shutil.copytree(LIB.parent, self.folder / 'scripts')
