@@ -8,6 +8,7 @@
 #include "providers/ofi/address.h"
 #include "src/base/log.h"
 #include "src/base/name_filter.h"
+#include "src/base/net/address.h"
 #include "src/base/process.h"
 #include "src/topo/nic_facts.h"
 
@@ -158,6 +159,11 @@ bool staysOnHost(const std::string& name) {
   return name == "lo" || isContainerBridge(name);
 }
 
+// libfabric shows the loopback interface also where it is down.
+bool isAmong(const std::vector<Interface>& up, const std::string& name) {
+  return std::any_of(up.begin(), up.end(), [&](const Interface& one) { return one.name == name; });
+}
+
 void keepWanted(Catalogue* catalogue, const Config& config) {
   auto& nics = catalogue->nics;
   const Filter wanted = filterFor(*catalogue, config);
@@ -170,6 +176,9 @@ void keepWanted(Catalogue* catalogue, const Config& config) {
   drop([&](const Nic& nic) { return !filter.accepts(nic.info.name, nic.info.port); },
        leftOutBy(wanted.settings, wanted.value), true);
   if (!catalogue->traits.networkCards) return;
+  if (const auto up = localInterfaces())
+    drop([&](const Nic& nic) { return !isAmong(*up, nic.info.name); }, "it is down: ip link set DEVICE up",
+         false);
   const auto local = [&](const Nic& nic) {
     return staysOnHost(nic.info.name) && (filter.excludes() || !filter.names(nic.info.name));
   };

@@ -109,8 +109,10 @@ void Dial::roundOver() {
   trouble_ = std::exchange(roundTrouble_, {});
   index_ = 0;
   if (sawNobody_ && !sawRetry_) {
-    return report_(
-        DialGone{Error(Code::remote, "connecting to a peer", "the process is gone (" + trouble_ + ")")});
+    return report_(DialGone{Error(Code::remote, "connecting to a peer",
+                                  "the process is gone (" + trouble_ +
+                                      "); read the end of its output, and dmesg of its host, which names a "
+                                      "process that the kernel killed")});
   }
   sawNobody_ = sawRetry_ = false;
   deadline_.after(pause_);

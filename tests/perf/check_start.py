@@ -179,6 +179,17 @@ class StartTest(unittest.TestCase):
         same = self.started(0, 2, port, '--algo', 'ring', '--json', '/dev/null'), self.started(1, 2, port, '--stall-timeout', '60')
         self.assertEqual([rank.wait(timeout=PATIENCE) for rank in same], [0, 0])
 
+    @unittest.skipIf(os.getuid() != 0, 'a network of its own wants root')
+    def test_a_host_whose_loopback_is_down_is_told_so_at_once(self):
+        begin = time.monotonic()
+        done = subprocess.run(['unshare', '-n', WEFT, 'perf', *SHORT, '-n', '2'], env=CLEAN, capture_output=True, text=True, check=False,
+                              timeout=PATIENCE)
+        if 'unshare: ' in done.stderr:
+            self.skipTest(done.stderr)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn('ip link set lo up', done.stderr)
+        self.assertLess(time.monotonic() - begin, 30)
+
     def test_two_hosts_without_a_launcher(self):
         port = str(free_port())
         server = subprocess.Popen([WEFT, 'perf', '--server', '--port', port], env=CLEAN, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -121,6 +121,15 @@ class InfoTest(unittest.TestCase):
             self.assertIn('TCP over plain sockets; ', findings['network']['says'])
             self.assertEqual(done.returncode, 0, done.stdout)
 
+    @unittest.skipIf(os.getuid() != 0, 'a network of its own wants root')
+    def test_a_host_without_interface_has_no_network(self):
+        done = subprocess.run(['unshare', '-n', WEFT, 'info', '--json'], env=CLEAN, capture_output=True, text=True, check=False, timeout=60)
+        if 'unshare: ' in done.stderr:
+            self.skipTest(done.stderr)
+        self.assertEqual(done.returncode, 1, done.stdout)
+        offered = [one['provider'] for one in json.loads(done.stdout)['providers'] if one.get('devices')]
+        self.assertEqual(offered, [])
+
     def test_a_provider_that_fails_is_never_replaced(self):
         status, found = document(WEFT_PROVIDER='ofi:nosuch')
         self.assertEqual((status, found['taken'], found['devices']), (1, '', []))

@@ -149,12 +149,21 @@ bool hears(int fd, Milliseconds time) {
   return ::poll(&wait, 1, static_cast<int>(time.count())) != 0;
 }
 
+// An address of an interface that is down can be listened on, and nobody gets there.
+bool isReached(const SocketAddress& here) {
+  const auto listener = weft::listenOn(here, "trying the loopback interface");
+  if (!listener) return false;
+  const Deadline soon{weft::Clock::system(), Clock::now() + kDialTimeout};
+  return bool{connectToOne({localAddress(listener->get())}, soon)};
+}
+
 }  // namespace
 
 Result<LocalListener> listenLocally() {
   constexpr std::array<std::byte, 16> kLoopback6{
       {{}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, std::byte{1}}};
   for (const SocketAddress& here : {SocketAddress::loopback(), SocketAddress::of(kLoopback6, 0)}) {
+    if (!isReached(here)) continue;
     LocalListener listener;
     listener.fd.reset(::socket(here.family(), SOCK_STREAM, 0));
     if (!listener.fd || ::bind(listener.fd.get(), here.raw(), here.length) != 0 ||
@@ -164,7 +173,9 @@ Result<LocalListener> listenLocally() {
     listener.port = localAddress(listener.fd.get()).port();
     return listener;
   }
-  return systemError("listen on the loopback interface, which may be down: ip link set lo up");
+  return Error(Code::system, "starting ranks on this host",
+               "nothing passes on the loopback interface: bring it up (ip link set lo up), or let a firewall "
+               "pass it");
 }
 
 Result<std::unique_ptr<Bootstrap>> Bootstrap::create(const Place& place, const Patience& patience) {
