@@ -75,9 +75,9 @@ def built(folder):
 
 
 def shared(stage):
-    """Manual pages and completion: pip puts what is below .data/data below the environment's own prefix."""
+    """Manual pages, completion and examples: pip puts what is below .data/data below the environment's own prefix."""
     found = {}
-    for part in ('share/man', 'share/bash-completion', 'share/zsh'):
+    for part in ('share/man', 'share/bash-completion', 'share/zsh', 'share/weft'):
         for path in sorted((stage / part).rglob('*')):
             if path.is_file():
                 found[f'{NAME}-{version()}.data/data/{path.relative_to(stage)}'] = path

@@ -139,6 +139,8 @@ def try_kind(root, kind, package):
     else:
         root.run('ldconfig; python3 -c "import ctypes; ctypes.CDLL(\'libnccl-net-weft.so\').ncclNetPlugin_v8"' if kind.name != 'rpm' else 'true')
     root.run('weft perf all_reduce -n 2 -b 8 -e 1M -f 8 --iters 5', kind.path)
+    root.run('cd "$(dirname "$(find /opt /usr -path "*/share/weft/plan/resnet-50.job.json" | head -n 1)")" && '
+             'weft plan resnet-50.job.json --cluster p3dn.cluster.json -n 8', kind.path)
     iterations = iterations_for(root, kind)
     running = subprocess.Popen(root.command(f'{LONG_RUN} {iterations}', kind.path), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
