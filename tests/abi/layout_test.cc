@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 //
-// Compares include/nccl with the measured layout of NCCL's network and tuner tables: every size, alignment,
-// offset, field and call type, enumerator and constant. Prints each difference and exits with 1 if there is
-// one. A field that is missing, or one too many, does not compile.
+// Compares include/nccl with the measured layout of NCCL's network, one-sided and tuner tables: every size,
+// alignment, offset, field and call type, enumerator and constant. Prints each difference and exits with 1 if
+// there is one. A field that is missing, or one too many, does not compile.
 #include <cstddef>
 #include <cstdio>
 #include <iterator>
@@ -13,6 +13,7 @@
 
 #include "nccl/collnet.h"
 #include "nccl/net.h"
+#include "nccl/rma.h"
 #include "nccl/tuner.h"
 
 namespace {
