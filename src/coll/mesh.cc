@@ -12,10 +12,6 @@ namespace weft::coll {
 
 namespace {
 
-Error failed(const std::string& why, Code code = Code::remote) {
-  return Error(code, "connecting a collective group", why);
-}
-
 // A hash of all handles, without their scratch part: that part belongs to each connector's own copy.
 uint64_t groupOf(const std::vector<HandleBytes>& handles) {
   std::string all;
@@ -42,6 +38,10 @@ Result<Bytes> hearVote(Pipe& pipe, Patience& patience) {
 }
 
 }  // namespace
+
+Error Mesh::failed(const std::string& why, Code code) const {
+  return Error(code, format("connecting %s", options_.purpose), why);
+}
 
 Result<std::unique_ptr<Mesh>> Mesh::open(MeshOptions options) {
   auto mesh = std::make_unique<Mesh>(std::move(options));
@@ -84,10 +84,10 @@ Status Mesh::connectAll() {
       if (*receive) accepted_.push_back(receive.take());
     }
     if (patience.over())
-      return failed(left > 0
-                        ? "rank " + missing(sends_, wanted) + " does not answer; is WEFT_COLLNET set there?"
-                        : format("%zu ranks did not connect", expected - accepted_.size()),
-                    Code::timeout);
+      return failed(
+          left > 0 ? format("rank %s does not answer; %s", missing(sends_, wanted).c_str(), options_.hint)
+                   : format("%zu ranks did not connect", expected - accepted_.size()),
+          Code::timeout);
     patience.pause();
   }
   return {};

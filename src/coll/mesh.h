@@ -23,6 +23,8 @@ struct MeshOptions {
   std::vector<HandleBytes> handles;  // by rank
   bool full = true;                  // false: connections with rank 0 only
   Milliseconds timeout{20000};
+  const char* purpose = "a collective group";       // for errors
+  const char* hint = "is WEFT_COLLNET set there?";  // where a rank does not answer
 
   int ranks() const { return static_cast<int>(handles.size()); }
 };
@@ -54,6 +56,7 @@ class Mesh {
   explicit Mesh(MeshOptions options) : options_(std::move(options)) {}
 
  private:
+  Error failed(const std::string& why, Code code = Code::remote) const;
   bool belongs(int peer) const { return peer != rank() && (options_.full || rank() == 0 || peer == 0); }
   bool joins(int peer) const { return belongs(peer) && !pipe(peer); }  // and is not connected yet
   Status connectAll();
