@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/rma/receiver.h"
+
+#include <algorithm>
+#include <cinttypes>
+
+#include "src/base/log.h"
+
+// Heads, the places of their bytes, and the order in which signals are added.
+namespace weft::rma {
+
+namespace {
+
+constexpr size_t kPiecesAtOnce = 64;  // receives of one stream that are posted at a time
+constexpr size_t kMostArrivals = 4096;  // puts that are not retired; more heads wait at the sender
+
+}  // namespace
+
+Result<std::unique_ptr<Receiver>> Receiver::create(core::RecvComm& comm, uint32_t rank, uint32_t self) {
+  auto receiver = std::make_unique<Receiver>(comm, rank, self);
+  TRY(receiver->slots_, coll::Staging::create(kHeadsAtOnce * kSlotBytes));
+  TRY(receiver->memory_, receiver->slots_.registerOn(comm));
+  comm.mayStand();  // a peer may have nothing to say for as long as it likes
+  return receiver;
+}
+
+Error Receiver::wrong(const std::string& why) const {
+  return Error(Code::remote, "one-sided operations", format("rank %u: %s", rank_, why.c_str()));
+}
+
+void Receiver::await(std::byte* to, uint64_t bytes, core::MemoryHandle* memory, Request* request) {
+  gets_.waiting.push_back({to, bytes, memory, nullptr, request});
+}
+
+void Receiver::drop() {
+  for (const Arrival& arrival : arrivals_) {
+    if (arrival.window) arrival.window->inUse--;
+    if (arrival.signal) arrival.signal->inUse--;
+  }
+  for (Stream* stream : {&puts_, &gets_}) {
+    stream->waiting.clear();
+    stream->flights.clear();
+  }
+  headFlights_.clear();
+  arrivals_.clear();
+}
+
+Status Receiver::advance(Desk& desk) {
+  for (Stream* stream : {&puts_, &gets_}) TRY(testPieces(*stream));
+  postHeads();
+  TRY(testHeads(desk));
+  for (Stream* stream : {&puts_, &gets_}) TRY(postPieces(*stream));
+  return retire(desk);
+}
+
+// Receives for heads are posted and come in a ring's order. Behind a goodbye come only as many more as receives
+// stand, so that none stands when the other end closes its comm. While too many puts wait, none is posted: the
+// sender then keeps its heads.
+void Receiver::postHeads() {
+  while (!broken_ && headFlights_.size() < kHeadsAtOnce - goodbyes_ && arrivals_.size() < kMostArrivals) {
+    std::byte* slot = slots_.data() + posted_ % kHeadsAtOnce * kSlotBytes;
+    const core::Posted posted = comm_.irecvOne(slot, kSlotBytes, kHeadTag, memory_, nullptr);
+    broken_ = !posted.ok;
+    if (!posted.request) return;
+    headFlights_.push_back(posted.request);
+    posted_++;
+  }
+}
+
+// A slot is used again as soon as its head was taken.
+Status Receiver::testHeads(Desk& desk) {
+  for (size_t taken = 0; taken < kHeadsAtOnce && !headFlights_.empty() && !broken_; taken++) {
+    int size = 0;
+    const core::Tested tested = core::test(headFlights_.front(), &size);
+    broken_ = !tested.ok;
+    if (!tested.ok || !tested.done) return {};
+    headFlights_.pop_front();
+    const std::span<const std::byte> message(slots_.data() + sequence_ % kHeadsAtOnce * kSlotBytes,
+                                             static_cast<size_t>(size));
+    Head head;
+    if (!readHead(message, &head)) return wrong("a message that is none of these operations");
+    if (head.sequence != sequence_)
+      return wrong(format("message %" PRIu64 " came where %" PRIu64 " was due", head.sequence, sequence_));
+    sequence_++;
+    TRY(take(desk, head, message.subspan(kHeadBytes)));
+    postHeads();
+  }
+  return {};
+}
+
+Status Receiver::take(Desk& desk, const Head& head, std::span<const std::byte> behind) {
+  if (head.kind == Kind::goodbye && ++goodbyes_ < kHeadsAtOnce) return {};
+  return head.kind == Kind::put ? takePut(desk, head, behind) : desk.heard(rank_, head, behind);
+}
+
+// A put into a window that this rank gave up meanwhile is received and goes nowhere: ranks give up their
+// windows one after the other. Any other range that is not this rank's ends the connection.
+Status Receiver::takePut(Desk& desk, const Head& head, std::span<const std::byte> behind) {
+  bool known = false;
+  Window* window = head.bytes > 0 ? desk.window(head.window, &known) : nullptr;
+  if (head.bytes > 0 && !known) return wrong(format("a put into window %u, which there is not", head.window));
+  if (window && !window->covers(self_, head.offset, head.bytes))
+    return wrong("a put of " + window->describe(self_, head.offset, head.bytes));
+  if (head.inlined > 0 && head.inlined != head.bytes) return wrong("a put of another size than it says");
+  Window* signal = head.signals ? desk.window(head.signalWindow, &known) : nullptr;
+  if (head.signals && !known)
+    return wrong(format("a signal into window %u, which there is not", head.signalWindow));
+  if (signal && !signal->covers(self_, head.signalOffset, sizeof(uint64_t)))
+    return wrong("a signal of " + signal->describe(self_, head.signalOffset, sizeof(uint64_t)));
+  if (window) window->inUse++;
+  if (signal) signal->inUse++;
+  arrivals_.push_back({head, window, signal, head.bytes, !window || window->host(), nullptr});
+  return placePut(head, window, behind);
+}
+
+Status Receiver::placePut(const Head& head, Window* window, std::span<const std::byte> behind) {
+  Arrival& arrival = arrivals_.back();
+  if (head.bytes == 0) return {};
+  std::byte* to = window ? window->at(head.offset) : nullptr;
+  if (head.inlined == 0) {
+    puts_.waiting.push_back({to, head.bytes, window ? window->receiving[rank_] : nullptr, &arrival, nullptr});
+    return {};
+  }
+  if (window && !window->host()) return wrong("bytes behind a head for memory of a GPU");
+  if (to) std::memcpy(to, behind.data(), behind.size());
+  arrival.left = 0;
+  return {};
+}
+
+Status Receiver::postPieces(Stream& stream) {
+  while (!broken_ && !stream.waiting.empty() && stream.flights.size() < kPiecesAtOnce) {
+    Wanted& wanted = stream.waiting.front();
+    const uint64_t bytes = std::min<uint64_t>(kPieceBytes, wanted.bytes);
+    if (!wanted.to && !nowhereMemory_) {
+      TRY(nowhere_, coll::Staging::create(kPieceBytes));
+      TRY(nowhereMemory_, nowhere_.registerOn(comm_));
+    }
+    const core::Posted posted =
+        comm_.irecvOne(wanted.to ? wanted.to : nowhere_.data(), static_cast<size_t>(bytes), stream.tag,
+                       wanted.to ? wanted.memory : nowhereMemory_, nullptr);
+    broken_ = !posted.ok;
+    if (!posted.request) return {};
+    stream.flights.push_back({posted.request, bytes, wanted.arrival, wanted.request});
+    if (wanted.to) wanted.to += bytes;
+    wanted.bytes -= bytes;
+    if (wanted.bytes == 0) stream.waiting.pop_front();
+  }
+  return {};
+}
+
+Status Receiver::testPieces(Stream& stream) {
+  while (!broken_ && !stream.flights.empty()) {
+    const Flight& flight = stream.flights.front();
+    int size = 0;
+    const core::Tested tested = core::test(flight.request, &size);
+    broken_ = !tested.ok;
+    if (!tested.ok || !tested.done) return {};
+    if (static_cast<uint64_t>(size) != flight.bytes)
+      return wrong(format("%d bytes came where %" PRIu64 " were due", size, flight.bytes));
+    if (flight.arrival) flight.arrival->left -= flight.bytes;
+    if (flight.of) {
+      flight.of->left -= flight.bytes;
+      flight.of->settle();
+    }
+    stream.flights.pop_front();
+  }
+  return {};
+}
+
+// A GPU sees what a card wrote into its memory after a flush.
+bool Receiver::flush(Arrival& arrival) {
+  if (!arrival.flushing) {
+    core::ReceiveSpec spec{arrival.window->at(arrival.head.offset), sizeof(std::byte), 0,
+                           arrival.window->receiving[rank_], nullptr};
+    const core::Posted posted = comm_.iflush({&spec, 1});
+    broken_ = !posted.ok;
+    arrival.flushing = posted.request;
+    return posted.ok && !posted.request;
+  }
+  const core::Tested tested = core::test(arrival.flushing, nullptr);
+  broken_ = !tested.ok;
+  return tested.ok && tested.done;
+}
+
+Status Receiver::retire(Desk& desk) {
+  while (!broken_ && !arrivals_.empty() && arrivals_.front().left == 0) {
+    Arrival& oldest = arrivals_.front();
+    if (!oldest.flushed) oldest.flushed = flush(oldest);
+    if (!oldest.flushed) return {};
+    Window* signal = oldest.signal;
+    const Head head = oldest.head;
+    if (oldest.window) oldest.window->inUse--;
+    arrivals_.pop_front();
+    if (!signal) continue;
+    signal->inUse--;
+    TRY(desk.add(*signal, head.signalOffset, head.addend));
+  }
+  return {};
+}
+
+}  // namespace weft::rma

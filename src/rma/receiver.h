@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <deque>
+#include <span>
+
+#include "src/coll/pipe.h"
+#include "src/rma/request.h"
+
+// What comes from one rank: heads, and the bytes for which heads or gets of this rank have made a place. Puts
+// are retired in the order of their heads: a signal is added once its own bytes and those of all earlier puts
+// are here. A link owns it (link.h); the team's lock guards it.
+namespace weft::rma {
+
+// The one who knows windows and signals: the team.
+class Desk {
+ public:
+  virtual ~Desk() = default;
+  // Null: no window of that number is registered now. `known`: there was one.
+  virtual Window* window(uint32_t number, bool* known) = 0;
+  // Adds to a word of this rank's memory. An error: the word is not where a word can be.
+  virtual Status add(Window& window, uint64_t offset, uint64_t addend) = 0;
+  // Any other head. An error ends the connection.
+  virtual Status heard(uint32_t from, const Head& head, std::span<const std::byte> behind) = 0;
+};
+
+class Receiver {
+ public:
+  static Result<std::unique_ptr<Receiver>> create(core::RecvComm& comm, uint32_t rank, uint32_t self);
+  Receiver(core::RecvComm& comm, uint32_t rank, uint32_t self) : comm_(comm), rank_(rank), self_(self) {}
+
+  // Moves what can move now. An error is the other end's fault; broken(): the comm's own.
+  Status advance(Desk& desk);
+  bool broken() const { return broken_; }
+  // The bytes that answer a get. They come in the order of the gets.
+  void await(std::byte* to, uint64_t bytes, core::MemoryHandle* memory, Request* request);
+  bool idle() const { return arrivals_.empty(); }  // every put whose head is here has landed
+  void drop();                                     // of a lost link
+
+ private:
+  // A put whose head is here. Later ones do not move it: pointers to it stay valid in a deque.
+  struct Arrival {
+    Head head;
+    Window* window = nullptr;  // null: no bytes, or the window is gone, and they go nowhere
+    Window* signal = nullptr;  // null: none
+    uint64_t left = 0;         // bytes that are not here
+    bool flushed = false;      // or nothing to flush
+    core::Request* flushing = nullptr;
+  };
+  // Bytes that are to come.
+  struct Wanted {
+    std::byte* to = nullptr;  // null: nowhere
+    uint64_t bytes = 0;
+    core::MemoryHandle* memory = nullptr;
+    Arrival* arrival = nullptr;
+    Request* request = nullptr;
+  };
+  struct Flight {
+    core::Request* request = nullptr;
+    uint64_t bytes = 0;
+    Arrival* arrival = nullptr;
+    Request* of = nullptr;
+  };
+  struct Stream {
+    int tag;
+    std::deque<Wanted> waiting;
+    std::deque<Flight> flights;
+  };
+
+  void postHeads();
+  Status testHeads(Desk& desk);
+  Status take(Desk& desk, const Head& head, std::span<const std::byte> behind);
+  Status takePut(Desk& desk, const Head& head, std::span<const std::byte> behind);
+  Status placePut(const Head& head, Window* window, std::span<const std::byte> behind);
+  Status postPieces(Stream& stream);
+  Status testPieces(Stream& stream);
+  Status retire(Desk& desk);
+  bool flush(Arrival& arrival);
+  Error wrong(const std::string& why) const;
+
+  core::RecvComm& comm_;
+  const uint32_t rank_;  // the other end
+  const uint32_t self_;
+  coll::Staging slots_;  // of heads: a ring
+  core::MemoryHandle* memory_ = nullptr;
+  coll::Staging nowhere_;  // made at need: for bytes whose window is gone
+  core::MemoryHandle* nowhereMemory_ = nullptr;
+  std::deque<core::Request*> headFlights_;
+  uint64_t posted_ = 0;    // heads for which a receive was posted
+  uint64_t sequence_ = 0;  // of the next head
+  size_t goodbyes_ = 0;    // heard; at most kHeadsAtOnce
+  bool broken_ = false;
+  std::deque<Arrival> arrivals_;
+  Stream puts_{kPutTag, {}, {}};
+  Stream gets_{kGetTag, {}, {}};
+};
+
+}  // namespace weft::rma

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <deque>
+
+#include "src/base/bytes.h"
+#include "src/coll/pipe.h"
+#include "src/rma/request.h"
+
+// What goes to one rank: heads in the order in which they were posted, and behind each head the bytes that
+// belong to it, cut into messages. Bytes that answer gets have a stream of their own, so that they wait for
+// no put. A link owns it (link.h); the team's lock guards it. The comm below sees to rails, credits and loss.
+namespace weft::rma {
+
+class Sender {
+ public:
+  // Bytes of a window that are to leave.
+  struct Body {
+    const std::byte* data = nullptr;
+    uint64_t bytes = 0;
+    core::MemoryHandle* memory = nullptr;
+    Request* request = nullptr;  // null: it answers a get
+    Window* window = nullptr;    // of an answer: in use until the last byte has left
+  };
+  // A head, and what goes with it.
+  struct Message {
+    Head head;
+    const std::byte* inlined = nullptr;  // memory of the request's window, or null
+    Bytes owned;                         // bytes of this rank's own instead
+    Request* request = nullptr;
+    Body body;
+  };
+
+  static Result<std::unique_ptr<Sender>> create(core::SendComm& comm);
+  explicit Sender(core::SendComm& comm) : comm_(comm) {}
+
+  // Returns the sequence number that the head will have.
+  uint64_t post(Message message) {
+    heads_.push_back(std::move(message));
+    return posted_++;
+  }
+  bool left(uint64_t sequence) const { return sequence < sequence_; }
+  void answer(const Body& body);
+  // Moves what can move now. False: the comm is broken.
+  bool advance();
+  bool idle() const;
+  void drop();  // of a lost link: forgets everything; nothing of it is posted any more
+
+ private:
+  struct Flight {
+    core::Request* request = nullptr;
+    uint64_t bytes = 0;
+    Request* of = nullptr;
+    Window* release = nullptr;  // no longer in use once this has left
+  };
+  // The messages of one tag. Those under way end in about their order, so the oldest alone is tested.
+  struct Stream {
+    int tag;
+    std::deque<Body> waiting;
+    std::deque<Flight> flights;
+  };
+
+  bool postHeads();
+  bool testHeads();
+  bool postBodies(Stream& stream);
+  bool testBodies(Stream& stream);
+
+  core::SendComm& comm_;
+  coll::Staging slots_;  // of heads: a ring
+  core::MemoryHandle* memory_ = nullptr;
+  uint64_t posted_ = 0;    // heads that were ever posted
+  uint64_t sequence_ = 0;  // of the next head that leaves
+  std::deque<Message> heads_;
+  std::deque<Flight> headFlights_;  // each has the slot of its sequence
+  Stream puts_{kPutTag, {}, {}};
+  Stream gets_{kGetTag, {}, {}};
+};
+
+}  // namespace weft::rma

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/core/net.h"
+#include "src/rma/wire.h"
+
+// A registration that all ranks of a team made together: this rank's memory, and how large every rank's is.
+// The team owns it. Filled while the ranks register; immutable afterwards, but for `inUse`, which the team's
+// lock guards.
+namespace weft::rma {
+
+class Team;
+
+struct Window {
+  Team* team = nullptr;
+  uint32_t number = 0;  // the same on all ranks: registrations are counted
+  MemoryDesc memory;
+  bool neverReset = false;  // nobody but signals writes to this memory
+  std::vector<Descriptor> ranks;
+  std::vector<core::MemoryHandle*> sending;  // by rank; null: this rank itself
+  std::vector<core::MemoryHandle*> receiving;
+  uint32_t inUse = 0;  // puts, gets and arrivals that touch this rank's memory now
+
+  bool host() const { return memory.kind == MemoryKind::host; }
+  std::byte* at(uint64_t offset) const { return static_cast<std::byte*>(memory.address) + offset; }
+  // The range lies within that rank's memory; written so that no sum overflows.
+  bool covers(uint32_t rank, uint64_t offset, uint64_t bytes) const {
+    const uint64_t length = ranks[rank].length;
+    return offset <= length && bytes <= length - offset;
+  }
+  // For errors.
+  std::string describe(uint32_t rank, uint64_t offset, uint64_t bytes) const;
+};
+
+}  // namespace weft::rma
