@@ -9,6 +9,7 @@
 
 #include "plugin/guard.h"
 #include "plugin/plugin.h"
+#include "plugin/ranks.h"
 #include "src/coll/kernels.h"
 #include "src/coll/offload.h"
 
@@ -78,27 +79,6 @@ std::optional<coll::ReduceOp> reduceOp(ncclRedOp_t op) {
   }
 }
 
-// Copies NCCL's handles: they belong to NCCL and live only during the call.
-Result<std::vector<coll::HandleBytes>> readHandles(void* handles[], int ranks) {
-  std::vector<coll::HandleBytes> copies;
-  for (int rank = 0; rank < ranks; rank++) {
-    if (!handles[rank]) return refused("connecting a collective group", "the handle of a rank is null");
-    copies.emplace_back();
-    std::memcpy(copies.back().data(), handles[rank], copies.back().size());
-  }
-  return copies;
-}
-
-Status checkGroup(void* const* handles, int ranks, int rank, const void* listener, void* const* out) {
-  constexpr const char* kOperation = "connecting a collective group";
-  if (!out) return refused(kOperation, "no place for the group");
-  if (!handles) return refused(kOperation, "the handles are null");
-  if (!listener) return refused(kOperation, "the listener is not of this plugin");
-  if (ranks < 1 || ranks > coll::kMaxRanks) return refused(kOperation, "a group has 1 to 4096 ranks");
-  if (rank < 0 || rank >= ranks) return refused(kOperation, "the rank is not one of the group's");
-  return {};
-}
-
 // Logs a fault of a data call and returns its result: data calls have no Status.
 ncclResult_t dataFault(const char* call, const char* why) {
   return report(call, refused("checking arguments", why), LogLevel::error);
@@ -166,13 +146,8 @@ ncclResult_t connectGroup(void* handles[], int ranks, int rank, void* listenComm
       [&]() -> Status {
         auto* listener = static_cast<HeldListener*>(heldOf(listenComm, Kind::listener));
         if (collComm) *collComm = nullptr;
-        TRY(checkGroup(handles, ranks, rank, listener, collComm));
-        coll::MeshOptions options;
-        TRY(options.handles, readHandles(handles, ranks));
-        options.context = listener->context();
-        options.listener = &listener->listener();
-        options.device = listener->listener().device();
-        options.rank = rank;
+        TRY(coll::MeshOptions options,
+            ranksOf("connecting a collective group", handles, ranks, rank, listener, collComm));
         TRY(auto group, coll::openGroup(std::move(options)));
         *collComm = Plugin::get().keep(
             std::make_unique<HeldGroup>(listener->owner(), listener->context(), std::move(group)));
