@@ -7,6 +7,7 @@
 
 #include "plugin/self_reference.h"
 #include "src/core/net.h"
+#include "src/rma/team.h"
 #include "weft/collective.h"
 
 // The objects that NCCL holds pointers to. The plugin's registry owns each of them, from the call that made
@@ -22,6 +23,8 @@ enum class Kind : uint64_t {
   send = 0x7765'6674'0000'5e2du,
   receive = 0x7765'6674'0000'2ecfu,
   group = 0x7765'6674'0000'9709u,
+  team = 0x7765'6674'0000'7ea3u,
+  rmaContext = 0x7765'6674'0000'c07eu,
 };
 
 class HeldContext;
@@ -101,6 +104,32 @@ class HeldGroup : public Held {
  private:
   const core::ContextRef context_;  // destroyed after the group
   const std::unique_ptr<coll::Group> group_;
+};
+
+// The ranks of one-sided operations.
+class HeldTeam : public Held {
+ public:
+  HeldTeam(const HeldContext* owner, std::shared_ptr<rma::Team> team)
+      : Held(Kind::team, owner), team_(std::move(team)) {}
+  void close() override { team_->close(); }
+  rma::Team& team() { return *team_; }
+  const std::shared_ptr<rma::Team>& shared() const { return team_; }
+
+ private:
+  const std::shared_ptr<rma::Team> team_;
+};
+
+// A context that createContext made of a team. NCCL may close the team first: the calls fail then.
+class HeldRmaContext : public Held {
+ public:
+  HeldRmaContext(const HeldContext* owner, std::shared_ptr<rma::Team> team, int contexts)
+      : Held(Kind::rmaContext, owner), team_(std::move(team)), contexts_(contexts) {}
+  rma::Team& team() const { return *team_; }
+  int contexts() const { return contexts_; }
+
+ private:
+  const std::shared_ptr<rma::Team> team_;
+  const int contexts_;
 };
 
 // From NCCL's pointer to the object, without a lock: NCCL uses a pointer only between the object's making and

@@ -54,6 +54,10 @@ const char* kindName(Kind kind) {
       return "closing a receiving comm";
     case Kind::group:
       return "closing a collective group";
+    case Kind::team:
+      return "closing the ranks of one-sided operations";
+    case Kind::rmaContext:
+      return "closing a context of one-sided operations";
   }
   return "closing";
 }

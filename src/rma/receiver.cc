@@ -12,7 +12,7 @@ namespace weft::rma {
 
 namespace {
 
-constexpr size_t kPiecesAtOnce = 64;  // receives of one stream that are posted at a time
+constexpr size_t kPiecesAtOnce = 64;    // receives of one stream that are posted at a time
 constexpr size_t kMostArrivals = 4096;  // puts that are not retired; more heads wait at the sender
 
 }  // namespace
@@ -54,9 +54,9 @@ Status Receiver::advance(Desk& desk) {
   return retire(desk);
 }
 
-// Receives for heads are posted and come in a ring's order. Behind a goodbye come only as many more as receives
-// stand, so that none stands when the other end closes its comm. While too many puts wait, none is posted: the
-// sender then keeps its heads.
+// Receives for heads are posted and come in a ring's order. Behind a goodbye come only as many more as
+// receives stand, so that none stands when the other end closes its comm. While too many puts wait, none is
+// posted: the sender then keeps its heads.
 void Receiver::postHeads() {
   while (!broken_ && headFlights_.size() < kHeadsAtOnce - goodbyes_ && arrivals_.size() < kMostArrivals) {
     std::byte* slot = slots_.data() + posted_ % kHeadsAtOnce * kSlotBytes;

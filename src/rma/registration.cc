@@ -17,8 +17,6 @@ constexpr const char* kRegistering = "registering a window";
 // On both comms of every link, as a comm moves only what is registered on it. The region below is one.
 Result<Descriptor> Team::registerHere(Window& window, const MemoryDesc& desc) {
   window.memory = desc;
-  window.sending.assign(ranks(), nullptr);
-  window.receiving.assign(ranks(), nullptr);
   for (uint32_t rank = 0; rank < ranks(); rank++) {
     const coll::Pipe* pipe = mesh_->pipe(static_cast<int>(rank));
     if (!pipe) continue;
@@ -42,12 +40,14 @@ void Team::releaseHere(Window& window) {
 }
 
 // A rank that cannot register takes part all the same: the others would wait for it.
-Result<Window*> Team::registerMemory(const MemoryDesc& desc, bool neverReset) {
+Result<Window*> Team::registerMemory(const Result<MemoryDesc>& desc, bool neverReset) {
   std::lock_guard oneAtATime(registering_);
   auto made = std::make_unique<Window>();
   made->team = this;
   made->neverReset = neverReset;
-  auto own = registerHere(*made, desc);
+  made->sending.assign(ranks(), nullptr);
+  made->receiving.assign(ranks(), nullptr);
+  auto own = desc ? registerHere(*made, *desc) : Result<Descriptor>(desc.error());
   Window* window = made.get();
   {
     std::lock_guard lock(mutex_);
@@ -63,7 +63,8 @@ Result<Window*> Team::registerMemory(const MemoryDesc& desc, bool neverReset) {
   if (all && !refused)
     for (uint32_t rank = 0; rank < ranks() && !refused; rank++)
       if ((*all)[rank].registered == 0)
-        refused = Error(Code::unavailable, kRegistering, format("rank %u could not register its memory", rank));
+        refused =
+            Error(Code::unavailable, kRegistering, format("rank %u could not register its memory", rank));
   std::lock_guard lock(mutex_);
   if (!refused) {
     window->ranks = all.take();
@@ -86,8 +87,7 @@ void Team::sendRounds(uint32_t number, Exchange& exchange, std::vector<Posted>* 
       const auto most = static_cast<uint32_t>(kDescriptorsAtOnce);
       const uint32_t count = std::min({most, round->count - sent, ranks() - first});
       ByteWriter behind;
-      for (uint32_t i = 0; i < count; i++)
-        behind.raw(std::as_bytes(std::span(&exchange.of(first + i), 1)));
+      for (uint32_t i = 0; i < count; i++) behind.raw(std::as_bytes(std::span(&exchange.of(first + i), 1)));
       Sender::Message message;
       message.head.kind = Kind::exchange;
       message.head.window = number;
@@ -106,8 +106,9 @@ void Team::sendRounds(uint32_t number, Exchange& exchange, std::vector<Posted>* 
 Status Team::heardExchange(const Head& head, std::span<const std::byte> behind) {
   const bool due = head.window == registered_ || head.window + 1 == registered_;
   if (!due || head.bytes * sizeof(Descriptor) != behind.size())
-    return Error(Code::remote, kRegistering,
-                 format("what came belongs to window %u, and %u are registered here", head.window, registered_));
+    return Error(
+        Code::remote, kRegistering,
+        format("what came belongs to window %u, and %u are registered here", head.window, registered_));
   Exchange& of = exchangeOf(head.window);
   for (uint64_t i = 0; i < head.bytes; i++) {
     Descriptor descriptor;
@@ -119,9 +120,8 @@ Status Team::heardExchange(const Head& head, std::span<const std::byte> behind) 
 }
 
 bool Team::haveLeft(const std::vector<Posted>& posted) const {
-  return std::all_of(posted.begin(), posted.end(), [&](const Posted& one) {
-    return link(one.first)->sender().left(one.second);
-  });
+  return std::all_of(posted.begin(), posted.end(),
+                     [&](const Posted& one) { return link(one.first)->sender().left(one.second); });
 }
 
 const Link* Team::firstLost() const {
@@ -171,9 +171,12 @@ Status Team::deregisterMemory(Window* window) {
     std::lock_guard lock(mutex_);
     for (const auto& one : links_) {
       if (!one || window->inUse == 0) continue;
-      if (patience.over()) one->lose(Error(Code::remote, kRegistering, "a window was given up while it was used"));
-      if (patience.over()) noteLost(*one);
-      else advance(*one);
+      if (patience.over())
+        one->lose(Error(Code::remote, kRegistering, "a window was given up while it was used"));
+      if (patience.over())
+        noteLost(*one);
+      else
+        advance(*one);
     }
     if (window->inUse > 0 && !patience.over()) continue;
     releaseHere(*window);

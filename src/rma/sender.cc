@@ -9,7 +9,7 @@ namespace weft::rma {
 
 namespace {
 
-constexpr size_t kBodiesAtOnce = 16;   // messages of one stream under way
+constexpr size_t kBodiesAtOnce = 16;  // messages of one stream under way
 
 }  // namespace
 

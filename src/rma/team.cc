@@ -62,8 +62,8 @@ void Team::advanceSome() {
   }
 }
 
-// A rank that said goodbye may go. Any other loss breaks the team: whoever waits for a signal of that rank has
-// no request that could tell.
+// A rank that said goodbye may go. Any other loss breaks the team: whoever waits for a signal of that rank
+// has no request that could tell.
 void Team::noteLost(const Link& link) {
   bool waited = false;
   for (Request& request : requests_)
@@ -91,7 +91,8 @@ TeamCounters Team::counters() const {
 // Checks. A window of another team is recognised before anything in it is used as an index:
 
 Status Team::mayReach(uint32_t rank) const {
-  if (rank >= ranks()) return refused(format("there is no rank %u; the ranks are 0 to %u", rank, ranks() - 1));
+  if (rank >= ranks())
+    return refused(format("there is no rank %u; the ranks are 0 to %u", rank, ranks() - 1));
   const Link* to = link(rank);
   if (!to || to->state() == Link::State::open) return {};
   if (to->state() == Link::State::lost) return to->error();
@@ -140,7 +141,8 @@ Result<Request*> Team::begin(uint32_t rank, Window* window, uint64_t bytes) {
 // Within this rank nothing is under way, so all earlier puts are here.
 Result<Request*> Team::putHere(const Put& put) {
   if (put.bytes > 0 && !(put.source->host() && put.target->host()))
-    return Error(Code::unavailable, kOperation, "a put within a rank goes between windows of host memory only");
+    return Error(Code::unavailable, kOperation,
+                 "a put within a rank goes between windows of host memory only");
   if (put.bytes > 0)
     std::memmove(put.target->at(put.targetOffset), put.source->at(put.sourceOffset),
                  static_cast<size_t>(put.bytes));
@@ -280,18 +282,17 @@ Status Team::heardGet(uint32_t from, const Head& head) {
     return Error(Code::remote, kOperation,
                  format("rank %u: a get from window %u, which is not registered", from, head.window));
   if (head.bytes == 0 || !source->covers(rank(), head.offset, head.bytes))
-    return Error(Code::remote, kOperation,
-                 format("rank %u: a get of %s", from,
-                        source->describe(rank(), head.offset, head.bytes).c_str()));
-  link(from)->sender().answer(
-      {source->at(head.offset), head.bytes, source->sending[from], nullptr, source});
+    return Error(
+        Code::remote, kOperation,
+        format("rank %u: a get of %s", from, source->describe(rank(), head.offset, head.bytes).c_str()));
+  link(from)->sender().answer({source->at(head.offset), head.bytes, source->sending[from], nullptr, source});
   return {};
 }
 
 // The end:
 
-// The other ranks may still send here, and wait for gets, until they have said goodbye themselves. A rank that
-// is lost, or does not come to its own close in time, is not waited for.
+// The other ranks may still send here, and wait for gets, until they have said goodbye themselves. A rank
+// that is lost, or does not come to its own close in time, is not waited for.
 void Team::close() {
   {
     std::lock_guard lock(mutex_);

@@ -53,7 +53,7 @@ struct Get {
 struct TeamCounters {
   uint64_t puts = 0;
   uint64_t gets = 0;
-  uint64_t signals = 0;  // added on this rank
+  uint64_t signals = 0;    // added on this rank
   uint64_t exchanged = 0;  // bytes of descriptors that this rank sent
 };
 
@@ -70,8 +70,8 @@ class Team final : private Desk {
   uint32_t rank() const { return static_cast<uint32_t>(mesh_->rank()); }
 
   // Every rank calls it in the same order; blocks until all have. All ranks get a window or none does; the
-  // error names the rank that could not.
-  Result<Window*> registerMemory(const MemoryDesc& desc, bool neverReset);
+  // error names the rank that could not. A rank whose memory cannot be described takes part with the reason.
+  Result<Window*> registerMemory(const Result<MemoryDesc>& desc, bool neverReset);
   // Not together with others. Waits, with a deadline, until nothing here moves from or to the memory.
   Status deregisterMemory(Window* window);
 
@@ -85,7 +85,8 @@ class Team final : private Desk {
   Error error() const;  // the first one; only where failed()
   TeamCounters counters() const;
 
-  // After the last data call, and after the other ranks' windows are no longer reached from here: says goodbye, and waits a deadline at most until every other rank has done so.
+  // After the last data call, and after the other ranks' windows are no longer reached from here: says
+  // goodbye, and waits a deadline at most until every other rank has done so.
   void close();
 
  private:
@@ -124,8 +125,8 @@ class Team final : private Desk {
   const Config& config() const { return mesh_->options().context->net().config(); }
 
   const std::unique_ptr<coll::Mesh> mesh_;
-  std::mutex registering_;    // one registration at a time; taken before mutex_
-  mutable std::mutex mutex_;  // everything below, but for failed_
+  std::mutex registering_;                    // one registration at a time; taken before mutex_
+  mutable std::mutex mutex_;                  // everything below, but for failed_
   std::vector<std::unique_ptr<Link>> links_;  // by rank
   uint32_t nextLink_ = 0;                     // of advanceSome()
   std::map<uint32_t, std::unique_ptr<Window>> windows_;

@@ -15,6 +15,7 @@ import sys
 
 TABLES = ({f"ncclNetPlugin_v{version}" for version in range(6, 13)} |
           {f"ncclCollNetPlugin_v{version}" for version in range(6, 13)} |
+          {f"ncclRmaPlugin_v{version}" for version in range(13, 17)} |
           {f"ncclTunerPlugin_v{version}" for version in range(2, 7)})
 
 

@@ -64,8 +64,8 @@ TEST_CASE("one-sided: puts of every size land, and the signal is seen after them
     for (const uint64_t bytes : kSizes) {
       INFO(bytes << " bytes");
       std::memset(teams.bytes(data, 1).data(), 0, kBytes);
-      Request* request =
-          begun(teams.team(0).put(withSignal(teams.put(0, 1, data, 4099, bytes), teams.window(signals, 0), 8, 3)));
+      Request* request = begun(
+          teams.team(0).put(withSignal(teams.put(0, 1, data, 4099, bytes), teams.window(signals, 0), 8, 3)));
       expected += 3;
       REQUIRE(teams.until([&] { return teams.word(signals, 1, 8) == expected; }));
       CHECK(same(teams, data, 0, 1, 4099, bytes));
@@ -123,8 +123,8 @@ TEST_CASE("one-sided: a rank reaches itself, and a test alone ends that") {
   CHECK(teams.word(data, 0, 2048) == before + 7);
 }
 
-// Every rank counts up a number in its own part of each other rank's window, a signal behind each: whoever has
-// seen n signals has the n-th number or a later one.
+// Every rank counts up a number in its own part of each other rank's window, a signal behind each: whoever
+// has seen n signals has the n-th number or a later one.
 TEST_CASE("one-sided: no signal is seen before its own put or before earlier ones") {
   for (const char* name : {"loop", "tcp"}) {
     INFO(name);
