@@ -103,18 +103,19 @@ void Team::sendRounds(uint32_t number, Exchange& exchange, std::vector<Posted>* 
 }
 
 // A rank may be one registration ahead of this one, not more: it has heard of all ranks in each.
-Status Team::heardExchange(const Head& head, std::span<const std::byte> behind) {
+Status Team::heardExchange(uint32_t from, const Head& head, std::span<const std::byte> behind) {
   const bool due = head.window == registered_ || head.window + 1 == registered_;
   if (!due || head.bytes * sizeof(Descriptor) != behind.size())
-    return Error(
-        Code::remote, kRegistering,
-        format("what came belongs to window %u, and %u are registered here", head.window, registered_));
+    return Error(Code::remote, kRegistering,
+                 format("what rank %u sent belongs to window %u, and %u are registered here", from,
+                        head.window, registered_));
   Exchange& of = exchangeOf(head.window);
   for (uint64_t i = 0; i < head.bytes; i++) {
     Descriptor descriptor;
     std::memcpy(static_cast<void*>(&descriptor), behind.data() + i * sizeof descriptor, sizeof descriptor);
     if (!of.take(head.offset + i, descriptor))
-      return Error(Code::remote, kRegistering, "what came names a rank twice, or one that there is not");
+      return Error(Code::remote, kRegistering,
+                   format("what rank %u sent names a rank twice, or one that there is not", from));
   }
   return {};
 }

@@ -261,7 +261,7 @@ Status Team::heard(uint32_t from, const Head& head, std::span<const std::byte> b
     case Kind::get:
       return heardGet(from, head);
     case Kind::exchange:
-      return heardExchange(head, behind);
+      return heardExchange(from, head, behind);
     case Kind::goodbye:
       link(from)->leave();
       return {};

@@ -109,7 +109,7 @@ class Team final : private Desk {
   Status add(Window& window, uint64_t offset, uint64_t addend) override;
   Status heard(uint32_t from, const Head& head, std::span<const std::byte> behind) override;
   Status heardGet(uint32_t from, const Head& head);
-  Status heardExchange(const Head& head, std::span<const std::byte> behind);
+  Status heardExchange(uint32_t from, const Head& head, std::span<const std::byte> behind);
   // Registration.
   Result<Descriptor> registerHere(Window& window, const MemoryDesc& desc);
   void releaseHere(Window& window);

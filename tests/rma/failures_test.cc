@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+
+#include "providers/fault/control.h"
+#include "providers/fault/transport.h"
+#include "providers/loop/transport.h"
+#include "providers/tcp/transport.h"
+#include "src/base/fd.h"
+#include "src/base/random.h"
+#include "tests/rma/teams.h"
+#include "tests/support/catch.h"
+#include "tests/support/patience.h"
+
+// What goes wrong between the ranks of a team: fabrics that swap and lose, ranks that leave, die or lie.
+using namespace weft;
+using namespace weft::rma;
+using namespace weft::test;
+
+namespace {
+
+Request* begun(Result<Request*> result) {
+  if (!result) FAIL(result.error().message());
+  return *result;
+}
+
+Put withSignal(Put put, Window* window, uint64_t offset, uint64_t addend = 1) {
+  put.signals = true;
+  put.signal = window;
+  put.signalOffset = offset;
+  put.addend = addend;
+  return put;
+}
+
+// Two ranks over two rails, each rank with faults of its own.
+struct Faulty {
+  std::vector<std::shared_ptr<fault::FaultControl>> controls{2};
+  Teams teams;
+  Faulty() : teams(2, config(), [this](int rank) -> std::unique_ptr<Transport> {
+        loop::LoopOptions options;
+        options.rails = 2;
+        auto transport = fault::makeTransport(loop::makeTransport(options));
+        controls[static_cast<size_t>(rank)] = transport->control();
+        return transport;
+      }) {}
+  static Config config() {
+    Config config;
+    config.laneTimeout = Milliseconds(300);
+    config.railTimeout = Milliseconds(100);
+    return config;
+  }
+};
+
+// Puts of all sizes with signals between two ranks, while `event` happens at a third of them: every byte is
+// right when its signal is seen, and no signal is counted twice.
+void checkTraffic(Teams& teams, uint64_t seed, const std::function<void()>& event) {
+  constexpr uint64_t kPuts = 150;
+  constexpr size_t kPart = size_t{1} << 20;
+  const size_t source = teams.addWindow(kPart), target = teams.addWindow(kPart * 2);
+  const size_t signals = teams.addWindow(16);
+  SeededRandom random(seed);
+  for (int rank = 0; rank < 2; rank++)
+    for (std::byte& byte : teams.bytes(source, rank)) byte = static_cast<std::byte>(random.next());
+  std::vector<std::pair<int, Request*>> requests;
+  uint64_t sum = 0;
+  for (uint64_t i = 0; i < kPuts; i++) {
+    if (i == kPuts / 3) event();
+    const uint64_t bytes = i % 3 == 0 ? 1 + random.below(kPart - 1) : 1 + random.below(2000);
+    for (int from = 0; from < 2; from++) {
+      Put put = teams.put(from, 1 - from, source, 0, bytes);
+      put.target = teams.window(target, from);
+      put.targetOffset = i % 2 * kPart;
+      put = withSignal(put, teams.window(signals, from), 8, i + 1);
+      requests.emplace_back(from, begun(teams.team(from).put(put)));
+    }
+    sum += i + 1;
+    REQUIRE(teams.until([&] { return teams.word(signals, 0, 8) == sum && teams.word(signals, 1, 8) == sum; }));
+    for (int to = 0; to < 2; to++)
+      REQUIRE(std::memcmp(teams.bytes(target, to).data() + i % 2 * kPart,
+                          teams.bytes(source, 1 - to).data(), bytes) == 0);
+  }
+  for (const auto& [rank, request] : requests) teams.finish(rank, request);
+  for (int pass = 0; pass < 1000; pass++)
+    for (int rank = 0; rank < 2; rank++) REQUIRE(teams.team(rank).progress());
+  for (int rank = 0; rank < 2; rank++) CHECK(teams.word(signals, rank, 8) == sum);
+}
+
+fault::FaultRule rule(fault::FaultKind kind, double probability, uint32_t window) {
+  fault::FaultRule made;
+  made.kind = kind;
+  made.probability = probability;
+  made.window = window;
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("one-sided: a fabric that swaps and delays changes no result") {
+  Faulty faulty;
+  for (const auto& control : faulty.controls) {
+    control->add(rule(fault::FaultKind::reorder, 0.2, 5));
+    control->add(rule(fault::FaultKind::delay, 0.1, 1));
+  }
+  checkTraffic(faulty.teams, 3, [] {});
+}
+
+TEST_CASE("one-sided: a rail that dies costs no put, and counts no signal twice") {
+  for (const auto kind : {fault::FaultKind::kill, fault::FaultKind::killLate, fault::FaultKind::killSilent}) {
+    INFO(fault::faultName(kind));
+    Faulty faulty;
+    checkTraffic(faulty.teams, 4, [&] {
+      fault::FaultRule dies;
+      dies.kind = kind;
+      dies.rail = 1;
+      dies.count = 1;
+      faulty.controls[0]->add(dies);
+    });
+  }
+}
+
+TEST_CASE("one-sided: a rank that leaves is not waited for, and is named to whoever reaches for it") {
+  Teams teams(3);
+  const size_t data = teams.addWindow(4096);
+  std::atomic<bool> gone{false};
+  std::thread leaving([&] {
+    teams.team(2).close();
+    gone = true;
+  });
+  std::string refused;
+  CHECK(teams.until([&] {
+    auto put = teams.team(0).put(teams.put(0, 2, data, 0, 8));
+    refused = put ? "" : put.error().message();
+    return !put;
+  }));
+  CHECK(refused.find("rank 2 has closed its end") != std::string::npos);
+  // The two others go on.
+  teams.finish(0, begun(teams.team(0).put(withSignal(teams.put(0, 1, data, 0, 8), teams.window(data, 0), 64))));
+  CHECK(teams.until([&] { return teams.word(data, 1, 64) == 1; }));
+  CHECK(teams.until([&] { return gone.load(); }));
+  leaving.join();
+  for (const int rank : {0, 1}) CHECK(teams.team(rank).progress());
+}
+
+TEST_CASE("one-sided: a close with work in flight lets the work land") {
+  Teams teams(2);
+  const size_t bytes = size_t{20} << 20;
+  const size_t data = teams.addWindow(bytes), signals = teams.addWindow(8);
+  for (std::byte& byte : teams.bytes(data, 0)) byte = std::byte{7};
+  (void)begun(teams.team(0).put(withSignal(teams.put(0, 1, data, 0, bytes), teams.window(signals, 0), 0)));
+  std::thread closing([&] { teams.team(0).close(); });
+  const bool came = teams.until([&] { return teams.word(signals, 1, 0) == 1; });
+  teams.team(1).close();
+  closing.join();
+  CHECK(came);
+  CHECK(teams.bytes(data, 1)[bytes - 1] == std::byte{7});
+}
+
+TEST_CASE("one-sided: a close beside a rank that does not come to its own ends in its time") {
+  Config config;
+  config.closeTimeout = Milliseconds(200);
+  Teams teams(2, config);
+  const size_t data = teams.addWindow(size_t{20} << 20);
+  (void)begun(teams.team(0).put(teams.put(0, 1, data, 0, size_t{20} << 20)));
+  const auto begin = std::chrono::steady_clock::now();
+  teams.team(0).close();
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5 * patience()));
+}
+
+TEST_CASE("one-sided: memory that a rank cannot register is told to all ranks, with its number") {
+  Teams teams(3);
+  std::vector<std::string> failures(3);
+  std::vector<std::byte> bytes(3 * 64);
+  teams.ranks().each([&](int rank) {
+    MemoryDesc desc;
+    desc.address = bytes.data() + rank * 64;
+    desc.length = 64;
+    Result<MemoryDesc> mine = desc;
+    if (rank == 1) mine = Error(Code::invalidArgument, "a test", "no such memory");
+    auto made = teams.team(rank).registerMemory(mine, false);
+    if (!made) failures[static_cast<size_t>(rank)] = made.error().message();
+  });
+  CHECK(failures[1].find("no such memory") != std::string::npos);
+  for (const size_t rank : {0, 2})
+    CHECK(failures[rank].find("rank 1 could not register its memory") != std::string::npos);
+  // The next registration works.
+  const size_t data = teams.addWindow(64);
+  teams.finish(0, begun(teams.team(0).put(teams.put(0, 2, data, 0, 8))));
+}
+
+TEST_CASE("one-sided: a put into a window that was given up goes nowhere, and its signal comes") {
+  Teams teams(2);
+  const size_t data = teams.addWindow(size_t{5} << 20), signals = teams.addWindow(8);
+  for (std::byte& byte : teams.bytes(data, 0)) byte = std::byte{9};
+  REQUIRE(teams.team(1).deregisterMemory(teams.window(data, 1)));
+  for (const uint64_t bytes : {uint64_t{8}, uint64_t{5} << 20}) {
+    Request* request =
+        begun(teams.team(0).put(withSignal(teams.put(0, 1, data, 0, bytes), teams.window(signals, 0), 0)));
+    teams.finish(0, request);
+  }
+  CHECK(teams.until([&] { return teams.word(signals, 1, 0) == 2; }));
+  CHECK(teams.bytes(data, 1)[0] == std::byte{0});
+}
+
+namespace {
+
+// Rank 1 is not a team but a liar, which sends heads as it likes.
+struct Liar {
+  Ranks ranks{2};
+  std::unique_ptr<Team> team;
+  std::unique_ptr<coll::Mesh> mesh;
+  std::vector<std::byte> bytes = std::vector<std::byte>(4096);
+  coll::Staging slot;
+  core::MemoryHandle* memory = nullptr;
+  uint64_t sequence = 0;
+
+  Liar() {
+    ranks.each([&](int rank) {
+      if (rank == 0) {
+        if (auto made = Team::open(ranks.meshOptions(0))) team = made.take();
+      } else if (auto made = coll::Mesh::open(ranks.meshOptions(1))) {
+        mesh = made.take();
+      }
+    });
+    REQUIRE((team && mesh));
+    auto made = coll::Staging::create(kSlotBytes);
+    REQUIRE(made);
+    slot = made.take();
+    auto handle = slot.registerOn(comm());
+    REQUIRE(handle);
+    memory = *handle;
+    std::thread registering([&] {
+      MemoryDesc desc;
+      desc.address = bytes.data();
+      desc.length = bytes.size();
+      CHECK(team->registerMemory(desc, false));
+    });
+    Head head;
+    head.kind = Kind::exchange;
+    head.offset = 1;
+    head.bytes = 1;
+    const Descriptor mine{4096, 1, 1, {}};
+    send(head, std::as_bytes(std::span(&mine, 1)));
+    registering.join();
+  }
+  core::SendComm& comm() { return mesh->pipe(0)->sending(); }
+  void send(Head head, std::span<const std::byte> behind = {}) {
+    head.sequence = sequence++;
+    head.inlined = static_cast<uint16_t>(behind.size());
+    sendRaw(std::as_bytes(std::span(&head, 1)), behind);
+  }
+  void sendRaw(std::span<const std::byte> head, std::span<const std::byte> behind = {}) {
+    std::memcpy(slot.data(), head.data(), head.size());
+    if (!behind.empty()) std::memcpy(slot.data() + head.size(), behind.data(), behind.size());
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10 * patience());
+    core::Posted posted;
+    while (!posted.request) {
+      posted = comm().isend(slot.data(), head.size() + behind.size(), kHeadTag, memory, nullptr);
+      REQUIRE(posted.ok);
+      REQUIRE(std::chrono::steady_clock::now() < limit);
+    }
+    while (!core::test(posted.request, nullptr).done) REQUIRE(std::chrono::steady_clock::now() < limit);
+  }
+  // The team's failure.
+  std::string heard() {
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10 * patience());
+    while (std::chrono::steady_clock::now() < limit)
+      if (const Status moved = team->progress(); !moved) return moved.error().message();
+    return "";
+  }
+};
+
+}  // namespace
+
+TEST_CASE("one-sided: a rank that names what it may not reach is refused, and nothing is written") {
+  const int lie = GENERATE(range(0, 10));
+  CAPTURE(lie);
+  Liar liar;
+  Head head;
+  head.bytes = 8;
+  const std::byte eight[8] = {std::byte{1}};
+  std::string expected;
+  bool inlined = true;
+  switch (lie) {
+    case 0:
+      head.offset = 4089;
+      expected = "a put of 8 bytes from 4089 on, in window 0, of which rank 0 has 4096 bytes";
+      break;
+    case 1:
+      head.offset = ~uint64_t{0} - 3;
+      expected = "a put of 8 bytes";
+      break;
+    case 2:
+      head.window = 1;
+      expected = "a put into window 1, which there is not";
+      break;
+    case 3:
+      head.bytes = 16;
+      expected = "a put of another size than it says";
+      break;
+    case 4:
+      head.signals = 1;
+      head.signalOffset = 4092;
+      expected = "a signal of 8 bytes from 4092 on";
+      break;
+    case 5:
+      head.signals = 1;
+      head.signalWindow = 7;
+      expected = "a signal into window 7, which there is not";
+      break;
+    case 6:
+      head.kind = Kind::get;
+      head.bytes = 5000;
+      inlined = false;
+      expected = "a get of 5000 bytes from 0 on";
+      break;
+    case 7:
+      liar.sequence++;
+      expected = "message 2 came where 1 was due";
+      break;
+    case 8:
+      head.kind = static_cast<Kind>(77);
+      expected = "a message that is none of these operations";
+      break;
+    default:
+      head.kind = Kind::exchange;
+      head.window = 9;
+      expected = "what rank 1 sent belongs to window 9";
+      break;
+  }
+  liar.send(head, inlined ? std::span<const std::byte>(eight) : std::span<const std::byte>());
+  const std::string heard = liar.heard();
+  INFO(heard);
+  CHECK(heard.find(expected) != std::string::npos);
+  CHECK(heard.find("rank 1") != std::string::npos);
+  CHECK(liar.team->failed());
+  if (lie < 4)
+    CHECK(std::all_of(liar.bytes.begin(), liar.bytes.end(), [](std::byte byte) { return byte == std::byte{}; }));
+}
+
+TEST_CASE("one-sided: a rank that says why it goes is quoted") {
+  Liar liar;
+  Head head;
+  head.kind = Kind::alarm;
+  const std::string why = "its card burns";
+  liar.send(head, std::as_bytes(std::span(why.data(), why.size())));
+  CHECK(liar.heard().find("rank 1 gave up: its card burns") != std::string::npos);
+}
+
+namespace {
+
+// The handle of a listener, over a pipe.
+void sendHandle(int fd, const coll::HandleBytes& handle) {
+  REQUIRE(::write(fd, handle.data(), handle.size()) == static_cast<ssize_t>(handle.size()));
+}
+coll::HandleBytes receiveHandle(int fd) {
+  coll::HandleBytes handle;
+  REQUIRE(::read(fd, handle.data(), handle.size()) == static_cast<ssize_t>(handle.size()));
+  return handle;
+}
+
+// A rank over tcp in a process of its own.
+struct TcpRank {
+  core::ContextRef context;
+  std::unique_ptr<core::ListenComm> listener;
+  std::unique_ptr<Team> team;
+  std::vector<std::byte> bytes = std::vector<std::byte>(size_t{8} << 20);
+  Window* window = nullptr;
+
+  TcpRank(int rank, int readFrom, int writeTo) {
+    Config config;
+    config.socketIfname = "=lo";
+    core::NetOptions options;
+    options.config = config;
+    options.transport = tcp::makeTransport(config);
+    auto net = core::Net::create(std::move(options));
+    REQUIRE(net);
+    core::ContextOptions of;
+    of.perCommunicator = true;
+    of.communicator = 9;
+    context = (*net)->openContext(std::move(of));
+    coll::HandleBytes mine{};
+    auto listening = (*net)->listen(context, 0, mine);
+    REQUIRE(listening);
+    listener = listening.take();
+    sendHandle(writeTo, mine);
+    const coll::HandleBytes other = receiveHandle(readFrom);
+    coll::MeshOptions mesh;
+    mesh.context = context;
+    mesh.listener = listener.get();
+    mesh.rank = rank;
+    mesh.handles = rank == 0 ? std::vector{mine, other} : std::vector{other, mine};
+    auto opened = Team::open(std::move(mesh));
+    REQUIRE(opened);
+    team = opened.take();
+    MemoryDesc desc;
+    desc.address = bytes.data();
+    desc.length = bytes.size();
+    auto made = team->registerMemory(desc, false);
+    REQUIRE(made);
+    window = *made;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("one-sided: a rank whose process is killed is named, and ends what waits for it") {
+  int toChild[2], toParent[2];
+  REQUIRE(::pipe(toChild) == 0);
+  REQUIRE(::pipe(toParent) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    TcpRank rank(1, toChild[0], toParent[1]);
+    while (rank.team->progress()) {
+    }
+    ::_exit(0);
+  }
+  TcpRank rank(0, toParent[0], toChild[1]);
+  Put put;
+  put.rank = 1;
+  put.bytes = rank.bytes.size();
+  put.source = put.target = rank.window;
+  Request* first = begun(rank.team->put(put));
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10 * patience());
+  for (bool done = false; !done;) {
+    REQUIRE(rank.team->test(first, &done));
+    REQUIRE(std::chrono::steady_clock::now() < limit);
+  }
+  // Event: the other process is gone while a put is under way. Expect: its request, and progress, say so.
+  ::kill(child, SIGKILL);
+  Request* second = begun(rank.team->put(put));
+  std::string failure;
+  while (failure.empty()) {
+    bool done = false;
+    if (const Status moved = rank.team->progress(); !moved) failure = moved.error().message();
+    if (failure.empty()) (void)rank.team->test(second, &done);
+    if (!done) continue;
+    auto next = rank.team->put(put);
+    if (next) second = *next;
+    else failure = next.error().message();
+    REQUIRE(std::chrono::steady_clock::now() < limit);
+  }
+  INFO(failure);
+  CHECK(failure.find("rank 1: ") != std::string::npos);
+  CHECK(failure.find("pid " + std::to_string(child)) != std::string::npos);
+  bool done = false;
+  CHECK_FALSE(rank.team->test(second, &done));
+  CHECK(rank.team->failed());
+  CHECK_FALSE(rank.team->put(put));
+  const auto begin = std::chrono::steady_clock::now();
+  rank.team->close();
+  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5 * patience()));
+  int status = 0;
+  CHECK(::waitpid(child, &status, 0) == child);
+}
