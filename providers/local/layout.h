@@ -24,7 +24,7 @@ constexpr uint32_t kSlots = 256;           // a power of two
 constexpr size_t kInlineBytes = 80;        // bytes in the frame itself
 constexpr size_t kRingBytes = 256 << 10;   // for all other bytes
 constexpr size_t kMostInFrame = 16 << 10;  // a larger write goes in pieces of this size
-constexpr size_t kMostShared = 1 << 20;    // the same for GPU memory that is in neither frame nor ring
+constexpr size_t kMostShared = 16 << 20;   // the same for GPU memory that is in neither frame nor ring
 constexpr size_t kReplyBytes = 16 << 10;   // bytes that a read brings at a time
 constexpr size_t kLine = 128;              // two cache lines: processors fetch them in pairs
 // Writes from this size on go past the caches, into the ring and out of it. A line that one processor has

@@ -49,8 +49,7 @@ class SaysGpuTransport : public Transport {
   fault::FaultControl& control() const { return *inner_->control(); }
 
  private:
-  std::unique_ptr<fault::FaultTransport> inner_ =
-      fault::makeTransport(local::makeTransport(configOfTests()));
+  std::unique_ptr<fault::FaultTransport> inner_ = fault::makeTransport(local::makeTransport(configOfTests()));
 };
 
 void silent(LogLevel, const char*, int, const char*) {}
@@ -112,9 +111,7 @@ struct KeptRails {
     uint64_t number = 1;
     for (const size_t bytes : {1u, 8u, 4096u, 9000u, 300'000u, 1'000'000u}) exchange(bytes, number++);
   }
-  Lane& shared(int side) {
-    return side == 0 ? link.send->peering().lane(0) : link.recv->peering().lane(0);
-  }
+  Lane& shared(int side) { return side == 0 ? link.send->peering().lane(0) : link.recv->peering().lane(0); }
 
   std::shared_ptr<loop::LoopStats> stats;
   std::shared_ptr<SaysGpuTransport> locals[2];
