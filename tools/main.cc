@@ -342,6 +342,10 @@ void declareTop(CLI::App& command, counted::TopOptions& options) {
   command.add_option("--interval", options.interval, "seconds between two looks")
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();
+  command.add_option("--sort", options.sort, "wait, rate, busy, latency or name comes first")
+      ->check(CLI::IsMember(counted::topOrders()))
+      ->capture_default_str();
+  command.add_option("--filter", options.filter, "only what has this text in its process, peer or device");
   command.add_option("--rows", options.rows, "at most so many comms")->check(CLI::Range(1, 100000));
 }
 

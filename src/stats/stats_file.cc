@@ -88,7 +88,7 @@ Status StatsFile::open(const std::string& folder) {
 
 StatsFile::~StatsFile() {
   if (header_) ::munmap(header_, kFileBytes);
-  if (!path_.empty()) (void)::unlink(path_.c_str());
+  if (!path_.empty() && !failed_) (void)::unlink(path_.c_str());
 }
 
 // A line that nobody had before, else the next that is over.
@@ -125,6 +125,7 @@ CommLine* StatsFile::take(uint32_t number, bool sends, const std::string& device
 void StatsFile::give(CommLine* line, bool failed) {
   if (!line) return;
   const std::lock_guard lock(mutex_);
+  failed_ = failed_ || failed;
   line->state.set(static_cast<uint32_t>(failed ? LineState::failed : LineState::over));
 }
 

@@ -11,9 +11,9 @@
 #include "weft/result.h"
 
 // This process's counters in shared memory. With a folder it is a file there, HOST.PID.stats, which stays
-// when the process dies and goes with this object; else a memfd, which others find through /proc/PID/fd. Both
-// can be opened by the same user alone. The room of a file is reserved at once: a store to memory that the
-// disk has no room for would be a signal. Any thread.
+// when the process dies, or a comm ended with an error, and else goes with this object; without one it is a
+// memfd, which others find through /proc/PID/fd. Both can be opened by the same user alone. The room of a
+// file is reserved at once: a store to memory that the disk has no room for would be a signal. Any thread.
 namespace weft::stats {
 
 class StatsFile {
@@ -42,8 +42,9 @@ class StatsFile {
   std::string path_;  // empty: a memfd
   Header* header_ = nullptr;
   CommLine* lines_ = nullptr;
-  uint32_t used_ = 0;  // lines that were taken at least once
-  uint32_t turn_ = 0;  // where the search for one that is over goes on
+  bool failed_ = false;  // a comm did: what was counted is evidence
+  uint32_t used_ = 0;    // lines that were taken at least once
+  uint32_t turn_ = 0;    // where the search for one that is over goes on
 };
 
 }  // namespace weft::stats

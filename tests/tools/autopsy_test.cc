@@ -82,3 +82,33 @@ TEST_CASE("a rank that is gone, stopped or silent comes before ranks that wait")
   CHECK(judge(ranks).kind == "died");
   CHECK(judge(ranks).culprit == &ranks[1]);
 }
+
+TEST_CASE("ranks that ended with an error are no culprits, and name the one that is") {
+  std::vector<Process> ranks = ring(kNow - 10 * kSecond, 0);
+  const auto fail = [&](int rank) {
+    ranks[rank].state = ProcessState::gone;
+    ranks[rank].comms[0].state = stats::LineState::failed;
+  };
+  fail(3);
+  SECTION("with a rank that died it is that one") {
+    ranks[2].state = ProcessState::gone;
+    const Verdict verdict = judge(ranks);
+    CHECK(verdict.kind == "died");
+    CHECK(verdict.culprit == &ranks[2]);
+  }
+  SECTION("of a rank that left nothing the peers' word is left") {
+    ranks.erase(ranks.begin() + 2);
+    const Verdict verdict = judge(ranks);
+    CHECK(verdict.kind == "failed");
+    CHECK(verdict.culprit == nullptr);
+    CHECK(verdict.peer == "rank 2 on node7 pid 102 (127.0.0.1)");
+    CHECK(verdict.evidence.size() == 1);
+  }
+  SECTION("two ends that name each other are both named in the evidence alone") {
+    fail(0);
+    const Verdict verdict = judge(ranks);
+    CHECK(verdict.kind == "failed");
+    CHECK(verdict.peer.empty());
+    CHECK(verdict.evidence.size() == 2);
+  }
+}

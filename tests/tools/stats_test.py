@@ -5,13 +5,18 @@
 
 usage: stats_test.py WEFT
 """
+import fcntl
 import json
 import os
+import pty
 import re
+import select
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
 
@@ -122,6 +127,47 @@ class StatsTest(unittest.TestCase):
             self.assertIn('2 processes', answer.stdout)
             self.assertRegex(answer.stdout, r'\n\S.* send +[1-9]')
 
+    def test_top_filters(self):
+        with tempfile.TemporaryDirectory() as folder, Job(folder) as job:
+            self.moving(job, folder)
+            rows = weft('top', '--once', '--interval', '0.2', '--sort', 'name', '--filter', 'rank 1 on', folder).stdout.splitlines()
+            self.assertIn('by process and peer, with "rank 1 on"', rows[0])
+            self.assertEqual([row[:9] for row in rows[2:]], ['rank 0 on'] * 2 + ['rank 1 on'] * 2)  # its own, and those to it
+            self.assertEqual(len(weft('top', '--once', '--interval', '0.2', '--filter', 'rank 7 on', folder).stdout.splitlines()), 2)
+            self.assertEqual(weft('top', '--sort', 'size', folder).returncode, 2)
+
+    def test_top_has_keys_and_leaves_the_terminal_as_it_was(self):
+        with tempfile.TemporaryDirectory() as folder, Job(folder) as job:
+            self.moving(job, folder)
+            ours, its = pty.openpty()
+            fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 100, 0, 0))
+            before = termios.tcgetattr(its)
+            for last in (b'q', b'\x03'):
+                top = subprocess.Popen([WEFT, 'top', '--interval', '0.2', folder], env=CLEAN, stdin=its, stdout=its, stderr=its, start_new_session=True,
+                                       preexec_fn=lambda: fcntl.ioctl(its, termios.TIOCSCTTY, 0))
+                try:
+                    for key, words in ((b'', b'those that wait longest first'), (b's', b'those that carry most first'), (b'p', b'PAUSED'),
+                                       (b's', b'the busiest first; PAUSED')):
+                        os.write(ours, key)
+                        self.assertIn(words, self.shown(ours, words))
+                    os.write(ours, last)
+                    self.assertEqual(top.wait(timeout=PATIENCE), 0)
+                finally:
+                    top.kill()
+                    top.wait()
+                self.assertEqual(termios.tcgetattr(its), before)
+            os.close(ours)
+            os.close(its)
+
+    @staticmethod
+    def shown(terminal, words):
+        """What the terminal shows until the words are there, or time is up."""
+        end, text = time.monotonic() + PATIENCE, b''
+        while words not in text and time.monotonic() < end:
+            if select.select([terminal], [], [], 0.1)[0]:
+                text += os.read(terminal, 65536)
+        return text
+
     def test_a_killed_rank_is_named_by_what_it_left(self):
         with tempfile.TemporaryDirectory() as folder, Job(folder, 3) as job:
             victim = self.moving(job, folder, ranks=3)[1]['pid']
@@ -131,6 +177,10 @@ class StatsTest(unittest.TestCase):
             left = [one for one in processes(folder) if one['pid'] == victim]
             self.assertEqual(left[0]['state'], 'gone')
             self.assertGreater(sum(comm['messages'] for comm in left[0]['comms']), 100)
+            self.until(None, lambda: all(one['state'] == 'gone' for one in processes(folder)))
+            others = [comm['state'] for one in processes(folder) if one['pid'] != victim for comm in one['comms']]
+            self.assertIn('failed', others)  # what ended with an error stays to be read
+            self.assertEqual(self.verdict(folder, 'died')['culprit']['pid'], victim)
 
     def test_a_stopped_rank_is_named(self):
         with tempfile.TemporaryDirectory() as folder, Job(folder, 3) as job:

@@ -88,7 +88,7 @@ TEST_CASE("without a line nothing happens") {
   CHECK(pen.line() == nullptr);
 }
 
-TEST_CASE("a file in a folder is the user's alone and goes with its object") {
+TEST_CASE("a file in a folder is the user's alone and goes with its object, but not after an error") {
   char folder[] = "/tmp/weft-stats-XXXXXX";
   REQUIRE(::mkdtemp(folder));
   {
@@ -107,7 +107,13 @@ TEST_CASE("a file in a folder is the user's alone and goes with its object") {
     CHECK(files == 2);
   }
   CHECK(std::filesystem::is_empty(folder));
-  CHECK(::rmdir(folder) == 0);
+  {
+    auto failing = StatsFile::create(folder);
+    REQUIRE(failing);
+    (*failing)->give((*failing)->take(1, true, "device", "peer"), true);
+  }
+  CHECK_FALSE(std::filesystem::is_empty(folder));  // what led to the error can be read
+  std::filesystem::remove_all(folder);
   CHECK_FALSE(StatsFile::create("/nonexistent"));
 }
 

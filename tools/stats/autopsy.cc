@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <map>
 #include <set>
 
 #include <fmt/format.h>
@@ -53,7 +54,7 @@ struct Want {
 };
 
 void add(std::vector<Want>* wants, const Comm& comm) {
-  if (comm.state != stats::LineState::live) return;
+  if (comm.state != stats::LineState::live && comm.state != stats::LineState::failed) return;
   if (comm.waitsSince != 0)
     wants->push_back({&comm, comm.waitsSince, comm.waitTag, comm.waitK, comm.waitBytes, false});
   for (const Request& request : comm.requests) {
@@ -81,6 +82,15 @@ bool names(const std::string& peer, const Process& process) {
   return (peer + " ").find(nameOf(process) + " ") != std::string::npos;
 }
 
+// It has closed all of its comms, and one of them had ended with an error: another rank was its trouble.
+bool endedByError(const Process& process) {
+  const auto is = [](stats::LineState state) {
+    return [state](const Comm& one) { return one.state == state; };
+  };
+  return std::any_of(process.comms.begin(), process.comms.end(), is(stats::LineState::failed)) &&
+         std::none_of(process.comms.begin(), process.comms.end(), is(stats::LineState::live));
+}
+
 struct Dead {
   const char* kind;
   const char* words;
@@ -96,6 +106,7 @@ const Dead* troubleOf(const Process& process, uint64_t latestBeat) {
   static constexpr Dead kTraced{"debugger", "is stopped by a debugger", "detach the debugger"};
   static constexpr Dead kSilentOne{"silent", "was not heard of while others were",
                                    "look at that host: is it up, is it swapping, is the process stopped?"};
+  if (endedByError(process)) return nullptr;
   if (process.state == ProcessState::gone) return &kGone;
   if (process.state == ProcessState::stopped) return &kStopped;
   if (process.state == ProcessState::traced) return &kTraced;
@@ -134,6 +145,7 @@ bool judgeDead(const std::vector<Process>& processes, Verdict* verdict) {
 void judgeLate(const std::vector<Process>& processes, Verdict* verdict) {
   const Process* waiting = nullptr;
   for (const Process& process : processes) {
+    if (endedByError(process)) continue;
     const uint64_t moved = movedLast(process);
     const std::vector<Want> wants = wantsOf(process);
     const bool stands = std::any_of(wants.begin(), wants.end(),
@@ -161,12 +173,48 @@ void judgeLate(const std::vector<Process>& processes, Verdict* verdict) {
   for (const Want& want : wantsOf(*waiting)) verdict->evidence.push_back(textOf(*waiting, want));
 }
 
+// Nobody is found dead or standing, and there were errors: the peer is named that most failed comms were
+// with. Where several were named as often, as the two ends of a cut network name each other, there is no
+// culprit.
+void judgeFailed(const std::vector<Process>& processes, Verdict* verdict) {
+  std::map<std::string, size_t> named;
+  std::vector<std::string> evidence;
+  for (const Process& process : processes)
+    for (const Comm& comm : process.comms) {
+      if (comm.state != stats::LineState::failed) continue;
+      named[comm.peer]++;
+      evidence.push_back(fmt::format("{}: comm {} {} {} ended with an error", nameOf(process), comm.number,
+                                     comm.sends ? "to" : "from", comm.peer));
+    }
+  if (named.empty()) return;
+  const auto fewer = [](const auto& a, const auto& b) { return a.second < b.second; };
+  const auto most = std::max_element(named.begin(), named.end(), fewer);
+  const auto alike = [&](const auto& one) { return one.second == most->second; };
+  *verdict = {};
+  verdict->kind = "failed";
+  verdict->evidence = std::move(evidence);
+  if (std::count_if(named.begin(), named.end(), alike) == 1) verdict->peer = most->first;
+  verdict->advice =
+      "the first WARN of each rank's output has the reason; look at the host of the one that is named, then "
+      "at "
+      "the network between them (weft doctor --hosts)";
+}
+
+std::string headOf(const Verdict& verdict, size_t processes) {
+  if (verdict.culprit)
+    return fmt::format("verdict: {} ({}), which moved last at {}\n", nameOf(*verdict.culprit), verdict.kind,
+                       timeText(verdict.since));
+  if (verdict.kind != "failed")
+    return fmt::format("{} processes, and none of them stands still\n", processes);
+  return verdict.peer.empty()
+             ? "verdict: connections failed, and none of the ranks is named more than others\n"
+             : fmt::format("verdict: {} (failed), by what its peers left\n", verdict.peer);
+}
+
 std::string textOf(const Verdict& verdict, size_t processes) {
-  if (!verdict.culprit) return fmt::format("{} processes, and none of them stands still\n", processes);
-  std::string text = fmt::format("verdict: {} ({}), which moved last at {}\n", nameOf(*verdict.culprit),
-                                 verdict.kind, timeText(verdict.since));
+  std::string text = headOf(verdict, processes);
   for (const std::string& line : verdict.evidence) text += "  " + line + "\n";
-  return text + "what to do: " + verdict.advice + "\n";
+  return verdict.advice.empty() ? text : text + "what to do: " + verdict.advice + "\n";
 }
 
 std::string jsonTextOf(const Verdict& verdict, const std::vector<Process>& processes) {
@@ -186,6 +234,7 @@ std::string jsonTextOf(const Verdict& verdict, const std::vector<Process>& proce
   return Json{{"version", 1},
               {"verdict", verdict.kind},
               {"culprit", culprit},
+              {"peer", verdict.peer},
               {"evidence", Json(verdict.evidence)},
               {"advice", verdict.advice},
               {"processes", ranks}}
@@ -198,6 +247,10 @@ std::string jsonTextOf(const Verdict& verdict, const std::vector<Process>& proce
 Verdict judge(const std::vector<Process>& processes) {
   Verdict verdict;
   if (!judgeDead(processes, &verdict)) judgeLate(processes, &verdict);
+  if (verdict.kind == "none") {
+    judgeFailed(processes, &verdict);
+    return verdict;
+  }
   for (std::string& line : evidenceOf(processes, verdict.culprit))
     verdict.evidence.push_back(std::move(line));
   return verdict;

@@ -18,8 +18,9 @@ struct AutopsyOptions {
 
 // A verdict about the ranks, and what it rests on.
 struct Verdict {
-  std::string kind;  // "died", "stopped", "debugger", "silent", "late", "circle", "none"
+  std::string kind;  // "died", "stopped", "debugger", "silent", "late", "circle", "failed", "none"
   const Process* culprit = nullptr;
+  std::string peer;    // of "failed": as its peers call it; empty: none is named more often than others
   uint64_t since = 0;  // when it moved last
   std::vector<std::string> evidence;
   std::string advice;

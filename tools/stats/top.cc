@@ -3,21 +3,24 @@
 #include "tools/stats/top.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <map>
 #include <sys/ioctl.h>
-#include <thread>
 #include <tuple>
 #include <unistd.h>
 
 #include <fmt/format.h>
 
 #include "tools/output/output.h"
+#include "tools/stats/keyboard.h"
 #include "tools/stats/stats.h"
 
 namespace weft::counted {
 
 namespace {
+
+constexpr double kPausedLook = 3600;  // seconds; a key ends it
 
 using Key = std::tuple<int64_t, uint32_t, bool, std::string>;
 
@@ -62,10 +65,29 @@ std::vector<Row> rowsOf(const std::vector<Process>& before, const std::vector<Pr
                       oldestWait(process, comm), comm.inFlight(), comm.quantile(0.99)});
     }
   }
-  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
-    return std::tuple(-a.waits, a.bytes) < std::tuple(-b.waits, b.bytes);
-  });
   return rows;
+}
+
+// The orders that one may ask for, the first unless one does. A row with more comes first, but for names.
+struct Order {
+  const char* name;
+  const char* words;
+  bool (*first)(const Row& a, const Row& b);
+};
+constexpr std::array<Order, 5> kOrders{{
+    {"wait", "those that wait longest first",
+     [](const Row& a, const Row& b) {
+       return std::tuple(-a.waits, a.bytes) < std::tuple(-b.waits, b.bytes);
+     }},
+    {"rate", "those that carry most first", [](const Row& a, const Row& b) { return a.bytes > b.bytes; }},
+    {"busy", "the busiest first", [](const Row& a, const Row& b) { return a.busy > b.busy; }},
+    {"latency", "the slowest first", [](const Row& a, const Row& b) { return a.p99 > b.p99; }},
+    {"name", "by process and peer",
+     [](const Row& a, const Row& b) { return std::tie(a.place, a.peer) < std::tie(b.place, b.peer); }},
+}};
+
+bool isWanted(const Row& row, const std::string& filter) {
+  return (row.place + "\n" + row.peer + "\n" + row.device).find(filter) != std::string::npos;
 }
 
 std::string tableOf(const std::vector<Row>& rows, size_t most, size_t width) {
@@ -91,33 +113,102 @@ int failTop(const std::string& why) {
   return 1;
 }
 
+// The table again and again, until a key ends it.
+class Top {
+ public:
+  Top(const TopOptions& options, Where where) : options_(options), where_(std::move(where)) {
+    for (size_t i = 0; i < kOrders.size(); i++)
+      if (options_.sort == kOrders[i].name) order_ = i;
+  }
+  int run();
+
+ private:
+  void look();
+  Status draw() const;
+  bool obey(char key);  // false: it is to end
+  bool waitForLook();   // likewise
+
+  const TopOptions& options_;
+  Where where_;
+  Keyboard keyboard_;
+  size_t order_ = 0;
+  bool paused_ = false;
+  std::vector<Process> before_;
+  std::chrono::steady_clock::time_point looked_;
+  std::vector<Row> rows_;  // as they were found
+};
+
+void Top::look() {
+  const auto now = std::chrono::steady_clock::now();
+  std::vector<Process> after = read(where_);
+  rows_ = rowsOf(before_, after, std::chrono::duration<double>(now - looked_).count());
+  std::erase_if(rows_, [&](const Row& row) { return !isWanted(row, options_.filter); });
+  before_ = std::move(after);
+  looked_ = now;
+}
+
+Status Top::draw() const {
+  winsize size{};
+  const bool terminal = !options_.once && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 4;
+  const size_t most = options_.rows > 0 ? static_cast<size_t>(options_.rows)
+                      : terminal        ? size.ws_row - 3u
+                                        : SIZE_MAX;
+  std::vector<Row> sorted = rows_;
+  std::stable_sort(sorted.begin(), sorted.end(), kOrders[order_].first);
+  std::string head = fmt::format("weft top: {} processes, every {:g} s, {}", before_.size(),
+                                 options_.interval, kOrders[order_].words);
+  if (!options_.filter.empty()) head += fmt::format(", with \"{}\"", options_.filter);
+  if (paused_) head += "; PAUSED";
+  if (!options_.once) head += "; keys: s sort, p pause, q quit";
+  if (terminal && head.size() > size.ws_col) head.resize(size.ws_col);
+  return show((options_.once ? "" : "\x1b[H\x1b[2J") + head + "\n" +
+              tableOf(sorted, most, terminal ? size.ws_col : 0));
+}
+
+bool Top::obey(char key) {
+  if (key == 's') order_ = (order_ + 1) % kOrders.size();
+  if (key == 'p' || key == ' ') paused_ = !paused_;
+  return key != 'q' && key != Keyboard::kEnd;
+}
+
+// A key is answered at once and does not put the next look off.
+bool Top::waitForLook() {
+  const auto next = looked_ + std::chrono::duration<double>(options_.interval);
+  for (;;) {
+    const double left = std::chrono::duration<double>(next - std::chrono::steady_clock::now()).count();
+    if (left <= 0 && !paused_) return true;
+    const char key = keyboard_.next(paused_ ? kPausedLook : left);
+    if (!obey(key)) return false;
+    if (key != Keyboard::kNone && !rows_.empty() && !draw()) return false;
+  }
+}
+
+int Top::run() {
+  looked_ = std::chrono::steady_clock::now();
+  before_ = read(where_);
+  while (waitForLook()) {
+    look();
+    if (before_.empty() && options_.once)
+      return failTop("no process was found that counts; does a job run here, as the same user?");
+    if (const Status shown = draw(); !shown) return failTop(shown.error().message());
+    if (options_.once) return 0;
+  }
+  return 0;
+}
+
 }  // namespace
+
+std::vector<std::string> topOrders() {
+  std::vector<std::string> names;
+  for (const Order& order : kOrders) names.emplace_back(order.name);
+  return names;
+}
 
 int runTop(const TopOptions& options) {
   auto where = placesOf(options.where);
   if (!where) return failTop(where.error().message());
   where->requests = true;
-  std::vector<Process> before = read(*where);
-  for (;;) {
-    const auto begun = std::chrono::steady_clock::now();
-    std::this_thread::sleep_for(std::chrono::duration<double>(options.interval));
-    std::vector<Process> after = read(*where);
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
-    if (after.empty() && options.once)
-      return failTop("no process was found that counts; does a job run here, as the same user?");
-    winsize size{};
-    const bool terminal = !options.once && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 4;
-    const size_t most = options.rows > 0 ? static_cast<size_t>(options.rows)
-                        : terminal       ? size.ws_row - 3u
-                                         : SIZE_MAX;
-    std::string text = options.once ? "" : "\x1b[H\x1b[2J";
-    text += fmt::format("weft top: {} processes, every {:g} s, those that wait longest first\n", after.size(),
-                        options.interval);
-    text += tableOf(rowsOf(before, after, seconds), most, terminal ? size.ws_col : 0);
-    if (const Status shown = show(text); !shown) return failTop(shown.error().message());
-    if (options.once) return 0;
-    before = std::move(after);
-  }
+  return Top(options, *where).run();
 }
 
 }  // namespace weft::counted
