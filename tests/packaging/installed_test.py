@@ -150,6 +150,9 @@ class InstalledTest(unittest.TestCase):
         self.assertEqual(self.complete('weft', 'info', '--conf'), ['--config'])
         self.assertEqual(sorted(self.complete('weft', 'perf', '--compare')), ['--compare', '--compare-env'])
         self.assertEqual(self.complete('weft', 'info', '--compare'), [])
+        self.assertEqual(self.complete('weft', 'doctor', '--fix'), ['--fix-script'])
+        self.assertEqual(self.complete('weft', 'perf', 'all_r'), ['all_reduce'])
+        self.assertEqual(sorted(self.complete('weft', 'perf', '--op', 'm')), ['max', 'min'])
 
     @unittest.skipUnless(shutil.which('zsh'), 'zsh is not here')
     def test_zsh_reads_its_completion(self):
@@ -158,6 +161,40 @@ class InstalledTest(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ''))
         for option in self.options('perf'):
             self.assertIn(f"'{option}[", script.read_text())
+
+    def unit(self):
+        return (self.prefix / 'lib/systemd/system/weft-aggd.service').read_text()
+
+    def test_the_unit_starts_the_daemon_that_is_there(self):
+        start = re.search(r'^ExecStart=(.*)$', self.unit(), re.MULTILINE).group(1)
+        self.assertTrue(start.startswith(f'/{PREFIX}/bin/weft-aggd '), start)
+        known = run(str(self.prefix / 'bin/weft-aggd'), '--help').stdout
+        for option in re.findall(r' (--[a-z-]+)', start):
+            self.assertIn(f'  {option} ', known)
+        credentials = self.top / 'credentials'
+        credentials.mkdir()
+        (credentials / 'aggd.secret').write_text('a secret\n')
+        daemon = subprocess.Popen(['sh', '-c', f'exec {self.top}{start}'], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  env={**CLEAN, 'CREDENTIALS_DIRECTORY': str(credentials), 'AGGD_LISTEN': '127.0.0.1:0', 'AGGD_OPTIONS': '--drain 1'})
+        try:
+            self.assertIn('aggregating as', daemon.stdout.readline())
+        finally:
+            daemon.terminate()
+            daemon.communicate(timeout=60)
+            shutil.rmtree(credentials)
+        self.assertEqual(daemon.returncode, 0)
+
+    @unittest.skipUnless(shutil.which('systemd-analyze'), 'systemd-analyze is not here')
+    def test_the_unit_is_what_systemd_takes_and_little_exposed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            unit = pathlib.Path(folder) / 'weft-aggd.service'
+            unit.write_text(re.sub(r'^(ExecStart=)\S+|^Documentation=.*\n', lambda found: '' if not found[1] else f'ExecStart={self.prefix}/bin/weft-aggd',
+                                   self.unit(), flags=re.MULTILINE))
+            done = run('systemd-analyze', 'verify', str(unit))
+            self.assertEqual((done.returncode, done.stderr), (0, ''))
+            said = run('systemd-analyze', 'security', '--offline=true', str(unit)).stdout
+            if exposed := re.search(r'exposure level .*: ([\d.]+)', said):
+                self.assertLess(float(exposed.group(1)), 3)
 
     def test_the_bill_of_materials_is_whole(self):
         bill = json.loads((self.prefix / 'share/doc/weft-nccl/weft.spdx.json').read_text())
