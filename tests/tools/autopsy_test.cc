@@ -105,10 +105,12 @@ TEST_CASE("ranks that ended with an error are no culprits, and name the one that
     CHECK(verdict.evidence.size() == 1);
   }
   SECTION("two ends that name each other are both named in the evidence alone") {
-    fail(0);
+    fail(2);
+    ranks[2].comms[0].peer = ranks[3].presence.place + " pid 103 (127.0.0.1)";
+    ranks[3].comms.push_back(ranks[3].comms[0]);  // that one has more of them
     const Verdict verdict = judge(ranks);
     CHECK(verdict.kind == "failed");
     CHECK(verdict.peer.empty());
-    CHECK(verdict.evidence.size() == 2);
+    CHECK(verdict.evidence.size() == 3);
   }
 }

@@ -173,31 +173,46 @@ void judgeLate(const std::vector<Process>& processes, Verdict* verdict) {
   for (const Want& want : wantsOf(*waiting)) verdict->evidence.push_back(textOf(*waiting, want));
 }
 
-// Nobody is found dead or standing, and there were errors: the peer is named that most failed comms were
-// with. Where several were named as often, as the two ends of a cut network name each other, there is no
-// culprit.
+// By each peer that processes had failed comms with: how many processes. A peer that had such comms itself is
+// left out: its word stands against theirs, as where the network between two hosts was cut.
+std::map<std::string, size_t> blamed(const std::vector<Process>& processes) {
+  std::map<std::string, size_t> by;
+  for (const Process& process : processes) {
+    std::set<std::string> peers;
+    for (const Comm& comm : process.comms)
+      if (comm.state == stats::LineState::failed) peers.insert(comm.peer);
+    for (const std::string& peer : peers) by[peer]++;
+  }
+  std::erase_if(by, [&](const auto& one) {
+    return std::any_of(processes.begin(), processes.end(), [&](const Process& process) {
+      return names(one.first, process) && endedByError(process);
+    });
+  });
+  return by;
+}
+
+// Nobody is found dead or standing, and there were errors: the peer is named that most processes blame. Where
+// several are blamed as often nobody is named.
 void judgeFailed(const std::vector<Process>& processes, Verdict* verdict) {
-  std::map<std::string, size_t> named;
   std::vector<std::string> evidence;
   for (const Process& process : processes)
-    for (const Comm& comm : process.comms) {
-      if (comm.state != stats::LineState::failed) continue;
-      named[comm.peer]++;
-      evidence.push_back(fmt::format("{}: comm {} {} {} ended with an error", nameOf(process), comm.number,
-                                     comm.sends ? "to" : "from", comm.peer));
-    }
-  if (named.empty()) return;
-  const auto fewer = [](const auto& a, const auto& b) { return a.second < b.second; };
-  const auto most = std::max_element(named.begin(), named.end(), fewer);
-  const auto alike = [&](const auto& one) { return one.second == most->second; };
+    for (const Comm& comm : process.comms)
+      if (comm.state == stats::LineState::failed)
+        evidence.push_back(fmt::format("{}: comm {} {} {} ended with an error", nameOf(process), comm.number,
+                                       comm.sends ? "to" : "from", comm.peer));
+  if (evidence.empty()) return;
   *verdict = {};
   verdict->kind = "failed";
   verdict->evidence = std::move(evidence);
-  if (std::count_if(named.begin(), named.end(), alike) == 1) verdict->peer = most->first;
   verdict->advice =
-      "the first WARN of each rank's output has the reason; look at the host of the one that is named, then "
+      "the first WARN of each rank's output has the reason; look at the host of a rank that all name, then "
       "at "
       "the network between them (weft doctor --hosts)";
+  const auto by = blamed(processes);
+  const auto fewer = [](const auto& a, const auto& b) { return a.second < b.second; };
+  const auto most = std::max_element(by.begin(), by.end(), fewer);
+  const auto alike = [&](const auto& one) { return one.second == most->second; };
+  if (std::count_if(by.begin(), by.end(), alike) == 1) verdict->peer = most->first;
 }
 
 std::string headOf(const Verdict& verdict, size_t processes) {
@@ -207,7 +222,7 @@ std::string headOf(const Verdict& verdict, size_t processes) {
   if (verdict.kind != "failed")
     return fmt::format("{} processes, and none of them stands still\n", processes);
   return verdict.peer.empty()
-             ? "verdict: connections failed, and none of the ranks is named more than others\n"
+             ? "verdict: connections failed (failed), and no rank is to blame by what they left\n"
              : fmt::format("verdict: {} (failed), by what its peers left\n", verdict.peer);
 }
 
