@@ -38,7 +38,9 @@ void World::make(int i) {
     options_.transports[i] = loop::makeTransport(friendly);
   }
   Side& side = sides_[i];
-  side.other = std::make_shared<FakePeer>(*this, 1 - i, i == 0 ? "node1 pid 1001" : "node0 pid 1000");
+  const std::string name =
+      i == 0 ? "node1" + options_.domain + " pid 1001" : "node0" + options_.domain + " pid 1000";
+  side.other = std::make_shared<FakePeer>(*this, 1 - i, name);
   core::NetOptions of;
   of.config = options_.config;
   of.transport = options_.transports[i];

@@ -93,6 +93,7 @@ struct WorldOptions {
   std::shared_ptr<Transport> locals[2];          // for peers on the same host; none when null
   std::shared_ptr<core::ProfilerSink> profiler;  // of both sides; null: none
   int rails[2] = {1, 1};                         // how many of the transport's devices each side's device has
+  std::string domain;                            // of both hosts, behind their names in the peers' names
 };
 
 class World {
