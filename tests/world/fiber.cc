@@ -8,10 +8,15 @@
 #include <sys/mman.h>
 #include <utility>
 
-// The sanitizer's run-time library has them; elsewhere they are null.
+// The run-time library of AddressSanitizer has the first two, that of ThreadSanitizer the others; elsewhere
+// they are null.
 extern "C" {
 __attribute__((weak)) void __sanitizer_start_switch_fiber(void** save, const void* bottom, size_t bytes);
 __attribute__((weak)) void __sanitizer_finish_switch_fiber(void* saved, const void** bottom, size_t* bytes);
+__attribute__((weak)) void* __tsan_get_current_fiber();
+__attribute__((weak)) void* __tsan_create_fiber(unsigned flags);
+__attribute__((weak)) void __tsan_destroy_fiber(void* fiber);
+__attribute__((weak)) void __tsan_switch_to_fiber(void* fiber, unsigned flags);
 }
 
 namespace weft::world {
@@ -29,9 +34,14 @@ void arrived(void* saved, const void** bottom, size_t* bytes) {
   if (__sanitizer_finish_switch_fiber) __sanitizer_finish_switch_fiber(saved, bottom, bytes);
 }
 
+// A switch orders what was done before it, as all of a world belongs to one thread.
+void follow(void* fiber) {
+  if (__tsan_switch_to_fiber) __tsan_switch_to_fiber(fiber, 0);
+}
+
 // A sanitizer follows contexts, and no jumps.
 bool cheaply() {
-  return !__sanitizer_start_switch_fiber;
+  return !__sanitizer_start_switch_fiber && !__tsan_switch_to_fiber;
 }
 
 }  // namespace
@@ -66,12 +76,14 @@ Fiber::Fiber(std::function<void()> body) : body_(std::move(body)), stack_(takeSt
   here_.uc_stack.ss_sp = stack_.get();
   here_.uc_stack.ss_size = kStackBytes;
   here_.uc_link = nullptr;
+  if (__tsan_create_fiber) threadSanitizers_ = __tsan_create_fiber(0);
   const auto self = reinterpret_cast<uintptr_t>(this);
   ::makecontext(&here_, reinterpret_cast<void (*)()>(&Fiber::enter), 2, static_cast<unsigned>(self >> 32),
                 static_cast<unsigned>(self));
 }
 
 Fiber::~Fiber() {
+  if (threadSanitizers_) __tsan_destroy_fiber(threadSanitizers_);
   spareStacks().push_back(std::move(stack_));
 }
 
@@ -85,6 +97,7 @@ void Fiber::begin() {
   body_ = nullptr;
   over_ = true;
   leaving(nullptr, schedulersStack_, schedulersStackBytes_);
+  follow(threadSanitizersScheduler_);
   if (cheaply()) ::_longjmp(schedulerAgain_, 1);
   ::setcontext(&scheduler_);
 }
@@ -92,6 +105,8 @@ void Fiber::begin() {
 void Fiber::run() {
   if (cheaply()) return runCheaply();
   leaving(&schedulersFakeStack_, stack_.get(), kStackBytes);
+  if (__tsan_get_current_fiber) threadSanitizersScheduler_ = __tsan_get_current_fiber();
+  follow(threadSanitizers_);
   ::swapcontext(&scheduler_, &here_);
   arrived(schedulersFakeStack_, nullptr, nullptr);
 }
@@ -102,6 +117,7 @@ void Fiber::leave() {
     return;
   }
   leaving(&fakeStack_, schedulersStack_, schedulersStackBytes_);
+  follow(threadSanitizersScheduler_);
   ::swapcontext(&here_, &scheduler_);
   arrived(fakeStack_, &schedulersStack_, &schedulersStackBytes_);
 }

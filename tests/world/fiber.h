@@ -48,6 +48,8 @@ class Fiber {
   void* schedulersFakeStack_ = nullptr;  // while it does
   const void* schedulersStack_ = nullptr;
   size_t schedulersStackBytes_ = 0;
+  void* threadSanitizers_ = nullptr;  // what it knows us by, and the scheduler
+  void* threadSanitizersScheduler_ = nullptr;
   bool over_ = false;
 };
 

@@ -127,4 +127,16 @@ std::string judge(const WorldPlan& plan, const End& end, int rank) {
   return {};
 }
 
+// The end that finds a message too large fails, and its other end hears why before it hears that it was
+// closed.
+std::string judgePair(const WorldPlan& plan, const End& sender, const End& receiver) {
+  const bool misused = plan.hurts.size() == 1 && plan.hurts.front().kind == HurtKind::misuse &&
+                       sender.report().misused && sender.report().failed && receiver.report().failed;
+  if (!misused) return {};
+  for (const End* end : {&sender, &receiver})
+    if (end->report().why.find("matching a message") == std::string::npos)
+      return end->name() + " does not hear that a message was too large: " + end->report().why;
+  return {};
+}
+
 }  // namespace weft::world

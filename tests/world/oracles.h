@@ -12,6 +12,8 @@ namespace weft::world {
 
 // Empty: that was as it must be.
 std::string judge(const WorldPlan& plan, const End& end, int rank);
+// Of both ends of a connection together.
+std::string judgePair(const WorldPlan& plan, const End& sender, const End& receiver);
 
 // A process that nobody may wait for: it was killed, or stopped for ever.
 bool losesRank(const HurtPlan& hurt);

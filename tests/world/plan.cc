@@ -132,15 +132,29 @@ HurtPlan drawHurt(SeededRandom& random, const WorldPlan& plan) {
   return hurt;
 }
 
-// Of the stream of what came later.
-void drawOtherHurt(SeededRandom& later, const WorldPlan& plan, HurtPlan* hurt) {
-  if (later.below(4) != 0) return;
+// Half of the worlds draw from a further stream, and the others are what they were before there was one: the
+// number is such that the seeds which are kept from then, and those that find faults, are among the others.
+bool isWider(uint64_t seed) {
+  return SeededRandom(seed ^ 0x30ad).below(2) == 1;
+}
+
+void drawWider(SeededRandom& later, WorldPlan* plan) {
+  plan->apart = later.below(2) == 0;
+  plan->rests = later.below(2) == 0;
+  if (later.below(4) == 0) plan->config.maxRails = oneOf(later, {1, 2, 3});
+}
+
+void drawOtherHurt(SeededRandom& later, WorldPlan* planned) {
+  const WorldPlan& plan = *planned;
+  HurtPlan* hurt = &planned->hurts.back();
+  if (later.below(2) != 0) return;
   hurt->kind = later.below(2) == 0 ? HurtKind::railGone : HurtKind::withdraw;
   if (hurt->kind == HurtKind::railGone) {
     hurt->other = static_cast<int>(later.below(static_cast<uint64_t>(plan.fabric.rails)));
   } else {
     hurt->other = static_cast<int>(later.below(plan.flows.size()));
     hurt->rank = plan.flows[static_cast<size_t>(hurt->other)].to;
+    planned->apart = true;
   }
 }
 
@@ -200,17 +214,14 @@ WorldPlan drawPlan(const PlanOptions& options) {
     for (FlowPlan& flow : plan.flows)
       if (random.below(3) == 0) flow.begins = microseconds(random.below(200'000));
   plan.occupiedFor = microseconds(oneOf(random, {0, 0, 20, 3000}));
-  plan.apart = later.below(2) == 0;
-  if (later.below(4) == 0) plan.config.maxRails = oneOf(later, {1, 2, 3});
-  if (!options.hurts || random.below(4) == 0) {
-    plan.rests = later.below(2) == 0;
-    return plan;
-  }
+  const bool wider = isWider(options.seed);
+  if (wider) drawWider(later, &plan);
+  if (!options.hurts || random.below(4) == 0) return plan;
+  plan.rests = false;
   plan.breakable = true;
   for (uint64_t i = 1 + random.below(3); i > 0; i--) {
     plan.hurts.push_back(drawHurt(random, plan));
-    drawOtherHurt(later, plan, &plan.hurts.back());
-    if (plan.hurts.back().kind == HurtKind::withdraw) plan.apart = true;
+    if (wider) drawOtherHurt(later, &plan);
   }
   return plan;
 }

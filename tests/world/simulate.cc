@@ -10,9 +10,10 @@
 #include "tests/world/world.h"
 
 // usage: simulate [--seed S] [--seeds N | --seconds T | --minutes T] [--ranks N] [--operations N]
-//                 [--no-hurts] [--twice] [--verbose]
+//                 [--only WORDS] [--no-hurts] [--twice] [--verbose]
 //
-// Runs the worlds of one seed after another. The exit status is 1 with the first that fails.
+// Runs the worlds of one seed after another, or those of which it is said that WORDS. The exit status is 1
+// with the first that fails.
 namespace {
 
 using namespace weft;
@@ -22,6 +23,7 @@ struct Arguments {
   PlanOptions plan;
   uint64_t seeds = 1;
   double seconds = 0;  // in place of seeds
+  std::string only;    // words of a plan's text; empty: all
   bool twice = false;
   bool verbose = false;
 };
@@ -47,6 +49,8 @@ bool parse(int argc, char** argv, Arguments* out) {
       out->seconds = 60 * std::strtod(argv[++i], nullptr);
     else if (name == "--ranks")
       out->plan.ranks = std::atoi(argv[++i]);
+    else if (name == "--only")
+      out->only = argv[++i];
     else if (name == "--operations")
       out->plan.operations = std::strtoull(argv[++i], nullptr, 0);
     else
@@ -94,6 +98,10 @@ int runAll(const Arguments& arguments) {
   double lasted = 0;
   while (arguments.seconds > 0 ? spent() < arguments.seconds : ran < arguments.seeds) {
     Outcome outcome;
+    if (!arguments.only.empty() && drawPlan(plan).text().find(arguments.only) == std::string::npos) {
+      plan.seed++;
+      continue;
+    }
     if (!runOne(arguments, plan, &outcome)) return 1;
     ran++;
     plan.seed++;
@@ -118,6 +126,6 @@ int main(int argc, char** argv) {
   if (parse(argc, argv, &arguments)) return runAll(arguments);
   std::fprintf(stderr,
                "usage: simulate [--seed S] [--seeds N | --seconds T | --minutes T] [--ranks N] "
-               "[--operations N] [--no-hurts] [--twice] [--verbose]\n");
+               "[--operations N] [--only WORDS] [--no-hurts] [--twice] [--verbose]\n");
   return 2;
 }

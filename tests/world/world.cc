@@ -64,6 +64,7 @@ class World {
   void hurtRail(const HurtPlan& hurt);
   void bringBack(int rank);
   std::string judgeAll() const;
+  const End* endOf(const FlowPlan& flow, int rank, const char* which) const;
   std::string leftovers() const;
   std::string whoIsLeft() const;
 
@@ -198,7 +199,20 @@ std::string World::judgeAll() const {
     for (const auto& end : rank->ends())
       if (const std::string complaint = judge(plan_, *end, rank->number()); !complaint.empty())
         return format("rank %d: ", rank->number()) + complaint;
+  for (const FlowPlan& flow : plan_.flows) {
+    const End* sender = endOf(flow, flow.from, "sender");
+    const End* receiver = endOf(flow, flow.to, "receiver");
+    if (!sender || !receiver) continue;
+    if (const std::string complaint = judgePair(plan_, *sender, *receiver); !complaint.empty())
+      return complaint;
+  }
   return {};
+}
+
+const End* World::endOf(const FlowPlan& flow, int rank, const char* which) const {
+  for (const auto& end : ranks_[static_cast<size_t>(rank)]->ends())
+    if (&end->flow() == &flow && end->name().ends_with(which)) return end.get();
+  return nullptr;
 }
 
 std::string World::leftovers() const {
