@@ -92,6 +92,19 @@ std::multimap<uint64_t, uint64_t> fieldsOf(std::string_view message) {
   return fields;
 }
 
+// Three messages over each of two connections to the next rank.
+std::vector<RankTraffic> ringOf(size_t count) {
+  std::vector<RankTraffic> ranks(count);
+  for (size_t rank = 0; rank < count; ++rank)
+    for (uint64_t channel = 1; channel <= 2; ++channel)
+      for (int i = 0; i < 3; ++i) {
+        const uint64_t connection = 10 * channel + rank;
+        ranks[rank].messages.push_back({true, connection, 0, 1, 100});
+        ranks[(rank + 1) % count].messages.push_back({false, connection, 0, 1, 100});
+      }
+  return ranks;
+}
+
 std::vector<std::multimap<uint64_t, uint64_t>> readChakra(std::string_view bytes) {
   std::vector<std::multimap<uint64_t, uint64_t>> messages;
   while (!bytes.empty()) {
@@ -145,10 +158,39 @@ TEST_CASE("recorded messages are exported with both of their ends") {
   CHECK((*traffic)[0].receivedBytes + (*traffic)[1].receivedBytes == Approx(5.746e9).epsilon(1e-3));
 }
 
-TEST_CASE("recordings of more than two ranks are not exported") {
-  const auto refused = activitiesOf("job", std::vector<RankTraffic>(3));
-  REQUIRE(!refused);
-  CHECK(refused.error().detail() == "job: has 3 traces; messages of two ranks can be exported");
+TEST_CASE("recorded messages of a ring of four are exported from rank to rank, over two connections each") {
+  const auto ranks = activitiesOf("job", ringOf(4));
+  REQUIRE(ranks);
+  REQUIRE(ranks->size() == 4);
+  const Schedule schedule = readGoal(goalOf(*ranks));
+  CHECK(schedule.ranks == 4);
+  CHECK(balanced(schedule));
+  CHECK(schedule.sentBytes == 4 * 2 * 3 * 100);
+  for (const auto& [message, count] : schedule.balance) {
+    const auto& [from, to, tag, bytes] = message;
+    CHECK(to == (from + 1) % 4);
+  }
+  CHECK(schedule.balance.size() == 4 * 2 * 3);  // no two messages of a pair have one tag
+}
+
+TEST_CASE("recordings of which a rank's is missing, or is there twice, are not exported") {
+  const auto failure = [](const std::vector<RankTraffic>& ranks) {
+    const auto refused = activitiesOf("job", ranks);
+    return refused ? "none" : refused.error().detail();
+  };
+  std::vector<RankTraffic> ranks = ringOf(4);
+  ranks.pop_back();
+  CHECK(failure(ranks) ==
+        "job: trace 2 has messages of a connection to no other trace here; give the traces of all ranks of "
+        "one job, each once");
+  ranks = ringOf(4);
+  ranks.push_back(ranks[0]);
+  CHECK(failure(ranks) ==
+        "job: trace 0 has a connection to 2 others at once; give the traces of all ranks of one job, each "
+        "once");
+  ranks.resize(1);
+  CHECK(failure(ranks) ==
+        "job: is the trace of one rank; give the traces of all ranks of one job, each once");
 }
 
 }  // namespace weft::plan

@@ -91,14 +91,40 @@ std::vector<Activity> shardedActivities(const Job& job) {
   return list.take();
 }
 
-// A connection's number, the same on both ranks as both know the same handles, and a message's within it.
+// The two ranks of each connection, the lower one first.
+using Ends = std::map<uint64_t, std::pair<size_t, size_t>>;
+
+Error unpaired(const std::string& path, const std::string& what) {
+  return {Code::config, "exporting traces",
+          path + ": " + what + "; give the traces of all ranks of one job, each once"};
+}
+
+Result<Ends> endsOf(const std::string& path, const std::vector<RankTraffic>& ranks) {
+  std::map<uint64_t, std::vector<size_t>> seen;
+  for (size_t rank = 0; rank < ranks.size(); ++rank)
+    for (const Message& message : ranks[rank].messages) {
+      std::vector<size_t>& of = seen[message.connection];
+      if (of.empty() || of.back() != rank) of.push_back(rank);
+    }
+  Ends ends;
+  for (const auto& [connection, of] : seen) {
+    const std::string first = "trace " + std::to_string(of.front());
+    if (of.size() == 1) return unpaired(path, first + " has messages of a connection to no other trace here");
+    if (of.size() > 2)
+      return unpaired(path,
+                      first + " has a connection to " + std::to_string(of.size() - 1) + " others at once");
+    ends[connection] = {of[0], of[1]};
+  }
+  return ends;
+}
+
+// A connection's number among those of its two ranks, the same on both as both know the same handles, and a
+// message's within it.
 class Tags {
  public:
-  explicit Tags(const std::vector<RankTraffic>& ranks) {
-    for (const RankTraffic& rank : ranks)
-      for (const Message& message : rank.messages) next_[message.connection] = 0;
-    size_t number = 0;
-    for (auto& [connection, next] : next_) next = kMostMessages * number++;
+  explicit Tags(const Ends& ends) {
+    std::map<std::pair<size_t, size_t>, size_t> numbers;
+    for (const auto& [connection, ranks] : ends) next_[connection] = kMostMessages * numbers[ranks]++;
   }
   size_t of(const Message& message) { return next_[message.connection]++; }
 
@@ -108,7 +134,8 @@ class Tags {
 };
 
 // Messages wait for the pause before them, a pause for the messages before it.
-std::vector<Activity> messageActivities(const std::vector<Message>& messages, size_t rank, Tags tags) {
+std::vector<Activity> messageActivities(const std::vector<Message>& messages, size_t rank, const Ends& ends) {
+  Tags tags(ends);
   List list;
   double clockUs = 0;
   std::vector<size_t> pause;
@@ -123,7 +150,8 @@ std::vector<Activity> messageActivities(const std::vector<Message>& messages, si
     activity.kind = message.sent ? Kind::send : Kind::receive;
     activity.name = message.sent ? "send" : "receive";
     activity.bytes = message.bytes;
-    activity.peer = 1 - rank;
+    const auto& [low, high] = ends.at(message.connection);
+    activity.peer = low == rank ? high : low;
     activity.tag = tags.of(message);
     activity.after = pause;
     burst.push_back(list.add(std::move(activity)));
@@ -165,13 +193,11 @@ std::vector<Activity> activitiesOf(const Job& job) {
 
 Result<std::vector<std::vector<Activity>>> activitiesOf(const std::string& path,
                                                         const std::vector<RankTraffic>& ranks) {
-  if (ranks.size() != 2)
-    return Error(
-        Code::config, "exporting traces",
-        path + ": has " + std::to_string(ranks.size()) + " traces; messages of two ranks can be exported");
+  if (ranks.size() < 2) return unpaired(path, "is the trace of one rank");
+  TRY(const Ends ends, endsOf(path, ranks));
   std::vector<std::vector<Activity>> made;
-  for (size_t rank = 0; rank < 2; ++rank)
-    made.push_back(messageActivities(ranks[rank].messages, rank, Tags(ranks)));
+  for (size_t rank = 0; rank < ranks.size(); ++rank)
+    made.push_back(messageActivities(ranks[rank].messages, rank, ends));
   return made;
 }
 

@@ -30,9 +30,9 @@ struct Activity {
 // collectives in their order, and the optimizer.
 std::vector<Activity> activitiesOf(const Job& job);
 
-// The messages of recorded ranks, each list by the time of its posts, computing between the bursts. `peers`
-// of two ranks are each other; recordings of more ranks are refused, as a trace of one rank does not name its
-// peers.
+// The messages of recorded ranks, each list by the time of its posts, computing between the bursts. A trace
+// does not name the peers of its rank, but both ends of a connection know the same handle. A connection that
+// has only one of its ends here, or more than two, is refused: a trace is missing, or is there twice.
 Result<std::vector<std::vector<Activity>>> activitiesOf(const std::string& path,
                                                         const std::vector<RankTraffic>& ranks);
 
