@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string_view>
+#include <unistd.h>
 
 #include <fmt/format.h>
 
 #include "tools/output/output.h"
 #include "tools/plan/export.h"
 #include "tools/plan/gpu_counts.h"
+#include "tools/plan/progress.h"
 #include "tools/plan/report.h"
 #include "tools/plan/trace_job.h"
 
@@ -35,6 +38,8 @@ Status setNumber(const std::string& word, Scenario* scenario) {
   }
   if (text.empty() || *end != '\0' || !(value >= 0) || value > 1e15)
     return refuse("--set " + word + ": '" + text + "' is not a number from 0 on");
+  if (value == 0 && std::string_view(number->unit) == "GB/s")
+    return refuse("--set " + word + ": a rate must be above 0");
   number->set(scenario, value);
   return {};
 }
@@ -90,9 +95,12 @@ void addOperations(Report* report, const std::vector<double>& counts) {
   }
 }
 
-void addSteps(Report* report, const std::vector<double>& counts) {
-  for (const double count : counts)
+void addSteps(Report* report, const std::vector<double>& counts, Progress* progress) {
+  for (const double count : counts) {
+    progress->begin(fmt::format("{:g} GPUs", count));
     report->predictions.push_back(predict(report->scenario, count, report->draws));
+  }
+  progress->begin(fmt::format("what each number changes at {:g} GPUs", counts.back()));
   report->effects = sensitivity(report->scenario, counts.back(), report->draws);
   const Network& network = report->scenario.cluster.network;
   if (network.rails - network.railsLost > 1)
@@ -111,15 +119,21 @@ Result<Report> makeReport(const Options& options) {
   TRY(report.scenario, readScenario(options, std::move(job)));
   if (!traffic.empty()) report.recorded = recordedOf(traffic, report.scenario.cluster.network);
   TRY(const std::vector<double> counts, countsOf(options, report.scenario.cluster));
+  // The fit, the comparison and what each number changes are parts, too.
+  Progress progress(STDERR_FILENO, static_cast<int>(counts.size()) + 3, {});
+  report.draws.computed = [&progress] { progress.computed(); };
+  progress.begin("fitting");
   if (options.fitBelow > 0) {
     TRY(report.scenario, fitted(report.scenario, options.fitBelow, report.draws));
   }
+  progress.begin("beside what was measured");
   if (!report.scenario.job.measured.empty())
     report.comparison = compare(report.scenario, options.fitBelow, report.draws);
   if (report.scenario.job.isOperation())
     addOperations(&report, counts);
   else
-    addSteps(&report, counts);
+    addSteps(&report, counts, &progress);
+  report.draws.computed = {};
   return report;
 }
 

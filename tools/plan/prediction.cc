@@ -43,6 +43,7 @@ std::vector<double> drawnSteps(const Scenario& scenario, double gpus, const Draw
   for (int i = 0; i < (sigma > 0 ? draws.count : 1); ++i) {
     const double slowest = sigma > 0 ? std::max(0.0, 1 + sigma * largestOf(gpus, uniformOf(&engine))) : 1;
     times.push_back(stepOf(scenario.job, scenario.cluster, gpus, slowest).totalUs);
+    if (draws.computed) draws.computed();
   }
   std::sort(times.begin(), times.end());
   return times;

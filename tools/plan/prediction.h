@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@ namespace weft::plan {
 struct Draws {
   uint64_t seed = 1;
   int count = 400;
+  std::function<void()> computed = {};  // called after each step that was computed; empty: nobody wants it
 };
 
 // The cause of most of the lost time.
