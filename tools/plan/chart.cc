@@ -20,6 +20,7 @@ constexpr double kLegendHeight = 18;
 constexpr double kBarHeight = 20;
 constexpr double kBarLeft = 150;
 constexpr size_t kColours = 6;
+constexpr double kNarrow = 0.8;  // the least over the largest value of a chart that does not begin at 0
 
 std::string colourOf(size_t number) {
   return fmt::format("var(--c{})", number % kColours);
@@ -54,6 +55,15 @@ double stepOfAxis(double length) {
   return 10 * power;
 }
 
+// 1000 is 1k, so that no label is wider than its place.
+std::string shortNumber(double value) {
+  constexpr std::pair<double, const char*> kUnits[] = {{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}};
+  for (const auto& [unit, letter] : kUnits)
+    if (value >= 10 * unit || (unit > 1e3 && value >= unit))
+      return fmt::format("{:.4g}{}", value / unit, letter);
+  return fmt::format("{:.4g}", std::abs(value) < 1e-9 ? 0 : value);
+}
+
 // From values to places on the page.
 class Scale {
  public:
@@ -63,11 +73,19 @@ class Scale {
         x_.take(std::log2(x));
         y_.take(logarithmic_ ? std::log10(std::max(y, 1e-12)) : y);
       }
-    for (const Band& band : chart.bands) y_.take(band.high);
+    for (const Band& band : chart.bands) {
+      y_.take(band.low);
+      y_.take(band.high);
+    }
     if (!(x_.high > x_.low)) x_ = {x_.low - 0.5, x_.low + 0.5};
-    if (!logarithmic_) y_.low = std::min(0.0, y_.low);
+    // Values that differ little are shown without what lies below all of them.
+    if (!logarithmic_ && y_.low < kNarrow * y_.high) y_.low = std::min(0.0, y_.low);
     if (logarithmic_) y_ = {std::floor(y_.low), std::ceil(y_.high)};
     if (!(y_.high > y_.low)) y_.high = y_.low + 1;
+    if (logarithmic_) return;
+    step_ = stepOfAxis(y_.high - y_.low);  // the axis begins and ends with a line around all values
+    y_.low = std::floor(y_.low / step_ + 1e-9) * step_;
+    y_.high = std::ceil(y_.high / step_ - 1e-9) * step_;
   }
   double across(double x) const {
     return kLeft + (std::log2(x) - x_.low) / (x_.high - x_.low) * (kChartWidth - kLeft - kRight);
@@ -83,12 +101,10 @@ class Scale {
       text += lineAt(across(value), top_, across(value), top_ + kPlotHeight);
       text += labelAt(across(value), top_ + kPlotHeight + 16, "middle", fmt::format("{:g}", value), 11);
     }
-    const double step = logarithmic_ ? 1 : stepOfAxis(y_.high - y_.low);
-    for (double y = std::ceil(y_.low / step) * step; y <= y_.high + 1e-9; y += step) {
+    for (double y = std::ceil(y_.low / step_) * step_; y <= y_.high + 1e-9; y += step_) {
       const double value = logarithmic_ ? std::pow(10, y) : y;
       text += lineAt(kLeft, up(value), kChartWidth - kRight, up(value));
-      text += labelAt(kLeft - 6, up(value) + 4, "end",
-                      fmt::format("{:.4g}", std::abs(value) < 1e-9 ? 0 : value), 11);
+      text += labelAt(kLeft - 6, up(value) + 4, "end", shortNumber(value), 11);
     }
     return text;
   }
@@ -96,40 +112,52 @@ class Scale {
  private:
   double top_;
   bool logarithmic_;
+  double step_ = 1;  // between lines of the vertical axis; of a logarithmic one, in powers of ten
   Range x_;
   Range y_;
 };
 
-std::string curveText(const Scale& scale, const Curve& curve, size_t number) {
+std::string curveText(const Scale& scale, const Curve& curve) {
   std::string line;
   std::string dots;
   for (const auto& [x, y] : curve.points) {
     line += fmt::format("{:.1f},{:.1f} ", scale.across(x), scale.up(y));
     dots += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\" fill=\"{}\"/>\n", scale.across(x),
-                        scale.up(y), curve.line ? 2 : 4, colourOf(number));
+                        scale.up(y), curve.line ? 2 : 4, colourOf(curve.colour));
   }
   if (!curve.line) return dots;
   return fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\"{}/>\n", line,
-                     colourOf(number), curve.dashed ? " stroke-dasharray=\"6 4\"" : "") +
+                     colourOf(curve.colour), curve.dashed ? " stroke-dasharray=\"6 4\"" : "") +
          (curve.dashed ? "" : dots);
 }
 
-std::string legendText(const std::vector<std::string>& names, double top) {
+struct Entry {
+  std::string name;
+  size_t colour;
+};
+
+std::string legendText(const std::vector<Entry>& entries, double top) {
   std::string text;
   double x = kLeft;
-  for (size_t i = 0; i < names.size(); ++i) {
+  for (const Entry& entry : entries) {
     text += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"12\" height=\"12\" fill=\"{}\"/>\n", x, top,
-                        colourOf(i));
-    text += labelAt(x + 17, top + 10, "start", names[i], 11);
-    x += 32 + 6.2 * static_cast<double>(names[i].size());
+                        colourOf(entry.colour));
+    text += labelAt(x + 17, top + 10, "start", entry.name, 11);
+    x += 32 + 6.6 * static_cast<double>(entry.name.size());
   }
   return text;
 }
 
-std::vector<std::string> namesOf(const Chart& chart) {
-  std::vector<std::string> names;
-  for (const Curve& curve : chart.curves) names.push_back(curve.name);
-  return names;
+std::vector<Entry> entriesOf(const Chart& chart) {
+  std::vector<Entry> entries;
+  for (const Curve& curve : chart.curves) entries.push_back({curve.name, curve.colour});
+  return entries;
+}
+
+std::vector<Entry> entriesOf(const Bars& bars) {
+  std::vector<Entry> entries;
+  for (const std::string& name : bars.partNames) entries.push_back({name, entries.size()});
+  return entries;
 }
 
 }  // namespace
@@ -149,10 +177,10 @@ std::string drawn(const Chart& chart, double top) {
   }
   if (!there.empty())
     text += fmt::format("<polygon points=\"{}{}\" fill=\"var(--c0)\" opacity=\"0.25\"/>\n", there, back);
-  for (size_t i = 0; i < chart.curves.size(); ++i) text += curveText(scale, chart.curves[i], i);
+  for (const Curve& curve : chart.curves) text += curveText(scale, curve);
   text += labelAt(kChartWidth - kRight, top + kHead + kPlotHeight + 32, "end", chart.across, 11);
   text += labelAt(kChartWidth - kRight, top + 18, "end", chart.up, 11);
-  return text + legendText(namesOf(chart), top + kHead + kPlotHeight + 24);
+  return text + legendText(entriesOf(chart), top + kHead + kPlotHeight + 24);
 }
 
 double heightOf(const Bars& bars) {
@@ -186,7 +214,7 @@ std::string drawn(const Bars& bars, double top) {
     text += labelAt(across(std::max(sum, 0.0)) + 6, y + 12, "start", fmt::format("{:.4g}", sum), 11);
     y += kBarHeight;
   }
-  return text + legendText(bars.partNames, y + 4);
+  return text + legendText(entriesOf(bars), y + 4);
 }
 
 const char* chartStyle() {

@@ -18,6 +18,7 @@ struct Curve {
   std::vector<std::pair<double, double>> points;
   bool line = true;  // or dots alone
   bool dashed = false;
+  size_t colour = 0;
 };
 
 // A range of values for each place on the horizontal axis.

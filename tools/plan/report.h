@@ -32,6 +32,8 @@ struct Report {
   double fitBelow = 0;                   // GPUs; 0: nothing was fitted
 };
 
+constexpr double kLeastShown = 5e-6;  // of an effect, as a share of the step
+
 std::string textOf(const Report& report);
 std::string jsonOf(const Report& report);
 std::string htmlOf(const Report& report);

@@ -18,7 +18,7 @@ constexpr double kGap = 18;
 constexpr size_t kMostBars = 10;
 
 Curve measuredCurve(const Report& report, double operationGpus) {
-  Curve curve{"measured", {}, false, false};
+  Curve curve{"measured", {}, false, false, 1};
   if (!report.comparison) return curve;
   for (const Compared& one : report.comparison->points) {
     if (operationGpus == 0)
@@ -32,7 +32,7 @@ Curve measuredCurve(const Report& report, double operationGpus) {
 Chart throughputChart(const Report& report) {
   const Job& job = report.scenario.job;
   Chart chart{
-      "throughput", "GPUs", job.unit + "/s", true, {{"predicted", {}}, {"ideal", {}, true, true}}, {}};
+      "throughput", "GPUs", job.unit + "/s", true, {{"predicted", {}}, {"ideal", {}, true, true, 2}}, {}};
   for (const Prediction& p : report.predictions) {
     chart.curves[0].points.emplace_back(p.gpus, p.throughput);
     chart.curves[1].points.emplace_back(p.gpus, p.gpus * job.samplesPerGpu / job.computeUs() * 1e6);
@@ -76,7 +76,8 @@ Bars effectsChart(const Report& report) {
             {},
             {}};
   for (size_t i = 0; i < std::min(kMostBars, report.effects.size()); ++i)
-    bars.bars.push_back({report.effects[i].number->name, {100 * report.effects[i].stepChange}});
+    if (std::abs(report.effects[i].stepChange) >= kLeastShown)
+      bars.bars.push_back({report.effects[i].number->name, {100 * report.effects[i].stepChange}});
   return bars;
 }
 
@@ -138,9 +139,9 @@ std::string htmlOf(const Report& report) {
       "content=\"width=device-width\">\n<meta name=\"color-scheme\" content=\"light "
       "dark\">\n<title>{0}</title>\n<style>{1}"
       "body{{background:var(--paper);color:var(--ink);font-family:sans-serif;max-width:1100px;margin:1em "
-      "auto;padding:0 "
-      "1em}}\npre{{overflow-x:auto}}\nsvg{{max-width:100%;height:auto}}\n</style>\n<h1>{0}</"
-      "h1>\n{2}<pre>{3}</pre>\n</html>\n",
+      "auto;padding:0 1em}}\nh1{{font-size:1.4em}}\npre{{overflow-x:auto}}\n"
+      "svg{{display:block;width:100%;max-width:960px;height:auto;margin:0 auto}}\n"
+      "</style>\n<h1>{0}</h1>\n{2}<pre>{3}</pre>\n</html>\n",
       title, chartStyle(), svgOf(report, ""), escaped(textOf(report)));
 }
 

@@ -41,12 +41,25 @@ std::string jobLine(const Job& job) {
   return line + "\n";
 }
 
-std::string sourceLines(const Report& report) {
+// In lines that a terminal holds, cut between words.
+std::string wrapped(const std::string& sentence) {
+  constexpr size_t kWidth = 112;
   std::string text;
-  if (!report.scenario.job.source.empty()) text += "#   " + report.scenario.job.source + "\n";
-  text += clusterLine(report.scenario.cluster);
-  if (!report.scenario.cluster.source.empty()) text += "#   " + report.scenario.cluster.source + "\n";
+  for (size_t begin = 0; begin < sentence.size();) {
+    size_t end = sentence.size();
+    if (end - begin > kWidth) {
+      const size_t blank = sentence.rfind(' ', begin + kWidth);
+      end = blank == std::string::npos || blank <= begin ? begin + kWidth : blank;
+    }
+    text += "#   " + sentence.substr(begin, end - begin) + "\n";
+    begin = end + (end < sentence.size() && sentence[end] == ' ' ? 1 : 0);
+  }
   return text;
+}
+
+std::string sourceLines(const Report& report) {
+  return wrapped(report.scenario.job.source) + clusterLine(report.scenario.cluster) +
+         wrapped(report.scenario.cluster.source);
 }
 
 std::string predictionRows(const Report& report) {
@@ -83,7 +96,7 @@ std::string effectRows(const Report& report) {
                                  report.predictions.back().gpus);
   size_t shown = 0;
   for (const Effect& effect : report.effects) {
-    if (++shown > kMostEffects || std::abs(effect.stepChange) < 5e-6) break;
+    if (++shown > kMostEffects || std::abs(effect.stepChange) < kLeastShown) break;
     text += fmt::format("#   {:<16} {:>10.4g} {:<5} {:>+8.3f} %\n", effect.number->name, effect.value,
                         effect.number->unit, 100 * effect.stepChange);
   }
@@ -115,7 +128,7 @@ std::string comparisonRows(const Report& report) {
   if (!report.comparison) return {};
   const Comparison& comparison = *report.comparison;
   const Job& job = report.scenario.job;
-  std::string text = "# beside what was measured: " + job.measuredSource + "\n";
+  std::string text = "# beside what was measured\n" + wrapped(job.measuredSource);
   if (report.fitBelow > 0) {
     text += fmt::format("#   fitted below {:g} GPUs:", report.fitBelow);
     for (const std::string& name : job.freeNumbers)
