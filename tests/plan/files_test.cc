@@ -74,6 +74,8 @@ TEST_CASE("a cluster that does not fit is one line with the file and the field")
        "c.json: collnet.fan_in: 1 is not possible; it must be at least 2 and at most 1e+06"},
       {R"({"gpus_per_node": 1, "network": {"rail_Gbps": 1}})",
        "c.json: network.rail_Gbps: is no field here; the nearest is rail_GBps"},
+      {R"({"gpus_per_node": 1, "network": {"rail_GBps": 1, "low_latency": {"alpha_us": 1, "intra_alpha_us": 1}}})",
+       "c.json: network.low_latency.below_MiB: is missing"},
   };
   for (const auto& [text, message] : cases) {
     INFO(text);

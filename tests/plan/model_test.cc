@@ -23,7 +23,7 @@ Cluster nodesOfEight() {
   Cluster cluster = flatCluster();
   cluster.gpusPerNode = 8;
   cluster.network.rails = 4;
-  cluster.inside = {2, 200};
+  cluster.inside = {2, 200, 0};
   return cluster;
 }
 
@@ -88,6 +88,32 @@ TEST_CASE("a lost rail takes its share of the bandwidth, and no more") {
   const double whole = costOf(cluster, operation).transferUs;
   cluster.network.railsLost = 1;
   CHECK(costOf(cluster, operation).transferUs == Approx(whole * 4 / 3));
+}
+
+TEST_CASE("an operation with a small part of each rank goes by the protocol with less latency") {
+  Cluster cluster = flatCluster();
+  cluster.network.low = {1e6, 3, 0, 0.5};
+  const auto usOf = [&](double bytes) {
+    return costOf(cluster, {Collective::allGather, Algorithm::ring, 4, bytes}).us();
+  };
+  CHECK(usOf(2e6) == Approx(3 * 3 + 2e6 * 3 / 4 / 5e3));  // a part of 0.5 MB
+  CHECK(usOf(4e6) == Approx(3 * 10 + 4e6 * 3 / 4 / 10e3));
+}
+
+TEST_CASE("a double tree of two nodes sends each byte once, and of many almost twice") {
+  const auto usOf = [](double nodes) {
+    return costOf(flatCluster(), {Collective::allReduce, Algorithm::doubleTree, nodes, 1e9}).transferUs;
+  };
+  CHECK(usOf(2) == Approx(1e9 / 10e3));
+  CHECK(usOf(128) == Approx(2e9 / 10e3 * 127 / 128).epsilon(0.01));
+}
+
+TEST_CASE("a switch that reduces takes the steps of a chain out of a tree") {
+  Cluster cluster = nodesOfEight();
+  const Operation operation{Collective::allReduce, Algorithm::doubleTree, 64, 8};
+  const double chained = costOf(cluster, operation).latencyUs;
+  cluster.inside.switchGBps = 480;
+  CHECK(chained - costOf(cluster, operation).latencyUs == Approx(2 * 6 * 2));
 }
 
 TEST_CASE("collnet halves what a ring of nodes moves") {

@@ -85,11 +85,11 @@ TEST_CASE("VGG-16 on 512 GPUs scales to 68 % within 5 points") {
   CHECK(std::abs(efficiencyOf("horovod-vgg-16", "pascal-25g", 512) - 0.68) <= 0.05);
 }
 
-// Source: the same table has 90 % for Inception-V3. A miss that is known: with the window that fits the other
-// two the model hides all of its communication. This test is there to say so, and fails when it becomes
-// better.
-TEST_CASE("Inception-V3 on 512 GPUs is predicted 10 points too high") {
-  CHECK(efficiencyOf("horovod-inception-v3", "pascal-25g", 512) == Approx(1.0).margin(0.02));
+// Source: the same table has 90 % for Inception-V3, as for ResNet-101 with twice the bytes. So bytes are not
+// what they lose: skew is, and the window hides all communication of both.
+TEST_CASE("Inception-V3 on 512 GPUs scales to 90 % within 2 points, and skew is what limits it") {
+  CHECK(efficiencyOf("horovod-inception-v3", "pascal-25g", 512) == Approx(0.90).margin(0.02));
+  CHECK(predict(example("horovod-inception-v3", "pascal-25g"), 512, Draws{}).limit == Limit::skew);
 }
 
 // Source: AWS, 2019: above 1,000 images a second on 192 V100 of p3dn.24xlarge.
@@ -100,19 +100,25 @@ TEST_CASE("Mask R-CNN on 192 GPUs is above 1,000 images a second, and skew is wh
   CHECK(made.limit == Limit::skew);
 }
 
-// Source: crazyguitar/aws-gpu-communication-benchmark: NCCL's all-gather on 2 to 32 nodes of p5.48xlarge. A
-// line of latency and bandwidth is within 10 % rms when it is fitted to all of it. A miss that is known:
-// fitted below 128 GPUs it is off by 10.6 % on the others, since NCCL changes its protocol at 16 MiB a rank
-// and the line does not.
-TEST_CASE("NCCL's all-gather on p5 is within 10 % rms, and within 11 % where it was held out") {
-  const Scenario scenario = example("p5-all-gather", "p5");
-  auto all = fitted(scenario, 1e6, Draws{});
-  REQUIRE(all);
-  CHECK(compare(*all, 1e6, Draws{}).rms <= 0.10);
-  const Comparison heldOut = comparisonOf(scenario);
-  CHECK(heldOut.points.size() == 35);
-  CHECK(heldOut.rmsFitted <= 0.105);
-  CHECK(heldOut.rmsHeldOut <= 0.11);
+// Source: crazyguitar/aws-gpu-communication-benchmark: NCCL's all-gather on 2 to 32 nodes of p5.48xlarge. Two
+// protocols, each a line of latency and bandwidth; where NCCL changes from one to the other follows from its
+// own constants.
+TEST_CASE("NCCL's all-gather on p5 is within 10 % rms, also where it was held out") {
+  const Comparison comparison = comparisonOf(example("p5-all-gather", "p5"));
+  CHECK(comparison.points.size() == 35);
+  CHECK(comparison.rmsFitted <= 0.06);
+  CHECK(comparison.rmsHeldOut <= 0.10);
+  // The numbers of the example are those of the fit.
+  CHECK(compare(example("p5-all-gather", "p5"), 0, Draws{}).rms <= 0.07);
+}
+
+// Source: the same benchmark. A miss that is known: NCCL changes between algorithms whose choice is not
+// modelled.
+TEST_CASE("NCCL's all-reduce on p5 is off by less than 20 % rms where it was held out") {
+  const Comparison comparison = comparisonOf(example("p5-all-reduce", "p5"));
+  CHECK(comparison.points.size() == 45);
+  CHECK(comparison.rmsFitted <= 0.12);
+  CHECK(comparison.rmsHeldOut <= 0.20);
 }
 
 }  // namespace weft::plan

@@ -67,12 +67,25 @@ Cost treeOfNodes(const Cluster& cluster, double nodes, double bytes, double pass
   return {2 * levels * stepUs(network, message), usOf(passes * bytes, rate) + 2 * fill};
 }
 
-// NCCL's trees: a chain through the GPUs of a node, trees between the nodes.
+// Each of two trees carries half of the bytes over nodes - 1 edges in both directions, and a node is inside
+// of one and a leaf of the other.
+double doublePasses(double nodes) {
+  return 2 * (nodes - 1) / nodes;
+}
+
+// A chain through the GPUs of a node, or their switch.
+Cost treeInside(const Inside& inside, double gpus, double bytes) {
+  if (gpus <= 1) return {};
+  if (inside.switchGBps > 0)
+    return {2 * inside.alphaUs, usOf(2 * (gpus - 1) / gpus * bytes, inside.switchGBps)};
+  return {2 * (gpus - 1) * inside.alphaUs, usOf(2 * bytes, inside.GBps)};
+}
+
+// NCCL's trees between the nodes, and what goes on in the nodes at the same time.
 Cost treeCost(const Cluster& cluster, const Operation& operation, double passes) {
   const double nodes = cluster.nodesOf(operation.gpus);
   const double inNode = std::min(operation.gpus, cluster.gpusPerNode);
-  Cost cost{2 * (inNode - 1) * cluster.inside.alphaUs, 0};
-  if (inNode > 1) cost.transferUs = usOf(2 * operation.bytes, cluster.inside.GBps);
+  const Cost cost = treeInside(cluster.inside, inNode, operation.bytes);
   if (nodes <= 1) return cost;
   const Cost between = treeOfNodes(cluster, nodes, operation.bytes, passes);
   return {cost.latencyUs + between.latencyUs, std::max(cost.transferUs, between.transferUs)};
@@ -82,7 +95,7 @@ Cost betweenNodes(const Cluster& cluster, double nodes, double bytes) {
   Cluster flat = cluster;
   flat.gpusPerNode = 1;
   const Cost around = ringCost(flat, {Collective::allReduce, Algorithm::ring, nodes, bytes});
-  const Cost up = treeOfNodes(cluster, nodes, bytes, 2);
+  const Cost up = treeOfNodes(cluster, nodes, bytes, doublePasses(nodes));
   return around.us() < up.us() ? around : up;
 }
 
@@ -137,7 +150,7 @@ Cost allToAllCost(const Cluster& cluster, const Operation& operation) {
   return {beyond * stepUs(network, message), std::max(insideUs, usOf(perPeer * beyond, rate))};
 }
 
-Cost costBy(Algorithm algorithm, const Cluster& cluster, const Operation& operation) {
+Cost costWith(Algorithm algorithm, const Cluster& cluster, const Operation& operation) {
   switch (algorithm) {
     case Algorithm::best:
     case Algorithm::ring:
@@ -145,7 +158,7 @@ Cost costBy(Algorithm algorithm, const Cluster& cluster, const Operation& operat
     case Algorithm::tree:
       return treeCost(cluster, operation, 3);
     case Algorithm::doubleTree:
-      return treeCost(cluster, operation, 2);
+      return treeCost(cluster, operation, doublePasses(cluster.nodesOf(operation.gpus)));
     case Algorithm::hierarchical:
       return hierarchicalCost(cluster, operation);
     case Algorithm::collnet:
@@ -154,6 +167,13 @@ Cost costBy(Algorithm algorithm, const Cluster& cluster, const Operation& operat
       return levelsCost(cluster, operation);
   }
   return {};
+}
+
+// By the protocol that carries such a part of a rank.
+Cost costBy(Algorithm algorithm, const Cluster& cluster, const Operation& operation) {
+  const bool small = operation.bytes / operation.gpus < cluster.network.low.belowBytes;
+  return small ? costWith(algorithm, cluster.withLowLatency(), operation)
+               : costWith(algorithm, cluster, operation);
 }
 
 }  // namespace
@@ -167,7 +187,7 @@ const std::vector<AlgorithmFacts>& algorithms() {
        "Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, JPDC 2009"},
       {Algorithm::tree, "tree", "2(g-1) ai + 2 ceil(log2 N) a + 3S/B + fill",
        "a node takes 2S from its children and S from its parent; pipelined"},
-      {Algorithm::doubleTree, "double-tree", "2(g-1) ai + 2 ceil(log2 N) a + 2S/B + fill",
+      {Algorithm::doubleTree, "double-tree", "2(g-1) ai + 2 ceil(log2 N) a + 2(N-1)/N S/B + fill",
        "Sanders, Speck and Traeff, Two-tree algorithms for full bandwidth broadcast, reduction and scan, "
        "2009"},
       {Algorithm::hierarchical, "hierarchical",
@@ -225,7 +245,7 @@ Cost costOf(const Cluster& cluster, const Operation& operation) {
   if (operation.collective == Collective::allToAll) return allToAllCost(cluster, operation);
   const Algorithm algorithm = chosen(cluster, operation);
   if (operation.collective != Collective::allReduce && algorithm != Algorithm::levels)
-    return ringCost(cluster, operation);
+    return costBy(Algorithm::ring, cluster, operation);
   return costBy(algorithm, cluster, operation);
 }
 

@@ -38,10 +38,21 @@ Status readTableInto(const JsonNode& network, Network* out) {
   return {};
 }
 
+Status readLowLatency(const JsonNode& network, LowLatency* out) {
+  if (!network.has("low_latency")) return {};
+  TRY(const JsonNode low, network.member("low_latency"));
+  TRY(low.allow({"source", "below_MiB", "alpha_us", "intra_alpha_us", "share"}));
+  TRY(need(low, "alpha_us", {}, &out->alphaUs));
+  TRY(need(low, "intra_alpha_us", {}, &out->insideUs));
+  TRY(take(low, "share", {0, 1, false}, &out->share));
+  TRY(low.member("below_MiB"));
+  return takeScaled(low, "below_MiB", kPositive, kKib * kKib, &out->belowBytes);
+}
+
 Status readNetwork(const JsonNode& cluster, Network* out) {
   TRY(const JsonNode network, cluster.member("network"));
   TRY(network.allow({"source", "table", "alpha_us", "gap_us", "rail_GBps", "rails", "rails_lost", "chunk_KiB",
-                     "eager_KiB", "clear_us"}));
+                     "eager_KiB", "clear_us", "low_latency"}));
   TRY(readTableInto(network, out));
   TRY(take(network, "alpha_us", {}, &out->alphaUs));
   TRY(take(network, "gap_us", {}, &out->gapUs));
@@ -51,6 +62,7 @@ Status readNetwork(const JsonNode& cluster, Network* out) {
   TRY(takeScaled(network, "chunk_KiB", kPositive, kKib, &out->chunkBytes));
   TRY(takeScaled(network, "eager_KiB", {}, kKib, &out->eagerBytes));
   TRY(take(network, "clear_us", {}, &out->clearUs));
+  TRY(readLowLatency(network, &out->low));
   if (out->railGBps > 0) return {};
   TRY(network.member("rail_GBps"));
   return {};
@@ -59,8 +71,9 @@ Status readNetwork(const JsonNode& cluster, Network* out) {
 Status readInside(const JsonNode& cluster, double gpusPerNode, Inside* out) {
   if (!cluster.has("intra") && gpusPerNode <= 1) return {};
   TRY(const JsonNode inside, cluster.member("intra"));
-  TRY(inside.allow({"source", "alpha_us", "GBps"}));
+  TRY(inside.allow({"source", "alpha_us", "GBps", "switch_GBps"}));
   TRY(take(inside, "alpha_us", {}, &out->alphaUs));
+  TRY(take(inside, "switch_GBps", kPositive, &out->switchGBps));
   return need(inside, "GBps", kPositive, &out->GBps);
 }
 
@@ -90,7 +103,7 @@ Cluster clusterOf(const tuner::Platform& platform, const std::string& machine) {
   cluster.network.alphaUs = platform.hopUs[indexOf(tuner::Protocol::simple)].value;
   cluster.network.rails = kPlatformGpus;
   cluster.network.railGBps = platform.nodeGBps.value / kPlatformGpus;
-  cluster.inside = {kHopperInsideUs, kHopperInsideGBps};
+  cluster.inside = {kHopperInsideUs, kHopperInsideGBps, 0};
   return cluster;
 }
 
@@ -103,7 +116,7 @@ Cluster clusterOf(const tuner::MeasuredTable& table, const std::string& file) {
   cluster.network.alphaUs = table.stepUs;
   cluster.network.rails = table.devices;
   cluster.network.railGBps = table.deviceGBps;
-  cluster.inside = {kHopperInsideUs, kHopperInsideGBps};
+  cluster.inside = {kHopperInsideUs, kHopperInsideGBps, 0};
   return cluster;
 }
 
@@ -111,6 +124,14 @@ Cluster clusterOf(const tuner::MeasuredTable& table, const std::string& file) {
 
 double Cluster::nodesOf(double gpus) const {
   return std::ceil(gpus / gpusPerNode - 1e-9);
+}
+
+Cluster Cluster::withLowLatency() const {
+  Cluster made = *this;
+  made.network.alphaUs = network.low.alphaUs;
+  made.network.railGBps *= network.low.share;
+  made.inside.alphaUs = network.low.insideUs;
+  return made;
 }
 
 Result<Cluster> parseCluster(const std::string& file, const std::string& text) {

@@ -10,6 +10,15 @@
 // bytes) and one direction. Plain values; any thread.
 namespace weft::plan {
 
+// NCCL has a second protocol (LL128) for operations of which a rank's part is small: less time a step, and a
+// share of the rate, as every line carries a flag. belowBytes 0: there is none.
+struct LowLatency {
+  double belowBytes = 0;  // of a rank's part
+  double alphaUs = 0;
+  double insideUs = 0;  // of a step inside a node
+  double share = 1;
+};
+
 // The network between nodes.
 struct Network {
   double alphaUs = 0;             // of a step from node to node: post, wire, proxies and completion
@@ -20,6 +29,7 @@ struct Network {
   double chunkBytes = 512 << 10;  // most that one message carries
   double eagerBytes = 0;          // a message up to this leaves without waiting for its receiver (E11)
   double clearUs = 0;             // that a larger one waits for
+  LowLatency low;
 
   double nodeGBps() const { return (rails - railsLost) * railGBps; }
 };
@@ -28,6 +38,7 @@ struct Network {
 struct Inside {
   double alphaUs = 0;
   double GBps = 0;
+  double switchGBps = 0;  // where the node's switch reduces (NVLS); 0: it does not
 };
 
 // Reduction on the way (E4). No fan-in: the cluster has none.
@@ -57,6 +68,7 @@ struct Cluster {
   double sigma = 0;  // deviation of one rank's computing time, as a share of it
 
   double nodesOf(double gpus) const;  // that so many GPUs fill
+  Cluster withLowLatency() const;     // with the numbers of that protocol in place of the others
 };
 
 // Errors name the file and the field in one line.

@@ -41,6 +41,8 @@ const std::vector<Number>& numbers() {
       {"window_ms", "ms", [](const S& s) { return s.job.windowUs / kMsUs; }, &setWindow, 0, 500, false},
       {"alpha_us", "us", [](const S& s) { return s.cluster.network.alphaUs; },
        [](S* s, double v) { s->cluster.network.alphaUs = v; }, 0.5, 1000, true},
+      {"low_alpha_us", "us", [](const S& s) { return s.cluster.network.low.alphaUs; },
+       [](S* s, double v) { s->cluster.network.low.alphaUs = v; }, 0.5, 1000, true},
       {"gap_us", "us", [](const S& s) { return s.cluster.network.gapUs; },
        [](S* s, double v) { s->cluster.network.gapUs = v; }, 0.05, 100, true},
       {"clear_us", "us", [](const S& s) { return s.cluster.network.clearUs; },
