@@ -76,7 +76,9 @@ constexpr const char* kStateExamples = R"(Examples:
 constexpr const char* kPlanExamples = R"(Examples:
     weft plan job.json --cluster cluster.json                what a step takes on 2 to 4096 GPUs, and why
     weft plan job.json --cluster p5.48xlarge -n 8..512 --html plan.html
-    weft plan job.json --cluster cluster.json --fit-below 128    against what was measured)";
+    weft plan job.json --cluster cluster.json --fit-below 128    against what was measured
+
+The jobs and clusters of published results are in share/weft/plan of the installation.)";
 
 constexpr const char* kDoctorExamples =
     R"(The exit status is that of the worst finding: 0 nothing worse than a note, 3 a warning, 4 an error.
