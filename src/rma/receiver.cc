@@ -141,7 +141,7 @@ Status Receiver::postPieces(Stream& stream) {
                        wanted.to ? wanted.memory : nowhereMemory_, nullptr);
     broken_ = !posted.ok;
     if (!posted.request) return {};
-    stream.flights.push_back({posted.request, bytes, wanted.arrival, wanted.request});
+    stream.flights.push_back({posted.request, bytes, wanted.arrival, wanted.request, wanted.to, nullptr});
     if (wanted.to) wanted.to += bytes;
     wanted.bytes -= bytes;
     if (wanted.bytes == 0) stream.waiting.pop_front();
@@ -149,15 +149,25 @@ Status Receiver::postPieces(Stream& stream) {
   return {};
 }
 
+// The last bytes of a get into a GPU's memory count once the GPU sees them. A put's are flushed with its
+// signal.
+bool Receiver::landed(Flight& flight) {
+  const Window* window = flight.of ? flight.of->window : nullptr;
+  if (!window || window->host() || flight.of->left != flight.bytes) return true;
+  return flush(*window, flight.at, &flight.flushing);
+}
+
 Status Receiver::testPieces(Stream& stream) {
   while (!broken_ && !stream.flights.empty()) {
-    const Flight& flight = stream.flights.front();
+    Flight& flight = stream.flights.front();
     int size = 0;
-    const core::Tested tested = core::test(flight.request, &size);
+    const core::Tested tested = flight.request ? core::test(flight.request, &size) : core::Tested{true, true};
     broken_ = !tested.ok;
     if (!tested.ok || !tested.done) return {};
-    if (static_cast<uint64_t>(size) != flight.bytes)
+    if (flight.request && static_cast<uint64_t>(size) != flight.bytes)
       return wrong(format("%d bytes came where %" PRIu64 " were due", size, flight.bytes));
+    flight.request = nullptr;
+    if (!landed(flight)) return {};
     if (flight.arrival) flight.arrival->left -= flight.bytes;
     if (flight.of) {
       flight.of->left -= flight.bytes;
@@ -169,16 +179,15 @@ Status Receiver::testPieces(Stream& stream) {
 }
 
 // A GPU sees what a card wrote into its memory after a flush.
-bool Receiver::flush(Arrival& arrival) {
-  if (!arrival.flushing) {
-    core::ReceiveSpec spec{arrival.window->at(arrival.head.offset), sizeof(std::byte), 0,
-                           arrival.window->receiving[rank_], nullptr};
+bool Receiver::flush(const Window& window, const void* at, core::Request** flushing) {
+  if (!*flushing) {
+    core::ReceiveSpec spec{const_cast<void*>(at), sizeof(std::byte), 0, window.receiving[rank_], nullptr};
     const core::Posted posted = comm_.iflush({&spec, 1});
     broken_ = !posted.ok;
-    arrival.flushing = posted.request;
+    *flushing = posted.request;
     return posted.ok && !posted.request;
   }
-  const core::Tested tested = core::test(arrival.flushing, nullptr);
+  const core::Tested tested = core::test(*flushing, nullptr);
   broken_ = !tested.ok;
   return tested.ok && tested.done;
 }
@@ -186,7 +195,8 @@ bool Receiver::flush(Arrival& arrival) {
 Status Receiver::retire(Desk& desk) {
   while (!broken_ && !arrivals_.empty() && arrivals_.front().left == 0) {
     Arrival& oldest = arrivals_.front();
-    if (!oldest.flushed) oldest.flushed = flush(oldest);
+    if (!oldest.flushed)
+      oldest.flushed = flush(*oldest.window, oldest.window->at(oldest.head.offset), &oldest.flushing);
     if (!oldest.flushed) return {};
     Window* signal = oldest.signal;
     const Head head = oldest.head;

@@ -61,6 +61,8 @@ class Receiver {
     uint64_t bytes = 0;
     Arrival* arrival = nullptr;
     Request* of = nullptr;
+    const std::byte* at = nullptr;
+    core::Request* flushing = nullptr;  // once it has landed: the flush of a get's last bytes
   };
   struct Stream {
     int tag;
@@ -76,7 +78,9 @@ class Receiver {
   Status postPieces(Stream& stream);
   Status testPieces(Stream& stream);
   Status retire(Desk& desk);
-  bool flush(Arrival& arrival);
+  // True: what was received there is visible to the GPU, now or before.
+  bool flush(const Window& window, const void* at, core::Request** flushing);
+  bool landed(Flight& flight);
   Error wrong(const std::string& why) const;
 
   core::RecvComm& comm_;

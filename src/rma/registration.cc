@@ -17,6 +17,7 @@ constexpr const char* kRegistering = "registering a window";
 // On both comms of every link, as a comm moves only what is registered on it. The region below is one.
 Result<Descriptor> Team::registerHere(Window& window, const MemoryDesc& desc) {
   window.memory = desc;
+  TRY(memory_.settle(window));
   for (uint32_t rank = 0; rank < ranks(); rank++) {
     const coll::Pipe* pipe = mesh_->pipe(static_cast<int>(rank));
     if (!pipe) continue;

@@ -2,13 +2,35 @@
 // Copyright The weft authors
 #pragma once
 
+#include <memory>
+
+#include "src/mem/gpu/driver.h"
 #include "src/rma/window.h"
 
-// Adding to a 64-bit word of a window. Several teams, and the application's own threads, may add to the same
-// word at a time. Any thread.
+// The memory of a rank as the rank itself writes it: words to which signals are added, and puts within the
+// rank. The words of host memory may be added to by several teams and by the application at a time. Those of
+// a GPU are read by its kernels and streams, and written by this process alone; a lock of the process keeps
+// teams apart. The team's lock guards the rest.
 namespace weft::rma {
 
-// Whoever sees the word's new value sees all bytes that were written before the call.
-Status addToWord(const Window& window, uint64_t offset, uint64_t addend);
+class OwnMemory {
+ public:
+  // Null: this process uses no GPU.
+  explicit OwnMemory(std::shared_ptr<const mem::gpu::Driver> driver) : driver_(std::move(driver)) {}
+
+  // Finds out which GPU the window is on. An error: none that this process knows.
+  Status settle(Window& window) const;
+  // Whoever sees the word's new value sees all bytes that were written before the call. Blocks for two copies
+  // of the driver at most where the word is a GPU's.
+  Status add(Window& window, uint64_t offset, uint64_t addend) const;
+  // Within this rank; the ranges may overlap where both are the host's.
+  Status copy(const Window& to, uint64_t toOffset, const Window& from, uint64_t fromOffset,
+              uint64_t bytes) const;
+
+ private:
+  Status addOnGpu(Window& window, uint64_t offset, uint64_t addend) const;
+
+  std::shared_ptr<const mem::gpu::Driver> driver_;
+};
 
 }  // namespace weft::rma

@@ -6,7 +6,6 @@
 #include <cinttypes>
 
 #include "src/base/log.h"
-#include "src/rma/signal.h"
 
 // A team's operations, what it hears, and its end. Registrations are in registration.cc.
 namespace weft::rma {
@@ -31,6 +30,9 @@ Result<std::unique_ptr<Team>> Team::open(coll::MeshOptions options) {
   TRY(team->connect());
   return team;
 }
+
+Team::Team(std::unique_ptr<coll::Mesh> mesh)
+    : mesh_(std::move(mesh)), memory_(mem::gpu::Driver::ofProcess(config().libcuda)) {}
 
 Status Team::connect() {
   for (uint32_t rank = 0; rank < ranks(); rank++) {
@@ -140,12 +142,9 @@ Result<Request*> Team::begin(uint32_t rank, Window* window, uint64_t bytes) {
 
 // Within this rank nothing is under way, so all earlier puts are here.
 Result<Request*> Team::putHere(const Put& put) {
-  if (put.bytes > 0 && !(put.source->host() && put.target->host()))
-    return Error(Code::unavailable, kOperation,
-                 "a put within a rank goes between windows of host memory only");
-  if (put.bytes > 0)
-    std::memmove(put.target->at(put.targetOffset), put.source->at(put.sourceOffset),
-                 static_cast<size_t>(put.bytes));
+  if (put.bytes > 0) {
+    TRY(memory_.copy(*put.target, put.targetOffset, *put.source, put.sourceOffset, put.bytes));
+  }
   if (put.signals) {
     TRY(add(*put.signal, put.signalOffset, put.addend));
   }
@@ -253,7 +252,7 @@ Window* Team::window(uint32_t number, bool* known) {
 
 Status Team::add(Window& window, uint64_t offset, uint64_t addend) {
   counters_.signals++;
-  return addToWord(window, offset, addend);
+  return memory_.add(window, offset, addend);
 }
 
 Status Team::heard(uint32_t from, const Head& head, std::span<const std::byte> behind) {

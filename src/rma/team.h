@@ -13,6 +13,7 @@
 #include "src/coll/mesh.h"
 #include "src/rma/exchange.h"
 #include "src/rma/link.h"
+#include "src/rma/signal.h"
 
 // Ranks that reach into each other's windows: what NCCL calls a collective comm of its one-sided tables. A
 // put travels as a message of the network below and is placed by the rank that owns the window, which also
@@ -61,7 +62,7 @@ class Team final : private Desk {
  public:
   // Blocks until this rank is connected with all others, with a deadline. Errors name the rank at fault.
   static Result<std::unique_ptr<Team>> open(coll::MeshOptions options);
-  explicit Team(std::unique_ptr<coll::Mesh> mesh) : mesh_(std::move(mesh)) {}
+  explicit Team(std::unique_ptr<coll::Mesh> mesh);
   ~Team() override;  // close() was called, or waits as it does
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
@@ -125,6 +126,7 @@ class Team final : private Desk {
   const Config& config() const { return mesh_->options().context->net().config(); }
 
   const std::unique_ptr<coll::Mesh> mesh_;
+  const OwnMemory memory_;
   std::mutex registering_;                    // one registration at a time; taken before mutex_
   mutable std::mutex mutex_;                  // everything below, but for failed_
   std::vector<std::unique_ptr<Link>> links_;  // by rank

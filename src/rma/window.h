@@ -4,14 +4,15 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "src/core/net.h"
 #include "src/rma/wire.h"
 
 // A registration that all ranks of a team made together: this rank's memory, and how large every rank's is.
-// The team owns it. Filled while the ranks register; immutable afterwards, but for `inUse`, which the team's
-// lock guards.
+// The team owns it. Filled while the ranks register; immutable afterwards, but for `words` and `inUse`,
+// which the team's lock guards.
 namespace weft::rma {
 
 class Team;
@@ -24,7 +25,8 @@ struct Window {
   std::vector<Descriptor> ranks;
   std::vector<core::MemoryHandle*> sending;  // by rank; null: this rank itself
   std::vector<core::MemoryHandle*> receiving;
-  uint32_t inUse = 0;  // puts, gets and arrivals that touch this rank's memory now
+  std::unordered_map<uint64_t, uint64_t> words;  // on a GPU, by offset: the values of signals
+  uint32_t inUse = 0;                            // puts, gets and arrivals that touch this rank's memory now
 
   bool host() const { return memory.kind == MemoryKind::host; }
   std::byte* at(uint64_t offset) const { return static_cast<std::byte*>(memory.address) + offset; }

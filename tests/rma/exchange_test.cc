@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include "src/rma/exchange.h"
+
 #include <deque>
 
 #include "src/base/random.h"
-#include "src/rma/exchange.h"
 #include "tests/support/catch.h"
 
 // The all-gather of a registration, without a network.
