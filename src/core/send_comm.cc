@@ -8,12 +8,12 @@
 #include "src/base/log.h"
 #include "src/base/reserve.h"
 #include "src/core/posting.h"
+#include "src/core/sending.h"
 
 namespace weft::core {
 
 namespace {
 
-constexpr uint32_t kMostInFlight = kMaxRequests * kMaxRecvs;
 constexpr uint8_t kMostAttempts = 14;       // of a segment: 4 bits carry them
 constexpr uint64_t kEagerBetweenPolls = 4;  // of which each may end with the first rail
 
@@ -92,22 +92,6 @@ void SendCommImpl::forgetCts(uint16_t position) {
 inline void SendCommImpl::usedFirstCts(TagState* tag) {
   forgetCts(tag->first);
   tag->first = nextInTag_[tag->first];
-}
-
-inline Request* SendCommImpl::begin(const Send& send, uint32_t k) {
-  if (inFlight_ >= kMostInFlight) [[unlikely]]
-    return nullptr;
-  Request* request = engine().takeRequest(RequestKind::send, this);
-  if (!request) [[unlikely]]
-    return nullptr;
-  request->bytes = send.bytes;
-  request->sizes[0] = static_cast<int>(send.bytes);
-  request->tags[0] = static_cast<int>(send.tag);
-  request->sequence[0] = k;
-  beginEvent(request, 0, send.profilerHandle, send.bytes);
-  inFlight_++;
-  messages_++;
-  return request;
 }
 
 inline void SendCommImpl::postSegment(Request* request, size_t i, uint64_t offset, Lane& lane,
@@ -254,58 +238,6 @@ inline bool SendCommImpl::prefersEager(const Send& send) {
 void SendCommImpl::dropCts(TagState& tag) {
   engine().counters().crossedCts++;
   usedFirstCts(&tag);
-}
-
-// The CTS that waits for this message, or none. In the order of k; one that is missing at the front belongs
-// to a message that will leave eagerly, or is still on its way.
-inline HeldCts SendCommImpl::ctsFor(const TagState& tag) const {
-  if (tag.first == kNoCts) return HeldCts(nullptr);
-  const HeldCts cts(ctsAt(tag.first));
-  return cts.k() == tag.k ? cts : HeldCts(nullptr);
-}
-
-// Straight from the caller's memory to where its receiver says. A CTS that is there for it is dropped: by it,
-// the receiver would learn that messages need their CTS.
-Request* SendCommImpl::sendDirect(const Send& send, TagState& tag) {
-  Request* request = begin(send, tag.k);
-  if (!request) [[unlikely]]
-    return nullptr;
-  request->record = stats_.posted(send.tag, tag.k, send.bytes, stats::Way::direct);
-  if (ctsFor(tag)) dropCts(tag);
-  tag.k = engine().sequences().next(tag.k);
-  window_.take(send.bytes);
-  unfinished_++;
-  if (send.memory && send.bytes > 0) {
-    request->memory = send.memory;
-    send.memory->inUse++;
-  }
-  request->transfer = {.data = send.data};
-  postDirect(request);
-  engine().counters().directOut++;
-  return request;
-}
-
-void SendCommImpl::postDirect(Request* request) {
-  Lane& lane = peering().lane(0);
-  request->remaining = request->segmentCount = 1;
-  request->segments[0] = {lane.number(), 0, false, static_cast<uint32_t>(request->bytes)};
-  const MessageLabel label = labelOf(
-      DirectHeader{remoteNumber_, static_cast<uint32_t>(request->tags[0]), request->sequence[0], sequence_});
-  Work work;
-  work.op = Opcode::message;
-  work.imm = label.imm;
-  work.remote = label.words;
-  // The seam's pointer is not const because reads write through it; a message is only read.
-  work.local = const_cast<void*>(request->transfer.data);
-  work.length = request->bytes;
-  work.memory = request->bytes == 0 ? nullptr : request->memory->region->rail(lane.rail());
-  work.context = workContext(WorkKind::segment, request->index, request->generation, lane.number());
-  peering().submit(lane, work);
-}
-
-Place SendCommImpl::windowReturned(const WindowReturn& window) {
-  if (!window_.giveBack(window.returned)) return {.refusal = "it gave back more of a window than was used"};
-  return {};
 }
 
 // What may go either way. Null: not now, or the comm has failed.

@@ -69,6 +69,7 @@ class SendCommImpl final : public CommBase, public SendComm {
     }
   };
   static constexpr uint16_t kNoCts = UINT16_MAX;
+  static constexpr uint32_t kMostInFlight = kMaxRequests * kMaxRecvs;
   Posted notNow(TagState& state, uint32_t tag, size_t bytes) {
     stats_.refused(tag, state.k, bytes);
     return state.notNow(bytes);
