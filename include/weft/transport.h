@@ -222,6 +222,7 @@ struct DeviceInfo {
   size_t maxWriteBytes = size_t{1} << 30;  // the longest Work
   // A message up to this size is better copied at both ends than announced first.
   int eagerBytes = 8192;
+  std::string connections;  // to each peer: how many, and why; empty: nothing to say of them
   bool messages = false;    // Opcode::message works: the receiver's processor moves the bytes
   bool postIsCall = false;  // a post enters the kernel, so small works are better posted several at a time
 };

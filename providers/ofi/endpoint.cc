@@ -69,7 +69,9 @@ Status OfiEndpoint::start() {
 
 size_t OfiEndpoint::streamsWanted() const {
   if (!queue_.device().traits().severalStreams) return 1;
-  return std::min(static_cast<size_t>(queue_.device().config().tcpStreams), LaneAddress::kMostNames);
+  constexpr size_t kUnlessSet = 4;
+  const auto set = static_cast<size_t>(queue_.device().config().tcpStreams);
+  return std::min(set > 0 ? set : kUnlessSet, LaneAddress::kMostNames);
 }
 
 Status OfiEndpoint::openStreams() {

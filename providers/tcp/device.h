@@ -23,6 +23,7 @@ class TcpDevice : public Device {
   Result<std::unique_ptr<Memory>> registerMemory(const MemoryDesc& desc) override;
   Result<std::unique_ptr<Queue>> openQueue(const QueueDepths& wanted) override;
 
+  int speedMbps() const { return nic_.speedKnown ? nic_.info.speedMbps : 0; }  // 0: unknown
   const SocketAddress& address() const { return nic_.address; }
   const Config& config() const { return config_; }
   const Clock& clock() const { return clock_; }

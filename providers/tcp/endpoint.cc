@@ -14,6 +14,8 @@ namespace {
 
 using Verdict = Doorman::Verdict;
 
+constexpr uint32_t kRoundsToLook = 8;  // over all connections, between two looks at the clock
+
 LaneLife::Terms termsOf(const Config& config) {
   return {
       .connect = config.connectTimeout,
@@ -32,7 +34,8 @@ TcpEndpoint::TcpEndpoint(TcpQueue& queue, const LaneAddress& mine)
     : queue_(queue),
       mine_(mine),
       address_(encode(mine)),
-      life_(*this, queue.device().clock(), termsOf(queue.device().config())) {}
+      life_(*this, queue.device().clock(), termsOf(queue.device().config())),
+      spread_(static_cast<size_t>(queue.device().config().tcpStreams), queue.device().speedMbps()) {}
 
 TcpEndpoint::~TcpEndpoint() {
   for (const auto& stream : streams_) {
@@ -115,9 +118,13 @@ void TcpEndpoint::reject(const Work& work, int error) {
 // Small writes all go over the first stream, and wait for nothing but each other.
 Stream& TcpEndpoint::streamFor(size_t length) {
   if (length < Stream::kBulkBytes) return *streams_.front();
-  if (!asked_) wantStreams();
+  if (!asked_) wantStreams(spread_.first());
   if (bulk_.empty()) return *streams_.front();
-  turn_ = turn_ + 1 < bulk_.size() ? turn_ + 1 : 0;
+  if (++turn_ >= bulk_.size()) {
+    turn_ = 0;
+    if (++rounds_ % kRoundsToLook == 0) [[unlikely]]
+      lookAtFlows();
+  }
   return *bulk_[turn_];
 }
 
@@ -230,7 +237,7 @@ Status TcpEndpoint::connect(std::span<const std::byte> peerAddress) {
 }
 
 bool TcpEndpoint::progress(TimePoint now) {
-  if (life_.ready()) return now < expecting_ && streams_.size() < streamsWanted();
+  if (life_.ready()) return now < expecting_ && streams_.size() < target_;
   return life_.progress(now);
 }
 
@@ -267,7 +274,7 @@ Verdict TcpEndpoint::judge(const Hello& hello) const {
     if (!first) return Verdict::wait;
     return dials_ == toSelf_ && streams_.size() == (toSelf_ ? 1 : 0) ? Verdict::takeIn : Verdict::turnAway;
   }
-  const bool another = life_.ready() && !first && !dials_ && streams_.size() < streamsWanted();
+  const bool another = life_.ready() && !first && !dials_ && streams_.size() < mostStreams();
   return another ? Verdict::takeIn : Verdict::turnAway;
 }
 
@@ -302,28 +309,49 @@ void TcpEndpoint::connected() {
 }
 
 // Of two ends the one with fewer streams decides.
-size_t TcpEndpoint::streamsWanted() const {
+size_t TcpEndpoint::mostStreams() const {
   if (toSelf_) return 1;
   return std::min<size_t>({mine_.streams, peer_.streams, kMostStreams});
 }
 
 // The end that dialled the first one dials the others too, so that the ends agree on what there is.
-void TcpEndpoint::wantStreams() {
+void TcpEndpoint::wantStreams(size_t number) {
   asked_ = true;
-  if (streamsWanted() < 2) return;
-  if (dials_) return dialStreams();
+  number = std::min(number, mostStreams());
+  if (number <= target_) return;
+  target_ = number;
+  Stream& first = *streams_.front();
+  first.pushControl(FrameKind::streams, static_cast<uint32_t>(number));
+  send(first);
+  if (dials_)
+    dialStreams();
+  else
+    expectStreams();
+}
+
+void TcpEndpoint::expectStreams() {
   expecting_ = queue_.device().clock().now() + queue_.device().config().connectTimeout;
   queue_.progress(this);
-  streams_.front()->pushControl(FrameKind::streams);
+}
+
+// More connections are asked for where the network carries too little over one.
+void TcpEndpoint::lookAtFlows() {
+  const TimePoint now = queue_.device().clock().now();
+  if (toSelf_ || mine_.ip == peer_.ip || !spread_.isDue(now)) return;
+  std::array<FlowCounts, kMostStreams> flows;
+  size_t count = 0;
+  for (const Stream* stream : bulk_)
+    if (count < flows.size()) flows[count++] = flowCounts(stream->fd());
+  const size_t number = spread_.look(now, std::span(flows).first(count));
+  if (number <= target_ || target_ >= mostStreams()) return;
+  WEFT_LOG(info, "%s", named("more connections to", spread_.why()).c_str());
+  wantStreams(number);
 }
 
 // A connection that cannot be had is done without.
 void TcpEndpoint::dialStreams() {
-  Stream& first = *streams_.front();
-  first.pushControl(FrameKind::streams);
-  send(first);
-  for (uint8_t i = 1; i < streamsWanted(); i++) {
-    const Status dialled = dialOne(i);
+  for (size_t i = streams_.size(); i < target_; i++) {
+    const Status dialled = dialOne(static_cast<uint8_t>(i));
     if (!dialled)
       WEFT_LOG(info, "%s", named("opening another connection to", dialled.error().message()).c_str());
   }
@@ -334,7 +362,7 @@ bool TcpEndpoint::control(Stream& stream, const FrameHeader& header) {
     case FrameKind::welcome:
       return welcomed(stream);
     case FrameKind::streams:
-      return streamsAnnounced();
+      return streamsAnnounced(header.number);
     case FrameKind::bye:
       stream.peerLeft = true;
       stream.pushControl(FrameKind::byeAnswer);
@@ -349,14 +377,16 @@ bool TcpEndpoint::control(Stream& stream, const FrameHeader& header) {
   }
 }
 
-bool TcpEndpoint::streamsAnnounced() {
+bool TcpEndpoint::streamsAnnounced(size_t number) {
   if (!life_.ready()) return true;
-  const bool dial = dials_ && !asked_;
+  if (number == 0) number = spread_.first();
+  if (dials_) {
+    wantStreams(number);
+    return streams_.front()->open();
+  }
   asked_ = true;
-  if (dial && streamsWanted() > 1) dialStreams();
-  if (dials_) return true;
-  expecting_ = queue_.device().clock().now() + queue_.device().config().connectTimeout;
-  queue_.progress(this);
+  target_ = std::clamp(number, target_, std::max(target_, mostStreams()));
+  expectStreams();
   return true;
 }
 

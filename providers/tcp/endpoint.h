@@ -7,6 +7,7 @@
 
 #include "providers/common/lane_life.h"
 #include "providers/tcp/queue.h"
+#include "providers/tcp/spread.h"
 #include "providers/tcp/stream.h"
 #include "src/base/clock.h"
 #include "weft/transport.h"
@@ -47,14 +48,16 @@ class TcpEndpoint : public Endpoint, private StreamHost, private LaneLife::Host 
   void putRead(Stream& stream, const Work& work);
   Stream& streamFor(size_t length);
   void send(Stream& stream);
-  void wantStreams();
+  void wantStreams(size_t number);
+  void expectStreams();
   void dialStreams();
-  size_t streamsWanted() const;
+  size_t mostStreams() const;
+  [[gnu::cold]] void lookAtFlows();
 
   Status dialOne(uint8_t number);
   Stream& addStream(Fd fd);
   bool welcomed(Stream& stream);
-  bool streamsAnnounced();
+  bool streamsAnnounced(size_t number);
   static std::string refusalText(uint32_t reason);
   void connected();
   void sayGoodbye();
@@ -95,12 +98,15 @@ class TcpEndpoint : public Endpoint, private StreamHost, private LaneLife::Host 
   bool toSelf_ = false;
   bool fenced_ = true;     // no work of this end can land any more, or none ever left
   bool asked_ = false;     // for more streams, or they are coming
+  size_t target_ = 1;      // so many are to be there, as far as they can be had
   TimePoint expecting_{};  // until when more streams may come
   std::array<HelloBytes, kMostStreams> hellos_{};
   std::vector<std::unique_ptr<Stream>>
       streams_;                // the first one first; a lane to ourselves has both its ends
   std::vector<Stream*> bulk_;  // of the others, those that stand
   size_t turn_ = 0;
+  uint32_t rounds_ = 0;  // of turns
+  Spread spread_;
   std::vector<Read> reads_;
   std::vector<uint32_t> freeReads_;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "providers/tcp/spread.h"
 #include "providers/tcp/wire.h"
 #include "src/base/name_filter.h"
 #include "src/base/process.h"
@@ -44,7 +45,7 @@ bool staysOnHost(const std::string& name) {
   return name == "lo" || isContainerBridge(name);
 }
 
-DeviceInfo describeOne(const Interface& interface) {
+Nic describeOne(const Interface& interface, const Config& config) {
   const topo::NicFacts facts = topo::netdevFacts(interface.name);
   DeviceInfo info;
   info.name = interface.name;
@@ -52,7 +53,9 @@ DeviceInfo describeOne(const Interface& interface) {
   info.address = interface.address.ipText();
   info.pciPath = facts.pciPath;
   info.guid = facts.guid ? facts.guid : topo::madeUpGuid(hostName(), interface.name);
-  info.speedMbps = facts.speedMbps ? facts.speedMbps : kDefaultSpeedMbps;
+  const int speed = config.tcpSpeedMbps ? config.tcpSpeedMbps : facts.speedMbps;
+  info.speedMbps = speed ? speed : kDefaultSpeedMbps;
+  info.connections = connectionsText(static_cast<size_t>(config.tcpStreams), speed, kMostStreams);
   info.latencyUs = kLatencyUs;
   info.eagerBytes = kEagerBytes;
   info.postIsCall = true;
@@ -64,7 +67,7 @@ DeviceInfo describeOne(const Interface& interface) {
   info.linkLayer = facts.linkLayer;
   info.withoutGpu = "sockets move data by this machine's processors";
   info.maxWriteBytes = kMaxWriteBytes;
-  return info;
+  return {std::move(info), speed > 0, interface.address};
 }
 
 }  // namespace
@@ -98,7 +101,7 @@ Result<Catalogue> discoverNics(const Config& config) {
   Catalogue catalogue;
   if (all.empty()) catalogue.refusals.push_back({"tcp", "no interface is up, not even loopback"});
   for (const Interface& one : chooseInterfaces(all, config, &catalogue.refusals))
-    catalogue.nics.push_back({describeOne(one), one.address});
+    catalogue.nics.push_back(describeOne(one, config));
   return catalogue;
 }
 

@@ -15,6 +15,7 @@ namespace weft::tcp {
 
 struct Nic {
   DeviceInfo info;
+  bool speedKnown = false;  // the kernel or the user said it
   SocketAddress address;
 };
 

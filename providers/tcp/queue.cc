@@ -25,8 +25,8 @@ Result<std::unique_ptr<Endpoint>> TcpQueue::openEndpoint() {
   }
   LaneAddress address;
   address.listensAt(doorman_.address());
-  address.streams = static_cast<uint8_t>(
-      std::clamp<size_t>(static_cast<size_t>(device_.config().tcpStreams), 1, kMostStreams));
+  const auto set = static_cast<size_t>(device_.config().tcpStreams);
+  address.streams = static_cast<uint8_t>(set > 0 ? std::min(set, kMostStreams) : kMostStreams);
   address.lane = ++lastLane_;
   fillRandom(address.secret);
   auto lane = std::make_unique<TcpEndpoint>(*this, address);

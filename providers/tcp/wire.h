@@ -19,7 +19,7 @@ namespace weft::tcp {
 
 constexpr size_t kMaxWriteBytes = size_t{1} << 30;
 constexpr uint32_t kMemoryMagic = 0x6d637477;  // "wtcm", begins a memory's description
-constexpr size_t kMostStreams = 8;             // connections of one lane, the first one included
+constexpr size_t kMostStreams = 16;            // connections of one lane, the first one included
 
 // The proof that a peer was given an address: 128 random bits, new for each lane.
 using Secret = Tag128;
@@ -27,7 +27,7 @@ using Secret = Tag128;
 // The place of a lane's listening socket, and the lane that is asked for there.
 struct LaneAddress {
   bool v6 = false;
-  uint8_t streams = 1;  // how many this end would use
+  uint8_t streams = 1;  // how many this end would use at most
   uint16_t port = 0;
   std::array<std::byte, 16> ip{};  // IPv4 in the first four
   uint64_t lane = 0;
@@ -60,7 +60,8 @@ enum class FrameKind : uint8_t {
   readReply,    // these bytes
   ack,          // only for its `landed`
   welcome,      // answers the greeting: the lane stands
-  streams,      // of the end that dialled: more connections are coming; of the other: please open some
+  streams,      // of the end that dialled: more connections are coming; of the other: please open some;
+                // `number` of them in all, 0: as many as the end that dials begins with
   bye,          // nothing but answers comes after it
   byeAnswer,    // all that came before the bye has landed
   refusal,      // `number` says why; the connection ends here

@@ -99,10 +99,14 @@ constexpr ConfigField kFields[] = {
      "NCCL_IB_QPS_PER_CONNECTION", 1, 128},
     {"WEFT_TCP_STREAMS", &Config::tcpStreams,
      "TCP: connections between two processes on each rail. The first one carries everything small, the "
-     "others "
-     "pieces of 32 KiB and more in turn (over libfabric the first as well); of two ends the smaller number "
-     "counts, more than 8 counts as 8 (libfabric: 6 as 6).",
-     nullptr, 1, 64},
+     "others pieces of 32 KiB and more in turn (over libfabric the first as well); of two ends the smaller "
+     "number counts, more than 16 counts as 16 (libfabric: 6). 0: 4, and over tcp as many as the card's "
+     "speed needs where the network limits each of them.",
+     nullptr, 0, 64},
+    {"WEFT_TCP_SPEED", &Config::tcpSpeedMbps,
+     "tcp: speed of each card in Mb/s. NCCL is told it, and the number of connections follows from it. 0: "
+     "what the kernel says; in virtual machines it often says nothing, and then NCCL is told 10000.",
+     nullptr, 0, 10'000'000},
     {"WEFT_DEBUG", &Config::logLevel,
      "Log level where NCCL's logger is not there (tools): NONE, ERROR, WARN, INFO or TRACE.", nullptr},
     {"WEFT_EAGER_MAX", &Config::eagerMaxBytes,

@@ -40,7 +40,8 @@ struct Config {
   int ibAdaptiveRouting = -2;
   int ibAdaptiveMinBytes = 8192;
   int qpsPerConnection = 1;
-  int tcpStreams = 4;
+  int tcpStreams = 0;  // 0: as many as are needed
+  int tcpSpeedMbps = 0;
   std::string logLevel = "WARN";
   int eagerMaxBytes = -1;  // -1: the value that suits the network
   int eagerSlots = 64;

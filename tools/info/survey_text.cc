@@ -77,6 +77,7 @@ Json deviceJson(const DeviceInfo& device) {
           {"numaNode", device.numaNode},
           {"port", device.port},
           {"speedMbps", device.speedMbps},
+          {"connections", device.connections},
           {"mtu", device.mtu},
           {"delivery", kDelivery[static_cast<size_t>(device.delivery)]},
           {"maxWriteBytes", device.maxWriteBytes}};
@@ -127,6 +128,7 @@ std::string providerText(const ProviderSurvey& provider, const std::string& spec
   for (const DeviceInfo& device : provider.devices) {
     text += fmt::format("      {}{}{}, {} Mb/s\n", device.name, device.address.empty() ? "" : ", ",
                         device.address, device.speedMbps);
+    if (!device.connections.empty()) text += fmt::format("        {}\n", device.connections);
   }
   for (const Refusal& refusal : provider.refusals)
     if (refusal.why != provider.failure)  // the whole provider was refused: said already
