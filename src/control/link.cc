@@ -171,7 +171,7 @@ bool Link::drained() const {
 
 void Link::onConnection(const LinkReport& report) {
   if (const auto* frame = std::get_if<FrameCame>(&report)) return onFrame(frame->header, frame->body);
-  if (const auto* lost = std::get_if<ConnectionLost>(&report)) return onLost(lost->why);
+  if (const auto* lost = std::get_if<ConnectionLost>(&report)) return onLost(*lost);
   if (const auto* nonsense = std::get_if<NonsenseCame>(&report)) return onNonsense(nonsense->why);
   onRoom();
 }
@@ -214,10 +214,11 @@ void Link::dispatch(const FrameHeader& header, std::span<const std::byte> body) 
   onNonsense("a greeting in the middle of a link");
 }
 
-// A connection that breaks counts as a sign of the peer's kernel, as old as a ping's interval.
-void Link::onLost(const std::string& why) {
-  kernelHeard_ = std::max(kernelHeard_, loop_.now() - times_.ping);
-  lose(why);
+// A connection that the peer's kernel ends counts as a sign of it, as old as a ping's interval. One that our
+// kernel gives up does not: it would put the end of a host that is silent off each time.
+void Link::onLost(const ConnectionLost& lost) {
+  if (lost.bySign) kernelHeard_ = std::max(kernelHeard_, loop_.now() - times_.ping);
+  lose(lost.why);
 }
 
 void Link::onNonsense(const std::string& why) {

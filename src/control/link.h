@@ -117,7 +117,7 @@ class Link : public MessageSink {
 
   void onConnection(const LinkReport& report);
   void onFrame(const FrameHeader& header, std::span<const std::byte> body);
-  void onLost(const std::string& why);
+  void onLost(const ConnectionLost& lost);
   void onNonsense(const std::string& why);
   void onRoom();
   void pump();

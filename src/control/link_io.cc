@@ -2,9 +2,11 @@
 // Copyright The weft authors
 #include "src/control/link_io.h"
 
+#include <cerrno>
 #include <cstring>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <utility>
 
 // Buffers and frames of a connection.
 namespace weft::control {
@@ -99,9 +101,15 @@ bool LinkIo::parse() {
   return true;
 }
 
+// A time-out, an unreachable host and an interface that is down are found by this host alone.
+bool isSignOfHost(int error) {
+  return error == 0 || error == ECONNRESET;
+}
+
 void LinkIo::lost(int error) {
-  report_(ConnectionLost{error == 0 ? "closed without a goodbye"
-                                    : Error(Code::system, "the connection broke", "", error).message()});
+  std::string why = error == 0 ? "closed without a goodbye"
+                               : Error(Code::system, "the connection broke", "", error).message();
+  report_(ConnectionLost{std::move(why), isSignOfHost(error)});
 }
 
 }  // namespace weft::control

@@ -23,7 +23,10 @@ struct FrameCame {
 };
 struct ConnectionLost {  // reset, end or time-out: the peer may be fine
   std::string why;
+  bool bySign;  // the other kernel ended it; else ours gave up, which is no sign of the other host
 };
+// Of the error that a connection ends with; 0: its end was read.
+bool isSignOfHost(int error);
 struct NonsenseCame {  // the peer does not keep our protocol
   std::string why;
 };

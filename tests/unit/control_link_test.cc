@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <cerrno>
+
 #include "src/base/random.h"
 #include "src/control/acceptor.h"
+#include "src/control/link_io.h"
 #include "tests/unit/control_sockets.h"
 #include "tests/unit/control_support.h"
 
@@ -41,6 +44,13 @@ void checkAlive(const PeerRef& to, Recorder& heard) {
 }
 
 }  // namespace
+
+TEST_CASE("a connection's end is a sign of the other host only where that host sent it") {
+  CHECK(isSignOfHost(0));  // its end was read
+  CHECK(isSignOfHost(ECONNRESET));
+  for (const int ours : {ETIMEDOUT, EHOSTUNREACH, ENETUNREACH, ENETDOWN, ECONNABORTED})
+    CHECK_FALSE(isSignOfHost(ours));
+}
 
 TEST_CASE("a link that is cut again and again loses and doubles nothing") {
   Side a, b;
