@@ -53,6 +53,8 @@ const std::vector<Number>& numbers() {
        [](S* s, double v) { s->cluster.inside.alphaUs = v; }, 0.1, 100, true},
       {"intra_GBps", "GB/s", [](const S& s) { return s.cluster.inside.GBps; },
        [](S* s, double v) { s->cluster.inside.GBps = v; }, 0.5, 5000, true},
+      {"fan_in", "", [](const S& s) { return s.cluster.collnet.fanIn; },
+       [](S* s, double v) { s->cluster.collnet.fanIn = v; }, 2, 1000, true},
       {"hop_us", "us", [](const S& s) { return s.cluster.collnet.hopUs; },
        [](S* s, double v) { s->cluster.collnet.hopUs = v; }, 0.1, 100, true},
       {"kappa", "", [](const S& s) { return s.cluster.kappa; }, [](S* s, double v) { s->cluster.kappa = v; },
