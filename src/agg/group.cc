@@ -106,6 +106,13 @@ bool AggGroup::blameParent() {
   return false;
 }
 
+bool AggGroup::blameParent(int bytes, size_t wanted) {
+  end({format("the aggregation daemon %s sent %d bytes where %zu were expected",
+              options_.parent->daemon.c_str(), bytes, wanted),
+       true});
+  return false;
+}
+
 // The first reason stands: later failures follow from it.
 void AggGroup::end(const coll::Alarm& why) {
   if (!broken_.empty()) return;

@@ -114,8 +114,9 @@ class AggGroup {
   void retire();
   bool blame(const Child& child, const std::string& why);
   bool lose(const Child& child);
-  bool blameParent();
-  void end(const coll::Alarm& why);  // tells every child and the parent
+  bool blameParent();                          // it is gone, or said why
+  bool blameParent(int bytes, size_t wanted);  // it sent a result of another size
+  void end(const coll::Alarm& why);            // tells every child and the parent
   void dismiss(Child& child);
 
   coll::Span chunkOf(const Record& record, size_t step) const;
@@ -147,7 +148,6 @@ class AggGroup {
   std::deque<UpFlight> raised_;                           // on the way to the parent
   std::deque<UpFlight> lowered_;                          // receives posted for the parent's results
   std::vector<const void*> inputs_;
-  std::vector<std::byte> expanded_;
   GroupStatistics statistics_;
   std::string broken_;  // the reason of the end; empty: it lives
 };

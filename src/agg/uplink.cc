@@ -102,7 +102,8 @@ bool AggGroup::takeFromParent(bool* moved) {
     const core::Tested tested = core::test(lowered_.front().request, &size);
     if (!tested.ok) return blameParent();
     if (!tested.done) return true;
-    if (static_cast<size_t>(size) != chunkOf(now, lowered_.front().step).bytes()) return blameParent();
+    const size_t wanted = chunkOf(now, lowered_.front().step).bytes();
+    if (static_cast<size_t>(size) != wanted) return blameParent(size, wanted);
     now.ready++;
     lowered_.pop_front();
     *moved = true;
