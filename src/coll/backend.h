@@ -68,7 +68,8 @@ class Backend {
   virtual bool needsEveryone() const { return false; }
   virtual uint64_t bytesSent() const = 0;  // payload, without heads and control messages
 
-  // Says goodbye to the other ends, unless the group is broken. Does not wait.
+  // Says goodbye to the other ends. Where the goodbye is a message, a broken group's alarm takes its place;
+  // where it is the end of a connection, that ends in any case. Does not wait.
   virtual void part() = 0;
   // Called after part() and before the destructor: lets the other ends of the connections end first. Waits a
   // second at most.
