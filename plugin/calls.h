@@ -7,7 +7,8 @@
 
 // NCCL's calls without their version: abi.h has each table's signatures and forwards to these functions.
 // Every function is behind a guard, takes whatever NCCL may pass (null where it means nothing), and writes
-// its outputs in every case. The thread of each call: include/nccl/net_v6.h.
+// its outputs in every case but in a forked child, where nothing is touched. The thread of each call:
+// include/nccl/net_v6.h.
 namespace weft::plugin {
 
 // init.cc: init of v6 to v10; init and finalize from v11 on.

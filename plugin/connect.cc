@@ -18,8 +18,10 @@ HandleBytes handleBytes(void* handle) {
   return HandleBytes(static_cast<std::byte*>(handle), control::kHandleBytes);
 }
 
-// Neither NCCL's handle nor the place for the result may be null.
-Status checkPlaces(const char* operation, const void* handle, const void* out) {
+// Neither NCCL's handle nor the place for the result may be null. Clears the place, as every output is
+// written in every case.
+Status checkPlaces(const char* operation, const void* handle, void** out) {
+  if (out) *out = nullptr;
   if (handle && out) return {};
   return Error(Code::invalidArgument, operation,
                handle ? "no place for the comm" : "what to start from is null");
@@ -42,7 +44,6 @@ ncclResult_t close(const char* call, void* pointer, Kind kind) {
 ncclResult_t listenOn(const ContextChoice& choice, int device, void* handle, void** listenComm) {
   return guard("listen", [&]() -> Status {
     TRY(checkPlaces("listening", handle, listenComm));
-    *listenComm = nullptr;
     TRY(const ContextFound found, Plugin::get().find(choice));
     TRY(auto listener, found.context->net().listen(found.context, device, handleBytes(handle)));
     *listenComm =
@@ -55,7 +56,6 @@ ncclResult_t listenOn(const ContextChoice& choice, int device, void* handle, voi
 ncclResult_t connectTo(const ContextChoice& choice, int device, void* handle, void** sendComm) {
   return guard("connect", [&]() -> Status {
     TRY(checkPlaces("connecting", handle, sendComm));
-    *sendComm = nullptr;
     TRY(const ContextFound found, Plugin::get().find(choice));
     TRY(auto comm, found.context->net().connect(found.context, device, handleBytes(handle)));
     if (comm) *sendComm = Plugin::get().keep(std::make_unique<HeldComm>(found.held, std::move(comm)));
@@ -66,7 +66,6 @@ ncclResult_t connectTo(const ContextChoice& choice, int device, void* handle, vo
 ncclResult_t acceptFrom(void* listenComm, void** recvComm) {
   return guard("accept", [&]() -> Status {
     TRY(checkPlaces("accepting", listenComm, recvComm));
-    *recvComm = nullptr;
     auto* held = static_cast<HeldListener*>(heldOf(listenComm, Kind::listener));
     if (!held) return Error(Code::invalidArgument, "accepting", "the listener is not of this plugin");
     TRY(auto comm, held->net().accept(held->listener()));

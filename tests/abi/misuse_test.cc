@@ -52,9 +52,13 @@ TEMPLATE_TEST_CASE("connection calls refuse null", "", ALL_TABLES) {
   CHECK(driver.listen(0, &handle, nullptr) == ncclInvalidArgument);
   CHECK(driver.listen(77, &handle, &out) == ncclInvalidArgument);
   CHECK(out == nullptr);
+  out = &handle;
   CHECK(driver.connect(0, nullptr, &out) == ncclInvalidArgument);
+  CHECK(out == nullptr);
   CHECK(driver.connect(0, handle.data(), nullptr) == ncclInvalidArgument);
+  out = &handle;
   CHECK(driver.accept(nullptr, &out) == ncclInvalidArgument);
+  CHECK(out == nullptr);
   CHECK(driver.finalize() == ncclSuccess);
 }
 
