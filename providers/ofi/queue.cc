@@ -37,7 +37,12 @@ OfiQueue::OfiQueue(OfiDevice& device, const QueueDepths& wanted)
       knowsSource_(device.traits().reportsSource),
       operations_(0) {}
 
+// The depths that were granted say -1: libfabric takes a class with the description of a card, which all
+// queues of the device share.
 Result<std::unique_ptr<Queue>> OfiQueue::create(OfiDevice& device, const QueueDepths& wanted) {
+  if (wanted.trafficClass >= 0)
+    WEFT_LOG(info, "%s sends in the fabric's own traffic class, not in %d, which NCCL asked for",
+             device.info().name.c_str(), wanted.trafficClass);
   auto queue = std::make_unique<OfiQueue>(device, wanted);
   TRY(queue->start());
   return std::unique_ptr<Queue>(std::move(queue));
