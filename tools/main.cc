@@ -332,7 +332,10 @@ void declareStats(CLI::App& command, counted::Options& options) {
   command.add_flag("--prometheus", options.prometheus, "as metrics for Prometheus")->excludes(json);
   command.add_option("--textfile", options.textfile,
                      "write metrics to weft.prom in this folder, again and again");
-  command.add_option("--interval", options.interval, "seconds between two such files; 0: only one")
+  command.add_option("--otlp", options.otlp,
+                     "send metrics to a collector of OpenTelemetry, http://HOST[:4318][/v1/metrics]");
+  command
+      .add_option("--interval", options.interval, "seconds between two such files or messages; 0: only one")
       ->check(CLI::Range(0.0, 86400.0))
       ->capture_default_str();
 }

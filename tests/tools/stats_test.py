@@ -6,6 +6,7 @@
 usage: stats_test.py WEFT
 """
 import fcntl
+import http.server
 import json
 import os
 import pty
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import termios
+import threading
 import time
 import unittest
 
@@ -55,6 +57,35 @@ class Job:
 def processes(*where):
     answer = weft('stats', '--json', *where)
     return json.loads(answer.stdout)['processes'] if answer.returncode == 0 else []
+
+
+class Collector:
+    """Takes what is posted, as a collector of OpenTelemetry does."""
+
+    def __init__(self):
+        self.got, self.status = [], 200
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_POST(handler):  # pylint: disable=no-self-argument,invalid-name
+                self.got.append((handler.path, handler.headers['Content-Type'], handler.rfile.read(int(handler.headers['Content-Length']))))
+                handler.send_response(self.status)
+                handler.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.HTTPServer(('127.0.0.1', 0), Handler)
+        self.url = f'http://127.0.0.1:{self.server.server_port}'
+        self.thread = threading.Thread(target=self.server.serve_forever)
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
 
 
 class StatsTest(unittest.TestCase):
@@ -117,6 +148,35 @@ class StatsTest(unittest.TestCase):
                 answer = weft('stats', '--textfile', collector, '--interval', '0', folder)
                 self.assertEqual(answer.returncode, 0, answer.stderr)
                 self.assertEqual(os.listdir(collector), ['weft.prom'])
+
+    def test_a_collector_gets_metrics(self):
+        with tempfile.TemporaryDirectory() as folder, Job(folder) as job, Collector() as collector:
+            self.moving(job, folder)
+            answer = weft('stats', '--otlp', collector.url, '--interval', '0', folder)
+            self.assertEqual((answer.returncode, answer.stderr), (0, ''))
+            path, kind, body = collector.got[0]
+            self.assertEqual((path, kind), ('/v1/metrics', 'application/json'))
+            resources = json.loads(body)['resourceMetrics']
+            self.assertEqual(len(resources), 2)
+            for resource in resources:
+                about = {one['key']: one['value']['stringValue'] for one in resource['resource']['attributes']}
+                self.assertEqual(about['service.name'], 'weft')
+                metrics = {one['name']: one for one in resource['scopeMetrics'][0]['metrics']}
+                total = metrics['weft_bytes_total']['sum']
+                self.assertEqual((total['isMonotonic'], total['aggregationTemporality']), (True, 2))
+                self.assertEqual(len(total['dataPoints']), 2)
+                for point in total['dataPoints']:
+                    self.assertGreater(point['asDouble'], 0)
+                    self.assertGreater(int(point['timeUnixNano']), int(point['startTimeUnixNano']))
+                self.assertIn('dataPoints', metrics['weft_requests_in_flight']['gauge'])
+            collector.status = 503
+            answer = weft('stats', '--otlp', collector.url, '--interval', '0', folder)
+            self.assertEqual(answer.returncode, 1)
+            self.assertIn('answered "HTTP/1.0 503"', answer.stderr)
+        for url, words in ((collector.url, 'refused'), ('https://127.0.0.1', 'is not http://HOST')):
+            answer = weft('stats', '--otlp', url, '--interval', '0')
+            self.assertEqual(answer.returncode, 1)
+            self.assertIn(words, answer.stderr)
 
     def test_top_once(self):
         with tempfile.TemporaryDirectory() as folder, Job(folder) as job:

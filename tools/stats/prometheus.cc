@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include <fmt/format.h>
 
+#include "tools/stats/metrics.h"
 #include "tools/stats/stats.h"
 
 // Metrics in the text format of Prometheus: base units, counters end in _total, HELP and TYPE before each.
@@ -33,35 +34,6 @@ std::string labelsOf(const Process& process, const Comm& comm) {
   return fmt::format("{},device=\"{}\",peer=\"{}\",comm=\"{}\",direction=\"{}\"", labelsOf(process),
                      escaped(comm.device), escaped(comm.peer), comm.number, comm.sends ? "send" : "receive");
 }
-
-struct Metric {
-  const char* name;
-  const char* type;
-  const char* help;
-  double (*value)(const Comm&);
-};
-
-constexpr Metric kMetrics[] = {
-    {"weft_bytes_total", "counter", "Bytes of finished messages.",
-     [](const Comm& comm) { return static_cast<double>(comm.bytes); }},
-    {"weft_requests_posted_total", "counter", "Sends and receives that began.",
-     [](const Comm& comm) { return static_cast<double>(comm.posted); }},
-    {"weft_requests_in_flight", "gauge", "Sends and receives that began and are not over.",
-     [](const Comm& comm) { return static_cast<double>(comm.inFlight()); }},
-    {"weft_busy_seconds_total", "counter", "Time with at least one request in flight.",
-     [](const Comm& comm) { return static_cast<double>(comm.busy) * kOfASecond; }},
-    {"weft_send_wait_seconds_total", "counter",
-     "Time in which a send wanted to leave and the receiver had no room for it.",
-     [](const Comm& comm) { return static_cast<double>(comm.waited) * kOfASecond; }},
-    {"weft_send_waits_total", "counter", "Sends that had to wait for their receiver.",
-     [](const Comm& comm) { return static_cast<double>(comm.waits); }},
-    {"weft_registrations_total", "counter", "Buffers that were registered.",
-     [](const Comm& comm) { return static_cast<double>(comm.registrations); }},
-    {"weft_lanes", "gauge", "Lanes to the peer, one for each pair of rails.",
-     [](const Comm& comm) { return static_cast<double>(comm.lanes); }},
-    {"weft_lanes_up", "gauge", "Lanes to the peer that work.",
-     [](const Comm& comm) { return static_cast<double>(comm.lanesUp); }},
-};
 
 template <class Line>
 void each(const std::vector<Process>& processes, Line line) {
@@ -132,7 +104,7 @@ std::string latencyText(const std::vector<Process>& processes) {
 
 std::string prometheusText(const std::vector<Process>& processes) {
   std::string text = processText(processes);
-  for (const Metric& metric : kMetrics) {
+  for (const Metric& metric : commMetrics()) {
     text += headOf(metric.name, metric.type, metric.help);
     each(processes, [&](const Process& process, const Comm& comm) {
       text += fmt::format("{}{{{}}} {}\n", metric.name, labelsOf(process, comm), metric.value(comm));

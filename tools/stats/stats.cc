@@ -11,6 +11,7 @@
 #include "src/base/number.h"
 #include "tools/json/json.h"
 #include "tools/output/output.h"
+#include "tools/stats/otlp.h"
 
 namespace weft::counted {
 
@@ -88,6 +89,16 @@ int writeTextfiles(const Options& options, const Where& where) {
   }
 }
 
+// A collector that is away for a while is no reason to end, unless it is asked for one message alone.
+int sendAgain(const Options& options, const Where& where) {
+  for (;;) {
+    const Status sent = sendOtlp(options.otlp, otlpText(read(where)));
+    if (!sent) fail(sent.error().message());
+    if (options.interval <= 0 || (!sent && sent.error().code() == Code::invalidArgument)) return sent ? 0 : 1;
+    std::this_thread::sleep_for(std::chrono::duration<double>(options.interval));
+  }
+}
+
 }  // namespace
 
 Result<Where> placesOf(const std::vector<std::string>& words) {
@@ -126,6 +137,7 @@ int runStats(const Options& options) {
   auto where = placesOf(options.where);
   if (!where) return fail(where.error().message());
   if (!options.textfile.empty()) return writeTextfiles(options, *where);
+  if (!options.otlp.empty()) return sendAgain(options, *where);
   const std::vector<Process> processes = read(*where);
   if (processes.empty())
     return fail(

@@ -16,7 +16,8 @@ struct Options {
   bool json = false;
   bool prometheus = false;
   std::string textfile;  // a folder for node_exporter's textfile collector; empty: none
-  double interval = 30;  // seconds between two such files; 0: one file, and that is all
+  std::string otlp;      // the URL of a collector of OpenTelemetry; empty: none
+  double interval = 30;  // seconds between two such files or messages; 0: one, and that is all
 };
 
 // A folder, or numbers of processes.
