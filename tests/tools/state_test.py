@@ -44,7 +44,8 @@ class StateTest(unittest.TestCase):
             finally:
                 job.terminate()
                 _, errors = job.communicate(timeout=PATIENCE)
-            self.assertNotIn('WARN', errors)
+            # The ranks are not ended at the same moment, and the one that is left may say so.
+            self.assertNotRegex(errors, r'WARN NET/weft: (?!\d+ comms? to \S+ \d+ on .* ended: )')
             answer = state(folder, '--wait', '1')  # dead processes do not answer, and what they left is shown as such
             self.assertEqual(answer.returncode, 1)
             self.assertEqual(len(re.findall(r'^left by \S+, which wrote it at \d{4}-\d\d-\d\d \S+ UTC:$', answer.stdout, re.MULTILINE)), 2, answer.stdout)
