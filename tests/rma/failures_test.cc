@@ -3,23 +3,19 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <csignal>
 #include <cstring>
-#include <sys/wait.h>
 #include <thread>
-#include <unistd.h>
 
 #include "providers/fault/control.h"
 #include "providers/fault/transport.h"
 #include "providers/loop/transport.h"
-#include "providers/tcp/transport.h"
-#include "src/base/fd.h"
 #include "src/base/random.h"
 #include "tests/rma/teams.h"
 #include "tests/support/catch.h"
 #include "tests/support/patience.h"
 
-// What goes wrong between the ranks of a team: fabrics that swap and lose, ranks that leave, die or lie.
+// What goes wrong between the ranks of a team: fabrics that swap and lose, ranks that leave or lie. Those
+// that die: processes_test.cc.
 using namespace weft;
 using namespace weft::rma;
 using namespace weft::test;
@@ -335,113 +331,4 @@ TEST_CASE("one-sided: a rank that says why it goes is quoted") {
   const std::string why = "its card burns";
   liar.send(head, std::as_bytes(std::span(why.data(), why.size())));
   CHECK(liar.heard().find("rank 1 gave up: its card burns") != std::string::npos);
-}
-
-namespace {
-
-// The handle of a listener, over a pipe.
-void sendHandle(int fd, const coll::HandleBytes& handle) {
-  REQUIRE(::write(fd, handle.data(), handle.size()) == static_cast<ssize_t>(handle.size()));
-}
-coll::HandleBytes receiveHandle(int fd) {
-  coll::HandleBytes handle;
-  REQUIRE(::read(fd, handle.data(), handle.size()) == static_cast<ssize_t>(handle.size()));
-  return handle;
-}
-
-// A rank over tcp in a process of its own.
-struct TcpRank {
-  core::ContextRef context;
-  std::unique_ptr<core::ListenComm> listener;
-  std::unique_ptr<Team> team;
-  std::vector<std::byte> bytes = std::vector<std::byte>(size_t{8} << 20);
-  Window* window = nullptr;
-
-  TcpRank(int rank, int readFrom, int writeTo) {
-    Config config;
-    config.socketIfname = "=lo";
-    core::NetOptions options;
-    options.config = config;
-    options.transport = tcp::makeTransport(config);
-    auto net = core::Net::create(std::move(options));
-    REQUIRE(net);
-    core::ContextOptions of;
-    of.perCommunicator = true;
-    of.communicator = 9;
-    context = (*net)->openContext(std::move(of));
-    coll::HandleBytes mine{};
-    auto listening = (*net)->listen(context, 0, mine);
-    REQUIRE(listening);
-    listener = listening.take();
-    sendHandle(writeTo, mine);
-    const coll::HandleBytes other = receiveHandle(readFrom);
-    coll::MeshOptions mesh;
-    mesh.context = context;
-    mesh.listener = listener.get();
-    mesh.rank = rank;
-    mesh.handles = rank == 0 ? std::vector{mine, other} : std::vector{other, mine};
-    auto opened = Team::open(std::move(mesh));
-    REQUIRE(opened);
-    team = opened.take();
-    MemoryDesc desc;
-    desc.address = bytes.data();
-    desc.length = bytes.size();
-    auto made = team->registerMemory(desc, false);
-    REQUIRE(made);
-    window = *made;
-  }
-};
-
-}  // namespace
-
-TEST_CASE("one-sided: a rank whose process is killed is named, and ends what waits for it") {
-  int toChild[2], toParent[2];
-  REQUIRE(::pipe(toChild) == 0);
-  REQUIRE(::pipe(toParent) == 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    TcpRank rank(1, toChild[0], toParent[1]);
-    while (rank.team->progress()) {
-    }
-    ::_exit(0);
-  }
-  TcpRank rank(0, toParent[0], toChild[1]);
-  Put put;
-  put.rank = 1;
-  put.bytes = rank.bytes.size();
-  put.source = put.target = rank.window;
-  Request* first = begun(rank.team->put(put));
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10 * patience());
-  for (bool done = false; !done;) {
-    REQUIRE(rank.team->test(first, &done));
-    REQUIRE(std::chrono::steady_clock::now() < limit);
-  }
-  // Event: the other process is gone while a put is under way. Expect: its request, and progress, say so.
-  ::kill(child, SIGKILL);
-  Request* second = begun(rank.team->put(put));
-  std::string failure;
-  while (failure.empty()) {
-    bool done = false;
-    if (const Status moved = rank.team->progress(); !moved) failure = moved.error().message();
-    if (failure.empty()) (void)rank.team->test(second, &done);
-    if (!done) continue;
-    auto next = rank.team->put(put);
-    if (next)
-      second = *next;
-    else
-      failure = next.error().message();
-    REQUIRE(std::chrono::steady_clock::now() < limit);
-  }
-  INFO(failure);
-  CHECK(failure.find("rank 1: ") != std::string::npos);
-  CHECK(failure.find("pid " + std::to_string(child)) != std::string::npos);
-  bool done = false;
-  CHECK_FALSE(rank.team->test(second, &done));
-  CHECK(rank.team->failed());
-  CHECK_FALSE(rank.team->put(put));
-  const auto begin = std::chrono::steady_clock::now();
-  rank.team->close();
-  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5 * patience()));
-  int status = 0;
-  CHECK(::waitpid(child, &status, 0) == child);
 }
