@@ -14,7 +14,7 @@ import re
 import subprocess
 import sys
 
-PAGES = ['README.md', 'docs/jobs.md', 'docs/gpudirect.md', 'docs/collectives.md', 'docs/operate.md', 'docs/troubleshooting.md',
+PAGES = ['README.md', 'docs/jobs.md', 'docs/gpudirect.md', 'docs/collectives.md', 'docs/one-sided.md', 'docs/operate.md', 'docs/troubleshooting.md',
          'docs/environment.md', 'docs/perf.md', 'docs/scale.md',
          'docs/trace.md', 'docs/metrics.md', 'docs/nccl.md', 'docs/tuner.md', 'docs/compatibility.md', 'docs/performance.md', 'CHANGELOG.md', 'CONTRIBUTING.md',
          'SECURITY.md', 'docs/design.md', 'docs/glossary.md', 'docs/wire.md', 'docs/testing.md', 'docs/simulation.md', 'tests/softefa/README.md', 'tests/softgpu/README.md']
