@@ -23,9 +23,9 @@
 // for its stream). Both ends are played by one thread of one process, so that a busy machine adds the same to
 // both; with `apart`, by two processes, half of what there and back takes: then for memory that was allocated
 // for sharing and for memory as cudaMalloc makes it, which a process cannot open of itself. A line for each
-// size and kind: microseconds of the copy and of the message, their ratio and difference, once the least and once
-// the medians of rounds in which the two take turns. WEFT_PROVIDER and WEFT_LOCAL_GPU are set to `local` and 1
-// unless they are set.
+// size and kind: microseconds of the copy and of the message, their ratio and difference, once the least and
+// once the medians of rounds in which the two take turns. WEFT_PROVIDER and WEFT_LOCAL_GPU are set to `local`
+// and 1 unless they are set.
 using namespace weft;
 using namespace weft::netdriver;
 using bench::Companion;
@@ -37,8 +37,8 @@ namespace {
 using Time = std::chrono::steady_clock;
 
 constexpr size_t kMostBytes = size_t{64} << 20;
-constexpr size_t kSizes[] = {8,         4096,      size_t{64} << 10, size_t{1} << 20,
-                             size_t{4} << 20, size_t{16} << 20, kMostBytes};
+constexpr size_t kSizes[] = {
+    8, 4096, size_t{64} << 10, size_t{1} << 20, size_t{4} << 20, size_t{16} << 20, kMostBytes};
 constexpr int kRounds = 25;
 constexpr int kTag = 3;
 constexpr Milliseconds kConnect{30'000};
