@@ -28,6 +28,7 @@ openmpi-bin         starts ranks on several hosts (perf tests)
 cmark-gfm           the manual as one HTML page
 mount               a /run of their own for tests that cut cables
 procps              process tables (system tests)
+python3-protobuf    reads Chakra traces (tools tests)
 LIST
 }
 

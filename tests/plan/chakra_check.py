@@ -41,7 +41,9 @@ def classes():
                 added.type_name = '.check.AttributeProto'
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
-    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName('check.' + name)) for name in FIELDS}
+    # Before release 4.22 a class was made by a factory.
+    made = getattr(message_factory, 'GetMessageClass', None) or message_factory.MessageFactory(pool).GetPrototype
+    return {name: made(pool.FindMessageTypeByName('check.' + name)) for name in FIELDS}
 
 
 def parts(data):
