@@ -13,7 +13,9 @@
 
 namespace weft::local {
 
-// Sets the piece's source and length. False: not now, or the lane is over.
+// Sets the piece's source and length. False: not now, or the lane is over. A work whose bytes began to go
+// through pinned memory ends so, also where the peer has mapped them meanwhile: only who waits for the copies
+// that are under way knows when the memory is free again.
 bool LocalEndpoint::pieceOfGpu(const KeyedMemory& memory, Piece* piece) {
   if (!shares_) {
     broke(EINVAL, "a work on GPU memory where the lane takes none");
@@ -25,7 +27,8 @@ bool LocalEndpoint::pieceOfGpu(const KeyedMemory& memory, Piece* piece) {
   }
   const auto name = shares_->nameOf(memory, piece->from);
   const size_t left = piece->whole - writing_.done;
-  if (name.share != 0) {
+  const bool staged = staging_ && staging_->has(piece->from);
+  if (name.share != 0 && !staged) {
     piece->share = name.share;
     piece->sharedAt = name.offset;
     piece->length = static_cast<uint32_t>(std::min({left, name.left, kMostShared}));
