@@ -229,11 +229,11 @@ void giveBack(Comm* comm) {
 }
 
 void CommBase::close() {
-  if (isClosed()) return;
   const Clock& clock = engine().clock();
   for (bool first = true;; first = false) {
     {
       EngineEntry in(engine(), EngineEntry::wait);
+      if (isClosed()) return;  // before this call, or by another thread's pass
       engine().progress();
       if (first) engine().close(this);
       if (isClosed()) return;
