@@ -207,8 +207,9 @@ void CommBase::onPeerClosed(std::optional<uint64_t>) {
 void closeUnseen(std::unique_ptr<CommBase> comm) {
   if (!comm) return;
   const MustNotFail closing;
-  const CommOptions held = comm->detach();  // let go of after the engine is left: it may be the last one
-  EngineEntry in(*held.engine, EngineEntry::wait);
+  CommOptions held;  // let go of after the engine is left: it may be the last one
+  EngineEntry in(comm->engine(), EngineEntry::wait);
+  held = comm->detach();
   held.engine->closeOwned(std::move(comm));
 }
 

@@ -79,7 +79,8 @@ class CommBase {
   // Gives it back: waits, by the engine's clock, until nothing of it is under way. The steps are taken by the
   // poll passes of whoever comes by, this call's among them; what does not end in its time is cut off.
   void close();
-  // For closeUnseen: gives away what keeps the process's part of weft alive, the engine among it.
+  // For closeUnseen, inside the engine: gives away what keeps the process's part of weft alive, the engine
+  // among it.
   CommOptions detach();
   // Inside the engine: the closing begins, and goes on as far as it can. An engine steps those in its list.
   void beginClosing();
