@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "tools/output/words.h"
+
 namespace weft::info {
 
 namespace {
@@ -18,18 +20,6 @@ std::string defaultText(const ConfigField& field) {
 
 std::string orEmpty(const std::string& value) {
   return value.empty() ? "(empty)" : value;
-}
-
-// `text` in lines of at most kTextWidth, each behind `indent`.
-std::string wrapped(std::string_view text, std::string_view indent) {
-  std::string lines;
-  while (!text.empty()) {
-    size_t end = std::min(text.size(), kTextWidth);
-    if (end < text.size()) end = std::max<size_t>(text.rfind(' ', end), 1);
-    lines += fmt::format("{}{}\n", indent, text.substr(0, end));
-    text.remove_prefix(std::min(text.size(), end + (end < text.size() && text[end] == ' ' ? 1 : 0)));
-  }
-  return lines;
 }
 
 // A | in a cell would end it.
@@ -93,7 +83,7 @@ std::string configText(const Settings& settings) {
     text += fmt::format("   (from {}", originText(originOf(field, settings.environment, settings.file)));
     if (changed) text += fmt::format("; default: {}", orEmpty(defaultText(field)));
     text += ')';
-    text += fmt::format("\n{}", wrapped(field.doc, "      "));
+    text += fmt::format("\n{}", wrapped(field.doc, kTextWidth, "      "));
     text += fmt::format("      allowed: {}", allowedText(field));
     if (field.alias) text += fmt::format("; {} is used when it is unset", field.alias);
     text += '\n';
@@ -115,7 +105,7 @@ std::string configMarkdown() {
 std::string configSample() {
   std::string text = kSampleHead;
   for (const ConfigField& field : configFields()) {
-    text += fmt::format("\n{}# Allowed: {}.\n", wrapped(field.doc, "# "), allowedText(field));
+    text += fmt::format("\n{}# Allowed: {}.\n", wrapped(field.doc, kTextWidth, "# "), allowedText(field));
     const std::string value = defaultText(field);
     text += fmt::format("#{} ={}{}\n", field.env, value.empty() ? "" : " ", value);
   }

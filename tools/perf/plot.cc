@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "tools/output/words.h"
+
 namespace weft::perf {
 
 namespace {
@@ -58,21 +60,6 @@ struct LogAxis {
   double place(double value) const { return (std::log(value) / std::log(base) - first) / (last - first); }
 };
 
-std::string escape(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    if (c == '<')
-      result += "&lt;";
-    else if (c == '>')
-      result += "&gt;";
-    else if (c == '&')
-      result += "&amp;";
-    else
-      result += c;
-  }
-  return result;
-}
-
 std::string sizeName(double bytes) {
   static constexpr std::array<const char*, 5> kUnits = {"", "K", "M", "G", "T"};
   size_t unit = 0;
@@ -82,7 +69,7 @@ std::string sizeName(double bytes) {
 
 std::string label(double x, double y, const char* anchor, const std::string& text, int size = 12) {
   return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" font-size=\"{}\">{}</text>\n", x, y,
-                     anchor, size, escape(text));
+                     anchor, size, escapedMarkup(text));
 }
 
 std::string gridLine(double x1, double y1, double x2, double y2) {

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "tools/output/words.h"
+
 namespace weft::plan {
 
 namespace {
@@ -29,7 +31,7 @@ std::string colourOf(size_t number) {
 std::string labelAt(double x, double y, const char* anchor, const std::string& text, int size = 12) {
   return fmt::format(
       "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\" font-size=\"{}\" fill=\"var(--ink)\">{}</text>\n",
-      x, y, anchor, size, escaped(text));
+      x, y, anchor, size, escapedMarkup(text));
 }
 
 std::string lineAt(double x1, double y1, double x2, double y2) {
@@ -223,23 +225,6 @@ const char* chartStyle() {
          "--c4:#b8324f;--c5:#1395a5}\n"
          "@media (prefers-color-scheme:dark){:root{--paper:#14171b;--ink:#e6e9ec;--grid:#343a41;--c0:#6db1ee;"
          "--c1:#f0955f;--c2:#74c685;--c3:#c09be2;--c4:#ef7b93;--c5:#5fd0de}}\n";
-}
-
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    if (c == '<')
-      result += "&lt;";
-    else if (c == '>')
-      result += "&gt;";
-    else if (c == '&')
-      result += "&amp;";
-    else if (c == '"')
-      result += "&quot;";
-    else
-      result += c;
-  }
-  return result;
 }
 
 }  // namespace weft::plan

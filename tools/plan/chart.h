@@ -54,6 +54,5 @@ double heightOf(const Chart& chart);
 
 // The variables, for light and for dark pages.
 const char* chartStyle();
-std::string escaped(const std::string& text);
 
 }  // namespace weft::plan

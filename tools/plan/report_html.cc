@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "tools/output/words.h"
 #include "tools/plan/chart.h"
 #include "tools/plan/report.h"
 
@@ -133,7 +134,7 @@ std::string plotOf(const Report& report) {
 }
 
 std::string htmlOf(const Report& report) {
-  const std::string title = escaped(report.scenario.job.name + " on " + report.scenario.cluster.name);
+  const std::string title = escapedMarkup(report.scenario.job.name + " on " + report.scenario.cluster.name);
   return fmt::format(
       "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
       "content=\"width=device-width\">\n<meta name=\"color-scheme\" content=\"light "
@@ -142,7 +143,7 @@ std::string htmlOf(const Report& report) {
       "auto;padding:0 1em}}\nh1{{font-size:1.4em}}\npre{{overflow-x:auto}}\n"
       "svg{{display:block;width:100%;max-width:960px;height:auto;margin:0 auto}}\n"
       "</style>\n<h1>{0}</h1>\n{2}<pre>{3}</pre>\n</html>\n",
-      title, chartStyle(), svgOf(report, ""), escaped(textOf(report)));
+      title, chartStyle(), svgOf(report, ""), escapedMarkup(textOf(report)));
 }
 
 }  // namespace weft::plan

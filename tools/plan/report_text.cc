@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "tools/output/words.h"
 #include "tools/plan/report.h"
 
 namespace weft::plan {
@@ -41,25 +42,14 @@ std::string jobLine(const Job& job) {
   return line + "\n";
 }
 
-// In lines that a terminal holds, cut between words.
-std::string wrapped(const std::string& sentence) {
-  constexpr size_t kWidth = 112;
-  std::string text;
-  for (size_t begin = 0; begin < sentence.size();) {
-    size_t end = sentence.size();
-    if (end - begin > kWidth) {
-      const size_t blank = sentence.rfind(' ', begin + kWidth);
-      end = blank == std::string::npos || blank <= begin ? begin + kWidth : blank;
-    }
-    text += "#   " + sentence.substr(begin, end - begin) + "\n";
-    begin = end + (end < sentence.size() && sentence[end] == ' ' ? 1 : 0);
-  }
-  return text;
+// In lines that a terminal holds.
+std::string remark(const std::string& sentence) {
+  return wrapped(sentence, 112, "#   ");
 }
 
 std::string sourceLines(const Report& report) {
-  return wrapped(report.scenario.job.source) + clusterLine(report.scenario.cluster) +
-         wrapped(report.scenario.cluster.source);
+  return remark(report.scenario.job.source) + clusterLine(report.scenario.cluster) +
+         remark(report.scenario.cluster.source);
 }
 
 std::string predictionRows(const Report& report) {
@@ -128,7 +118,7 @@ std::string comparisonRows(const Report& report) {
   if (!report.comparison) return {};
   const Comparison& comparison = *report.comparison;
   const Job& job = report.scenario.job;
-  std::string text = "# beside what was measured\n" + wrapped(job.measuredSource);
+  std::string text = "# beside what was measured\n" + remark(job.measuredSource);
   if (report.fitBelow > 0) {
     text += fmt::format("#   fitted below {:g} GPUs:", report.fitBelow);
     for (const std::string& name : job.freeNumbers)
