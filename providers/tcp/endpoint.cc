@@ -336,8 +336,9 @@ void TcpEndpoint::expectStreams() {
 
 // More connections are asked for where the network carries too little over one.
 void TcpEndpoint::lookAtFlows() {
+  if (toSelf_ || mine_.ip == peer_.ip || spread_.settled()) return;
   const TimePoint now = queue_.device().clock().now();
-  if (toSelf_ || mine_.ip == peer_.ip || !spread_.isDue(now)) return;
+  if (!spread_.isDue(now)) return;
   std::array<FlowCounts, kMostStreams> flows;
   size_t count = 0;
   for (const Stream* stream : bulk_)
