@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include <utility>
 
+#include "src/base/advice.h"
 #include "src/base/presence.h"
 #include "src/base/process.h"
 
@@ -27,16 +28,14 @@ void write(Text<N>* to, const std::string& text) {
 }
 
 void note(Moment* moment) {
-  timespec now{};
-  ::clock_gettime(CLOCK_REALTIME, &now);
+  const uint64_t now = realtimeNow();
   moment->ticks.set(ticks());
-  moment->realtime.set(static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 +
-                       static_cast<uint64_t>(now.tv_nsec));
+  moment->realtime.set(now);
 }
 
 Error noFile(const std::string& what, int error) {
   return Error(Code::system, "counting",
-               what + ": " + std::strerror(error) +
+               what + ": " + errnoText(error) +
                    "; the job goes on without counters, or give WEFT_STATE_DIR a folder with room");
 }
 

@@ -7,6 +7,17 @@
 
 namespace weft::stats {
 
+inline uint64_t nanosecondsOf(clockid_t clock) {
+  timespec now{};
+  ::clock_gettime(clock, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+// Nanoseconds since 1970.
+inline uint64_t realtimeNow() {
+  return nanosecondsOf(CLOCK_REALTIME);
+}
+
 // The processor's own counter: one instruction and no call, unlike a clock. The header says what it is in
 // nanoseconds.
 inline uint64_t ticks() {
@@ -17,9 +28,7 @@ inline uint64_t ticks() {
   asm volatile("mrs %0, cntvct_el0" : "=r"(now));
   return now;
 #else
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+  return nanosecondsOf(CLOCK_MONOTONIC);
 #endif
 }
 

@@ -32,19 +32,13 @@ bool readAt(const Fd& file, void* to, size_t bytes, size_t offset) {
   return ::pread(file.get(), to, bytes, static_cast<off_t>(offset)) == static_cast<ssize_t>(bytes);
 }
 
-uint64_t realtimeNow() {
-  timespec now{};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
 // Ticks of the process that wrote, in nanoseconds: by two moments of which it noted both.
 class Scale {
  public:
   Scale(const stats::Header& header, bool alive)
       : ticks_(header.begun.ticks.get()), real_(header.begun.realtime.get()) {
     end_ = alive ? stats::ticks() : header.beat.ticks.get();
-    const uint64_t realEnd = alive ? realtimeNow() : header.beat.realtime.get();
+    const uint64_t realEnd = alive ? stats::realtimeNow() : header.beat.realtime.get();
     constexpr uint64_t kEnough = 1'000'000;
     if (end_ > ticks_ && realEnd > real_ + kEnough)
       each_ = static_cast<double>(realEnd - real_) / static_cast<double>(end_ - ticks_);
@@ -148,7 +142,7 @@ void readFile(const std::string& path, bool requests, std::vector<Process>* foun
   process.beat = header->beat.realtime.get();
   process.leftOut = header->leftOut.get();
   const bool here = !isGone(process.state) && process.state != ProcessState::unknown;
-  process.now = here ? realtimeNow() : process.beat;
+  process.now = here ? stats::realtimeNow() : process.beat;
   const Scale scale(*header, here);
   auto line = std::make_unique<stats::CommLine>();
   for (uint32_t i = 0; i < header->comms; i++) {
