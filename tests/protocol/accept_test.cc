@@ -276,6 +276,32 @@ TEST_CASE("while a connection that NCCL gave up is closed other calls go on") {
   CHECK(listening.get());
 }
 
+namespace {
+
+// The end that connects has its comm. The acceptor's is made as well, but accept is not called any more.
+std::unique_ptr<SendComm> connectHalf(test::World& world,
+                                      const std::array<std::byte, control::kHandleBytes>& handle,
+                                      ListenComm& listener, const std::function<void()>& pass) {
+  test::Side& connecting = world.side(0);
+  auto scratch = handle;
+  std::unique_ptr<SendComm> sender;
+  for (int i = 0; i < 1000 && !sender; i++) {
+    auto made = connecting.net->connect(connecting.context, connecting.device, scratch);
+    REQUIRE(made);
+    sender = made.take();
+    if (i == 0) {
+      auto accepted = world.side(1).net->accept(listener);
+      REQUIRE(accepted);
+      REQUIRE_FALSE(*accepted);
+    }
+    pass();
+  }
+  REQUIRE(sender);
+  return sender;
+}
+
+}  // namespace
+
 // Nobody has seen the acceptor's comm, and whoever gives it up may be a thread that must not wait.
 TEST_CASE("a connection that is given up on the way closes without a wait") {
   const Silence silence;
@@ -285,24 +311,11 @@ TEST_CASE("a connection that is given up on the way closes without a wait") {
     sleeps++;
     world.pump();
   };
-  test::Side& connecting = world.side(0);
   test::Side& accepting = world.side(1);
   std::array<std::byte, control::kHandleBytes> handle;
   auto listener = accepting.net->listen(accepting.context, accepting.device, handle);
   REQUIRE(listener);
-  std::unique_ptr<SendComm> sender;
-  for (int i = 0; i < 1000 && !sender; i++) {
-    auto made = connecting.net->connect(connecting.context, connecting.device, handle);
-    REQUIRE(made);
-    sender = made.take();
-    if (i == 0) {  // the acceptor's comm is made, and accept is not called any more
-      auto accepted = accepting.net->accept(**listener);
-      REQUIRE(accepted);
-      REQUIRE_FALSE(*accepted);
-    }
-    world.pump();
-  }
-  REQUIRE(sender);
+  auto sender = connectHalf(world, handle, **listener, [&] { world.pump(); });
 
   // Event: NCCL gives the listener up.
   listener->reset();
@@ -331,15 +344,9 @@ TEST_CASE("messages to a connection that is given up on the way cost the next on
   std::array<std::byte, control::kHandleBytes> handle;
   auto listener = accepting.net->listen(accepting.context, accepting.device, handle);
   REQUIRE(listener);
-  std::unique_ptr<SendComm> sender;
-  for (int i = 0; i < 1000 && !sender; i++) {
-    auto made = connecting.net->connect(connecting.context, connecting.device, handle);
-    REQUIRE(made);
-    sender = made.take();
-    if (i == 0) REQUIRE(accepting.net->accept(**listener));
+  auto sender = connectHalf(world, handle, **listener, [&] {
     for (int side = 0; side < 2; side++) world.progress(side);
-  }
-  REQUIRE(sender);
+  });
   std::vector<std::byte> memory(100);
   auto registered = registerAll(*sender, memory);
   REQUIRE(registered);

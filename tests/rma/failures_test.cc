@@ -22,19 +22,6 @@ using namespace weft::test;
 
 namespace {
 
-Request* begun(Result<Request*> result) {
-  if (!result) FAIL(result.error().message());
-  return *result;
-}
-
-Put withSignal(Put put, Window* window, uint64_t offset, uint64_t addend = 1) {
-  put.signals = true;
-  put.signal = window;
-  put.signalOffset = offset;
-  put.addend = addend;
-  return put;
-}
-
 // Two ranks over two rails, each rank with faults of its own.
 struct Faulty {
   std::vector<std::shared_ptr<fault::FaultControl>> controls{2};

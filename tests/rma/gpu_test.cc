@@ -76,11 +76,6 @@ struct GpuTeams {
   }
 };
 
-Request* begun(Result<Request*> result) {
-  if (!result) FAIL(result.error().message());
-  return *result;
-}
-
 }  // namespace
 
 TEST_CASE("one-sided: puts, signals and gets between windows of a GPU") {

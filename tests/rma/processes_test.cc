@@ -11,7 +11,7 @@
 #include "providers/local/transport.h"
 #include "providers/tcp/transport.h"
 #include "src/base/random.h"
-#include "src/rma/team.h"
+#include "tests/rma/teams.h"
 #include "tests/support/catch.h"
 #include "tests/support/patience.h"
 
@@ -23,11 +23,6 @@ using namespace weft::test;
 namespace {
 
 constexpr size_t kWindow = size_t{10} << 20;
-
-Request* begun(Result<Request*> result) {
-  if (!result) FAIL(result.error().message());
-  return *result;
-}
 
 // The handle of a listener, over a pipe.
 void sendHandle(int fd, const coll::HandleBytes& handle) {

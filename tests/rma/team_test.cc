@@ -35,20 +35,6 @@ bool same(Teams& teams, size_t window, int one, int other, size_t offset, size_t
                      bytes) == 0;
 }
 
-Request* begun(Result<Request*> result) {
-  if (!result) FAIL(result.error().message());
-  return *result;
-}
-
-// A signal of `addend` with a put, into word `offset` of window `window`.
-Put withSignal(Put put, Window* window, uint64_t offset, uint64_t addend = 1) {
-  put.signals = true;
-  put.signal = window;
-  put.signalOffset = offset;
-  put.addend = addend;
-  return put;
-}
-
 constexpr size_t kBytes = size_t{10} << 20;
 constexpr uint64_t kSizes[] = {1, 8, 192, 193, 4096, 65'536, 1'000'003, size_t{9} << 20};
 

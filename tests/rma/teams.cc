@@ -83,4 +83,17 @@ rma::Put Teams::put(int from, int to, size_t window, uint64_t offset, uint64_t b
   return put;
 }
 
+rma::Request* begun(Result<rma::Request*> result) {
+  if (!result) FAIL(result.error().message());
+  return *result;
+}
+
+rma::Put withSignal(rma::Put put, rma::Window* window, uint64_t offset, uint64_t addend) {
+  put.signals = true;
+  put.signal = window;
+  put.signalOffset = offset;
+  put.addend = addend;
+  return put;
+}
+
 }  // namespace weft::test

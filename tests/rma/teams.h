@@ -47,4 +47,9 @@ class Teams {
   std::vector<std::vector<Memory>> windows_;  // by index, then by rank
 };
 
+// The request; an error fails the test.
+rma::Request* begun(Result<rma::Request*> result);
+// A signal of `addend` with a put, into the word at `offset` of a window.
+rma::Put withSignal(rma::Put put, rma::Window* window, uint64_t offset, uint64_t addend = 1);
+
 }  // namespace weft::test

@@ -171,4 +171,25 @@ size_t firstMismatch(const std::byte* data, size_t bytes, uint64_t message) {
   return i;
 }
 
+void exchange(World& world, Connection& link, size_t bytes, uint64_t message, int passes,
+              const std::function<void()>& pass) {
+  Buffer from(*link.send, bytes), to(*link.recv, bytes);
+  world.pump();
+  fillPattern(from.data(), bytes, message);
+  const core::ReceiveSpec spec{to.data(), bytes, 1, to.handle(), nullptr};
+  core::Request* receiving = link.recv->irecv(std::span(&spec, 1)).request;
+  REQUIRE(receiving);
+  core::Request* sending = nullptr;
+  bool sent = false, received = false;
+  for (int i = 0; i < passes && !(sent && received); i++) {
+    if (!sending) sending = link.send->isend(from.data(), bytes, 1, from.handle(), nullptr).request;
+    if (sending && !sent) sent = link.send->test(sending, nullptr).done;
+    if (!received) received = link.recv->test(receiving, nullptr).done;
+    pass();
+  }
+  REQUIRE(sent);
+  REQUIRE(received);
+  CHECK(firstMismatch(to.data(), bytes, message) == bytes);
+}
+
 }  // namespace weft::test

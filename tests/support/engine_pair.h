@@ -148,5 +148,8 @@ class Buffer {
 std::byte patternByte(uint64_t message, size_t offset);
 void fillPattern(std::byte* data, size_t bytes, uint64_t message);
 size_t firstMismatch(const std::byte* data, size_t bytes, uint64_t message);  // `bytes` when all fit
+// Sends a message over a connection and verifies it; `pass` lets both ends move, so often at most.
+void exchange(World& world, Connection& link, size_t bytes, uint64_t message, int passes,
+              const std::function<void()>& pass);
 
 }  // namespace weft::test
