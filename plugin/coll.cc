@@ -28,11 +28,6 @@ HeldGroup* groupOf(void* pointer) {
   return static_cast<HeldGroup*>(heldOf(pointer, Kind::group));
 }
 
-// The error for an argument that cannot be used.
-Error refused(const char* operation, const char* why) {
-  return Error(Code::invalidArgument, operation, why);
-}
-
 // NCCL's type as the library names it; nothing: no backend reduces it.
 std::optional<coll::ElementType> elementType(ncclDataType_t type) {
   using coll::ElementType;
@@ -77,11 +72,6 @@ std::optional<coll::ReduceOp> reduceOp(ncclRedOp_t op) {
     default:
       return std::nullopt;
   }
-}
-
-// Logs a fault of a data call and returns its result: data calls have no Status.
-ncclResult_t dataFault(const char* call, const char* why) {
-  return report(call, refused("checking arguments", why), LogLevel::error);
 }
 
 // A group that is broken answers with its sticky error, which was logged when it broke.
@@ -189,10 +179,7 @@ ncclResult_t registerRange(const char* call, void* collComm, const MemoryDesc& d
         *mhandle = nullptr;
         HeldGroup* held = groupOf(collComm);
         if (!held) return refused(kOperation, "the group is null or not of this plugin");
-        if (!desc.address || desc.length == 0 || desc.length > PTRDIFF_MAX)
-          return refused(kOperation, "the buffer is null, empty, or larger than any memory");
-        if (type != NCCL_PTR_HOST && type != NCCL_PTR_CUDA)
-          return refused(kOperation, "the memory is neither the host's (1) nor CUDA's (2)");
+        TRY(checkMemory(kOperation, desc, type));
         TRY(*mhandle, held->group().registerMemory(desc));
         return {};
       },
@@ -202,22 +189,12 @@ ncclResult_t registerRange(const char* call, void* collComm, const MemoryDesc& d
 }  // namespace
 
 ncclResult_t registerWithGroup(void* collComm, void* data, size_t bytes, int type, void** mhandle) {
-  MemoryDesc desc;
-  desc.address = data;
-  desc.length = bytes;
-  desc.kind = type == NCCL_PTR_CUDA ? MemoryKind::cuda : MemoryKind::host;
-  return registerRange("regMr", collComm, desc, type, mhandle);
+  return registerRange("regMr", collComm, rangeOf(data, bytes, type), type, mhandle);
 }
 
 ncclResult_t collRegMrDmaBuf(void* collComm, void* data, size_t size, int type, uint64_t offset, int fd,
                              void** mhandle) {
-  MemoryDesc desc;
-  desc.address = data;
-  desc.length = size;
-  desc.kind = MemoryKind::dmabuf;
-  desc.fd = fd;
-  desc.fdOffset = offset;
-  return registerRange("regMrDmaBuf", collComm, desc, type, mhandle);
+  return registerRange("regMrDmaBuf", collComm, dmaBufOf(data, size, offset, fd), type, mhandle);
 }
 
 ncclResult_t collDeregMr(void* collComm, void* mhandle) {

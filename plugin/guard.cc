@@ -38,6 +38,14 @@ ncclResult_t report(const char* call, const Error& error, LogLevel level) noexce
   return resultOf(error.code());
 }
 
+Error refused(const char* operation, const char* why) {
+  return Error(Code::invalidArgument, operation, why);
+}
+
+ncclResult_t dataFault(const char* call, const char* why) {
+  return report(call, refused("checking arguments", why), LogLevel::error);
+}
+
 // Exceptions are the standard library's: weft's own code throws none.
 ncclResult_t reportException(const char* call) noexcept {
   try {

@@ -20,6 +20,12 @@ ncclResult_t resultOf(Code code);
 // Logs "call: error" and returns the result for it.
 [[gnu::cold]] ncclResult_t report(const char* call, const Error& error, LogLevel level) noexcept;
 
+// The error for an argument that cannot be used.
+Error refused(const char* operation, const char* why);
+
+// Logs a fault in the arguments of a data call and returns its result: data calls have no Status.
+[[gnu::cold]] ncclResult_t dataFault(const char* call, const char* why);
+
 // Only within a catch block: the same for the exception that is being handled.
 [[gnu::cold]] ncclResult_t reportException(const char* call) noexcept;
 

@@ -24,14 +24,6 @@ constexpr uint64_t kRmaMark = 0x7765'6674'0072'6d61;
 // NCCL's context where there is no device. NCCL does not close it, so it is no object of the registry.
 char noContext;
 
-Error rmaRefused(const char* operation, const char* why) {
-  return Error(Code::invalidArgument, operation, why);
-}
-
-ncclResult_t rmaFault(const char* call, const char* why) {
-  return report(call, rmaRefused("checking arguments", why), LogLevel::error);
-}
-
 ncclResult_t rmaFailed(const char* call, const Error& error) {
   return report(call, error, LogLevel::error);
 }
@@ -74,7 +66,7 @@ void sayWhyNone() {
 
 ncclResult_t countRmaDevices(int* count) {
   return guard("devices", [&]() -> Status {
-    if (!count) return rmaRefused("counting devices", "no place for the answer");
+    if (!count) return refused("counting devices", "no place for the answer");
     *count = 0;
     TRY(*count, usableDevices());
     return {};
@@ -85,7 +77,7 @@ ncclResult_t countRmaDevices(int* count) {
 // where there is none.
 ncclResult_t openRmaContext(void** context, uint64_t communicator, ncclDebugLogger_t logger) {
   return guard("init", [&]() -> Status {
-    if (!context) return rmaRefused("opening a context", "no place for the context");
+    if (!context) return refused("opening a context", "no place for the context");
     *context = nullptr;
     TRY(void* opened, Plugin::get().openContext(communicator ^ kRmaMark, core::ContextOptions().trafficClass,
                                                 logger, nullptr));
@@ -114,7 +106,7 @@ ncclResult_t rmaDeviceProperties(int device, ncclNetProperties_v12_t* properties
 // Signals are added by the receiving process, each behind the puts of its own sender only.
 ncclResult_t rmaProperties(void* /*collComm*/, ncclRmaProperties_v16_t* properties) {
   return guard("getRmaProperties", [&]() -> Status {
-    if (!properties) return rmaRefused("asking for properties", "no place for the answer");
+    if (!properties) return refused("asking for properties", "no place for the answer");
     properties->flushesAllPutsOnAnySignal = false;
     return {};
   });
@@ -146,11 +138,11 @@ ncclResult_t closeTeam(void* collComm) {
 ncclResult_t createRmaContext(void* collComm, int contexts, void** rmaContext) {
   return guard("createContext", [&]() -> Status {
     constexpr const char* kMaking = "making a context of one-sided operations";
-    if (!rmaContext) return rmaRefused(kMaking, "no place for the context");
+    if (!rmaContext) return refused(kMaking, "no place for the context");
     *rmaContext = nullptr;
     const HeldTeam* held = teamOf(collComm);
-    if (!held) return rmaRefused(kMaking, "the comm is null or not of this plugin");
-    if (contexts < 1) return rmaRefused(kMaking, "it has no context inside");
+    if (!held) return refused(kMaking, "the comm is null or not of this plugin");
+    if (contexts < 1) return refused(kMaking, "it has no context inside");
     *rmaContext =
         Plugin::get().keep(std::make_unique<HeldRmaContext>(held->owner(), held->shared(), contexts));
     return {};
@@ -169,12 +161,7 @@ namespace {
 
 // The memory as NCCL describes it. A fault here is told to the other ranks, which wait for this one.
 Result<MemoryDesc> described(MemoryDesc desc, int type, uint64_t flags) {
-  constexpr const char* kRegistering = "registering a window";
-  if (!desc.address || desc.length == 0 || desc.length > PTRDIFF_MAX)
-    return rmaRefused(kRegistering, "the buffer is null, empty, or larger than any memory");
-  if (type != NCCL_PTR_HOST && type != NCCL_PTR_CUDA)
-    return rmaRefused(kRegistering, "the memory is neither the host's (1) nor CUDA's (2)");
-  if (type == NCCL_PTR_CUDA && desc.kind == MemoryKind::host) desc.kind = MemoryKind::cuda;
+  TRY(checkMemory("registering a window", desc, type));
   desc.strictOrder = (flags & NCCL_NET_MR_FLAG_FORCE_SO) != 0;
   return desc;
 }
@@ -182,10 +169,10 @@ Result<MemoryDesc> described(MemoryDesc desc, int type, uint64_t flags) {
 ncclResult_t registerMemory(const char* call, void* collComm, const MemoryDesc& desc, int type,
                             uint64_t flags, void** mhandle) {
   return guard(call, [&]() -> Status {
-    if (!mhandle) return rmaRefused("registering a window", "no place for the registration");
+    if (!mhandle) return refused("registering a window", "no place for the registration");
     *mhandle = nullptr;
     HeldTeam* held = teamOf(collComm);
-    if (!held) return rmaRefused("registering a window", "the comm is null or not of this plugin");
+    if (!held) return refused("registering a window", "the comm is null or not of this plugin");
     TRY(*mhandle, held->team().registerMemory(described(desc, type, flags),
                                               (flags & NCCL_NET_MR_FLAG_SIGNAL_NEVER_RESET) != 0));
     return {};
@@ -196,28 +183,19 @@ ncclResult_t registerMemory(const char* call, void* collComm, const MemoryDesc& 
 
 ncclResult_t registerWindow(void* collComm, void* data, size_t bytes, int type, uint64_t flags,
                             void** mhandle) {
-  MemoryDesc desc;
-  desc.address = data;
-  desc.length = bytes;
-  return registerMemory("regMrSym", collComm, desc, type, flags, mhandle);
+  return registerMemory("regMrSym", collComm, rangeOf(data, bytes, type), type, flags, mhandle);
 }
 
 ncclResult_t registerWindowDmaBuf(void* collComm, void* data, size_t bytes, int type, uint64_t offset, int fd,
                                   uint64_t flags, void** mhandle) {
-  MemoryDesc desc;
-  desc.address = data;
-  desc.length = bytes;
-  desc.kind = MemoryKind::dmabuf;
-  desc.fd = fd;
-  desc.fdOffset = offset;
-  return registerMemory("regMrSymDmaBuf", collComm, desc, type, flags, mhandle);
+  return registerMemory("regMrSymDmaBuf", collComm, dmaBufOf(data, bytes, offset, fd), type, flags, mhandle);
 }
 
 ncclResult_t deregisterWindow(void* collComm, void* mhandle) {
   return guard("deregMrSym", [&]() -> Status {
     if (!mhandle) return {};
     HeldTeam* held = teamOf(collComm);
-    if (!held) return rmaRefused("deregistering a window", "the comm is null or not of this plugin");
+    if (!held) return refused("deregistering a window", "the comm is null or not of this plugin");
     return held->team().deregisterMemory(static_cast<rma::Window*>(mhandle));
   });
 }
@@ -261,7 +239,7 @@ ncclResult_t startPut(const RmaCall& call, void** request) {
   return guardData("iput", [&]() -> ncclResult_t {
     const char* why = nullptr;
     HeldRmaContext* held = contextOf(call.rmaContext, call.context, request, &why);
-    if (!held) return rmaFault("iput", why);
+    if (!held) return dataFault("iput", why);
     return start("iput", held->team().put(putOf(call)), request);
   });
 }
@@ -270,9 +248,9 @@ ncclResult_t startPutSignal(const RmaCall& call, const RmaSignal& signal, void**
   return guardData("iputSignal", [&]() -> ncclResult_t {
     const char* why = nullptr;
     HeldRmaContext* held = contextOf(call.rmaContext, call.context, request, &why);
-    if (!held) return rmaFault("iputSignal", why);
+    if (!held) return dataFault("iputSignal", why);
     if (signal.op != NCCL_NET_SIGNAL_OP_INC && signal.op != NCCL_NET_SIGNAL_OP_ADD)
-      return rmaFault("iputSignal", "a signal neither increments (1) nor adds (2)");
+      return dataFault("iputSignal", "a signal neither increments (1) nor adds (2)");
     rma::Put put = putOf(call);
     put.signals = true;
     put.signal = static_cast<rma::Window*>(signal.mhandle);
@@ -286,7 +264,7 @@ ncclResult_t startGet(const RmaCall& call, void** request) {
   return guardData("iget", [&]() -> ncclResult_t {
     const char* why = nullptr;
     HeldRmaContext* held = contextOf(call.rmaContext, call.context, request, &why);
-    if (!held) return rmaFault("iget", why);
+    if (!held) return dataFault("iget", why);
     rma::Get get;
     get.rank = call.rank;
     get.context = static_cast<uint32_t>(call.context);
@@ -303,16 +281,16 @@ ncclResult_t startGet(const RmaCall& call, void** request) {
 ncclResult_t rmaFlush(void* rmaContext, int context, void* /*mhandle*/, uint32_t /*rank*/, void** request) {
   return guardData("iflush", [&]() -> ncclResult_t {
     const char* why = nullptr;
-    return contextOf(rmaContext, context, request, &why) ? ncclSuccess : rmaFault("iflush", why);
+    return contextOf(rmaContext, context, request, &why) ? ncclSuccess : dataFault("iflush", why);
   });
 }
 
 ncclResult_t rmaTest(void* collComm, void* request, int* done) {
   return guardData("test", [&]() -> ncclResult_t {
-    if (!done) return rmaFault("test", "no place for the answer");
+    if (!done) return dataFault("test", "no place for the answer");
     *done = 0;
     HeldTeam* held = teamOf(collComm);
-    if (!held) return rmaFault("test", "the comm is null or not of this plugin");
+    if (!held) return dataFault("test", "the comm is null or not of this plugin");
     bool over = false;
     const Status tested = held->team().test(static_cast<rma::Request*>(request), &over);
     *done = over ? 1 : 0;
@@ -323,7 +301,7 @@ ncclResult_t rmaTest(void* collComm, void* request, int* done) {
 ncclResult_t rmaProgress(void* rmaContext) {
   return guardData("rmaProgress", [&]() -> ncclResult_t {
     HeldRmaContext* held = rmaContextOf(rmaContext);
-    if (!held) return rmaFault("rmaProgress", "the context is null or not of this plugin");
+    if (!held) return dataFault("rmaProgress", "the context is null or not of this plugin");
     const Status moved = held->team().progress();
     return moved ? ncclSuccess : rmaFailed("rmaProgress", moved.error());
   });
@@ -331,10 +309,10 @@ ncclResult_t rmaProgress(void* rmaContext) {
 
 ncclResult_t rmaLastError(void* rmaContext, bool* failed) {
   return guardData("queryLastError", [&]() -> ncclResult_t {
-    if (!failed) return rmaFault("queryLastError", "no place for the answer");
+    if (!failed) return dataFault("queryLastError", "no place for the answer");
     *failed = false;
     const HeldRmaContext* held = rmaContextOf(rmaContext);
-    if (!held) return rmaFault("queryLastError", "the context is null or not of this plugin");
+    if (!held) return dataFault("queryLastError", "the context is null or not of this plugin");
     *failed = held->team().failed();
     return ncclSuccess;
   });
