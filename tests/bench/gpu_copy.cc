@@ -168,11 +168,6 @@ double microseconds(const std::function<void()>& work, int times) {
   return std::chrono::duration<double, std::micro>(Time::now() - start).count() / times;
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 struct Pair {
   std::vector<double> copies, messages;
   void print(size_t bytes, const char* kind) {
