@@ -12,25 +12,25 @@ namespace {
 
 constexpr const char* kOperation = "registering memory";
 
-Error refused(const std::string& why) {
+Error unusable(const std::string& why) {
   return Error(Code::invalidArgument, kOperation, why);
 }
 
 // Clears the caller's handle as well, as every output is written in every case.
 Status checkRange(const void* data, size_t bytes, void** mhandle) {
-  if (!mhandle) return refused("no place for the registration");
+  if (!mhandle) return unusable("no place for the registration");
   *mhandle = nullptr;
-  if (!data) return refused("the buffer is null");
-  if (bytes == 0) return refused("the buffer has no bytes");
+  if (!data) return unusable("the buffer is null");
+  if (bytes == 0) return unusable("the buffer has no bytes");
   if (bytes > static_cast<size_t>(std::numeric_limits<ptrdiff_t>::max()))
-    return refused("the size is negative, or larger than any memory");
+    return unusable("the size is negative, or larger than any memory");
   return {};
 }
 
 // A comm refuses memory of a kind that its device does not take.
 Status registerWith(void* pointer, const MemoryDesc& desc, void** mhandle) {
   HeldComm* held = commOf(pointer);
-  if (!held) return refused("the comm is null or not of this plugin");
+  if (!held) return unusable("the comm is null or not of this plugin");
   TRY(*mhandle, held->comm().registerMemory(desc));
   return {};
 }
@@ -39,7 +39,7 @@ Status registerWith(void* pointer, const MemoryDesc& desc, void** mhandle) {
 Result<MemoryKind> kindOf(int type) {
   if (type == NCCL_PTR_HOST) return MemoryKind::host;
   if (type == NCCL_PTR_CUDA) return MemoryKind::cuda;
-  return refused(format("memory type %d is neither host (1) nor CUDA (2)", type));
+  return unusable(format("memory type %d is neither host (1) nor CUDA (2)", type));
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ ncclResult_t regMrDmaBuf(void* comm, void* data, size_t size, int type, uint64_t
       [&]() -> Status {
         TRY(checkRange(data, size, mhandle));
         TRY(kindOf(type));
-        if (fd < 0) return refused(format("descriptor %d is not open", fd));
+        if (fd < 0) return unusable(format("descriptor %d is not open", fd));
         MemoryDesc desc;
         desc.address = data;
         desc.length = size;
