@@ -34,6 +34,7 @@ struct MemoryDesc {
   int fd = -1;
   uint64_t fdOffset = 0;
   bool strictOrder = false;  // relaxed ordering is not allowed: the protocol's own rings
+  bool direct = false;       // dmabuf: by the card's second function, DeviceInfo::directPath
   int gpu = -1;  // the GPU that the memory belongs to, by the driver's number; -1: the host, or unknown
 };
 
@@ -210,6 +211,7 @@ struct DeviceInfo {
   // (src/mem/ladder.h).
   bool cudaMemory = false;    // registered by address; the GPU's kernel module resolves it
   bool dmabufMemory = false;  // registered by a dma-buf
+  std::string directPath;     // sysfs directory of a second function of the card, for GPU memory; empty: none
   bool pcieMapping =
       false;  // where a GPU is also reached past PCIe (C2C), the card needs the mapping over PCIe
   bool sharedGpu = false;  // no card is involved: a copy from GPU to GPU, by memory that the driver shares

@@ -2,7 +2,9 @@
 // Copyright The weft authors
 #include "providers/verbs/library.h"
 
+#include <climits>
 #include <dlfcn.h>
+#include <type_traits>
 
 #include "src/base/log.h"
 
@@ -31,6 +33,26 @@ struct Finder {
         path + " has no " + name + ": not rdma-core's; set WEFT_LIBIBVERBS to another libibverbs.so.1");
   }
 };
+
+// libibverbs loads the drivers of its cards itself. A copy that it has not loaded would know none of them, so
+// none is loaded here.
+DataDirect findDataDirect() {
+  DataDirect calls;
+  void* handle = ::dlopen("libmlx5.so.1", RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+  if (!handle) return calls;
+  const auto find = [&](const char* name, const char* version, auto* out) {
+    *out = reinterpret_cast<std::remove_pointer_t<decltype(out)>>(::dlvsym(handle, name, version));
+  };
+  find("mlx5dv_is_supported", "MLX5_1.8", &calls.isSupported);
+  find("mlx5dv_get_data_direct_sysfs_path", "MLX5_1.25", &calls.sysfsPath);
+  find("mlx5dv_reg_dmabuf_mr", "MLX5_1.25", &calls.regDmabufMr);
+  return calls;
+}
+
+const DataDirect* dataDirectOfProcess() {
+  static const DataDirect calls = findDataDirect();
+  return calls.isSupported && calls.sysfsPath && calls.regDmabufMr ? &calls : nullptr;
+}
 
 }  // namespace
 
@@ -77,9 +99,20 @@ Status Library::bind(void* handle, const std::string& path) {
   find.optional("_ibv_query_gid_table", "IBVERBS_1.11", &queryGidTable);
   find.optional("ibv_reg_mr_iova2", "IBVERBS_1.8", &regMrIova2);
   find.optional("ibv_reg_dmabuf_mr", "IBVERBS_1.12", &regDmabufMr);
+  dataDirect = dataDirectOfProcess;
   find.optional("ibv_query_ece", "IBVERBS_1.10", &queryEce);
   find.optional("ibv_set_ece", "IBVERBS_1.10", &setEce);
   return {};
+}
+
+// libmlx5 says where it is below /sys, with or without a slash in front
+// (mlx5dv_get_data_direct_sysfs_path(3)).
+std::string Library::directPath(ibv_device* device, ibv_context* context) const {
+  const DataDirect* calls = dataDirect ? dataDirect() : nullptr;
+  if (!calls || !calls->isSupported(device)) return {};
+  std::string path(PATH_MAX, '\0');
+  if (calls->sysfsPath(context, path.data(), path.size()) != 0) return {};
+  return (path.front() == '/' ? "/sys" : "/sys/") + std::string(path.c_str());
 }
 
 }  // namespace weft::verbs

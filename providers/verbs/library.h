@@ -12,6 +12,15 @@
 // cannot be unloaded. Immutable after open(); any thread.
 namespace weft::verbs {
 
+// What libmlx5 adds for cards of the ConnectX-8 kind (mlx5dv_reg_dmabuf_mr(3)): a second PCIe function that
+// reaches GPU memory past the processor. Both need rdma-core 54.
+struct DataDirect {
+  bool (*isSupported)(ibv_device* device) = nullptr;  // the card is libmlx5's; the others need that
+  int (*sysfsPath)(ibv_context* context, char* out, size_t bytes) = nullptr;  // ENODEV: no such function
+  ibv_mr* (*regDmabufMr)(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access,
+                         int direct) = nullptr;
+};
+
 struct Library {
   // `path` is WEFT_LIBIBVERBS; empty: the loader's path is searched.
   static Result<std::shared_ptr<const Library>> open(const std::string& path);
@@ -33,6 +42,8 @@ struct Library {
                         unsigned int access) = nullptr;  // null before rdma-core 28: no relaxed ordering
   ibv_mr* (*regDmabufMr)(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd,
                          int access) = nullptr;  // null before rdma-core 34
+  // The calls of the libmlx5 that libibverbs has loaded, once it was asked for its devices; null: none.
+  const DataDirect* (*dataDirect)() = nullptr;
   int (*deregMr)(ibv_mr* mr) = nullptr;
   ibv_cq* (*createCq)(ibv_context* context, int entries, void* owner, ibv_comp_channel* channel,
                       int vector) = nullptr;
@@ -46,6 +57,9 @@ struct Library {
   int (*setEce)(ibv_qp* qp, Ece* wanted) = nullptr;
   int (*getAsyncEvent)(ibv_context* context, ibv_async_event* out) = nullptr;
   void (*ackAsyncEvent)(ibv_async_event* event) = nullptr;
+
+  // The sysfs directory of the card's second function; empty: it has none.
+  std::string directPath(ibv_device* device, ibv_context* context) const;
 
  private:
   Status bind(void* handle, const std::string& path);

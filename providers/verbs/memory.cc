@@ -17,6 +17,8 @@ namespace {
 
 constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 
+constexpr int kDataDirect = 1 << 0;  // MLX5DV_REG_DMABUF_ACCESS_DATA_DIRECT of infiniband/mlx5dv.h
+
 // Relaxed ordering lets the card's writes pass each other on their way to memory, which the seam allows; a
 // completion still comes after its data (PCIe, "Relaxed Ordering"). Cards and kernels without it ignore the
 // flag.
@@ -24,6 +26,9 @@ ibv_mr* registerRange(const Library& library, ibv_pd* pd, const MemoryDesc& desc
   const auto base = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(desc.address));
   if (desc.kind == MemoryKind::dmabuf) {
     const int order = desc.strictOrder ? 0 : int{IBV_ACCESS_RELAXED_ORDERING};
+    if (desc.direct)
+      return library.dataDirect()->regDmabufMr(pd, desc.fdOffset, desc.length, base, desc.fd, kAccess | order,
+                                               kDataDirect);
     return library.regDmabufMr(pd, desc.fdOffset, desc.length, base, desc.fd, kAccess | order);
   }
   if (desc.strictOrder || !library.regMrIova2) return library.regMr(pd, desc.address, desc.length, kAccess);
@@ -57,6 +62,9 @@ Result<std::unique_ptr<Memory>> VerbsMemory::create(const Library& library, ibv_
   if (desc.kind == MemoryKind::dmabuf && !library.regDmabufMr)
     return Error(Code::unavailable, kRegistering,
                  "this libibverbs registers no dma-buf (rdma-core 34 and later do)");
+  if (desc.direct && (!library.dataDirect || !library.dataDirect()))
+    return Error(Code::unavailable, kRegistering,
+                 "this libmlx5 has no data direct (rdma-core 54 and later do)");
   errno = 0;
   ibv_mr* raw = registerRange(library, pd, desc);
   if (!raw) return failure(desc, errno ? errno : ENOMEM);

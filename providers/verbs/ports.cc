@@ -140,6 +140,8 @@ void describe(const Candidate& seen, Port* port) {
   if (!info.offload) info.withoutGpu = "a card in software copies by this machine's processors";
   info.cudaMemory = info.offload;
   info.dmabufMemory = info.offload && seen.library->regDmabufMr;
+  if (info.dmabufMemory && seen.config.dataDirect)
+    info.directPath = seen.library->directPath(seen.handle, seen.context);
   info.mtu = 128 << port->address.mtu;
   info.delivery = Delivery::always;
   // A connected queue pair writes in order, and a card puts an aligned line into one PCIe packet. NCCL's own

@@ -143,6 +143,8 @@ constexpr ConfigField kFields[] = {
      "GPU memory over the network without a copy through the host (GPUDirect RDMA): auto (where a trial "
      "registration works), require (no device where none works; the log says why) or off.",
      nullptr},
+    {"WEFT_DATA_DIRECT", &Config::dataDirect,
+     "0: leave alone the second PCIe function that some cards (ConnectX-8) have for GPU memory.", nullptr},
     {"WEFT_LIBCUDA", &Config::libcuda,
      "Path of the libcuda.so.1 to open. Empty: the one that this process has loaded already.", nullptr},
     {"WEFT_MR_CACHE", &Config::mrCacheCount,

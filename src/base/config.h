@@ -54,6 +54,7 @@ struct Config {
   int sequenceBits = 32;
   bool alwaysFlush = false;
   std::string gdr = "auto";
+  bool dataDirect = true;
   std::string libcuda;
   int mrCacheCount = 256;
   int mrCacheMib = 4096;

@@ -187,11 +187,12 @@ Result<Properties> Net::properties(int device) const {
                                                : "NCCL asked for it, by its merge settings";
   const std::vector<int> rails = railsOf(device);
   const DeviceInfo& first = rail(rails.front());
-  out.pciPath = first.pciPath;
   out.guid = first.guid;
   out.port = first.port;
   out.maxComms = kMostComms;
   const mem::GpuPath path = gpuPath(rails);
+  // NCCL measures by it how far the card is from each GPU.
+  out.pciPath = path.direct ? first.directPath : first.pciPath;
   out.cudaMemory = path.works();
   out.dmabufMemory = path.dmabuf;
   out.lines128InOrder = true;

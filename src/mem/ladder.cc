@@ -18,6 +18,7 @@ namespace {
 // Whole pages of any driver: a GPU's large page has 2 MiB.
 constexpr size_t kTrialBytes = size_t{2} << 20;  // bytes
 
+constexpr const char* kDirect = "data direct";
 constexpr const char* kDmabuf = "dma-buf";
 constexpr const char* kPeerMemory = "peer memory";
 constexpr const char* kShared = "CUDA's handles";
@@ -29,6 +30,7 @@ class Trial {
  public:
   explicit Trial(const LadderInput& input) : input_(input), facts_(input.driver->facts(input.gpu)) {}
 
+  Rung direct(GpuPath* path);
   Rung dmabuf(GpuPath* path);
   Rung peerMemory(GpuPath* path);
   Rung shared(GpuPath* path);
@@ -38,7 +40,8 @@ class Trial {
   // Why no dma-buf can be exported and registered; empty: it is worth a try.
   std::string cannotExport() const;
   Status prepare();
-  Status registerDmabuf(bool pcie);
+  Rung dmabufBy(const char* name, bool pcie, bool direct, GpuPath* path);
+  Status registerDmabuf(bool pcie, bool direct);
   Status registerWith(const MemoryDesc& desc);
   Status copyThroughHandle() const;
 
@@ -73,7 +76,7 @@ std::string Trial::cannotExport() const {
   return {};
 }
 
-Status Trial::registerDmabuf(bool pcie) {
+Status Trial::registerDmabuf(bool pcie, bool direct) {
   TRY(prepare());
   TRY(const Fd fd, input_.driver->exportDmabuf(memory_->data(), kTrialBytes, pcie));
   MemoryDesc desc;
@@ -82,21 +85,32 @@ Status Trial::registerDmabuf(bool pcie) {
   desc.kind = MemoryKind::dmabuf;
   desc.fd = fd.get();
   desc.gpu = input_.gpu;
+  desc.direct = direct;
   return registerWith(desc);
+}
+
+Rung Trial::dmabufBy(const char* name, bool pcie, bool direct, GpuPath* path) {
+  Rung rung{name, false, cannotExport()};
+  if (!rung.why.empty()) return rung;
+  const Status tried = registerDmabuf(pcie, direct);
+  rung.works = path->dmabuf = static_cast<bool>(tried);
+  path->pcie = rung.works && pcie;
+  path->direct = rung.works && direct;
+  if (!tried) rung.why = tried.error().message();
+  if (path->pcie) rung.why = "mapped over PCIe";
+  return rung;
+}
+
+// Cards of the ConnectX-8 kind have a second PCIe function beside the GPU, past the processor. It takes the
+// mapping over PCIe, where the GPU has another one.
+Rung Trial::direct(GpuPath* path) {
+  return dmabufBy(kDirect, facts_.coherent, true, path);
 }
 
 // A coherent GPU (C2C) is reached past PCIe too. A descriptor has one mapping or the other, and each kind of
 // card takes just one of them.
 Rung Trial::dmabuf(GpuPath* path) {
-  Rung rung{kDmabuf, false, cannotExport()};
-  if (!rung.why.empty()) return rung;
-  const bool pcie = facts_.coherent && input_.device->pcieMapping;
-  const Status tried = registerDmabuf(pcie);
-  rung.works = path->dmabuf = static_cast<bool>(tried);
-  path->pcie = rung.works && pcie;
-  if (!tried) rung.why = tried.error().message();
-  if (path->pcie) rung.why = "mapped over PCIe";
-  return rung;
+  return dmabufBy(kDmabuf, facts_.coherent && input_.device->pcieMapping, false, path);
 }
 
 // The names of the kernel modules that resolve a GPU address: NVIDIA's, its forerunner's, and Amazon's.
@@ -168,9 +182,9 @@ std::string beforeTrial(const LadderInput& input) {
 
 // With an IOMMU that translates for the card, data for a GPU take the way through the root complex. The
 // kernel says so in iommu_group/type: "DMA" or "DMA-FQ" translate, "identity" does not.
-std::string whySlow(const DeviceInfo& device) {
-  if (device.pciPath.empty()) return {};
-  const Fd file(::open((device.pciPath + "/iommu_group/type").c_str(), O_RDONLY | O_CLOEXEC));
+std::string whySlow(const std::string& pciPath) {
+  if (pciPath.empty()) return {};
+  const Fd file(::open((pciPath + "/iommu_group/type").c_str(), O_RDONLY | O_CLOEXEC));
   char type[16] = {};
   if (!file || ::read(file.get(), type, sizeof type - 1) <= 0 || std::strncmp(type, "DMA", 3) != 0) return {};
   return "the IOMMU translates for this card (iommu=pt on the kernel's command line, where nothing forbids "
@@ -211,7 +225,9 @@ GdrVerdict climb(const LadderInput& input) {
     verdict.gpu = input.gpu;
     verdict.gpuName = trial.facts().name;
     const bool shared = input.device->sharedGpu;
-    verdict.rungs.push_back(shared ? trial.shared(&verdict.path) : trial.dmabuf(&verdict.path));
+    if (!input.device->directPath.empty()) verdict.rungs.push_back(trial.direct(&verdict.path));
+    if (!verdict.path.works())
+      verdict.rungs.push_back(shared ? trial.shared(&verdict.path) : trial.dmabuf(&verdict.path));
     // Peer memory is not tried where dma-buf works: its kernel module need not be loaded.
     if (!shared && !verdict.path.dmabuf) verdict.rungs.push_back(trial.peerMemory(&verdict.path));
     if (!verdict.path.works()) verdict.path.why = whyNeither(verdict.rungs);
@@ -219,7 +235,8 @@ GdrVerdict climb(const LadderInput& input) {
     // PCIe too, where the driver's promise of an order of writes is not relied upon (docs/gpudirect.md).
     verdict.ordersWrites = shared || (trial.facts().ordersWrites && !trial.facts().coherent);
     verdict.forceFlush = verdict.path.works() && !verdict.ordersWrites;
-    if (verdict.path.works()) verdict.slow = whySlow(*input.device);
+    if (verdict.path.works())
+      verdict.slow = whySlow(verdict.path.direct ? input.device->directPath : input.device->pciPath);
   }
   verdict.rungs.push_back({kStaging, true, {}});
   return verdict;

@@ -19,7 +19,7 @@ namespace weft::mem {
 
 // A way and the outcome of its trial.
 struct Rung {
-  std::string name;  // "dma-buf", "peer memory", "CUDA's handles"
+  std::string name;  // "data direct", "dma-buf", "peer memory", "CUDA's handles"
   bool works = false;
   std::string why;  // why it does not work; for one that works, a particularity worth the log
 };

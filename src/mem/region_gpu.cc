@@ -136,6 +136,7 @@ Result<RegionRef> RegionCache::registerGpuRange(const MemoryDesc& desc, uintptr_
   MemoryDesc exact = desc;
   exact.address = reinterpret_cast<void*>(first);
   exact.length = end - first;
+  exact.direct = options_.path.direct;
   if (given) return registerEvicting(exact);
   exact.kind = options_.path.dmabuf ? MemoryKind::dmabuf : MemoryKind::cuda;
   exact.fdOffset = 0;

@@ -169,9 +169,10 @@ FakeCard::FakeCard() {
 }
 
 Result<std::unique_ptr<Memory>> FakeCard::registerMemory(const MemoryDesc& desc) {
-  const int refusal = desc.kind == MemoryKind::dmabuf ? refusesDmabuf
-                      : desc.kind == MemoryKind::cuda ? refusesAddress
-                                                      : 0;
+  const int refusal = desc.direct                       ? refusesDirect
+                      : desc.kind == MemoryKind::dmabuf ? refusesDmabuf
+                      : desc.kind == MemoryKind::cuda   ? refusesAddress
+                                                        : 0;
   if (refusal != 0)
     return Error(refusal == ENOMEM ? Code::resources : Code::system, "registering memory", "the card refuses",
                  refusal);

@@ -78,6 +78,7 @@ class FakeCard : public Device {
 
   DeviceInfo& change() { return info_; }
   int refusesDmabuf = 0;  // errno
+  int refusesDirect = 0;  // a dma-buf through the second function
   int refusesAddress = 0;
   size_t longest = SIZE_MAX;              // bytes of one
   size_t most = SIZE_MAX;                 // registrations at a time; more fail as a full table does

@@ -60,6 +60,30 @@ TEST_CASE("a dma-buf that the card takes is the best way") {
   CHECK(contains(verdict.line(), "on, by dma-buf"));
 }
 
+TEST_CASE("a card's second function is the best way, over PCIe where a GPU is reached past it") {
+  Ladder ladder;
+  ladder.card->change().directPath = "/sys/devices/direct";
+  ladder.gpu.coherent = GENERATE(false, true);
+  const GdrVerdict verdict = ladder.climb();
+  CHECK(verdict.path.dmabuf);
+  CHECK(verdict.path.direct);
+  CHECK(verdict.path.pcie == ladder.gpu.coherent);
+  CHECK(verdict.taken().name == "data direct");
+  REQUIRE(ladder.card->registered.size() == 1);
+  CHECK(ladder.card->registered.front().direct);
+}
+
+TEST_CASE("a second function that takes no memory leaves the card's first one") {
+  Ladder ladder;
+  ladder.card->change().directPath = "/sys/devices/direct";
+  ladder.card->refusesDirect = EOPNOTSUPP;
+  const GdrVerdict verdict = ladder.climb();
+  CHECK(verdict.path.dmabuf);
+  CHECK_FALSE(verdict.path.direct);
+  CHECK(verdict.taken().name == "dma-buf");
+  CHECK(contains(verdict.line(), "not by data direct: "));
+}
+
 TEST_CASE("nothing is opened where nothing can be tried, and the reason is kept") {
   Ladder ladder;
   SECTION("WEFT_GDR=off") {
@@ -208,6 +232,10 @@ TEST_CASE("cards of one device can what all of them can") {
   CHECK_FALSE(both(dmabuf, address).works());
   CHECK(contains(both(dmabuf, address).why, "different ways"));
   CHECK(both(dmabuf, none).why == "no card");
+  GpuPath direct = dmabuf;
+  direct.direct = true;
+  CHECK(both(direct, direct).direct);
+  CHECK_FALSE(both(direct, dmabuf).works());
 }
 
 TEST_CASE("a driver that is not there is no more than a reason") {

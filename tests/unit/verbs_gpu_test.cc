@@ -23,6 +23,7 @@ struct Asked {
   size_t length = 0;
   int fd = -1, access = 0;
   bool plain = false;  // by ibv_reg_mr
+  int direct = 0;      // of mlx5dv_reg_dmabuf_mr
 };
 Asked asked;
 ibv_mr region;
@@ -59,6 +60,33 @@ Library library(bool withDmabuf = true) {
     return answer();
   };
   return made;
+}
+
+// What libmlx5 says of the card, and which card is its own.
+std::string secondFunction;
+ibv_device own, other;
+
+int sayPath(ibv_context*, char* out, size_t bytes) {
+  if (secondFunction.empty()) return ENODEV;
+  if (secondFunction.size() >= bytes) return ENOSPC;
+  out[secondFunction.copy(out, bytes)] = 0;
+  return 0;
+}
+
+ibv_mr* registerDirect(ibv_pd*, uint64_t offset, size_t length, uint64_t iova, int fd, int access,
+                       int direct) {
+  asked.offset = offset;
+  asked.length = length;
+  asked.iova = iova;
+  asked.fd = fd;
+  asked.access = access;
+  asked.direct = direct;
+  return answer();
+}
+
+const DataDirect* dataDirect() {
+  static const DataDirect calls{[](ibv_device* device) { return device == &own; }, sayPath, registerDirect};
+  return &calls;
 }
 
 MemoryDesc descOf(MemoryKind kind) {
@@ -134,4 +162,44 @@ TEST_CASE("an old libibverbs registers no dma-buf, and is not asked") {
   REQUIRE_FALSE(memory);
   CHECK(contains(memory.error().message(), "rdma-core 34"));
   CHECK(asked.calls == 0);
+}
+
+TEST_CASE("a dma-buf goes through the card's second function where that is asked for") {
+  Library of = library();
+  of.dataDirect = dataDirect;
+  MemoryDesc desc = descOf(MemoryKind::dmabuf);
+  desc.direct = true;
+  REQUIRE(VerbsMemory::create(of, nullptr, desc));
+  CHECK(asked.direct == 1);
+  CHECK(asked.fd == 17);
+  CHECK(asked.offset == 4096);
+  CHECK(asked.iova == 0x7000000000);
+  CHECK((asked.access & IBV_ACCESS_RELAXED_ORDERING) != 0);
+  asked.error = EOPNOTSUPP;
+  const auto refused = VerbsMemory::create(of, nullptr, desc);
+  REQUIRE_FALSE(refused);
+  CHECK(contains(refused.error().message(), "registers no dma-buf"));
+}
+
+TEST_CASE("a libmlx5 without that function is not asked") {
+  Library of = library();
+  MemoryDesc desc = descOf(MemoryKind::dmabuf);
+  desc.direct = true;
+  const auto memory = VerbsMemory::create(of, nullptr, desc);
+  REQUIRE_FALSE(memory);
+  CHECK(contains(memory.error().message(), "rdma-core 54"));
+  CHECK(asked.calls == 0);
+}
+
+TEST_CASE("the directory of a second function is asked of libmlx5, for its own cards") {
+  Library of = library();
+  secondFunction = "devices/pci0009:00/0009:01:00.0";
+  CHECK(of.directPath(&own, nullptr).empty());  // no libmlx5
+  of.dataDirect = dataDirect;
+  CHECK(of.directPath(&own, nullptr) == "/sys/devices/pci0009:00/0009:01:00.0");
+  CHECK(of.directPath(&other, nullptr).empty());
+  secondFunction = "/devices/pci0009:00/0009:01:00.0";
+  CHECK(of.directPath(&own, nullptr) == "/sys/devices/pci0009:00/0009:01:00.0");
+  secondFunction.clear();
+  CHECK(of.directPath(&own, nullptr).empty());
 }
