@@ -14,6 +14,18 @@ namespace softgpu {
 namespace {
 
 std::atomic<uint64_t> lastCapture{0};
+thread_local CaptureMode modeOfThread = CaptureMode::global;
+
+// The captures that have begun and not ended.
+struct UnderWay {
+  std::mutex lock;
+  std::vector<std::weak_ptr<Capture>> captures;
+};
+
+UnderWay& underWay() {
+  static auto* const kUnderWay = &immortal<UnderWay>();
+  return *kUnderWay;
+}
 
 // What one launch waits for and tells.
 struct Run {
@@ -80,7 +92,38 @@ GraphBody::~GraphBody() {
   for (auto* object : objects) object->release(1);
 }
 
-Capture::Capture(Stream& origin) : origin_(origin), id_(++lastCapture) {}
+CaptureMode exchangeCaptureMode(CaptureMode mode) {
+  return std::exchange(modeOfThread, mode);
+}
+
+bool mayDisturbCaptures() {
+  if (modeOfThread == CaptureMode::relaxed) return true;
+  const std::lock_guard guard(underWay().lock);
+  bool may = true;
+  for (const auto& weak : underWay().captures) {
+    const auto capture = weak.lock();
+    if (!capture || !capture->forbids(std::this_thread::get_id(), modeOfThread)) continue;
+    capture->fail();
+    may = false;
+  }
+  return may;
+}
+
+std::shared_ptr<Capture> Capture::begin(Stream& origin, CaptureMode mode) {
+  auto capture = std::make_shared<Capture>(origin, mode);
+  const std::lock_guard guard(underWay().lock);
+  std::erase_if(underWay().captures, [](const auto& weak) { return weak.expired(); });
+  underWay().captures.push_back(capture);
+  return capture;
+}
+
+Capture::Capture(Stream& origin, CaptureMode mode) : origin_(origin), mode_(mode), id_(++lastCapture) {}
+
+// A thread's own capture forbids unless it is relaxed; those of other threads where both modes are global.
+bool Capture::forbids(std::thread::id caller, CaptureMode callers) const {
+  if (caller == beganIn_) return mode_ != CaptureMode::relaxed;
+  return mode_ == CaptureMode::global && callers == CaptureMode::global;
+}
 
 std::vector<GraphStep>& Capture::laneOf(Stream& stream) {
   const auto [found, fresh] = lanes_.emplace(stream.id(), body_->lanes.size());
@@ -140,6 +183,11 @@ Graph* Capture::end() {
     if (stream != &origin_) stream->setCapture(nullptr);
   }
   origin_.setCapture(nullptr);
+  {
+    const std::lock_guard guard(underWay().lock);
+    std::erase_if(underWay().captures, [&](const auto& weak) { return weak.lock() == self; });
+  }
+  if (failed_) return nullptr;
   return handOut<Graph>(Graph{body_});
 }
 

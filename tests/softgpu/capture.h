@@ -2,12 +2,14 @@
 // Copyright The weft authors
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "tests/softgpu/event.h"
@@ -59,10 +61,23 @@ struct Graph {
   std::shared_ptr<GraphBody> body;
 };
 
+// What a thread may call while streams are captured (cuThreadExchangeStreamCaptureMode), and what a capture
+// forbids to others (cuStreamBeginCapture).
+enum class CaptureMode { global = 0, threadLocal = 1, relaxed = 2 };
+
+// Sets the calling thread's mode and returns the one before.
+CaptureMode exchangeCaptureMode(CaptureMode mode);
+
+// Whether the calling thread may make a call that could disturb a capture: one that allocates, frees, waits
+// or asks for an event. Where it may not, each capture that forbids it has failed from now on.
+bool mayDisturbCaptures();
+
 // One capture, from begin to end. Any thread.
 class Capture : public std::enable_shared_from_this<Capture> {
  public:
-  explicit Capture(Stream& origin);
+  // By the calling thread.
+  static std::shared_ptr<Capture> begin(Stream& origin, CaptureMode mode);
+  Capture(Stream& origin, CaptureMode mode);
 
   void add(Stream& stream, std::function<void()> work);
   void record(Stream& stream, Event& event);
@@ -73,7 +88,10 @@ class Capture : public std::enable_shared_from_this<Capture> {
   GraphNode* tip(Stream& stream);
   // The stream is being destroyed: its lane stays.
   void forget(Stream& stream);
+  // Null where the capture has failed.
   Graph* end();
+  bool forbids(std::thread::id caller, CaptureMode callers) const;
+  void fail() { failed_ = true; }
 
   Stream& origin() const { return origin_; }
   uint64_t id() const { return id_; }
@@ -83,7 +101,10 @@ class Capture : public std::enable_shared_from_this<Capture> {
   std::vector<GraphStep>& laneOf(Stream& stream);
 
   Stream& origin_;
+  const CaptureMode mode_;
+  const std::thread::id beganIn_ = std::this_thread::get_id();
   const uint64_t id_;
+  std::atomic<bool> failed_{false};
   std::shared_ptr<GraphBody> body_ = std::make_shared<GraphBody>();
   Graph graph_{body_};
   std::map<uint64_t, size_t> lanes_;  // by the stream's id

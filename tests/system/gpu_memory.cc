@@ -347,6 +347,48 @@ void properties(Run& run, End& end) {
              "ptrSupport is " + std::to_string(found));
 }
 
+// A stream that is captured while this lives, so that a call of any thread that could disturb a capture fails
+// it. The end says whether one did.
+class Capturing {
+ public:
+  explicit Capturing(Run& run) : run_(run), library_(dlopen("libcuda.so.1", RTLD_NOW)) {
+    run.require(library_ != nullptr && static_cast<bool>(gpu_), "no driver");
+    run.require(call<int (*)(void**, unsigned)>("cuStreamCreate")(&stream_, kNonBlocking) == 0, "no stream");
+    run.require(call<int (*)(void*, int)>("cuStreamBeginCapture_v2")(stream_, kGlobal) == 0, "no capture");
+  }
+  ~Capturing() {
+    void* graph = nullptr;
+    run_.expect(call<int (*)(void*, void**)>("cuStreamEndCapture")(stream_, &graph) == 0,
+                "a capture that was under way has failed");
+    if (graph != nullptr) call<int (*)(void*)>("cuGraphDestroy")(graph);
+    call<int (*)(void*)>("cuStreamDestroy_v2")(stream_);
+  }
+  Capturing(const Capturing&) = delete;
+  Capturing& operator=(const Capturing&) = delete;
+
+ private:
+  static constexpr unsigned kNonBlocking = 1;
+  static constexpr int kGlobal = 0;
+
+  template <class Function>
+  Function call(const char* name) const {
+    return reinterpret_cast<Function>(dlsym(library_, name));
+  }
+
+  Run& run_;
+  void* library_;
+  const test::GpuInUse gpu_;  // in this thread
+  void* stream_ = nullptr;
+};
+
+// Connecting, registering, messages, and giving memory back, all while a stream is captured.
+void captured(Run& run, End& end) {
+  want(run, end, NCCL_PTR_CUDA);
+  const Capturing capturing(run);
+  bothWith(run, end, GpuMemory::By::shareable);
+  bothWith(run, end, GpuMemory::By::address);
+}
+
 bool isSet(const char* variable, const char* to) {
   const char* set = environmentValue(variable);
   return set != nullptr && std::strcmp(set, to) == 0;
@@ -410,6 +452,7 @@ constexpr Case kCases[] = {
     {.name = "forked", .pair = &forked},
     {.name = "bad-input", .pair = &badInput},
     {.name = "churn", .pair = &churn},
+    {.name = "captured", .pair = &captured},
     {.name = "copies-fail", .pair = &copiesFail},
     {.name = "idle-setting", .alone = &idleSetting},
 };

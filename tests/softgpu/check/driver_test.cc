@@ -249,7 +249,6 @@ TEST_CASE("what is captured happens at each launch, and only then") {
   REQUIRE(cuStreamBeginCapture_v2(stream, 0) == kSuccess);
   CHECK(cuLaunchHostFunc(
             stream, [](void*) { ++calls; }, nullptr) == kSuccess);
-  CHECK(cuStreamSynchronize(stream) == kCaptureUnsupported);
   REQUIRE(cuStreamEndCapture(stream, &graph) == kSuccess);
   CHECK(calls == 0);
   REQUIRE(cuGraphInstantiateWithFlags(&run, graph, 0) == kSuccess);
@@ -262,4 +261,44 @@ TEST_CASE("what is captured happens at each launch, and only then") {
   cuGraphDestroy(graph);
   cuStreamDestroy_v2(stream);
   cuMemFree_v2(memory);
+}
+
+TEST_CASE(
+    "a call that could disturb a capture fails it, unless the thread or the capture allows such calls") {
+  useGpu();
+  constexpr int kGlobal = 0, kThreadLocal = 1, kRelaxed = 2;
+  struct Row {
+    int capture, thread;
+    bool sameThread, allowed;
+  };
+  const auto row = GENERATE(Row{kGlobal, kGlobal, false, false}, Row{kGlobal, kGlobal, true, false},
+                            Row{kGlobal, kThreadLocal, false, true}, Row{kGlobal, kRelaxed, false, true},
+                            Row{kGlobal, kRelaxed, true, true}, Row{kThreadLocal, kGlobal, false, true},
+                            Row{kThreadLocal, kGlobal, true, false}, Row{kRelaxed, kGlobal, true, true});
+  void *stream = nullptr, *other = nullptr, *graph = nullptr, *event = nullptr;
+  REQUIRE(cuStreamCreate(&stream, 1) == kSuccess);
+  REQUIRE(cuStreamCreate(&other, 1) == kSuccess);
+  REQUIRE(cuEventCreate(&event, 0) == kSuccess);
+  REQUIRE(cuStreamBeginCapture_v2(stream, row.capture) == kSuccess);
+  Result asked = kUnknown;
+  const auto ask = [&] {
+    useGpu();
+    int mode = row.thread;
+    cuThreadExchangeStreamCaptureMode(&mode);
+    asked = cuEventQuery(event);
+    cuThreadExchangeStreamCaptureMode(&mode);
+  };
+  if (row.sameThread) {
+    ask();
+  } else {
+    std::thread(ask).join();
+  }
+  CHECK(asked == (row.allowed ? kSuccess : kCaptureUnsupported));
+  CHECK(cuStreamEndCapture(stream, &graph) == (row.allowed ? kSuccess : kCaptureInvalidated));
+  CHECK((graph != nullptr) == row.allowed);
+  CHECK(cuStreamSynchronize(other) == kSuccess);  // it is over
+  if (graph != nullptr) cuGraphDestroy(graph);
+  cuEventDestroy_v2(event);
+  cuStreamDestroy_v2(stream);
+  cuStreamDestroy_v2(other);
 }

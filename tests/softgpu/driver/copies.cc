@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/softgpu/capture.h"
 #include "tests/softgpu/device.h"
 #include "tests/softgpu/driver/driver.h"
 #include "tests/softgpu/memory.h"
@@ -101,6 +102,7 @@ int softgpu_copies_under_way() {
 }
 
 Result cuMemcpy(DevicePointer to, DevicePointer from, size_t size) {
+  if (!mayDisturbCaptures()) return kCaptureUnsupported;
   if (!hasContext()) return kInvalidContext;
   return copy(to, from, size, streamOf(nullptr), true);
 }
@@ -136,6 +138,7 @@ SOFTGPU_API Result cuMemcpyDtoDAsync_v2(DevicePointer to, DevicePointer from, si
 }
 
 Result cuMemsetD8_v2(DevicePointer to, unsigned char value, size_t size) {
+  if (!mayDisturbCaptures()) return kCaptureUnsupported;
   if (!hasContext()) return kInvalidContext;
   return set(to, value, size, streamOf(nullptr), true);
 }

@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 
+#include "tests/softgpu/capture.h"
 #include "tests/softgpu/device.h"
 #include "tests/softgpu/driver/driver.h"
 #include "tests/softgpu/memory.h"
@@ -252,7 +253,8 @@ Result cuCtxGetDevice(int* device) {
 }
 
 Result cuCtxSynchronize() {
-  return hasContext() ? streamOf(nullptr).synchronize() : kInvalidContext;
+  if (!hasContext()) return kInvalidContext;
+  return mayDisturbCaptures() ? streamOf(nullptr).synchronize() : kCaptureUnsupported;
 }
 
 Result cuCtxEnablePeerAccess(void* context, unsigned) {

@@ -11,27 +11,23 @@ using namespace softgpu;
 
 namespace {
 
-constexpr int kModeGlobal = 0;
-thread_local int captureMode = kModeGlobal;
-
 constexpr int kNotCapturing = 0;
 constexpr int kCapturing = 1;
 
 }  // namespace
 
 Result cuThreadExchangeStreamCaptureMode(int* mode) {
-  const int before = captureMode;
-  captureMode = *mode;
-  *mode = before;
+  if (*mode < 0 || *mode > 2) return kInvalidValue;
+  *mode = static_cast<int>(exchangeCaptureMode(static_cast<CaptureMode>(*mode)));
   return kSuccess;
 }
 
-Result cuStreamBeginCapture_v2(void* handle, int) {
+Result cuStreamBeginCapture_v2(void* handle, int mode) {
   constexpr uintptr_t kLastReserved = 2;
   if (reinterpret_cast<uintptr_t>(handle) <= kLastReserved) return kCaptureUnsupported;
   Stream& stream = streamOf(handle);
-  if (stream.capture()) return kInvalidValue;
-  stream.setCapture(std::make_shared<Capture>(stream));
+  if (stream.capture() || mode < 0 || mode > 2) return kInvalidValue;
+  stream.setCapture(Capture::begin(stream, static_cast<CaptureMode>(mode)));
   return kSuccess;
 }
 
@@ -40,7 +36,7 @@ Result cuStreamEndCapture(void* handle, void** graph) {
   const auto capture = stream.capture();
   if (!capture || &capture->origin() != &stream) return kInvalidValue;
   *graph = capture->end();
-  return kSuccess;
+  return *graph == nullptr ? kCaptureInvalidated : kSuccess;
 }
 
 Result cuStreamIsCapturing(void* stream, int* status) {

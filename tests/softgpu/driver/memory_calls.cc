@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "tests/softgpu/capture.h"
 #include "tests/softgpu/device.h"
 #include "tests/softgpu/driver/driver.h"
 #include "tests/softgpu/memory.h"
@@ -102,6 +103,7 @@ Result pointerAttribute(void* value, int attribute, DevicePointer address, const
 }  // namespace
 
 Result cuMemAlloc_v2(DevicePointer* address, size_t size) {
+  if (!mayDisturbCaptures()) return kCaptureUnsupported;
   uintptr_t found = 0;
   const Result result = allocateInto(&found, size, MemoryKind::device);
   if (result == kSuccess) *address = found;
@@ -110,6 +112,7 @@ Result cuMemAlloc_v2(DevicePointer* address, size_t size) {
 
 // Freeing waits for the device, as cuMemFree does.
 Result cuMemFree_v2(DevicePointer address) {
+  if (!mayDisturbCaptures()) return kCaptureUnsupported;
   if (address == 0) return kSuccess;
   const auto found = findMapping(static_cast<uintptr_t>(address));
   if (!found || found->base != address || found->kind != MemoryKind::device || found->opened > 0)
@@ -122,6 +125,7 @@ SOFTGPU_API Result cuMemAllocManaged(DevicePointer*, size_t, unsigned) {
 }
 
 Result cuMemHostAlloc(void** address, size_t size, unsigned) {
+  if (!mayDisturbCaptures()) return kCaptureUnsupported;
   uintptr_t found = 0;
   const Result result = allocateInto(&found, size, MemoryKind::pinned);
   if (result == kSuccess) *address = reinterpret_cast<void*>(found);
@@ -133,17 +137,20 @@ SOFTGPU_API Result cuMemAllocHost_v2(void** address, size_t size) {
 }
 
 Result cuMemFreeHost(void* address) {
+  if (!mayDisturbCaptures()) return kCaptureUnsupported;
   const auto found = findMapping(address);
   if (!found || found->kind != MemoryKind::pinned) return kInvalidValue;
   return unmapBacking(reinterpret_cast<uintptr_t>(address), false) ? kSuccess : kInvalidValue;
 }
 
 Result cuMemHostRegister_v2(void* address, size_t size, unsigned) {
+  if (!mayDisturbCaptures()) return kCaptureUnsupported;
   if (!hasContext()) return kInvalidContext;
   return registerHost(reinterpret_cast<uintptr_t>(address), size, currentDevice());
 }
 
 Result cuMemHostUnregister(void* address) {
+  if (!mayDisturbCaptures()) return kCaptureUnsupported;
   return unregisterHost(reinterpret_cast<uintptr_t>(address));
 }
 

@@ -41,10 +41,11 @@ Result cuStreamDestroy_v2(void* handle) {
 }
 
 Result cuStreamSynchronize(void* stream) {
-  return streamOf(stream).synchronize();
+  return mayDisturbCaptures() ? streamOf(stream).synchronize() : kCaptureUnsupported;
 }
 
 Result cuStreamQuery(void* stream) {
+  if (!mayDisturbCaptures()) return kCaptureUnsupported;
   return streamOf(stream).idle() ? kSuccess : kNotReady;
 }
 
@@ -134,11 +135,13 @@ SOFTGPU_API Result cuEventRecordWithFlags(void* event, void* stream, unsigned) {
 }
 
 Result cuEventQuery(void* event) {
+  if (!mayDisturbCaptures()) return kCaptureUnsupported;
   const auto last = lastOf(*static_cast<Event*>(event));
   return !last || last->done() ? kSuccess : kNotReady;
 }
 
 Result cuEventSynchronize(void* event) {
+  if (!mayDisturbCaptures()) return kCaptureUnsupported;
   if (const auto last = lastOf(*static_cast<Event*>(event))) last->wait();
   return kSuccess;
 }
