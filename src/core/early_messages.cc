@@ -3,23 +3,24 @@
 #include "src/core/early_messages.h"
 
 #include <algorithm>
-#include <bit>
+
+#include "src/core/window.h"
 
 namespace weft::core {
 
-// The arena gives pieces of one size again, so there are few sizes.
 Result<uint32_t> EarlyMessages::begin(mem::Arena& arena, RecvCommImpl* comm, uint32_t tag, uint32_t k,
                                       uint32_t size) {
-  constexpr uint32_t kLeast = 4096;
+  constexpr size_t kFirst = 64;
   Early early;
-  TRY(early.block, arena.take(std::bit_ceil(std::max(size, kLeast))));
+  TRY(early.block, arena.take(earlyBytes(size)));
   early.comm = comm;
   early.tag = tag;
   early.k = k;
   early.size = size;
   early.state = State::coming;
   if (free_.empty()) {
-    free_.reserve(messages_.size() + 1);  // so that giving one back needs no memory
+    // So that giving one back needs no memory.
+    if (free_.capacity() <= messages_.size()) free_.reserve(std::max(kFirst, 2 * messages_.size()));
     messages_.push_back(std::move(early));
     return static_cast<uint32_t>(messages_.size() - 1);
   }

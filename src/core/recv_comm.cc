@@ -25,7 +25,6 @@ RecvCommImpl::RecvCommImpl(CommOptions options)
     : CommBase(std::move(options), "receiver"), ctsRing_(engine().sequences()), unwritten_(kMostOpen) {
   recv_ = this;
   waiting_.reserve(kEagerSlotsPerPeering);
-  waitingFree_.reserve(kEagerSlotsPerPeering);
 }
 
 Result<std::unique_ptr<RecvCommImpl>> RecvCommImpl::create(CommOptions options, uint32_t remoteNumber) {

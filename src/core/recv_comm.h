@@ -61,15 +61,16 @@ class RecvCommImpl final : public CommBase, public RecvComm {
     bool early = false;
     uint32_t k = 0;
     uint32_t size = 0;
-    uint16_t next = kNone;
+    uint32_t previous = kNone, next = kNone;
   };
-  static constexpr uint16_t kNone = UINT16_MAX;
+  static constexpr uint32_t kNone = UINT32_MAX;
   static constexpr uint8_t kEagerRun = 8;
   static constexpr uint64_t kNotTold = UINT64_MAX;
 
   struct TagState {
-    uint32_t k = 0;                // of the next receive
-    uint16_t waiting = kNone;      // eager messages that came early
+    uint32_t k = 0;            // of the next receive
+    uint32_t waiting = kNone;  // messages that came early, in the order of k
+    uint32_t waitingLast = kNone;
     ReceiveSlot* first = nullptr;  // posted and not filled, oldest first
     ReceiveSlot* last = nullptr;
     uint64_t toldBytes = 0;  // room of those that the sender may write
@@ -148,8 +149,10 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   void dropWaiting();
   bool mayBeWritten();
   void dropLanding();
+  uint32_t lastUpTo(const TagState& tag, uint32_t k) const;
   bool wasHere(const TagState& tag, uint32_t k) const;
   void addWaiting(TagState& tag, Waiting waiting);
+  Waiting removeFirst(TagState& tag);
   [[gnu::noinline]] void takeEarly(uint32_t index, ReceiveSlot* slot);
   Place placeEarly(const DirectHeader& header, uint32_t size, ReceiveSlot* slot);
   Place drop(uint64_t length);
@@ -175,7 +178,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
 
   TagTable<TagState> tags_;
   std::vector<Waiting> waiting_;
-  std::vector<uint16_t> waitingFree_;
+  uint32_t waitingFree_ = kNone;  // those of them that hold none, by their `next`
   // CTS to write, in posting order: a number that never comes again, and the slot below it. A slot that was
   // filled meanwhile leaves its entry behind.
   GrowingRing<uint64_t> unwritten_;

@@ -65,7 +65,7 @@ Place RecvCommImpl::placeEarly(const DirectHeader& header, uint32_t size, Receiv
   }
   EarlyMessages::Early& early = peering().early().at(*begun);
   early.slot = slot;
-  if (!slot) addWaiting(tag, {*begun, true, header.k, size, kNone});
+  if (!slot) addWaiting(tag, {*begun, true, header.k, size});
   engine().counters().directEarly++;
   return {early.block.region()->rail(peering().lane(0).rail()), early.block.offset(),
           landedEarly(peering().number(), *begun), nullptr};

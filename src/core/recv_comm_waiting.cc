@@ -3,7 +3,8 @@
 #include "src/core/arrival.h"
 #include "src/core/recv_comm.h"
 
-// Eager messages that come before their receive is posted: they wait in their slots of the pool.
+// Messages that come before their receive is posted: eager ones wait in their slots of the pool, direct ones
+// in early memory.
 namespace weft::core {
 
 // A message that was here before, in another use of a slot, is a sender's mistake: counted and dropped. On a
@@ -15,28 +16,47 @@ void RecvCommImpl::keepWaiting(uint32_t eagerSlot, uint32_t tagNumber, uint32_t 
     engine().counters().duplicateNotes++;
     return peering().freeEagerSlot(eagerSlot);
   }
-  addWaiting(tag, {eagerSlot, false, k, size, kNone});
+  addWaiting(tag, {eagerSlot, false, k, size});
   messageArrived();
 }
 
+// The last one of those that are not behind k. Messages come nearly in the order of k, so it is found from
+// the end.
+uint32_t RecvCommImpl::lastUpTo(const TagState& tag, uint32_t k) const {
+  uint32_t index = tag.waitingLast;
+  while (index != kNone && engine().sequences().before(k, waiting_[index].k))
+    index = waiting_[index].previous;
+  return index;
+}
+
 bool RecvCommImpl::wasHere(const TagState& tag, uint32_t k) const {
-  uint16_t same = tag.waiting;
-  while (same != kNone && waiting_[same].k != k) same = waiting_[same].next;
-  return same != kNone || engine().sequences().before(k, tag.k);
+  const uint32_t same = lastUpTo(tag, k);
+  return (same != kNone && waiting_[same].k == k) || engine().sequences().before(k, tag.k);
 }
 
 void RecvCommImpl::addWaiting(TagState& tag, Waiting waiting) {
-  uint16_t index;
-  if (waitingFree_.empty()) {
-    index = static_cast<uint16_t>(waiting_.size());
+  uint32_t index = waitingFree_;
+  if (index == kNone) {
+    index = static_cast<uint32_t>(waiting_.size());
     waiting_.emplace_back();
   } else {
-    index = waitingFree_.back();
-    waitingFree_.pop_back();
+    waitingFree_ = waiting_[index].next;
   }
-  waiting.next = tag.waiting;
+  waiting.previous = lastUpTo(tag, waiting.k);
+  waiting.next = waiting.previous == kNone ? tag.waiting : waiting_[waiting.previous].next;
+  (waiting.previous == kNone ? tag.waiting : waiting_[waiting.previous].next) = index;
+  (waiting.next == kNone ? tag.waitingLast : waiting_[waiting.next].previous) = index;
   waiting_[index] = waiting;
-  tag.waiting = index;
+}
+
+RecvCommImpl::Waiting RecvCommImpl::removeFirst(TagState& tag) {
+  const uint32_t index = tag.waiting;
+  const Waiting first = waiting_[index];
+  tag.waiting = first.next;
+  (first.next == kNone ? tag.waitingLast : waiting_[first.next].previous) = kNone;
+  waiting_[index].next = waitingFree_;
+  waitingFree_ = index;
+  return first;
 }
 
 // It is here as far as its slot and the sender's count are concerned: both are shared with comms that go on,
@@ -46,15 +66,10 @@ void RecvCommImpl::refuseWaiting(uint32_t eagerSlot) {
   messageArrived();
 }
 
-// The slot's message came before it.
+// The slot's message came before it. No message that waits is older than the next receive.
 bool RecvCommImpl::takeWaiting(TagState& tag, ReceiveSlot* slot) {
-  uint16_t* link = &tag.waiting;
-  while (*link != kNone && waiting_[*link].k != tag.k) link = &waiting_[*link].next;
-  if (*link == kNone) return false;
-  const uint16_t index = *link;
-  const Waiting found = waiting_[index];
-  *link = found.next;
-  waitingFree_.push_back(index);
+  if (waiting_[tag.waiting].k != tag.k) return false;
+  const Waiting found = removeFirst(tag);
   if (found.early) {
     takeEarly(found.at, slot);
     return true;
@@ -87,14 +102,14 @@ bool RecvCommImpl::fillGpu(const ReceiveSlot& slot, const EagerHeader& header, c
 
 void RecvCommImpl::dropWaiting() {
   tags_.each([&](uint32_t, TagState& tag) {
-    for (uint16_t i = tag.waiting; i != kNone; i = waiting_[i].next) {
-      if (waiting_[i].early) {
-        peering().early().release(waiting_[i].at);
+    while (tag.waiting != kNone) {
+      const Waiting first = removeFirst(tag);
+      if (first.early) {
+        peering().early().release(first.at);
       } else {
-        peering().freeEagerSlot(waiting_[i].at);
+        peering().freeEagerSlot(first.at);
       }
     }
-    tag.waiting = kNone;
   });
 }
 

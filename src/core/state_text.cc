@@ -89,7 +89,7 @@ CommReport RecvCommImpl::describe() {
   tags_.each([&](uint32_t number, const TagState& tag) {
     if (tag.waiting != kNone) {
       Unmatched here{number, 0};
-      for (uint16_t i = tag.waiting; i != kNone; i = waiting_[i].next) here.count++;
+      for (uint32_t i = tag.waiting; i != kNone; i = waiting_[i].next) here.count++;
       state.unmatched.push_back(here);
     }
     if (!tag.first) return;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstdint>
 
 #include "weft/transport.h"
@@ -50,10 +51,20 @@ inline WindowReturn windowReturnOf(const MessageLabel& label) {
   return {static_cast<uint32_t>(label.words.base), static_cast<uint32_t>(label.words.key)};
 }
 
-// What a message takes of a window: a message without bytes costs its receiver something, too.
-constexpr uint32_t kChargeOfNone = 128;
+// The memory that a message takes when it comes early: in steps of a quarter of its power of two, so that
+// there are few sizes and little is wasted.
+constexpr uint64_t earlyBytes(uint64_t bytes) {
+  constexpr uint64_t kLeast = 256, kLeastStep = 128;
+  if (bytes <= kLeast) return kLeast;
+  const uint64_t step = std::max(std::bit_floor(bytes - 1) / 4, kLeastStep);
+  return (bytes + step - 1) / step * step;
+}
+
+// What a message takes of a window: all that it may cost its receiver, whose notes of it are the constant. So
+// a window bounds memory, and how many messages can be early, however small they are.
 constexpr uint64_t chargeOf(uint64_t bytes) {
-  return bytes + kChargeOfNone;
+  constexpr uint64_t kNotes = 128;
+  return earlyBytes(bytes) + kNotes;
 }
 
 // The sender's side of a window. Used only by who has entered the engine. Counts are mod 2^32, which is more

@@ -18,7 +18,7 @@ namespace {
 // included.
 constexpr size_t kAlign = 128;
 constexpr size_t kChunkBytes = size_t{1} << 20;
-constexpr size_t kFirstPieces = 64;  // more than a process with few connections has
+constexpr size_t kFirstPieces = 16;  // of a size: more than a process with few connections has
 
 size_t alignUp(size_t n, size_t to) {
   return (n + to - 1) / to * to;
@@ -60,16 +60,15 @@ Arena::~Arena() = default;
 Result<Block> Arena::take(size_t wanted) {
   const size_t bytes = alignUp(std::max<size_t>(wanted, 1), kAlign);
   std::lock_guard lock(mutex_);
-  const auto fits = [&](const FreePiece& piece) { return piece.bytes == bytes; };
-  if (auto piece = std::find_if(free_.begin(), free_.end(), fits); piece != free_.end()) {
-    Block block(this, std::move(piece->region), piece->data, bytes);
-    *piece = std::move(free_.back());
-    free_.pop_back();
-    return block;
+  Size& size = sizeOf(bytes);
+  if (!size.free.empty()) {
+    FreePiece piece = std::move(size.free.back());
+    size.free.pop_back();
+    return Block(this, std::move(piece.region), piece.data, bytes);
   }
   if (chunks_.empty() || chunks_.back()->bytes - chunks_.back()->used < bytes) TRY(addChunk(bytes));
-  if (pieces_ == free_.capacity()) free_.reserve(std::max(kFirstPieces, 2 * pieces_));
-  pieces_++;
+  if (size.pieces == size.free.capacity()) size.free.reserve(std::max(kFirstPieces, 2 * size.pieces));
+  size.pieces++;
   Chunk& chunk = *chunks_.back();
   auto* data = static_cast<std::byte*>(chunk.data) + chunk.used;
   chunk.used += bytes;
@@ -78,7 +77,13 @@ Result<Block> Arena::take(size_t wanted) {
 
 void Arena::giveBack(RegionRef region, std::byte* data, size_t bytes) {
   std::lock_guard lock(mutex_);
-  free_.push_back({bytes, std::move(region), data});
+  sizeOf(bytes).free.push_back({std::move(region), data});
+}
+
+Arena::Size& Arena::sizeOf(size_t bytes) {
+  for (Size& size : sizes_)
+    if (size.bytes == bytes) return size;
+  return sizes_.emplace_back(Size{.bytes = bytes});
 }
 
 size_t Arena::registeredBytes() {

@@ -56,18 +56,22 @@ class Arena {
   // A piece that was taken once and given back. Pieces are never merged or cut: connections ask for few
   // sizes.
   struct FreePiece {
-    size_t bytes;
     RegionRef region;
     std::byte* data;
   };
+  struct Size {
+    size_t bytes = 0;
+    size_t pieces = 0;            // that were cut so far, taken or free
+    std::vector<FreePiece> free;  // has room for all of them: giving one back allocates nothing
+  };
 
+  Size& sizeOf(size_t bytes);
   Status addChunk(size_t atLeast);
   // outlives the arena
   RegionCache* cache_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<Chunk>> chunks_;  // the last one is the one that pieces are cut from
-  std::vector<FreePiece> free_;                 // has room for all pieces: giving one back allocates nothing
-  size_t pieces_ = 0;                           // that were cut so far, taken or free
+  std::vector<Size> sizes_;                     // some dozens
 };
 
 }  // namespace weft::mem

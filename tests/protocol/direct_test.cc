@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 #include <chrono>
+#include <cstring>
 #include <vector>
 
 #include "src/base/log.h"
@@ -159,6 +160,46 @@ TEST_CASE("what is above the window waits for its CTS, and nothing is lost in be
   CHECK(finished(world, *link.recv, got.request));
   CHECK(finished(world, *link.send, sent.request));
   CHECK(firstMismatch(room.data(), 400'000, 9) == 400'000);
+}
+
+namespace {
+
+// Sends so many words of 8 bytes, of two tags in turn, to a receiver that has posted nothing.
+void sendWords(World& world, SendCommImpl& comm, uint64_t count) {
+  Buffer word(comm, sizeof count);
+  for (uint64_t i = 0; i < count; i++) {
+    std::memcpy(word.data(), &i, sizeof i);
+    const Posted sent = send(comm, word, sizeof i, static_cast<int>(i % 2));
+    REQUIRE(sent.request);
+    REQUIRE(finished(world, comm, sent.request));
+    world.pump();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("more small messages than 16 bits can count wait for their receives, in bounded memory") {
+  constexpr uint64_t kCount = 70'000;
+  constexpr size_t kWindow = size_t{64} << 20;
+  WorldOptions options = directOptions();
+  options.config.eagerMaxBytes = 0;
+  options.config.windowKib = kWindow >> 10;
+  options.config.windowPoolMib = 16 * 64;
+  World world(std::move(options));
+  Connection link = world.connect(0);
+  mem::Arena& arena = world.side(1).engine->arena();
+  const size_t before = arena.registeredBytes();
+  sendWords(world, *link.send, kCount);
+  CHECK(countersOf(world, 1).directEarly == kCount);
+  CHECK(arena.registeredBytes() - before <= kWindow);
+
+  Buffer to(*link.recv, sizeof(uint64_t));
+  for (uint64_t i = 0; i < kCount; i++) {
+    const Posted got = receive(*link.recv, to, sizeof i, static_cast<int>(i % 2));
+    REQUIRE(got.request);
+    REQUIRE(link.recv->test(got.request, nullptr).done);
+    REQUIRE(std::memcmp(to.data(), &i, sizeof i) == 0);
+  }
 }
 
 TEST_CASE("a comm whose receives are never posted holds up no other one") {

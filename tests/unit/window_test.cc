@@ -22,20 +22,39 @@ TEST_CASE("a label gives back what it was made of") {
   CHECK(windowReturnOf(labelOf(window)).returned == 0xfffffff0);
 }
 
+TEST_CASE("early memory comes in few sizes, and hardly more of it than a message has bytes") {
+  CHECK(earlyBytes(0) == 256);
+  CHECK(earlyBytes(256) == 256);
+  CHECK(earlyBytes(257) == 384);
+  CHECK(earlyBytes(1024) == 1024);
+  CHECK(earlyBytes(1025) == 1280);
+  CHECK(earlyBytes(100'000) == 114'688);
+  CHECK(earlyBytes(512 << 10) == 512 << 10);
+  CHECK(earlyBytes(1 << 30) == 1 << 30);
+  for (uint64_t bytes = 1024; bytes < 300'000; bytes += 77) {
+    REQUIRE(earlyBytes(bytes) >= bytes);
+    REQUIRE(earlyBytes(bytes) * 4 <= bytes * 5);
+    REQUIRE(earlyBytes(earlyBytes(bytes)) == earlyBytes(bytes));
+  }
+}
+
 TEST_CASE("a sender takes no more than its window, and has it back as its receiver says") {
+  const auto none = static_cast<uint32_t>(chargeOf(0));
+  const auto some = static_cast<uint32_t>(chargeOf(400));
   WindowOut out;
   CHECK_FALSE(out.holds(0));  // none was granted
-  out.open(1000);
-  CHECK(out.holds(1000 - kChargeOfNone));
-  CHECK_FALSE(out.holds(1001 - kChargeOfNone));
+  out.open(some + none);
+  CHECK(out.holds(400));
   out.take(400);
-  out.take(0);
   CHECK_FALSE(out.holds(400));
-  CHECK(out.giveBack(400 + kChargeOfNone));
+  CHECK(out.holds(0));
+  out.take(0);
+  CHECK_FALSE(out.holds(0));
+  CHECK(out.giveBack(some));
   CHECK(out.holds(400));
-  CHECK(out.giveBack(kChargeOfNone));  // an older word, which came late
+  CHECK(out.giveBack(none));  // an older word, which came late
   CHECK(out.holds(400));
-  CHECK_FALSE(out.giveBack(400 + 2 * kChargeOfNone + 1));  // more than was taken
+  CHECK_FALSE(out.giveBack(some + none + 1));  // more than was taken
 }
 
 TEST_CASE("a window goes on when its counts wrap") {
@@ -55,10 +74,10 @@ TEST_CASE("a window goes on when its counts wrap") {
 
 TEST_CASE("a receiver refuses what its sender was not granted") {
   WindowIn in;
-  in.open(1000);
+  in.open(static_cast<uint32_t>(2 * chargeOf(300)));
   CHECK(in.arrives(300));
   CHECK(in.arrives(300));
-  CHECK_FALSE(in.arrives(300));
+  CHECK_FALSE(in.arrives(0));
   WindowIn none;
   CHECK_FALSE(none.arrives(0));
 }

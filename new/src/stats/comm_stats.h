@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include "src/stats/layout.h"
+
+// The pen of one comm: writes its line of the process's counters. Owned by the comm, used only by who has
+// entered its engine. Without a line, as counting is switched off or all lines are taken, it does nothing.
+namespace weft::stats {
+
+class CommStats {
+ public:
+  CommStats() = default;
+  explicit CommStats(CommLine* line) : line_(line) {}
+
+  CommLine* line() const { return line_; }
+
+  // A request begins. Returns its number, which its completion is told by.
+  uint32_t posted(uint32_t tag, uint32_t k, uint64_t bytes, Way way) {
+    if (!line_) return 0;
+    const bool timed = isTimed(bytes);
+    if (timed) last_ = ticks();
+    if (line_->waitsSince.get() != 0) [[unlikely]]
+      left();
+    if (line_->posted.get() == line_->done.get()) line_->busySince.set(last_);
+    write(tag, k, bytes, way, timed, 0);
+    return static_cast<uint32_t>(number_);
+  }
+
+  // It is over, with so many bytes, and came this way; none: as it was said when it was posted. A number
+  // whose record holds another request by now is still counted.
+  void done(uint32_t number, uint64_t bytes, Way way) {
+    if (!line_) return;
+    Record& record = line_->records[(number - 1) % kRecords];
+    const uint32_t flags = record.way.get() & kTimed;
+    if (way == Way::none) way = static_cast<Way>(record.way.get() & 7);
+    if (flags) last_ = ticks();
+    if (static_cast<uint32_t>(record.number.get()) == number) {
+      record.done.set(last_);
+      record.bytes.set(static_cast<uint32_t>(bytes));
+      record.way.set(static_cast<uint32_t>(way) | flags);
+      if (flags) timedOne(bytes, last_ - record.posted.get());
+    }
+    count(bytes, way);
+    if (line_->done.get() == line_->posted.get()) idle();
+  }
+
+  // Begun and over at once: it has left by memory of ours.
+  void whole(uint32_t tag, uint32_t k, uint64_t bytes) {
+    if (!line_) return;
+    const bool timed = isTimed(bytes);
+    if (timed) last_ = ticks();
+    if (line_->waitsSince.get() != 0) [[unlikely]]
+      left();
+    write(tag, k, bytes, Way::eager, false, last_);
+    count(bytes, Way::eager);
+  }
+
+  void told(uint32_t number) {
+    if (!line_) return;
+    Record& record = line_->records[(number - 1) % kRecords];
+    if (static_cast<uint32_t>(record.number.get()) == number) record.told.set(last_);
+  }
+
+  // To be called now and then: what follows is no older than that, though it reads no time of its own.
+  void refresh() {
+    if (line_) last_ = ticks();
+  }
+
+  // A send wants to leave and may not; asked again and again. It is over with the next send that leaves.
+  void refused(uint32_t tag, uint32_t k, uint64_t bytes) {
+    if (!line_ || line_->waitsSince.get() != 0) return;
+    line_->waitTag.set(tag);
+    line_->waitK.set(k);
+    line_->waitBytes.set(static_cast<uint32_t>(bytes));
+    line_->waits.add(1);
+    line_->waitsSince.set(last_ = ticks());
+  }
+
+ private:
+  // The time of a small message would cost more than the rest of its counting: one in 16 is timed.
+  static constexpr uint64_t kAlwaysTimed = 16 << 10;
+  bool isTimed(uint64_t bytes) const { return bytes >= kAlwaysTimed || number_ % 16 == 0; }
+
+  void write(uint32_t tag, uint32_t k, uint64_t bytes, Way way, bool timed, uint64_t done) {
+    Record& record = line_->records[number_ % kRecords];
+    number_++;
+    record.number.set(0);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    record.posted.set(last_);
+    record.told.set(0);
+    record.done.set(done);
+    record.tag.set(tag);
+    record.k.set(k);
+    record.bytes.set(static_cast<uint32_t>(bytes));
+    record.way.set(static_cast<uint32_t>(way) | (timed ? kTimed : 0));
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    record.number.set(number_);
+    line_->posted.set(number_);
+  }
+
+  [[gnu::cold]] void left() {
+    last_ = ticks();
+    line_->waited.add(last_ - line_->waitsSince.get());
+    line_->waitsSince.set(0);
+  }
+
+  void timedOne(uint64_t bytes, uint64_t took) {
+    line_->latency[bucketOf(took)].add(1);
+    SizeClass& size = line_->sizes[sizeClassOf(bytes)];
+    size.timed.add(1);
+    size.ticks.add(took);
+  }
+
+  void count(uint64_t bytes, Way way) {
+    SizeClass& size = line_->sizes[sizeClassOf(bytes)];
+    size.messages.add(1);
+    size.bytes.add(bytes);
+    line_->ways[static_cast<size_t>(way)].add(1);
+    line_->done.add(1);
+  }
+
+  void idle() {
+    line_->busy.add(last_ - line_->busySince.get());
+    line_->busySince.set(0);
+  }
+
+  CommLine* line_ = nullptr;
+  uint64_t number_ = 0;  // of the latest request
+  uint64_t last_ = 0;    // ticks, when they were read last
+};
+
+}  // namespace weft::stats
