@@ -151,7 +151,7 @@ ncclResult_t closeColl(void* collComm) {
   return guard("closeColl", [&]() -> Status {
     if (!collComm) return {};
     TRY(const std::unique_ptr<Held> dying, Plugin::get().release(collComm, Kind::group));
-    static_cast<HeldGroup&>(*dying).group().close();
+    dying->close();
     return {};
   });
 }

@@ -35,8 +35,8 @@ class Held {
   Held(const Held&) = delete;
   Held& operator=(const Held&) = delete;
 
-  // For closeSend, closeRecv and a context's leftovers: waits until nothing of it is under way. The
-  // destructor has nothing left to wait for then.
+  // For the calls that close something, and a context's leftovers: waits until nothing of it is under way.
+  // The destructor never waits: what was not closed is handed to its engine, or cut off.
   virtual void close() {}
 
   Kind kind() const { return kind_; }
@@ -56,6 +56,9 @@ class HeldContext : public Held {
  public:
   explicit HeldContext(core::ContextRef context)
       : Held(Kind::context, nullptr), context_(std::move(context)) {}
+  void close() override {
+    if (context_) context_->close();
+  }
   const core::ContextRef& context() const { return context_; }
 
  private:
@@ -99,6 +102,7 @@ class HeldGroup : public Held {
  public:
   HeldGroup(const HeldContext* owner, core::ContextRef context, std::unique_ptr<coll::Group> group)
       : Held(Kind::group, owner), context_(std::move(context)), group_(std::move(group)) {}
+  void close() override { group_->close(); }
   coll::Group& group() { return *group_; }
 
  private:

@@ -184,6 +184,7 @@ Status Plugin::closeContext(void* pointer) {
     leftovers = life_->takeAllOf(static_cast<const HeldContext*>(found));
   }
   closeLeftovers(&leftovers);
+  context->close();
   context.reset();
   std::lock_guard lock(mutex_);
   dropLoggerWhenUnused();

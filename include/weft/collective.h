@@ -98,10 +98,12 @@ struct GroupCounters {
 // A rank's membership. The holder of the unique_ptr owns it.
 class Group {
  public:
-  // May come while operations are outstanding: nothing lands in their buffers afterwards.
+  // Waits for nothing. Without close() the fabric may still work on the buffers afterwards, until the context
+  // is closed.
   virtual ~Group() = default;
-  // Called before the destructor, unless the group is torn down in a hurry: says goodbye, and waits a second
-  // or two at most until the other ranks have done so too. Any thread, after the last data call.
+  // The last call: says goodbye, waits a second or two at most until the other ranks have done so too, and
+  // then until the fabric is through. It may come while operations are outstanding: nothing lands in their
+  // buffers afterwards. Any thread, after the last data call.
   virtual void close() = 0;
   // Errors: `unavailable` where this group cannot use such memory; NCCL stages then.
   virtual Result<GroupMemory*> registerMemory(const MemoryDesc& desc) = 0;

@@ -444,6 +444,7 @@ void Daemon::closeEnded(Ending& ending) {
     ending.group->settle();
     clock().sleep(kTick);
   }
+  ending.group->close();
   ending.group.reset();
   std::lock_guard lock(groupsMutex_);
   groupBytes_ -= bytes;

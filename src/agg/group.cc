@@ -27,12 +27,12 @@ Result<std::unique_ptr<AggGroup>> AggGroup::create(GroupOptions options, std::ve
   return group;
 }
 
-AggGroup::~AggGroup() {
+void AggGroup::close() {
   const MustNotFail closing;
-  // Registrations on the comms are destroyed before the comms.
   if (options_.parent) options_.parent->leave(options_.parent->pipe->clock());
-  memory_ = {};
-  small_ = {};
+  for (const Child& child : children_)
+    if (child.pipe) child.pipe->close();
+  if (options_.parent) options_.parent->pipe->close();
 }
 
 // The slots of child i begin at slot i * window. The results and the parent's results follow the last child's
@@ -129,12 +129,7 @@ void AggGroup::end(const coll::Alarm& why) {
 void AggGroup::dismiss(Child& child) {
   child.gone = true;
   child.pipe->raiseAlarm(coll::Alarm{}.encode());  // ends the receive that it still has posted for an alarm
-  for (core::Comm* comm : {static_cast<core::Comm*>(&child.pipe->sending()),
-                           static_cast<core::Comm*>(&child.pipe->receiving())}) {
-    memory_.releaseFrom(*comm);
-    small_.releaseFrom(*comm);
-  }
-  child.headMemory = {};
+  child.pipe->close();
   child.pipe.reset();
   ::shutdown(child.link.get(), SHUT_RDWR);
 }

@@ -55,7 +55,6 @@ class AggGroup {
 
   static Result<std::unique_ptr<AggGroup>> create(GroupOptions options, std::vector<Child> children);
   explicit AggGroup(GroupOptions options) : options_(std::move(options)) {}
-  ~AggGroup();
 
   // A pass over all stages. True when anything moved. Waits for nobody.
   bool progress();
@@ -66,6 +65,9 @@ class AggGroup {
   // not heard.
   void settle();
   bool over() const;  // every child has left and is closed
+  // The last call: leaves the parent, and waits until nothing of the connections is under way. A group that
+  // is destroyed without it waits for nothing; its connections go to their engine.
+  void close();
 
   size_t bytes() const { return memory_.size() + small_.size(); }
   const std::vector<Child>& children() const { return children_; }

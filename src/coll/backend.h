@@ -71,9 +71,14 @@ class Backend {
   // Says goodbye to the other ends. Where the goodbye is a message, a broken group's alarm takes its place;
   // where it is the end of a connection, that ends in any case. Does not wait.
   virtual void part() = 0;
-  // Called after part() and before the destructor: lets the other ends of the connections end first. Waits a
+  // Called after part() and before disconnect(): lets the other ends of the connections end first. Waits a
   // second at most.
   virtual void close(const Clock& clock) = 0;
+  // The last call: waits until nothing of the connections is under way. A backend that is destroyed without
+  // it waits for nothing; its connections go to their engine, and work on registered memory until then.
+  virtual void disconnect() {}
+  // Memory that the connections keep until nothing of them is under way any more.
+  virtual void keep(const std::shared_ptr<const void>& /*memory*/) {}
 };
 
 }  // namespace weft::coll

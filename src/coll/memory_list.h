@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "weft/collective.h"
@@ -35,8 +36,11 @@ class MemoryList {
     return taken;
   }
 
-  // The memory that was never deregistered. Called when the group ends and no other thread uses it.
-  const std::vector<std::unique_ptr<T>>& left() const { return memories_; }
+  // The memory that was never deregistered, when the group ends.
+  std::vector<std::unique_ptr<T>> takeAll() {
+    std::lock_guard lock(mutex_);
+    return std::exchange(memories_, {});
+  }
 
  private:
   std::mutex mutex_;

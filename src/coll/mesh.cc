@@ -52,6 +52,11 @@ Result<std::unique_ptr<Mesh>> Mesh::open(MeshOptions options) {
   return mesh;
 }
 
+void Mesh::close() {
+  for (const auto& pipe : pipes_)
+    if (pipe) pipe->close();
+}
+
 Status Mesh::extend() {
   options_.full = true;
   TRY(connectAll());

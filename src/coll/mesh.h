@@ -46,6 +46,10 @@ class Mesh {
     return pipes_[static_cast<size_t>(rank)].get();
   }  // null: this rank itself, or a rank that is not connected
 
+  // Waits until nothing of the connections is under way. A mesh that is destroyed without it waits for
+  // nothing.
+  void close();
+
   // Connects the pairs that are not connected yet. All ranks call it at the same time.
   Status extend();
 

@@ -122,13 +122,11 @@ bool offloadReduces(ElementType type, ReduceOp op) {
   return canReduce(type, op);
 }
 
+namespace {
+
 // Two votes: before anything but the mesh is set up, and when every rank has its group or its error. Between
-// them only the ranks' own set-up can fail.
-Result<std::unique_ptr<Group>> openGroup(MeshOptions options) {
-  const Config& config = options.context->net().config();
-  options.timeout = config.collnetTimeout;
-  options.full = false;
-  TRY(auto mesh, Mesh::open(std::move(options)));
+// them only the ranks' own set-up can fail. The mesh goes to the group's backend, where one is made.
+Result<std::unique_ptr<Group>> formGroup(std::unique_ptr<Mesh>& mesh, const Config& config) {
   const auto backend = wantedOffload(config);
   Mesh& connected = *mesh;
   uint32_t local = 0;
@@ -142,7 +140,22 @@ Result<std::unique_ptr<Group>> openGroup(MeshOptions options) {
   }
   if (*backend == Offload::tree) group = makeTree(connected, config, local, &mesh);
   if (*backend == Offload::sharp) group = makeSharp(connected, config, &mesh, &capabilities);
-  TRY(agree(connected, config, group ? Status() : Status(group.error()), nullptr, capabilities));
+  Status agreed = agree(connected, config, group ? Status() : Status(group.error()), nullptr, capabilities);
+  if (agreed) return group;
+  if (group) (*group)->close();
+  return agreed.takeError();
+}
+
+}  // namespace
+
+// What the last words to the other ranks leave by stays until they have left.
+Result<std::unique_ptr<Group>> openGroup(MeshOptions options) {
+  const Config& config = options.context->net().config();
+  options.timeout = config.collnetTimeout;
+  options.full = false;
+  TRY(auto mesh, Mesh::open(std::move(options)));
+  auto group = formGroup(mesh, config);
+  if (!group && mesh) mesh->close();
   return group;
 }
 

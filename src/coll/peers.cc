@@ -36,6 +36,11 @@ void PeersBackend::close(const Clock& clock) {
   if (state_ == State::parted) bond_.awaitGoodbyes(clock, Milliseconds(500));
 }
 
+void PeersBackend::keep(const std::shared_ptr<const void>& memory) {
+  for (int rank = 0; rank < mesh_->ranks(); rank++)
+    if (const Pipe* pipe = mesh_->pipe(rank)) pipe->keep(memory);
+}
+
 // Memory:
 
 // Registers on both comms to every other rank, or on none.

@@ -33,6 +33,8 @@ class PeersBackend final : public Backend {
   uint64_t bytesSent() const override { return bytesSent_; }
   void part() override;
   void close(const Clock& clock) override;
+  void disconnect() override { mesh_->close(); }
+  void keep(const std::shared_ptr<const void>& memory) override;
   Mesh& mesh() { return *mesh_; }
 
  private:

@@ -17,13 +17,9 @@ void Patience::pause() {
     clock_.sleep(std::chrono::microseconds(100));
 }
 
-Staging::~Staging() {
-  for (const Use& use : uses_) (void)use.comm->deregisterMemory(use.handle);
-}
-
 Result<Staging> Staging::create(size_t bytes) {
   Staging staging;
-  staging.bytes_ = std::make_unique<std::byte[]>(bytes);
+  staging.bytes_ = std::make_shared<std::byte[]>(bytes);
   staging.size_ = bytes;
   return staging;
 }
@@ -32,16 +28,8 @@ Result<core::MemoryHandle*> Staging::registerOn(core::Comm& comm) {
   MemoryDesc desc;
   desc.address = bytes_.get();
   desc.length = size_;
-  TRY(core::MemoryHandle * handle, comm.registerMemory(desc));
-  uses_.push_back({&comm, handle});
-  return handle;
-}
-
-void Staging::releaseFrom(const core::Comm& comm) {
-  std::erase_if(uses_, [&](const Use& use) {
-    if (use.comm == &comm) (void)use.comm->deregisterMemory(use.handle);
-    return use.comm == &comm;
-  });
+  comm.keep(bytes_);
+  return comm.registerMemory(desc);
 }
 
 Result<std::unique_ptr<Pipe>> Pipe::create(std::unique_ptr<core::SendComm> send,
@@ -71,6 +59,17 @@ Result<std::unique_ptr<Pipe>> Pipe::join(std::unique_ptr<Pipe> sends, std::uniqu
   sends->hearing_ = receives->hearing_;
   sends->receive_ = std::move(receives->receive_);
   return sends;
+}
+
+// The receiving end first: senders of the other end may be closed by the same thread after it.
+void Pipe::close() {
+  if (receive_) receive_->close();
+  if (send_) send_->close();
+}
+
+void Pipe::keep(const std::shared_ptr<const void>& memory) const {
+  if (receive_) receive_->keep(memory);
+  if (send_) send_->keep(memory);
 }
 
 Error Pipe::errorOf(const core::Comm& comm) const {

@@ -33,34 +33,19 @@ class Patience {
   int spins_ = 0;
 };
 
-// Memory for messages of our own, registered on some comms until it is destroyed. It must be destroyed before
-// those comms, or released from them.
+// Memory for messages of our own. The comms on which it is registered own it as well and keep it until they
+// are over, so it may be destroyed before or after them, and whatever the fabric still does with it.
 class Staging {
  public:
-  Staging() = default;
-  Staging(Staging&& other) noexcept { *this = std::move(other); }
-  Staging& operator=(Staging&& other) noexcept {
-    bytes_.swap(other.bytes_);
-    std::swap(size_, other.size_);
-    uses_.swap(other.uses_);
-    return *this;
-  }
-  ~Staging();
   static Result<Staging> create(size_t bytes);
-  // An error: the fabric refuses. The handle is valid until releaseFrom() or the destructor.
+  // An error: the fabric refuses. The handle is valid as long as the comm.
   Result<core::MemoryHandle*> registerOn(core::Comm& comm);
-  void releaseFrom(const core::Comm& comm);  // has to come before the comm's end
   std::byte* data() const { return bytes_.get(); }
   size_t size() const { return size_; }
 
  private:
-  struct Use {
-    core::Comm* comm;
-    core::MemoryHandle* handle;
-  };
-  std::unique_ptr<std::byte[]> bytes_;
+  std::shared_ptr<std::byte[]> bytes_;
   size_t size_ = 0;
-  std::vector<Use> uses_;
 };
 
 class Pipe {
@@ -78,6 +63,12 @@ class Pipe {
   static Result<std::unique_ptr<Pipe>> create(std::unique_ptr<core::SendComm> send,
                                               std::unique_ptr<core::RecvComm> receive, std::string name,
                                               const Clock& clock);
+
+  // Waits until nothing of the connection is under way. A pipe that is destroyed without it waits for
+  // nothing: its comms go to their engine with the memory of its messages.
+  void close();
+  // Memory on which the fabric may work for as long as the comms are not over.
+  void keep(const std::shared_ptr<const void>& memory) const;
 
   // Makes one pipe of a pipe that only sends and a pipe that only receives.
   static Result<std::unique_ptr<Pipe>> join(std::unique_ptr<Pipe> sends, std::unique_ptr<Pipe> receives);
@@ -130,7 +121,7 @@ class Pipe {
   std::unique_ptr<core::RecvComm> receive_;
   std::string name_;
   const Clock* clock_ = nullptr;
-  Staging out_, in_;  // destroyed before the comms
+  Staging out_, in_;
   core::MemoryHandle* outMemory_ = nullptr;
   core::MemoryHandle* inMemory_ = nullptr;
   core::Request* hearing_ = nullptr;  // the receive into in_, once it is posted

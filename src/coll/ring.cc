@@ -45,23 +45,30 @@ OperationRing::OperationRing(const Place& place, std::unique_ptr<Backend> backen
   for (Flush& flush : flushes_) flush.group = this;
 }
 
-// Says goodbye at least, where close() was not called. Nothing lands in the memory afterwards: the
-// connections see to that as they are destroyed.
 OperationRing::~OperationRing() {
   const MustNotFail closing;
   if (backend_) backend_->part();
   if (spare_) spare_->backend().part();
-  for (const auto& memory : memories_.left()) release(*memory);
 }
 
+// Nothing lands in the memory afterwards, whether or not it was deregistered.
 void OperationRing::close() {
   const MustNotFail closing;
   if (backend_) backend_->part();
   if (backend_) backend_->close(clock_);
-  if (!spare_) return;
-  spare_->closing().wait(clock_);
-  spare_->backend().part();
-  spare_->backend().close(clock_);
+  if (spare_) {
+    spare_->closing().wait(clock_);
+    spare_->backend().part();
+    spare_->backend().close(clock_);
+  }
+  for (const auto& memory : memories_.takeAll()) release(*memory);
+  if (backend_) backend_->disconnect();
+  if (spare_) spare_->backend().disconnect();
+}
+
+std::shared_ptr<Backend> OperationRing::first() const {
+  const std::lock_guard lock(mutex_);
+  return backend_;
 }
 
 // A lighter state is ignored, so that a broken group stays broken.
@@ -85,16 +92,16 @@ GroupCounters OperationRing::counters() const {
 
 // Memory:
 
-// The mutex is held while the fabric registers, so that the backend does not go meanwhile. Data calls do not
-// wait for it (handOver).
+// No lock is held while the fabric registers: what keeps the backend from going meanwhile is the share of it
+// that this call has.
 Result<GroupMemory*> OperationRing::registerMemory(const MemoryDesc& desc) {
   auto memory = std::make_unique<Memory>();
   memory->host = desc.kind == MemoryKind::host;
   const bool spared = spare_ && memory->host;
-  const std::lock_guard lock(mutex_);
-  if (backend_) {
-    auto first = backend_->registerMemory(desc);
-    if (!first && !(spared && isLoss(first.error(), *backend_))) return first.takeError();
+  const auto backend = first();
+  if (backend) {
+    auto first = backend->registerMemory(desc);
+    if (!first && !(spared && isLoss(first.error(), *backend))) return first.takeError();
     if (first) memory->first = first.take();
   } else if (!spared) {
     return Error(Code::unavailable, "registering memory",
@@ -102,7 +109,7 @@ Result<GroupMemory*> OperationRing::registerMemory(const MemoryDesc& desc) {
   }
   if (spared) {
     auto spare = spare_->backend().registerMemory(desc);
-    if (!spare && memory->first) backend_->deregisterMemory(*memory->first);
+    if (!spare && memory->first) backend->deregisterMemory(*memory->first);
     if (!spare) return spare.takeError();
     memory->spare = spare.take();
   }
@@ -114,10 +121,7 @@ Result<GroupMemory*> OperationRing::registerMemory(const MemoryDesc& desc) {
 void OperationRing::release(Memory& memory) {
   if (memory.spare) spare_->backend().deregisterMemory(*memory.spare);
   if (!memory.first) return;
-  {
-    const std::lock_guard lock(mutex_);
-    if (backend_) return backend_->deregisterMemory(*memory.first);
-  }
+  if (const auto backend = first()) return backend->deregisterMemory(*memory.first);
   spare_->closing().wait(clock_);
 }
 
@@ -393,11 +397,15 @@ void OperationRing::lose(const std::string& why) {
   agree();
 }
 
-// Where another thread registers memory just now, the next call tries again: a data call never waits for the
-// mutex.
+// The lock is held for the moment of the exchange alone. A thread that registers memory just now has a share
+// of the backend, which then ends with that call.
 void OperationRing::handOver() {
-  const std::unique_lock lock(mutex_, std::try_to_lock);
-  if (lock && backend_) spare_->closing().take(std::move(backend_), clock_);
+  std::shared_ptr<Backend> lost;
+  {
+    const std::lock_guard lock(mutex_);
+    lost.swap(backend_);
+  }
+  if (lost) spare_->closing().take(std::move(lost));
 }
 
 // A look at the agreement of the ranks; keepGoing() calls it until there is an answer.

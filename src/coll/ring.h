@@ -33,7 +33,7 @@ class OperationRing final : public Group {
   };
   // Owns backend and spare. The clock outlives the ring.
   OperationRing(const Place& place, std::unique_ptr<Backend> backend, std::unique_ptr<Spare> spare = nullptr);
-  ~OperationRing() override;
+  ~OperationRing() override;  // says goodbye where close() did not, and waits for nothing
 
   Result<GroupMemory*> registerMemory(const MemoryDesc& desc) override;
   Status deregisterMemory(GroupMemory* memory) override;
@@ -101,11 +101,12 @@ class OperationRing final : public Group {
   void beginWaiting();
   void breakDown(std::string why, bool lost = false, const Bond* toldBy = nullptr);
   void release(Memory& memory);
+  std::shared_ptr<Backend> first() const;  // any thread; null once it is lost
 
   const Place place_;
   const Clock& clock_;
   std::unique_ptr<Spare> spare_;      // null: there is none; goes after the backend
-  std::unique_ptr<Backend> backend_;  // null once it is lost and closing
+  std::shared_ptr<Backend> backend_;  // null once it is lost and closing
   Backend* active_;                   // of the operations: the first, and the spare's once that is lost
   State state_ = State::running;
   std::array<Slot, kOperations> slots_;
@@ -119,7 +120,7 @@ class OperationRing final : public Group {
   uint64_t bytesBefore_ = 0;  // sent by the backend that was lost
   TimePoint aloneSince_{};    // since then a rank has been gone that an operation needs; default: none
   std::string why_;           // the reason why the backend is lost, or the group broken
-  std::mutex mutex_;          // guards backend_ against registering threads; data calls only try it
+  mutable std::mutex mutex_;  // guards backend_ against registering threads; held for no work of a backend
   MemoryList<Memory> memories_;
 };
 

@@ -63,11 +63,25 @@ size_t bytesOf(const Operation& operation) {
 SharpBackend::SharpBackend(std::unique_ptr<SharpJob> job, std::unique_ptr<PeersBackend> peers)
     : peers_(std::move(peers)), job_(std::move(job)), mesh_(peers_->mesh()) {}
 
-// Requests of unfinished operations are freed first, then the job, then the mesh with the peers.
+// Where disconnect() was not called the job ends without the other ranks.
 SharpBackend::~SharpBackend() {
-  for (const Place& place : places_)
-    if (place.state == Place::State::inSwitches) (void)job_->library().freeRequest(place.request);
+  freeRequests();
   job_.reset();
+}
+
+void SharpBackend::freeRequests() {
+  for (Place& place : places_) {
+    if (place.state == Place::State::inSwitches) (void)job_->library().freeRequest(place.request);
+    place.enter(Place::State::free);
+  }
+}
+
+// Requests of unfinished operations are freed first, then the job ends, then the connections of the peers,
+// over which the library's processes end together.
+void SharpBackend::disconnect() {
+  freeRequests();
+  job_->close();
+  peers_->disconnect();
 }
 
 // Memory:

@@ -40,6 +40,8 @@ class SharpBackend final : public Backend {
   uint64_t bytesSent() const override { return bytesSent_ + peers_->bytesSent(); }
   void part() override { peers_->part(); }
   void close(const Clock& clock) override { peers_->close(clock); }
+  void disconnect() override;
+  void keep(const std::shared_ptr<const void>& memory) override { peers_->keep(memory); }
 
  private:
   // An operation under way. free -> inSwitches or amongRanks (begin) -> free (it is done).
@@ -51,6 +53,7 @@ class SharpBackend final : public Backend {
     uint64_t turn = 0;        // in state amongRanks: the peers' own count of their operations
   };
 
+  void freeRequests();
   // Hands the operation to the peers, whose turns are counted apart.
   Begun beginAmongRanks(Place& place, Operation operation);
   // Begins the operation in the library; its error code, 0: begun.

@@ -2,6 +2,8 @@
 // Copyright The weft authors
 #include "src/coll/sharp_job.h"
 
+#include <utility>
+
 #include "src/base/log.h"
 
 // Setting libsharp_coll up over the ranks' connections, and the question what the switches can do.
@@ -98,6 +100,7 @@ Result<std::unique_ptr<SharpJob>> SharpJob::open(Mesh& mesh, std::shared_ptr<con
   auto job = std::make_unique<SharpJob>(mesh, std::move(library));
   if (Status started = job->start(mesh); !started) {
     job->outOfBand_.giveUp();
+    job->close();
     return started.takeError();
   }
   return job;
@@ -135,11 +138,19 @@ Status SharpJob::start(Mesh& mesh) {
   return all;
 }
 
-// The other ranks may be gone, so the waits for them are short.
 SharpJob::~SharpJob() {
-  outOfBand_.setTimeout(Milliseconds(500));
-  if (comm_) (void)library_->closeComm(comm_);
-  if (context_) (void)library_->finalize(context_);
+  end(Milliseconds(0));
+}
+
+void SharpJob::close() {
+  end(Milliseconds(500));
+}
+
+// The library asks the other ranks while it ends, with our messages: `patience` bounds each of them.
+void SharpJob::end(Milliseconds patience) {
+  outOfBand_.setTimeout(patience);
+  if (comm_) (void)library_->closeComm(std::exchange(comm_, nullptr));
+  if (context_) (void)library_->finalize(std::exchange(context_, nullptr));
 }
 
 bool SharpJob::does(const Operation& operation) const {

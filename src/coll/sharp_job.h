@@ -17,9 +17,12 @@ class SharpJob {
   // All ranks call it. It blocks, and ends within a few of the mesh's timeouts. A rank that fails makes the
   // others fail. `mesh` must outlive the job.
   static Result<std::unique_ptr<SharpJob>> open(Mesh& mesh, std::shared_ptr<const SharpLibrary> library);
-  ~SharpJob();
+  ~SharpJob();  // does not wait for the other ranks
   SharpJob(const SharpJob&) = delete;
   SharpJob& operator=(const SharpJob&) = delete;
+
+  // Ends the job together with the other ranks, which may be gone: each step waits half a second at most.
+  void close();
 
   const SharpLibrary& library() const { return *library_; }
   sharp::Context* context() const { return context_; }
@@ -32,8 +35,9 @@ class SharpJob {
   SharpJob(Mesh& mesh, std::shared_ptr<const SharpLibrary> library);
 
  private:
-  // The steps of open(). The destructor undoes the steps that were done.
+  // The steps of open(). end() undoes the steps that were done.
   Status start(Mesh& mesh);
+  void end(Milliseconds patience);
 
   std::shared_ptr<const SharpLibrary> library_;
   OutOfBand outOfBand_;

@@ -13,24 +13,21 @@ constexpr uint64_t kCannot = UINT64_MAX;  // in the place of `after`: this rank 
 
 }  // namespace
 
-Spare::~Spare() {
-  if (mineMemory_) backend_->deregisterMemory(*mineMemory_);
-  if (allMemory_) backend_->deregisterMemory(*allMemory_);
-}
-
 Status Spare::ask(const Claim& mine) {
-  mine_ = {mine.canBeginAgain ? mine.after : kCannot, ~mine.oldest};
+  auto& [ours, maxima] = *question_;
+  ours = {mine.canBeginAgain ? mine.after : kCannot, ~mine.oldest};
   until_ = backend_->mesh().clock().now() + patience_;
-  TRY(mineMemory_, backend_->registerMemory({.address = mine_.data(), .length = sizeof mine_}));
-  TRY(allMemory_, backend_->registerMemory({.address = all_.data(), .length = sizeof all_}));
+  backend_->keep(question_);
+  TRY(mineMemory_, backend_->registerMemory({.address = ours.data(), .length = sizeof ours}));
+  TRY(allMemory_, backend_->registerMemory({.address = maxima.data(), .length = sizeof maxima}));
   Operation greatest;
   greatest.type = ElementType::u64;
   greatest.op = ReduceOp::max;
-  greatest.send = mine_.data();
-  greatest.receive = all_.data();
+  greatest.send = ours.data();
+  greatest.receive = maxima.data();
   greatest.sendMemory = mineMemory_.get();
   greatest.receiveMemory = allMemory_.get();
-  greatest.bytes = sizeof mine_;
+  greatest.bytes = sizeof ours;
   (void)backend_->begin(0, greatest);  // hear() tells whether it failed
   return {};
 }
@@ -55,7 +52,7 @@ Spare::Answer Spare::hear() {
 // All ranks see the same maxima, and so decide alike. Equal numbers mean that no rank has a result that
 // another one lacks.
 Spare::Answer Spare::decide() {
-  const uint64_t youngest = all_[0];
+  const uint64_t youngest = question_->all[0];
   if (youngest == kCannot) {
     why_ = "a rank no longer holds what it sent, or has it in a GPU's memory";
     return Answer::no;

@@ -20,7 +20,6 @@ class Spare {
   // ranks have to agree. A rank that has nothing to do makes no calls, and so does not take part.
   Spare(std::unique_ptr<PeersBackend> backend, Milliseconds patience)
       : backend_(std::move(backend)), patience_(patience) {}
-  ~Spare();
   Spare(const Spare&) = delete;
   Spare& operator=(const Spare&) = delete;
 
@@ -43,24 +42,29 @@ class Spare {
     failed,  // the backend failed: its failure() is the reason
   };
   Answer hear();
-  uint64_t from() const { return ~all_[1]; }
+  uint64_t from() const { return ~question_->all[1]; }
   const std::string& why() const { return why_; }
   // The turns of the backend that are not the ring's: the question has turn 0.
   static constexpr uint64_t kTurnsOfItsOwn = 1;
 
  private:
-  // The answer, from the maxima in all_.
+  // An all-reduce among the ranks: the greatest `after` of all of them, and the greatest complement of
+  // `oldest`, which is the least `oldest`. The connections own it as well, as they may work on it longer than
+  // the spare lives.
+  struct Question {
+    std::array<uint64_t, 2> mine{}, all{};
+  };
+
+  // The answer, from the maxima.
   Answer decide();
 
   std::unique_ptr<PeersBackend> backend_;
   const Milliseconds patience_;
   TimePoint until_{};
   std::string why_;
-  // The question is an all-reduce among the ranks: the greatest `after` of all of them, and the greatest
-  // complement of `oldest`, which is the least `oldest`.
-  std::array<uint64_t, 2> mine_{}, all_{};
+  const std::shared_ptr<Question> question_ = std::make_shared<Question>();
   std::unique_ptr<GroupMemory> mineMemory_, allMemory_;
-  Closing closing_;  // destroyed before the backend
+  Closing closing_;
 };
 
 }  // namespace weft::coll

@@ -42,6 +42,8 @@ class TreeBackend final : public Backend {
   uint64_t bytesSent() const override { return bytesSent_; }
   void part() override { membership_.part(); }
   void close(const Clock& clock) override { membership_.leave(clock); }
+  void disconnect() override { membership_.pipe->close(); }
+  void keep(const std::shared_ptr<const void>& memory) override { membership_.pipe->keep(memory); }
 
  private:
   // Slots move only in state moving. A state never goes back.
@@ -93,7 +95,7 @@ class TreeBackend final : public Backend {
   const uint32_t rank_;
   const size_t chunkBytes_;  // of the vector or window, per message
   Bond bond_;
-  Staging heads_;  // the heads of all slots; destroyed before the membership
+  Staging heads_;  // the heads of all slots
   core::MemoryHandle* headMemory_ = nullptr;
   std::vector<Slot> slots_;
   std::deque<Flight> outgoing_;  // in the order of the operations, as incoming_

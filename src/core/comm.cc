@@ -160,7 +160,7 @@ Status CommBase::removeHandle(MemoryHandle* handle) {
     EngineEntry in(engine(), EngineEntry::wait);
     if (!handles_.contains(handle))
       return Error(Code::invalidArgument, "deregistering memory", "this handle is not one of this comm's");
-    if (handle->inUse == 0) {
+    if (handle->inUse == 0 || isClosed()) {
       removed = takeHandle(handle);
       return {};
     }
@@ -204,29 +204,45 @@ void CommBase::onPeerClosed(std::optional<uint64_t>) {
   life_.apply(Event::otherClosed);
 }
 
-void closeUnseen(std::unique_ptr<CommBase> comm) {
-  if (!comm) return;
+namespace {
+
+// Waits for nothing but its turn in the engine. What is over goes outside of it, as its fabrics may take long
+// to give memory back.
+void closeLater(std::unique_ptr<CommBase> comm) {
   const MustNotFail closing;
   CommOptions held;  // let go of after the engine is left: it may be the last one
+  std::vector<std::unique_ptr<CommBase>> closed;
   EngineEntry in(comm->engine(), EngineEntry::wait);
   held = comm->detach();
   held.engine->closeOwned(std::move(comm));
+  closed = held.engine->takeClosed();
 }
 
-// The engine cannot be kept by what it owns.
+}  // namespace
+
+void giveBack(SendComm* comm) {
+  if (comm) closeLater(std::unique_ptr<CommBase>(static_cast<SendCommImpl*>(comm)));
+}
+
+void giveBack(RecvComm* comm) {
+  if (comm) closeLater(std::unique_ptr<CommBase>(static_cast<RecvCommImpl*>(comm)));
+}
+
+void CommBase::keepMemory(std::shared_ptr<const void> memory) {
+  EngineEntry in(engine(), EngineEntry::wait);
+  kept_.push_back(std::move(memory));
+}
+
+// The engine cannot be kept by what it owns. The profiler goes with the context, so it hears of the ends now.
 CommOptions CommBase::detach() {
   CommOptions held = options_;
+  engine().eachRequestOf(this, [&](Request& request) {
+    for (size_t part = 0; part < request.count; part++) endEvent(&request, part, send_ ? request.bytes : 0);
+  });
   options_.runtime.reset();
   options_.context.reset();
   options_.engine = std::shared_ptr<Engine>(std::shared_ptr<void>(), held.engine.get());
   return held;
-}
-
-// The base's deleter is the plain one.
-void giveBack(Comm* comm) {
-  const MustNotFail closing;
-  comm->close();
-  std::default_delete<Comm>()(comm);
 }
 
 void CommBase::close() {
@@ -288,13 +304,25 @@ Nanoseconds CommBase::cuttingTime() const {
   return engine().config().closeTimeout * 5 / 4;
 }
 
-// Also to a peer that was too slow for us: without this word it would wait for what was lost for ever.
-void CommBase::sayClosed() {
+void CommBase::letGoOfAll() {
   letGo();
   for (MemoryHandle* handle : handlesInOrder()) {
     if (handle->announcement) peering().memory().withdraw(handle->announcement);
     handle->announcement = nullptr;
   }
+}
+
+// The peer hears of the engine's end, which says all.
+void CommBase::abandon() {
+  if (number_ == 0) return;
+  letGoOfAll();
+  engine().removeComm(std::exchange(number_, 0));
+  peering().comms--;
+}
+
+// Also to a peer that was too slow for us: without this word it would wait for what was lost for ever.
+void CommBase::sayClosed() {
+  letGoOfAll();
   if (!peering().remoteGone() && !closedByPeer())
     peering().tell(MessageType::closed, CommMessage{remoteNumber_, total()});
   engine().removeComm(std::exchange(number_, 0));  // and its requests that were never tested to the end

@@ -79,9 +79,12 @@ class CommBase {
   // Gives it back: waits, by the engine's clock, until nothing of it is under way. The steps are taken by the
   // poll passes of whoever comes by, this call's among them; what does not end in its time is cut off.
   void close();
-  // For closeUnseen, inside the engine: gives away what keeps the process's part of weft alive, the engine
-  // among it.
+  // For giveBack, inside the engine: gives away what keeps the process's part of weft alive, the engine among
+  // it. No profiler hears of its requests any more.
   CommOptions detach();
+  // For the engine's end, whose lanes go next: the comm lets go of all that it has there. Its memory stays.
+  void abandon();
+  void keepMemory(std::shared_ptr<const void> memory);
   // Inside the engine: the closing begins, and goes on as far as it can. An engine steps those in its list.
   void beginClosing();
   void stepClosing();
@@ -130,6 +133,7 @@ class CommBase {
   Nanoseconds cuttingTime() const;
   void act(Action action);
   void sayClosed();
+  void letGoOfAll();
   std::unique_ptr<MemoryHandle> takeHandle(MemoryHandle* handle);  // out of our hands, and the peer's
   // It is deregistered with work in flight: wait, cancel or fence.
   virtual void stopUsing(MemoryHandle* handle) = 0;
@@ -187,15 +191,11 @@ class CommBase {
   uint8_t declines_ = 0;    // of the profiler, in a row
   uint8_t untilAsked_ = 0;  // so many messages pass before it is asked again
   StickyError sticky_;
-  stats::CommStats stats_;            // what others see of it
-  PointerSet<MemoryHandle> handles_;  // owned; only inside the engine
+  stats::CommStats stats_;                         // what others see of it
+  std::vector<std::shared_ptr<const void>> kept_;  // memory of others, which goes behind the handles
+  PointerSet<MemoryHandle> handles_;               // owned; only inside the engine
   uint64_t handlesMade_ = 0;
   std::optional<Patience> patience_;  // of the closing
 };
-
-// Closes a comm that no caller has seen, as its connection was given up on the way, and waits for nothing:
-// the engine takes it, closes it with its passes and frees it then, or when the engine goes. No data call was
-// made on it, so no memory but its own can be written to meanwhile. Null is harmless; not inside the engine.
-void closeUnseen(std::unique_ptr<CommBase> comm);
 
 }  // namespace weft::core

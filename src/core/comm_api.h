@@ -55,12 +55,15 @@ class Engine;
 class Request;
 class MemoryHandle;
 
-// One NCCL init. Closing it (destroying the last reference) closes what an abort left behind.
+// One NCCL init. Its last reference drops the connections that an abort left half made.
 class Context {
  public:
   Context(std::shared_ptr<Net> net, ContextOptions options, int seat);
   ~Context();
   void hold(std::shared_ptr<Runtime> runtime);  // if it is one of a communicator
+  // To be called before the last reference goes: drops its half-made connections, and waits until what was
+  // handed to the engines for closing is over. Without it that is cut off where the engines go as well.
+  void close();
   const ContextOptions& options() const { return options_; }
   // Which of this process's ranks of its communicator it is; 0 in most jobs. Ranks with one seat use the same
   // engines, so a second communicator finds the lanes of the first, and ranks that run side by side on
@@ -100,9 +103,12 @@ class Comm {
   virtual int device() const = 0;
 
   // To be called before it is destroyed; again is harmless. Waits until nothing of it is under way any more:
-  // within config.closeTimeout by itself, else its lanes are cut. The deleter of its unique_ptr calls it
-  // where nobody has, as memory that the fabric works on must not go before.
+  // within config.closeTimeout by itself, else its lanes are cut. Where nobody has called it, the deleter of
+  // its unique_ptr hands the comm to its engine, which closes it with its poll passes, and waits for nothing.
+  // The fabric may work on its memory until then: whoever lets it go so has handed over that memory as well.
   virtual void close() = 0;
+  // Memory on which the fabric works. It goes after the comm, when that is closed or its engine has ended.
+  virtual void keep(std::shared_ptr<const void> memory) = 0;
 
   // Valid until deregisterMemory; covers any piece of the range. dmabuf's fd is only used during the call.
   virtual Result<MemoryHandle*> registerMemory(const MemoryDesc& desc) = 0;
@@ -166,7 +172,10 @@ class RecvComm : public Comm {
   virtual Posted iflush(std::span<const ReceiveSpec> received) = 0;
 };
 
-void giveBack(Comm* comm);  // closes it, which waits, and destroys it, which does not
+// Destroys a comm that is closed, and hands any other one to its engine. Null is harmless; not inside the
+// engine.
+void giveBack(SendComm* comm);
+void giveBack(RecvComm* comm);
 
 template <class Closed>
 struct CommCloser {

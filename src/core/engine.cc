@@ -102,14 +102,16 @@ void Engine::shareOut(const std::vector<uint8_t>& working) {
 }
 
 // Peers learn that lanes to this engine are about to break, and lanes go before the queues they complete to.
+// The comms that nobody waited for are cut off by that: their memory goes behind the lanes.
 Engine::~Engine() {
   assert(mayBlock());
   const MustNotFail closing;
-  owned_.clear();  // its peer is told of the engine's end
+  for (const auto& comm : owned_) comm->abandon();
   for (auto& peering : peerings_) {
     if (peering && !peering->remoteGone()) peering->tell(MessageType::engineGone, CommMessage{});
   }
   peerings_.clear();
+  owned_.clear();
 }
 
 void Engine::readClock() {
@@ -279,7 +281,7 @@ void Engine::endComms(const Peering& peering, const Ending& ending) {
 }
 
 bool Engine::tickBusy() {
-  if (requests_.taken() > 0 || wantsAfterPoll_) return true;
+  if (requests_.taken() > 0 || wantsAfterPoll_ || !owned_.empty()) return true;
   bool commBusy = false;
   comms_.each([&](const CommBase& comm) { commBusy = commBusy || comm.busy(); });
   if (commBusy) return true;

@@ -161,8 +161,11 @@ class Engine final : private Placer {
     due_ = std::min(due_, pass);
   }
   void close(CommBase* comm);                       // begins, and goes on with each pass until it is over
-  void closeOwned(std::unique_ptr<CommBase> comm);  // likewise, and frees it then
-  void queueFlush(Peering* peering) {               // has works to hand to the fabric
+  void closeOwned(std::unique_ptr<CommBase> comm);  // likewise; it is the engine's until takeClosed()
+  // Those of the engine's that are over, to be freed outside of it: giving memory back can take long.
+  std::vector<std::unique_ptr<CommBase>> takeClosed();
+  bool passClosing();  // from outside: a pass, where it owns such comms; false: it owns none any more
+  void queueFlush(Peering* peering) {  // has works to hand to the fabric
     flushQueue_.push_back(peering);
     due_ = 0;
   }
@@ -296,7 +299,7 @@ class Engine final : private Placer {
   CommTable comms_;
   std::vector<RecvCommImpl*> ctsWriters_;
   std::vector<CommBase*> closing_;                // owned by those who wait for it, or by us:
-  std::vector<std::unique_ptr<CommBase>> owned_;  // that nobody has seen (closeUnseen)
+  std::vector<std::unique_ptr<CommBase>> owned_;  // whose owners did not wait (giveBack)
   uint64_t ctsDue_ = UINT64_MAX;                  // from which pass one of them is
   uint64_t due_ = UINT64_MAX;                     // and anything beside polling
   std::array<Completion, 32> completions_;        // of the poll that runs; to fill it afresh costs more

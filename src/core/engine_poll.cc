@@ -7,6 +7,7 @@
 #include "src/base/log.h"
 #include "src/core/arrival.h"
 #include "src/core/engine.h"
+#include "src/core/engine_entry.h"
 #include "src/core/recv_comm.h"
 #include "src/core/send_comm.h"
 
@@ -52,12 +53,28 @@ void Engine::closeOwned(std::unique_ptr<CommBase> comm) {
   close(raw);
 }
 
+std::vector<std::unique_ptr<CommBase>> Engine::takeClosed() {
+  std::vector<std::unique_ptr<CommBase>> closed;
+  for (auto& comm : owned_) {
+    if (comm->isClosed()) closed.push_back(std::move(comm));
+  }
+  std::erase(owned_, nullptr);
+  return closed;
+}
+
+bool Engine::passClosing() {
+  std::vector<std::unique_ptr<CommBase>> closed;  // freed after the engine is left
+  EngineEntry in(*this, EngineEntry::wait);
+  if (!owned_.empty()) progress();
+  closed = takeClosed();
+  return !owned_.empty();
+}
+
 // The comms that are closed, in the order in which that began; as long as there are some, after each pass.
 void Engine::stepClosing() {
   if (closing_.empty()) return;
   for (CommBase* comm : closing_) comm->stepClosing();
   std::erase_if(closing_, [](const CommBase* comm) { return comm->isClosed(); });
-  std::erase_if(owned_, [](const auto& comm) { return comm->isClosed(); });
   cleanUpPeerings();
   if (!closing_.empty()) wantAfterPoll();
 }

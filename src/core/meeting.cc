@@ -49,8 +49,6 @@ Meeting::Meeting(Runtime& runtime, const Context* context, int device, Role role
 
 Meeting::~Meeting() {
   if (engine_ && role_ == Role::asks) engine_->connecting.end();
-  closeUnseen(std::unique_ptr<CommBase>(sending_.release()));
-  closeUnseen(std::unique_ptr<CommBase>(receiving_.release()));
 }
 
 void Meeting::startWaiting() {

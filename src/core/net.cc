@@ -59,6 +59,11 @@ Context::~Context() {
   net_->releaseContext(this);
 }
 
+void Context::close() {
+  const MustNotFail closing;
+  net_->closeContext(this);
+}
+
 void Context::hold(std::shared_ptr<Runtime> runtime) {
   const std::lock_guard lock(mutex_);
   if (options_.perCommunicator) held_.swap(runtime);  // the one before goes after the lock
@@ -325,6 +330,17 @@ void Net::releaseContext(const Context* context) {
   if (!living) return;
   living->dropOf(context);
   settle(living);
+}
+
+void Net::closeContext(const Context* context) {
+  std::shared_ptr<Runtime> living;
+  {
+    const std::lock_guard lock(runtimeMutex_);
+    living = runtime_.lock();
+  }
+  if (!living) return;
+  living->dropOf(context);
+  living->awaitClosing();
 }
 
 Result<std::unique_ptr<RecvComm>> Net::accept(ListenComm& listener) {

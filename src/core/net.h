@@ -83,6 +83,7 @@ class Net : public std::enable_shared_from_this<Net> {
   Result<int> makeVirtual(std::span<const int> members);  // the new device's index
 
   ContextRef openContext(ContextOptions options);
+  void closeContext(const Context* context);  // Context::close
 
   Result<std::unique_ptr<ListenComm>> listen(const ContextRef& context, int device,
                                              std::span<std::byte, control::kHandleBytes> handleOut);

@@ -19,6 +19,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
 
   // RecvComm:
   void close() override { CommBase::close(); }
+  void keep(std::shared_ptr<const void> memory) override { keepMemory(std::move(memory)); }
   int device() const override { return options_.device; }
   Result<MemoryHandle*> registerMemory(const MemoryDesc& desc) override;
   Status deregisterMemory(MemoryHandle* handle) override { return removeHandle(handle); }

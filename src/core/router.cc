@@ -4,6 +4,8 @@
 #include <cassert>
 
 #include "src/base/log.h"
+#include "src/base/reserve.h"
+#include "src/core/comm.h"
 #include "src/core/runtime.h"
 
 namespace weft::core {
@@ -74,7 +76,8 @@ Milliseconds Router::onTick(TimePoint now) {
   return pause_;
 }
 
-// No lock is held: a poll pass may copy GPU memory, and connect lanes.
+// No lock is held: a poll pass may copy GPU memory, and connect lanes. Comms that are over go outside of the
+// engine.
 bool Router::nudge(const Turn& turn, TimePoint now) const {
   assert(mayBlock());
   Engine& engine = *turn.engine;
@@ -89,6 +92,8 @@ bool Router::nudge(const Turn& turn, TimePoint now) const {
     engine.watch();
     known.watchedAt = now;
   }
+  const MustNotFail nobodyToTell;
+  const auto closed = engine.takeClosed();
   const bool busy = engine.tickBusy();
   engine.leave();
   (void)engine.takeCalled();  // that was this thread

@@ -232,6 +232,12 @@ void Runtime::dropOf(const Context* context) {
   dropIf([&](const Meeting& meeting) { return meeting.madeIn(context); });
 }
 
+void Runtime::awaitClosing() {
+  constexpr std::chrono::microseconds kPause{50};
+  for (const auto& engine : living())
+    while (engine->passClosing()) net_->clock().sleep(kPause);
+}
+
 bool Runtime::connecting() {
   std::lock_guard lock(mutex_);
   return !meetings_.empty();

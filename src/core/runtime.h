@@ -68,6 +68,9 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   void dropOf(const Context* context);
   bool connecting();
 
+  // Waits, by the clock, until the comms that were handed to the engines are closed: each has its deadlines.
+  void awaitClosing();
+
   // What every comm of this process is doing, and waits for. Waits for its turn in each engine.
   std::string stateText();
 

@@ -18,6 +18,7 @@ class SendCommImpl final : public CommBase, public SendComm {
 
   // SendComm:
   void close() override { CommBase::close(); }
+  void keep(std::shared_ptr<const void> memory) override { keepMemory(std::move(memory)); }
   int device() const override { return options_.device; }
   Result<MemoryHandle*> registerMemory(const MemoryDesc& desc) override { return addHandle(desc); }
   Status deregisterMemory(MemoryHandle* handle) override { return removeHandle(handle); }

@@ -44,9 +44,7 @@ Status Team::connect() {
   return {};
 }
 
-Team::~Team() {
-  close();
-}
+Team::~Team() = default;
 
 // Links and failures:
 

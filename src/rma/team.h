@@ -63,7 +63,7 @@ class Team final : private Desk {
   // Blocks until this rank is connected with all others, with a deadline. Errors name the rank at fault.
   static Result<std::unique_ptr<Team>> open(coll::MeshOptions options);
   explicit Team(std::unique_ptr<coll::Mesh> mesh);
-  ~Team() override;  // close() was called, or waits as it does
+  ~Team() override;  // waits for nothing: where close() was not called the other ranks lose this one
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 

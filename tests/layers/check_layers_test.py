@@ -148,6 +148,16 @@ const char* text = "// What is in a string";
             with self.subTest(line):
                 self.expect('src/core/a.cc', HEAD + 'int i;\n' + line + '\n', 'not used in this house', 4)
 
+    def test_destructors_wait_for_nothing(self):
+        for body in ('clock_.sleep(pause);', 'if (t_.joinable()) t_.join();', 'comm_->close();', 'Patience p(c, t);',
+                     'for (;;) { awaitAll(); }'):
+            with self.subTest(body):
+                self.expect('src/core/a.cc', HEAD + 'int i;\nA::~A() {\n  ' + body + '\n}\n', 'destructor that waits', 4)
+        self.expect('src/core/a.cc', HEAD + 'struct A {\n  ~A() { thread_.join(); }\n};\n', 'destructor that waits', 4)
+        self.put('src/core/a.cc', HEAD + 'A::~A() { engine_.leave(); }\nvoid A::close() {\n  clock_.sleep(pause);\n}\n')
+        self.put('providers/ofi/a.cc', HEAD + 'A::~A() {\n  thread_.join();\n}\n')
+        self.assertEqual(self.complaints(), [])
+
     def test_tests_may_change_their_environment_but_not_read_it_past_the_table(self):
         self.put('tests/ok.cc', HEAD + 'void f() { setenv("A", "b", 1); }\n')
         self.assertEqual(self.complaints(), [])

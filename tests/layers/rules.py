@@ -43,6 +43,17 @@ CONDITIONAL_HOMES = {
     'tools/perf/conditions.cc': 'a benchmark says how it was compiled',
 }
 
+# A destructor runs on whatever thread lets go of an object, NCCL's among them, so it never waits: it hands over
+# what has to end yet, or cuts it off. A class whose thread ends at once when it is told to may join it.
+WAITING_ROOMS = ('src/', 'plugin/')
+WAITS = re.compile(r'\b(?:sleep\w*|wait\w*|await\w*|pause|join|finish)\s*\(|(?:\.|->)close\s*\(|\bPatience\b')
+WAIT_HOMES = {
+    'src/agg/daemon.cc': 'a daemon is a program of its own, and ends with its groups',
+    'src/agg/errands.h': 'likewise',
+    'src/control/hub.cc': 'the control thread ends at the word in its mailbox',
+    'src/core/state_report.cc': 'its thread ends after one of its short rests',
+}
+
 CODE = ('.h', '.cc', '.c')
 HASH_HEADER = ('.py', '.sh', 'meson.build', 'meson_options.txt')
 SPDX = 'SPDX-License-Identifier: Apache-2.0'
@@ -66,6 +77,18 @@ def check_conditionals(path, code):
         return
     for match in re.finditer(r'^[ \t]*#[ \t]*(?:if|ifdef|ifndef|elif)\b', code, re.MULTILINE):
         yield line_of(code, match), 'conditional compilation outside its homes (tests/layers/rules.py lists them)'
+
+
+def check_destructors(path, code):
+    if not path.startswith(WAITING_ROOMS) or path in WAIT_HOMES:
+        return
+    for head in re.finditer(r'~\w+\(\)[^;{}()]*\{', code):
+        depth, end = 1, head.end()
+        while depth and end < len(code):
+            depth += {'{': 1, '}': -1}.get(code[end], 0)
+            end += 1
+        if WAITS.search(code, head.end(), end):
+            yield line_of(code, head), 'a destructor that waits; hand over what has to end yet, or cut it off'
 
 
 def check_sizes(path, text, code):
@@ -111,3 +134,4 @@ def check_code(path, text, library):
     yield from check_sizes(path, text, code)
     yield from check_conditionals(path, code)
     yield from check_words(path, code, library)
+    yield from check_destructors(path, code)

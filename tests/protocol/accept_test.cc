@@ -178,6 +178,7 @@ TEST_CASE("a connection whose connector has closed it and is gone is accepted al
     REQUIRE_FALSE(*accepted);
   }
   REQUIRE(sender);
+  sender->close();
   sender.reset();
   connecting.reset();
   std::this_thread::sleep_for(std::chrono::milliseconds(200) * test::patience());
@@ -214,6 +215,7 @@ TEST_CASE("a connection whose acceptor has closed it is connected all the same, 
     receiver = accepted.take();
   }
   REQUIRE(receiver);
+  receiver->close();
   receiver.reset();
 
   // Expect: a comm, long before the deadline, though no lane is up.

@@ -318,7 +318,7 @@ TEST_CASE("closing a receiver while messages come leaves nothing behind, and har
     const Posted sent = send(*link.send, from, kLarge, 1);
     REQUIRE(sent.request);
     world.pump(2);  // some of it is here
-    link.recv.reset();
+    link.recv->close();
     world.pump(30);
   }
   world.pump(10);
@@ -342,7 +342,7 @@ TEST_CASE("a window is back in the pool when its comm has gone") {
     Buffer from(*link.send, kLarge);
     REQUIRE(send(*link.send, from, kLarge, 1).request);
     world.pump(5);
-    link.recv.reset();
+    link.recv->close();
     world.pump(5);
   }
 }

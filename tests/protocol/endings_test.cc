@@ -156,7 +156,7 @@ TEST_CASE("receives that a sender which closed did not use are dropped without c
   scene.tell(*scene.link.send, MessageType::closed, CommMessage{scene.link.recv->number(), 1});
   scene.world.deliverMessages();
   to.release();
-  scene.link.recv.reset();
+  scene.link.recv->close();
   scene.world.deliverMessages();
   CHECK_FALSE(scene.other.send->failed());
   CHECK_FALSE(scene.other.recv->failed());
@@ -190,7 +190,7 @@ TEST_CASE("a peer that let one close wait in vain is asked again once it has ans
   Connection back = scene.world.connect(1);
   sendSmall(scene.link);
   closeWith(
-      scene, [] {}, [&] { scene.link.send.reset(); });
+      scene, [] {}, [&] { scene.link.send->close(); });
   Peering& peering = scene.other.send->peering();
   REQUIRE(peering.unresponsive(scene.world.clock().now()));
   // Event: the answer comes, for a comm that is closed.
@@ -210,7 +210,7 @@ TEST_CASE("a peer that never answered a close is asked again much later") {
   Scene scene;
   sendSmall(scene.link);
   closeWith(
-      scene, [] {}, [&] { scene.link.send.reset(); });
+      scene, [] {}, [&] { scene.link.send->close(); });
   scene.world.messages.clear();
   Peering& peering = scene.other.send->peering();
   REQUIRE(peering.unresponsive(scene.world.clock().now()));
@@ -229,7 +229,7 @@ TEST_CASE("time in which the closing process stood still says nothing about its 
     else
       scene.world.pump();
   };
-  closeWith(scene, stopped, [&] { scene.link.send.reset(); });
+  closeWith(scene, stopped, [&] { scene.link.send->close(); });
   CHECK_FALSE(scene.other.send->peering().unresponsive(scene.world.clock().now()));
   CHECK(sleeps > 1);
   scene.prove();
@@ -240,8 +240,8 @@ TEST_CASE("what ends a peering is told once, and both ends begin anew") {
   setLogSink(silent);
   // Side 0 has closed its comms and keeps the peering for later; side 1 has two that are open.
   Connection first = world.connect(0), second = world.connect(0);
-  first.send.reset();
-  second.send.reset();
+  first.send->close();
+  second.send->close();
   world.messages.clear();  // side 1 has not heard of it yet
   Peering& ended = first.recv->peering();
   {
@@ -265,8 +265,8 @@ TEST_CASE("what ends a peering is told once, and both ends begin anew") {
   world.pump(3);
   CHECK(third.recv->testRequest(got.request, nullptr).done);
   // Event: the old comms are closed. Expect: what they say of the old peering does nothing to the new one.
-  first.recv.reset();
-  second.recv.reset();
+  first.recv->close();
+  second.recv->close();
   world.deliverMessages();
   CHECK_FALSE(third.send->failed());
   CHECK_FALSE(third.recv->peering().ending());
@@ -282,14 +282,14 @@ TEST_CASE("a call that comes after the peer closed says why, as a warning") {
     const ReceiveSpec spec{to.data(), 8, 3, to.handle(), nullptr};
     REQUIRE(link.recv->irecv(std::span(&spec, 1)).request);
     const KeptLog log;
-    link.send.reset();
+    link.send->close();
     world.deliverMessages();
     CHECK(log.text().find("closed the connection with 1 receives posted here") != std::string::npos);
     CHECK(loggedWarnings() == before + 1);
     CHECK(link.recv->failed());
   }
   SECTION("a receive that is posted after") {
-    link.send.reset();
+    link.send->close();
     world.deliverMessages();
     Buffer to(*link.recv, 8);
     const ReceiveSpec spec{to.data(), 8, 3, to.handle(), nullptr};
@@ -299,7 +299,7 @@ TEST_CASE("a call that comes after the peer closed says why, as a warning") {
     CHECK(loggedWarnings() == before + 1);
   }
   SECTION("a send") {
-    link.recv.reset();
+    link.recv->close();
     world.deliverMessages();
     Buffer from(*link.send, 8);
     const KeptLog log;
@@ -318,7 +318,7 @@ TEST_CASE("memory that NCCL takes away under its receives, as it does when it ab
   const int before = loggedWarnings();
   to.release();
   CHECK(link.recv->failed());
-  link.recv.reset();
+  link.recv->close();
   world.deliverMessages();
   CHECK(loggedWarnings() == before);
 }
@@ -362,7 +362,7 @@ TEST_CASE("what ends the comms of one peer is said once, and then counted") {
   World world({});
   std::vector<Connection> links;
   for (int i = 0; i < 4; i++) links.push_back(world.connect(0));
-  for (Connection& link : links) link.send.reset();
+  for (Connection& link : links) link.send->close();
   world.deliverMessages();
   Buffer to(*links[0].recv, 8);
   const int before = loggedWarnings();

@@ -68,8 +68,8 @@ bool hasPeering(World& world, int side) {
 }
 
 void closeAndWatch(World& world, Connection* link, Milliseconds pause) {
-  link->send.reset();
-  link->recv.reset();
+  link->send->close();
+  link->recv->close();
   world.deliverMessages();
   for (int i = 0; i < 2; i++) {  // the first look learns that it is idle
     for (const int side : {0, 1}) world.watch(side);
@@ -205,8 +205,8 @@ TEST_CASE("lanes to a half that has ended are made anew when the peer answers wi
   World world(keeping(8));
   Connection link = world.connect(0);
   const uint32_t before = link.recv->peering().life();
-  link.send.reset();
-  link.recv.reset();
+  link.send->close();
+  link.recv->close();
   world.deliverMessages();
   {
     EngineEntry in(*world.side(1).engine, EngineEntry::wait);

@@ -77,7 +77,7 @@ class Rails {
     FAIL("the message was never taken");
     return nullptr;
   }
-  void closeSender() { link_.send.reset(); }
+  void closeSender() { link_.send->close(); }
   bool finished(core::CommBase& comm, core::Request* request) {
     for (int i = 0; i < 3000; i++) {
       const core::Tested tested = comm.testRequest(request, nullptr);

@@ -36,7 +36,7 @@ TEST_CASE("a peer whose lane breaks before its goodbye is here has closed") {
   world.progress(1);  // only the receiver polls: the send is not confirmed
   REQUIRE(link.recv->testRequest(got.request, nullptr).done);
   to.reset();
-  link.recv.reset();
+  link.recv->close();
 
   loseLane(world, *link.send);
   // Expect: nothing is decided, and calls say "later".

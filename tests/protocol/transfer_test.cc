@@ -371,7 +371,7 @@ TEST_CASE("a send whose receiver had it, closed and left is done, confirmed or n
   CHECK(firstMismatch(to->data(), kBytes, 1) == kBytes);
 
   to.reset();
-  link.recv.reset();
+  link.recv->close();
   world.deliverMessages();
   world.side(0).engine->deliver({.peer = world.side(0).other, .peerDied = true, .reason = "it left"});
   // Expect: done before anybody polls, and its memory is free without any lane being cut.

@@ -152,7 +152,10 @@ class Sender final : public End {
       complain("all is quiet, and no slot for a small message is free again");
   }
 
-  void drop() override { comm_.reset(); }
+  void drop() override {
+    if (comm_) comm_->close();
+    comm_.reset();
+  }
   core::Comm* comm() override { return comm_.get(); }
   void sayGone() override { meeting_.senderGone = true; }
 
@@ -288,6 +291,7 @@ class Receiver final : public End {
   }
 
   void drop() override {
+    if (comm_) comm_->close();
     comm_.reset();
     listener_.reset();
   }
