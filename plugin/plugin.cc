@@ -230,6 +230,7 @@ Result<const core::Properties*> Plugin::properties(int device) {
   return state->fabric->properties(device);
 }
 
+// A few numbers are compared, and the driver of a GPU is asked for some of its properties: nothing is opened.
 Result<int> Plugin::makeVirtual(std::span<const int> members) {
   std::lock_guard lock(mutex_);
   TRY(Life * state, started());
@@ -260,10 +261,11 @@ Result<std::unique_ptr<Held>> Plugin::release(void* pointer, Kind kind) {
 void Plugin::unload() {
   const MustNotFail closing;
   if (inForkedChild()) return;
+  std::unique_ptr<Life> last;  // goes after the lock, as its fabric closes devices
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock || !life_ || !life_->held.empty()) return;
   dropLogger();
-  const std::unique_ptr<Life> last(std::exchange(life_, nullptr));
+  last.reset(std::exchange(life_, nullptr));
 }
 
 }  // namespace weft::plugin

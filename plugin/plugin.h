@@ -9,12 +9,14 @@
 
 #include "nccl/types.h"
 #include "plugin/objects.h"
+#include "src/core/lock_order.h"
 #include "src/core/net.h"
 #include "src/tuner/policy.h"
 
 // The state of the process: found by the first init, kept until the library is unloaded. It owns every object
-// that NCCL holds a pointer to. Any thread. A single lock is held across discovery in init and for look-ups
-// otherwise; it is not held while NCCL closes an object, and the data path does not take it.
+// that NCCL holds a pointer to. Any thread. A single lock is held across discovery in the first init, which
+// all calls need, and before which NCCL has no object whose call could wait for it; otherwise for look-ups
+// alone. It is not held while an object or the fabric closes, and the data path does not take it.
 //
 // The object itself is constant-initialised and trivially destructible, as threads of the application may
 // still call while the process exits.
@@ -74,7 +76,7 @@ class Plugin {
   Result<Life*> started();
   void dropLoggerWhenUnused();
 
-  std::mutex mutex_;
+  core::OrderedMutex mutex_{core::LockRank::plugin};
   Life* life_ = nullptr;  // owned; no unique_ptr, see above
 };
 

@@ -28,6 +28,13 @@ void OrderedMutex::lock() {
   held = static_cast<uint8_t>(held | bitOf(rank_));
 }
 
+bool OrderedMutex::try_lock() {
+  assert(mayLock(rank_));
+  if (!mutex_.try_lock()) return false;
+  held = static_cast<uint8_t>(held | bitOf(rank_));
+  return true;
+}
+
 void OrderedMutex::unlock() {
   held = static_cast<uint8_t>(held & ~bitOf(rank_));
   mutex_.unlock();

@@ -6,12 +6,13 @@
 #include <cstdint>
 #include <mutex>
 
-// The locks of this room and their order. A thread that holds one takes only those that come later here, and
-// holds none but `opening` where it may have to wait: for a fabric that opens a card, for its turn in an
-// engine, for a comm to close. Debug builds check both. No data call takes any of them.
+// The locks of this room and of the plugin, and their order. A thread that holds one takes only those that
+// come later here, and holds none but `opening` where it may have to wait: for a fabric that opens a card,
+// for its turn in an engine, for a comm to close. Debug builds check both. No data call takes any of them.
 namespace weft::core {
 
 enum class LockRank : uint8_t {
+  plugin,   // Plugin::mutex_, of what NCCL holds
   opening,  // Runtime::opening_, for as long as a fabric takes to open a card; the control thread never takes
             // it
   net,      // Net::runtimeMutex_
@@ -26,9 +27,10 @@ bool mayBlock();              // it holds none but `opening`
 // A std::mutex that knows its place. Any thread.
 class OrderedMutex {
  public:
-  explicit OrderedMutex(LockRank rank) : rank_(rank) {}
+  constexpr explicit OrderedMutex(LockRank rank) : rank_(rank) {}
 
   void lock();
+  bool try_lock();
   void unlock();
 
  private:

@@ -56,23 +56,37 @@ Arena::Arena(RegionCache* cache) : cache_(cache) {}
 
 Arena::~Arena() = default;
 
-// The mutex is held while a chunk is registered: a second thread would otherwise register one as well.
+// Two threads that lack room at the same time register a chunk each; the later one serves the next pieces.
 Result<Block> Arena::take(size_t wanted) {
   const size_t bytes = alignUp(std::max<size_t>(wanted, 1), kAlign);
-  std::lock_guard lock(mutex_);
-  Size& size = sizeOf(bytes);
-  if (!size.free.empty()) {
-    FreePiece piece = std::move(size.free.back());
-    size.free.pop_back();
-    return Block(this, std::move(piece.region), piece.data, bytes);
+  {
+    std::lock_guard lock(mutex_);
+    if (Block block = takeFree(bytes)) return block;
+    if (Block block = cut(bytes)) return block;
   }
-  if (chunks_.empty() || chunks_.back()->bytes - chunks_.back()->used < bytes) TRY(addChunk(bytes));
+  TRY(auto chunk, makeChunk(bytes));
+  std::lock_guard lock(mutex_);
+  chunks_.push_back(std::move(chunk));
+  return cut(bytes);
+}
+
+Block Arena::takeFree(size_t bytes) {
+  std::vector<FreePiece>& free = sizeOf(bytes).free;
+  if (free.empty()) return {};
+  FreePiece piece = std::move(free.back());
+  free.pop_back();
+  return Block(this, std::move(piece.region), piece.data, bytes);
+}
+
+Block Arena::cut(size_t bytes) {
+  if (chunks_.empty() || chunks_.back()->bytes - chunks_.back()->used < bytes) return {};
+  Size& size = sizeOf(bytes);
   if (size.pieces == size.free.capacity()) size.free.reserve(std::max(kFirstPieces, 2 * size.pieces));
   size.pieces++;
   Chunk& chunk = *chunks_.back();
   auto* data = static_cast<std::byte*>(chunk.data) + chunk.used;
   chunk.used += bytes;
-  return Block(this, chunk.region, data, bytes);
+  return {this, chunk.region, data, bytes};
 }
 
 void Arena::giveBack(RegionRef region, std::byte* data, size_t bytes) {
@@ -93,7 +107,7 @@ size_t Arena::registeredBytes() {
   return bytes;
 }
 
-Status Arena::addChunk(size_t atLeast) {
+Result<std::unique_ptr<Arena::Chunk>> Arena::makeChunk(size_t atLeast) const {
   auto chunk = std::make_unique<Chunk>();
   chunk->bytes = alignUp(std::max(atLeast, kChunkBytes), 4096);
   void* data = mmap(nullptr, chunk->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -109,8 +123,7 @@ Status Arena::addChunk(size_t atLeast) {
   desc.length = chunk->bytes;
   desc.strictOrder = true;
   TRY(chunk->region, cache_->get(desc));
-  chunks_.push_back(std::move(chunk));
-  return {};
+  return chunk;
 }
 
 }  // namespace weft::mem

@@ -40,7 +40,8 @@ class Block {
   size_t bytes_ = 0;
 };
 
-// All blocks of one device. Thread-safe: one mutex guards the chunks and the free pieces.
+// All blocks of one device. Thread-safe: one mutex guards the chunks and the free pieces. It is held for
+// moments alone, and not while a chunk is registered.
 class Arena {
  public:
   explicit Arena(RegionCache* cache);
@@ -65,10 +66,12 @@ class Arena {
     std::vector<FreePiece> free;  // has room for all of them: giving one back allocates nothing
   };
 
+  // The next three with the mutex held. An empty block: there is no free piece, or no room in the last chunk.
   Size& sizeOf(size_t bytes);
-  Status addChunk(size_t atLeast);
-  // outlives the arena
-  RegionCache* cache_;
+  Block takeFree(size_t bytes);
+  Block cut(size_t bytes);
+  Result<std::unique_ptr<Chunk>> makeChunk(size_t atLeast) const;  // without it
+  RegionCache* cache_;                                             // outlives the arena
   std::mutex mutex_;
   std::vector<std::unique_ptr<Chunk>> chunks_;  // the last one is the one that pieces are cut from
   std::vector<Size> sizes_;                     // some dozens

@@ -8,7 +8,17 @@
 
 using namespace weft::core;
 
-TEST_CASE("a thread takes its locks in their order, and waits with none but the first") {
+TEST_CASE("a thread takes its locks in their order, and waits with none but the one of opening") {
+  OrderedMutex plugin(LockRank::plugin);
+  {
+    const std::unique_lock held(plugin, std::try_to_lock);
+    REQUIRE(held);
+    CHECK_FALSE(mayBlock());
+    CHECK(mayLock(LockRank::opening));
+    bool taken = true;
+    std::thread([&] { taken = plugin.try_lock(); }).join();
+    CHECK_FALSE(taken);
+  }
   OrderedMutex opening(LockRank::opening), runtime(LockRank::runtime);
   CHECK(mayLock(LockRank::opening));
   CHECK(mayBlock());
