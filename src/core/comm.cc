@@ -93,6 +93,7 @@ std::vector<MemoryHandle*> CommBase::handlesInOrder() const {
 
 void CommBase::end(const Ending& ending) {
   if (!sticky_.put(ending.error)) return;
+  stats_.failed(ending.error.message());
   const bool closing = life_.apply(Event::failed, ending.error.message()) == Action::none;
   const bool tell = ending.by == Ending::By::us && !peering().ending();
   if (tell) peering().tell(MessageType::failed, FailedMessage{remoteNumber_, ending.error.message()});
@@ -190,7 +191,13 @@ void CommBase::publish() {
   line->bytesAgain.set(counters.bytesAgain);
   line->lanesLeft.set(counters.lanesLeft);
   line->lanesRevived.set(counters.lanesRevived);
-  if (failed()) line->state.set(static_cast<uint32_t>(stats::LineState::failed));
+  const auto state = [&] {
+    const control::Peer& peer = *peering().peer();
+    if (!peer.alive()) return stats::PeerState::gone;
+    return peer.answers() ? stats::PeerState::answers : stats::PeerState::silent;
+  };
+  line->remote.set(remoteNumber_);
+  line->peerState.set(static_cast<uint32_t>(state()));
 }
 
 // Closing:

@@ -439,7 +439,7 @@ void RecvCommImpl::onSegment(ReceiveSlot& slot, ReceivedNote note, uint64_t leng
   slot.segments = static_cast<uint8_t>(note.segments());
   slot.arrived |= bit;
   slot.received += length;
-  if (slot.arrived != (1u << slot.segments) - 1) return;
+  if (slot.arrived != (1u << slot.segments) - 1) return stats_.begun(slot.record);
   ctsRing_.done(slot.position, slot.ctsSequence);
   if (eagerInARow_ > 0) cameByCts();
   unlink(&slot, tags_.at(slot.tag));

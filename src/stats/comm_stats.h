@@ -2,6 +2,9 @@
 // Copyright The weft authors
 #pragma once
 
+#include <algorithm>
+#include <string>
+
 #include "src/stats/layout.h"
 
 // The pen of one comm: writes its line of the process's counters. Owned by the comm, used only by who has
@@ -20,10 +23,11 @@ class CommStats {
     if (!line_) return 0;
     const bool timed = isTimed(bytes);
     if (timed) last_ = ticks();
+    uint64_t asked = 0;
     if (line_->waitsSince.get() != 0) [[unlikely]]
-      left();
+      asked = left();
     if (line_->posted.get() == line_->done.get()) line_->busySince.set(last_);
-    write(tag, k, bytes, way, timed, 0);
+    write(tag, k, bytes, way, timed, asked, 0);
     return static_cast<uint32_t>(number_);
   }
 
@@ -32,14 +36,14 @@ class CommStats {
   void done(uint32_t number, uint64_t bytes, Way way) {
     if (!line_) return;
     Record& record = line_->records[(number - 1) % kRecords];
-    const uint32_t flags = record.way.get() & kTimed;
+    const uint32_t flags = record.way.get() & (kTimed | kCameInParts);
     if (way == Way::none) way = static_cast<Way>(record.way.get() & 7);
     if (flags) last_ = ticks();
     if (static_cast<uint32_t>(record.number.get()) == number) {
       record.done.set(last_);
       record.bytes.set(static_cast<uint32_t>(bytes));
       record.way.set(static_cast<uint32_t>(way) | flags);
-      if (flags) line_->latency[bucketOf(last_ - record.posted.get())].add(1);
+      if (flags & kTimed) line_->latency[bucketOf(last_ - record.posted.get())].add(1);
     }
     count(bytes, way);
     if (line_->done.get() == line_->posted.get()) idle();
@@ -50,9 +54,10 @@ class CommStats {
     if (!line_) return;
     const bool timed = isTimed(bytes);
     if (timed) last_ = ticks();
+    uint64_t asked = 0;
     if (line_->waitsSince.get() != 0) [[unlikely]]
-      left();
-    write(tag, k, bytes, Way::eager, false, last_);
+      asked = left();
+    write(tag, k, bytes, Way::eager, false, asked, last_);
     count(bytes, Way::eager);
   }
 
@@ -60,6 +65,26 @@ class CommStats {
     if (!line_) return;
     Record& record = line_->records[(number - 1) % kRecords];
     if (static_cast<uint32_t>(record.number.get()) == number) record.told.set(last_);
+  }
+
+  // A part of it is here, and others are still to come. The first call for a request counts.
+  void begun(uint32_t number) {
+    if (!line_) return;
+    Record& record = line_->records[(number - 1) % kRecords];
+    const uint32_t way = record.way.get();
+    if (static_cast<uint32_t>(record.number.get()) != number || (way & kCameInParts) != 0) return;
+    record.first.set(last_ = ticks());
+    record.way.set(way | kCameInParts);
+  }
+
+  // The comm has failed. The first reason counts.
+  [[gnu::cold]] void failed(const std::string& reason) {
+    if (!line_ || line_->failedAt.get() != 0) return;
+    line_->reason.fill(0);
+    std::copy_n(reason.data(), std::min(reason.size(), line_->reason.size() - 1), line_->reason.data());
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    line_->failedAt.set(last_ = ticks());
+    line_->state.set(static_cast<uint32_t>(LineState::failed));
   }
 
   // To be called now and then: what follows is no older than that, though it reads no time of its own.
@@ -82,13 +107,13 @@ class CommStats {
   static constexpr uint64_t kAlwaysTimed = 16 << 10;
   bool isTimed(uint64_t bytes) const { return bytes >= kAlwaysTimed || number_ % 16 == 0; }
 
-  void write(uint32_t tag, uint32_t k, uint64_t bytes, Way way, bool timed, uint64_t done) {
+  void write(uint32_t tag, uint32_t k, uint64_t bytes, Way way, bool timed, uint64_t asked, uint64_t done) {
     Record& record = line_->records[number_ % kRecords];
     number_++;
     record.number.set(0);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     record.posted.set(last_);
-    record.told.set(0);
+    record.told.set(asked);
     record.done.set(done);
     record.tag.set(tag);
     record.k.set(k);
@@ -99,10 +124,13 @@ class CommStats {
     line_->posted.set(number_);
   }
 
-  [[gnu::cold]] void left() {
+  // The wait is over. Returns its begin.
+  [[gnu::cold]] uint64_t left() {
     last_ = ticks();
-    line_->waited.add(last_ - line_->waitsSince.get());
+    const uint64_t since = line_->waitsSince.get();
+    line_->waited.add(last_ - since);
     line_->waitsSince.set(0);
+    return since;
   }
 
   void count(uint64_t bytes, Way way) {

@@ -10,13 +10,13 @@
 
 #include "src/stats/ticks.h"
 
-// The layout of a process's counters in shared memory, version 1: a Header, then Header::comms lines of type
+// The layout of a process's counters in shared memory, version 2: a Header, then Header::comms lines of type
 // CommLine. All numbers have the byte order of the machine that wrote them. A field only ever changes its
 // meaning together with kVersion. Each line has one writer, whoever has entered the engine of its comm.
 namespace weft::stats {
 
 inline constexpr uint64_t kMagic = 0x5354'4154'5445'5746;  // "FWETTATS" in memory
-inline constexpr uint32_t kVersion = 1;
+inline constexpr uint32_t kVersion = 2;
 inline constexpr uint32_t kMostComms = 256;
 inline constexpr uint32_t kRecords = 1024;    // of a comm: its last requests
 inline constexpr uint32_t kSizeClasses = 32;  // class c: from 2^(c-1) to 2^c - 1 bytes; 0: none
@@ -69,19 +69,25 @@ inline constexpr size_t kWays = 5;
 
 enum class LineState : uint32_t { unused, live, over, failed };
 
+// The peer's process, as its control link tells.
+enum class PeerState : uint32_t { unknown, answers, silent, gone };
+
 // A request of a comm: a send, or one receive. Valid where `number` is the same before and after it is read
-// and is not zero.
+// and is not zero. Times are ticks. A send is posted when it leaves: its CTS is there, or it needs none.
 struct Record {
   Cell<uint64_t> number;  // counted from 1; 0: it is being written
-  Cell<uint64_t> posted;  // ticks
-  Cell<uint64_t> told;    // a receive: its CTS was written; 0: not yet
-  Cell<uint64_t> done;    // 0: it is in flight
+  Cell<uint64_t> posted;
+  Cell<uint64_t>
+      told;  // a receive: its CTS was written. A send: it was refused at first, since then. 0: never
+  Cell<uint64_t> first;  // a receive: a part of it was here and others were not; valid with kCameInParts
+  Cell<uint64_t> done;   // the last byte: it came, or it has left; 0: it is in flight
   Cell<uint32_t> tag;
   Cell<uint32_t> k;
   Cell<uint32_t> bytes;  // once it is done what came, before that the room
-  Cell<uint32_t> way;    // Way, and bit 8 where the times are its own, not those of a request shortly before
+  Cell<uint32_t> way;    // Way, and the bits below
 };
-inline constexpr uint32_t kTimed = 1 << 8;
+inline constexpr uint32_t kTimed = 1 << 8;  // the times are its own, not those of a request shortly before
+inline constexpr uint32_t kCameInParts = 1 << 9;
 
 struct SizeClass {
   Cell<uint64_t> messages;
@@ -95,6 +101,10 @@ struct CommLine {
   Cell<uint32_t> sends;  // 1: this end sends
   Text<64> device;
   Text<128> peer;
+  Cell<uint32_t> remote;     // the comm's number at the other end; 0: not known yet
+  Cell<uint32_t> peerState;  // PeerState, about each second
+  Cell<uint64_t> failedAt;   // ticks; 0: it has not
+  Text<192> reason;          // of the failure; written before failedAt
   Cell<uint64_t> posted;
   Cell<uint64_t> done;
   Cell<uint64_t> busy;        // ticks with something in flight

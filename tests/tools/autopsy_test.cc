@@ -28,8 +28,8 @@ Process rankOf(int rank, uint64_t movedLast, uint64_t since) {
   comm.state = stats::LineState::live;
   const int from = (rank + 3) % 4;
   comm.peer = placeOf(from) + " pid " + std::to_string(100 + from) + " (127.0.0.1)";
-  comm.requests.push_back({1, movedLast, movedLast, movedLast, 0, 0, 8, stats::Way::eager});
-  if (since != 0) comm.requests.push_back({2, since, since, 0, 0, 1, 8, stats::Way::none});
+  comm.requests.push_back({1, movedLast, movedLast, 0, movedLast, 0, 0, 8, stats::Way::eager});
+  if (since != 0) comm.requests.push_back({2, since, since, 0, 0, 0, 1, 8, stats::Way::none});
   process.comms.push_back(comm);
   return process;
 }

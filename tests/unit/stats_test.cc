@@ -80,6 +80,40 @@ TEST_CASE("a wait begins with the first refusal and ends with the next send") {
   CHECK(line->waited.get() > 0);
 }
 
+TEST_CASE("a record tells when a send was asked for first, and when a message that comes in parts began") {
+  const auto line = std::make_unique<CommLine>();
+  CommStats pen(line.get());
+  pen.refused(5, 0, 1 << 20);
+  const uint64_t asked = line->waitsSince.get();
+  const uint32_t send = pen.posted(5, 0, 1 << 20, Way::rendezvous);
+  CHECK(line->records[0].told.get() == asked);
+  CHECK(line->records[0].posted.get() >= asked);
+  pen.done(send, 1 << 20, Way::none);
+  CHECK((line->records[0].way.get() & kCameInParts) == 0);
+  const uint32_t receive = pen.posted(5, 1, 1 << 20, Way::none);
+  CHECK(line->records[1].told.get() == 0);
+  pen.begun(receive);
+  const uint64_t first = line->records[1].first.get();
+  CHECK(first >= line->records[1].posted.get());
+  pen.begun(receive);
+  CHECK(line->records[1].first.get() == first);
+  pen.done(receive, 1 << 20, Way::rendezvous);
+  CHECK(line->records[1].done.get() >= first);
+  CHECK(line->records[1].way.get() == (static_cast<uint32_t>(Way::rendezvous) | kTimed | kCameInParts));
+}
+
+TEST_CASE("the first reason of a failure is kept, cut where it is long") {
+  const auto line = std::make_unique<CommLine>();
+  CommStats pen(line.get());
+  pen.failed(std::string(500, 'x'));
+  const uint64_t at = line->failedAt.get();
+  CHECK(at != 0);
+  pen.failed("another one");
+  CHECK(line->failedAt.get() == at);
+  CHECK(std::string(line->reason.data()) == std::string(191, 'x'));
+  CHECK(line->state.get() == static_cast<uint32_t>(LineState::failed));
+}
+
 TEST_CASE("without a line nothing happens") {
   CommStats pen;
   pen.done(pen.posted(1, 2, 3, Way::eager), 3, Way::none);

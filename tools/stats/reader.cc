@@ -73,6 +73,10 @@ Comm commOf(const stats::CommLine& line, const Scale& scale) {
   comm.state = static_cast<stats::LineState>(line.state.get());
   comm.device = textOf(line.device);
   comm.peer = textOf(line.peer);
+  comm.remote = line.remote.get();
+  comm.peerState = static_cast<stats::PeerState>(line.peerState.get());
+  comm.failedAt = scale.time(line.failedAt.get());
+  if (comm.failedAt != 0) comm.reason = textOf(line.reason);
   comm.done = line.done.get();
   comm.posted = line.posted.get();
   const bool live = comm.state == stats::LineState::live;
@@ -97,10 +101,12 @@ Comm commOf(const stats::CommLine& line, const Scale& scale) {
 void addRequests(const stats::CommLine& line, const Scale& scale, Comm* comm) {
   for (const stats::Record& record : line.records) {
     if (record.number.get() == 0) continue;
+    const uint32_t way = record.way.get();
+    const uint64_t first = (way & stats::kCameInParts) != 0 ? record.first.get() : 0;
     comm->requests.push_back({record.number.get(), scale.time(record.posted.get()),
-                              scale.time(record.told.get()), scale.time(record.done.get()), record.tag.get(),
-                              record.k.get(), record.bytes.get(),
-                              static_cast<stats::Way>(record.way.get() & 7)});
+                              scale.time(record.told.get()), scale.time(first), scale.time(record.done.get()),
+                              record.tag.get(), record.k.get(), record.bytes.get(),
+                              static_cast<stats::Way>(way & 7)});
   }
   std::sort(comm->requests.begin(), comm->requests.end(),
             [](const Request& a, const Request& b) { return a.number < b.number; });

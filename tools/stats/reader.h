@@ -16,7 +16,7 @@ namespace weft::counted {
 
 struct Request {
   uint64_t number = 0;
-  uint64_t posted = 0, told = 0, done = 0;  // 0: not yet
+  uint64_t posted = 0, told = 0, first = 0, done = 0;  // 0: not yet, or not known; stats::Record says more
   uint32_t tag = 0, k = 0, bytes = 0;
   stats::Way way = stats::Way::none;
 };
@@ -31,6 +31,10 @@ struct Comm {
   bool sends = false;
   stats::LineState state = stats::LineState::unused;
   std::string device, peer;
+  uint32_t remote = 0;  // its number at the other end; 0: not known
+  stats::PeerState peerState = stats::PeerState::unknown;
+  uint64_t failedAt = 0;  // 0: it has not
+  std::string reason;     // of the failure
   uint64_t posted = 0, done = 0;
   uint64_t messages = 0, bytes = 0;
   uint64_t busy = 0, waited = 0, waits = 0;  // spans with those that have not ended
