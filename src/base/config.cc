@@ -230,9 +230,10 @@ constexpr ConfigField kFields[] = {
      nullptr, 10, kHourMs},
     {"WEFT_WAIT_WARN", &Config::waitWarn,
      "When NCCL has waited this long for a message, or to get rid of one, while the peer is well, one "
-     "warning "
-     "says which, with tag, size and peer, and what it waits for. Nothing ends for that. 0: never.",
-     nullptr, 0, 24 * kHourMs},
+     "warning says which, with tag, size and peer, what it waits for, who is late and what to do. Nothing "
+     "ends for that. 0: never. -1: 4 times as long as the longest of the connection's last waits for "
+     "messages of that size, at least 3 s and at most 60 s; 10 s for its first message.",
+     nullptr, -1, 24 * kHourMs},
     {"WEFT_STATE_DIR", &Config::stateDir,
      "Folder into which each process writes the state of its comms, as HOST.PID.state, whenever the file "
      "\"ask\" there is touched, and with the warning of WEFT_WAIT_WARN. While it has connections it keeps "
@@ -241,7 +242,7 @@ constexpr ConfigField kFields[] = {
      nullptr},
     {"WEFT_STATS", &Config::stats,
      "1: each process counts its messages in memory that weft stats and weft top read, and notes each comm's "
-     "last 1,024 requests for weft autopsy: in HOST.PID.stats in WEFT_STATE_DIR, 13 MB that go when the "
+     "last 1,024 requests for weft autopsy: in HOST.PID.stats in WEFT_STATE_DIR, 15 MB that go when the "
      "process ends well, else in memory that dies with it. 0: nothing is counted there.",
      nullptr},
 };

@@ -76,10 +76,10 @@ struct Config {
   Milliseconds laneTimeout{10000};
   Milliseconds railTimeout{1000};
   Milliseconds railRetry{100};
-  Milliseconds peerSilentWarn{5000};
+  Milliseconds peerSilentWarn{4000};
   Milliseconds peerTimeout{60000};
   Milliseconds kernelTimeout{30000};
-  Milliseconds waitWarn{10000};
+  Milliseconds waitWarn{-1};
   std::string stateDir;
   bool stats = true;
 };

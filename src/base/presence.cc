@@ -70,6 +70,19 @@ Presence Presence::ofThisProcess() {
   return {pid, startedAt(statFields(pid)), processWorld(), placeName()};
 }
 
+std::string Presence::key() const {
+  return std::to_string(pid) + " " + std::to_string(started) + " " + world;
+}
+
+Presence Presence::ofKey(const std::string& key) {
+  const size_t first = key.find(' ');
+  const size_t second = first == std::string::npos ? first : key.find(' ', first + 1);
+  if (second == std::string::npos) return {};
+  return {parseNumber<int64_t>(key.substr(0, first)).value_or(0),
+          parseNumber<uint64_t>(key.substr(first + 1, second - first - 1)).value_or(0),
+          key.substr(second + 1), ""};
+}
+
 std::string Presence::text() const {
   return "pid " + std::to_string(pid) + "\nstarted " + std::to_string(started) + "\nworld " + world +
          "\nplace " + place + "\n";

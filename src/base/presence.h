@@ -22,9 +22,18 @@ struct Presence {
 
   static Presence ofThisProcess();
 
+  // The line that names the process on its host, without its place. Another text becomes a process of no
+  // world, whose state is unknown.
+  std::string key() const;
+  static Presence ofKey(const std::string& key);
+
   std::string text() const;  // the content of the file
   static std::optional<Presence> parse(const std::string& text);
 };
+
+// The field of a process's description on control links that has its key(): so a peer on the same host can
+// look at its state.
+inline constexpr const char* kProcessField = "process";
 
 // The end of the name of a presence note.
 inline constexpr const char* kPresenceEnding = ".here";

@@ -44,6 +44,7 @@ Result<std::unique_ptr<Pipe>> Pipe::create(std::unique_ptr<core::SendComm> send,
   TRY(pipe->in_, Staging::create(kControlBytes));
   if (pipe->send_) {
     TRY(pipe->outMemory_, pipe->out_.registerOn(*pipe->send_));
+    pipe->send_->mayStand();
   }
   if (pipe->receive_) {
     TRY(pipe->inMemory_, pipe->in_.registerOn(*pipe->receive_));

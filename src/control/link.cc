@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "src/base/log.h"
+#include "src/base/presence.h"
 #include "src/control/addresses.h"
 
 // A link's connection and frames first, the watch over its peer after them.
@@ -412,13 +413,33 @@ void Link::lookAtProcess(TimePoint now) {
                "cat /proc/PID/status, py-spy dump --pid PID",
                milliseconds)));
   }
-  if (silence < times_.warn || warned_) return;
+  if (warned_) return;
+  const std::string halted = silence >= times_.silent ? haltedText() : std::string();
+  if (halted.empty() && silence < times_.warn) return;
   warned_ = true;
-  WEFT_LOG(
-      warn,
-      "%s has not answered for %d ms, but its host does; is the process stopped? It is given up after %d ms; "
-      "kill -CONT PID lets a stopped one go on, cat /proc/PID/status says more",
-      facts_.peer->name().c_str(), milliseconds, static_cast<int>(times_.giveUp.count()));
+  WEFT_LOG(warn, "%s has not answered for %d ms, but its host does; %s It is given up after %d ms; %s",
+           facts_.peer->name().c_str(), milliseconds,
+           halted.empty() ? "is the process stopped?" : halted.c_str(),
+           static_cast<int>(times_.giveUp.count()),
+           "kill -CONT PID lets a stopped one go on, cat /proc/PID/status says more");
+}
+
+// Of a process of this host, /proc tells at once what the silence of one elsewhere only suggests.
+std::string Link::haltedText() const {
+  const auto& fields = facts_.peer->fingerprint();
+  const auto field = std::find_if(fields.begin(), fields.end(),
+                                  [](const FingerprintField& one) { return one.name == kProcessField; });
+  if (field == fields.end()) return {};
+  switch (stateOf(Presence::ofKey(field->value))) {
+    case ProcessState::stopped:
+      return "the process is stopped.";
+    case ProcessState::traced:
+      return "a debugger holds the process.";
+    case ProcessState::waitsInKernel:
+      return "the process waits inside the kernel, mostly for a disk or a file server.";
+    default:
+      return {};
+  }
 }
 
 // At the next ping, or earlier where a bound would pass unseen before it.

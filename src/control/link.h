@@ -138,6 +138,7 @@ class Link : public MessageSink {
   void warnOfHost(TimePoint now);
   void hostSilent(TimePoint now);
   std::string nextStepOfCut() const;
+  std::string haltedText() const;  // empty: nothing is known to hold it up
   void settleAfterOutage(TimePoint now);
   TimePoint hostHeard() const { return std::max(kernelHeard_, fabricHeard_); }
   void scheduleLook(TimePoint now);

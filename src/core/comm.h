@@ -103,7 +103,7 @@ class CommBase {
   virtual void onPeerClosed(std::optional<uint64_t> sent);
   virtual CommReport describe() = 0;
   // To be called now and then: so it is known since when NCCL waits for the same message.
-  virtual void noteWaits(TimePoint now, TimePoint after, OldestWaits* oldest) = 0;
+  virtual void noteWaits(WaitLook* look) = 0;
   virtual bool needsPeer() const { return true; }  // false: the peer may go, everything got where it should
   virtual void onPeerGone() {}                     // instead of failing, where the peer is not needed
   virtual void onMessage(MessageType type, ByteReader* body) = 0;  // addressed to this comm
@@ -159,6 +159,14 @@ class CommBase {
   [[gnu::cold]] void endByUs(Error why) { end({Ending::By::us, std::move(why)}); }
   bool mayBeUnheard(const Ending& ending) const;
 
+  // What is awaited; `first`: nothing came before, and its limit is that of a beginning.
+  struct Awaited {
+    uint32_t k;
+    uint64_t bytes;
+    bool first;
+  };
+  Nanoseconds waitLimit(uint64_t bytes, bool first) const;
+  void lookAt(Standing* standing, const Awaited& message, bool counts, WaitLook* look);
   CommReport describeCommon() const;
   void otherIs(OtherEnd to);  // as far as that is new
   std::vector<MemoryHandle*> handlesInOrder() const;
@@ -196,6 +204,8 @@ class CommBase {
   PointerSet<MemoryHandle> handles_;               // owned; only inside the engine
   uint64_t handlesMade_ = 0;
   std::optional<Patience> patience_;  // of the closing
+  WaitHistory history_;
+  std::atomic<bool> mayStand_{false};  // said by the owner; the control thread looks now and then
 };
 
 }  // namespace weft::core

@@ -150,6 +150,8 @@ class SendComm : public Comm {
  public:
   virtual Posted isend(const void* data, size_t bytes, int tag, MemoryHandle* memory,
                        void* profilerHandle) = 0;
+  // The peer's receives may stand for as long as they like: no warning says that this end is late.
+  virtual void mayStand() = 0;
 };
 
 // Without initial values: arrays of eight are made for every call, of which one is used mostly.

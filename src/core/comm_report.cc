@@ -39,6 +39,63 @@ std::string waitText(const CommReport& comm, const Wait& wait) {
          (comm.answers ? "" : ", and its process does not answer");
 }
 
+// The culprit:
+
+namespace {
+
+const char* stoppedText(ProcessState state) {
+  switch (state) {
+    case ProcessState::stopped:
+      return "is stopped; next: kill -CONT PID lets it go on";
+    case ProcessState::traced:
+      return "is held by a debugger; next: detach the debugger";
+    case ProcessState::gone:
+      return "is not running any more; next: read the end of its output, and dmesg of this host";
+    case ProcessState::waitsInKernel:
+      return "waits inside the kernel; next: cat /proc/PID/stack says for what, mostly a disk or a file "
+             "server";
+    case ProcessState::runs:
+    case ProcessState::unknown:
+      break;
+  }
+  return nullptr;
+}
+
+std::string pathText(const CommReport& comm, const Wait& wait) {
+  return format(
+      "the path to %s is silent: message %u of tag %u has left there, rail %s, %zu of %zu lanes up; "
+      "next: ip -s link, the port's counters, and weft doctor --hosts",
+      comm.peer.c_str(), wait.k, wait.tag, comm.rails.c_str(), comm.lanesUp, comm.lanes);
+}
+
+std::string orderText(const CommReport& comm, const Wait& wait) {
+  return format(
+      "this rank and %s are in different collectives: message %u of tag %u is wanted here, and %s; "
+      "next: compare the calls of both with NCCL_DEBUG_SUBSYS=COLL",
+      comm.peer.c_str(), wait.k, wait.tag, unmatchedText(comm).c_str());
+}
+
+}  // namespace
+
+std::string verdictText(const CommReport& comm, const Wait& wait) {
+  if (const char* stopped = stoppedText(stateOf(Presence::ofKey(comm.process))))
+    return comm.peer + " " + stopped;
+  if (!comm.answers)
+    return comm.peer +
+           " does not answer; next: cat /proc/PID/status on its host, kill -CONT PID if it is "
+           "stopped";
+  if (wait.side == Side::path) return pathText(comm, wait);
+  if (!comm.unmatched.empty()) return orderText(comm, wait);
+  if (wait.side != Side::peer)
+    return format("nobody yet: the next step is that of weft on %s; next: weft state FOLDER on both hosts",
+                  comm.peer.c_str());
+  return format(
+      "%s is late: its process answers, and it has not %s message %u of tag %u (rail %s, %zu of %zu "
+      "lanes up); next: py-spy dump --pid PID there, and weft autopsy FOLDER where it waits itself",
+      comm.peer.c_str(), comm.sends ? "posted a receive for" : "sent", wait.k, wait.tag, comm.rails.c_str(),
+      comm.lanesUp, comm.lanes);
+}
+
 namespace {
 
 // The first look at a wait comes up to a second after its begin.

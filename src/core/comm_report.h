@@ -2,52 +2,23 @@
 // Copyright The weft authors
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "src/base/clock.h"
+#include "src/base/presence.h"
+#include "src/core/standing.h"
 
 // What a comm waits for, in plain values: for the warning about waits that last, and for an operator who asks
 // for the state of a process. Filled by who has entered the engine, read anywhere.
 namespace weft::core {
 
-// Since when one and the same message is awaited. The control thread looks about once a second, so that the
-// data path pays nothing for it. An operator is told `since`. The warning goes by `counted`, which begins
-// anew after each time in which the wait is no riddle: the peer's process does not answer.
-class Standing {
- public:
-  void seen(uint32_t k, TimePoint now, bool counts) {
-    if (since_ == TimePoint{} || k_ != k) {
-      k_ = k;
-      since_ = now;
-      counted_ = TimePoint{};
-    }
-    if (!counts)
-      counted_ = TimePoint{};
-    else if (counted_ == TimePoint{})
-      counted_ = now;
-  }
-  void over() { since_ = counted_ = TimePoint{}; }
-  TimePoint since() const { return since_; }      // default: nothing is awaited
-  TimePoint counted() const { return counted_; }  // default: nothing that a warning is due for
-
- private:
-  uint32_t k_ = 0;
-  TimePoint since_{};
-  TimePoint counted_{};
-};
-
-// When the longest waits began: of all, and of those that began after a certain moment.
-struct OldestWaits {
-  TimePoint all{};
-  TimePoint later{};
-  void add(TimePoint since, TimePoint after) {
-    if (since == TimePoint{}) return;
-    all = std::min(all, since);
-    if (since > after) later = std::min(later, since);
-  }
+// On whose side the next step of a message is.
+enum class Side : uint8_t {
+  peer,   // its program, or its GPU
+  path,   // it is on its way
+  here,   // nothing is wanted, or it is about to be told
+  other,  // the control link, or credits
 };
 
 // The oldest message of one tag that NCCL wants and has not got, or not got rid of.
@@ -59,6 +30,15 @@ struct Wait {
   TimePoint since{};     // default: it began after the last look
   TimePoint counted{};   // for the warning; default: none is due
   const char* why = "";  // what has to happen
+  Side side = Side::other;
+};
+
+// A receive of the peer's that this end could fill, and does not.
+struct Asked {
+  uint32_t tag = 0;
+  uint32_t k = 0;
+  TimePoint counted{};
+  bool strange = false;  // this end has sent others, and none of that tag
 };
 
 // A message or a receive of the other end that has no counterpart here.
@@ -72,18 +52,26 @@ struct CommReport {
   bool sends = false;
   std::string device;
   std::string peer;
-  bool answers = true;    // the peer's process
+  bool answers = true;  // the peer's process
+  std::string process;  // its Presence::key(); empty: not known
+  std::string rails;
+  size_t lanes = 0, lanesUp = 0;
   std::string life;       // "live", or how it ended
   uint64_t messages = 0;  // so far
   size_t inFlight = 0;    // sends that a fabric works on
   std::vector<Wait> waits;
   std::vector<Unmatched> unmatched;
+  std::vector<Asked> asked;
 };
 
 // "receive with tag 7 of at most 65536 bytes on comm 5 from node7 pid 4711 (192.0.2.7), message 0 of the tag:
 // the peer has not sent it; there is tag 8, which nobody receives".
 std::string waitText(const CommReport& comm, const Wait& wait);
 std::string unmatchedText(const CommReport& comm);  // empty: nothing is
+
+// The culprit of the oldest wait, as far as this rank can tell, why, and the next step: "rank 2 on node7 pid
+// 4711 (192.0.2.7) is stopped; kill -CONT 4711 there lets it go on".
+std::string verdictText(const CommReport& comm, const Wait& wait);
 
 // All of it, some lines.
 std::string stateText(const CommReport& comm, TimePoint now);

@@ -93,6 +93,7 @@ class LaneSet {
   bool tickBusy();                    // asked by the control thread, once a tick
   std::string causes() const;         // of every lane that is not up, for an error
   std::string railNames() const;
+  float rate() const { return fastest_; }  // bytes per microsecond of the quickest lane; 0: not known
 
   // Choosing:
   bool several() const { return !only_; }

@@ -36,7 +36,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   }
   void watch(TimePoint now) override;
   CommReport describe() override;
-  void noteWaits(TimePoint now, TimePoint after, OldestWaits* oldest) override;
+  void noteWaits(WaitLook* look) override;
   void onMessage(MessageType type, ByteReader* body) override;
   void onPeerClosed(std::optional<uint64_t> sent) override;
   bool needsPeer() const override { return openCount_ + landingCount_ > 0 || !(closedByPeer() || hasAll()); }
@@ -138,7 +138,8 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   void answerProbed(const ProbeMessage& answer);
   void takeTotal(uint64_t sent);
   void tellReceivedAll();
-  const char* whyOpen(const ReceiveSlot& slot) const;
+  void explain(const ReceiveSlot& slot, Wait* wait) const;
+  void noteLanding(bool counts, WaitLook* look);
   void stop();
   bool cancelReceives();
   [[gnu::cold]] void endWithdrawn();
@@ -196,10 +197,10 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   WindowIn window_;                 // of direct messages
   ReceiveSlot* landing_ = nullptr;  // slots with a direct message on its way; in no tag's list
   uint32_t landingCount_ = 0;
-  uint64_t arrived_ = 0;               // messages in all
-  uint64_t sent_ = kNotTold;           // the sender's total: it sends no more than these
-  bool readAsked_ = false;             // a question is under way: how far the sender has read the ring
-  std::atomic<bool> mayStand_{false};  // said by the owner; the control thread looks now and then
+  Standing landingStanding_;  // of the one that began to land first
+  uint64_t arrived_ = 0;      // messages in all
+  uint64_t sent_ = kNotTold;  // the sender's total: it sends no more than these
+  bool readAsked_ = false;    // a question is under way: how far the sender has read the ring
 };
 
 template <class Visit>

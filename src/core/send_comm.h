@@ -24,6 +24,7 @@ class SendCommImpl final : public CommBase, public SendComm {
   Status deregisterMemory(MemoryHandle* handle) override { return removeHandle(handle); }
   Tested test(Request* request, int* sizes) override { return testRequest(request, sizes); }
   Error error() const override { return stickyError(); }
+  void mayStand() override { mayStand_.store(true, std::memory_order_relaxed); }
   Posted isend(const void* data, size_t bytes, int tag, MemoryHandle* memory, void* profilerHandle) override;
 
   // CommBase:
@@ -43,7 +44,7 @@ class SendCommImpl final : public CommBase, public SendComm {
   [[gnu::cold]] void resolve(Request* request, uint16_t segments, uint16_t missing);
   void watch(TimePoint now) override;
   CommReport describe() override;
-  void noteWaits(TimePoint now, TimePoint after, OldestWaits* oldest) override;
+  void noteWaits(WaitLook* look) override;
   bool needsPeer() const override { return !closedByPeer() || failed(); }
   void onPeerGone() override;
   void onMessage(MessageType type, ByteReader* body) override;
@@ -60,6 +61,7 @@ class SendCommImpl final : public CommBase, public SendComm {
     uint32_t refusedK = 0;  // the next send's, plus 1, once that could not start
     uint32_t refusedBytes = 0;
     Standing standing;
+    Standing asked;  // a receive of the peer's that nobody fills
 
     bool refused(uint32_t next) const { return refusedK == next + 1; }
     Posted notNow(size_t bytes) {

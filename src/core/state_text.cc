@@ -34,6 +34,13 @@ std::string peeringText(const Peering& peering) {
   return text;
 }
 
+// The name of the peer's process among those of this host; empty: it has not told.
+std::string processOf(const control::Peer& peer) {
+  for (const control::FingerprintField& field : peer.fingerprint())
+    if (field.name == kProcessField) return field.value;
+  return {};
+}
+
 }  // namespace
 
 // Formatted outside, as what is gathered inside keeps NCCL waiting.
@@ -61,6 +68,10 @@ CommReport CommBase::describeCommon() const {
   state.device = engine().deviceName();
   state.peer = peering().peer()->name();
   state.answers = peering().peer()->answers();
+  state.process = processOf(*peering().peer());
+  state.rails = peering().lanes().railNames();
+  state.lanes = peering().lanes().size();
+  state.lanesUp = peering().lanes().up();
   state.life = failed()                       ? "ended: " + stickyError().message()
                : life_.stage() > Stage::ended ? "closing"
                : other_ == OtherEnd::closed   ? "closed by the peer"
@@ -68,24 +79,39 @@ CommReport CommBase::describeCommon() const {
   return state;
 }
 
-const char* RecvCommImpl::whyOpen(const ReceiveSlot& slot) const {
-  if (mayStand_.load(std::memory_order_relaxed)) return "it may stay open, and nothing waits for it";
-  if (life_.is(Stage::opening)) return "the peer's half of the connection has not come";
+void RecvCommImpl::explain(const ReceiveSlot& slot, Wait* wait) const {
+  const auto is = [wait](Side side, const char* why) {
+    wait->side = side;
+    wait->why = why;
+  };
+  if (mayStand_.load(std::memory_order_relaxed))
+    return is(Side::here, "it may stay open, and nothing waits for it");
+  if (life_.is(Stage::opening)) return is(Side::other, "the peer's half of the connection has not come");
   if (slot.state == SlotState::queued) {
     const bool known = !slot.memory || (slot.memory->announcement && slot.memory->announcement->acknowledged);
-    if (!known) return "the peer has not acknowledged the memory it is to write to";
-    return ctsRing_.canWrite() ? "the peer is about to be told"
-                               : "the peer has not read what it was told before";
+    if (!known) return is(Side::other, "the peer has not acknowledged the memory it is to write to");
+    // A message that leaves without one may come all the same.
+    return ctsRing_.canWrite() ? is(Side::peer, "the peer is about to be told")
+                               : is(Side::peer, "the peer has not read what it was told before");
   }
-  if (slot.sentAt != TimePoint{}) return "the peer has sent it, and it has not arrived";
-  return slot.received > 0 ? "some of it is here" : "the peer has not sent it";
+  if (slot.sentAt != TimePoint{}) return is(Side::path, "the peer has sent it, and it has not arrived");
+  if (slot.received > 0) return is(Side::path, "some of it is here");
+  is(Side::peer, "the peer has not sent it");
 }
 
 CommReport RecvCommImpl::describe() {
   CommReport state = describeCommon();
   state.messages = arrived_;
-  for (const ReceiveSlot* slot = landing_; slot; slot = slot->next)
-    state.waits.push_back({slot->tag, slot->k, slot->received, 1, {}, {}, "its bytes are on their way here"});
+  for (const ReceiveSlot* slot = landing_; slot; slot = slot->next) {
+    Wait wait;
+    wait.tag = slot->tag;
+    wait.k = slot->k;
+    wait.bytes = slot->received;
+    if (!slot->next) wait.since = landingStanding_.since(), wait.counted = landingStanding_.counted();
+    wait.why = "its bytes are on their way here";
+    wait.side = Side::path;
+    state.waits.push_back(wait);
+  }
   tags_.each([&](uint32_t number, const TagState& tag) {
     if (tag.waiting != kNone) {
       Unmatched here{number, 0};
@@ -93,13 +119,14 @@ CommReport RecvCommImpl::describe() {
       state.unmatched.push_back(here);
     }
     if (!tag.first) return;
-    Wait wait{number,
-              tag.first->k,
-              tag.first->capacity,
-              0,
-              tag.standing.since(),
-              tag.standing.counted(),
-              whyOpen(*tag.first)};
+    Wait wait;
+    wait.tag = number;
+    wait.k = tag.first->k;
+    wait.bytes = tag.first->capacity;
+    wait.requests = 0;
+    wait.since = tag.standing.since();
+    wait.counted = tag.standing.counted();
+    explain(*tag.first, &wait);
     for (const ReceiveSlot* slot = tag.first; slot; slot = slot->next) wait.requests++;
     state.waits.push_back(wait);
   });
@@ -115,39 +142,74 @@ CommReport SendCommImpl::describe() {
     size_t cleared = 0;
     for (uint16_t i = tag.first; i != kNoCts; i = i == tag.last ? kNoCts : nextInTag_[i]) cleared++;
     if (tag.refused(tag.k)) {
-      const char* why = cleared > 0 ? "the CTS of an earlier receive with this tag has not come"
-                        : peering().eagerOut().sends(tag.refusedBytes)
-                            ? "the peer has no room for it and has posted no receive with this tag"
-                            : "the peer has posted no receive with this tag";
-      state.waits.push_back(
-          {number, tag.k, tag.refusedBytes, 1, tag.standing.since(), tag.standing.counted(), why});
+      Wait wait;
+      wait.tag = number;
+      wait.k = tag.k;
+      wait.bytes = tag.refusedBytes;
+      wait.since = tag.standing.since();
+      wait.counted = tag.standing.counted();
+      wait.why = cleared > 0 ? "the CTS of an earlier receive with this tag has not come"
+                 : peering().eagerOut().sends(tag.refusedBytes)
+                     ? "the peer has no room for it and has posted no receive with this tag"
+                     : "the peer has posted no receive with this tag";
+      wait.side = cleared > 0 ? Side::path : Side::peer;
+      state.waits.push_back(wait);
     } else if (cleared > 0) {
       state.unmatched.push_back({number, cleared});
+      if (tag.asked.counted() != TimePoint{})
+        state.asked.push_back({number, tag.k, tag.asked.counted(), tag.k == 0 && messages_ > 0});
     }
   });
   return state;
 }
 
-// The control thread's look at the waits, about once a second. No warning is due for a peer that does not
+// The control thread's look at the waits, about twice a second. No warning is due for a peer that does not
 // answer, as the control link tells of it.
 
-void RecvCommImpl::noteWaits(TimePoint now, TimePoint after, OldestWaits* oldest) {
+Nanoseconds CommBase::waitLimit(uint64_t bytes, bool first) const {
+  const Milliseconds said = engine().config().waitWarn;
+  if (said.count() >= 0) return said;
+  return first ? WaitHistory::kAtFirst : history_.limitFor(bytes, peering().lanes().rate());
+}
+
+void CommBase::lookAt(Standing* standing, const Awaited& message, bool counts, WaitLook* look) {
+  history_.ended(standing->seen(message.k, message.bytes, look->now, counts));
+  look->add(*standing, waitLimit(message.bytes, message.first));
+}
+
+// The message that began to land first.
+void RecvCommImpl::noteLanding(bool counts, WaitLook* look) {
+  if (!landing_) return history_.ended(landingStanding_.over(look->now));
+  const ReceiveSlot* oldest = landing_;
+  while (oldest->next) oldest = oldest->next;
+  lookAt(&landingStanding_, {oldest->k, oldest->received, arrived_ == 0}, counts, look);
+}
+
+void RecvCommImpl::noteWaits(WaitLook* look) {
   const bool counts = !mayStand_.load(std::memory_order_relaxed) && peering().peer()->answers();
+  noteLanding(counts, look);
   tags_.each([&](uint32_t, TagState& tag) {
-    if (!tag.first) return tag.standing.over();
-    tag.standing.seen(tag.first->k, now, counts);
-    oldest->add(tag.standing.counted(), after);
+    if (!tag.first) return history_.ended(tag.standing.over(look->now));
+    lookAt(&tag.standing, {tag.first->k, tag.first->capacity, arrived_ == 0}, counts, look);
   });
 }
 
-// A send that NCCL has not tried again since the last look is given up: NCCL tries all the time.
-void SendCommImpl::noteWaits(TimePoint now, TimePoint after, OldestWaits* oldest) {
+// A send that NCCL has not tried again since the last look is given up: NCCL tries all the time. A receive of
+// the peer's that nobody fills is looked at, too: it is this end then that is late.
+void SendCommImpl::noteWaits(WaitLook* look) {
   const bool answers = peering().peer()->answers();
+  if (life_.is(Stage::open) && !peering().suspected()) readCtsChain();
   tags_.each([&](uint32_t, TagState& tag) {
     const bool tried = std::exchange(tag.tried, false);
-    if (!tried || !tag.refused(tag.k)) return tag.standing.over();
-    tag.standing.seen(tag.k, now, answers);
-    oldest->add(tag.standing.counted(), after);
+    const bool refused = tried && tag.refused(tag.k);
+    if (refused)
+      lookAt(&tag.standing, {tag.k, tag.refusedBytes, messages_ == 0}, answers, look);
+    else
+      history_.ended(tag.standing.over(look->now));
+    if (refused || tag.first == kNoCts || mayStand_.load(std::memory_order_relaxed))
+      return history_.ended(tag.asked.over(look->now));
+    history_.ended(tag.asked.seen(tag.k, 0, look->now, answers));
+    look->addAsked(tag.asked, waitLimit(0, messages_ == 0));
   });
 }
 

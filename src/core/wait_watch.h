@@ -7,10 +7,12 @@
 
 #include "src/base/clock.h"
 
-// Says once, in the log, what an engine's comms wait for when that takes longer than WEFT_WAIT_WARN: a
-// receive that nobody sends to is no error, and for ever is how a job hangs whose ranks call different
-// things. The same look keeps since when each comm waits, which an operator may ask for at any time; so it is
-// also done where WEFT_WAIT_WARN is 0. Owned by the Engine; used only by the thread that has entered it.
+// Says once, in the log, what an engine's comms wait for when that takes longer than it ever did
+// (standing.h), or than WEFT_WAIT_WARN, and who is late: a receive that nobody sends to is no error, and for
+// ever is how a job hangs whose ranks call different things. Where a peer waits for this end, and this end
+// for nobody, it says that. The same look keeps since when each comm waits, which an operator may ask for at
+// any time; so it is also done where WEFT_WAIT_WARN is 0. Owned by the Engine; used only by the thread that
+// has entered it.
 namespace weft::core {
 
 class Engine;
@@ -22,6 +24,7 @@ class WaitWatch {
 
  private:
   void warn(Engine& engine, TimePoint now, TimePoint after);
+  void warnOfUs(Engine& engine, TimePoint now, TimePoint after);
 
   TimePoint lookedAt_{};
   // What has waited since before this is known: others of the same halt are not told one by one.

@@ -37,6 +37,20 @@ struct Mismatch {
     received = link.recv->irecv(std::span(&spec, 1)).request;
     REQUIRE(received);
   }
+  // The message that the receive waits for.
+  void deliver(int tag) {
+    for (int i = 0; i < 8 && !sent; i++) {
+      sent = link.send->isend(from.data(), bytes, tag, from.handle(), nullptr).request;
+      world.pump(2);
+    }
+    REQUIRE(sent);
+    world.pump(8);
+    CHECK(link.recv->testRequest(received, nullptr).done);
+    CHECK(link.send->testRequest(sent, nullptr).done);
+    world.watch(0);
+    world.watch(1);
+    sent = received = nullptr;
+  }
   // As NCCL's threads would: the send is tried again and again, the receive is asked after.
   void run(Milliseconds time, int tag) {
     for (Milliseconds passed{0}; passed < time; passed += Milliseconds(250)) {
@@ -64,11 +78,12 @@ TEST_CASE("a receive and a send of different tags are each told once") {
   CHECK(std::regex_search(log.text(),
                           std::regex("NCCL has waited for 1[0-2] s on loop0: receive with tag 7 of up to "
                                      "100000 bytes on comm [0-9]+ from node0 pid 1000 \\(message 0 of the "
-                                     "tag\\): the peer has not sent it\n")));
-  CHECK(std::regex_search(log.text(),
-                          std::regex("NCCL has waited for 1[0-2] s on loop0: send with tag 8 of 100000 bytes "
-                                     "on comm [0-9]+ to node1 pid 1001 \\(message 0 of the tag\\): the peer "
-                                     "has posted no receive with this tag; the peer waits for tag 7\n")));
+                                     "tag\\): the peer has not sent it; verdict: node0 pid 1000 is late: ")));
+  CHECK(std::regex_search(
+      log.text(), std::regex("NCCL has waited for 1[0-2] s on loop0: send with tag 8 of 100000 bytes "
+                             "on comm [0-9]+ to node1 pid 1001 \\(message 0 of the tag\\): the peer "
+                             "has posted no receive with this tag; the peer waits for tag 7; "
+                             "verdict: this rank and node1 pid 1001 are in different collectives: ")));
   CHECK_FALSE(ranks.link.send->failed());
   CHECK_FALSE(ranks.link.recv->failed());
 }
@@ -82,11 +97,16 @@ TEST_CASE("a small message left already, and the receiver names it") {
   REQUIRE(ranks.sent);
   CHECK(countOf(log.text(), "NCCL has waited for ") == 1);
   CHECK(log.text().find("receive with tag 7 of up to 8 bytes") != std::string::npos);
-  CHECK(log.text().find("; here is a message that nobody receives, with tag 8\n") != std::string::npos);
+  CHECK(log.text().find(
+            "; here is a message that nobody receives, with tag 8; verdict: this rank and node0 pid "
+            "1000 are in different collectives: message 0 of tag 7 is wanted here, and ") !=
+        std::string::npos);
 }
 
 TEST_CASE("what comes after all is told too, and a later wait anew") {
-  Mismatch ranks(100'000);
+  Config config = configOfTests();
+  config.waitWarn = Milliseconds(10'000);
+  Mismatch ranks(100'000, config);
   ranks.receive(8);
   const KeptLog log;
   ranks.run(Milliseconds(0), 8);
@@ -134,6 +154,72 @@ TEST_CASE("a wait counts anew for the warning when the peer answers again") {
   ranks.world.side(1).other->answering = true;
   ranks.run(Milliseconds(9'000), 8);
   CHECK(log.text().find("receive with tag 7") == std::string::npos);
+}
+
+// Derived limits:
+
+TEST_CASE("a wait is worth a warning by what was usual before") {
+  Mismatch ranks(100'000);
+  const KeptLog log;
+  const auto pause = [&](Milliseconds time) {  // of the sender, then its message comes
+    ranks.receive(1);
+    ranks.sent = nullptr;
+    for (Milliseconds passed{0}; passed < time; passed += Milliseconds(250)) {
+      ranks.world.clock().advance(Milliseconds(250));
+      ranks.world.pump(2);
+      ranks.world.watch(1);
+    }
+    ranks.deliver(1);
+  };
+  const auto warnings = [&] { return countOf(log.text(), "NCCL has waited for "); };
+  pause(Milliseconds(8'000));  // ranks begin at different times
+  CHECK(warnings() == 0);
+  pause(Milliseconds(20'000));  // that was 8 s before
+  CHECK(warnings() == 0);
+  for (int i = 0; i < 16; i++) pause(Milliseconds(500));  // what is long ago is forgotten
+  pause(Milliseconds(2'500));
+  CHECK(warnings() == 0);
+  pause(Milliseconds(9'000));
+  CHECK(warnings() == 0);  // 4 times 2.5 s
+  for (int i = 0; i < 16; i++) pause(Milliseconds(500));
+  pause(Milliseconds(5'000));
+  INFO(log.text());
+  CHECK(warnings() == 1);
+  CHECK(log.text().find("NCCL has waited for 3 s on ") != std::string::npos);
+}
+
+TEST_CASE("an end that its peer waits for, and that waits for nobody, says that it is late") {
+  Mismatch ranks(100'000);
+  ranks.receive(1);
+  ranks.deliver(1);
+  ranks.receive(1);
+  const KeptLog log;
+  const auto pass = [&](Milliseconds time) {
+    for (Milliseconds passed{0}; passed < time; passed += Milliseconds(250)) {
+      ranks.world.clock().advance(Milliseconds(250));
+      ranks.world.pump(2);
+      ranks.world.watch(0);
+    }
+  };
+  pass(Milliseconds(2'500));
+  CHECK(log.text().empty());
+  pass(Milliseconds(20'000));
+  INFO(log.text());
+  CHECK(countOf(log.text(), "node1 pid 1001 has posted a receive for message 1 of tag 1 on comm ") == 1);
+  CHECK(countOf(log.text(), "; verdict: this rank is late: it waits for nobody, ") == 1);
+}
+
+TEST_CASE("an end whose peer's receives may stand is never late") {
+  Mismatch ranks(100'000);
+  ranks.link.send->mayStand();
+  ranks.receive(1);
+  const KeptLog log;
+  for (int i = 0; i < 100; i++) {
+    ranks.world.clock().advance(Milliseconds(250));
+    ranks.world.pump(2);
+    ranks.world.watch(0);
+  }
+  CHECK(log.text().empty());
 }
 
 TEST_CASE("the state of a process names its comms and what they wait for") {
