@@ -114,3 +114,109 @@ TEST_CASE("ranks that ended with an error are no culprits, and name the one that
     CHECK(verdict.evidence.size() == 3);
   }
 }
+
+namespace {
+
+// The sending end that belongs to what a rank of the ring receives by.
+Comm& sendsTo(std::vector<Process>* ranks, size_t rank) {
+  const size_t to = (rank + 1) % 4;
+  Comm comm;
+  comm.sends = true;
+  comm.state = stats::LineState::live;
+  comm.number = 1;
+  comm.remote = 2;
+  comm.peer = placeOf(static_cast<int>(to)) + " pid " + std::to_string(100 + to) + " (127.0.0.1)";
+  Comm& receives = (*ranks)[to].comms[0];
+  receives.number = 2;
+  receives.remote = 1;
+  (*ranks)[rank].comms.push_back(comm);
+  return (*ranks)[rank].comms.back();
+}
+
+}  // namespace
+
+TEST_CASE("waits are followed to the rank that waits for nobody") {
+  std::vector<Process> ranks = ring(kNow - 10 * kSecond, kNow - 10 * kSecond);
+  ranks[2] = rankOf(2, kNow - 11 * kSecond, 0);
+  ranks[1] = rankOf(1, kNow - 30 * kSecond, 0);  // nobody that stands still waits for it
+  const Verdict verdict = judge(ranks);
+  CHECK(verdict.kind == "late");
+  CHECK(verdict.culprit == &ranks[2]);
+}
+
+TEST_CASE("a rank that left nothing is named by those that wait for it") {
+  std::vector<Process> ranks = ring(kNow - 10 * kSecond, kNow - 10 * kSecond);
+  ranks.erase(ranks.begin() + 1);
+  const Verdict verdict = judge(ranks);
+  CHECK(verdict.kind == "unseen");
+  CHECK(verdict.culprit == nullptr);
+  CHECK(verdict.peer == "rank 1 on node7 pid 101 (127.0.0.1)");
+}
+
+TEST_CASE("two ends that want different tags are in different collectives") {
+  std::vector<Process> ranks = ring(kNow - 10 * kSecond, kNow - 10 * kSecond);
+  SECTION("a send that is refused") {
+    Comm& sends = sendsTo(&ranks, 2);
+    sends.waitsSince = kNow - 10 * kSecond;
+    sends.waitTag = 7;
+  }
+  SECTION("one that left by itself") {
+    sendsTo(&ranks, 2).requests.push_back(
+        {1, kNow - 10 * kSecond, 0, 0, kNow - 10 * kSecond, 7, 0, 8, stats::Way::eager});
+  }
+  // The other neighbour of rank 2 finds it in another collective, too.
+  Comm& sends = sendsTo(&ranks, 1);
+  sends.waitsSince = kNow - 10 * kSecond;
+  sends.waitTag = 9;
+  const Verdict verdict = judge(ranks);
+  CHECK(verdict.kind == "order");
+  CHECK(verdict.culprit == &ranks[2]);
+  REQUIRE(verdict.evidence.size() == 2);
+}
+
+TEST_CASE("a sender that is ahead of its receiver is in the same collective") {
+  std::vector<Process> ranks = ring(kNow - 10 * kSecond, kNow - 10 * kSecond);
+  Comm& sends = sendsTo(&ranks, 2);
+  sends.waitsSince = kNow - 10 * kSecond;
+  sends.waitK = 40;
+  CHECK(judge(ranks).kind == "circle");
+}
+
+TEST_CASE("the first error of all ranks comes first, with its reason") {
+  std::vector<Process> ranks = ring(kNow - 10 * kSecond, 0);
+  const auto fail = [&](size_t rank, uint64_t at, const char* reason) {
+    ranks[rank].comms[0].state = stats::LineState::failed;
+    ranks[rank].comms[0].failedAt = at;
+    ranks[rank].comms[0].reason = reason;
+  };
+  fail(0, kNow - 8 * kSecond, "peer gone");
+  SECTION("whatever it is") {
+    fail(3, kNow - 9 * kSecond, "the cable is out");
+    const Verdict verdict = judge(ranks);
+    CHECK(verdict.kind == "failed");
+    REQUIRE(verdict.evidence.size() == 2);
+    CHECK(verdict.evidence[0].find("rank 3 on node7 pid 103: comm ") == 0);
+    CHECK(verdict.evidence[0].ends_with(": the cable is out"));
+  }
+  SECTION("sizes that do not match") {
+    fail(3, kNow - 9 * kSecond, "matching a message: tag 1, message 2: 8 bytes sent to rank 3, which ...");
+    const Verdict verdict = judge(ranks);
+    CHECK(verdict.kind == "size");
+    CHECK(verdict.peer == "rank 2 on node7 pid 102 (127.0.0.1)");
+  }
+  SECTION("a rank that died of it is no culprit") {
+    fail(3, kNow - 9 * kSecond, "the cable is out");
+    ranks[3].state = ranks[0].state = ProcessState::gone;
+    CHECK(judge(ranks).kind == "failed");
+  }
+}
+
+TEST_CASE("rails that are down are told where nobody stands still") {
+  std::vector<Process> ranks = ring(kNow - kSecond / 10, kNow - kSecond / 10);
+  ranks[1].comms[0].lanes = 2;
+  ranks[1].comms[0].lanesUp = 1;
+  const Verdict verdict = judge(ranks);
+  CHECK(verdict.kind == "rail");
+  REQUIRE(verdict.evidence.size() == 1);
+  CHECK(verdict.evidence[0].find("1 of 2 lanes up") != std::string::npos);
+}

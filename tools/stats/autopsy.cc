@@ -3,7 +3,6 @@
 #include "tools/stats/autopsy.h"
 
 #include <algorithm>
-#include <ctime>
 #include <map>
 #include <set>
 
@@ -11,84 +10,24 @@
 
 #include "tools/json/json.h"
 #include "tools/output/output.h"
+#include "tools/stats/wants.h"
 
 namespace weft::counted {
 
 namespace {
 
-constexpr uint64_t kSecond = 1'000'000'000;
-constexpr uint64_t kStill = 2 * kSecond;   // without any progress, while something is wanted: it stands still
 constexpr uint64_t kSilent = 5 * kSecond;  // behind the beat of others: it beats about each second
 
-double seconds(uint64_t span) {
-  return static_cast<double>(span) / static_cast<double>(kSecond);
+bool hasIn(const Process& process, stats::LineState state) {
+  return std::any_of(process.comms.begin(), process.comms.end(),
+                     [state](const Comm& one) { return one.state == state; });
 }
 
-std::string timeText(uint64_t time) {
-  if (time == 0) return "never";
-  const auto whole = static_cast<std::time_t>(time / kSecond);
-  std::tm parts{};
-  ::gmtime_r(&whole, &parts);
-  return fmt::format("{:02}:{:02}:{:02}.{:03} UTC", parts.tm_hour, parts.tm_min, parts.tm_sec,
-                     time % kSecond / 1'000'000);
-}
-
-std::string nameOf(const Process& process) {
-  return fmt::format("{} pid {}", process.presence.place, process.presence.pid);
-}
-
-// When a request of it was posted or finished last.
-uint64_t movedLast(const Process& process) {
-  uint64_t last = process.begun;
-  for (const Comm& comm : process.comms)
-    for (const Request& request : comm.requests) last = std::max({last, request.posted, request.done});
-  return last;
-}
-
-// A message that a process wants of a peer and has not got, or not got rid of.
-struct Want {
-  const Comm* comm = nullptr;
-  uint64_t since = 0;
-  uint32_t tag = 0, k = 0, bytes = 0;
-  bool told = false;  // a receive: the peer was told where it goes
-};
-
-void add(std::vector<Want>* wants, const Comm& comm) {
-  if (comm.state != stats::LineState::live && comm.state != stats::LineState::failed) return;
-  if (comm.waitsSince != 0)
-    wants->push_back({&comm, comm.waitsSince, comm.waitTag, comm.waitK, comm.waitBytes, false});
-  for (const Request& request : comm.requests) {
-    if (request.done != 0) continue;
-    wants->push_back({&comm, request.posted, request.tag, request.k, request.bytes, request.told != 0});
-    return;  // the oldest says enough
-  }
-}
-
-std::vector<Want> wantsOf(const Process& process) {
-  std::vector<Want> wants;
-  for (const Comm& comm : process.comms) add(&wants, comm);
-  return wants;
-}
-
-std::string textOf(const Process& process, const Want& want) {
-  return fmt::format("{} waits {:.1f} s {} {}: tag {}, message {}, {} bytes, comm {} on {}", nameOf(process),
-                     seconds(process.now > want.since ? process.now - want.since : 0),
-                     want.comm->sends ? "to send to" : "to receive from", want.comm->peer, want.tag, want.k,
-                     want.bytes, want.comm->number, want.comm->device);
-}
-
-// "rank 3 on node7 pid 4711 (192.0.2.7)" names a process as it names itself.
-bool names(const std::string& peer, const Process& process) {
-  return (peer + " ").find(nameOf(process) + " ") != std::string::npos;
-}
-
-// It has closed all of its comms, and one of them had ended with an error: another rank was its trouble.
+// Another rank was its trouble: it has closed all of its comms, and one of them had ended with an error, or
+// it died after that.
 bool endedByError(const Process& process) {
-  const auto is = [](stats::LineState state) {
-    return [state](const Comm& one) { return one.state == state; };
-  };
-  return std::any_of(process.comms.begin(), process.comms.end(), is(stats::LineState::failed)) &&
-         std::none_of(process.comms.begin(), process.comms.end(), is(stats::LineState::live));
+  if (!hasIn(process, stats::LineState::failed)) return false;
+  return process.state == ProcessState::gone || !hasIn(process, stats::LineState::live);
 }
 
 struct Dead {
@@ -140,37 +79,83 @@ bool judgeDead(const std::vector<Process>& processes, Verdict* verdict) {
   return verdict->culprit != nullptr;
 }
 
-// All live. The one that others wait for, and that itself waits for nobody, has not come to the call that
-// they wait for. Where all wait it is the one that has stood still the longest.
-void judgeLate(const std::vector<Process>& processes, Verdict* verdict) {
-  const Process* waiting = nullptr;
-  for (const Process& process : processes) {
-    if (endedByError(process)) continue;
-    const uint64_t moved = movedLast(process);
-    const std::vector<Want> wants = wantsOf(process);
-    const bool stands = std::any_of(wants.begin(), wants.end(),
-                                    [&](const Want& want) { return process.now > want.since + kStill; }) &&
-                        process.now > moved + kStill;
-    if (stands && (!waiting || moved < movedLast(*waiting))) waiting = &process;
-    if (!wants.empty() || evidenceOf(processes, &process).empty() || process.now <= moved + kStill) continue;
-    if (verdict->culprit && verdict->since <= moved) continue;
-    verdict->kind = "late";
-    verdict->culprit = &process;
-    verdict->since = moved;
-    verdict->advice =
-        "others wait for it and it waits for nobody: look where its threads are (py-spy dump, gdb)";
+// Ranks that want messages of different tags. The one that does so with most peers is in the wrong place; of
+// two alike the one that stood still first.
+bool judgeOrder(const std::vector<Process>& processes, Verdict* verdict) {
+  const std::vector<Mismatch> found = mismatchesOf(processes);
+  if (found.empty()) return false;
+  std::map<const Process*, size_t> by;
+  for (const Mismatch& one : found) {
+    by[one.sender]++;
+    by[one.receiver]++;
+    verdict->evidence.push_back(one.text);
   }
-  if (!waiting) {
-    *verdict = {};
-    verdict->kind = "none";
+  const auto less = [](const auto& a, const auto& b) {
+    return a.second != b.second ? a.second < b.second : movedLast(*a.first) > movedLast(*b.first);
+  };
+  verdict->kind = "order";
+  verdict->culprit = std::max_element(by.begin(), by.end(), less)->first;
+  verdict->since = movedLast(*verdict->culprit);
+  verdict->advice =
+      "ranks are in different collectives: compare what each of them calls at that time "
+      "(NCCL_DEBUG_SUBSYS=COLL, "
+      "or the flight recorder of the framework)";
+  return true;
+}
+
+// All live. The waits of those that stand still are followed to their ends: most of them lead to the culprit.
+// It waits for nobody, and has not come to the call that others wait for; or it left nothing to be read; or
+// all of them wait for each other.
+void judgeLate(const std::vector<Process>& processes, Verdict* verdict) {
+  std::map<std::pair<const Process*, std::string>, std::pair<size_t, WaitEnd>> ends;
+  const Process* first = nullptr;  // that stood still, of a circle
+  for (const Process& process : processes) {
+    if (endedByError(process) || !standsStill(process)) continue;
+    WaitEnd end = follow(processes, process);
+    if (end.circle) {
+      if (!first || movedLast(process) < movedLast(*first)) first = &process;
+      continue;
+    }
+    const bool moves = end.process && end.process->now <= movedLast(*end.process) + kStill;
+    if (moves) continue;
+    auto& known = ends[{end.process, end.peer}];
+    known.first++;
+    if (known.second.way.size() <= end.way.size()) known.second = std::move(end);
+  }
+  if (ends.empty()) {
+    if (!first) return;
+    verdict->kind = "circle";
+    verdict->culprit = first;
+    verdict->since = movedLast(*first);
+    verdict->advice = "all ranks wait for each other: compare which collective each of them is in";
+    for (const Want& want : wantsOf(*first)) verdict->evidence.push_back(textOf(*first, want));
     return;
   }
-  if (verdict->culprit) return;
-  verdict->kind = "circle";
-  verdict->culprit = waiting;
-  verdict->since = movedLast(*waiting);
-  verdict->advice = "all ranks wait for each other: compare which collective each of them is in";
-  for (const Want& want : wantsOf(*waiting)) verdict->evidence.push_back(textOf(*waiting, want));
+  const auto before = [](const Process* a, const Process* b) {
+    return a && b ? movedLast(*a) > movedLast(*b) : b != nullptr;
+  };
+  const auto most = std::max_element(ends.begin(), ends.end(), [&](const auto& a, const auto& b) {
+    if (a.second.first != b.second.first) return a.second.first < b.second.first;
+    return before(a.first.first, b.first.first);
+  });
+  const WaitEnd& end = most->second.second;
+  verdict->culprit = end.process;
+  if (end.process) {
+    verdict->kind = "late";
+    verdict->since = movedLast(*end.process);
+    verdict->advice =
+        "others wait for it and it waits for nobody: look where its threads are (py-spy dump, gdb), and what "
+        "its "
+        "GPU runs (nvidia-smi)";
+  } else {
+    verdict->kind = "unseen";
+    verdict->peer = end.peer;
+    verdict->advice =
+        "others wait for it, and it left no counters in this folder: was WEFT_STATE_DIR the same there, and "
+        "was "
+        "there room? weft autopsy on its host, or py-spy dump there";
+    verdict->evidence = end.way;
+  }
 }
 
 // By each peer that processes had failed comms with: how many processes. A peer that had such comms itself is
@@ -191,23 +176,48 @@ std::map<std::string, size_t> blamed(const std::vector<Process>& processes) {
   return by;
 }
 
-// Nobody is found dead or standing, and there were errors: the peer is named that most processes blame. Where
-// several are blamed as often nobody is named.
-void judgeFailed(const std::vector<Process>& processes, Verdict* verdict) {
-  std::vector<std::string> evidence;
+// The connections that ended with an error, in the order of their ends.
+std::vector<std::pair<const Process*, const Comm*>> failuresOf(const std::vector<Process>& processes) {
+  std::vector<std::pair<const Process*, const Comm*>> failed;
   for (const Process& process : processes)
     for (const Comm& comm : process.comms)
-      if (comm.state == stats::LineState::failed)
-        evidence.push_back(fmt::format("{}: comm {} {} {} ended with an error", nameOf(process), comm.number,
-                                       comm.sends ? "to" : "from", comm.peer));
-  if (evidence.empty()) return;
+      if (comm.state == stats::LineState::failed) failed.emplace_back(&process, &comm);
+  std::stable_sort(failed.begin(), failed.end(), [](const auto& a, const auto& b) {
+    return (a.second->failedAt ? a.second->failedAt : UINT64_MAX) <
+           (b.second->failedAt ? b.second->failedAt : UINT64_MAX);
+  });
+  return failed;
+}
+
+// Nobody is found dead or standing, and there were errors: the peer is named that most processes blame. Where
+// several are blamed as often nobody is named. The first error is the one that counts, and comes first.
+void judgeFailed(const std::vector<Process>& processes, Verdict* verdict) {
+  const auto failed = failuresOf(processes);
+  if (failed.empty()) return;
   *verdict = {};
   verdict->kind = "failed";
-  verdict->evidence = std::move(evidence);
+  for (const auto& [process, comm] : failed)
+    verdict->evidence.push_back(fmt::format("{}: comm {} {} {} ended with an error{}{}", nameOf(*process),
+                                            comm->number, comm->sends ? "to" : "from", comm->peer,
+                                            comm->failedAt ? " at " + timeText(comm->failedAt) : "",
+                                            comm->reason.empty() ? "" : ": " + comm->reason));
+  verdict->since = failed.front().second->failedAt;
+  const bool size = std::any_of(failed.begin(), failed.end(), [](const auto& one) {
+    return one.second->reason.find("bytes sent") != std::string::npos &&
+           one.second->reason.find("matching a message") != std::string::npos;
+  });
+  if (size) {
+    verdict->kind = "size";
+    verdict->peer = failed.front().second->peer;
+    verdict->advice =
+        "a rank sends more than the other one has room for: compare counts and types of that collective on "
+        "both";
+    return;
+  }
   verdict->advice =
-      "the first WARN of each rank's output has the reason; look at the host of a rank that all name, then "
-      "at "
-      "the network between them (weft doctor --hosts)";
+      "the first of these errors is the one that counts; look at the host of a rank that all name, then at "
+      "the "
+      "network between them (weft doctor --hosts)";
   const auto by = blamed(processes);
   const auto fewer = [](const auto& a, const auto& b) { return a.second < b.second; };
   const auto most = std::max_element(by.begin(), by.end(), fewer);
@@ -215,10 +225,29 @@ void judgeFailed(const std::vector<Process>& processes, Verdict* verdict) {
   if (std::count_if(by.begin(), by.end(), alike) == 1) verdict->peer = most->first;
 }
 
+// Messages move, and some lanes are down: the job is slower than it could be.
+void judgeRails(const std::vector<Process>& processes, Verdict* verdict) {
+  for (const Process& process : processes)
+    for (const Comm& comm : process.comms)
+      if (comm.state == stats::LineState::live && comm.lanesUp < comm.lanes)
+        verdict->evidence.push_back(fmt::format("{}: {} of {} lanes up to {} on {}", nameOf(process),
+                                                comm.lanesUp, comm.lanes, comm.peer, comm.device));
+  if (verdict->evidence.empty()) return;
+  verdict->kind = "rail";
+  verdict->advice =
+      "nobody stands still, and rails are down: look at the link of the one that most of them name "
+      "(ip -s link, ibstat), and at its switch port";
+}
+
 std::string headOf(const Verdict& verdict, size_t processes) {
   if (verdict.culprit)
     return fmt::format("verdict: {} ({}), which moved last at {}\n", nameOf(*verdict.culprit), verdict.kind,
                        timeText(verdict.since));
+  if (verdict.kind == "rail") return "verdict: rails are down (rail), and the job goes on\n";
+  if (verdict.kind == "unseen")
+    return fmt::format("verdict: {} (unseen), which left nothing here\n", verdict.peer);
+  if (verdict.kind == "size")
+    return fmt::format("verdict: sizes that do not match (size), with {}\n", verdict.peer);
   if (verdict.kind != "failed")
     return fmt::format("{} processes, and none of them stands still\n", processes);
   return verdict.peer.empty()
@@ -238,14 +267,14 @@ std::string jsonTextOf(const Verdict& verdict, const std::vector<Process>& proce
     ranks.append(Json{{"pid", process.presence.pid},
                       {"place", process.presence.place},
                       {"state", name(process.state)},
-                      {"moved_last", seconds(movedLast(process))},
-                      {"last_beat", seconds(process.beat)}});
+                      {"moved_last", secondsOf(movedLast(process))},
+                      {"last_beat", secondsOf(process.beat)}});
   Json culprit;
   if (verdict.culprit)
     culprit = Json{{"pid", verdict.culprit->presence.pid},
                    {"place", verdict.culprit->presence.place},
                    {"hostname", verdict.culprit->host},
-                   {"moved_last", seconds(verdict.since)}};
+                   {"moved_last", secondsOf(verdict.since)}};
   return Json{{"version", 1},
               {"verdict", verdict.kind},
               {"culprit", culprit},
@@ -261,11 +290,11 @@ std::string jsonTextOf(const Verdict& verdict, const std::vector<Process>& proce
 
 Verdict judge(const std::vector<Process>& processes) {
   Verdict verdict;
-  if (!judgeDead(processes, &verdict)) judgeLate(processes, &verdict);
-  if (verdict.kind == "none") {
-    judgeFailed(processes, &verdict);
-    return verdict;
-  }
+  verdict.kind = "none";
+  if (!judgeDead(processes, &verdict) && !judgeOrder(processes, &verdict)) judgeLate(processes, &verdict);
+  if (verdict.kind == "none") judgeFailed(processes, &verdict);
+  if (verdict.kind == "none") judgeRails(processes, &verdict);
+  if (!verdict.culprit || verdict.kind == "order") return verdict;
   for (std::string& line : evidenceOf(processes, verdict.culprit))
     verdict.evidence.push_back(std::move(line));
   return verdict;

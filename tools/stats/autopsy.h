@@ -18,9 +18,11 @@ struct AutopsyOptions {
 
 // A verdict about the ranks, and what it rests on.
 struct Verdict {
-  std::string kind;  // "died", "stopped", "debugger", "silent", "late", "circle", "failed", "none"
+  // "died", "stopped", "debugger", "silent", "order", "late", "unseen", "circle", "size", "failed", "rail",
+  // "none"
+  std::string kind;
   const Process* culprit = nullptr;
-  std::string peer;    // of "failed": as its peers call it; empty: none is named more often than others
+  std::string peer;    // of "failed", "size" and "unseen": as its peers call it; empty: nobody is named
   uint64_t since = 0;  // when it moved last
   std::vector<std::string> evidence;
   std::string advice;

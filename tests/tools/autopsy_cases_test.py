@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# Copyright The weft authors
+"""From a hang to a name: something is done to one rank of a real job, and `weft autopsy` names it within seconds.
+
+usage: autopsy_cases_test.py WEFT
+
+Each row says over which fabric and with which size the ranks reduce, what is done to which of them, and the verdict.
+tests/world/diagnosis_test.cc does so for the log, in virtual time and with many more rows.
+"""
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+WEFT = sys.argv[1]
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(('WEFT_', 'NCCL_'))}
+CLEAN['WEFT_CONF'] = ''
+PATIENCE = 60
+IN_TIME = 5.0 * float(os.environ.get('WEFT_TEST_PATIENCE', '1'))
+RANKS = 3
+PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH = 0x4206, 0x4207, 17
+
+# Shared memory is what ranks of one host use; WEFT_LOCAL=off makes them use sockets.
+TCP = {'WEFT_PROVIDER': 'tcp', 'WEFT_LOCAL': 'off'}
+LOCAL = {'WEFT_PROVIDER': 'tcp', 'WEFT_LOCAL': 'on'}
+CASES = [(fabric, size, deed, victim)
+         for victim, (fabric, size) in enumerate(((TCP, '8'), (TCP, '1M'), (LOCAL, '64K')))
+         for deed in ('killed', 'crashed', 'stopped', 'debugger', 'disk full')]
+VERDICTS = {'killed': 'died', 'crashed': 'died', 'stopped': 'stopped', 'debugger': 'debugger', 'disk full': 'unseen'}
+
+
+def weft(*arguments):
+    return subprocess.run([WEFT, *arguments], env=CLEAN, capture_output=True, text=True, check=False, timeout=PATIENCE)
+
+
+def ptrace(request, pid):
+    return ctypes.CDLL(None, use_errno=True).ptrace(request, pid, 0, 0)
+
+
+@contextlib.contextmanager
+def job(fabric, size, folder):
+    process = subprocess.Popen([WEFT, 'perf', 'all_reduce', '-n', str(RANKS), '-b', size, '-e', size, '--iters', '1000000'],
+                               env={**CLEAN, **fabric, 'WEFT_STATE_DIR': folder}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(timeout=PATIENCE)
+
+
+def moving(folder):
+    """The processes by rank, once all of them have moved messages."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        answer = weft('stats', '--json', folder)
+        found = json.loads(answer.stdout)['processes'] if answer.returncode == 0 else []
+        if sum(sum(comm['messages'] for comm in one['comms']) > 100 for one in found) == RANKS:
+            return {one['place']: one['pid'] for one in found}
+        time.sleep(0.1)
+    raise AssertionError('the job does not move')
+
+
+def do(deed, pid, folder):
+    """What is done, and then undone."""
+    if deed == 'killed':
+        os.kill(pid, signal.SIGKILL)
+    elif deed == 'crashed':
+        os.kill(pid, signal.SIGSEGV)
+    elif deed == 'stopped':
+        os.kill(pid, signal.SIGSTOP)
+    elif deed == 'debugger':
+        return ptrace(PTRACE_SEIZE, pid) == 0 and ptrace(PTRACE_INTERRUPT, pid) == 0
+    else:  # nothing of it could be written, and then it stands still
+        os.kill(pid, signal.SIGSTOP)
+        for name in os.listdir(folder):
+            if f'.{pid}.' in name:
+                os.unlink(os.path.join(folder, name))
+    return True
+
+
+def undo(deed, pid):
+    with contextlib.suppress(ProcessLookupError):
+        if deed == 'debugger':
+            ptrace(PTRACE_DETACH, pid)
+        os.kill(pid, signal.SIGCONT)
+
+
+class AutopsyCasesTest(unittest.TestCase):
+    def verdict(self, folder, kind):
+        """The verdict of that kind, and after which time it was there; none: another one, or none at all."""
+        began = time.monotonic()
+        found = {}
+        while time.monotonic() < began + PATIENCE:
+            answer = weft('autopsy', '--json', folder)
+            found = json.loads(answer.stdout) if answer.returncode == 0 else {}
+            if found.get('verdict') == kind:
+                return found, time.monotonic() - began
+            time.sleep(0.1)
+        return self.fail(f'the verdict is {found}')
+
+    def test_the_culprit_is_named_in_time(self):
+        late = []
+        for fabric, size, deed, victim in CASES:
+            with self.subTest(fabric=fabric, size=size, deed=deed), tempfile.TemporaryDirectory() as folder, job(fabric, size, folder):
+                by_place = moving(folder)
+                place = next(one for one in by_place if one.startswith(f'rank {victim} '))
+                pid = by_place[place]
+                if not do(deed, pid, folder):
+                    continue  # no tracing here
+                try:
+                    found, after = self.verdict(folder, VERDICTS[deed])
+                finally:
+                    undo(deed, pid)
+                named = found['peer'] if deed == 'disk full' else f"{found['culprit']['place']} pid {found['culprit']['pid']} "
+                self.assertIn(f'{place} pid {pid} ', named)
+                self.assertTrue(found['advice'])
+                self.assertTrue(found['evidence'])
+                if after > IN_TIME:
+                    late.append((deed, size, after))
+        self.assertLessEqual(len(late), len(CASES) // 20, late)
+
+
+if __name__ == '__main__':
+    unittest.main(argv=sys.argv[:1])
