@@ -10,6 +10,7 @@
 
 #include "tools/json/json.h"
 #include "tools/output/output.h"
+#include "tools/stats/torch_dump.h"
 #include "tools/stats/wants.h"
 
 namespace weft::counted {
@@ -239,10 +240,22 @@ void judgeRails(const std::vector<Process>& processes, Verdict* verdict) {
       "(ip -s link, ibstat), and at its switch port";
 }
 
+// Evidence beside ours. Where nothing of ours stands still it is all that is known.
+void addTorch(std::vector<std::string> findings, Verdict* verdict) {
+  if (findings.empty()) return;
+  if (verdict->kind == "none") {
+    verdict->kind = "torch";
+    verdict->advice = "look at the rank that is behind, or that calls something else: py-spy dump there";
+  }
+  for (std::string& line : findings) verdict->evidence.push_back(std::move(line));
+}
+
 std::string headOf(const Verdict& verdict, size_t processes) {
   if (verdict.culprit)
     return fmt::format("verdict: {} ({}), which moved last at {}\n", nameOf(*verdict.culprit), verdict.kind,
                        timeText(verdict.since));
+  if (verdict.kind == "torch")
+    return "verdict: no message of weft's is to blame, and PyTorch's ranks are in different calls (torch)\n";
   if (verdict.kind == "rail") return "verdict: rails are down (rail), and the job goes on\n";
   if (verdict.kind == "unseen")
     return fmt::format("verdict: {} (unseen), which left nothing here\n", verdict.peer);
@@ -302,14 +315,16 @@ Verdict judge(const std::vector<Process>& processes) {
 
 int runAutopsy(const AutopsyOptions& options) {
   const std::vector<Process> processes = read({options.folder, {}, true});
-  if (processes.empty()) {
+  const std::vector<TorchRank> torch = readTorchDumps(options.folder);
+  if (processes.empty() && torch.empty()) {
     fmt::print(stderr,
                "weft autopsy: there is nothing to read in {}: was it WEFT_STATE_DIR of the job? A job that "
                "ends well takes its files along\n",
                options.folder);
     return 1;
   }
-  const Verdict verdict = judge(processes);
+  Verdict verdict = judge(processes);
+  addTorch(torchFindings(torch), &verdict);
   const Status shown =
       show(options.json ? jsonTextOf(verdict, processes) : textOf(verdict, processes.size()));
   if (shown) return 0;

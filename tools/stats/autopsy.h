@@ -19,7 +19,7 @@ struct AutopsyOptions {
 // A verdict about the ranks, and what it rests on.
 struct Verdict {
   // "died", "stopped", "debugger", "silent", "order", "late", "unseen", "circle", "size", "failed", "rail",
-  // "none"
+  // "torch", "none"
   std::string kind;
   const Process* culprit = nullptr;
   std::string peer;    // of "failed", "size" and "unseen": as its peers call it; empty: nobody is named
