@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "tools/output/page/page.h"
 #include "tools/output/words.h"
-#include "tools/plan/chart.h"
 #include "tools/plan/report.h"
 
 namespace weft::plan {
@@ -15,7 +15,6 @@ namespace weft::plan {
 namespace {
 
 constexpr double kMsOfUs = 1e3;
-constexpr double kGap = 18;
 constexpr size_t kMostBars = 10;
 
 Curve measuredCurve(const Report& report, double operationGpus) {
@@ -98,52 +97,28 @@ std::vector<Chart> operationCharts(const Report& report) {
   return charts;
 }
 
-// The charts below each other, and their height.
-std::pair<std::string, double> chartsOf(const Report& report) {
-  std::string text;
-  double top = 8;
-  const auto add = [&](const auto& chart) {
-    text += drawn(chart, top);
-    top += heightOf(chart) + kGap;
-  };
+Drawing chartsOf(const Report& report) {
+  Drawing drawing;
   if (report.scenario.job.isOperation()) {
-    for (const Chart& chart : operationCharts(report)) add(chart);
-    return {text, top};
+    for (const Chart& chart : operationCharts(report)) drawing.add(chart);
+    return drawing;
   }
-  add(efficiencyChart(report));
-  add(throughputChart(report));
-  add(partsChart(report));
-  if (!report.effects.empty()) add(effectsChart(report));
-  return {text, top};
-}
-
-std::string svgOf(const Report& report, const std::string& style) {
-  const auto [charts, height] = chartsOf(report);
-  return fmt::format(
-             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1:.0f}\" width=\"{0}\" "
-             "height=\"{1:.0f}\" "
-             "font-family=\"sans-serif\">\n",
-             kChartWidth, height) +
-         style + "<rect width=\"100%\" height=\"100%\" fill=\"var(--paper)\"/>\n" + charts + "</svg>\n";
+  drawing.add(efficiencyChart(report));
+  drawing.add(throughputChart(report));
+  drawing.add(partsChart(report));
+  if (!report.effects.empty()) drawing.add(effectsChart(report));
+  return drawing;
 }
 
 }  // namespace
 
 std::string plotOf(const Report& report) {
-  return svgOf(report, fmt::format("<style>{}</style>\n", chartStyle()));
+  return chartsOf(report).ownFile();
 }
 
 std::string htmlOf(const Report& report) {
-  const std::string title = escapedMarkup(report.scenario.job.name + " on " + report.scenario.cluster.name);
-  return fmt::format(
-      "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
-      "content=\"width=device-width\">\n<meta name=\"color-scheme\" content=\"light "
-      "dark\">\n<title>{0}</title>\n<style>{1}"
-      "body{{background:var(--paper);color:var(--ink);font-family:sans-serif;max-width:1100px;margin:1em "
-      "auto;padding:0 1em}}\nh1{{font-size:1.4em}}\npre{{overflow-x:auto}}\n"
-      "svg{{display:block;width:100%;max-width:960px;height:auto;margin:0 auto}}\n"
-      "</style>\n<h1>{0}</h1>\n{2}<pre>{3}</pre>\n</html>\n",
-      title, chartStyle(), svgOf(report, ""), escapedMarkup(textOf(report)));
+  return pageOf(report.scenario.job.name + " on " + report.scenario.cluster.name,
+                chartsOf(report).inPage() + "<pre>" + escapedMarkup(textOf(report)) + "</pre>\n");
 }
 
 }  // namespace weft::plan

@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
-// Charts as parts of an SVG document. Colours are CSS variables that the document around them sets, so that
-// one drawing serves a light and a dark page. Pure functions; any thread.
-namespace weft::plan {
+// Charts as parts of an SVG document. Colours are CSS variables that the document around them sets (page.h),
+// so that one drawing serves a light and a dark page. Pure functions; any thread.
+namespace weft {
 
 constexpr double kChartWidth = 760;
 constexpr double kChartHeight = 300;
@@ -35,8 +35,8 @@ struct Chart {
   bool logarithmicUp = false;
   std::vector<Curve> curves;
   std::vector<Band> bands;
+  bool linearAcross = false;  // else the horizontal axis has powers of two
 };
-// With a horizontal axis of powers of two.
 std::string drawn(const Chart& chart, double top);
 
 struct Bar {
@@ -52,7 +52,4 @@ std::string drawn(const Bars& bars, double top);
 double heightOf(const Bars& bars);
 double heightOf(const Chart& chart);
 
-// The variables, for light and for dark pages.
-const char* chartStyle();
-
-}  // namespace weft::plan
+}  // namespace weft

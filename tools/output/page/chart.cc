@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
-#include "tools/plan/chart.h"
+#include "tools/output/page/chart.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 
 #include "tools/output/words.h"
 
-namespace weft::plan {
+namespace weft {
 
 namespace {
 
@@ -69,10 +69,11 @@ std::string shortNumber(double value) {
 // From values to places on the page.
 class Scale {
  public:
-  Scale(const Chart& chart, double top) : top_(top + kHead), logarithmic_(chart.logarithmicUp) {
+  Scale(const Chart& chart, double top)
+      : top_(top + kHead), logarithmic_(chart.logarithmicUp), linearAcross_(chart.linearAcross) {
     for (const Curve& curve : chart.curves)
       for (const auto& [x, y] : curve.points) {
-        x_.take(std::log2(x));
+        x_.take(place(x));
         y_.take(logarithmic_ ? std::log10(std::max(y, 1e-12)) : y);
       }
     for (const Band& band : chart.bands) {
@@ -90,7 +91,7 @@ class Scale {
     y_.high = std::ceil(y_.high / step_ - 1e-9) * step_;
   }
   double across(double x) const {
-    return kLeft + (std::log2(x) - x_.low) / (x_.high - x_.low) * (kChartWidth - kLeft - kRight);
+    return kLeft + (place(x) - x_.low) / (x_.high - x_.low) * (kChartWidth - kLeft - kRight);
   }
   double up(double y) const {
     const double value = logarithmic_ ? std::log10(std::max(y, 1e-12)) : y;
@@ -98,12 +99,14 @@ class Scale {
   }
   std::string grid() const {
     std::string text;
-    for (double x = std::ceil(x_.low); x <= x_.high + 1e-9; ++x) {
-      const double value = std::exp2(x);
+    const double step = linearAcross_ ? stepOfAxis(x_.high - x_.low) : 1;
+    for (double x = std::ceil(x_.low / step) * step; x <= x_.high + 1e-9 * step; x += step) {
+      const double value = linearAcross_ ? x : std::exp2(x);
       text += lineAt(across(value), top_, across(value), top_ + kPlotHeight);
-      text += labelAt(across(value), top_ + kPlotHeight + 16, "middle", fmt::format("{:g}", value), 11);
+      text += labelAt(across(value), top_ + kPlotHeight + 16, "middle",
+                      fmt::format("{:g}", std::abs(value) < 1e-9 * step ? 0 : value), 11);
     }
-    for (double y = std::ceil(y_.low / step_) * step_; y <= y_.high + 1e-9; y += step_) {
+    for (double y = std::ceil(y_.low / step_) * step_; y <= y_.high + 1e-9 * step_; y += step_) {
       const double value = logarithmic_ ? std::pow(10, y) : y;
       text += lineAt(kLeft, up(value), kChartWidth - kRight, up(value));
       text += labelAt(kLeft - 6, up(value) + 4, "end", shortNumber(value), 11);
@@ -112,8 +115,11 @@ class Scale {
   }
 
  private:
+  double place(double x) const { return linearAcross_ ? x : std::log2(x); }
+
   double top_;
   bool logarithmic_;
+  bool linearAcross_;
   double step_ = 1;  // between lines of the vertical axis; of a logarithmic one, in powers of ten
   Range x_;
   Range y_;
@@ -219,12 +225,4 @@ std::string drawn(const Bars& bars, double top) {
   return text + legendText(entriesOf(bars), y + 4);
 }
 
-const char* chartStyle() {
-  return ":root{--paper:#ffffff;--ink:#1b1f24;--grid:#d9dde2;--c0:#1f6fb4;--c1:#d1662b;--c2:#3a8f4a;--c3:#"
-         "8a5fb0;"
-         "--c4:#b8324f;--c5:#1395a5}\n"
-         "@media (prefers-color-scheme:dark){:root{--paper:#14171b;--ink:#e6e9ec;--grid:#343a41;--c0:#6db1ee;"
-         "--c1:#f0955f;--c2:#74c685;--c3:#c09be2;--c4:#ef7b93;--c5:#5fd0de}}\n";
-}
-
-}  // namespace weft::plan
+}  // namespace weft
