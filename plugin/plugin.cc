@@ -263,7 +263,13 @@ void Plugin::unload() {
   if (inForkedChild()) return;
   std::unique_ptr<Life> last;  // goes after the lock, as its fabric closes devices
   std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock || !life_ || !life_->held.empty()) return;
+  if (!lock || !life_) return;
+  // Connections that are open at exit stay so, and have counted. NCCL's logger may be gone by now.
+  if (const auto& net = life_->fabric->net(); net && net->profile()) {
+    dropLogger();
+    net->writeProfile();
+  }
+  if (!life_->held.empty()) return;
   dropLogger();
   last.reset(std::exchange(life_, nullptr));
 }

@@ -245,6 +245,13 @@ constexpr ConfigField kFields[] = {
      "last 1,024 requests for weft autopsy: in HOST.PID.stats in WEFT_STATE_DIR, 15 MB that go when the "
      "process ends well, else in memory that dies with it. 0: nothing is counted there.",
      nullptr},
+    {"WEFT_PROFILE", &Config::profile,
+     "Folder into which each process writes HOST.PID.profile.json at its end: its messages by peer, device "
+     "and "
+     "size with their times, registrations, and the processor time of weft's threads. It counts for that "
+     "with "
+     "WEFT_STATS=0, too. weft report FOLDER makes a page of it. Empty: none.",
+     nullptr},
 };
 
 // The error for a bad value. `place` is empty for the environment.

@@ -82,6 +82,7 @@ struct Config {
   Milliseconds waitWarn{-1};
   std::string stateDir;
   bool stats = true;
+  std::string profile;
 };
 
 using ConfigMember =

@@ -2,8 +2,11 @@
 // Copyright The weft authors
 #include "src/base/process.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstring>
+#include <ctime>
 #include <mutex>
 #include <pthread.h>
 #include <signal.h>
@@ -100,12 +103,79 @@ class SignalsBlocked {
   sigset_t before_{};
 };
 
+uint64_t nanosecondsBy(clockid_t clock) {
+  timespec used{};
+  if (clock_gettime(clock, &used) != 0) return 0;
+  return static_cast<uint64_t>(used.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(used.tv_nsec);
+}
+
+// A name of our threads. Plain data that is never destroyed: threads may end after everything else has.
+struct ThreadKind {
+  std::array<char, 16> name;
+  uint64_t ended;                    // nanoseconds of those that are over
+  std::array<clockid_t, 16> living;  // the clocks of the first so many that live
+  size_t count;
+};
+std::mutex threadsMutex;  // of what follows
+std::array<ThreadKind, 16> threadKinds{};
+
+// Null where there are more names than places.
+ThreadKind* kindOfThread(const char* name) {
+  for (ThreadKind& kind : threadKinds) {
+    if (kind.name[0] == '\0') std::strncpy(kind.name.data(), name, kind.name.size() - 1);
+    if (std::strncmp(kind.name.data(), name, kind.name.size() - 1) == 0) return &kind;
+  }
+  return nullptr;
+}
+
+// Notes the calling thread for as long as it lives.
+class NotedThread {
+ public:
+  explicit NotedThread(const char* name) {
+    if (pthread_getcpuclockid(pthread_self(), &clock_) != 0) return;
+    const std::lock_guard lock(threadsMutex);
+    kind_ = kindOfThread(name);
+    if (kind_ && kind_->count < kind_->living.size()) kind_->living[kind_->count++] = clock_;
+  }
+  ~NotedThread() {
+    if (!kind_) return;
+    const std::lock_guard lock(threadsMutex);
+    kind_->ended += nanosecondsBy(clock_);
+    auto* const end = kind_->living.data() + kind_->count;
+    auto* const mine = std::find(kind_->living.data(), end, clock_);
+    if (mine == end) return;
+    *mine = *(end - 1);
+    kind_->count--;
+  }
+  NotedThread(const NotedThread&) = delete;
+  NotedThread& operator=(const NotedThread&) = delete;
+
+ private:
+  clockid_t clock_{};
+  ThreadKind* kind_ = nullptr;
+};
+
 }  // namespace
+
+std::vector<ThreadTime> threadTimes() {
+  std::vector<ThreadTime> times;
+  const std::lock_guard lock(threadsMutex);
+  for (const ThreadKind& kind : threadKinds) {
+    if (kind.name[0] == '\0') break;
+    uint64_t all = kind.ended;
+    for (size_t i = 0; i < kind.count; i++) all += nanosecondsBy(kind.living[i]);
+    times.push_back({kind.name.data(), all});
+  }
+  return times;
+}
 
 Result<std::thread> startThread(const char* name, std::function<void()> body) {
   try {
     const SignalsBlocked forTheThread;
-    std::thread thread(std::move(body));
+    std::thread thread([label = std::string(name), work = std::move(body)] {
+      const NotedThread noted(label.c_str());
+      work();
+    });
     pthread_setname_np(thread.native_handle(), name);
     return thread;
   } catch (const std::system_error& error) {

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "weft/result.h"
 
@@ -41,6 +43,14 @@ class ForkGuard {
 // Starts a thread named `name` (at most 15 characters, "weft-..."). It blocks every signal, as signals belong
 // to the application's threads. An error where the process gets no further thread.
 Result<std::thread> startThread(const char* name, std::function<void()> body);
+
+// Processor time of all threads that startThread has started in this process, ended ones included, added up
+// by name.
+struct ThreadTime {
+  std::string name;
+  uint64_t nanoseconds = 0;
+};
+std::vector<ThreadTime> threadTimes();
 
 // The first byte of the wiped page: 1 where it was armed, 0 in a forked child. Null while the guard is not
 // armed.

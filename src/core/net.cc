@@ -77,9 +77,24 @@ Result<std::shared_ptr<Net>> Net::create(NetOptions options) {
   if (net->rails_.empty()) {
     TRY(net->rails_, net->transport().discover());
   }
+  net->openProfile();
   TRY(net->decideGpuDirect());
   TRY(net->devices_, topo::groupRails(net->rails_, topo::acceleratorPaths(), net->config().mergeNics));
   return net;
+}
+
+// A profile is a help, and no reason for a job to fail.
+void Net::openProfile() {
+  if (config().profile.empty()) return;
+  auto made = stats::Profile::create(config().profile, transport().name());
+  if (!made) WEFT_LOG(warn, "%s", made.error().message().c_str());
+  if (made) profile_ = std::move(*made);
+}
+
+void Net::writeProfile() {
+  if (!profile_) return;
+  if (const Status written = profile_->write(); !written)
+    WEFT_LOG(warn, "%s", written.error().message().c_str());
 }
 
 // Once, so that what NCCL is told stays true; of the GPU that the calling thread uses, as NCCL's does.

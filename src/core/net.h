@@ -18,6 +18,7 @@
 #include "src/core/lock_order.h"
 #include "src/mem/ladder.h"
 #include "src/mem/region.h"
+#include "src/stats/profile.h"
 #include "src/topo/rail_groups.h"
 #include "weft/transport.h"
 
@@ -95,6 +96,9 @@ class Net : public std::enable_shared_from_this<Net> {
   const Config& config() const { return options_.config; }
   const std::string& tuner() const { return options_.tuner; }
   const Clock& clock() const { return *options_.clock; }
+  stats::Profile* profile() const { return profile_.get(); }  // null: nobody wants one
+  // At the end of the process, or of the library in it.
+  void writeProfile();
   Result<std::shared_ptr<control::Hub>> makeHub(control::HubOptions options) const;
   void releaseContext(const Context* context);  // called by ~Context
   Transport& transport() const { return *options_.transport; }
@@ -115,9 +119,12 @@ class Net : public std::enable_shared_from_this<Net> {
   mem::GpuPath gpuPath(const std::vector<int>& rails) const;
   std::string whyNotLocal(int device) const;
 
+  void openProfile();
+
   NetOptions options_;
-  std::vector<DeviceInfo> rails_;         // what the transport discovered
-  std::vector<topo::RailGroup> devices_;  // of rails_
+  std::shared_ptr<stats::Profile> profile_;  // outlives the runtimes, which hold the net
+  std::vector<DeviceInfo> rails_;            // what the transport discovered
+  std::vector<topo::RailGroup> devices_;     // of rails_
   std::shared_ptr<const mem::gpu::Driver> driver_;
   std::vector<mem::GdrVerdict> gpuDirect_;  // of rails_; fixed from create on, as NCCL was told
   mutable OrderedMutex mutex_{LockRank::devices};

@@ -60,13 +60,28 @@ Result<std::shared_ptr<Runtime>> Runtime::create(std::shared_ptr<Net> net) {
 // Counting is a help, and no reason for a job to fail.
 void Runtime::openStats() {
   const Config& config = net_->config();
-  if (!config.stats) return;
+  stats::Profile* profile = net_->profile();
+  if (!config.stats && !profile) return;
   auto made = stats::StatsFile::create(config.stateDir);
   if (!made && !config.stateDir.empty()) {
     WEFT_LOG(warn, "%s", made.error().message().c_str());
     made = stats::StatsFile::create("");
   }
   if (made) stats_ = std::move(*made);
+  if (!profile) return;
+  if (stats_) stats_->keepAll();
+  profile->begin(this);
+}
+
+// Called when this goes, and at the end of the process, whatever its threads do then: it waits for nothing
+// but short locks.
+void Runtime::addTo(stats::ProfileSums* sums) {
+  if (stats_) stats_->addTo(sums);
+  const std::lock_guard lock(mutex_);
+  for (const auto& [device, cache] : caches_) {
+    const mem::CacheCounters of = cache->counters();
+    sums->add(device, {of.hits, of.misses, of.evictions, of.bytes, of.nanoseconds});
+  }
 }
 
 Status Runtime::reportState() {
@@ -113,6 +128,7 @@ Runtime::Runtime(std::shared_ptr<Net> net)
 // Connections half made go first: they hold engines. Those say goodbye over the hub.
 Runtime::~Runtime() {
   const MustNotFail closing;
+  if (stats::Profile* profile = net_->profile()) profile->end(this);
   report_.reset();
   meetings_.clear();
   engines_.clear();
@@ -197,6 +213,10 @@ Result<std::shared_ptr<Engine>> Runtime::makeEngine(const ContextOptions& of, in
   options.windows = &windows_;
   options.stats = stats_.get();
   options.deviceName = properties.name;
+  {
+    const std::lock_guard lock(mutex_);
+    caches_[properties.name] = use.regions;
+  }
   options.trafficClass = of.trafficClass;
   return Engine::create(std::move(options));
 }

@@ -48,7 +48,7 @@ class Router final : public control::Handler {
   TimePoint freedLookedAt_{};
 };
 
-class Runtime : public std::enable_shared_from_this<Runtime> {
+class Runtime final : public std::enable_shared_from_this<Runtime>, private stats::ProfileSource {
  public:
   static Result<std::shared_ptr<Runtime>> create(std::shared_ptr<Net> net);
   explicit Runtime(std::shared_ptr<Net> net);
@@ -96,6 +96,7 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   };
 
   void openStats();
+  void addTo(stats::ProfileSums* sums) override;
   Status reportState();
   std::vector<std::shared_ptr<Engine>> living();
   std::shared_ptr<Engine> usable(const EngineKey& key);  // null: there is none, or its card is lost
@@ -117,8 +118,9 @@ class Runtime : public std::enable_shared_from_this<Runtime> {
   std::map<EngineKey, KnownEngine> engines_;
   std::map<uint64_t, std::shared_ptr<Meeting>> meetings_;
   uint64_t nextToken_ = 0;
-  std::shared_ptr<control::Hub> hub_;    // its thread uses the router
-  std::unique_ptr<StateReport> report_;  // last: its thread uses all of this
+  std::map<std::string, std::shared_ptr<mem::RegionCache>> caches_;  // by the device's name
+  std::shared_ptr<control::Hub> hub_;                                // its thread uses the router
+  std::unique_ptr<StateReport> report_;                              // last: its thread uses all of this
 };
 
 }  // namespace weft::core

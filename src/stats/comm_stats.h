@@ -35,18 +35,27 @@ class CommStats {
   // whose record holds another request by now is still counted.
   void done(uint32_t number, uint64_t bytes, Way way) {
     if (!line_) return;
-    Record& record = line_->records[(number - 1) % kRecords];
-    const uint32_t flags = record.way.get() & (kTimed | kCameInParts);
-    if (way == Way::none) way = static_cast<Way>(record.way.get() & 7);
+    CommLine& line = *line_;
+    Record& record = line.records[(number - 1) % kRecords];
+    SizeClass& size = line.sizes[sizeClassOf(bytes)];
+    const uint32_t said = record.way.get();
+    const uint32_t flags = said & (kTimed | kCameInParts);
+    if (way == Way::none) way = static_cast<Way>(said & 7);
     if (flags) last_ = ticks();
+    const uint64_t now = last_;
     if (static_cast<uint32_t>(record.number.get()) == number) {
-      record.done.set(last_);
+      record.done.set(now);
       record.bytes.set(static_cast<uint32_t>(bytes));
       record.way.set(static_cast<uint32_t>(way) | flags);
-      if (flags & kTimed) line_->latency[bucketOf(last_ - record.posted.get())].add(1);
+      if (flags & kTimed) {
+        const uint64_t took = now - record.posted.get();
+        line.latency[bucketOf(took)].add(1);
+        size.timed.add(1);
+        size.ticks.add(took);
+      }
     }
-    count(bytes, way);
-    if (line_->done.get() == line_->posted.get()) idle();
+    count(line, size, bytes, way);
+    if (line.done.get() == line.posted.get()) idle(line, now);
   }
 
   // Begun and over at once: it has left by memory of ours.
@@ -58,7 +67,7 @@ class CommStats {
     if (line_->waitsSince.get() != 0) [[unlikely]]
       asked = left();
     write(tag, k, bytes, Way::eager, false, asked, last_);
-    count(bytes, Way::eager);
+    count(*line_, line_->sizes[sizeClassOf(bytes)], bytes, Way::eager);
   }
 
   void told(uint32_t number) {
@@ -108,11 +117,13 @@ class CommStats {
   bool isTimed(uint64_t bytes) const { return bytes >= kAlwaysTimed || number_ % 16 == 0; }
 
   void write(uint32_t tag, uint32_t k, uint64_t bytes, Way way, bool timed, uint64_t asked, uint64_t done) {
-    Record& record = line_->records[number_ % kRecords];
-    number_++;
+    CommLine& line = *line_;  // what lies behind a fence would be loaded again
+    Record& record = line.records[number_ % kRecords];
+    const uint64_t number = ++number_;
+    const uint64_t now = last_;
     record.number.set(0);
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    record.posted.set(last_);
+    record.posted.set(now);
     record.told.set(asked);
     record.done.set(done);
     record.tag.set(tag);
@@ -120,8 +131,8 @@ class CommStats {
     record.bytes.set(static_cast<uint32_t>(bytes));
     record.way.set(static_cast<uint32_t>(way) | (timed ? kTimed : 0));
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    record.number.set(number_);
-    line_->posted.set(number_);
+    record.number.set(number);
+    line.posted.set(number);
   }
 
   // The wait is over. Returns its begin.
@@ -133,17 +144,16 @@ class CommStats {
     return since;
   }
 
-  void count(uint64_t bytes, Way way) {
-    SizeClass& size = line_->sizes[sizeClassOf(bytes)];
+  static void count(CommLine& line, SizeClass& size, uint64_t bytes, Way way) {
     size.messages.add(1);
     size.bytes.add(bytes);
-    line_->ways[static_cast<size_t>(way)].add(1);
-    line_->done.add(1);
+    line.ways[static_cast<size_t>(way)].add(1);
+    line.done.add(1);
   }
 
-  void idle() {
-    line_->busy.add(last_ - line_->busySince.get());
-    line_->busySince.set(0);
+  static void idle(CommLine& line, uint64_t now) {
+    line.busy.add(now - line.busySince.get());
+    line.busySince.set(0);
   }
 
   CommLine* line_ = nullptr;

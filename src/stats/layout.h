@@ -19,7 +19,7 @@ inline constexpr uint64_t kMagic = 0x5354'4154'5445'5746;  // "FWETTATS" in memo
 inline constexpr uint32_t kVersion = 2;
 inline constexpr uint32_t kMostComms = 256;
 inline constexpr uint32_t kRecords = 1024;    // of a comm: its last requests
-inline constexpr uint32_t kSizeClasses = 32;  // class c: from 2^(c-1) to 2^c - 1 bytes; 0: none
+inline constexpr uint32_t kSizeClasses = 32;  // class c: more than 2^(c-1) bytes, up to 2^c; 0: up to 1
 inline constexpr uint32_t kBuckets = 192;     // of a histogram
 inline constexpr const char* kMemfdName = "weft-stats";
 inline constexpr const char* kFileEnding = ".stats";
@@ -92,6 +92,8 @@ inline constexpr uint32_t kCameInParts = 1 << 9;
 struct SizeClass {
   Cell<uint64_t> messages;
   Cell<uint64_t> bytes;
+  Cell<uint64_t> timed;  // of the messages: those with times of their own
+  Cell<uint64_t> ticks;  // of these, from post to completion, added up
 };
 
 struct CommLine {
@@ -124,8 +126,10 @@ struct CommLine {
 
 constexpr size_t kFileBytes = sizeof(Header) + kMostComms * sizeof(CommLine);
 
+// Sizes are most often powers of two, and such a class ends with one: a buffer of 64 MiB is no larger than
+// that.
 constexpr uint32_t sizeClassOf(uint64_t bytes) {
-  const auto width = static_cast<uint32_t>(std::bit_width(bytes));
+  const auto width = static_cast<uint32_t>(std::bit_width(bytes - static_cast<uint64_t>(bytes != 0)));
   return width < kSizeClasses ? width : kSizeClasses - 1;
 }
 

@@ -110,6 +110,7 @@ CommLine* StatsFile::take(uint32_t number, bool sends, const std::string& device
   const uint32_t sequence = line->sequence.get();
   line->sequence.set(sequence + 1);
   std::atomic_thread_fence(std::memory_order_release);
+  if (sequence != 0 && keeps_) kept_.add(*line, nanosecondsOfTick());
   if (sequence != 0) std::memset(static_cast<void*>(&line->state), 0, sizeof *line - sizeof line->sequence);
   line->number.set(number);
   line->sends.set(sends ? 1 : 0);
@@ -126,6 +127,24 @@ void StatsFile::give(CommLine* line, bool failed) {
   const std::lock_guard lock(mutex_);
   failed_ = failed_ || failed;
   line->state.set(static_cast<uint32_t>(failed ? LineState::failed : LineState::over));
+}
+
+// By two moments of which both clocks are known.
+double StatsFile::nanosecondsOfTick() const {
+  const uint64_t ticksNow = ticks();
+  const uint64_t real = realtimeNow();
+  const uint64_t ticksThen = header_->begun.ticks.get();
+  const uint64_t realThen = header_->begun.realtime.get();
+  if (ticksNow <= ticksThen || real <= realThen) return 1;
+  return static_cast<double>(real - realThen) / static_cast<double>(ticksNow - ticksThen);
+}
+
+void StatsFile::addTo(ProfileSums* sums) {
+  const std::lock_guard lock(mutex_);
+  const double each = nanosecondsOfTick();
+  sums->addAll(kept_);
+  for (uint32_t i = 0; i < used_; i++) sums->add(lines_[i], each);
+  sums->leftOut += header_->leftOut.get();
 }
 
 void StatsFile::beat() {

@@ -8,6 +8,7 @@
 
 #include "src/base/fd.h"
 #include "src/stats/layout.h"
+#include "src/stats/profile.h"
 #include "weft/result.h"
 
 // This process's counters in shared memory. With a folder it is a file there, HOST.PID.stats, which stays
@@ -31,11 +32,15 @@ class StatsFile {
   CommLine* take(uint32_t number, bool sends, const std::string& device, const std::string& peer);
   // The comm is closed. Its line stays as it is until another needs it.
   void give(CommLine* line, bool failed);
+  // For a profile. Lines that served another comm later are in it where keepAll was called at the begin.
+  void addTo(ProfileSums* sums);
+  void keepAll() { keeps_ = true; }
   void beat();  // the process lives: to be called about once a second
 
  private:
   Status open(const std::string& folder);
   CommLine* find();
+  double nanosecondsOfTick() const;
 
   std::mutex mutex_;
   Fd file_;
@@ -43,8 +48,10 @@ class StatsFile {
   Header* header_ = nullptr;
   CommLine* lines_ = nullptr;
   bool failed_ = false;  // a comm did: what was counted is evidence
-  uint32_t used_ = 0;    // lines that were taken at least once
-  uint32_t turn_ = 0;    // where the search for one that is over goes on
+  bool keeps_ = false;   // what lines counted is kept when they serve another comm
+  ProfileSums kept_;
+  uint32_t used_ = 0;  // lines that were taken at least once
+  uint32_t turn_ = 0;  // where the search for one that is over goes on
 };
 
 }  // namespace weft::stats

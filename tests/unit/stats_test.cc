@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/base/process.h"
 #include "src/stats/comm_stats.h"
 #include "src/stats/stats_file.h"
 #include "tests/support/catch.h"
@@ -23,11 +26,13 @@ TEST_CASE("each bucket of a histogram begins where the one before ends, and is a
   CHECK(bucketOf(UINT64_MAX) == kBuckets - 1);
 }
 
-TEST_CASE("a size class holds the sizes of one power of two") {
+TEST_CASE("a size class ends with a power of two") {
   CHECK(sizeClassOf(0) == 0);
-  CHECK(sizeClassOf(1) == 1);
+  CHECK(sizeClassOf(1) == 0);
+  CHECK(sizeClassOf(2) == 1);
   CHECK(sizeClassOf(65535) == 16);
-  CHECK(sizeClassOf(65536) == 17);
+  CHECK(sizeClassOf(65536) == 16);
+  CHECK(sizeClassOf(65537) == 17);
   CHECK(sizeClassOf(UINT64_MAX) == kSizeClasses - 1);
 }
 
@@ -51,7 +56,21 @@ TEST_CASE("busy time is the union of what is in flight, and not its sum") {
   pen.done(third, kLarge, Way::none);
   CHECK(line->busy.get() == busy + line->records[2].done.get() - line->records[2].posted.get());
   CHECK(line->ways[static_cast<size_t>(Way::direct)].get() == 3);
-  CHECK(line->sizes[sizeClassOf(kLarge)].bytes.get() == 3 * kLarge);
+  const SizeClass& size = line->sizes[sizeClassOf(kLarge)];
+  CHECK(size.bytes.get() == 3 * kLarge);
+  CHECK(size.timed.get() == 3);
+  uint64_t sum = 0;
+  for (int i = 0; i < 3; i++) sum += line->records[i].done.get() - line->records[i].posted.get();
+  CHECK(size.ticks.get() == sum);
+}
+
+TEST_CASE("of small messages some are timed, and all are counted") {
+  const auto line = std::make_unique<CommLine>();
+  CommStats pen(line.get());
+  for (uint32_t k = 0; k < 64; k++) pen.done(pen.posted(1, k, 8, Way::eager), 8, Way::none);
+  const SizeClass& size = line->sizes[sizeClassOf(8)];
+  CHECK(size.messages.get() == 64);
+  CHECK(size.timed.get() == 4);
 }
 
 TEST_CASE("a comm's records are its last ones, and an older one's completion is counted all the same") {
@@ -167,4 +186,97 @@ TEST_CASE("a line that is over serves another comm, and one too many is counted"
   CHECK(first->sequence.get() == sequence + 2);
   CHECK(first->done.get() == 0);
   CHECK(std::string(first->device.data()) == "other");
+}
+
+namespace {
+
+class Counted final : public ProfileSource {
+ public:
+  Counted() : file_(std::move(*StatsFile::create(""))) { file_->keepAll(); }
+  StatsFile& file() { return *file_; }
+  void addTo(ProfileSums* sums) override { file_->addTo(sums); }
+
+ private:
+  std::unique_ptr<StatsFile> file_;
+};
+
+// One message of 8 bytes.
+void countOne(CommLine* line) {
+  REQUIRE(line);
+  CommStats(line).whole(1, 0, 8);
+}
+
+uint64_t messagesTo(const ProfileSums& sums, const std::string& peer) {
+  const auto found = sums.flows.find({true, "device", peer});
+  return found == sums.flows.end() ? 0 : found->second.sizes[sizeClassOf(8)].messages;
+}
+
+std::string contentOf(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+}  // namespace
+
+TEST_CASE("a profile has comms that live, that are over, and whose lines others took") {
+  Counted counted;
+  constexpr uint64_t kOver = 3 * kMostComms;
+  for (uint32_t i = 0; i < kOver; i++) {
+    CommLine* line = counted.file().take(i + 1, true, "device", "gone");
+    countOne(line);
+    counted.file().give(line, false);
+  }
+  countOne(counted.file().take(kOver + 1, true, "device", "living"));
+  ProfileSums sums;
+  counted.addTo(&sums);
+  CHECK(messagesTo(sums, "gone") == kOver);
+  CHECK(messagesTo(sums, "living") == 1);
+  CHECK(sums.leftOut == 0);
+}
+
+TEST_CASE("a profile is written whole, under a name that nobody had, and keeps what went before") {
+  char folder[] = "/tmp/weft-profile-XXXXXX";
+  REQUIRE(::mkdtemp(folder));
+  auto profile = Profile::create(folder, "loop");
+  REQUIRE(profile);
+  CHECK((*profile)->write());
+  CHECK(std::filesystem::is_empty(folder));  // nothing was connected
+  Counted living;
+  countOne(living.file().take(1, true, "device", "a \"peer\"\n"));
+  (*profile)->begin(&living);
+  {
+    Counted gone;
+    (*profile)->begin(&gone);
+    countOne(gone.file().take(1, true, "device", "gone"));
+    (*profile)->end(&gone);
+  }
+  const std::string stem = std::string(folder) + "/" + hostName() + "." + std::to_string(::getpid());
+  std::ofstream(stem + ".profile.json") << "of another";
+  CHECK((*profile)->write());
+  CHECK(contentOf(stem + ".profile.json") == "of another");
+  const std::string text = contentOf(stem + "-1.profile.json");
+  CHECK(text.starts_with("{\"weft_profile\": 1,"));
+  CHECK(text.ends_with("]}\n"));
+  CHECK(text.find("\"peer\": \"gone\"") != std::string::npos);
+  CHECK(text.find("\"peer\": \"a \\\"peer\\\"?\"") != std::string::npos);
+  std::filesystem::remove_all(folder);
+  const auto none = Profile::create(folder, "loop");
+  REQUIRE_FALSE(none);
+  CHECK(none.error().message().find(folder) != std::string::npos);
+}
+
+TEST_CASE("threads of ours are known by name with their processor time, also when they are over") {
+  for (int i = 0; i < 3; i++) {
+    auto thread = startThread("weft-test", [] {
+      const uint64_t until = nanosecondsOf(CLOCK_THREAD_CPUTIME_ID) + 2'000'000;
+      while (nanosecondsOf(CLOCK_THREAD_CPUTIME_ID) < until) {
+      }
+    });
+    REQUIRE(thread);
+    thread->join();
+  }
+  uint64_t spent = 0;
+  for (const ThreadTime& time : threadTimes())
+    if (time.name == "weft-test") spent = time.nanoseconds;
+  CHECK(spent >= 6'000'000);
 }

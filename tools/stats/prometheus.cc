@@ -79,7 +79,7 @@ std::string sizesText(const std::vector<Process>& processes) {
     uint64_t below = 0;
     for (size_t i = 0; i + 1 < stats::kSizeClasses; i++) {
       below += comm.sizeMessages[i];
-      text += fmt::format("{}_bucket{{{},le=\"{}\"}} {}\n", metric, labels, (uint64_t{1} << i) - 1, below);
+      text += fmt::format("{}_bucket{{{},le=\"{}\"}} {}\n", metric, labels, uint64_t{1} << i, below);
     }
     text += fmt::format("{0}_bucket{{{1},le=\"+Inf\"}} {2}\n{0}_sum{{{1}}} {3}\n{0}_count{{{1}}} {2}\n",
                         metric, labels, comm.messages, comm.bytes);

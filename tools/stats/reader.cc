@@ -59,6 +59,8 @@ void addTraffic(const stats::CommLine& line, const Scale& scale, Comm* comm) {
   for (size_t i = 0; i < stats::kSizeClasses; i++) {
     comm->messages += comm->sizeMessages[i] = line.sizes[i].messages.get();
     comm->bytes += comm->sizeBytes[i] = line.sizes[i].bytes.get();
+    comm->sizeTimed[i] = line.sizes[i].timed.get();
+    comm->sizeTime[i] = scale.span(line.sizes[i].ticks.get());
   }
   for (size_t i = 0; i < stats::kWays; i++) comm->ways[i] = line.ways[i].get();
   for (uint32_t i = 0; i < stats::kBuckets; i++)

@@ -44,6 +44,7 @@ struct Comm {
   uint64_t registrations = 0, segmentsAgain = 0, bytesAgain = 0, lanesLeft = 0, lanesRevived = 0;
   std::array<uint64_t, stats::kWays> ways{};
   std::array<uint64_t, stats::kSizeClasses> sizeMessages{}, sizeBytes{};
+  std::array<uint64_t, stats::kSizeClasses> sizeTimed{}, sizeTime{};  // those that were timed; nanoseconds
   std::vector<Bucket> latency;    // those with something in them, ascending
   std::vector<Request> requests;  // oldest first; only where they were asked for
   uint64_t inFlight() const { return posted > done ? posted - done : 0; }

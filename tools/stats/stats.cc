@@ -23,8 +23,11 @@ Json jsonOf(const Comm& comm) {
   Json sizes = Json::array();
   for (size_t i = 0; i < stats::kSizeClasses; i++) {
     if (comm.sizeMessages[i] == 0) continue;
-    sizes.append(Json{
-        {"up_to", (uint64_t{1} << i) - 1}, {"messages", comm.sizeMessages[i]}, {"bytes", comm.sizeBytes[i]}});
+    sizes.append(Json{{"up_to", uint64_t{1} << i},
+                      {"messages", comm.sizeMessages[i]},
+                      {"bytes", comm.sizeBytes[i]},
+                      {"timed", comm.sizeTimed[i]},
+                      {"timed_seconds", static_cast<double>(comm.sizeTime[i]) * kNanosecond}});
   }
   Json ways;
   for (size_t i = 1; i < stats::kWays; i++) ways.set(name(static_cast<stats::Way>(i)), comm.ways[i]);
