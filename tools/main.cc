@@ -15,6 +15,7 @@
 #include "tools/perf/operation.h"
 #include "tools/perf/perf.h"
 #include "tools/plan/plan.h"
+#include "tools/report/report.h"
 #include "tools/state/state.h"
 #include "tools/stats/autopsy.h"
 #include "tools/stats/stats.h"
@@ -52,6 +53,11 @@ constexpr const char* kPlanExamples = R"(Examples:
     weft plan job.json --cluster cluster.json --fit-below 128    against what was measured
 
 The jobs and clusters of published results are in share/weft/plan of the installation.)";
+
+constexpr const char* kReportExamples = R"(Examples:
+    WEFT_PROFILE=/tmp/profiles python train.py
+    weft report /tmp/profiles              where the time went, as weft-report.html
+    weft report --text before after        what differs between two runs)";
 
 constexpr const char* kDoctorExamples =
     R"(The exit status is that of the worst finding: 0 nothing worse than a note, 3 a warning, 4 an error.
@@ -140,6 +146,20 @@ void declarePlan(CLI::App& command, plan::Options& options) {
       "--chakra", options.chakra,
       "write the job for ASTRA-sim, of the largest number of GPUs, to files NAME.0.et, NAME.1.et, ...");
   command.add_option("--goal", options.goal, "write it for LogGOPSim to this file");
+}
+
+void declareReport(CLI::App& command, report::Options& options) {
+  command
+      .add_option(
+          "run", options.first,
+          "a folder that is WEFT_PROFILE, WEFT_RECORD_DIR or WEFT_STATE_DIR of a job, or a file of it")
+      ->required();
+  command.add_option("other", options.second, "another run, to say what differs");
+  command.add_option("-o,--output", options.output, "the page to write; - is the standard output")
+      ->capture_default_str();
+  CLI::Option* text = command.add_flag("--text", options.text, "the same as text, instead of the page");
+  command.add_flag("--json", options.json, "the same for programs")->excludes(text);
+  command.footer(kReportExamples);
 }
 
 void declareStats(CLI::App& command, counted::Options& options) {
@@ -294,12 +314,15 @@ class CommandLine {
   CLI::App* state_ = app_.add_subcommand("state", "show what a running job's processes wait for");
   CountedCommands counted_{app_};
   CLI::App* plan_ = app_.add_subcommand("plan", "what a job would do on a cluster, by a model");
+  CLI::App* report_ =
+      app_.add_subcommand("report", "where the time of a run went, and what differs from another");
   CLI::App* doctor_ = app_.add_subcommand("doctor", "is this host fit for a job, and what mends it?");
   info::Options infoOptions_;
   perf::Options perfOptions_;
   trace::Options traceOptions_;
   state::Options stateOptions_;
   plan::Options planOptions_;
+  report::Options reportOptions_;
   doctor::Options doctorOptions_;
 };
 
@@ -316,6 +339,7 @@ CommandLine::CommandLine() {
   state_->footer(kStateExamples);
   declarePlan(*plan_, planOptions_);
   plan_->footer(kPlanExamples);
+  declareReport(*report_, reportOptions_);
   declareDoctor(*doctor_, doctorOptions_);
   for (CLI::App* command : app_.get_subcommands([](const CLI::App*) { return true; }))
     command->set_version_flag("--version", versionLines());
@@ -349,6 +373,7 @@ int CommandLine::runParsed() const {
   if (doctor_->parsed()) return doctor::run(doctorOptions_);
   if (trace_->parsed()) return trace::run(traceOptions_);
   if (plan_->parsed()) return plan::run(planOptions_);
+  if (report_->parsed()) return report::run(reportOptions_);
   if (state_->parsed()) return state::run(stateOptions_);
   if (counted_.parsed()) return counted_.run();
   return info_->parsed() ? info::run(infoOptions_) : perf::run(perfOptions_);

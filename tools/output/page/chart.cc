@@ -136,7 +136,7 @@ std::string curveText(const Scale& scale, const Curve& curve) {
   if (!curve.line) return dots;
   return fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\"{}/>\n", line,
                      colourOf(curve.colour), curve.dashed ? " stroke-dasharray=\"6 4\"" : "") +
-         (curve.dashed ? "" : dots);
+         (curve.dashed || !curve.dots ? "" : dots);
 }
 
 struct Entry {
@@ -144,16 +144,29 @@ struct Entry {
   size_t colour;
 };
 
-std::string legendText(const std::vector<Entry>& entries, double top) {
+// In as many rows as it takes, `top` is that of the first.
+struct Legend {
   std::string text;
+  double height = 0;
+};
+
+Legend legendOf(const std::vector<Entry>& entries, double top) {
+  Legend legend;
   double x = kLeft;
+  if (!entries.empty()) legend.height = kLegendHeight;
   for (const Entry& entry : entries) {
-    text += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"12\" height=\"12\" fill=\"{}\"/>\n", x, top,
-                        colourOf(entry.colour));
-    text += labelAt(x + 17, top + 10, "start", entry.name, 11);
-    x += 32 + 6.6 * static_cast<double>(entry.name.size());
+    const double width = 32 + 6.6 * static_cast<double>(entry.name.size());
+    if (x > kLeft && x + width > kChartWidth - kRight) {
+      x = kLeft;
+      legend.height += kLegendHeight;
+    }
+    const double y = top + legend.height - kLegendHeight;
+    legend.text += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"12\" height=\"12\" fill=\"{}\"/>\n",
+                               x, y, colourOf(entry.colour));
+    legend.text += labelAt(x + 17, y + 10, "start", entry.name, 11);
+    x += width;
   }
-  return text;
+  return legend;
 }
 
 std::vector<Entry> entriesOf(const Chart& chart) {
@@ -170,8 +183,8 @@ std::vector<Entry> entriesOf(const Bars& bars) {
 
 }  // namespace
 
-double heightOf(const Chart&) {
-  return kChartHeight + kLegendHeight;
+double heightOf(const Chart& chart) {
+  return kChartHeight + legendOf(entriesOf(chart), 0).height;
 }
 
 std::string drawn(const Chart& chart, double top) {
@@ -188,12 +201,12 @@ std::string drawn(const Chart& chart, double top) {
   for (const Curve& curve : chart.curves) text += curveText(scale, curve);
   text += labelAt(kChartWidth - kRight, top + kHead + kPlotHeight + 32, "end", chart.across, 11);
   text += labelAt(kChartWidth - kRight, top + 18, "end", chart.up, 11);
-  return text + legendText(entriesOf(chart), top + kHead + kPlotHeight + 24);
+  return text + legendOf(entriesOf(chart), top + kChartHeight - 4).text;
 }
 
 double heightOf(const Bars& bars) {
-  return kHead + kBarHeight * static_cast<double>(bars.bars.size()) +
-         (bars.partNames.empty() ? 0 : kLegendHeight) + 16;
+  return kHead + kBarHeight * static_cast<double>(bars.bars.size()) + legendOf(entriesOf(bars), 0).height +
+         16;
 }
 
 std::string drawn(const Bars& bars, double top) {
@@ -219,10 +232,11 @@ std::string drawn(const Bars& bars, double top) {
       sum += bar.parts[i];
     }
     text += labelAt(kBarLeft - 8, y + 12, "end", bar.name, 11);
-    text += labelAt(across(std::max(sum, 0.0)) + 6, y + 12, "start", fmt::format("{:.4g}", sum), 11);
+    text += labelAt(across(std::max(sum, 0.0)) + 6, y + 12, "start",
+                    std::abs(sum) >= 1e4 ? shortNumber(sum) : fmt::format("{:.4g}", sum), 11);
     y += kBarHeight;
   }
-  return text + legendText(entriesOf(bars), y + 4);
+  return text + legendOf(entriesOf(bars), y + 4).text;
 }
 
 }  // namespace weft

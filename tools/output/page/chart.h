@@ -19,6 +19,7 @@ struct Curve {
   bool line = true;  // or dots alone
   bool dashed = false;
   size_t colour = 0;
+  bool dots = true;  // at the points of a line
 };
 
 // A range of values for each place on the horizontal axis.

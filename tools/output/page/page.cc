@@ -27,7 +27,7 @@ constexpr const char* kStyleOfPage =
     "h1{font-size:1.4em;overflow-wrap:anywhere}\nh2{font-size:1.1em;margin:1.8em 0 .4em}\n"
     "p{margin:.4em 0;overflow-wrap:anywhere}\n.soft{color:var(--soft)}\n"
     "pre,.wide{overflow-x:auto}\n"
-    "svg{display:block;width:100%;min-width:560px;max-width:960px;height:auto;margin:0 auto}\n"
+    "svg{display:block;width:100%;min-width:560px;max-width:960px;height:auto}\n"
     "table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.9em}\n"
     "th,td{padding:.2em .7em;text-align:right;border-bottom:1px solid var(--grid);white-space:nowrap}\n"
     "th{color:var(--soft);font-weight:normal}\n"
