@@ -187,6 +187,10 @@ class PageTest(unittest.TestCase):
             self.assertFalse(rows['processes']['differs'])
             differs = [row['differs'] for row in document['differences']]
             self.assertEqual(differs, sorted(differs, reverse=True))
+            # A trace knows operations and a profile does not: they are compared without.
+            rows = {row['number'] for row in self.report(first, TRACES)[2]['differences']}
+            self.assertIn('messages of send', rows)
+            self.assertFalse([row for row in rows if 'allreduce' in row])
             # Of a run and itself nothing does.
             self.assertFalse(any(row['differs'] for row in self.report(first, first)[2]['differences']))
 
