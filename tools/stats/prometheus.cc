@@ -87,15 +87,24 @@ std::string sizesText(const std::vector<Process>& processes) {
   return text;
 }
 
+// A metric with the label "quantile" has to be a summary.
 std::string latencyText(const std::vector<Process>& processes) {
-  const char* metric = "weft_request_latency_quantile_seconds";
+  const char* metric = "weft_request_latency_seconds";
   std::string text =
-      headOf(metric, "gauge", "From post to completion of timed requests, over the comm's life.");
+      headOf(metric, "summary", "From post to completion of timed requests, over the comm's life.");
   each(processes, [&](const Process& process, const Comm& comm) {
     if (comm.latency.empty()) return;
+    const std::string labels = labelsOf(process, comm);
     for (const double share : {0.5, 0.9, 0.99, 0.999})
-      text += fmt::format("{}{{{},quantile=\"{}\"}} {:.9f}\n", metric, labelsOf(process, comm), share,
+      text += fmt::format("{}{{{},quantile=\"{}\"}} {:.9f}\n", metric, labels, share,
                           static_cast<double>(comm.quantile(share)) * kOfASecond);
+    uint64_t timed = 0, took = 0;
+    for (size_t i = 0; i < stats::kSizeClasses; i++) {
+      timed += comm.sizeTimed[i];
+      took += comm.sizeTime[i];
+    }
+    text += fmt::format("{0}_sum{{{1}}} {2:.9f}\n{0}_count{{{1}}} {3}\n", metric, labels,
+                        static_cast<double>(took) * kOfASecond, timed);
   });
   return text;
 }
