@@ -12,7 +12,7 @@
 
 #include "src/core/net.h"
 #include "tests/world/plan.h"
-#include "tests/world/scheduler.h"
+#include "tools/world/scheduler.h"
 
 // One end of a connection, as a thread of NCCL has it: it connects, posts what its flow says in a legal
 // order, tests, and closes. It checks every byte it was given, that nothing around a receive is touched, and

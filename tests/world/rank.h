@@ -8,10 +8,10 @@
 
 #include "providers/fault/control.h"
 #include "src/core/net.h"
-#include "tests/world/control_net.h"
 #include "tests/world/end.h"
 #include "tests/world/plan.h"
-#include "tests/world/scheduler.h"
+#include "tools/world/control_net.h"
+#include "tools/world/scheduler.h"
 
 // One rank's process: its Net over a fabric of its own, a context for each communicator, and for each of them
 // a task in the place of NCCL's thread, which moves all ends that the rank has there. The world owns it.

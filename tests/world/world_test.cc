@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "tests/support/catch.h"
-#include "tests/world/control_net.h"
-#include "tests/world/hub.h"
-#include "tests/world/scheduler.h"
+#include "tools/world/control_net.h"
+#include "tools/world/hub.h"
+#include "tools/world/scheduler.h"
 
 // What every world rests on: the scheduler, the control network, and that a seed is a run.
 using namespace weft;

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "src/control/hub.h"
-#include "tests/world/control_net.h"
+#include "tools/world/control_net.h"
 
 // The hub of one rank's process in a world: what src/control promises, without sockets. Its control thread is
 // a task of the scheduler. It watches its peers as a link does: each end sends a ping now and then, and what

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "src/control/hub.h"
-#include "tests/world/scheduler.h"
+#include "tools/world/scheduler.h"
 
 // The control network of a world: what lies between the hubs of its ranks. It carries mail in order and with
 // a delay, and knows what hurts it: ranks that are dead or stopped, and pairs of ranks whose path is cut.
-// Like the network of a cluster it tells nobody; hubs find out by silence. One thread.
+// Like the network of a cluster it tells nobody; hubs find out by silence. Used by one thread.
 namespace weft::world {
 
 class WorldHub;
@@ -28,7 +28,7 @@ class ControlNet {
 
   Result<std::shared_ptr<control::Hub>> makeHub(int rank, control::HubOptions options);
 
-  // What the world does to it:
+  // Hurts, from the world:
   void kill(int rank);     // its kernel refuses from now on
   void isolate(int rank);  // a dead one, so that it can be taken down: it learns that all others are gone
   void stop(int rank, TimePoint until);  // or longer, if something else stops it so long

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
-#include "tests/world/hub.h"
+#include "tools/world/hub.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
-#include "tests/world/scheduler.h"
+#include "tools/world/scheduler.h"
 
 #include <algorithm>
 #include <cstdio>

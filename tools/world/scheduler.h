@@ -11,13 +11,13 @@
 
 #include "src/base/clock.h"
 #include "src/base/random.h"
-#include "tests/world/fiber.h"
-#include "tests/world/journal.h"
+#include "tools/world/fiber.h"
+#include "tools/world/journal.h"
 
 // The one thing that lets anything happen in a world. Tasks are fibers; each sleeps until some time, and the
 // one that is due first runs next. Of two that are due at once a draw decides, and how long a step takes is
 // drawn, too, so that a seed is an interleaving. Time stands still while a task runs and jumps to the next
-// that is due: nobody waits for anything real. One thread.
+// that is due: nobody waits for anything real. Used by one thread.
 namespace weft::world {
 
 struct SchedulerKey {

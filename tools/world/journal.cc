@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
-#include "tests/world/journal.h"
+#include "tools/world/journal.h"
 
 #include <utility>
 

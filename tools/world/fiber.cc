@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
-#include "tests/world/fiber.h"
+#include "tools/world/fiber.h"
 
 #include <cstdint>
 #include <cstdio>

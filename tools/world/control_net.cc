@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
-#include "tests/world/control_net.h"
+#include "tools/world/control_net.h"
 
 #include <algorithm>
 
-#include "tests/world/hub.h"
+#include "tools/world/hub.h"
 
 namespace weft::world {
 

@@ -10,7 +10,7 @@
 #include "src/base/clock.h"
 
 // The record of a run: a hash over everything that happened in the order in which it did, by which two runs
-// of one seed are compared, and the last events of each rank in words, for people. One thread.
+// of one seed are compared, and the last events of each rank in words, for people. Used by one thread.
 namespace weft::world {
 
 class Journal {
