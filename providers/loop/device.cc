@@ -19,6 +19,11 @@ namespace {
 
 constexpr uint32_t kBlobMagic = 0x6d706c77;  // "wlpm"
 
+std::shared_ptr<Card> cardOf(const LoopOptions& options, int rail) {
+  const auto index = static_cast<size_t>(rail);
+  return index < options.cards.size() ? options.cards[index] : nullptr;
+}
+
 }  // namespace
 
 // A descriptor may begin at a position of its own: those of the software GPU do.
@@ -83,6 +88,7 @@ LoopDevice::LoopDevice(DeviceInfo info, LoopOptions options, int rail)
       info_(std::move(info)),
       options_(std::move(options)),
       rail_(rail),
+      card_(cardOf(options_, rail)),
       regions_(std::make_shared<KeyTable>()) {}
 
 Result<std::unique_ptr<Memory>> LoopDevice::registerMemory(const MemoryDesc& desc) {

@@ -64,6 +64,7 @@ class LoopDevice : public Device {
   int rail() const { return rail_; }
   Fabric& fabric() const { return *fabric_; }
   const std::shared_ptr<KeyTable>& regions() const { return regions_; }
+  const std::shared_ptr<Card>& card() const { return card_; }  // null: works take no time
   RailStats& stats() const { return options_.stats->rails[static_cast<size_t>(rail_)]; }
 
  private:
@@ -71,6 +72,7 @@ class LoopDevice : public Device {
   const DeviceInfo info_;
   const LoopOptions options_;
   const int rail_;
+  const std::shared_ptr<Card> card_;
   const std::shared_ptr<KeyTable> regions_;
 };
 

@@ -22,6 +22,7 @@ std::shared_ptr<Port> makePort(LoopQueue& queue) {
   port->id = queue.device().fabric().nextId();
   port->regions = queue.device().regions();
   port->inbox = queue.inbox();
+  port->card = queue.device().card();
   queue.device().fabric().publish(port);
   return port;
 }
@@ -45,7 +46,9 @@ LoopEndpoint::~LoopEndpoint() {
   Arrival goodbye;
   goodbye.kind = Arrival::Kind::closed;
   goodbye.target = peer_->id;
+  if (peer_->card) goodbye.due = peer_->card->now() + peer_->card->latency();
   peer_->inbox->push(std::move(goodbye));  // a full inbox has worse problems
+  if (peer_->card) peer_->card->tell(peer_->card->now() + peer_->card->latency());
 }
 
 Status LoopEndpoint::connect(std::span<const std::byte> peerAddress) {

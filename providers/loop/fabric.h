@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "providers/common/key_table.h"
+#include "providers/loop/card.h"
 #include "providers/loop/inbox.h"
 
 // The directory of Endpoints that all loop Transports of a process share, so that any two can talk. Lives as
@@ -20,6 +21,7 @@ struct Port {
   uint64_t id = 0;
   std::shared_ptr<KeyTable> regions;  // of the Device: memory of another one cannot be reached here
   std::shared_ptr<Inbox> inbox;       // of the Queue
+  std::shared_ptr<Card> card;         // of the rail; null: works take no time
   std::atomic<bool> alive{true};      // cleared when the Endpoint is destroyed
   std::atomic<uint64_t> peer{0};      // the Port it connected to, 0 before
 };

@@ -23,6 +23,7 @@ struct Arrival {
   std::shared_ptr<Outbox> outbox;  // transfer: keeps the next alive
   Transfer* transfer = nullptr;
   uint64_t generation = 0;  // of the transfer, to see that it was taken back
+  TimePoint due{};          // it does not land before
 };
 
 class Inbox {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "providers/loop/card.h"
 #include "src/base/config.h"
 #include "weft/transport.h"
 
@@ -50,6 +51,10 @@ struct LoopOptions {
   size_t pieceBytes = 0;             // works land in pieces of this size, in shuffled order; 0: whole
   uint32_t piecesPerPoll = 8;        // with pieceBytes: how many land in one poll
   std::vector<size_t> bytesPerPoll;  // by rail: a rail's speed; missing or 0: unlimited
+  // By rail: works land when its card says so, in that order. None: they take no time. Not by text.
+  std::vector<std::shared_ptr<Card>> cards;
+  size_t mostCopied =
+      ~size_t{0};  // the bytes of a larger write stay where they are; its addresses are checked
 
   bool silentFailures = false;  // a work that completed before landing and then fails is never mentioned
   bool announceClose = false;   // the peer of a destroyed Endpoint gets `broken`

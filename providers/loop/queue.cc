@@ -24,7 +24,8 @@ LoopQueue::LoopQueue(LoopDevice& device, const QueueDepths& depths)
     : device_(device),
       depths_(depths),
       inbox_(std::make_shared<Inbox>(depths.notifications)),
-      outbox_(std::make_shared<Outbox>(device.options().transfers() ? depths.sends : 0, device.regions())),
+      outbox_(std::make_shared<Outbox>(device.options().transfers() ? depths.sends : 0, device.regions(),
+                                       device.card())),
       random_(device.options().seed + static_cast<uint64_t>(device.rail())) {
   for (size_t i = outbox_->transfers.size(); i > 0; i--) freeSlots_.push_back(static_cast<uint32_t>(i - 1));
   outstanding_.reserve(outbox_->transfers.size());
@@ -54,8 +55,12 @@ size_t LoopQueue::poll(std::span<Completion> out) {
 
 void LoopQueue::takeArrivals() {
   Arrival arrival;
-  while (incoming_.size() < incoming_.capacity() && inbox_->pop(&arrival))
-    incoming_.push_back(std::move(arrival));
+  while (incoming_.size() < incoming_.capacity() && inbox_->pop(&arrival)) {
+    const auto later = [](const Arrival& a, const Arrival& b) { return a.due < b.due; };
+    const auto at = device_.card() ? std::upper_bound(incoming_.begin(), incoming_.end(), arrival, later)
+                                   : incoming_.end();
+    incoming_.insert(at, std::move(arrival));
+  }
 }
 
 // Lands as much as the options allow in one poll. Landed arrivals move below front_ and go at the end.
@@ -68,6 +73,7 @@ void LoopQueue::land() {
       const size_t pick = front_ + random_.below(incoming_.size() - front_);
       std::swap(incoming_[front_], incoming_[pick]);
     }
+    if (!isDue(incoming_[front_].due)) break;
     landOne(incoming_[front_]);
   }
   incoming_.erase(incoming_.begin(), incoming_.begin() + static_cast<ptrdiff_t>(front_));
@@ -90,15 +96,23 @@ void LoopQueue::landOne(Arrival& arrival) {
   const LoopOptions& options = device_.options();
   size_t pieceBytes = options.pieceBytes;
   if (bytesPerPoll_ && !pieceBytes) pieceBytes = static_cast<size_t>(std::min<int64_t>(bytesPerPoll_, 4096));
-  const Piece piece =
-      landPiece({*device_.regions(), *arrival.outbox->regions}, *arrival.transfer, pieceBytes, random_);
+  const Piece piece = landPiece({*device_.regions(), *arrival.outbox->regions, options.mostCopied},
+                                *arrival.transfer, pieceBytes, random_);
   byteCredit_ -= static_cast<int64_t>(piece.bytes);
   device_.stats().bytes.fetch_add(piece.bytes, std::memory_order_relaxed);
   if (piece.phase == Phase::waiting) return;
+  tellSender(arrival);
   if (piece.phase == Phase::landed && placed != 0) return finishMessage(arrival, placed);
   if (piece.phase == Phase::landed && arrival.notify && !arrival.isMessage) return finish(arrival);
   if (arrival.notify) inbox_->releaseNotification();
   front_++;
+}
+
+// The acknowledgement is on its way. Where the target polls late the sender waits for that, as the bytes are
+// not there before.
+void LoopQueue::tellSender(const Arrival& arrival) const {
+  const auto& card = arrival.outbox->card;
+  if (card) card->tell(std::max(arrival.due + card->latency(), card->now()));
 }
 
 // A message's header is here: its Placer says where the bytes go. False: it was refused, and both ends of the
@@ -193,16 +207,32 @@ bool LoopQueue::dispatch(LoopEndpoint& endpoint, const Work& work, const Port& t
   arrival.outbox = outbox_;
   arrival.transfer = &transfer;
   arrival.generation = transfer.generation();
+  Outstanding taken{.slot = slot, .endpoint = &endpoint, .context = work.context};
+  taken.unsignaled = work.unsignaled;
+  taken.early = isEarly(work);
+  if (device_.card() && target.card) arrival.due = schedule(work, target, &taken);
+  const TimePoint due = arrival.due;
   transfer.publish();
   if (!target.inbox->push(std::move(arrival))) {
     transfer.release();
     return false;
   }
   freeSlots_.pop_back();
-  outstanding_.push_back({.slot = slot, .endpoint = &endpoint, .context = work.context});
-  outstanding_.back().unsignaled = work.unsignaled;
-  outstanding_.back().early = isEarly(work);
+  outstanding_.push_back(taken);
+  if (device_.card() && taken.early) device_.card()->tell(taken.tells);
+  if (target.card) target.card->tell(due);
   return true;
+}
+
+// The time at which it lands. A read asks first.
+TimePoint LoopQueue::schedule(const Work& work, const Port& target, Outstanding* taken) const {
+  Card& card = *device_.card();
+  const bool asks = work.op == Opcode::read;
+  const Card::Journey journey =
+      asks ? target.card->carry(card, work.length) : card.carry(*target.card, work.length);
+  const TimePoint landed = journey.landed + (asks ? card.latency() : Nanoseconds(0));
+  taken->tells = taken->early ? journey.left : landed + (asks ? Nanoseconds(0) : card.latency());
+  return landed;
 }
 
 // Completes what landed, failed, or never needed to land for that.
@@ -216,6 +246,7 @@ void LoopQueue::settle(Outstanding& work) {
   Transfer& transfer = outbox_->transfers[work.slot];
   const Phase phase = transfer.phase();
   if (phase == Phase::failed) return settleFailed(work, transfer.error);
+  if (!isDue(work.tells)) return;
   if (!work.reported && !work.unsignaled && (work.early || phase == Phase::landed)) tell(work, 0);
   if (phase == Phase::landed) close(work);
 }

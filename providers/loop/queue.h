@@ -49,9 +49,13 @@ class LoopQueue : public Queue {
     bool early = false;     // completes before it lands
     bool reported = false;  // its completion is in ready_ or was handed out
     bool over = false;      // to be swept
+    TimePoint tells{};      // it does not complete before
   };
 
   void takeArrivals();
+  bool isDue(TimePoint when) const { return !device_.card() || when <= device_.card()->now(); }
+  TimePoint schedule(const Work& work, const Port& target, Outstanding* taken) const;
+  void tellSender(const Arrival& arrival) const;
   void land();
   void landOne(Arrival& arrival);
   bool place(const Arrival& arrival);

@@ -35,6 +35,7 @@ int copy(const Regions& regions, Transfer& transfer, size_t from, size_t n) {
   std::byte* here =
       transfer.localKey ? pinned.at(transfer.localOffset, transfer.length) : transfer.staging.data();
   if (!here) return EFAULT;
+  if (transfer.length > regions.mostCopied) return 0;
   if (transfer.op == Opcode::read) std::swap(here, there);
   std::memmove(there + from, here + from, n);
   return 0;

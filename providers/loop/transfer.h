@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "providers/common/key_table.h"
+#include "providers/loop/card.h"
 #include "src/base/random.h"
 #include "weft/transport.h"
 
@@ -64,10 +65,11 @@ struct Transfer {
 };
 
 struct Outbox {
-  Outbox(size_t n, std::shared_ptr<KeyTable> sendersRegions)
-      : transfers(n), regions(std::move(sendersRegions)) {}
+  Outbox(size_t n, std::shared_ptr<KeyTable> sendersRegions, std::shared_ptr<Card> sendersCard)
+      : transfers(n), regions(std::move(sendersRegions)), card(std::move(sendersCard)) {}
   std::vector<Transfer> transfers;
   const std::shared_ptr<KeyTable> regions;  // of the sender's Device
+  const std::shared_ptr<Card> card;         // likewise; null: works take no time
 };
 
 struct Piece {
@@ -79,6 +81,7 @@ struct Piece {
 struct Regions {
   KeyTable& target;
   KeyTable& sender;
+  size_t mostCopied = ~size_t{0};  // of a larger transfer no bytes are moved
 };
 
 // Lands one piece of a claimed transfer and gives it back. `pieceBytes` 0: all at once.

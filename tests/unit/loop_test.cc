@@ -349,3 +349,101 @@ TEST_CASE("options are read from text and a bad one is named") {
     CHECK(bad.error().detail().find(std::string(text).substr(0, 4)) != std::string::npos);
   }
 }
+
+namespace {
+
+// Ends whose cards carry a byte a nanosecond, 1000 ns away from each other, and what they were told.
+struct TimedEnds {
+  explicit TimedEnds(size_t n) {
+    for (size_t i = 0; i < n; i++) {
+      LoopOptions options;
+      options.landing = Landing::whenPolled;
+      const CardSpeed speed{1.0, Nanoseconds(1000), Nanoseconds(100)};
+      options.cards.push_back(
+          std::make_shared<Card>(clock, speed, [this, i](TimePoint when) { told.emplace_back(i, when); }));
+      ends.push_back(std::make_unique<End>(options));
+    }
+  }
+  // From each of the others to the first.
+  void joinNewLanes() {
+    for (size_t i = 1; i < ends.size(); i++) {
+      lanes.push_back(ends[0]->queue->openEndpoint().take());
+      REQUIRE(lanes.back()->connect(ends[i]->lane->address()));
+      REQUIRE(ends[i]->lane->connect(lanes.back()->address()));
+      (void)ends[i]->poll();
+    }
+    (void)ends[0]->poll();
+  }
+  size_t notified() {
+    size_t n = 0;
+    for (const Completion& one : ends[0]->poll()) n += one.kind == CompletionKind::notified;
+    return n;
+  }
+  TimePoint lastTold(size_t end) const {
+    TimePoint last{};
+    for (const auto& [of, when] : told)
+      if (of == end) last = when;
+    return last;
+  }
+
+  FakeClock clock;
+  std::vector<std::pair<size_t, TimePoint>> told;
+  std::vector<std::unique_ptr<End>> ends;
+  std::vector<std::unique_ptr<Endpoint>> lanes;
+};
+
+}  // namespace
+
+TEST_CASE("a work takes its card's time, and its sender hears of it later") {
+  TimedEnds timed(2);
+  timed.joinNewLanes();
+  End& sender = *timed.ends[1];
+  const TimePoint began = timed.clock.now();
+  sender.bytes[7] = 42;
+  REQUIRE(sender.post(sender.work(*timed.ends[0], Opcode::writeNotify, 0, 0, 5000)) == 1);
+  const TimePoint due = began + Nanoseconds(1000 + 100 + 5000);
+  CHECK(timed.lastTold(0) == due);
+  timed.clock.advance(Nanoseconds(6099));
+  CHECK(timed.notified() == 0);
+  CHECK(timed.ends[0]->bytes[7] == 0);
+  timed.clock.advance(Nanoseconds(1));
+  CHECK(timed.notified() == 1);
+  CHECK(timed.ends[0]->bytes[7] == 42);
+  CHECK(timed.lastTold(1) == due + Nanoseconds(1000));
+  CHECK(sender.poll().empty());
+  timed.clock.advance(Nanoseconds(1000));
+  CHECK(sender.poll().size() == 1);
+}
+
+TEST_CASE("senders to one receiver share its card") {
+  TimedEnds timed(4);
+  timed.joinNewLanes();
+  for (size_t i = 1; i < 4; i++) {
+    End& sender = *timed.ends[i];
+    REQUIRE(sender.post(sender.work(*timed.ends[0], Opcode::writeNotify, 0, 0, 900)) == 1);
+  }
+  for (size_t came = 0; came < 3; came++) {
+    timed.clock.advance(Nanoseconds(came == 0 ? 1999 : 999));
+    CHECK(timed.notified() == 0);
+    timed.clock.advance(Nanoseconds(1));
+    CHECK(timed.notified() == 1);
+  }
+}
+
+TEST_CASE("large writes can leave their bytes where they are") {
+  LoopOptions options;
+  options.landing = Landing::whenPolled;
+  options.mostCopied = 100;
+  End a(options), b(options);
+  join(a, b);
+  a.bytes.assign(a.bytes.size(), 9);
+  REQUIRE(a.post(a.work(b, Opcode::writeNotify, 0, 0, 100)) == 1);
+  REQUIRE(a.post(a.work(b, Opcode::writeNotify, 0, 1000, 101)) == 1);
+  CHECK(b.poll().size() == 2);
+  CHECK(b.bytes[99] == 9);
+  CHECK(b.bytes[1000] == 0);
+  REQUIRE(a.post(a.work(b, Opcode::writeNotify, 0, b.bytes.size() - 50, 101)) == 1);  // leaves the memory
+  (void)b.poll();
+  const auto done = a.poll();
+  CHECK(std::count_if(done.begin(), done.end(), [](const Completion& one) { return !one.ok; }) == 1);
+}
