@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <utility>
 
 #include "src/base/clock.h"
@@ -41,12 +42,13 @@ class Card {
 
  private:
   Nanoseconds timeFor(size_t bytes) const;
+  TimePoint occupy(TimePoint comes, Nanoseconds length);  // until when
 
   const Clock& clock_;
   const CardSpeed speed_;
   const Tell tell_;
   TimePoint sendsUntil_{};
-  TimePoint receivesUntil_{};
+  std::map<TimePoint, TimePoint> receives_;  // from when until when it is occupied, apart from each other
 };
 
 }  // namespace weft::loop

@@ -430,6 +430,28 @@ TEST_CASE("senders to one receiver share its card") {
   }
 }
 
+TEST_CASE("a sender that is busy elsewhere keeps no time free at its receiver") {
+  TimedEnds timed(4);
+  timed.joinNewLanes();
+  End& busy = *timed.ends[1];
+  auto third = timed.ends[3]->queue->openEndpoint().take();
+  auto there = busy.queue->openEndpoint().take();
+  REQUIRE(there->connect(third->address()));
+  REQUIRE(third->connect(there->address()));
+  (void)busy.poll();
+  const Work elsewhere = busy.work(*timed.ends[3], Opcode::write, 0, 0, 9900);
+  REQUIRE(there->post({&elsewhere, 1}) == 1);
+  REQUIRE(busy.post(busy.work(*timed.ends[0], Opcode::writeNotify, 0, 0, 900)) == 1);
+  End& idle = *timed.ends[2];
+  REQUIRE(idle.post(idle.work(*timed.ends[0], Opcode::writeNotify, 0, 0, 900)) == 1);
+  timed.clock.advance(Nanoseconds(2000));
+  CHECK(timed.notified() == 1);  // the idle one's
+  timed.clock.advance(Nanoseconds(9999));
+  CHECK(timed.notified() == 0);
+  timed.clock.advance(Nanoseconds(1));
+  CHECK(timed.notified() == 1);
+}
+
 TEST_CASE("large writes can leave their bytes where they are") {
   LoopOptions options;
   options.landing = Landing::whenPolled;
