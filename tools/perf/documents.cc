@@ -122,7 +122,7 @@ std::string csvHalf(const Results& results, const Row& row, const char* place, c
 
 }  // namespace
 
-std::string jsonDocument(const Results& results) {
+Json jsonRows(const Results& results) {
   Json rows = Json::array();
   for (const Row& row : results.rows) {
     Json json = {{"bytes", row.bytes}, {"count", row.count},     {"type", row.type},  {"redop", row.redop},
@@ -130,6 +130,10 @@ std::string jsonDocument(const Results& results) {
     for (const auto& [place, half] : halvesOf(row)) json.set(place, halfOf(results, row, *half));
     rows.append(std::move(json));
   }
+  return rows;
+}
+
+std::string jsonDocument(const Results& results) {
   Json summary = {{"wrong", results.wrong()}, {"average_busbw_gbps", results.averageBusGBps()}};
   if (results.ratio) {
     Json decades = Json::array();
@@ -141,7 +145,7 @@ std::string jsonDocument(const Results& results) {
   }
   Json document = {{"complete", results.endedBy.empty()},
                    {"conditions", conditionsOf(results)},
-                   {"results", rows},
+                   {"results", jsonRows(results)},
                    {"summary", summary}};
   if (!results.endedBy.empty()) document.set("ended_by", results.endedBy);
   return document.text() + "\n";

@@ -7,21 +7,13 @@
 #include <thread>
 
 #include "tools/perf/plot.h"
+#include "tools/perf/table.h"
 
 namespace weft::perf {
 
 namespace {
 
 // The lines under the conditions: what the columns are.
-constexpr const char* kHeader =
-    "#\n"
-    "#                                                       out-of-place                       in-place\n"
-    "#       size         count      type   redop    root      time   algbw   busbw  #wrong      time   "
-    "algbw   busbw  "
-    "#wrong\n"
-    "#        (B)    (elements)                                (us)  (GB/s)  (GB/s)              (us)  "
-    "(GB/s)  "
-    "(GB/s)\n";
 constexpr const char* kCompareHeader =
     "#\n"
     "#       size         count      type   redop    root         place      time   busbw     other   busbw  "
@@ -88,35 +80,18 @@ void Report::begin(Conditions conditions) {
         "# note    {} processes{} share {} processors\n", c.ranksHere,
         options_.threadsInUse() > 1 ? fmt::format(" of {} threads", options_.threadsInUse()) : std::string(),
         c.processors);
-  print("{}", c.other.empty() ? kHeader : kCompareHeader);
-}
-
-void Report::printKey(const Row& row) {
-  print("{:>12}  {:>12}  {:>8}  {:>6}  {:>6}", row.bytes, row.count, row.type, row.redop, row.root);
+  print("{}", c.other.empty() ? tableHeader() : kCompareHeader);
 }
 
 void Report::endRow(Row row) {
   if (!results_.conditions.other.empty()) {
     printComparison(row);
   } else {
-    printKey(row);
-    printHalf(row, row.outOfPlace);
-    printHalf(row, row.inPlace);
-    print("\n");
+    print("{}{}{}\n", keyText(row), halfText(results_, row, row.outOfPlace),
+          halfText(results_, row, row.inPlace));
   }
   const std::lock_guard lock(mutex_);
   results_.rows.push_back(std::move(row));
-}
-
-void Report::printHalf(const Row& row, const std::optional<RowHalf>& half) const {
-  if (!half) {
-    print("  {:>8}  {:>6}  {:>6}  {:>6}", "-", "-", "-", "-");
-    return;
-  }
-  const Sample& sample = half->sample;
-  const auto wrong = options_.check != 0 ? std::to_string(sample.wrong) : std::string("N/A");
-  print("  {:>8.2f}  {:>6.2f}  {:>6.2f}  {:>6}", sample.microseconds, results_.algorithmGBps(row, sample),
-        results_.busGBps(row, sample), wrong);
 }
 
 void Report::printComparison(const Row& row) const {

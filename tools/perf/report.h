@@ -27,8 +27,6 @@ class Report {
   void abandon(const std::string& why);
 
  private:
-  void printKey(const Row& row);
-  void printHalf(const Row& row, const std::optional<RowHalf>& half) const;
   void printComparison(const Row& row) const;
   void printLatencies() const;
   void printHistogram(const Histogram& latency) const;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tools/json/json.h"
 #include "tools/netdriver/library.h"
 #include "tools/perf/histogram.h"
 #include "tools/perf/operation.h"
@@ -121,6 +122,7 @@ struct Results {
 // The halves of a row that were measured, with their names in documents: "out_of_place" and "in_place".
 std::vector<std::pair<const char*, const RowHalf*>> halvesOf(const Row& row);
 
+Json jsonRows(const Results& results);  // an array
 std::string jsonDocument(const Results& results);
 std::string csvDocument(const Results& results);
 

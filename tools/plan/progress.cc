@@ -46,8 +46,8 @@ void Progress::look(Clock::time_point now) {
   if (now < next_) return;
   next_ = now + (terminal_ ? pace_.onTerminal : pace_.elsewhere);
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(now - started_).count();
-  const std::string text = fmt::format("weft plan: {} of {}: {}, {} steps computed, {}:{:02} so far", part_,
-                                       parts_, label_, computed_, seconds / 60, seconds % 60);
+  const std::string text = fmt::format("{}: {} of {}: {}, {} steps computed, {}:{:02} so far", pace_.command,
+                                       part_, parts_, label_, computed_, seconds / 60, seconds % 60);
   tell(fd_, terminal_ ? kWipe + cutToLine(text, fd_) : text + "\n");
   shown_ = true;
 }

@@ -15,6 +15,7 @@ class Progress {
   using Clock = std::chrono::steady_clock;
 
   struct Pace {
+    const char* command = "weft plan";  // that speaks elsewhere than on a terminal
     Clock::duration silence = std::chrono::seconds(2);
     Clock::duration onTerminal = std::chrono::milliseconds(500);
     Clock::duration elsewhere = std::chrono::seconds(15);
