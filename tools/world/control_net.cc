@@ -9,8 +9,11 @@
 namespace weft::world {
 
 ControlNet::ControlNet(Scheduler& scheduler, int ranks, Nanoseconds latency)
+    : ControlNet(scheduler, ranks, ControlCosts{latency, latency, {}, {}}) {}
+
+ControlNet::ControlNet(Scheduler& scheduler, int ranks, const ControlCosts& costs)
     : scheduler_(scheduler),
-      latency_(latency),
+      costs_(costs),
       dead_(static_cast<size_t>(ranks)),
       stoppedUntil_(static_cast<size_t>(ranks)) {}
 
@@ -31,9 +34,8 @@ WorldHub* ControlNet::find(uint64_t hub) const {
 }
 
 WorldHub* ControlNet::find(const control::Incarnation& process) const {
-  for (const auto& [number, hub] : hubs_)
-    if (hub->incarnation() == process) return hub;
-  return nullptr;
+  WorldHub* const hub = find(WorldHub::numberOf(process));
+  return hub && hub->incarnation() == process ? hub : nullptr;
 }
 
 // Mail of one pair keeps its order. A cut holds it up, as TCP repeats what it lost and a link is resumed;
@@ -43,9 +45,16 @@ void ControlNet::carry(const WorldHub& from, uint64_t to, std::function<void(Wor
   if (!target || isDead(from.rank()) || isDead(target->rank())) return;
   const TimePoint cut = cutUntil(from.rank(), target->rank());
   if (cut == kNever) return;
-  const auto jitter = scheduler_.random().below(static_cast<uint64_t>(latency_.count()));
-  TimePoint arrival = std::max(scheduler_.now(), cut) + latency_ + Nanoseconds(jitter);
+  carried_++;
+  const auto jitter =
+      costs_.jitter.count() > 0 ? scheduler_.random().below(static_cast<uint64_t>(costs_.jitter.count())) : 0;
+  TimePoint arrival = std::max(scheduler_.now(), cut) + costs_.latency + Nanoseconds(jitter);
   TimePoint& last = lastArrival_[{from.number(), to}];
+  if (last == TimePoint{} && lastArrival_.count({to, from.number()}) == 0) arrival += costs_.linking;
+  if (costs_.perMail.count() > 0) {
+    TimePoint& busy = busyUntil_[to];
+    arrival = busy = std::max(arrival, busy) + costs_.perMail;
+  }
   arrival = last = std::max(arrival, last + Nanoseconds(1));
   scheduler_.at(arrival, [this, to, mail = std::move(mail)]() mutable {
     WorldHub* hub = find(to);
@@ -57,6 +66,14 @@ uint64_t ControlNet::linkBetween(uint64_t a, uint64_t b) {
   uint64_t& link = links_[pairOf(a, b)];
   if (link == 0) link = ++lastLink_;
   return link;
+}
+
+std::map<int, size_t> ControlNet::linksByRank() const {
+  std::map<int, size_t> links;
+  for (const auto& [pair, link] : links_)
+    for (const uint64_t number : {pair.first, pair.second})
+      if (const WorldHub* hub = find(number)) links[hub->rank()]++;
+  return links;
 }
 
 void ControlNet::endLink(uint64_t a, uint64_t b, uint64_t link) {

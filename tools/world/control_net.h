@@ -22,9 +22,18 @@ class WorldHub;
 
 constexpr TimePoint kNever = TimePoint::max();
 
+// The price of a mail's way. The first mail between two hubs waits until their link is made.
+struct ControlCosts {
+  Nanoseconds latency{};
+  Nanoseconds jitter{};  // below so much is drawn for each mail
+  Nanoseconds linking{};
+  Nanoseconds perMail{};  // that the receiving hub is busy with each
+};
+
 class ControlNet {
  public:
   ControlNet(Scheduler& scheduler, int ranks, Nanoseconds latency);
+  ControlNet(Scheduler& scheduler, int ranks, const ControlCosts& costs);
 
   Result<std::shared_ptr<control::Hub>> makeHub(int rank, control::HubOptions options);
 
@@ -45,15 +54,25 @@ class ControlNet {
   bool isDead(int rank) const { return dead_[static_cast<size_t>(rank)]; }
   bool isStopped(int rank) const { return stoppedUntil_[static_cast<size_t>(rank)] > scheduler_.now(); }
   bool isCut(int a, int b) const { return cutUntil(a, b) > scheduler_.now(); }
+  void heard(int rank) const {  // its hub has handled mail
+    if (hearer_) hearer_(rank);
+  }
   Scheduler& scheduler() { return scheduler_; }
   size_t hubs() const { return hubs_.size(); }
+  uint64_t carried() const { return carried_; }  // mails so far
+  std::map<int, size_t> linksByRank() const;
+  // Called when a hub has handled mail.
+  void hearBy(std::function<void(int rank)> hearer) { hearer_ = std::move(hearer); }
 
  private:
   TimePoint cutUntil(int a, int b) const;
   static std::pair<uint64_t, uint64_t> pairOf(uint64_t a, uint64_t b) { return std::minmax(a, b); }
 
   Scheduler& scheduler_;
-  const Nanoseconds latency_;
+  const ControlCosts costs_;
+  std::function<void(int)> hearer_;
+  uint64_t carried_ = 0;
+  std::map<uint64_t, TimePoint> busyUntil_;  // hubs, with the mail that came so far
   uint64_t lastHub_ = 0;
   uint64_t lastLink_ = 0;
   std::map<uint64_t, WorldHub*> hubs_;

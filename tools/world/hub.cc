@@ -118,6 +118,12 @@ WorldHub::WorldHub(ControlNet& net, int rank, uint64_t number, control::HubOptio
   incarnation_[8] = static_cast<std::byte>(net.scheduler().random().next());
 }
 
+uint64_t WorldHub::numberOf(const control::Incarnation& process) {
+  uint64_t number = 0;
+  std::memcpy(&number, process.data(), sizeof number);
+  return number;
+}
+
 void WorldHub::begin() {
   nextLook_ = net_.scheduler().now() + pingEvery();
   task_ = &net_.scheduler().start(format("control %d.%d", rank_, static_cast<int>(number_)), rank_,
@@ -160,7 +166,8 @@ void WorldHub::runInline() {
 
 void WorldHub::turn() {
   inTurn_ = true;
-  for (size_t i = mail_.size(); i > 0 && !stopping_; i--) {
+  const size_t mails = mail_.size();
+  for (size_t i = mails; i > 0 && !stopping_; i--) {
     const auto mail = std::move(mail_.front());
     mail_.pop_front();
     mail(*this);
@@ -169,6 +176,7 @@ void WorldHub::turn() {
   if (!stopping_) look();
   if (!stopping_) tick();
   inTurn_ = false;
+  if (mails > 0) net_.heard(rank_);
 }
 
 TimePoint WorldHub::nextDue() const {

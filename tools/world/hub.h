@@ -73,6 +73,7 @@ class WorldHub final : public control::Hub {
 
   int rank() const { return rank_; }
   uint64_t number() const { return number_; }
+  static uint64_t numberOf(const control::Incarnation& process);  // of the hub that it would be
   ControlNet& net() const { return net_; }
   const control::HubOptions& options() const { return options_; }
 
