@@ -98,9 +98,10 @@ def values_of(commands):
             if (known := [one for one in names if one in VALUES]) for name in names}
 
 
-def operations_of(text):
-    """The operations of `weft perf`, by its help."""
-    return re.findall(r'[a-z_]+', dict(entries(text)).get('operation TEXT', ''))
+def operations_of(helps):
+    """{command: its operations} of those that take one, by their help."""
+    found = {name: re.findall(r'[a-z_]+', dict(entries(text)).get('operation TEXT', '')) for name, text in helps.items()}
+    return {name: words for name, words in found.items() if words}
 
 
 def bash_completion(commands, operations):
@@ -108,13 +109,14 @@ def bash_completion(commands, operations):
     cases = '\n'.join(f'    {name}) words="{" ".join(flags)}" ;;' for name, flags, _ in commands)
     first = ' '.join(name for name, _, _ in commands if name)
     top = ' '.join(next(flags for name, flags, _ in commands if not name))
+    taken = '\n'.join(f'  [[ ${{COMP_WORDS[1]}} != {name} || $current == -* ]] || words="{" ".join(those)}"' for name, those in operations.items())
     return f'''# bash completion of the weft command; generated from its --help
 _weft() {{
   local words values='' current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD - 1]}}
   case ${{COMP_WORDS[1]}} in
 {cases.replace("    ) ", "    *) ").replace(f'words="{top}"', f'words="{first} {top}"')}
   esac
-  [[ ${{COMP_WORDS[1]}} != perf || $current == -* ]] || words="{' '.join(operations)}"
+{taken}
   [[ $COMP_CWORD -gt 1 ]] || words="{first} {top}"
   case $previous in
 {values}
@@ -143,7 +145,7 @@ def zsh_completion(commands, described, operations):
             continue
         lines = [f"'{flag}[{zsh_word(description)}]{value_of(flag, argument)}'"
                  for names, argument, description in options for flag in names]
-        words = f"({' '.join(operations)})" if name == 'perf' else '_files'
+        words = f"({' '.join(operations[name])})" if name in operations else '_files'
         cases.append(f'    {name}) _arguments ' + ' \\\n      '.join(lines) + f" '*:argument:{words}' ;;")
     return f'''#compdef weft
 # zsh completion of the weft command; generated from its --help
@@ -190,8 +192,8 @@ def main(arguments):
         (output / page.stem).write_text(text)
     flags = [(name, [flag for names, _, _ in options_of(text) for flag in names], options_of(text))
              for name, text in [*helps.items(), ('', top)]]
-    (output / 'weft.bash').write_text(bash_completion(flags, operations_of(helps['perf'])))
-    (output / '_weft').write_text(zsh_completion(flags, described, operations_of(helps['perf'])))
+    (output / 'weft.bash').write_text(bash_completion(flags, operations_of(helps)))
+    (output / '_weft').write_text(zsh_completion(flags, described, operations_of(helps)))
 
 
 if __name__ == '__main__':

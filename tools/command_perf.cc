@@ -39,18 +39,17 @@ constexpr const char* kPerfExamples = R"(Examples:
     weft perf --server, and on another host  weft perf --client HOST pingpong -b 8 -e 8
     weft perf sendrecv -n 2 --duration 10 -b 1M -e 1M  ten seconds
     weft perf all_reduce -n 2 --compare other.so       two plugins in turn)";
-const CLI::Validator kSize(parseSize, "SIZE");
 
 void declareNcclTestsOptions(CLI::App& command, perf::Options& options) {
   command.add_option("-b,--minbytes", options.minBytes, "smallest message")
-      ->transform(kSize)
+      ->transform(sizeInBytes())
       ->capture_default_str();
   command.add_option("-e,--maxbytes", options.maxBytes, "largest message")
-      ->transform(kSize)
+      ->transform(sizeInBytes())
       ->capture_default_str();
   command.add_option("-f,--stepfactor", options.factor, "sizes grow by this factor")->capture_default_str();
   command.add_option("-i,--stepbytes", options.stepBytes, "sizes grow by this many bytes instead")
-      ->transform(kSize);
+      ->transform(sizeInBytes());
   command.add_option("--iters", options.iterations, "iterations timed at each size")
       ->check(CLI::Range(1, 1000000000))
       ->capture_default_str();
@@ -79,7 +78,7 @@ void declareClusterOptions(CLI::App& command, perf::Options& options) {
       ->capture_default_str();
   command
       .add_option("--cluster-bytes", options.clusterBytes, "sent from each rank to each for its bandwidth")
-      ->transform(kSize)
+      ->transform(sizeInBytes())
       ->capture_default_str();
   command.add_option("--fit", options.fit,
                      "measure that, and write latency and bandwidth to this file for WEFT_TUNER_TABLE");
@@ -131,11 +130,11 @@ void declareRunOptions(CLI::App& command, perf::Options& options) {
                   "threads a rank that share its communicators (default: one for each)")
       ->check(CLI::Range(1, 256));
   command.add_option("--buffsize", options.bufferBytes, "buffer of one connection, 8 steps (NCCL_BUFFSIZE)")
-      ->transform(kSize)
+      ->transform(sizeInBytes())
       ->capture_default_str();
   command
       .add_option("--p2p-chunk", options.p2pChunkBytes, "message size of sendrecv (NCCL_P2P_NET_CHUNKSIZE)")
-      ->transform(kSize)
+      ->transform(sizeInBytes())
       ->capture_default_str();
   command
       .add_option("--group", options.group,
@@ -180,6 +179,11 @@ void declarePlaceOptions(CLI::App& command, perf::Options& options) {
 }
 
 }  // namespace
+
+const CLI::Validator& sizeInBytes() {
+  static const CLI::Validator size(parseSize, "SIZE");
+  return size;
+}
 
 void declarePerf(CLI::App& command, perf::Options& options) {
   command.add_option("operation", options.operation, operationNames());

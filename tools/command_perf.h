@@ -6,10 +6,12 @@
 
 #include "tools/perf/perf.h"
 
-// The command line of `weft perf`.
+// The command line of `weft perf`, and what other commands have in common with it.
 namespace weft {
 
 // `command` keeps references to the options.
 void declarePerf(CLI::App& command, perf::Options& options);
+
+const CLI::Validator& sizeInBytes();  // takes "8", "4K", "1.5M", "2GiB"
 
 }  // namespace weft

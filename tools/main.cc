@@ -9,6 +9,7 @@
 #include "src/base/nearest.h"
 #include "src/base/version.h"
 #include "tools/command_perf.h"
+#include "tools/command_sim.h"
 #include "tools/doctor/doctor.h"
 #include "tools/info/info.h"
 #include "tools/output/output.h"
@@ -16,13 +17,14 @@
 #include "tools/perf/perf.h"
 #include "tools/plan/plan.h"
 #include "tools/report/report.h"
+#include "tools/sim/sim.h"
 #include "tools/state/state.h"
 #include "tools/stats/autopsy.h"
 #include "tools/stats/stats.h"
 #include "tools/stats/top.h"
 #include "tools/trace/show/trace.h"
 
-// The weft command: what may be written on its command line. Only this file and command_perf.cc know CLI11,
+// The weft command: what may be written on its command line. Only this file and command_*.cc know CLI11,
 // which takes many seconds to compile; they are compiled as one.
 namespace weft {
 
@@ -258,11 +260,11 @@ int noOption(const CLI::App& app, const std::string& word) {
 }
 
 // All commands have the same convention: `--json -` is the standard output, and so is `--json` with nothing
-// behind it. `weft perf` and `weft plan` write a file there, so the dash is taken away from the others and
-// given to it.
+// behind it. `weft perf`, `weft plan` and `weft sim` write a file there, so the dash is taken away from the
+// others and given to them.
 std::vector<std::string> withOneJson(int argc, char** argv) {
   std::vector<std::string> words(argv, argv + argc);
-  const bool writesFile = argc > 1 && (words[1] == "perf" || words[1] == "plan");
+  const bool writesFile = argc > 1 && (words[1] == "perf" || words[1] == "plan" || words[1] == "sim");
   for (size_t i = 2; i < words.size(); i++) {
     if (words[i] != "--json") continue;
     const bool last = i + 1 == words.size();
@@ -316,6 +318,8 @@ class CommandLine {
   CLI::App* plan_ = app_.add_subcommand("plan", "what a job would do on a cluster, by a model");
   CLI::App* report_ =
       app_.add_subcommand("report", "where the time of a run went, and what differs from another");
+  CLI::App* sim_ =
+      app_.add_subcommand("sim", "Run collectives over a simulated network, by weft's own protocol");
   CLI::App* doctor_ = app_.add_subcommand("doctor", "is this host fit for a job, and what mends it?");
   info::Options infoOptions_;
   perf::Options perfOptions_;
@@ -323,6 +327,7 @@ class CommandLine {
   state::Options stateOptions_;
   plan::Options planOptions_;
   report::Options reportOptions_;
+  sim::Options simOptions_;
   doctor::Options doctorOptions_;
 };
 
@@ -340,6 +345,7 @@ CommandLine::CommandLine() {
   declarePlan(*plan_, planOptions_);
   plan_->footer(kPlanExamples);
   declareReport(*report_, reportOptions_);
+  declareSim(*sim_, simOptions_);
   declareDoctor(*doctor_, doctorOptions_);
   for (CLI::App* command : app_.get_subcommands([](const CLI::App*) { return true; }))
     command->set_version_flag("--version", versionLines());
@@ -374,6 +380,7 @@ int CommandLine::runParsed() const {
   if (trace_->parsed()) return trace::run(traceOptions_);
   if (plan_->parsed()) return plan::run(planOptions_);
   if (report_->parsed()) return report::run(reportOptions_);
+  if (sim_->parsed()) return sim::run(simOptions_);
   if (state_->parsed()) return state::run(stateOptions_);
   if (counted_.parsed()) return counted_.run();
   return info_->parsed() ? info::run(infoOptions_) : perf::run(perfOptions_);

@@ -117,6 +117,8 @@ class Engine final : private Placer {
     readClock();
     return now_;
   }
+  // Something is to happen in one of the next passes, whatever they find.
+  bool waitsForPasses() const { return due_ != UINT64_MAX; }
   TimePoint lately() const { return now_; }  // when somebody last asked: at least at every watch()
   uint64_t pass() const { return pass_; }
   bool tickBusy();  // something is outstanding here; asked by the control thread, once a tick

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+// The work of a rank's thread. Sending takes its time before the message leaves; the time of all else is
+// taken when the thread has done what it could. Used by one thread.
+namespace weft::sim {
+
+struct Effort {
+  std::function<void()> prepareMessage;  // sleeps as long as that takes
+  uint64_t calls = 0;                    // that post or test
+  uint64_t sent = 0;
+  uint64_t received = 0;
+  uint64_t bytes = 0;  // reduced, or copied from one place to another
+  bool moved = false;  // something has gone on
+};
+
+}  // namespace weft::sim

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "tools/sim/fabric.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "src/base/nearest.h"
+#include "src/tuner/table_file.h"
+
+namespace weft::sim {
+
+namespace {
+
+// A rank is a GPU: four of a p5's 32 cards are its own.
+Fabric p5() {
+  Fabric fabric;
+  fabric.name = "p5";
+  fabric.source =
+      "aws-ofi-nccl src/tuner/nccl_ofi_model.cpp: net_lat 20 us, net_comp_overhead 3 us, 12.5 GB/s a rail";
+  fabric.driver = Driver::efa;
+  fabric.rails = 4;
+  fabric.railGBps = 12.5;
+  fabric.latencyUs = 20;
+  fabric.messageUs = 1.5;
+  return fabric;
+}
+
+Fabric infiniband() {
+  Fabric fabric;
+  fabric.name = "ndr";
+  fabric.source =
+      "InfiniBand NDR, 50 GB/s on the line, 98 % of it for data; 1.2 us for a put (UCX on mlx5); 1 us to "
+      "post "
+      "(NCCL 2.30.7 src/graph/tuning.cc, Intel)";
+  fabric.railGBps = 49;
+  fabric.latencyUs = 1.2;
+  fabric.messageUs = 1;
+  return fabric;
+}
+
+Fabric ethernet() {
+  Fabric fabric;
+  fabric.name = "ethernet-100g";
+  fabric.source =
+      "RoCE at 100 Gb/s, 12.5 GB/s on the line, 98 % of it for data; 1.2 us for a put and 0.2 us for "
+      "Ethernet "
+      "(UCX on mlx5); 1 us to post (NCCL 2.30.7 src/graph/tuning.cc, Intel)";
+  fabric.railGBps = 12.25;
+  fabric.latencyUs = 1.4;
+  fabric.messageUs = 1;
+  return fabric;
+}
+
+Driver driverOf(const std::string& provider) {
+  if (provider == "tcp") return Driver::tcp;
+  return provider.starts_with("ofi:efa") ? Driver::efa : Driver::verbs;
+}
+
+// A step is measured from call to call, so the processors' share is in it: a fifth at each end.
+constexpr double kShareOfProcessor = 0.2;
+
+Fabric fabricOf(const tuner::MeasuredTable& table, const std::string& file) {
+  Fabric fabric;
+  fabric.name = std::filesystem::path(file).filename().string();
+  fabric.source = file + ": measured " + table.date + " over " + table.provider;
+  fabric.driver = driverOf(table.provider);
+  fabric.rails = table.devices;
+  fabric.railGBps = table.deviceGBps;
+  fabric.messageUs = table.stepUs * kShareOfProcessor;
+  fabric.latencyUs = table.stepUs - 2 * fabric.messageUs;
+  fabric.callUs = 0;
+  return fabric;
+}
+
+}  // namespace
+
+int Fabric::speedMbps() const {
+  return std::max(1, static_cast<int>(railGBps * 8000));
+}
+
+// As the providers say of themselves.
+int Fabric::eagerBytes() const {
+  return driver == Driver::tcp ? 32768 : 8192;
+}
+
+const std::vector<Fabric>& knownFabrics() {
+  static const std::vector<Fabric> known = {p5(), infiniband(), ethernet()};
+  return known;
+}
+
+Result<Fabric> readFabric(const std::string& name) {
+  std::vector<std::string> names;
+  std::string all;
+  for (const Fabric& fabric : knownFabrics()) {
+    if (fabric.name == name) return fabric;
+    names.push_back(fabric.name);
+    all += (all.empty() ? "" : ", ") + fabric.name;
+  }
+  std::error_code ignored;
+  if (!std::filesystem::exists(name, ignored))
+    return Error(Code::config, "reading a fabric",
+                 "--fabric " + name + ": is neither a file nor a fabric" + nearestHint(name, names) +
+                     "; fabrics are " + all);
+  auto table = tuner::readTable(name);
+  if (!table) return Error(Code::config, "reading a fabric", "--fabric " + table.error().detail());
+  return fabricOf(*table, name);
+}
+
+}  // namespace weft::sim

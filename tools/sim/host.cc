@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "tools/sim/host.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "providers/loop/transport.h"
+#include "src/base/log.h"
+#include "src/core/runtime.h"
+
+namespace weft::sim {
+
+namespace {
+
+constexpr auto kLongestPass = std::chrono::microseconds(2);
+constexpr size_t kMostCopied = size_t{64} << 10;  // bytes of larger writes are nobody's concern
+
+Nanoseconds nanoseconds(double us) {
+  return Nanoseconds(static_cast<int64_t>(us * 1000));
+}
+
+void setDriver(Driver driver, loop::LoopOptions* options) {
+  options->delivery = driver == Driver::tcp ? Delivery::selectable : Delivery::always;
+  options->messages = options->postIsCall = driver == Driver::tcp;
+  options->targetMustKnow = driver == Driver::efa;
+}
+
+}  // namespace
+
+Host::Host(const Site& site, int number) : site_(site), number_(number), clock_(site.scheduler) {}
+
+std::shared_ptr<Transport> Host::makeFabric() {
+  const Fabric& fabric = site_.fabric;
+  loop::LoopOptions options;
+  options.rails = fabric.rails;
+  options.landing = loop::Landing::whenPolled;
+  options.mostCopied = kMostCopied;
+  options.maxDepths = site_.depths;
+  options.speedMbps = fabric.speedMbps();
+  setDriver(fabric.driver, &options);
+  const loop::CardSpeed speed{fabric.railGBps, nanoseconds(fabric.latencyUs), nanoseconds(fabric.workUs)};
+  for (int rail = 0; rail < fabric.rails; rail++)
+    options.cards.push_back(
+        std::make_shared<loop::Card>(clock_, speed, [this](TimePoint when) { tell(when); }));
+  return loop::makeTransport(std::move(options));
+}
+
+Status Host::open() {
+  core::NetOptions options;
+  options.config = site_.config;
+  options.transport = makeFabric();
+  options.clock = &clock_;
+  options.makeHub = [this](control::HubOptions hub) {
+    return site_.control.makeHub(number_, std::move(hub));
+  };
+  TRY(net_, core::Net::create(std::move(options)));
+  if (site_.fabric.rails > 1) {
+    std::vector<int> rails(static_cast<size_t>(site_.fabric.rails));
+    std::iota(rails.begin(), rails.end(), 0);
+    TRY(device_, net_->makeVirtual(rails));
+  }
+  core::ContextOptions context;
+  context.perCommunicator = true;
+  context.communicator = 1;
+  context_ = net_->openContext(std::move(context));
+  return {};
+}
+
+void Host::close() {
+  engine_.reset();
+  context_.reset();
+  net_.reset();
+}
+
+void Host::run(std::function<void()> thread) {
+  task_ = &site_.scheduler.start(format("rank %d", number_), number_, std::move(thread));
+}
+
+Status Host::connected() {
+  TRY(const auto runtime, net_->runtime());
+  TRY(engine_, runtime->engineFor(context_, device_));
+  return {};
+}
+
+size_t Host::registeredBytes() {
+  return engine_->arena().registeredBytes();
+}
+
+void Host::prepareMessage() {
+  if (site_.fabric.messageUs > 0) site_.scheduler.sleep(nanoseconds(site_.fabric.messageUs));
+}
+
+void Host::take(const Effort& effort) {
+  const Fabric& fabric = site_.fabric;
+  double us = static_cast<double>(effort.calls) * fabric.callUs +
+              static_cast<double>(effort.received) * fabric.messageUs;
+  if (fabric.copyGBps > 0) us += static_cast<double>(effort.bytes) / fabric.copyGBps / 1e3;
+  if (us > 0) site_.scheduler.sleep(nanoseconds(us));
+}
+
+// Where the engine counts passes until something leaves, the thread makes them, less and less often.
+void Host::idle(TimePoint latest) {
+  const TimePoint now = site_.scheduler.now();
+  while (!due_.empty() && due_.top() <= now) due_.pop();
+  const bool passes = engine_ && engine_->waitsForPasses();
+  if (passes) latest = std::min(latest, now + pass_);
+  pass_ = passes ? std::min<Nanoseconds>(pass_ * 5 / 4, kLongestPass) : kShortestPass;
+  idles_ = true;
+  site_.scheduler.sleepUntil(due_.empty() ? latest : std::min(latest, due_.top()));
+  idles_ = false;
+}
+
+// Later than now, as the thread may be between its look and its sleep.
+void Host::tell(TimePoint when) {
+  const TimePoint soonest = site_.scheduler.now() + Nanoseconds(1);
+  due_.push(std::max(when, soonest));
+  if (idles_ && task_) site_.scheduler.wake(*task_, due_.top());
+}
+
+}  // namespace weft::sim

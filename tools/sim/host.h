@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <queue>
+#include <string>
+#include <vector>
+
+#include "providers/loop/options.h"
+#include "src/core/engine.h"
+#include "src/core/net.h"
+#include "tools/sim/effort.h"
+#include "tools/sim/fabric.h"
+#include "tools/world/control_net.h"
+#include "tools/world/scheduler.h"
+
+// A rank's process in a simulation: its Net over cards of its own, and a task in the place of NCCL's
+// thread. The thread takes time for what it does, and when it finds nothing to do it sleeps until something
+// comes, as looking in vain changes nothing. Owned by the simulation; tasks of one thread.
+namespace weft::sim {
+
+// The clock of a rank: all waiting gives the turn away.
+class HostClock final : public Clock {
+ public:
+  explicit HostClock(world::Scheduler& scheduler) : scheduler_(scheduler) {}
+  TimePoint now() const override { return scheduler_.now(); }
+  void sleep(Nanoseconds time) const override { scheduler_.sleep(time); }
+  void yield() const override { scheduler_.sleep(Nanoseconds(200)); }
+
+ private:
+  world::Scheduler& scheduler_;
+};
+
+// The surroundings of all hosts.
+struct Site {
+  world::Scheduler& scheduler;
+  world::ControlNet& control;
+  const Fabric& fabric;
+  const Config& config;
+  QueueDepths depths;
+};
+
+class Host {
+ public:
+  Host(const Site& site, int number);
+
+  Status open();       // the Net and a context
+  Status connected();  // the first of its comms stands
+  void close();        // after the last of its comms
+  void run(std::function<void()> thread);
+  int number() const { return number_; }
+  core::Net& net() { return *net_; }
+  const core::ContextRef& context() const { return context_; }
+  int device() const { return device_; }
+  size_t registeredBytes();  // by the protocol itself
+
+  TimePoint now() const { return site_.scheduler.now(); }
+
+  // The thread:
+  void prepareMessage();            // its time before it leaves
+  void take(const Effort& effort);  // the time for all else
+  void idle(TimePoint latest);      // until something comes
+  // Anybody: something is new for the thread from then on.
+  void tell(TimePoint when);
+
+ private:
+  static constexpr Nanoseconds kShortestPass{200};
+
+  std::shared_ptr<Transport> makeFabric();
+
+  const Site site_;
+  const int number_;
+  const HostClock clock_;
+  std::shared_ptr<core::Net> net_;
+  core::ContextRef context_;
+  int device_ = 0;
+  std::shared_ptr<core::Engine> engine_;
+  Nanoseconds pass_ = kShortestPass;  // the next one's distance
+  world::Task* task_ = nullptr;
+  bool idles_ = false;
+  std::priority_queue<TimePoint, std::vector<TimePoint>, std::greater<>> due_;
+};
+
+}  // namespace weft::sim
