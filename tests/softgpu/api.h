@@ -86,6 +86,15 @@ struct LaunchConfig {  // CUlaunchConfig
   unsigned attributeCount;
 };
 
+struct MemoryOperation {  // CUstreamBatchMemOpParams, as far as words are waited for and written
+  int operation;
+  DevicePointer address;
+  uint64_t value;  // a 32-bit one is in the lower half
+  unsigned flags;
+  DevicePointer alias;
+  uint64_t pad[1];
+};
+
 // Ends of the `extra` list of a launch: a buffer that holds all parameters.
 constexpr uintptr_t kParameterBuffer = 1;
 constexpr uintptr_t kParameterSize = 2;

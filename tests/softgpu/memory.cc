@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include "tests/softgpu/memory.h"
 
+#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <fcntl.h>
@@ -263,6 +264,44 @@ void* view(const void* address) {
   const auto where = reinterpret_cast<uintptr_t>(address);
   const Mapping* const found = findLocked(all, where);
   return found == nullptr ? const_cast<void*>(address) : found->alias + (where - found->base);
+}
+
+namespace {
+
+// The word as the driver sees it; null: no such memory. The caller holds the table's lock.
+void* wordOf(Table& all, const void* address) {
+  const auto where = reinterpret_cast<uintptr_t>(address);
+  const Mapping* const found = findLocked(all, where);
+  if (found == nullptr) return nullptr;
+  return found->alias == nullptr ? const_cast<void*>(address) : found->alias + (where - found->base);
+}
+
+template <typename Word>
+std::atomic_ref<Word> shared(void* at) {
+  return std::atomic_ref<Word>(*static_cast<Word*>(at));
+}
+
+}  // namespace
+
+std::optional<uint64_t> readWord(const void* address, bool wide) {
+  Table& all = table();
+  const std::shared_lock guard(all.lock);
+  void* const at = wordOf(all, address);
+  if (at == nullptr) return std::nullopt;
+  return wide ? shared<uint64_t>(at).load(std::memory_order_acquire)
+              : shared<uint32_t>(at).load(std::memory_order_acquire);
+}
+
+bool writeWord(const void* address, bool wide, uint64_t value) {
+  Table& all = table();
+  const std::shared_lock guard(all.lock);
+  void* const at = wordOf(all, address);
+  if (at == nullptr) return false;
+  if (wide)
+    shared<uint64_t>(at).store(value, std::memory_order_release);
+  else
+    shared<uint32_t>(at).store(static_cast<uint32_t>(value), std::memory_order_release);
+  return true;
 }
 
 size_t deviceBytes(int device) {

@@ -96,6 +96,11 @@ T* viewAs(const void* address) {
   return static_cast<T*>(view(address));
 }
 
+// A word of memory that the driver knows, read and written in one piece while nobody can take the mapping
+// away. Nothing and false: there is no such memory.
+std::optional<uint64_t> readWord(const void* address, bool wide);
+bool writeWord(const void* address, bool wide, uint64_t value);
+
 // Device memory in use, bytes.
 size_t deviceBytes(int device);
 

@@ -302,3 +302,49 @@ TEST_CASE(
   cuStreamDestroy_v2(stream);
   cuStreamDestroy_v2(other);
 }
+
+TEST_CASE("a stream writes words and waits for words, in order") {
+  useGpu();
+  constexpr int kWait64 = 4, kWrite64 = 5;
+  constexpr unsigned kAtLeast = 0;
+  void *host = nullptr, *stream = nullptr;
+  DevicePointer memory = 0;
+  REQUIRE(cuMemHostAlloc(&host, 16, 0) == kSuccess);
+  REQUIRE(cuMemAlloc_v2(&memory, 8) == kSuccess);
+  REQUIRE(cuStreamCreate(&stream, 1) == kSuccess);
+  auto* const words = static_cast<volatile uint64_t*>(host);
+  words[0] = 0;
+  words[1] = 0;
+  const auto first = reinterpret_cast<DevicePointer>(host);
+  const MemoryOperation all[] = {{kWrite64, first, 7, 0, 0, {}},
+                                 {kWait64, first + 8, 5, kAtLeast, 0, {}},
+                                 {kWrite64, memory, uint64_t{1} << 40, 0, 0, {}}};
+  REQUIRE(cuStreamBatchMemOp_v2(stream, 3, all, 0) == kSuccess);
+  while (words[0] != 7) std::this_thread::yield();
+  CHECK(cuStreamQuery(stream) == kNotReady);
+  words[1] = 6;
+  CHECK(cuStreamSynchronize(stream) == kSuccess);
+  uint64_t written = 0;
+  CHECK(cuMemcpy(reinterpret_cast<DevicePointer>(&written), memory, 8) == kSuccess);
+  CHECK(written == uint64_t{1} << 40);
+  int unknown = 0;
+  CHECK(cuStreamWaitValue32_v2(stream, reinterpret_cast<DevicePointer>(&unknown), 0, 0) == kInvalidValue);
+  CHECK(cuStreamWaitValue64_v2(stream, first + 4, 0, 0) == kInvalidValue);
+  cuStreamDestroy_v2(stream);
+  cuMemFree_v2(memory);
+  cuMemFreeHost(host);
+}
+
+TEST_CASE("a stream that waits for a word goes on when its memory is freed") {
+  useGpu();
+  DevicePointer memory = 0;
+  void* stream = nullptr;
+  REQUIRE(cuMemAlloc_v2(&memory, 8) == kSuccess);
+  REQUIRE(cuMemsetD8_v2(memory, 0, 8) == kSuccess);
+  REQUIRE(cuStreamCreate(&stream, 1) == kSuccess);
+  REQUIRE(cuStreamWaitValue64_v2(stream, memory, 1, 1) == kSuccess);
+  CHECK(cuStreamQuery(stream) == kNotReady);
+  cuMemFree_v2(memory);
+  CHECK(cuStreamSynchronize(stream) == kSuccess);
+  cuStreamDestroy_v2(stream);
+}

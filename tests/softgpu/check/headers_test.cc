@@ -47,6 +47,10 @@ static_assert(sizeof(LaunchConfig) == sizeof(CUlaunchConfig));
 static_assert(offsetof(LaunchConfig, stream) == offsetof(CUlaunchConfig, hStream));
 static_assert(offsetof(LaunchConfig, attributes) == offsetof(CUlaunchConfig, attrs));
 static_assert(offsetof(LaunchConfig, attributeCount) == offsetof(CUlaunchConfig, numAttrs));
+static_assert(sizeof(MemoryOperation) == sizeof(CUstreamBatchMemOpParams));
+static_assert(offsetof(MemoryOperation, address) == offsetof(CUstreamBatchMemOpParams, waitValue.address));
+static_assert(offsetof(MemoryOperation, value) == offsetof(CUstreamBatchMemOpParams, waitValue.value64));
+static_assert(offsetof(MemoryOperation, flags) == offsetof(CUstreamBatchMemOpParams, writeValue.flags));
 
 }  // namespace
 }  // namespace softgpu

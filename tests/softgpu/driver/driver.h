@@ -95,6 +95,16 @@ SOFTGPU_API softgpu::Result cuStreamQuery(void* stream);
 SOFTGPU_API softgpu::Result cuStreamWaitEvent(void* stream, void* event, unsigned flags);
 SOFTGPU_API softgpu::Result cuStreamGetFlags(void* stream, unsigned* flags);
 SOFTGPU_API softgpu::Result cuStreamGetId(void* stream, unsigned long long* id);
+SOFTGPU_API softgpu::Result cuStreamBatchMemOp_v2(void* stream, unsigned count,
+                                                  const softgpu::MemoryOperation* operations, unsigned flags);
+SOFTGPU_API softgpu::Result cuStreamWaitValue32_v2(void* stream, softgpu::DevicePointer address,
+                                                   uint32_t value, unsigned flags);
+SOFTGPU_API softgpu::Result cuStreamWaitValue64_v2(void* stream, softgpu::DevicePointer address,
+                                                   uint64_t value, unsigned flags);
+SOFTGPU_API softgpu::Result cuStreamWriteValue32_v2(void* stream, softgpu::DevicePointer address,
+                                                    uint32_t value, unsigned flags);
+SOFTGPU_API softgpu::Result cuStreamWriteValue64_v2(void* stream, softgpu::DevicePointer address,
+                                                    uint64_t value, unsigned flags);
 SOFTGPU_API softgpu::Result cuLaunchHostFunc(void* stream, void (*function)(void*), void* argument);
 SOFTGPU_API softgpu::Result cuEventCreate(void** event, unsigned flags);
 SOFTGPU_API softgpu::Result cuEventDestroy_v2(void* event);
