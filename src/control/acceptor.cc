@@ -13,27 +13,28 @@
 // Accepting, and the accepting side of the handshake.
 namespace weft::control {
 
-// The kernel chooses the port for IPv4, and IPv6 takes the same number. A number that another process has for
-// IPv6 leads to a new try.
-Result<ListeningSockets> openListeners(const PortRange& ports) {
+// The kernel chooses the port for the first address, and the others take the same number. A number that
+// another process has for one of them leads to a new try. An address that no socket can have just now, as it
+// is being checked or has gone, is left out.
+Result<ListeningSockets> openListeners(const std::vector<SocketAddress>& addresses, const PortRange& ports) {
   constexpr const char* kOpening = "opening the control port";
   constexpr int kTries = 64;
-  Error last(Code::system, kOpening, "no free port");
+  Error last(Code::system, kOpening, "this host has no address");
   for (int i = 0; i < kTries; i++) {
     ListeningSockets out;
-    auto v4 = listenOn(SocketAddress::any(AF_INET), kOpening, Hears::itsFamily, ports);
-    if (v4) {
-      out.port = localAddress(v4->get()).port();
-      out.sockets.push_back(v4.take());
+    bool portTaken = false;
+    for (const SocketAddress& address : addresses) {
+      const uint16_t port = out.addresses.empty() ? 0 : out.addresses.front().port();
+      auto socket = listenOn(address.withPort(port), kOpening, Hears::itsFamily, ports);
+      if (socket) {
+        out.addresses.push_back(address.withPort(localAddress(socket->get()).port()));
+        out.sockets.push_back(socket.take());
+      } else {
+        last = socket.takeError();
+        portTaken = portTaken || last.errnum() == EADDRINUSE;
+      }
     }
-    auto v6 = listenOn(SocketAddress::any(AF_INET6, out.port), kOpening, Hears::itsFamily, ports);
-    if (v6) {
-      out.port = localAddress(v6->get()).port();
-      out.sockets.push_back(v6.take());
-    }
-    const bool portTaken = !v6 && v6.error().errnum() == EADDRINUSE;  // by someone else's IPv6 socket
     if (!out.sockets.empty() && !portTaken) return out;
-    last = v6.takeError();
   }
   return last;
 }

@@ -17,12 +17,13 @@
 // deadline. The control loop owns it. Control thread.
 namespace weft::control {
 
-// A listening socket for each family, all with one port and on every local address.
+// A listening socket for each address that peers are told, all with one port: nobody reaches it by another.
 struct ListeningSockets {
   std::vector<Fd> sockets;
-  uint16_t port = 0;
+  std::vector<SocketAddress> addresses;  // of the sockets, in their order
 };
-Result<ListeningSockets> openListeners(const PortRange& ports = {});
+Result<ListeningSockets> openListeners(const std::vector<SocketAddress>& addresses,
+                                       const PortRange& ports = {});
 
 // A connection whose other side proved the secret and introduced itself. The receiver of the report owns the
 // socket.

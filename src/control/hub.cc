@@ -136,16 +136,15 @@ Status checkFingerprint(const Fingerprint& fingerprint) {
 Result<std::shared_ptr<Hub>> Hub::create(HubOptions options) {
   TRY(checkFingerprint(options.fingerprint));
   TRY(const auto interfaces, localInterfaces());
-  TRY(auto addresses, chooseAddresses(interfaces, options.config.socketIfname));
+  TRY(const auto addresses, chooseAddresses(interfaces, options.config.socketIfname));
   TRY(const PortRange ports, parsePortRange(options.config.portRange));
-  TRY(auto listening, openListeners(ports));
-  for (SocketAddress& address : addresses) address.setPort(listening.port);
+  TRY(auto listening, openListeners(addresses, ports));
   TRY(auto mailbox, Mailbox::create());
   TRY(auto loop, EventLoop::create(*options.clock));
   ControlLoopParts parts;
   parts.options = std::move(options);
   fillRandom(parts.self);
-  parts.addresses = std::move(addresses);
+  parts.addresses = std::move(listening.addresses);
   parts.mailbox = std::move(mailbox);
   parts.listeners = std::make_shared<ListenerTable>();
   auto hub = std::make_shared<HubImpl>(std::move(parts), std::move(loop));

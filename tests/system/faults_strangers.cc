@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
-#include <algorithm>
-#include <arpa/inet.h>
 #include <array>
 #include <atomic>
-#include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <thread>
 
 #include "src/base/fd.h"
+#include "src/base/net/address.h"
 #include "tests/system/driver/process_state.h"
 #include "tests/system/driver/program.h"
 #include "tests/system/driver/traffic.h"
@@ -19,20 +17,14 @@
 namespace weft::system {
 namespace {
 
+// By whichever address of this host the port is open on.
 Fd dial(uint16_t port) {
-  for (const int family : {AF_INET, AF_INET6}) {
-    Fd fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in v4{};
-    v4.sin_family = AF_INET;
-    v4.sin_port = htons(port);
-    v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    sockaddr_in6 v6{};
-    v6.sin6_family = AF_INET6;
-    v6.sin6_port = htons(port);
-    v6.sin6_addr = in6addr_loopback;
-    const bool four = family == AF_INET;
-    const auto* address = four ? reinterpret_cast<sockaddr*>(&v4) : reinterpret_cast<sockaddr*>(&v6);
-    if (::connect(fd.get(), address, four ? sizeof(v4) : sizeof(v6)) == 0) return fd;
+  const auto interfaces = localInterfaces();
+  if (!interfaces) return Fd();
+  for (const Interface& interface : *interfaces) {
+    const SocketAddress to = interface.address.withPort(port);
+    Fd fd(::socket(to.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (::connect(fd.get(), to.raw(), to.length) == 0) return fd;
   }
   return Fd();
 }
@@ -145,12 +137,10 @@ void strangers(Run& run, End& end) {
   end.sync();
 }
 
-// The port of control links: the one that listens for both families.
+// The port of control links: it opens before any device does.
 uint16_t controlPort() {
-  auto ports = listeningPorts();
-  std::sort(ports.begin(), ports.end());
-  const auto twice = std::adjacent_find(ports.begin(), ports.end());
-  return twice == ports.end() ? uint16_t{0} : *twice;
+  const auto ports = listeningPorts();
+  return ports.empty() ? uint16_t{0} : ports.front();
 }
 
 // The beginning of a hello that could be one, a byte on every connection at a time.

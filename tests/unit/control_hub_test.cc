@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <array>
+#include <poll.h>
+#include <vector>
+
+#include "src/base/net/sockets.h"
 #include "src/control/hub.h"
 #include "tests/unit/control_support.h"
 
@@ -15,6 +20,25 @@ TEST_CASE("a call reaches its listener and its answer comes back") {
   CHECK(near->alive());
   CHECK(near->fingerprint().at(0).value == "test");
   CHECK(near->name().find("pid") != std::string::npos);
+}
+
+// 127.0.0.2 leads to this host as 127.0.0.1 does, but no peer is told it.
+TEST_CASE("the control port is open on the addresses that peers are told, and on no other") {
+  Side side;
+  auto listener = side.listen();
+  const std::vector<SocketAddress> told = listener->handle().addresses;
+  REQUIRE_FALSE(told.empty());
+  const auto opens = [](const SocketAddress& address) {
+    auto fd = startConnecting(address);
+    return fd && eventually([&] {
+             pollfd one{fd->get(), POLLOUT, 0};
+             return ::poll(&one, 1, 0) > 0;
+           }) &&
+           connectError(fd->get()) == 0;
+  };
+  for (const SocketAddress& address : told) CHECK(opens(address));
+  constexpr std::array<std::byte, 4> kOther = {std::byte{127}, {}, {}, std::byte{2}};
+  CHECK_FALSE(opens(SocketAddress::of(kOther, told.front().port())));
 }
 
 TEST_CASE("messages arrive in order, both ways, up to the largest size") {

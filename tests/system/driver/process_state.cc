@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
 #include <thread>
@@ -57,7 +58,9 @@ std::set<std::string> ownSocketInodes() {
   return inodes;
 }
 
-void addListeningPorts(const char* table, const std::set<std::string>& inodes, std::vector<uint16_t>* ports) {
+// The kernel numbers sockets in the order in which they are made.
+void addListeningPorts(const char* table, const std::set<std::string>& inodes,
+                       std::map<uint64_t, uint16_t>* ports) {
   std::ifstream file(table);
   for (std::string line; std::getline(file, line);) {
     std::istringstream fields(line);
@@ -67,7 +70,7 @@ void addListeningPorts(const char* table, const std::set<std::string>& inodes, s
     const std::string hex = local.substr(local.rfind(':') + 1);
     uint16_t port = 0;
     std::from_chars(hex.data(), hex.data() + hex.size(), port, 16);
-    ports->push_back(port);
+    ports->emplace(std::stoull(inode), port);
   }
 }
 
@@ -149,10 +152,13 @@ uint64_t residentBytes() {
 }
 
 std::vector<uint16_t> listeningPorts() {
-  std::vector<uint16_t> ports;
+  std::map<uint64_t, uint16_t> byInode;
   const auto inodes = ownSocketInodes();
-  addListeningPorts("/proc/self/net/tcp", inodes, &ports);
-  addListeningPorts("/proc/self/net/tcp6", inodes, &ports);
+  addListeningPorts("/proc/self/net/tcp", inodes, &byInode);
+  addListeningPorts("/proc/self/net/tcp6", inodes, &byInode);
+  std::vector<uint16_t> ports;
+  for (const auto& [inode, port] : byInode)
+    if (std::find(ports.begin(), ports.end(), port) == ports.end()) ports.push_back(port);
   return ports;
 }
 

@@ -35,7 +35,8 @@ std::vector<DescriptorState> descriptors();
 bool isMapped(const std::string& text);
 uint64_t residentBytes();
 
-// Ports on which this process (not its children) has a listening TCP socket.
+// Ports on which this process (not its children) has a listening TCP socket, each once, in the order in which
+// they were opened.
 std::vector<uint16_t> listeningPorts();
 
 }  // namespace weft::system
