@@ -14,6 +14,7 @@ namespace weft::verbs {
 namespace {
 
 constexpr Milliseconds kPause{100};  // between two attempts at an address that did not resolve
+constexpr Milliseconds kSlice{5};    // a new call waits so long at most, where others rest
 
 // A neighbour that does not answer yet may do so soon: its interface may just be coming up.
 bool worthAnotherTry(const Error& error) {
@@ -61,12 +62,16 @@ void Dialer::run() {
   }
 }
 
-// Waits until a call is due, or another one comes.
+// Waits until a call is due, or another one may have come. The time of a call passes by the clock, which no
+// notice ends, so a sleep is short.
 void Dialer::rest(std::unique_lock<std::mutex>& lock, TimePoint now) {
   if (calls_.empty()) return changed_.wait(lock);
   const auto sooner = [](const Call& a, const Call& b) { return a.notBefore < b.notBefore; };
   const Call& next = *std::min_element(calls_.begin(), calls_.end(), sooner);
-  (void)changed_.wait_for(lock, next.notBefore - now);
+  const Nanoseconds time = std::min<Nanoseconds>(next.notBefore - now, kSlice);
+  lock.unlock();
+  clock_.sleep(time);
+  lock.lock();
 }
 
 // A call that has to be tried again goes behind the others and rests. So dead peers delay no other call for

@@ -67,8 +67,8 @@ namespace {
 // Ports as a transport, without discovery, which reads sysfs.
 class Ports : public Transport {
  public:
-  Ports(std::shared_ptr<const verbs::Library> library, std::vector<verbs::Port> ports)
-      : library_(std::move(library)), ports_(std::move(ports)) {}
+  Ports(std::shared_ptr<const verbs::Library> library, std::vector<verbs::Port> ports, const Clock& clock)
+      : library_(std::move(library)), ports_(std::move(ports)), clock_(clock) {}
   std::string name() const override { return "verbs"; }
   std::string version() const override { return "fake"; }
   Result<std::vector<DeviceInfo>> discover() override {
@@ -79,13 +79,14 @@ class Ports : public Transport {
   std::vector<Refusal> refusals() const override { return {}; }
   Result<std::shared_ptr<Device>> open(const DeviceInfo& info) override {
     for (const verbs::Port& port : ports_)
-      if (port.info.name == info.name) return verbs::VerbsDevice::open(library_, port, Clock::system());
+      if (port.info.name == info.name) return verbs::VerbsDevice::open(library_, port, clock_);
     return Error(Code::unavailable, "opening a device", info.name);
   }
 
  private:
   const std::shared_ptr<const verbs::Library> library_;
   const std::vector<verbs::Port> ports_;
+  const Clock& clock_;
 };
 
 }  // namespace
@@ -291,7 +292,7 @@ std::shared_ptr<const verbs::Library> FakeVerbs::library() {
 std::unique_ptr<Transport> FakeVerbs::transport(std::vector<int> cards, const Config& config) {
   std::vector<verbs::Port> ports;
   for (const int card : cards) ports.push_back(portOf(static_cast<size_t>(card), config));
-  return std::make_unique<Ports>(library(), std::move(ports));
+  return std::make_unique<Ports>(library(), std::move(ports), *clock);
 }
 
 verbs::Port FakeVerbs::portOf(size_t card, const Config& config) {

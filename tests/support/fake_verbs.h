@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "providers/verbs/ports.h"
+#include "src/base/clock.h"
 
 // libibverbs and four cards of one port, in this process: a write lands as it is posted, unless held. It
 // counts what it is asked for, and fails as told. A process has one at a time, since the functions of a
@@ -42,8 +43,9 @@ class FakeVerbs {
   std::unique_ptr<Transport> transport(std::vector<int> cards, const Config& config = {});
 
   // Before the first use:
-  int openFails = 0;      // errno of opening a card
-  int registerFails = 0;  // of registering memory
+  const Clock* clock = &Clock::system();  // of the devices
+  int openFails = 0;                      // errno of opening a card
+  int registerFails = 0;                  // of registering memory
   ibv_port_state portState = IBV_PORT_ACTIVE;
   ibv_transport_type speaks = IBV_TRANSPORT_IB;
   ibv_mtu mtus[4] = {IBV_MTU_4096, IBV_MTU_4096, IBV_MTU_4096, IBV_MTU_4096};

@@ -134,6 +134,23 @@ TEST_CASE("peers that cannot be reached are tried again after a pause each, and 
   CHECK(pumpUntil({&a, &b}, [&] { return a.count(connected, true) == 1 && b.count(connected, true) == 1; }));
 }
 
+// The system's time plays no part: this clock stands where nobody sleeps by it.
+TEST_CASE("the pause before another attempt at a peer passes by the clock of the device") {
+  const FakeClock clock;
+  FakeVerbs fake;
+  fake.clock = &clock;
+  fake.noRoute = true;
+  const auto left = fake.transport({0}), right = fake.transport({1});
+  SeamEnd a(*left, 64), b(*right, 64);
+  const TimePoint begin = clock.now();
+  a.connectTo(b);
+  b.connectTo(a);
+  REQUIRE(pumpUntil({&a, &b}, [&] { return fake.lookedFor >= 6; }));
+  CHECK(clock.now() - begin >= Milliseconds(200));
+  fake.noRoute = false;
+  CHECK(pumpUntil({&a, &b}, [&] { return a.count(connected, true) == 1 && b.count(connected, true) == 1; }));
+}
+
 TEST_CASE("a lane is fenced once all its queue pairs are") {
   FakeVerbs fake;
   Lane lane(fake, withPairs(4), withPairs(4));
