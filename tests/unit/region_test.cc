@@ -2,7 +2,12 @@
 // Copyright The weft authors
 #include "src/mem/region.h"
 
+#include <chrono>
+#include <functional>
+#include <future>
+
 #include "providers/loop/transport.h"
+#include "src/mem/arena.h"
 #include "tests/support/catch.h"
 
 using namespace weft;
@@ -43,7 +48,47 @@ struct Stage {
   std::unique_ptr<RegionCache> cache;
 };
 
+// A device that lets the test act while it registers.
+class SlowDevice final : public Device {
+ public:
+  explicit SlowDevice(std::shared_ptr<Device> real) : real_(std::move(real)) {}
+  const DeviceInfo& info() const override { return real_->info(); }
+  Result<std::unique_ptr<Memory>> registerMemory(const MemoryDesc& desc) override {
+    if (whileRegistering) whileRegistering();
+    return real_->registerMemory(desc);
+  }
+  Result<std::unique_ptr<Queue>> openQueue(const QueueDepths& wanted) override {
+    return real_->openQueue(wanted);
+  }
+  std::function<void()> whileRegistering;
+
+ private:
+  const std::shared_ptr<Device> real_;
+};
+
 }  // namespace
+
+TEST_CASE("a thread that registers a chunk of protocol memory holds up no other") {
+  const auto transport = loop::makeTransport({});
+  const auto device = transport->open(transport->discover()->front());
+  REQUIRE(device);
+  const auto slow = std::make_shared<SlowDevice>(*device);
+  RegionCache cache(std::vector<std::shared_ptr<Device>>{slow});
+  Arena arena(&cache);
+  const auto first = arena.take(1024);
+  REQUIRE(first);
+  const size_t bytes = arena.registeredBytes();
+  std::future<bool> other;
+  slow->whileRegistering = [&] {
+    other = std::async(std::launch::async, [&] { return arena.take(1024).operator bool(); });
+    CHECK(other.wait_for(std::chrono::seconds(10)) == std::future_status::ready);
+  };
+  const auto large = arena.take(2 * bytes);  // there is no room for it
+  REQUIRE(large);
+  REQUIRE(other.valid());
+  CHECK(other.get());
+  CHECK(arena.registeredBytes() >= 3 * bytes);
+}
 
 TEST_CASE("a range that lives is registered once, and anew when its last user is gone") {
   Stage stage;
