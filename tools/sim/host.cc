@@ -101,7 +101,7 @@ void Host::take(const Effort& effort) {
 }
 
 // Where the engine counts passes until something leaves, the thread makes them, less and less often.
-void Host::idle(TimePoint latest) {
+bool Host::idle(TimePoint latest) {
   const TimePoint now = site_.scheduler.now();
   while (!due_.empty() && due_.top() <= now) due_.pop();
   const bool passes = engine_ && engine_->waitsForPasses();
@@ -110,6 +110,7 @@ void Host::idle(TimePoint latest) {
   idles_ = true;
   site_.scheduler.sleepUntil(due_.empty() ? latest : std::min(latest, due_.top()));
   idles_ = false;
+  return passes || (!due_.empty() && due_.top() <= site_.scheduler.now());
 }
 
 // Later than now, as the thread may be between its look and its sleep.

@@ -61,7 +61,7 @@ class Host {
   // The thread:
   void prepareMessage();            // its time before it leaves
   void take(const Effort& effort);  // the time for all else
-  void idle(TimePoint latest);      // until something comes
+  bool idle(TimePoint latest);      // until something comes, or that time: then false
   // Anybody: something is new for the thread from then on.
   void tell(TimePoint when);
 

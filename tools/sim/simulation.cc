@@ -177,15 +177,18 @@ Status Simulation::once(Host& host, Seat& seat, uint64_t bytes) {
   for (const auto& movement : seat.movements) movement->start(bytes);
   const auto isDone = [](const auto& movement) { return movement->done(); };
   int inVain = 0;
+  bool untold = false;
   while (!std::all_of(seat.movements.begin(), seat.movements.end(), isDone)) {
     Effort effort;
     effort.prepareMessage = [&host] { host.prepareMessage(); };
     for (const auto& movement : seat.movements) TRY(movement->progress(&effort));
     messages_ += effort.sent + effort.received;
+    outcome_.untold += untold && effort.moved;
+    untold = false;
     inVain = effort.moved ? 0 : inVain + 1;
     if (effort.moved) host.take(effort);
     if (inVain < mostInVain) continue;
-    host.idle(host.now() + kLook);
+    untold = !host.idle(host.now() + kLook);
     inVain = 0;
   }
   return {};
@@ -224,12 +227,10 @@ void Simulation::noteConnections() {
 Status Simulation::measureAll(Host& host, Seat& seat) {
   for (size_t size = 0; size < setup_.sizes.size(); size++) {
     const uint64_t bytes = setup_.sizes[size];
-    for (int i = 0; i < setup_.warmup; i++) {
-      meet(host, [&] {
-        if (i == 0 && watcher_.began) watcher_.began(size);
-      });
-      TRY(once(host, seat, bytes));
-    }
+    meet(host, [&] {
+      if (watcher_.began) watcher_.began(size);
+    });
+    for (int i = 0; i < setup_.warmup; i++) TRY(once(host, seat, bytes));
     meet(host, [&] {
       outcome_.rows.push_back({bytes, 0, 0, 0});
       messages_ = 0;

@@ -41,6 +41,7 @@ struct Outcome {
   uint64_t controlMails = 0;  // that made them
   size_t mostSockets = 0;     // of a rank's control links
   size_t mostRegistered = 0;  // bytes of a rank, by the protocol itself
+  uint64_t untold = 0;        // times that a thread found something that nobody had told it of
   uint64_t steps = 0;         // of the scheduler
   uint64_t hash = 0;          // of all of them
 };
