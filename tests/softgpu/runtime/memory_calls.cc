@@ -130,8 +130,13 @@ SOFTGPU_API Result cudaMemcpyAsync(void* to, const void* from, size_t size, int,
   return keep(cuMemcpyAsync(addressOf(to), addressOf(from), size, stream));
 }
 
-SOFTGPU_API Result cudaMemcpyBatchAsync(void**, void**, size_t*, size_t, void*, size_t*, size_t, void*) {
-  return keep(unsupported("cudaMemcpyBatchAsync"));
+Result softgpu::copyBatch(void* const* to, const void* const* from, const size_t* sizes, size_t count,
+                          void* stream) {
+  for (size_t i = 0; i < count; ++i) {
+    const Result begun = cuMemcpyAsync(addressOf(to[i]), addressOf(from[i]), sizes[i], stream);
+    if (begun != kSuccess) return begun;
+  }
+  return kSuccess;
 }
 
 SOFTGPU_API Result cudaMemset(void* to, int value, size_t size) {

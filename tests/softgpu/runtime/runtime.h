@@ -27,6 +27,9 @@ inline DevicePointer addressOf(const void* pointer) {
   return reinterpret_cast<uintptr_t>(pointer);
 }
 
+// Copies that may be done in any order; here they are done in the one they are named in.
+Result copyBatch(void* const* to, const void* const* from, const size_t* sizes, size_t count, void* stream);
+
 // The driver's function for a kernel's stub on the host; null when no library registered it.
 void* kernelOf(const void* symbol);
 

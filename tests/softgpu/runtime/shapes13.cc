@@ -17,3 +17,8 @@ SOFTGPU_API Result cudaGraphAddDependencies(void* graph, const void* const* from
                                             const void* edges, size_t count) {
   return keep(cuGraphAddDependencies_v2(graph, from, to, edges, count));
 }
+SOFTGPU_API Result cudaMemcpyBatchAsync(void* const* to, const void* const* from, const size_t* sizes,
+                                        size_t count, const void*, const size_t*, size_t, void* stream) {
+  useContext();
+  return keep(copyBatch(to, from, sizes, count, stream));
+}
