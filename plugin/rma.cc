@@ -36,30 +36,15 @@ HeldRmaContext* rmaContextOf(void* pointer) {
   return static_cast<HeldRmaContext*>(heldOf(pointer, Kind::rmaContext));
 }
 
-// Why one-sided operations would be incomplete with that device; empty: they are not.
-std::string whyNone(const core::Properties& device) {
-  if (device.gpuDirect.empty()) return "";
-  return "this process uses a GPU, and one-sided operations move host memory only";
-}
-
 // Devices of several cards that NCCL made are not counted: it asks for physical ones only.
 Result<int> usableDevices() {
   TRY(const int all, Plugin::get().deviceCount());
   int usable = 0;
   for (int device = 0; device < all; device++) {
     TRY(const core::Properties* properties, Plugin::get().properties(device));
-    if (!whyNone(*properties).empty()) return 0;
     if (properties->members.size() <= 1) usable++;
   }
   return usable;
-}
-
-// NCCL opens two contexts a communicator, so the line is for information only.
-void sayWhyNone() {
-  const auto all = Plugin::get().deviceCount();
-  if (!all || *all == 0) return;  // the network has said so already
-  const auto properties = Plugin::get().properties(0);
-  if (properties) WEFT_LOG(info, "no device for one-sided operations: %s", whyNone(**properties).c_str());
 }
 
 }  // namespace
@@ -84,7 +69,6 @@ ncclResult_t openRmaContext(void** context, uint64_t communicator, ncclDebugLogg
     const auto usable = usableDevices();
     *context = opened;
     if (usable && *usable > 0) return {};
-    sayWhyNone();
     *context = &noContext;
     return Plugin::get().closeContext(opened);
   });

@@ -7,10 +7,11 @@
 // A link's steps and its end.
 namespace weft::rma {
 
-Result<std::unique_ptr<Link>> Link::create(uint32_t rank, uint32_t self, coll::Pipe& pipe) {
+Result<std::unique_ptr<Link>> Link::create(uint32_t rank, uint32_t self, coll::Pipe& pipe,
+                                           const OwnMemory& memory) {
   auto link = std::make_unique<Link>(rank, pipe);
-  TRY(link->sender_, Sender::create(pipe.sending()));
-  TRY(link->receiver_, Receiver::create(pipe.receiving(), rank, self));
+  TRY(link->sender_, Sender::create(pipe.sending(), memory));
+  TRY(link->receiver_, Receiver::create(pipe.receiving(), rank, self, memory));
   return link;
 }
 
@@ -20,10 +21,12 @@ bool Link::advance(Desk& desk) {
   const Status heard = receiver_->advance(desk);
   if (state_ == State::lost) return false;
   if (!heard) {
-    alarm(heard.error().detail());
-    lose(heard.error());
+    giveUp(heard.error());
   } else if (!sender_->advance()) {
-    loseBy(pipe_.sending());
+    if (const auto& fault = sender_->fault())
+      giveUp(*fault);
+    else
+      loseBy(pipe_.sending());
   } else if (receiver_->broken() && state_ == State::open) {
     loseBy(pipe_.receiving());
   }
@@ -38,6 +41,11 @@ void Link::leave() {
 void Link::loseBy(const core::Comm& comm) {
   lose(Error(Code::remote, "one-sided operations",
              format("rank %u: %s", rank_, comm.error().message().c_str())));
+}
+
+void Link::giveUp(const Error& why) {
+  alarm(why.detail());
+  lose(why);
 }
 
 void Link::lose(Error why) {

@@ -22,7 +22,8 @@ class Link {
     lost,  // error() says why
   };
 
-  static Result<std::unique_ptr<Link>> create(uint32_t rank, uint32_t self, coll::Pipe& pipe);
+  static Result<std::unique_ptr<Link>> create(uint32_t rank, uint32_t self, coll::Pipe& pipe,
+                                              const OwnMemory& memory);
   Link(uint32_t rank, coll::Pipe& pipe) : rank_(rank), pipe_(pipe) {}
 
   uint32_t rank() const { return rank_; }
@@ -42,6 +43,7 @@ class Link {
 
  private:
   void loseBy(const core::Comm& comm);
+  void giveUp(const Error& why);  // by this end's fault or the other's: the other end is told
   void enter(State next) {
     if (next > state_) state_ = next;
   }

@@ -17,8 +17,9 @@ constexpr size_t kMostArrivals = 4096;  // puts that are not retired; more heads
 
 }  // namespace
 
-Result<std::unique_ptr<Receiver>> Receiver::create(core::RecvComm& comm, uint32_t rank, uint32_t self) {
-  auto receiver = std::make_unique<Receiver>(comm, rank, self);
+Result<std::unique_ptr<Receiver>> Receiver::create(core::RecvComm& comm, uint32_t rank, uint32_t self,
+                                                   const OwnMemory& memory) {
+  auto receiver = std::make_unique<Receiver>(comm, rank, self, memory);
   TRY(receiver->slots_, coll::Staging::create(kHeadsAtOnce * kSlotBytes));
   TRY(receiver->memory_, receiver->slots_.registerOn(comm));
   comm.mayStand();  // a peer may have nothing to say for as long as it likes
@@ -29,8 +30,8 @@ Error Receiver::wrong(const std::string& why) const {
   return Error(Code::remote, "one-sided operations", format("rank %u: %s", rank_, why.c_str()));
 }
 
-void Receiver::await(std::byte* to, uint64_t bytes, core::MemoryHandle* memory, Request* request) {
-  gets_.waiting.push_back({to, bytes, memory, nullptr, request});
+void Receiver::await(const Window& to, uint64_t offset, uint64_t bytes, uint32_t piece, Request* request) {
+  gets_.waiting.push_back({to.at(offset), bytes, piece, &to, nullptr, request});
 }
 
 void Receiver::drop() {
@@ -110,7 +111,7 @@ Status Receiver::takePut(Desk& desk, const Head& head, std::span<const std::byte
     return wrong("a signal of " + signal->describe(self_, head.signalOffset, sizeof(uint64_t)));
   if (window) window->inUse++;
   if (signal) signal->inUse++;
-  arrivals_.push_back({head, window, signal, head.bytes, !window || window->host(), nullptr});
+  arrivals_.push_back({head, window, signal, head.bytes, !window || !window->direct(), nullptr});
   return placePut(head, window, behind);
 }
 
@@ -119,29 +120,48 @@ Status Receiver::placePut(const Head& head, Window* window, std::span<const std:
   if (head.bytes == 0) return {};
   std::byte* to = window ? window->at(head.offset) : nullptr;
   if (head.inlined == 0) {
-    puts_.waiting.push_back({to, head.bytes, window ? window->receiving[rank_] : nullptr, &arrival, nullptr});
+    if (window && window->staged && head.piece != kStagedPieceBytes)
+      return wrong("pieces that are too large");
+    puts_.waiting.push_back({to, head.bytes, head.piece, window, &arrival, nullptr});
     return {};
   }
-  if (window && !window->host()) return wrong("bytes behind a head for memory of a GPU");
-  if (to) std::memcpy(to, behind.data(), behind.size());
+  if (window && window->direct()) return wrong("bytes behind a head for memory of a GPU");
+  if (window) {
+    TRY(own_.write(*window, to, behind.data(), behind.size()));
+  }
   arrival.left = 0;
   return {};
+}
+
+Result<Receiver::Place> Receiver::placeOf(Stream& stream, const Wanted& wanted) {
+  if (wanted.window && !wanted.window->staged) return Place{wanted.to, wanted.window->receiving[rank_]};
+  if (wanted.window) {
+    if (!stream.bounce) {
+      TRY(stream.bounce, Bounce::create(own_.driver(), wanted.window->memory.gpu, comm_));
+    }
+    return Place{stream.bounce->next(), stream.bounce->memory()};
+  }
+  if (!nowhereMemory_) {
+    TRY(nowhere_, coll::Staging::create(kPieceBytes));
+    TRY(nowhereMemory_, nowhere_.registerOn(comm_));
+  }
+  return Place{nowhere_.data(), nowhereMemory_};
 }
 
 Status Receiver::postPieces(Stream& stream) {
   while (!broken_ && !stream.waiting.empty() && stream.flights.size() < kPiecesAtOnce) {
     Wanted& wanted = stream.waiting.front();
-    const uint64_t bytes = std::min<uint64_t>(kPieceBytes, wanted.bytes);
-    if (!wanted.to && !nowhereMemory_) {
-      TRY(nowhere_, coll::Staging::create(kPieceBytes));
-      TRY(nowhereMemory_, nowhere_.registerOn(comm_));
-    }
+    const uint64_t bytes = std::min<uint64_t>(wanted.piece, wanted.bytes);
+    TRY(const Place place, placeOf(stream, wanted));
+    if (!place.data) return {};
     const core::Posted posted =
-        comm_.irecvOne(wanted.to ? wanted.to : nowhere_.data(), static_cast<size_t>(bytes), stream.tag,
-                       wanted.to ? wanted.memory : nowhereMemory_, nullptr);
+        comm_.irecvOne(place.data, static_cast<size_t>(bytes), stream.tag, place.memory, nullptr);
     broken_ = !posted.ok;
     if (!posted.request) return {};
-    stream.flights.push_back({posted.request, bytes, wanted.arrival, wanted.request, wanted.to, nullptr});
+    const bool staged = wanted.window && wanted.window->staged;
+    if (staged) stream.bounce->take();
+    stream.flights.push_back({posted.request, bytes, wanted.arrival, wanted.request, wanted.to, wanted.window,
+                              staged ? place.data : nullptr, nullptr});
     if (wanted.to) wanted.to += bytes;
     wanted.bytes -= bytes;
     if (wanted.bytes == 0) stream.waiting.pop_front();
@@ -153,8 +173,17 @@ Status Receiver::postPieces(Stream& stream) {
 // signal.
 bool Receiver::landed(Flight& flight) {
   const Window* window = flight.of ? flight.of->window : nullptr;
-  if (!window || window->host() || flight.of->left != flight.bytes) return true;
+  if (!window || !window->direct() || flight.of->left != flight.bytes) return true;
   return flush(*window, flight.at, &flight.flushing);
+}
+
+// The bytes that came into a slot go on to their place.
+Status Receiver::land(Stream& stream, Flight& flight) {
+  if (!flight.slot) return {};
+  TRY(own_.write(*flight.window, flight.at, flight.slot, static_cast<size_t>(flight.bytes)));
+  flight.slot = nullptr;
+  stream.bounce->giveBack();
+  return {};
 }
 
 Status Receiver::testPieces(Stream& stream) {
@@ -167,6 +196,7 @@ Status Receiver::testPieces(Stream& stream) {
     if (flight.request && static_cast<uint64_t>(size) != flight.bytes)
       return wrong(format("%d bytes came where %" PRIu64 " were due", size, flight.bytes));
     flight.request = nullptr;
+    TRY(land(stream, flight));
     if (!landed(flight)) return {};
     if (flight.arrival) flight.arrival->left -= flight.bytes;
     if (flight.of) {

@@ -3,10 +3,13 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <span>
 
 #include "src/coll/pipe.h"
+#include "src/rma/bounce.h"
 #include "src/rma/request.h"
+#include "src/rma/signal.h"
 
 // What comes from one rank: heads, and the bytes for which heads or gets of this rank have made a place. Puts
 // are retired in the order of their heads: a signal is added once its own bytes and those of all earlier puts
@@ -27,14 +30,16 @@ class Desk {
 
 class Receiver {
  public:
-  static Result<std::unique_ptr<Receiver>> create(core::RecvComm& comm, uint32_t rank, uint32_t self);
-  Receiver(core::RecvComm& comm, uint32_t rank, uint32_t self) : comm_(comm), rank_(rank), self_(self) {}
+  static Result<std::unique_ptr<Receiver>> create(core::RecvComm& comm, uint32_t rank, uint32_t self,
+                                                  const OwnMemory& memory);
+  Receiver(core::RecvComm& comm, uint32_t rank, uint32_t self, const OwnMemory& memory)
+      : comm_(comm), rank_(rank), self_(self), own_(memory) {}
 
   // Moves what can move now. An error is the other end's fault; broken(): the comm's own.
   Status advance(Desk& desk);
   bool broken() const { return broken_; }
   // The bytes that answer a get. They come in the order of the gets.
-  void await(std::byte* to, uint64_t bytes, core::MemoryHandle* memory, Request* request);
+  void await(const Window& to, uint64_t offset, uint64_t bytes, uint32_t piece, Request* request);
   bool idle() const { return arrivals_.empty(); }  // every put whose head is here has landed
   void drop();                                     // of a lost link
 
@@ -52,7 +57,8 @@ class Receiver {
   struct Wanted {
     std::byte* to = nullptr;  // null: nowhere
     uint64_t bytes = 0;
-    core::MemoryHandle* memory = nullptr;
+    uint32_t piece = kPieceBytes;
+    const Window* window = nullptr;  // null: nowhere
     Arrival* arrival = nullptr;
     Request* request = nullptr;
   };
@@ -61,13 +67,21 @@ class Receiver {
     uint64_t bytes = 0;
     Arrival* arrival = nullptr;
     Request* of = nullptr;
-    const std::byte* at = nullptr;
+    std::byte* at = nullptr;
+    const Window* window = nullptr;
+    const std::byte* slot = nullptr;    // the bytes come into it, and are copied from there
     core::Request* flushing = nullptr;  // once it has landed: the flush of a get's last bytes
   };
   struct Stream {
     int tag;
     std::deque<Wanted> waiting;
     std::deque<Flight> flights;
+    std::unique_ptr<Bounce> bounce;  // made at need
+  };
+  // The place of the next message.
+  struct Place {
+    std::byte* data = nullptr;  // null: not now
+    core::MemoryHandle* memory = nullptr;
   };
 
   void postHeads();
@@ -75,7 +89,9 @@ class Receiver {
   Status take(Desk& desk, const Head& head, std::span<const std::byte> behind);
   Status takePut(Desk& desk, const Head& head, std::span<const std::byte> behind);
   Status placePut(const Head& head, Window* window, std::span<const std::byte> behind);
+  Result<Place> placeOf(Stream& stream, const Wanted& wanted);
   Status postPieces(Stream& stream);
+  Status land(Stream& stream, Flight& flight);
   Status testPieces(Stream& stream);
   Status retire(Desk& desk);
   // True: what was received there is visible to the GPU, now or before.
@@ -86,6 +102,7 @@ class Receiver {
   core::RecvComm& comm_;
   const uint32_t rank_;  // the other end
   const uint32_t self_;
+  const OwnMemory& own_;
   coll::Staging slots_;  // of heads: a ring
   core::MemoryHandle* memory_ = nullptr;
   coll::Staging nowhere_;  // made at need: for bytes whose window is gone
@@ -96,8 +113,8 @@ class Receiver {
   size_t goodbyes_ = 0;    // heard; at most kHeadsAtOnce
   bool broken_ = false;
   std::deque<Arrival> arrivals_;
-  Stream puts_{kPutTag, {}, {}};
-  Stream gets_{kGetTag, {}, {}};
+  Stream puts_{kPutTag, {}, {}, nullptr};
+  Stream gets_{kGetTag, {}, {}, nullptr};
 };
 
 }  // namespace weft::rma

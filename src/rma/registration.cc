@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 #include <algorithm>
+#include <utility>
 
 #include "src/base/log.h"
 #include "src/rma/team.h"
@@ -15,19 +16,32 @@ constexpr const char* kRegistering = "registering a window";
 }  // namespace
 
 // On both comms of every link, as a comm moves only what is registered on it. The region below is one.
-Result<Descriptor> Team::registerHere(Window& window, const MemoryDesc& desc) {
-  window.memory = desc;
-  TRY(memory_.settle(window));
+Status Team::registerOnLinks(Window& window) {
   for (uint32_t rank = 0; rank < ranks(); rank++) {
     const coll::Pipe* pipe = mesh_->pipe(static_cast<int>(rank));
     if (!pipe) continue;
-    TRY(window.sending[rank], pipe->sending().registerMemory(desc));
-    TRY(window.receiving[rank], pipe->receiving().registerMemory(desc));
+    TRY(window.sending[rank], pipe->sending().registerMemory(window.memory));
+    TRY(window.receiving[rank], pipe->receiving().registerMemory(window.memory));
+  }
+  return {};
+}
+
+// A GPU's memory that the fabric refuses is copied by the driver instead.
+Result<Descriptor> Team::registerHere(Window& window, const MemoryDesc& desc) {
+  window.memory = desc;
+  TRY(memory_.settle(window));
+  if (const Status registered = registerOnLinks(window); !registered) {
+    if (window.host()) return registered.error();
+    releaseHere(window);
+    window.staged = true;
+    WEFT_LOG(info, "a window of %zu bytes of GPU %d goes through host memory: %s", desc.length,
+             window.memory.gpu, registered.error().message().c_str());
   }
   Descriptor own;
   own.length = desc.length;
   own.registered = 1;
-  own.host = window.host() ? 1 : 0;
+  own.inlines = window.direct() ? 0 : 1;
+  own.staged = window.staged ? 1 : 0;
   return own;
 }
 
@@ -35,8 +49,10 @@ void Team::releaseHere(Window& window) {
   for (uint32_t rank = 0; rank < ranks(); rank++) {
     const coll::Pipe* pipe = mesh_->pipe(static_cast<int>(rank));
     if (!pipe) continue;
-    if (window.sending[rank]) (void)pipe->sending().deregisterMemory(window.sending[rank]);
-    if (window.receiving[rank]) (void)pipe->receiving().deregisterMemory(window.receiving[rank]);
+    if (auto* sending = std::exchange(window.sending[rank], nullptr))
+      (void)pipe->sending().deregisterMemory(sending);
+    if (auto* receiving = std::exchange(window.receiving[rank], nullptr))
+      (void)pipe->receiving().deregisterMemory(receiving);
   }
 }
 

@@ -13,8 +13,8 @@ constexpr size_t kBodiesAtOnce = 16;  // messages of one stream under way
 
 }  // namespace
 
-Result<std::unique_ptr<Sender>> Sender::create(core::SendComm& comm) {
-  auto sender = std::make_unique<Sender>(comm);
+Result<std::unique_ptr<Sender>> Sender::create(core::SendComm& comm, const OwnMemory& memory) {
+  auto sender = std::make_unique<Sender>(comm, memory);
   TRY(sender->slots_, coll::Staging::create(kHeadsAtOnce * kSlotBytes));
   TRY(sender->memory_, sender->slots_.registerOn(comm));
   return sender;
@@ -65,7 +65,7 @@ bool Sender::postHeads() {
     if (!posted.ok) return false;
     if (!posted.request) return true;
     sequence_++;
-    headFlights_.push_back({posted.request, 0, message.request, nullptr});
+    headFlights_.push_back({posted.request, 0, message.request, nullptr, false});
     if (message.body.bytes > 0) puts_.waiting.push_back(message.body);
     heads_.pop_front();
     if (!testHeads()) return false;
@@ -87,20 +87,41 @@ bool Sender::testHeads() {
   return true;
 }
 
+// The bytes of a GPU that the fabric does not reach are copied once, also where the comm does not take them
+// at once.
+Result<Sender::Piece> Sender::nextPiece(Stream& stream, Body& body) {
+  const uint64_t bytes = std::min<uint64_t>(body.piece, body.bytes);
+  if (!body.staged) return Piece{body.data, bytes, body.memory};
+  if (!stream.bounce) {
+    TRY(stream.bounce, Bounce::create(own_.driver(), body.staged->memory.gpu, comm_));
+  }
+  std::byte* slot = stream.bounce->next();
+  if (slot && !body.filled) {
+    TRY(own_.read(*body.staged, body.data, slot, static_cast<size_t>(bytes)));
+    body.filled = true;
+  }
+  return Piece{slot, bytes, stream.bounce->memory()};
+}
+
 bool Sender::postBodies(Stream& stream) {
-  while (!stream.waiting.empty() && stream.flights.size() < kBodiesAtOnce) {
+  while (!fault_ && !stream.waiting.empty() && stream.flights.size() < kBodiesAtOnce) {
     Body& body = stream.waiting.front();
-    const uint64_t bytes = std::min<uint64_t>(kPieceBytes, body.bytes);
+    const auto piece = nextPiece(stream, body);
+    if (!piece) fault_ = piece.error();
+    if (!piece || !piece->data) break;
     const core::Posted posted =
-        comm_.isend(body.data, static_cast<size_t>(bytes), stream.tag, body.memory, nullptr);
+        comm_.isend(piece->data, static_cast<size_t>(piece->bytes), stream.tag, piece->memory, nullptr);
     if (!posted.ok) return false;
     if (!posted.request) return true;
-    body.data += bytes;
-    body.bytes -= bytes;
-    stream.flights.push_back({posted.request, bytes, body.request, body.bytes == 0 ? body.window : nullptr});
+    body.data += piece->bytes;
+    body.bytes -= piece->bytes;
+    body.filled = false;
+    if (body.staged) stream.bounce->take();
+    stream.flights.push_back({posted.request, piece->bytes, body.request,
+                              body.bytes == 0 ? body.window : nullptr, body.staged != nullptr});
     if (body.bytes == 0) stream.waiting.pop_front();
   }
-  return true;
+  return !fault_;
 }
 
 bool Sender::testBodies(Stream& stream) {
@@ -109,6 +130,7 @@ bool Sender::testBodies(Stream& stream) {
     const core::Tested tested = core::test(flight.request, nullptr);
     if (!tested.ok) return false;
     if (!tested.done) return true;
+    if (flight.slot) stream.bounce->giveBack();
     if (flight.release) flight.release->inUse--;
     if (flight.of) {
       flight.of->left -= flight.bytes;

@@ -3,10 +3,14 @@
 #pragma once
 
 #include <deque>
+#include <memory>
+#include <optional>
 
 #include "src/base/bytes.h"
 #include "src/coll/pipe.h"
+#include "src/rma/bounce.h"
 #include "src/rma/request.h"
+#include "src/rma/signal.h"
 
 // What goes to one rank: heads in the order in which they were posted, and behind each head the bytes that
 // belong to it, cut into messages. Bytes that answer gets have a stream of their own, so that they wait for
@@ -20,8 +24,11 @@ class Sender {
     const std::byte* data = nullptr;
     uint64_t bytes = 0;
     core::MemoryHandle* memory = nullptr;
-    Request* request = nullptr;  // null: it answers a get
-    Window* window = nullptr;    // of an answer: in use until the last byte has left
+    Request* request = nullptr;      // null: it answers a get
+    Window* window = nullptr;        // of an answer: in use until the last byte has left
+    const Window* staged = nullptr;  // the bytes go through host memory, and `memory` is null
+    uint32_t piece = kPieceBytes;
+    bool filled = false;  // the next slot has the next piece already
   };
   // A head, and what goes with it.
   struct Message {
@@ -32,8 +39,8 @@ class Sender {
     Body body;
   };
 
-  static Result<std::unique_ptr<Sender>> create(core::SendComm& comm);
-  explicit Sender(core::SendComm& comm) : comm_(comm) {}
+  static Result<std::unique_ptr<Sender>> create(core::SendComm& comm, const OwnMemory& memory);
+  Sender(core::SendComm& comm, const OwnMemory& memory) : comm_(comm), own_(memory) {}
 
   // Returns the sequence number that the head will have.
   uint64_t post(Message message) {
@@ -42,8 +49,9 @@ class Sender {
   }
   bool left(uint64_t sequence) const { return sequence < sequence_; }
   void answer(const Body& body);
-  // Moves what can move now. False: the comm is broken.
+  // Moves what can move now. False: the comm is broken, or fault() says what is.
   bool advance();
+  const std::optional<Error>& fault() const { return fault_; }  // of this end's memory
   bool idle() const;
   void drop();  // of a lost link: forgets everything; nothing of it is posted any more
 
@@ -53,28 +61,39 @@ class Sender {
     uint64_t bytes = 0;
     Request* of = nullptr;
     Window* release = nullptr;  // no longer in use once this has left
+    bool slot = false;          // it left from a slot of the stream's
   };
   // The messages of one tag. Those under way end in about their order, so the oldest alone is tested.
   struct Stream {
     int tag;
     std::deque<Body> waiting;
     std::deque<Flight> flights;
+    std::unique_ptr<Bounce> bounce;  // made at need
+  };
+  // What the next message is made of.
+  struct Piece {
+    const std::byte* data = nullptr;  // null: not now
+    uint64_t bytes = 0;
+    core::MemoryHandle* memory = nullptr;
   };
 
+  Result<Piece> nextPiece(Stream& stream, Body& body);
   bool postHeads();
   bool testHeads();
   bool postBodies(Stream& stream);
   bool testBodies(Stream& stream);
 
   core::SendComm& comm_;
+  const OwnMemory& own_;
+  std::optional<Error> fault_;
   coll::Staging slots_;  // of heads: a ring
   core::MemoryHandle* memory_ = nullptr;
   uint64_t posted_ = 0;    // heads that were ever posted
   uint64_t sequence_ = 0;  // of the next head that leaves
   std::deque<Message> heads_;
   std::deque<Flight> headFlights_;  // each has the slot of its sequence
-  Stream puts_{kPutTag, {}, {}};
-  Stream gets_{kGetTag, {}, {}};
+  Stream puts_{kPutTag, {}, {}, nullptr};
+  Stream gets_{kGetTag, {}, {}, nullptr};
 };
 
 }  // namespace weft::rma

@@ -53,6 +53,18 @@ Status OwnMemory::addOnGpu(Window& window, uint64_t offset, uint64_t addend) con
   return {};
 }
 
+Status OwnMemory::read(const Window& window, const std::byte* at, void* to, size_t bytes) const {
+  if (!window.host()) return driver_->fromGpu(window.memory.gpu, to, at, bytes);
+  std::memcpy(to, at, bytes);
+  return {};
+}
+
+Status OwnMemory::write(const Window& window, std::byte* at, const void* from, size_t bytes) const {
+  if (!window.host()) return driver_->toGpu(window.memory.gpu, at, from, bytes);
+  std::memcpy(at, from, bytes);
+  return {};
+}
+
 Status OwnMemory::copy(const Window& to, uint64_t toOffset, const Window& from, uint64_t fromOffset,
                        uint64_t bytes) const {
   std::byte* target = to.at(toOffset);

@@ -23,6 +23,11 @@ class OwnMemory {
   // Whoever sees the word's new value sees all bytes that were written before the call. Blocks for two copies
   // of the driver at most where the word is a GPU's.
   Status add(Window& window, uint64_t offset, uint64_t addend) const;
+  // From and to a window of either kind; block for a copy of the driver's where it is a GPU's. `at` lies in
+  // the window.
+  Status read(const Window& window, const std::byte* at, void* to, size_t bytes) const;
+  Status write(const Window& window, std::byte* at, const void* from, size_t bytes) const;
+  const std::shared_ptr<const mem::gpu::Driver>& driver() const { return driver_; }
   // Within this rank; the ranges may overlap where both are the host's.
   Status copy(const Window& to, uint64_t toOffset, const Window& from, uint64_t fromOffset,
               uint64_t bytes) const;

@@ -39,7 +39,7 @@ Status Team::connect() {
     coll::Pipe* pipe = mesh_->pipe(static_cast<int>(rank));
     links_.emplace_back();
     if (!pipe) continue;
-    TRY(links_.back(), Link::create(rank, this->rank(), *pipe));
+    TRY(links_.back(), Link::create(rank, this->rank(), *pipe, memory_));
   }
   return {};
 }
@@ -152,6 +152,17 @@ Result<Request*> Team::putHere(const Put& put) {
   return request;
 }
 
+Sender::Body Team::bodyOf(const Window& window, uint64_t offset, uint64_t bytes, uint32_t to,
+                          uint32_t piece) {
+  Sender::Body body;
+  body.data = window.at(offset);
+  body.bytes = bytes;
+  body.memory = window.sending[to];
+  body.staged = window.staged ? &window : nullptr;
+  body.piece = piece;
+  return body;
+}
+
 Result<Request*> Team::put(const Put& put) {
   std::lock_guard lock(mutex_);
   TRY(checkPut(put));
@@ -164,9 +175,13 @@ Result<Request*> Team::put(const Put& put) {
   head.bytes = put.bytes;
   head.offset = put.targetOffset;
   if (put.bytes > 0) head.window = put.target->number;
-  const bool behind = put.bytes > 0 && put.bytes <= kInlineBytes && put.source->host() &&
-                      put.target->ranks[put.rank].host != 0;
+  const bool behind = put.bytes > 0 && put.bytes <= kInlineBytes && !put.source->direct() &&
+                      put.target->ranks[put.rank].inlines != 0;
   head.inlined = behind ? static_cast<uint16_t>(put.bytes) : uint16_t{0};
+  if (behind && put.source->staged) {
+    message.owned.resize(head.inlined);
+    TRY(memory_.read(*put.source, put.source->at(put.sourceOffset), message.owned.data(), head.inlined));
+  }
   if (put.signals) {
     head.signals = 1;
     head.signalWindow = put.signal->number;
@@ -175,10 +190,12 @@ Result<Request*> Team::put(const Put& put) {
   }
   TRY(message.request, begin(put.rank, put.source, behind ? 0 : put.bytes));
   Request* request = message.request;
-  if (behind) message.inlined = put.source->at(put.sourceOffset);
-  if (put.bytes > 0 && !behind)
-    message.body = {put.source->at(put.sourceOffset), put.bytes, put.source->sending[put.rank], request,
-                    nullptr};
+  if (behind && put.source->host()) message.inlined = put.source->at(put.sourceOffset);
+  if (put.bytes > 0 && !behind) {
+    head.piece = put.source->piece(*put.target, put.rank);
+    message.body = bodyOf(*put.source, put.sourceOffset, put.bytes, put.rank, head.piece);
+    message.body.request = request;
+  }
   (void)to->sender().post(std::move(message));
   (void)to->sender().advance();  // a failure is found again by the next look at the link
   return request;
@@ -211,9 +228,10 @@ Result<Request*> Team::get(const Get& get) {
   message.head.window = get.remote->number;
   message.head.bytes = get.bytes;
   message.head.offset = get.remoteOffset;
+  message.head.piece = get.local->piece(*get.remote, get.rank);
   TRY(message.request, begin(get.rank, get.local, get.bytes));
   Request* request = message.request;
-  to->receiver().await(get.local->at(get.localOffset), get.bytes, get.local->receiving[get.rank], request);
+  to->receiver().await(*get.local, get.localOffset, get.bytes, message.head.piece, request);
   (void)to->sender().post(std::move(message));
   (void)to->sender().advance();
   return request;
@@ -282,7 +300,11 @@ Status Team::heardGet(uint32_t from, const Head& head) {
     return Error(
         Code::remote, kOperation,
         format("rank %u: a get of %s", from, source->describe(rank(), head.offset, head.bytes).c_str()));
-  link(from)->sender().answer({source->at(head.offset), head.bytes, source->sending[from], nullptr, source});
+  if (source->staged && head.piece != kStagedPieceBytes)
+    return Error(Code::remote, kOperation, format("rank %u: a get in pieces that are too large", from));
+  Sender::Body body = bodyOf(*source, head.offset, head.bytes, from, head.piece);
+  body.window = source;
+  link(from)->sender().answer(body);
   return {};
 }
 

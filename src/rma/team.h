@@ -98,6 +98,8 @@ class Team final : private Desk {
   void advanceSome();
   void noteLost(const Link& link);
   Result<Request*> begin(uint32_t rank, Window* window, uint64_t bytes);
+  static Sender::Body bodyOf(const Window& window, uint64_t offset, uint64_t bytes, uint32_t to,
+                             uint32_t piece);
   Result<Request*> putHere(const Put& put);
   Result<Request*> getHere(const Get& get);
   Status mayReach(uint32_t rank) const;
@@ -113,6 +115,7 @@ class Team final : private Desk {
   Status heardExchange(uint32_t from, const Head& head, std::span<const std::byte> behind);
   // Registration.
   Result<Descriptor> registerHere(Window& window, const MemoryDesc& desc);
+  Status registerOnLinks(Window& window);
   void releaseHere(Window& window);
   // A head that was posted: to which rank, and its number there.
   using Posted = std::pair<uint32_t, uint64_t>;

@@ -26,9 +26,17 @@ struct Window {
   std::vector<core::MemoryHandle*> sending;  // by rank; null: this rank itself
   std::vector<core::MemoryHandle*> receiving;
   std::unordered_map<uint64_t, uint64_t> words;  // on a GPU, by offset: the values of signals
-  uint32_t inUse = 0;                            // puts, gets and arrivals that touch this rank's memory now
+  // Memory of a GPU that the fabric does not reach: the driver copies it, through host memory. The handles
+  // above are null then.
+  bool staged = false;
+  uint32_t inUse = 0;  // puts, gets and arrivals that touch this rank's memory now
 
   bool host() const { return memory.kind == MemoryKind::host; }
+  bool direct() const { return !host() && !staged; }  // the fabric writes into the GPU, past the processor
+  // The messages of a put or get between this memory and that rank's part of the other window.
+  uint32_t piece(const Window& other, uint32_t rank) const {
+    return staged || other.ranks[rank].staged != 0 ? kStagedPieceBytes : kPieceBytes;
+  }
   std::byte* at(uint64_t offset) const { return static_cast<std::byte*>(memory.address) + offset; }
   // The range lies within that rank's memory; written so that no sum overflows.
   bool covers(uint32_t rank, uint64_t offset, uint64_t bytes) const {

@@ -18,6 +18,10 @@ constexpr int kHeadTag = 1;
 constexpr int kPutTag = 2;  // the bytes of puts
 constexpr int kGetTag = 3;  // the bytes that answer gets
 
+// The most bytes of one message of data; the smaller one where an end copies them through host memory.
+constexpr uint32_t kPieceBytes = uint32_t{4} << 20;
+constexpr uint32_t kStagedPieceBytes = uint32_t{256} << 10;
+
 enum class Kind : uint8_t {
   put = 1,   // bytes for a window, a signal, or both
   get,       // asks for bytes of a window
@@ -38,22 +42,23 @@ struct Head {
   uint64_t offset = 0;    // in the window; of an exchange: the rank of the first descriptor
   uint64_t signalOffset = 0;
   uint64_t addend = 0;
-  uint64_t unused = 0;
+  uint32_t piece = kPieceBytes;  // of a put or get: the most bytes of one message of its data
+  uint32_t unused = 0;
 };
 constexpr size_t kHeadBytes = 64;
 static_assert(sizeof(Head) == kHeadBytes && std::is_trivially_copyable_v<Head>);
 
 constexpr size_t kSlotBytes = 256;  // of a head with all that is behind it
 constexpr size_t kInlineBytes = kSlotBytes - kHeadBytes;
-constexpr size_t kHeadsAtOnce = 16;              // heads under way, and receives that stand for them
-constexpr size_t kPieceBytes = size_t{4} << 20;  // the most bytes of one message of data
+constexpr size_t kHeadsAtOnce = 16;  // heads under way, and receives that stand for them
 
 // A rank's part of a registration.
 struct Descriptor {
   uint64_t length = 0;
   uint8_t registered = 0;  // 0: the rank could not
-  uint8_t host = 0;        // 1: the processor reaches the memory
-  uint8_t unused[6] = {};
+  uint8_t inlines = 0;     // 1: bytes behind a head may go there
+  uint8_t staged = 0;      // 1: it is a GPU's, and the fabric does not reach it
+  uint8_t unused[5] = {};
 };
 static_assert(sizeof(Descriptor) == 16 && std::is_trivially_copyable_v<Descriptor>);
 constexpr size_t kDescriptorsAtOnce = kInlineBytes / sizeof(Descriptor);
@@ -64,7 +69,8 @@ inline bool readHead(std::span<const std::byte> message, Head* out) {
   std::memcpy(static_cast<void*>(out), message.data(), kHeadBytes);
   const auto kind = static_cast<uint8_t>(out->kind);
   return kind >= static_cast<uint8_t>(Kind::put) && kind <= static_cast<uint8_t>(Kind::goodbye) &&
-         out->signals <= 1 && out->inlined == message.size() - kHeadBytes;
+         out->signals <= 1 && out->inlined == message.size() - kHeadBytes &&
+         (out->piece == kPieceBytes || out->piece == kStagedPieceBytes);
 }
 
 }  // namespace weft::rma

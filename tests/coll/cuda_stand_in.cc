@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -58,6 +59,12 @@ Result32 cuDeviceGetPCIBusId(char* text, int length, int) {
 }
 Result32 cuDeviceGetAttribute(int* value, int attribute, int) {
   return *value = attribute == kDmabufSupported || attribute == kGpuDirectRdma, 0;
+}
+Result32 cuMemHostAlloc(void** address, size_t bytes, unsigned) {
+  return *address = std::malloc(bytes), *address ? 0 : 2;
+}
+Result32 cuMemFreeHost(void* address) {
+  return std::free(address), 0;
 }
 Result32 cuCtxGetDevice(int* device) {
   return *device = 0, 0;

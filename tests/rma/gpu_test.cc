@@ -3,13 +3,14 @@
 #include <cstring>
 #include <dlfcn.h>
 
+#include "providers/tcp/transport.h"
 #include "src/mem/gpu/abi.h"
 #include "tests/coll/gpu_memory.h"
 #include "tests/rma/teams.h"
 #include "tests/support/catch.h"
 
-// Windows in the memory of a GPU that the fabric reaches, and that must be flushed before the GPU sees what a
-// card wrote: a stand-in, whose memory a test may read.
+// Windows in the memory of a GPU: a stand-in, whose memory a test may read. One fabric reaches it, and must
+// be flushed before the GPU sees what a card wrote; the other one does not.
 using namespace weft;
 using namespace weft::rma;
 using namespace weft::test;
@@ -34,7 +35,16 @@ struct GpuTeams {
     config.libcuda = cudaStandIn();
     return config;
   }
-  Teams teams{3, config()};
+  explicit GpuTeams(bool reached = true)
+      : teams(
+            3, config(),
+            reached ? Ranks::MakeTransport() : [](int) { return tcp::makeTransport(overLoopback()); }) {}
+  static Config overLoopback() {
+    Config config;
+    config.socketIfname = "=lo";
+    return config;
+  }
+  Teams teams;
   std::vector<std::pair<std::byte*, size_t>> allocated;
 
   ~GpuTeams() {
@@ -79,9 +89,12 @@ struct GpuTeams {
 }  // namespace
 
 TEST_CASE("one-sided: puts, signals and gets between windows of a GPU") {
-  GpuTeams gpus;
+  const bool reached = GENERATE(true, false);
+  INFO((reached ? "by the fabric" : "through host memory"));
+  GpuTeams gpus(reached);
   constexpr size_t kBytes = size_t{5} << 20;
   const auto data = gpus.add(kBytes, false);
+  CHECK(data.handle[1]->staged != reached);
   const auto counted = gpus.add(64, true), shared = gpus.add(64, false);
   for (size_t i = 0; i < kBytes; i++) data.data[0][i] = static_cast<std::byte>(i * 7 % 251);
   uint64_t sum = 0;

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include "src/rma/bounce.h"
+
+#include "src/rma/wire.h"
+
+// The slots, and their place on a comm.
+namespace weft::rma {
+
+namespace {
+
+constexpr size_t kSlots = 4;
+
+}  // namespace
+
+Result<std::unique_ptr<Bounce>> Bounce::create(std::shared_ptr<const mem::gpu::Driver> driver, int gpu,
+                                               core::Comm& comm) {
+  TRY(auto bytes, mem::gpu::PinnedBytes::allocate(std::move(driver), gpu, kSlots * kStagedPieceBytes));
+  auto made = std::make_unique<Bounce>(std::move(bytes), comm);
+  MemoryDesc desc;
+  desc.address = made->bytes_->data();
+  desc.length = made->bytes_->size();
+  TRY(made->memory_, comm.registerMemory(desc));
+  return made;
+}
+
+Bounce::~Bounce() {
+  if (memory_) (void)comm_.deregisterMemory(memory_);
+}
+
+std::byte* Bounce::next() const {
+  if (taken_ - given_ == kSlots) return nullptr;
+  return bytes_->data() + taken_ % kSlots * kStagedPieceBytes;
+}
+
+}  // namespace weft::rma
