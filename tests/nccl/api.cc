@@ -29,6 +29,13 @@ void takeNewer(void* lib) {
   (void)take(lib, "ncclCommShrink", nccl.commShrink, ignored);
   (void)take(lib, "ncclCommRegister", nccl.commRegister, ignored);
   (void)take(lib, "ncclCommDeregister", nccl.commDeregister, ignored);
+  (void)take(lib, "ncclMemAlloc", nccl.memAlloc, ignored);
+  (void)take(lib, "ncclMemFree", nccl.memFree, ignored);
+  (void)take(lib, "ncclCommWindowRegister", nccl.commWindowRegister, ignored);
+  (void)take(lib, "ncclCommWindowDeregister", nccl.commWindowDeregister, ignored);
+  (void)take(lib, "ncclPutSignal", nccl.putSignal, ignored);
+  (void)take(lib, "ncclSignal", nccl.signal, ignored);
+  (void)take(lib, "ncclWaitSignal", nccl.waitSignal, ignored);
 }
 
 bool takeNccl(void* lib, std::string& why) {

@@ -15,6 +15,16 @@ struct UniqueId {
 };
 using Comm = void*;
 using Stream = void*;
+using Window = void*;
+
+constexpr int kSymmetricWindow = 1;  // NCCL_WIN_COLL_SYMMETRIC
+
+struct WaitSignal {  // ncclWaitSignalDesc_t
+  int count = 1;
+  int peer = 0;
+  int signal = 0;
+  int context = 0;
+};
 
 // ncclDataType_t and ncclRedOp_t.
 enum Type { kInt8, kUint8, kInt32, kUint32, kInt64, kUint64, kFloat16, kFloat32, kFloat64, kBfloat16 };
@@ -57,6 +67,13 @@ struct Nccl {
   int (*commShrink)(Comm, int*, int, Comm*, CommConfig*, int);
   int (*commRegister)(Comm, void*, size_t, void**);
   int (*commDeregister)(Comm, void*);
+  int (*memAlloc)(void**, size_t);
+  int (*memFree)(void*);
+  int (*commWindowRegister)(Comm, void*, size_t, Window*, int);
+  int (*commWindowDeregister)(Comm, Window);
+  int (*putSignal)(const void*, size_t, int, int, Window, size_t, int, int, unsigned, Comm, Stream);
+  int (*signal)(int, int, int, unsigned, Comm, Stream);
+  int (*waitSignal)(int, WaitSignal*, Comm, Stream);
 };
 
 struct Cuda {

@@ -187,6 +187,12 @@ const std::map<std::string, bool (*)(Rank&)>& cases() {
                                                              {"killed", killed},
                                                              {"stopped", stopped},
                                                              {"left", left},
+                                                             {"windows", windows},
+                                                             {"put_signal", putSignal},
+                                                             {"put_signal_graph", putSignalGraph},
+                                                             {"put_signal_several", putSignalSeveral},
+                                                             {"put_signal_abort", putSignalAbort},
+                                                             {"put_signal_killed", putSignalKilled},
                                                              {"steady", steady},
                                                              {"cut_off", cutOff}};
   return kCases;

@@ -33,6 +33,15 @@ bool nonBlocking(Rank& rank);
 bool again(Rank& rank);
 bool forked(Rank& rank);
 bool registered(Rank& rank);
+// One-sided operations: windows.cc.
+bool windows(Rank& rank);
+bool putSignal(Rank& rank);
+bool putSignalGraph(Rank& rank);
+bool putSignalSeveral(Rank& rank);
+bool putSignalAbort(Rank& rank);
+bool putSignalKilled(Rank& rank);
+// The unique id of another communicator of the same ranks.
+UniqueId agreeOnId(const Rank& rank);
 // Rank 1 is lost: killed, stopped, or gone in order.
 bool killed(Rank& rank);
 bool stopped(Rank& rank);

@@ -6,7 +6,7 @@
 LAYOUT is how many ranks each process has: 1,1 are two processes, each a node with one GPU; 2,2 are two with two each. NETWORK is what
 weft is told (ofi:net, ofi:shm, ...). NCCL is WEFT_NCCL's or one that the loader finds; without one, the test is skipped. NCCL's own lines have to
 show that weft carried the data, as a network that reduces where NCCL_COLLNET_ENABLE is set. A setting LOST=N says that process N is killed or stopped
-in the middle, AGGD=FILE that an aggregation daemon is started and named to the ranks.
+in the middle, FROM=VERSION that older ones are skipped (23007 is 2.30.7), AGGD=FILE that an aggregation daemon is started and named to the ranks.
 """
 import contextlib
 import ctypes.util
@@ -43,6 +43,13 @@ def shares_runtime(nccl, environment):
         nccl = found.group(1)
     needed = subprocess.run(['ldd', nccl], capture_output=True, text=True, check=False, env=environment).stdout
     return 'libcudart.so' in needed
+
+
+def version_of(nccl, environment):
+    """The number that ncclGetVersion gives, asked in a process that has the software GPU."""
+    program = f'import ctypes; number = ctypes.c_int(); ctypes.CDLL({("libnccl.so.2" if nccl == "-" else nccl)!r}).ncclGetVersion(ctypes.byref(number)); print(number.value)'
+    said = subprocess.run([sys.executable, '-c', program], capture_output=True, text=True, check=False, env=environment).stdout
+    return int(said.split()[-1]) if said else 0
 
 
 def environment_of(softgpu, plugin, network, settings, node, gpus):
@@ -117,6 +124,7 @@ def main():
     settings = dict(pair.split('=', 1) for pair in rest[:split])
     lost = int(settings.pop('LOST')) if 'LOST' in settings else None
     says = settings.pop('SAYS', '')
+    oldest = int(settings.pop('FROM', 0))
     carrier = 'COLLNET' if 'NCCL_COLLNET_ENABLE' in settings else 'NET'
     if carrier == 'COLLNET':
         settings['NCCL_DEBUG_SUBSYS'] = 'INIT,NET,TUNING'
@@ -126,6 +134,8 @@ def main():
     nccl, why = find_nccl()
     if nccl is not None and not shares_runtime(nccl, environment_of(softgpu, plugin, network, {}, 0, 1)):
         nccl, why = None, 'its CUDA runtime is a static one, which wants NVIDIA\'s driver'
+    if nccl is not None and version_of(nccl, environment_of(softgpu, plugin, network, {}, 0, 1)) < oldest:
+        nccl, why = None, f'it is older than {oldest}'
     if nccl is None:
         print(f'skipped: {why}')
         sys.exit(SKIP)

@@ -33,19 +33,6 @@ bool has(Function* function, const char* name) {
   return has(reinterpret_cast<const void*>(function), name);
 }
 
-// Rank 0 makes the unique id of another communicator, and all learn it by the one they have.
-UniqueId agreeOnId(const Rank& rank) {
-  UniqueId id{};
-  if (rank.rank == 0) expect(nccl.getUniqueId(&id), "ncclGetUniqueId");
-  Buffer bytes(kInt8, sizeof id);
-  expect(cuda.memcpy(bytes.at(0), &id, sizeof id, kDefaultCopy), "cudaMemcpy");
-  expect(nccl.broadcast(bytes.at(0), bytes.at(0), sizeof id, kInt8, 0, rank.comm, rank.stream),
-         "ncclBroadcast");
-  finish(rank, "ncclBroadcast");
-  expect(cuda.memcpy(&id, bytes.at(0), sizeof id, kDefaultCopy), "cudaMemcpy");
-  return id;
-}
-
 // What a non-blocking call began, until it is done.
 void settle(Comm comm, int result, const char* what) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
@@ -95,6 +82,19 @@ bool childEnds() {
 }
 
 }  // namespace
+
+// Rank 0 makes the unique id of another communicator, and all learn it by the one they have.
+UniqueId agreeOnId(const Rank& rank) {
+  UniqueId id{};
+  if (rank.rank == 0) expect(nccl.getUniqueId(&id), "ncclGetUniqueId");
+  Buffer bytes(kInt8, sizeof id);
+  expect(cuda.memcpy(bytes.at(0), &id, sizeof id, kDefaultCopy), "cudaMemcpy");
+  expect(nccl.broadcast(bytes.at(0), bytes.at(0), sizeof id, kInt8, 0, rank.comm, rank.stream),
+         "ncclBroadcast");
+  finish(rank, "ncclBroadcast");
+  expect(cuda.memcpy(&id, bytes.at(0), sizeof id, kDefaultCopy), "cudaMemcpy");
+  return id;
+}
 
 void letOthersFinish() {
   std::this_thread::sleep_for(std::chrono::seconds(1));
