@@ -94,6 +94,7 @@ std::vector<MemoryHandle*> CommBase::handlesInOrder() const {
 void CommBase::end(const Ending& ending) {
   if (!sticky_.put(ending.error)) return;
   stats_.failed(ending.error.message());
+  if (ending.by != Ending::By::caller && !closedByPeer()) engine().waitsFollowFrom(peering().peer()->name());
   const bool closing = life_.apply(Event::failed, ending.error.message()) == Action::none;
   const bool tell = ending.by == Ending::By::us && !peering().ending();
   if (tell) peering().tell(MessageType::failed, FailedMessage{remoteNumber_, ending.error.message()});

@@ -3,8 +3,10 @@
 #include "src/core/comm_report.h"
 
 #include <algorithm>
+#include <unistd.h>
 
 #include "src/base/log.h"
+#include "src/base/process.h"
 
 namespace weft::core {
 
@@ -75,6 +77,30 @@ std::string orderText(const CommReport& comm, const Wait& wait) {
       comm.peer.c_str(), wait.k, wait.tag, unmatchedText(comm).c_str());
 }
 
+// The peer waits itself.
+std::string chainText(const CommReport& comm, const Wait& wait) {
+  const std::string& name = comm.waitsFor.name;
+  if (name.starts_with(placeName() + " pid " + std::to_string(::getpid()) + " "))
+    return format(
+        "this rank: the waits lead here, also that of %s; next: py-spy dump --pid %d, and what its GPU "
+        "runs (nvidia-smi)",
+        comm.peer.c_str(), static_cast<int>(::getpid()));
+  if (name == comm.peer)
+    return format(
+        "%s is late: the waits lead there, its own too, and it has not %s message %u of tag %u; next: "
+        "py-spy dump --pid PID there, and weft autopsy FOLDER",
+        name.c_str(), comm.sends ? "posted a receive for" : "sent", wait.k, wait.tag);
+  if (comm.waitsFor.isBefore(wait.k))
+    return format(
+        "%s: the waits lead there, also that of %s; next: its own warnings, py-spy dump --pid PID there, "
+        "and weft autopsy FOLDER",
+        name.c_str(), comm.peer.c_str());
+  return format(
+      "%s has not %s it, and waits itself for %s; next: the warnings of both, py-spy dump --pid PID "
+      "there, and weft autopsy FOLDER",
+      comm.peer.c_str(), comm.sends ? "received" : "sent", name.c_str());
+}
+
 }  // namespace
 
 std::string verdictText(const CommReport& comm, const Wait& wait) {
@@ -89,9 +115,10 @@ std::string verdictText(const CommReport& comm, const Wait& wait) {
   if (wait.side != Side::peer)
     return format("nobody yet: the next step is that of weft on %s; next: weft state FOLDER on both hosts",
                   comm.peer.c_str());
+  if (!comm.waitsFor.name.empty()) return chainText(comm, wait);
   return format(
       "%s is late: its process answers, and it has not %s message %u of tag %u (rail %s, %zu of %zu "
-      "lanes up); next: py-spy dump --pid PID there, and weft autopsy FOLDER where it waits itself",
+      "lanes up); next: py-spy dump --pid PID there, and weft autopsy FOLDER",
       comm.peer.c_str(), comm.sends ? "posted a receive for" : "sent", wait.k, wait.tag, comm.rails.c_str(),
       comm.lanesUp, comm.lanes);
 }

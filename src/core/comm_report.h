@@ -54,6 +54,7 @@ struct CommReport {
   std::string peer;
   bool answers = true;  // the peer's process
   std::string process;  // its Presence::key(); empty: not known
+  Culprit waitsFor;     // as the peer has told
   std::string rails;
   size_t lanes = 0, lanesUp = 0;
   std::string life;       // "live", or how it ended

@@ -123,6 +123,8 @@ class Engine final : private Placer {
   uint64_t pass() const { return pass_; }
   bool tickBusy();  // something is outstanding here; asked by the control thread, once a tick
   void watch();     // looks for what waits too long; called now and then
+  void tellWait(const Culprit& culprit);  // to all peers, where it is news
+  void waitsFollowFrom(const std::string& peer) { waits_.noteFailure(peer, readNow()); }
   const WaitWatch& waits() const { return waits_; }
   std::string stateText();  // of all that is here; waits for its turn
 

@@ -28,6 +28,7 @@ void Engine::handle(Mail& mail) {
     case MessageType::laneConnected:
     case MessageType::localAddress:
     case MessageType::ended:
+    case MessageType::waitsFor:
       if (Peering* peering = peeringOf(mail)) handleForPeering(*peering, mail);
       return;
     case MessageType::askPolled:
@@ -105,6 +106,9 @@ void Engine::handleForPeering(Peering& peering, const Mail& mail) {
     peering.onLaneConnected(lane);
   } else if (mail.type == MessageType::localAddress && decodeBody(&body, &lane)) {
     peering.sameHost().ask(lane.address);
+  } else if (mail.type == MessageType::waitsFor && decodeBody(&body, &ended)) {
+    peering.hearWait({ended.reason, ended.comm});
+    waits_.lookSoon();
   } else if (mail.type == MessageType::tellPolled && decodeBody(&body, &plain)) {
     peering.lanes().answered(TimePoint(Nanoseconds(static_cast<int64_t>(plain.number))));
   } else if (mail.type >= MessageType::laneRetire) {
@@ -142,6 +146,12 @@ void Engine::handleForComm(const Mail& mail) {
   } else {
     comm->onMessage(mail.type, &body);
   }
+}
+
+// So a halt is followed from process to process, and each of them can name who is at its end.
+void Engine::tellWait(const Culprit& culprit) {
+  for (auto& peering : peerings_)
+    if (peering) peering->tellWait(culprit);
 }
 
 // What takes too long:

@@ -40,6 +40,7 @@ enum class MessageType : uint16_t {
   laneConnected,    // my end of the lane has your address: where the fabric asks for that, you may write
   gpuMemory,        // receiver -> sender: I receive into GPU memory, so send nothing eagerly
   localAddress,     // connector -> acceptor: my endpoint in shared memory; look for it
+  waitsFor,         // my engine waits for that process, or for one that it waits for; empty: for nobody
 };
 
 struct EngineHeader {
@@ -119,7 +120,8 @@ struct CommMessage {
   uint64_t number = 0;
 };
 
-// failed, and ended, which is about all comms of the peering.
+// failed; ended, which is about all comms of the peering; waitsFor, with a message's number and a name in
+// place of both.
 struct FailedMessage {
   uint32_t comm = 0;
   std::string reason;

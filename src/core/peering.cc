@@ -426,6 +426,12 @@ void Peering::laneFenced(Lane& lane) {
   if (!ending_) failover_.onFenced(lane);
 }
 
+void Peering::tellWait(const Culprit& culprit) {
+  if (stage() != Stage::open || culprit == toldWait_) return;
+  toldWait_ = culprit;
+  tell(MessageType::waitsFor, FailedMessage{culprit.k, culprit.name});
+}
+
 void Peering::watch(TimePoint now) {
   if (ending_) return;
   for (size_t i = 0; i < lanes_.size(); i++)

@@ -19,6 +19,7 @@
 #include "src/core/memory_book.h"
 #include "src/core/messages.h"
 #include "src/core/same_host.h"
+#include "src/core/standing.h"
 #include "src/core/wire.h"
 #include "src/mem/arena.h"
 
@@ -103,6 +104,11 @@ class Peering final : private LaneOwner, private EagerSender::Source {
   bool unresponsive(TimePoint now) const {
     return over() || (silentSince_ != TimePoint{} && now - silentSince_ < kSilenceHolds);
   }
+
+  // The process that the peer's engine waits for, as it has told; empty: for none that it knows of.
+  const Culprit& waitsFor() const { return waitsFor_; }
+  void hearWait(Culprit culprit) { waitsFor_ = {culprit.name.substr(0, kLongestName), culprit.k}; }
+  void tellWait(const Culprit& culprit);
 
   // Lanes:
   LaneSet& lanes() { return lanes_; }
@@ -210,6 +216,8 @@ class Peering final : private LaneOwner, private EagerSender::Source {
   Failover failover_;
   size_t lanesConnected_ = 0;  // of them have been told the peer's address
   Life life_;
+  Culprit waitsFor_;
+  Culprit toldWait_;         // what the peer knows of our waits
   TimePoint silentSince_{};  // the peer let a closing call wait in vain; default: it did not, or has spoken
   bool wantsDelivered_ = false;
   bool awaitsFlush_ = false;  // is in the engine's list
@@ -217,6 +225,7 @@ class Peering final : private LaneOwner, private EagerSender::Source {
   TimePoint idleSince_{};  // no comm was on it when somebody first looked; default: there are some
 
   static constexpr Milliseconds kSilenceHolds{30'000};
+  static constexpr size_t kLongestName = 160;
   // Nobody waits for the completion of an eager write where there is one lane; what leaves from every eighth
   // slot has one all the same, so that a lane gone silent is seen.
   static constexpr int kSignaledEvery = 8;

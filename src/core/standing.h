@@ -6,6 +6,8 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <string>
+#include <utility>
 
 #include "src/base/clock.h"
 
@@ -94,13 +96,29 @@ class WaitHistory {
   std::array<Last, kClasses> lasts_{};
 };
 
+// The process at the end of a chain of waits, as far as it is known: of those in the chain the one that
+// somebody waits for with the lowest message number. In a ring, where all wait for each other in the end,
+// that is the one that stood still first; connections of other shapes may be counted otherwise, so a name
+// that a peer tells is taken only where its number is not above that of the own wait.
+struct Culprit {
+  std::string name;  // empty: nobody is waited for
+  uint32_t k = 0;
+  bool isBefore(uint32_t other) const { return !name.empty() && static_cast<int32_t>(k - other) <= 0; }
+  bool operator==(const Culprit&) const = default;
+};
+
 // One look at all waits of an engine.
 struct WaitLook {
+  static constexpr Nanoseconds kTellAfter{
+      1'500'000'000};  // peers hear of a wait, before anybody is warned of it
   TimePoint now{};
   TimePoint after{};      // what began up to then was warned of
   bool waits = false;     // something is awaited
   bool due = false;       // for longer than its limit
   bool newlyDue = false;  // and nobody was warned of it
+  TimePoint oldest{};     // the wait that began first, of those that peers hear of; default: none
+  Culprit culprit;        // of it
+  std::string failed;     // the peer of a connection that ended with an error; empty: none did
   bool late = false;      // a peer waits for this end, longer than a limit, and nobody was warned of it
 
   void add(const Standing& standing, Nanoseconds limit) {
@@ -108,6 +126,18 @@ struct WaitLook {
     if (!isDue(standing, limit)) return;
     due = true;
     newlyDue = newlyDue || standing.counted() > after;
+  }
+  // The oldest wait counts, and of those that one look found together the one with the lowest number.
+  void blame(TimePoint since, Culprit whom) {
+    const bool older = oldest == TimePoint{} || since < oldest;
+    if (!older && (since != oldest || culprit.isBefore(whom.k))) return;
+    oldest = since;
+    culprit = std::move(whom);
+  }
+  // A connection that ended with an error: what waits on others follows from that.
+  void blameFailed(const std::string& peer) {
+    waits = true;
+    if (failed.empty()) failed = peer;
   }
   void addAsked(const Standing& standing, Nanoseconds limit) {
     late = late || (isDue(standing, limit) && standing.counted() > after);

@@ -69,6 +69,7 @@ CommReport CommBase::describeCommon() const {
   state.peer = peering().peer()->name();
   state.answers = peering().peer()->answers();
   state.process = processOf(*peering().peer());
+  state.waitsFor = peering().waitsFor();
   state.rails = peering().lanes().railNames();
   state.lanes = peering().lanes().size();
   state.lanesUp = peering().lanes().up();
@@ -175,6 +176,14 @@ Nanoseconds CommBase::waitLimit(uint64_t bytes, bool first) const {
 void CommBase::lookAt(Standing* standing, const Awaited& message, bool counts, WaitLook* look) {
   history_.ended(standing->seen(message.k, message.bytes, look->now, counts));
   look->add(*standing, waitLimit(message.bytes, message.first));
+  // The number of a tag's first message says nothing about the order of messages of all tags.
+  const bool strange = message.k == 0 && !message.first;
+  if (strange || look->now - standing->since() < WaitLook::kTellAfter ||
+      mayStand_.load(std::memory_order_relaxed))
+    return;
+  const Culprit& told = peering().waitsFor();
+  look->blame(standing->since(),
+              told.isBefore(message.k) ? told : Culprit{peering().peer()->name(), message.k});
 }
 
 // The message that began to land first.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 #include "src/base/log.h"
@@ -39,6 +40,12 @@ long long wholeSeconds(Nanoseconds time) {
   return std::chrono::duration_cast<std::chrono::seconds>(time).count();
 }
 
+std::string failedText(const std::string& peer) {
+  return "the connection with " + peer +
+         " ended with an error before, and this wait may follow from that; next: the warning "
+         "of that time, here and there";
+}
+
 // The longest waits first.
 std::vector<Named> waitsAfter(Engine& engine, TimePoint after) {
   std::vector<Named> named;
@@ -65,6 +72,8 @@ void WaitWatch::look(Engine& engine, TimePoint now) {
   engine.eachComm([&](CommBase& comm) {
     if (!comm.failed()) comm.noteWaits(&look);
   });
+  if (!failed_.empty() && now - failedAt_ < kRemembered) look.blameFailed(failed_);
+  engine.tellWait(look.failed.empty() ? look.culprit : Culprit{look.failed, 0});
   if (said.count() == 0) return;
   if (halted_ && !look.due && !look.late) {
     halted_ = false;
@@ -72,16 +81,15 @@ void WaitWatch::look(Engine& engine, TimePoint now) {
   }
   const bool late = look.late && !look.waits;
   if (!look.newlyDue && !late) return;
-  const TimePoint after = toldUpTo_;
-  toldUpTo_ = now;
+  const TimePoint after = std::exchange(toldUpTo_, now);
   halted_ = true;
-  late ? warnOfUs(engine, now, after) : warn(engine, now, after);
+  late ? warnOfUs(engine, now, after) : warn(engine, look);
   warnings_.fetch_add(1, std::memory_order_relaxed);
 }
 
 // The verdict is about the wait that began first, as the others mostly follow from it.
-void WaitWatch::warn(Engine& engine, TimePoint now, TimePoint after) {
-  const std::vector<Named> named = waitsAfter(engine, after);
+void WaitWatch::warn(Engine& engine, const WaitLook& look) {
+  const std::vector<Named> named = waitsAfter(engine, look.after);
   if (named.empty()) return;
   std::string text;
   size_t shown = 0;
@@ -91,9 +99,10 @@ void WaitWatch::warn(Engine& engine, TimePoint now, TimePoint after) {
     text += (shown > 0 ? "; " : "") + next;
   }
   if (shown < named.size()) text += format("; and %zu more", named.size() - shown);
-  WEFT_LOG(warn, "NCCL has waited for %lld s on %s: %s; verdict: %s",
-           wholeSeconds(now - named[0].wait.counted), engine.deviceName().c_str(), text.c_str(),
-           verdictText(named[0].comm, named[0].wait).c_str());
+  WEFT_LOG(
+      warn, "NCCL has waited for %lld s on %s: %s; verdict: %s",
+      wholeSeconds(look.now - named[0].wait.counted), engine.deviceName().c_str(), text.c_str(),
+      (look.failed.empty() ? verdictText(named[0].comm, named[0].wait) : failedText(look.failed)).c_str());
 }
 
 // A peer waits for a message of ours, and nothing is awaited here: the GPU, or the program, has not come to

@@ -4,8 +4,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <string>
 
 #include "src/base/clock.h"
+#include "src/core/standing.h"
 
 // Says once, in the log, what an engine's comms wait for when that takes longer than it ever did
 // (standing.h), or than WEFT_WAIT_WARN, and who is late: a receive that nobody sends to is no error, and for
@@ -20,12 +22,23 @@ class Engine;
 class WaitWatch {
  public:
   void look(Engine& engine, TimePoint now);
+  // A connection with that peer has ended with an error: what is awaited from now on may follow from that.
+  void noteFailure(const std::string& peer, TimePoint now) {
+    if (now - failedAt_ < kRemembered && !failed_.empty()) return;
+    failed_ = peer;
+    failedAt_ = now;
+  }
+  void lookSoon() { lookedAt_ = TimePoint{}; }
   uint32_t warnings() const { return warnings_.load(std::memory_order_relaxed); }  // so far; any thread
 
  private:
-  void warn(Engine& engine, TimePoint now, TimePoint after);
+  void warn(Engine& engine, const WaitLook& look);
   void warnOfUs(Engine& engine, TimePoint now, TimePoint after);
 
+  static constexpr Milliseconds kRemembered{60'000};
+
+  std::string failed_;  // the peer of the connection that ended first; empty: none did
+  TimePoint failedAt_{};
   TimePoint lookedAt_{};
   // What has waited since before this is known: others of the same halt are not told one by one.
   TimePoint toldUpTo_{};

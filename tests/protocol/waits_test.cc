@@ -209,6 +209,36 @@ TEST_CASE("an end that its peer waits for, and that waits for nobody, says that 
   CHECK(countOf(log.text(), "; verdict: this rank is late: it waits for nobody, ") == 1);
 }
 
+TEST_CASE("a peer hears for whom a process waits, and names it in place of the one that waits itself") {
+  Mismatch ranks(100'000);
+  ranks.receive(1);
+  const auto pass = [&](Milliseconds time) {
+    for (Milliseconds passed{0}; passed < time; passed += Milliseconds(250)) {
+      ranks.world.clock().advance(Milliseconds(250));
+      ranks.world.pump(2);
+      ranks.world.watch(1);
+    }
+    ranks.world.pump(2);
+  };
+  const Culprit& heard = ranks.link.send->peering().waitsFor();
+  pass(Milliseconds(1'000));
+  CHECK(heard.name.empty());
+  pass(Milliseconds(2'000));
+  CHECK(heard == Culprit{"node0 pid 1000", 0});
+  ranks.link.recv->peering().hearWait({"rank 5 on node5 pid 5", 0});
+  pass(Milliseconds(1'000));
+  CHECK(heard == Culprit{"rank 5 on node5 pid 5", 0});
+  const KeptLog log;
+  pass(Milliseconds(12'000));
+  INFO(log.text());
+  CHECK(log.text().find(
+            "verdict: rank 5 on node5 pid 5: the waits lead there, also that of node0 pid 1000; ") !=
+        std::string::npos);
+  ranks.deliver(1);
+  pass(Milliseconds(1'000));
+  CHECK(heard.name.empty());
+}
+
 TEST_CASE("an end whose peer's receives may stand is never late") {
   Mismatch ranks(100'000);
   ranks.link.send->mayStand();
