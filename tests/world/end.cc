@@ -18,6 +18,7 @@ namespace {
 constexpr size_t kMargin = 64;
 constexpr size_t kPlaces = 4;    // of messages in flight
 constexpr size_t kTooMuch = 80;  // more than any receive has room beyond its message
+constexpr int kWrongTag = 5;
 constexpr std::byte kUntouched{0xc5};
 
 // Every word follows from the message's identity and its place, so that any mix-up shows.
@@ -101,7 +102,7 @@ class Sender final : public End {
   }
 
   bool post() {
-    if (perTag_.empty()) return false;
+    if (perTag_.empty() || !mayPost()) return false;
     auto tag = perTag_.begin();
     std::advance(tag, static_cast<ptrdiff_t>(world_.scheduler.random().below(perTag_.size())));
     Waiting& waiting = tag->second;
@@ -110,9 +111,11 @@ class Sender final : public End {
     const size_t where = *waiting.place;
     std::byte* data = place(where) + kMargin;
     const size_t bytes = message.bytes + (misusing_ ? kTooMuch : 0);
-    const core::Posted posted = comm_->isend(data, bytes, message.tag, memoryOf(where), nullptr);
+    const int tagOf = message.tag + (wrongTag_ ? kWrongTag : 0);
+    const core::Posted posted = comm_->isend(data, bytes, tagOf, memoryOf(where), nullptr);
     if (!posted.ok) return fail(comm_->error()), true;
     if (!posted.request) return false;
+    hasPosted();
     report_.misused = report_.misused || misusing_;
     misusing_ = false;
     note(format("sends message %d of %zu bytes, tag %d", static_cast<int>(message.id), message.bytes,
@@ -228,19 +231,22 @@ class Receiver final : public End {
   }
 
   bool post() {
-    if (next_ == flow_.groups.size() || rows_.empty()) return false;
+    if (next_ == flow_.groups.size() || rows_.empty() || !mayPost()) return false;
     Group group{nullptr, rows_.back(), &flow_.groups[next_], {}};
     std::vector<core::ReceiveSpec> specs;
     std::byte* next = place(group.row);
     for (const MessagePlan& message : *group.messages) {
-      const size_t room = message.bytes + world_.scheduler.random().below(kMargin);
+      size_t room = message.bytes + world_.scheduler.random().below(kMargin);
+      if (std::exchange(misusing_, false)) room = message.bytes / 2;
       group.data.push_back(next + kMargin);
-      specs.push_back({next + kMargin, room, message.tag, memoryOf(group.row), nullptr});
+      specs.push_back(
+          {next + kMargin, room, message.tag + (wrongTag_ ? kWrongTag : 0), memoryOf(group.row), nullptr});
       next += roomFor(message);
     }
     const core::Posted posted = comm_->irecv(specs);
     if (!posted.ok) return fail(comm_->error()), true;
     if (!posted.request) return false;
+    hasPosted();
     group.request = posted.request;
     note(format("posts group %zu of %zu receives", next_, specs.size()));
     rows_.pop_back();
@@ -337,6 +343,14 @@ void End::fail(const Error& why) {
   report_.when = world_.scheduler.now();
   report_.why = why.message();
   note("fails: " + report_.why);
+}
+
+// Half of the pace to one and a half. Worlds without one draw nothing.
+void End::hasPosted() {
+  posts_++;
+  const auto pace = static_cast<uint64_t>(flow_.pace.count());
+  if (pace > 0)
+    postsFrom_ = world_.scheduler.now() + Nanoseconds(pace / 2 + world_.scheduler.random().below(pace));
 }
 
 void End::finish() {

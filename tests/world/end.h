@@ -60,6 +60,8 @@ class End {
   void abort() { aborting_ = true; }
   void misuse() { misusing_ = true; }
   void withdraw() { withdrawing_ = true; }
+  void turnAway() { wrongTag_ = true; }
+  void follow(const End* received) { follows_ = received; }
   // All ranks rest, and everything has been polled for a while: what was used has come back.
   virtual void checkRested() {}
   bool over() const { return state_ == EndState::done || state_ == EndState::failed; }
@@ -90,6 +92,10 @@ class End {
   core::MemoryHandle* memoryOf(size_t index) const { return handles_[handles_.size() == 1 ? 0 : index]; }
   void release(size_t index);
   void checkCounters();
+  bool mayPost() const {
+    return world_.scheduler.now() >= postsFrom_ && (!follows_ || posts_ <= follows_->report_.messages);
+  }
+  void hasPosted();
 
   EndWorld world_;
   const FlowPlan& flow_;
@@ -102,6 +108,10 @@ class End {
   bool aborting_ = false;
   bool misusing_ = false;     // the next message is too large
   bool withdrawing_ = false;  // the memory of a receive that is posted is to go
+  bool wrongTag_ = false;     // what is sent has another tag than the receiver knows
+  TimePoint postsFrom_{};
+  size_t posts_ = 0;
+  const End* follows_ = nullptr;  // null: it sends what it has
   size_t stride_ = 0;
   std::vector<std::byte> area_;
   std::vector<core::MemoryHandle*> handles_;  // of all places, or of each; null: released

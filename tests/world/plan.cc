@@ -168,7 +168,9 @@ const char* nameOf(HurtKind kind) {
                                            "aborts a connection",
                                            "sends too much",
                                            "loses a rail for good",
-                                           "takes memory away"};
+                                           "takes memory away",
+                                           "calls another collective",
+                                           "has a slow rail"};
   return kNames[static_cast<size_t>(kind)];
 }
 

@@ -30,6 +30,8 @@ struct FlowPlan {
   int communicator = 0;
   Nanoseconds begins{};  // nobody connects before
   std::vector<std::vector<MessagePlan>> groups;
+  Nanoseconds pace{};   // about so long each end lets pass between two of its groups or messages
+  bool relays = false;  // it sends one more than its rank has received, as in a ring of NCCL's
   size_t messages() const;
   size_t largest() const;
 };
@@ -45,13 +47,16 @@ enum class HurtKind : uint8_t {
   misuse,      // a rank sends more than its receiver has room for
   railGone,    // the lanes of one rail of a rank break, and it opens no others
   withdraw,    // a receiver takes memory away that a receive is posted to
+  wrongTag,    // a rank's sends of a connection have another tag from then on
+  railSlow,    // what the lanes of one rail of a rank carry comes late
 };
 
 struct HurtPlan {
   HurtKind kind = HurtKind::kill;
   Nanoseconds at{};
   int rank = 0;
-  // cut: the other rank; abort, misuse, withdraw: which flow; rails: which rail; pause: which thread
+  // cut: the other rank; abort, misuse, withdraw, wrongTag: which flow; rails: which rail; pause: which
+  // thread
   int other = 0;
   Nanoseconds lasts{};
   std::string text() const;
@@ -68,7 +73,10 @@ struct WorldPlan {
   Nanoseconds occupiedFor{};  // engines are, by a thread that loses its processor inside; 0: never
   Nanoseconds latency{};      // of the control network
   bool apart = false;         // each place of an end's messages is registered by itself
-  bool rests = false;         // nobody closes before all have their messages, and all is quiet
+  Nanoseconds idle = std::chrono::milliseconds(3);  // most between two looks of a thread where nothing moves
+  Nanoseconds endsAt{};     // all connections are aborted then; 0: they end when all is sent
+  bool byWarnings = false;  // only what it warns of is judged, and by who made the plan
+  bool rests = false;       // nobody closes before all have their messages, and all is quiet
   std::vector<FlowPlan> flows;
   std::vector<HurtPlan> hurts;
   int railsOf(int rank) const { return uneven ? 1 + (rank * 5 + 1) % fabric.rails : fabric.rails; }

@@ -16,8 +16,7 @@ namespace weft::world {
 
 namespace {
 
-constexpr uint64_t kStepNs = 900;               // most that a call of NCCL's takes
-constexpr uint64_t kLongestIdleNs = 3'000'000;  // between two looks of a thread for which nothing moves
+constexpr uint64_t kStepNs = 900;  // most that a call of NCCL's takes
 
 }  // namespace
 
@@ -111,6 +110,10 @@ void Rank::thread(int communicator) {
     if (flow.to == number_) ends_.push_back(makeReceiver(world, flow, meetings_[i]));
     if (flow.to == number_) mine.push_back(ends_.back().get());
   }
+  for (End* sender : mine)
+    for (const End* receiver : mine)
+      if (sender->flow().relays && sender->flow().from == number_ && receiver->flow().to == number_)
+        sender->follow(receiver);
   world.context.reset();
   move(mine);
   if (plan_.rests) rest(mine);
@@ -129,7 +132,8 @@ void Rank::move(const std::vector<End*>& ends) {
     const bool stepped = stepOne(going);
     inVain = stepped ? 0 : inVain + 1;
     if (stepped) idle = kStepNs;
-    if (inVain > 2 * going.size()) idle = std::min(idle + idle / 8, kLongestIdleNs);
+    if (inVain > 2 * going.size())
+      idle = std::min(idle + idle / 8, static_cast<uint64_t>(plan_.idle.count()));
     scheduler_.sleep(Nanoseconds(50 + scheduler_.random().below(idle)));
   }
 }
@@ -188,6 +192,11 @@ void Rank::abort(size_t flow) {
 void Rank::withdraw(size_t flow) {
   for (const auto& end : ends_)
     if (&end->flow() == &plan_.flows[flow]) end->withdraw();
+}
+
+void Rank::turnAway(size_t flow) {
+  for (const auto& end : ends_)
+    if (&end->flow() == &plan_.flows[flow]) end->turnAway();
 }
 
 void Rank::misuse(size_t flow) {

@@ -54,6 +54,7 @@ class Rank {
   void abort(size_t flow);
   void misuse(size_t flow);
   void withdraw(size_t flow);
+  void turnAway(size_t flow);
   const std::vector<std::unique_ptr<End>>& ends() const { return ends_; }
 
  private:

@@ -16,12 +16,14 @@ namespace weft::world {
 namespace {
 
 constexpr auto kLongest = std::chrono::seconds(120);  // of its own time
+constexpr uint32_t kSlowPolls = 200;
 constexpr uint64_t kMostSteps = 20'000'000;
 
 // The world that log lines belong to: the log has one sink a process, and a world runs alone.
 struct Listener {
   Scheduler* scheduler = nullptr;
-  std::string firstWarning;
+  TimePoint began{};
+  std::vector<Warning> warnings;
 };
 Listener* listening = nullptr;
 
@@ -30,13 +32,15 @@ void hear(LogLevel level, const char*, int, const char* message) {
   Scheduler& scheduler = *listening->scheduler;
   const int rank = scheduler.current() ? scheduler.current()->rank : -1;
   scheduler.journal().remark(scheduler.now(), rank, std::string("log: ") + message);
-  if (level <= LogLevel::warn && listening->firstWarning.empty()) listening->firstWarning = message;
+  if (level <= LogLevel::warn)
+    listening->warnings.push_back({scheduler.now() - listening->began, rank, message});
 }
 
 class Listening {
  public:
   explicit Listening(Scheduler& scheduler) : before_(setLogSink(hear)) {
     listener_.scheduler = &scheduler;
+    listener_.began = scheduler.now();
     listening = &listener_;
   }
   ~Listening() {
@@ -45,7 +49,7 @@ class Listening {
   }
   Listening(const Listening&) = delete;
   Listening& operator=(const Listening&) = delete;
-  const std::string& firstWarning() const { return listener_.firstWarning; }
+  const std::vector<Warning>& warnings() const { return listener_.warnings; }
 
  private:
   Listener listener_;
@@ -111,6 +115,8 @@ void World::hurt(const HurtPlan& hurt) {
     rank.misuse(static_cast<size_t>(hurt.other));
   } else if (hurt.kind == HurtKind::withdraw) {
     rank.withdraw(static_cast<size_t>(hurt.other));
+  } else if (hurt.kind == HurtKind::wrongTag) {
+    rank.turnAway(static_cast<size_t>(hurt.other));
   } else if (hurt.kind == HurtKind::pause) {
     std::vector<Task*> threads;
     for (const auto& task : scheduler_.tasks())
@@ -137,6 +143,12 @@ void World::hurtRail(const HurtPlan& hurt) {
   rule.kind = hurt.kind == HurtKind::railSilent ? fault::FaultKind::killSilent : fault::FaultKind::kill;
   rule.op = fault::FaultOp::poll;
   rule.rail = hurt.other;
+  if (hurt.kind == HurtKind::railSlow) {
+    rule.kind = fault::FaultKind::delay;
+    rule.op = fault::FaultOp::any;
+    rule.count = 0;
+    rule.polls = kSlowPolls;
+  }
   faults->add(rule);
   if (hurt.kind != HurtKind::railGone) return;
   rule.kind = fault::FaultKind::openEndpoint;
@@ -174,6 +186,11 @@ std::string World::live() {
       return "a rank did not start: " + started.error().message();
   for (const HurtPlan& planned : plan_.hurts)
     scheduler_.after(planned.at, [this, &planned] { hurt(planned); });
+  if (plan_.endsAt.count() > 0)
+    scheduler_.after(plan_.endsAt, [this] {
+      for (const auto& rank : ranks_)
+        for (size_t flow = 0; flow < plan_.flows.size(); flow++) rank->abort(flow);
+    });
   const auto livingAreDone = [this] {
     for (const auto& rank : ranks_)
       if (!rank->finished() && !isLost(plan_, rank->number())) return false;
@@ -225,10 +242,11 @@ Outcome World::run() {
   const Listening log(scheduler_);
   const TimePoint began = scheduler_.now();
   outcome.complaint = live();
-  if (outcome.complaint.empty()) outcome.complaint = judgeAll();
+  if (outcome.complaint.empty() && !plan_.byWarnings) outcome.complaint = judgeAll();
   if (outcome.complaint.empty()) outcome.complaint = leftovers();
-  if (outcome.complaint.empty() && plan_.hurts.empty() && !log.firstWarning().empty())
-    outcome.complaint = "a warning, though nothing was done to anybody: " + log.firstWarning();
+  outcome.warnings = log.warnings();
+  if (outcome.complaint.empty() && plan_.hurts.empty() && !outcome.warnings.empty())
+    outcome.complaint = "a warning, though nothing was done to anybody: " + outcome.warnings.front().text;
   for (const auto& rank : ranks_)
     for (const auto& end : rank->ends()) outcome.failed += end->report().failed;
   outcome.hash = journal_.hash();

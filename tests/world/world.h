@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "tests/world/plan.h"
 
@@ -11,14 +12,22 @@
 // until nothing of it is left, and judged.
 namespace weft::world {
 
+// A line of the log of that weight or more.
+struct Warning {
+  Nanoseconds at{};  // of the world's time
+  int rank = 0;
+  std::string text;
+};
+
 struct Outcome {
   std::string complaint;  // empty: all held that must hold
   uint64_t hash = 0;      // of all that happened, in its order
   uint64_t steps = 0;
   Nanoseconds lasted{};  // in its own time
   size_t failed = 0;     // ends that failed, as they had to
-  std::string last;      // the last events of each rank
-  std::string whole;     // all of them, if asked for
+  std::vector<Warning> warnings;
+  std::string last;   // the last events of each rank
+  std::string whole;  // all of them, if asked for
   std::string plan;
 };
 

@@ -102,6 +102,9 @@ std::optional<Error> WorldPeer::look(TimePoint now, Nanoseconds late) {
   if (speaks && !answers_) settlesAt_ = now + silence;
   if (speaks) processHeard_ = now;
   answers_ = speaks || silence < config.peerSilentWarn * 5 / 8;
+  if (reached && !speaks && !std::exchange(warned_, warned_ || silence >= config.peerSilentWarn) && warned_)
+    WEFT_LOG(warn, "%s has not answered for %d ms, but its host does", name_.c_str(),
+             static_cast<int>(silence / Milliseconds(1)));
   settled_ = now >= settlesAt_;
   if (reached && !speaks && silence > config.peerTimeout)
     return Error(Code::remote, "control link to " + name_, "its process does not answer; its kernel does");

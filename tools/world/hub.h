@@ -48,6 +48,7 @@ class WorldPeer final : public control::Peer, public std::enable_shared_from_thi
   bool alive_ = true;
   bool answers_ = true;
   bool settled_ = true;
+  bool warned_ = false;
   Error reason_{Code::internal, "control link", "the peer is alive"};
   TimePoint seenOnFabric_{};
   TimePoint processHeard_;
