@@ -64,8 +64,8 @@ std::optional<Made> guarded(bool lacks, Call call) {
 
 // One connection, until both ends have it or an end has failed. Whatever was made goes at the end.
 void tryOnce(World& world, bool connectorLacks) {
-  Side& connecting = world.side(0);
-  Side& accepting = world.side(1);
+  test::Side& connecting = world.side(0);
+  test::Side& accepting = world.side(1);
   std::array<std::byte, control::kHandleBytes> handle{};
   auto listener = accepting.net->listen(accepting.context, accepting.device, handle);
   REQUIRE(listener);

@@ -191,7 +191,7 @@ TEST_CASE("connections that cross come to the same") {
   const auto done = [&] { return sends[0] && sends[1] && receives[0] && receives[1]; };
   for (int i = 0; i < 10'000 && !done(); i++) {
     const auto side = static_cast<int>(random.below(2));
-    Side& here = world.side(side);
+    test::Side& here = world.side(side);
     switch (random.below(4)) {
       case 0:
         if (!sends[side]) {

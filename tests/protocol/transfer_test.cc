@@ -435,8 +435,8 @@ TEST_CASE("what test said has failed stays failed, though its data still comes")
 
 TEST_CASE("credits that are returned before a lane is up arrive, and eager messages go on") {
   World world({});
-  Side& sender = world.side(0);
-  Side& receiver = world.side(1);
+  test::Side& sender = world.side(0);
+  test::Side& receiver = world.side(1);
   std::array<std::byte, control::kHandleBytes> handle{};
   auto listener = receiver.net->listen(receiver.context, receiver.device, handle);
   REQUIRE(listener);
