@@ -24,6 +24,7 @@ struct Arrival {
   Transfer* transfer = nullptr;
   uint64_t generation = 0;  // of the transfer, to see that it was taken back
   TimePoint due{};          // it does not land before
+  bool awaited = false;     // its sender wants to know
 };
 
 class Inbox {

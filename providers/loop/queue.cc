@@ -101,7 +101,7 @@ void LoopQueue::landOne(Arrival& arrival) {
   byteCredit_ -= static_cast<int64_t>(piece.bytes);
   device_.stats().bytes.fetch_add(piece.bytes, std::memory_order_relaxed);
   if (piece.phase == Phase::waiting) return;
-  tellSender(arrival);
+  if (arrival.awaited || piece.phase == Phase::failed) tellSender(arrival);
   if (piece.phase == Phase::landed && placed != 0) return finishMessage(arrival, placed);
   if (piece.phase == Phase::landed && arrival.notify && !arrival.isMessage) return finish(arrival);
   if (arrival.notify) inbox_->releaseNotification();
@@ -210,6 +210,7 @@ bool LoopQueue::dispatch(LoopEndpoint& endpoint, const Work& work, const Port& t
   Outstanding taken{.slot = slot, .endpoint = &endpoint, .context = work.context};
   taken.unsignaled = work.unsignaled;
   taken.early = isEarly(work);
+  arrival.awaited = !work.unsignaled && !taken.early;
   if (device_.card() && target.card) arrival.due = schedule(work, target, &taken);
   const TimePoint due = arrival.due;
   transfer.publish();

@@ -88,8 +88,10 @@ size_t Host::registeredBytes() {
   return engine_->arena().registeredBytes();
 }
 
+// Together with all that was owed before: nobody could have seen the difference.
 void Host::prepareMessage() {
-  if (site_.fabric.messageUs > 0) site_.scheduler.sleep(nanoseconds(site_.fabric.messageUs));
+  owed_ += nanoseconds(site_.fabric.messageUs);
+  pay();
 }
 
 void Host::take(const Effort& effort) {
@@ -97,7 +99,11 @@ void Host::take(const Effort& effort) {
   double us = static_cast<double>(effort.calls) * fabric.callUs +
               static_cast<double>(effort.received) * fabric.messageUs;
   if (fabric.copyGBps > 0) us += static_cast<double>(effort.bytes) / fabric.copyGBps / 1e3;
-  if (us > 0) site_.scheduler.sleep(nanoseconds(us));
+  owed_ += nanoseconds(us);
+}
+
+void Host::pay() {
+  if (owed_.count() > 0) site_.scheduler.sleep(std::exchange(owed_, Nanoseconds(0)));
 }
 
 // Where the engine counts passes until something leaves, the thread makes them, less and less often.
@@ -107,8 +113,9 @@ bool Host::idle(TimePoint latest) {
   const bool passes = engine_ && engine_->waitsForPasses();
   if (passes) latest = std::min(latest, now + pass_);
   pass_ = passes ? std::min<Nanoseconds>(pass_ * 5 / 4, kLongestPass) : kShortestPass;
+  busyUntil_ = now + std::exchange(owed_, Nanoseconds(0));
   idles_ = true;
-  site_.scheduler.sleepUntil(due_.empty() ? latest : std::min(latest, due_.top()));
+  site_.scheduler.sleepUntil(std::max(busyUntil_, due_.empty() ? latest : std::min(latest, due_.top())));
   idles_ = false;
   return passes || (!due_.empty() && due_.top() <= site_.scheduler.now());
 }
@@ -117,7 +124,7 @@ bool Host::idle(TimePoint latest) {
 void Host::tell(TimePoint when) {
   const TimePoint soonest = site_.scheduler.now() + Nanoseconds(1);
   due_.push(std::max(when, soonest));
-  if (idles_ && task_) site_.scheduler.wake(*task_, due_.top());
+  if (idles_ && task_) site_.scheduler.wake(*task_, std::max(busyUntil_, due_.top()));
 }
 
 }  // namespace weft::sim

@@ -60,7 +60,8 @@ class Host {
 
   // The thread:
   void prepareMessage();            // its time before it leaves
-  void take(const Effort& effort);  // the time for all else
+  void take(const Effort& effort);  // the time for all else, which is owed until the next wait
+  void pay();                       // what is owed
   bool idle(TimePoint latest);      // until something comes, or that time: then false
   // Anybody: something is new for the thread from then on.
   void tell(TimePoint when);
@@ -80,6 +81,8 @@ class Host {
   Nanoseconds pass_ = kShortestPass;  // the next one's distance
   world::Task* task_ = nullptr;
   bool idles_ = false;
+  Nanoseconds owed_{};
+  TimePoint busyUntil_{};  // while it idles
   std::priority_queue<TimePoint, std::vector<TimePoint>, std::greater<>> due_;
 };
 

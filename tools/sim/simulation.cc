@@ -191,6 +191,7 @@ Status Simulation::once(Host& host, Seat& seat, uint64_t bytes) {
     untold = !host.idle(host.now() + kLook);
     inVain = 0;
   }
+  host.pay();
   return {};
 }
 
