@@ -186,7 +186,7 @@ TimePoint WorldHub::nextDue() const {
   const TimePoint soon = net_.scheduler().now() + std::chrono::microseconds(1);
   if (!mail_.empty() || tickWanted_) return soon;
   TimePoint due = std::min(nextTick_, nextLook_);
-  for (const auto& [id, call] : calls_) due = std::min(due, call.deadline);
+  if (!deadlines_.empty()) due = std::min(due, *deadlines_.begin());
   return std::max(due, soon);
 }
 
@@ -300,6 +300,7 @@ std::unique_ptr<Call> WorldHub::call(const control::Handle& handle, Bytes body) 
   const uint64_t to = target ? target->number() : 0;
   Scheduler& scheduler = net_.scheduler();
   calls_[id] = {fate, to, scheduler.now() + options_.config.connectTimeout};
+  deadlines_.insert(calls_[id].deadline);
   if (!target || net_.isDead(target->rank()) || net_.isDead(rank_)) {
     scheduler.after(std::chrono::milliseconds(1), [net = &net_, hub = number_, id] {
       if (WorldHub* here = net->find(hub))
@@ -315,6 +316,13 @@ std::unique_ptr<Call> WorldHub::call(const control::Handle& handle, Bytes body) 
              });
   scheduler.wake(*task_, nextDue());
   return made;
+}
+
+void WorldHub::forget(uint64_t call) {
+  const auto found = calls_.find(call);
+  if (found == calls_.end()) return;
+  deadlines_.erase(deadlines_.find(found->second.deadline));
+  calls_.erase(found);
 }
 
 void WorldHub::bringCall(uint64_t hub, uint64_t link, uint32_t listener, uint64_t id, Bytes body) {
@@ -378,7 +386,7 @@ void WorldHub::bringAnswer(uint64_t hub, uint64_t link, uint64_t id, Bytes body)
     fate->body = std::move(body);
     fate->state = Call::State::replied;
   }
-  calls_.erase(found);
+  forget(id);
 }
 
 void WorldHub::bringRefusal(uint64_t hub, uint64_t link, uint64_t id, const Error& why) {
@@ -392,7 +400,7 @@ void WorldHub::failCall(uint64_t id, const Error& why) {
     fate->why = why;
     fate->state = Call::State::failed;
   }
-  calls_.erase(found);
+  forget(id);
 }
 
 void WorldHub::failCalls(uint64_t to, const Error& why) {
@@ -405,12 +413,17 @@ void WorldHub::failCalls(uint64_t to, const Error& why) {
 void WorldHub::expireCalls() {
   const TimePoint now = net_.scheduler().now();
   const Config& config = options_.config;
+  if (deadlines_.empty() || *deadlines_.begin() > now) return;
   std::vector<uint64_t> late;
   for (auto& [id, call] : calls_) {
     if (call.deadline > now) continue;
     const bool prolong =
         !call.prolonged && peers_.count(call.to) && config.acceptTimeout > config.connectTimeout;
-    if (prolong) call.deadline += config.acceptTimeout - config.connectTimeout;
+    if (prolong) {
+      deadlines_.erase(deadlines_.find(call.deadline));
+      call.deadline += config.acceptTimeout - config.connectTimeout;
+      deadlines_.insert(call.deadline);
+    }
     if (!prolong) late.push_back(id);
     call.prolonged = true;
   }

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "src/control/hub.h"
@@ -89,7 +90,7 @@ class WorldHub final : public control::Hub {
   void bringRefusal(uint64_t hub, uint64_t link, uint64_t id, const Error& why);
 
   // From calls and listeners:
-  void forget(uint64_t call) { calls_.erase(call); }
+  void forget(uint64_t call);
   void closeListener(uint32_t id);
   std::deque<control::Request>& requests(uint32_t listener) { return listeners_[listener]; }
 
@@ -137,6 +138,7 @@ class WorldHub final : public control::Hub {
   std::map<uint64_t, uint64_t> lastDead_;                 // by hub: what its older links bring is stale
   std::map<uint32_t, std::deque<control::Request>> listeners_;
   std::map<uint64_t, Waiting> calls_;
+  std::multiset<TimePoint> deadlines_;  // of calls_
   std::map<uint64_t, Asked> asked_;
   uint32_t lastListener_ = 0;
   uint64_t lastCall_ = 0;
