@@ -231,7 +231,7 @@ struct Liar {
     head.kind = Kind::exchange;
     head.offset = 1;
     head.bytes = 1;
-    const Descriptor mine{4096, 1, 1, {}};
+    const Descriptor mine{4096, 1, 1, 0, {}};
     send(head, std::as_bytes(std::span(&mine, 1)));
     registering.join();
   }
@@ -286,6 +286,7 @@ const Lie kLies[] = {
     {[](Head& head) { head.kind = Kind::get, head.bytes = 5000; }, "a get of 5000 bytes from 0 on", false},
     {[](Head&) {}, "message 2 came where 1 was due", true, 1},
     {[](Head& head) { head.kind = static_cast<Kind>(77); }, "a message that is none of these operations"},
+    {[](Head& head) { head.piece = 1000; }, "a message that is none of these operations"},
     {[](Head& head) { head.kind = Kind::exchange, head.window = 9; }, "what rank 1 sent belongs to window 9"},
 };
 
