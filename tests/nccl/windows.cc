@@ -261,7 +261,7 @@ bool putSignalAbort(Rank& rank) {
 bool putSignalKilled(Rank& rank) {
   if (!available()) return false;
   const AllToAll all(rank, 1'000);
-  if (!turns(rank, all, 1)) return false;
+  if (!turns(rank, all, 1) || !sums(rank, 1000)) return false;
   if (rank.rank == 1) letOthersFinish();
   if (rank.rank == 1) (void)raise(SIGKILL);
   await(rank, fromAll(rank));
