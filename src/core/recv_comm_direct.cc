@@ -36,7 +36,7 @@ Place RecvCommImpl::place(const DirectHeader& header, uint64_t length) {
     return drop(length);
   }
   claim(slot, tag, length);
-  stats_.begun(slot->record);
+  if (length >= stats::kTakesLong) stats_.begun(slot->record);
   const bool byDriver = slot->memory && !slot->memory->host;  // it left before the sender heard of GPU memory
   if (length > 0 && byDriver) return placeEarly(header, static_cast<uint32_t>(length), slot);
   Place place;

@@ -23,11 +23,10 @@ class CommStats {
     if (!line_) return 0;
     const bool timed = isTimed(bytes);
     if (timed) last_ = ticks();
-    uint64_t asked = 0;
     if (line_->waitsSince.get() != 0) [[unlikely]]
-      asked = left();
+      return postedLate(tag, k, bytes, way);
     if (line_->posted.get() == line_->done.get()) line_->busySince.set(last_);
-    write(tag, k, bytes, way, timed, asked, 0);
+    write(tag, k, bytes, way, timed, 0);
     return static_cast<uint32_t>(number_);
   }
 
@@ -63,10 +62,9 @@ class CommStats {
     if (!line_) return;
     const bool timed = isTimed(bytes);
     if (timed) last_ = ticks();
-    uint64_t asked = 0;
     if (line_->waitsSince.get() != 0) [[unlikely]]
-      asked = left();
-    write(tag, k, bytes, Way::eager, false, asked, last_);
+      return wholeLate(tag, k, bytes);
+    write(tag, k, bytes, Way::eager, false, last_);
     count(*line_, line_->sizes[sizeClassOf(bytes)], bytes, Way::eager);
   }
 
@@ -116,7 +114,7 @@ class CommStats {
   static constexpr uint64_t kAlwaysTimed = 16 << 10;
   bool isTimed(uint64_t bytes) const { return bytes >= kAlwaysTimed || number_ % 16 == 0; }
 
-  void write(uint32_t tag, uint32_t k, uint64_t bytes, Way way, bool timed, uint64_t asked, uint64_t done) {
+  void write(uint32_t tag, uint32_t k, uint64_t bytes, Way way, bool timed, uint64_t done) {
     CommLine& line = *line_;  // what lies behind a fence would be loaded again
     Record& record = line.records[number_ % kRecords];
     const uint64_t number = ++number_;
@@ -124,7 +122,7 @@ class CommStats {
     record.number.set(0);
     std::atomic_signal_fence(std::memory_order_seq_cst);
     record.posted.set(now);
-    record.told.set(asked);
+    record.told.set(0);
     record.done.set(done);
     record.tag.set(tag);
     record.k.set(k);
@@ -136,12 +134,25 @@ class CommStats {
   }
 
   // The wait is over. Returns its begin.
-  [[gnu::cold]] uint64_t left() {
+  uint64_t left() {
     last_ = ticks();
     const uint64_t since = line_->waitsSince.get();
     line_->waited.add(last_ - since);
     line_->waitsSince.set(0);
     return since;
+  }
+
+  // A send that was refused before it left. Functions of their own, so that others pay nothing for it.
+  [[gnu::cold, gnu::noinline]] uint32_t postedLate(uint32_t tag, uint32_t k, uint64_t bytes, Way way) {
+    const uint64_t since = left();
+    const uint32_t number = posted(tag, k, bytes, way);
+    line_->records[(number - 1) % kRecords].told.set(since);
+    return number;
+  }
+  [[gnu::cold, gnu::noinline]] void wholeLate(uint32_t tag, uint32_t k, uint64_t bytes) {
+    const uint64_t since = left();
+    whole(tag, k, bytes);
+    line_->records[(number_ - 1) % kRecords].told.set(since);
   }
 
   static void count(CommLine& line, SizeClass& size, uint64_t bytes, Way way) {
