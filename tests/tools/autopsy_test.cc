@@ -66,6 +66,14 @@ TEST_CASE("where all wait it is the one that has stood still the longest") {
   CHECK(verdict.culprit == &ranks[1]);
 }
 
+TEST_CASE("in a ring that stands still it is the one that a rank waits for with the lowest message number") {
+  std::vector<Process> ranks = ring(kNow - 10 * kSecond, kNow - 10 * kSecond);
+  for (size_t rank = 0; rank < 4; rank++) ranks[rank].comms[0].requests.back().k = 20 + (rank + 1) % 4;
+  const Verdict verdict = judge(ranks);
+  CHECK(verdict.kind == "circle");
+  CHECK(verdict.culprit == &ranks[2]);  // rank 3 waits for message 20 of it
+}
+
 TEST_CASE("a rank that is gone, stopped or silent comes before ranks that wait") {
   std::vector<Process> ranks = ring(kNow - 10 * kSecond, kNow - 10 * kSecond);
   ranks[3].state = ProcessState::stopped;

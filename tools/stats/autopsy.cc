@@ -104,6 +104,32 @@ bool judgeOrder(const std::vector<Process>& processes, Verdict* verdict) {
   return true;
 }
 
+// All wait for each other. In a ring, whose connections carry the same messages one after the other, the one
+// that somebody waits for with the lowest number stood still first; else it is the one that moved last the
+// longest ago, as far as clocks agree.
+void judgeCircle(const std::vector<Process>& processes, const Process* first, Verdict* verdict) {
+  if (!first) return;
+  const Process* lowest = nullptr;
+  uint32_t number = UINT32_MAX;
+  for (const Process& process : processes) {
+    if (!standsStill(process)) continue;
+    for (const Want& want : wantsOf(process)) {
+      if (want.k > number) continue;
+      const Process* peer = find(processes, want.comm->peer);
+      lowest = want.k == number && peer != lowest ? nullptr : peer;
+      number = want.k;
+    }
+  }
+  verdict->kind = "circle";
+  verdict->culprit = lowest ? lowest : first;
+  verdict->since = movedLast(*verdict->culprit);
+  verdict->advice =
+      "all ranks wait for each other: look first where its threads are and what its GPU runs (py-spy dump, "
+      "nvidia-smi), then compare which collective each of them is in";
+  for (const Want& want : wantsOf(*verdict->culprit))
+    verdict->evidence.push_back(textOf(*verdict->culprit, want));
+}
+
 // All live. The waits of those that stand still are followed to their ends: most of them lead to the culprit.
 // It waits for nobody, and has not come to the call that others wait for; or it left nothing to be read; or
 // all of them wait for each other.
@@ -123,15 +149,7 @@ void judgeLate(const std::vector<Process>& processes, Verdict* verdict) {
     known.first++;
     if (known.second.way.size() <= end.way.size()) known.second = std::move(end);
   }
-  if (ends.empty()) {
-    if (!first) return;
-    verdict->kind = "circle";
-    verdict->culprit = first;
-    verdict->since = movedLast(*first);
-    verdict->advice = "all ranks wait for each other: compare which collective each of them is in";
-    for (const Want& want : wantsOf(*first)) verdict->evidence.push_back(textOf(*first, want));
-    return;
-  }
+  if (ends.empty()) return judgeCircle(processes, first, verdict);
   const auto before = [](const Process* a, const Process* b) {
     return a && b ? movedLast(*a) > movedLast(*b) : b != nullptr;
   };
