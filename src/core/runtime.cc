@@ -117,9 +117,26 @@ std::string Runtime::stateText() {
   std::string text = format("weft " WEFT_VERSION ", %s pid %d at %s, over %s\n", placeName().c_str(),
                             ::getpid(), date, net_->transport().name().c_str());
   for (const auto& engine : living()) text += engine->stateText();
+  {
+    std::lock_guard lock(tellersMutex_);
+    for (const auto& [number, tell] : tellers_) text += tell();
+  }
   std::lock_guard lock(mutex_);
   if (!meetings_.empty()) text += format("%zu connections are being made\n", meetings_.size());
   return text;
+}
+
+std::unique_ptr<Runtime::Told> Runtime::tellState(std::shared_ptr<Runtime> runtime,
+                                                  std::function<std::string()> tell) {
+  std::lock_guard lock(runtime->tellersMutex_);
+  const uint64_t number = ++runtime->toldBy_;
+  runtime->tellers_.emplace(number, std::move(tell));
+  return std::make_unique<Told>(runtime, number);
+}
+
+Runtime::Told::~Told() {
+  std::lock_guard lock(runtime_->tellersMutex_);
+  runtime_->tellers_.erase(number_);
 }
 
 Runtime::Runtime(std::shared_ptr<Net> net)

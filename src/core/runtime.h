@@ -74,6 +74,22 @@ class Runtime final : public std::enable_shared_from_this<Runtime>, private stat
   // What every comm of this process is doing, and waits for. Waits for its turn in each engine.
   std::string stateText();
 
+  // What stands on comms and tells of itself in the state, too. It does so until the result is destroyed,
+  // which waits for a call of `tell` that goes on; `tell` may take locks of its owner, whose holders must not
+  // come here.
+  class Told {
+   public:
+    Told(std::shared_ptr<Runtime> runtime, uint64_t number) : runtime_(std::move(runtime)), number_(number) {}
+    ~Told();
+    Told(const Told&) = delete;
+    Told& operator=(const Told&) = delete;
+
+   private:
+    const std::shared_ptr<Runtime> runtime_;
+    const uint64_t number_;
+  };
+  static std::unique_ptr<Told> tellState(std::shared_ptr<Runtime> runtime, std::function<std::string()> tell);
+
  private:
   struct DeviceUse {
     std::vector<std::shared_ptr<Device>> rails;
@@ -108,6 +124,9 @@ class Runtime final : public std::enable_shared_from_this<Runtime>, private stat
 
   std::shared_ptr<Net> net_;
   WindowPool windows_;
+  std::mutex tellersMutex_;
+  std::map<uint64_t, std::function<std::string()>> tellers_;
+  uint64_t toldBy_ = 0;  // tellers ever
   std::unique_ptr<stats::StatsFile>
       stats_;  // null: switched off; before the engines, whose comms write there
   std::shared_ptr<Router> router_;

@@ -40,6 +40,7 @@ class Link {
   // Tells the other end why this one cannot go on with it, as far as that leaves at once.
   void alarm(const std::string& why);
   void sayGoodbye();
+  std::string stateText() const;  // empty: nothing waits
 
  private:
   void loseBy(const core::Comm& comm);

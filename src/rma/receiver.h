@@ -41,7 +41,8 @@ class Receiver {
   // The bytes that answer a get. They come in the order of the gets.
   void await(const Window& to, uint64_t offset, uint64_t bytes, uint32_t piece, Request* request);
   bool idle() const { return arrivals_.empty(); }  // every put whose head is here has landed
-  void drop();                                     // of a lost link
+  size_t incomplete() const { return arrivals_.size(); }
+  void drop();  // of a lost link
 
  private:
   // A put whose head is here. Later ones do not move it: pointers to it stay valid in a deque.

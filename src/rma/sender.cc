@@ -30,6 +30,15 @@ bool Sender::idle() const {
          gets_.waiting.empty() && gets_.flights.empty();
 }
 
+uint64_t Sender::bytesWaiting() const {
+  uint64_t bytes = 0;
+  for (const Stream* stream : {&puts_, &gets_}) {
+    for (const Body& body : stream->waiting) bytes += body.bytes;
+    for (const Flight& flight : stream->flights) bytes += flight.bytes;
+  }
+  return bytes;
+}
+
 void Sender::drop() {
   for (const Body& body : gets_.waiting) body.window->inUse--;
   for (const Flight& flight : gets_.flights)

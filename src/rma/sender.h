@@ -53,7 +53,9 @@ class Sender {
   bool advance();
   const std::optional<Error>& fault() const { return fault_; }  // of this end's memory
   bool idle() const;
-  void drop();  // of a lost link: forgets everything; nothing of it is posted any more
+  size_t headsWaiting() const { return heads_.size() + headFlights_.size(); }
+  uint64_t bytesWaiting() const;  // of puts and of answers to gets
+  void drop();                    // of a lost link: forgets everything; nothing of it is posted any more
 
  private:
   struct Flight {

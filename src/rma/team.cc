@@ -41,10 +41,15 @@ Status Team::connect() {
     if (!pipe) continue;
     TRY(links_.back(), Link::create(rank, this->rank(), *pipe, memory_));
   }
+  TRY(auto runtime, mesh_->options().context->net().runtime());
+  told_ = core::Runtime::tellState(std::move(runtime), [this] { return stateText(); });
   return {};
 }
 
-Team::~Team() = default;
+// Nobody asks what it waits for while its parts go.
+Team::~Team() {
+  told_.reset();
+}
 
 // Links and failures:
 

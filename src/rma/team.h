@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "src/coll/mesh.h"
+#include "src/core/runtime.h"
 #include "src/rma/exchange.h"
 #include "src/rma/link.h"
 #include "src/rma/signal.h"
@@ -85,6 +86,8 @@ class Team final : private Desk {
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   Error error() const;  // the first one; only where failed()
   TeamCounters counters() const;
+  // Windows, and what waits for which rank: for the state of the process. Any thread.
+  std::string stateText() const;
 
   // After the last data call, and after the other ranks' windows are no longer reached from here: says
   // goodbye, and waits a deadline at most until every other rank has done so.
@@ -143,6 +146,7 @@ class Team final : private Desk {
   std::atomic<bool> failed_{false};
   TeamCounters counters_;
   bool closed_ = false;
+  std::unique_ptr<core::Runtime::Told> told_;  // the first to go
 };
 
 }  // namespace weft::rma

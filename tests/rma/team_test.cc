@@ -171,3 +171,19 @@ TEST_CASE("one-sided: no signal is seen before its own put or before earlier one
       for (const auto& [request, round] : requests[static_cast<size_t>(rank)]) teams.finish(rank, request);
   }
 }
+
+TEST_CASE("one-sided: the state of a process has windows, and what waits for which rank") {
+  Teams teams(2);
+  const size_t data = teams.addWindow(size_t{8} << 20);
+  Request* request = begun(teams.team(0).put(teams.put(0, 1, data, 0, size_t{8} << 20)));
+  const auto runtime = teams.ranks().context(0)->net().runtime();
+  REQUIRE(runtime);
+  const std::string waiting = (*runtime)->stateText();
+  INFO(waiting);
+  CHECK(waiting.find("one-sided operations, rank 0 of 2: 1 windows; 1 puts and 0 gets were begun here, 1 of "
+                     "them are under way") != std::string::npos);
+  CHECK(waiting.find("window 0: 8388608 bytes of the host, in use by 1 operations") != std::string::npos);
+  CHECK(waiting.find("  rank 1: ") != std::string::npos);
+  teams.finish(0, request);
+  REQUIRE(teams.until([&] { return (*runtime)->stateText().find("  rank 1: ") == std::string::npos; }));
+}
