@@ -9,9 +9,6 @@
 #include "src/base/reserve.h"
 #include "src/core/ending_log.h"
 #include "src/core/patience.h"
-#include "src/core/recv_comm.h"
-#include "src/core/send_comm.h"
-#include "src/core/testing.h"
 
 namespace weft::core {
 
@@ -39,27 +36,6 @@ Error StickyError::get() const {
 Tested CommBase::testUnfinished(Request* request) const {
   if (failed()) request->reportedFailed = true;
   return {!request->reportedFailed, false};
-}
-
-// Of a group, or a flush.
-Tested CommBase::finish(Request* request, int* sizes) {
-  if (request->kind == RequestKind::receive) recv_->finishRequest(request, sizes);
-  engine().giveRequest(request);
-  return {true, true};
-}
-
-Tested testObject(Request* request, int* sizes) {
-  return isSlot(request) ? testSlot(request, sizes) : testOwn(request, sizes);
-}
-
-bool isLive(const Request* request) {
-  if (isSlot(request)) return slotOf(request)->comm && slotOf(request)->isRequest;
-  return request && request->comm;
-}
-
-Error errorOf(const Request* request) {
-  if (isSlot(request)) return slotOf(request)->comm->stickyError();
-  return request->comm->stickyError();
 }
 
 CommBase::CommBase(CommOptions options, const char* kind) : options_(std::move(options)) {
@@ -210,30 +186,6 @@ void CommBase::otherIs(OtherEnd to) {
 void CommBase::onPeerClosed(std::optional<uint64_t>) {
   otherIs(OtherEnd::closed);
   life_.apply(Event::otherClosed);
-}
-
-namespace {
-
-// Waits for nothing but its turn in the engine. What is over goes outside of it, as its fabrics may take long
-// to give memory back.
-void closeLater(std::unique_ptr<CommBase> comm) {
-  const MustNotFail closing;
-  CommOptions held;  // let go of after the engine is left: it may be the last one
-  std::vector<std::unique_ptr<CommBase>> closed;
-  EngineEntry in(comm->engine(), EngineEntry::wait);
-  held = comm->detach();
-  held.engine->closeOwned(std::move(comm));
-  closed = held.engine->takeClosed();
-}
-
-}  // namespace
-
-void giveBack(SendComm* comm) {
-  if (comm) closeLater(std::unique_ptr<CommBase>(static_cast<SendCommImpl*>(comm)));
-}
-
-void giveBack(RecvComm* comm) {
-  if (comm) closeLater(std::unique_ptr<CommBase>(static_cast<RecvCommImpl*>(comm)));
 }
 
 void CommBase::keepMemory(std::shared_ptr<const void> memory) {

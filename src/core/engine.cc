@@ -8,17 +8,12 @@
 
 #include "src/base/log.h"
 #include "src/base/reserve.h"
-#include "src/core/comm.h"
 #include "src/core/lock_order.h"
-#include "src/core/recv_comm.h"
 
 namespace weft::core {
 
 namespace {
 
-std::atomic<uint32_t> nextEngine{1};
-
-constexpr uint32_t kRequestLimit = 1 << 20;
 constexpr uint32_t kPeeringLimit = kMaxSlots / kEagerSlotsPerPeering;
 
 // In the place of one whose card cannot be used.
@@ -33,14 +28,6 @@ class NoQueue : public Queue {
 };
 
 }  // namespace
-
-Engine::Engine(EngineOptions options)
-    : options_(std::move(options)),
-      id_(nextEngine.fetch_add(1)),
-      sequences_(options_.config->sequenceBits),
-      arena_(options_.regions.get()),
-      requests_(kRequestLimit),
-      slots_(kMaxSlots) {}
 
 Result<std::shared_ptr<Engine>> Engine::create(EngineOptions options) {
   assert(mayBlock());
@@ -99,19 +86,6 @@ void Engine::shareOut(const std::vector<uint8_t>& working) {
     const bool works = std::find(working.begin(), working.end(), rail) != working.end();
     railInUse_.push_back(works ? static_cast<uint8_t>(rail) : working[next++ % working.size()]);
   }
-}
-
-// Peers learn that lanes to this engine are about to break, and lanes go before the queues they complete to.
-// The comms that nobody waited for are cut off by that: their memory goes behind the lanes.
-Engine::~Engine() {
-  assert(mayBlock());
-  const MustNotFail closing;
-  for (const auto& comm : owned_) comm->abandon();
-  for (auto& peering : peerings_) {
-    if (peering && !peering->remoteGone()) peering->tell(MessageType::engineGone, CommMessage{});
-  }
-  peerings_.clear();
-  owned_.clear();
 }
 
 void Engine::readClock() {
@@ -199,8 +173,10 @@ Result<std::unique_ptr<Endpoint>> Engine::openLocalEndpoint() {
 }
 
 bool Engine::wornOut() {
-  EngineEntry in(*this, EngineEntry::wait);
-  return cardLost_ && comms_.empty();
+  enterWaiting();
+  const bool worn = cardLost_ && comms_.empty();
+  leave();
+  return worn;
 }
 
 // One that has ended stays beside the next one until its last comm is closed.
@@ -247,46 +223,6 @@ void Engine::cleanUpPeerings() {
   for (auto& peering : peerings_) {
     if (peering && peering->comms == 0 && peering->over()) peering.reset();
   }
-}
-
-uint32_t Engine::addComm(CommBase* comm) {
-  return comms_.add(comm);
-}
-
-void Engine::removeComm(uint32_t number) {
-  const CommBase* comm = comms_.find(number);
-  if (!comm) return;
-  std::erase_if(ctsWriters_, [&](const RecvCommImpl* writer) { return writer == comm; });
-  comms_.remove(number);
-  eachRequestOf(comm, [&](Request& request) {
-    request.events.fill(nullptr);
-    request.memory = nullptr;
-    giveRequest(&request);
-  });
-  for (uint32_t i = 0; i < slots_.size(); i++)
-    if (slots_[i].comm && slots_[i].comm == comm) giveSlot(&slots_[i]);
-}
-
-size_t Engine::openComms(const Peering& peering) const {
-  size_t open = 0;
-  comms_.each([&](const CommBase& comm) { open += &comm.peering() == &peering && comm.wantsPeer(); });
-  return open;
-}
-
-void Engine::endComms(const Peering& peering, const Ending& ending) {
-  comms_.each([&](CommBase& comm) {
-    if (&comm.peering() != &peering) return;
-    comm.needsPeer() ? comm.end(ending) : comm.onPeerGone();
-  });
-}
-
-bool Engine::tickBusy() {
-  if (requests_.taken() > 0 || wantsAfterPoll_ || !owned_.empty()) return true;
-  bool commBusy = false;
-  comms_.each([&](const CommBase& comm) { commBusy = commBusy || comm.busy(); });
-  if (commBusy) return true;
-  return std::any_of(peerings_.begin(), peerings_.end(),
-                     [](const auto& peering) { return peering && peering->tickBusy(); });
 }
 
 bool Engine::carries(size_t rail) const {

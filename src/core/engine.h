@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <cassert>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -153,6 +154,13 @@ class Engine final : private Placer {
     comms_.each(visit);
   }
   void endComms(const Peering& peering, const Ending& ending);
+  // For the parts that know requests and slots, but no comms:
+  static void endComm(const Request& request, const Ending& ending);
+  // The sends that went by a peering, each with its comm's number at the peer.
+  void eachSendOn(const Peering& peering, const std::function<void(const Request&, uint32_t)>& visit);
+  static void resolve(Request* request, uint16_t segments, uint16_t missing);  // as SendCommImpl::resolve
+  void tellCts(const Peering& peering, uint8_t lane);                          // as RecvCommImpl::tellCts
+  static bool belongsTo(const ReceiveSlot& slot, const Peering& peering, uint32_t comm);  // the comm's number
   size_t openComms(const Peering& peering) const;  // that have not ended, nor are being closed
   void wantAfterPoll() {  // peerings have something to do once the queues were polled
     wantsAfterPoll_ = true;
@@ -229,6 +237,7 @@ class Engine final : private Placer {
   [[gnu::noinline]] void finishPass(bool polledAll);
   [[gnu::noinline]] void flushQueued();
   void writeAllCts();
+  [[gnu::cold]] void lookAtWaits();
   [[gnu::cold]] void stepClosing();
   void readClock();
   [[gnu::noinline]] bool pollSeveral(int mostBatches);  // false: not all of them

@@ -156,6 +156,22 @@ void Engine::tellWait(const Culprit& culprit) {
 
 // What takes too long:
 
+void Engine::lookAtWaits() {
+  const Milliseconds said = config().waitWarn;
+  if (!waits_.begins(now_, said)) return;
+  WaitLook look = waits_.look(now_);
+  comms_.each([&](CommBase& comm) {
+    if (!comm.failed()) comm.noteWaits(&look);
+  });
+  tellWait(waits_.judge(&look));
+  if (!waits_.mustWarn(look, said)) return;
+  std::vector<CommReport> reports;
+  comms_.each([&](CommBase& comm) {
+    if (!comm.failed()) reports.push_back(comm.describe());
+  });
+  WaitWatch::warn(deviceName(), reports, look);
+}
+
 void Engine::watch() {
   readClock();
   for (size_t i = 0; i < peerings_.size(); i++) {
@@ -163,7 +179,7 @@ void Engine::watch() {
   }
   flushLanes_.watch(now_);
   endIdlePeerings();
-  waits_.look(*this, now_);
+  lookAtWaits();
   if (options_.stats) {
     options_.stats->beat();
     comms_.each([](CommBase& comm) { comm.publish(); });

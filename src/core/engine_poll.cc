@@ -5,7 +5,6 @@
 #include <cerrno>
 
 #include "src/base/log.h"
-#include "src/core/arrival.h"
 #include "src/core/engine.h"
 #include "src/core/engine_entry.h"
 #include "src/core/recv_comm.h"

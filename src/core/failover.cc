@@ -7,8 +7,6 @@
 
 #include "src/base/log.h"
 #include "src/core/engine.h"
-#include "src/core/recv_comm.h"
-#include "src/core/send_comm.h"
 
 namespace weft::core {
 
@@ -95,8 +93,7 @@ void Failover::onFenced(Lane& lane) {
 void Failover::listOwn(Lane& lane) {
   Record& record = recordOf(lane);
   std::vector<Suspect> list;
-  engine_.eachRequest([&](const Request& request) {
-    if (request.kind != RequestKind::send || &request.comm->peering() != &peering_) return;
+  engine_.eachSendOn(peering_, [&](const Request& request, uint32_t remoteComm) {
     uint16_t mask = 0;
     for (unsigned i = 0; i < request.segmentCount; i++) {
       const SegmentInFlight& segment = request.segments[i];
@@ -104,8 +101,8 @@ void Failover::listOwn(Lane& lane) {
     }
     if (mask == 0 || request.remaining == 0) return;
     record.own.push_back({request.index, request.generation, mask, -1});
-    list.push_back({request.comm->remoteNumber(), request.transfer.slot,
-                    static_cast<uint32_t>(request.tags[0]), request.sequence[0], mask});
+    list.push_back({remoteComm, request.transfer.slot, static_cast<uint32_t>(request.tags[0]),
+                    request.sequence[0], mask});
   });
   peering_.eagerOut().eachUnreturned(lane.number(), [&](int slot) {
     record.own.push_back({0, 0, 1, slot});
@@ -150,9 +147,7 @@ void Failover::answerList(Lane& lane) {
   recordOf(lane).talk = PeerTalk::answered;
   engine_.drain(lane.rail());
   if (peering_.ending()) return;
-  engine_.eachComm([&](CommBase& comm) {
-    if (&comm.peering() == &peering_ && comm.asRecv()) comm.asRecv()->tellCts(lane.number());
-  });
+  engine_.tellCts(peering_, lane.number());
   peering_.creditsAfterFence(lane);
   answer(lane);
   endIfAccounted(lane);
@@ -181,7 +176,7 @@ uint16_t Failover::missingOf(const Suspect& suspect) {
   if (!engine_.hasSlot(index)) return 0;
   ReceiveSlot& slot = engine_.slot(index);
   if (slot.state != SlotState::advertised || slot.generation != suspect.slot >> kSlotBits) return 0;
-  if (slot.comm->number() != suspect.comm || &slot.comm->peering() != &peering_) return 0;
+  if (!Engine::belongsTo(slot, peering_, suspect.comm)) return 0;
   if (slot.tag != suspect.tag || slot.k != suspect.k) return 0;
   const auto missing = static_cast<uint16_t>(suspect.segments & ~slot.arrived);
   slot.asked |= missing;
@@ -209,7 +204,7 @@ void Failover::resolve(const Lane& lane, const Own& own, uint16_t missing) {
 
   Request& request = engine_.requestAt(own.request);
   if (request.kind != RequestKind::send || request.generation != own.generation) return;
-  request.comm->asSend()->resolve(&request, own.segments, missing);
+  Engine::resolve(&request, own.segments, missing);
 }
 
 void Failover::endIfAccounted(Lane& lane) {

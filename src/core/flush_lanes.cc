@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "src/core/comm.h"
 #include "src/core/engine.h"
 
 namespace weft::core {
@@ -146,8 +145,8 @@ void FlushLanes::watch(TimePoint now) {
 
 void FlushLanes::fail(Request* request, const Lane& lane, const std::string& why) const {
   request->reportedFailed = true;
-  request->comm->end({Ending::By::us, Error(Code::system, "flushing",
-                                            "the loopback lane of " + lane.railName() + ": " + why)});
+  Engine::endComm(*request, {Ending::By::us, Error(Code::system, "flushing",
+                                                   "the loopback lane of " + lane.railName() + ": " + why)});
 }
 
 }  // namespace weft::core

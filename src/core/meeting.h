@@ -26,7 +26,7 @@
 // (same_host.h), which any number of Meetings may use at the same time, from either end.
 namespace weft::core {
 
-class Meeting {
+class Meeting final : public Pending {
  public:
   enum class Role : uint8_t { asks, answers };
   enum class State : uint8_t {
@@ -45,7 +45,7 @@ class Meeting {
                                       const control::Handle& handle);
   // The answering end is made by its listener (Listening), which keeps runtime and context alive.
   Meeting(Runtime& runtime, const Context* context, int device, Role role);
-  ~Meeting();
+  ~Meeting() override;
   Meeting(const Meeting&) = delete;
   Meeting& operator=(const Meeting&) = delete;
 
@@ -58,10 +58,10 @@ class Meeting {
   // Nothing of it is left: the next connector has a Meeting of its own. One whose comm failed on the way
   // stays, as the other end may have its comm already.
   bool isOver() const { return state_ == State::met || (state_ == State::failed && !receiving_); }
-  // What the Runtime asks, under its lock:
-  void called(TimePoint now);  // by NCCL
-  bool expired(TimePoint now) const { return now > giveUpAt_; }
-  bool madeIn(const Context* context) const { return context_ == context; }
+  // Pending:
+  void called(TimePoint now) override;
+  bool expired(TimePoint now) const override { return now > giveUpAt_; }
+  bool madeIn(const Context* context) const override { return context_ == context; }
   bool belongsTo(const Context* context, int device, uint32_t listener) const;
 
  private:

@@ -2,8 +2,6 @@
 // Copyright The weft authors
 #include "src/core/memory_book.h"
 
-#include "src/core/peering.h"
-
 namespace weft::core {
 
 Announcement* MemoryBook::announce(const mem::RegionRef& region) {
@@ -29,7 +27,7 @@ Announcement* MemoryBook::announce(const mem::RegionRef& region) {
   } undo{*this, region.get(), id, false};
   announced_.emplace(id, std::move(fresh));
   announcedOf_.emplace(region.get(), announcement);
-  peering_.tell(MessageType::announce, peering_.noticeOf(*region, id));
+  talk_.announceToPeer(*region, id);
   undo.announced = true;
   return announcement;
 }
@@ -41,19 +39,13 @@ void MemoryBook::acknowledged(uint32_t id) {
 void MemoryBook::withdraw(Announcement* announcement) {
   if (--announcement->users > 0) return;
   const uint32_t id = announcement->id;
-  peering_.tell(MessageType::withdraw, CommMessage{id, 0});
+  talk_.withdrawFromPeer(id);
   announcedOf_.erase(announcement->region.get());
   announced_.erase(id);
 }
 
 Status MemoryBook::import(const MemoryNotice& notice) {
-  if (notice.railBlobs.empty())
-    return Error(Code::remote, "importing memory", peering_.peer()->name() + " sent no keys");
-  Imported entry{};
-  for (size_t i = 0; i < peering_.laneCount(); i++) {
-    TRY(entry[i], peering_.lane(i).endpoint().import(peering_.keyFor(i, notice.railBlobs)));
-  }
-  imported_[notice.id] = entry;
+  TRY(imported_[notice.id], talk_.importFromPeer(notice));
   lastImported_ = nullptr;
   return {};
 }

@@ -16,8 +16,6 @@
 // the engine.
 namespace weft::core {
 
-class Peering;
-
 // One of our regions as far as this peer knows it.
 struct Announcement {
   uint32_t id = 0;  // what CTS call it; never reused on a peering
@@ -30,7 +28,18 @@ class MemoryBook {
  public:
   using Imported = std::array<RemoteMemory, LaneSet::kMaxLanes>;  // one region of the peer, per lane
 
-  explicit MemoryBook(Peering& peering) : peering_(peering) {}
+  // What a book needs of the peering that it is of.
+  class Talk {
+   public:
+    virtual void announceToPeer(const mem::Region& region, uint32_t id) = 0;
+    virtual void withdrawFromPeer(uint32_t id) = 0;
+    virtual Result<Imported> importFromPeer(const MemoryNotice& notice) = 0;
+
+   protected:
+    ~Talk() = default;
+  };
+
+  explicit MemoryBook(Talk& talk) : talk_(talk) {}
 
   // Ours. The announcement lives until its last user withdraws it, which makes the peer forget it.
   Announcement* announce(const mem::RegionRef& region);
@@ -47,7 +56,7 @@ class MemoryBook {
  private:
   [[gnu::noinline]] const Imported* findImported(uint32_t id);
 
-  Peering& peering_;
+  Talk& talk_;
   uint32_t nextId_ = 1;
   std::unordered_map<uint32_t, std::unique_ptr<Announcement>> announced_;
   std::unordered_map<const mem::Region*, Announcement*> announcedOf_;

@@ -3,23 +3,15 @@
 #include "src/core/net.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "src/base/log.h"
-#include "src/base/reserve.h"
-#include "src/core/meeting.h"
-#include "src/core/runtime.h"
+#include "src/control/hub.h"
 
 namespace weft::core {
 
 namespace {
 
 constexpr int kMostComms = 1 << 17;  // more than anybody makes; NCCL does not look at it
-
-Error noSuchDevice(int device, int count) {
-  return Error(Code::invalidArgument, "looking up a device",
-               format("device %d does not exist; there are %d", device, count));
-}
 
 // NCCL's limit (graph/xml.h, 2.30); rails of one machine differ in their last letters, so the first name and
 // the number of them stay.
@@ -28,16 +20,6 @@ std::string shortened(std::string name) {
   if (name.size() <= kMostName) return name;
   const auto rails = std::count(name.begin(), name.end(), '+') + 1;
   return format("%s+%zd more", name.substr(0, name.find('+')).c_str(), static_cast<ssize_t>(rails - 1));
-}
-
-uint64_t readToken(std::span<const std::byte, control::kHandleBytes> handle) {
-  uint64_t token;
-  std::memcpy(&token, handle.data() + control::kScratchOffset, sizeof token);
-  return token;
-}
-
-void writeToken(std::span<std::byte, control::kHandleBytes> handle, uint64_t token) {
-  std::memcpy(handle.data() + control::kScratchOffset, &token, sizeof token);
 }
 
 std::string describeGpuDirect(const mem::GpuPath& path, const mem::GdrVerdict& first) {
@@ -53,21 +35,6 @@ std::string describeGpuDirect(const mem::GpuPath& path, const mem::GdrVerdict& f
 
 Context::Context(std::shared_ptr<Net> net, ContextOptions options, int seat)
     : net_(std::move(net)), options_(std::move(options)), seat_(seat) {}
-
-Context::~Context() {
-  const MustNotFail closing;
-  net_->releaseContext(this);
-}
-
-void Context::close() {
-  const MustNotFail closing;
-  net_->closeContext(this);
-}
-
-void Context::hold(std::shared_ptr<Runtime> runtime) {
-  const std::lock_guard lock(mutex_);
-  if (options_.perCommunicator) held_.swap(runtime);  // the one before goes after the lock
-}
 
 // Devices:
 
@@ -166,6 +133,11 @@ Transport* Net::localFor(int device) const {
   return whyNotLocal(device).empty() ? options_.local.get() : nullptr;
 }
 
+Error Net::noSuchDevice(int device) const {
+  return Error(Code::invalidArgument, "looking up a device",
+               format("device %d does not exist; there are %d", device, deviceCount()));
+}
+
 int Net::deviceCount() const {
   const std::lock_guard lock(mutex_);
   return static_cast<int>(devices_.size() + virtuals_.size());
@@ -200,7 +172,7 @@ std::string sameHostText(bool isLocal, const std::string& whyNot, bool gpuMemory
 }  // namespace
 
 Result<Properties> Net::properties(int device) const {
-  if (device < 0 || device >= deviceCount()) return noSuchDevice(device, deviceCount());
+  if (device < 0 || device >= deviceCount()) return noSuchDevice(device);
   Properties out;
   out.members = membersOf(device);
   out.grouping = out.members.front() == device ? devices_[static_cast<size_t>(device)].reason
@@ -243,7 +215,9 @@ Result<int> Net::makeVirtual(std::span<const int> members) {
                  format("%zu members; 1 to %d can be merged", members.size(), options_.maxMembers));
   }
   for (size_t i = 0; i < members.size(); i++) {
-    if (members[i] < 0 || members[i] >= physical) return noSuchDevice(members[i], physical);
+    if (members[i] < 0 || members[i] >= physical)
+      return Error(Code::invalidArgument, "merging devices",
+                   format("device %d does not exist; there are %d", members[i], physical));
     if (std::count(members.begin(), members.end(), members[i]) > 1) {
       return Error(Code::invalidArgument, "merging devices", format("device %d is named twice", members[i]));
     }
@@ -271,95 +245,6 @@ ContextRef Net::openContext(ContextOptions options) {
 
 Result<std::shared_ptr<control::Hub>> Net::makeHub(control::HubOptions options) const {
   return options_.makeHub ? options_.makeHub(std::move(options)) : control::Hub::create(std::move(options));
-}
-
-Result<std::shared_ptr<Runtime>> Net::runtime() {
-  const std::lock_guard lock(runtimeMutex_);
-  if (auto living = runtime_.lock()) return living;
-  TRY(auto fresh, Runtime::create(shared_from_this()));
-  runtime_ = fresh;
-  return fresh;
-}
-
-Result<std::unique_ptr<ListenComm>> Net::listen(const ContextRef& context, int device,
-                                                std::span<std::byte, control::kHandleBytes> handleOut) {
-  if (device < 0 || device >= deviceCount()) return noSuchDevice(device, deviceCount());
-  TRY(auto living, runtime());
-  context->hold(living);
-  settle(living);
-  TRY(auto listener, living->hub().listen());
-  std::memset(handleOut.data(), 0, handleOut.size());
-  listener->handle().encode(handleOut);
-  writeToken(handleOut, 0);
-  return std::unique_ptr<ListenComm>(
-      std::make_unique<Listening>(living, context, device, std::move(listener)));
-}
-
-Result<std::unique_ptr<SendComm>> Net::connect(const ContextRef& context, int device,
-                                               std::span<std::byte, control::kHandleBytes> handle) {
-  if (device < 0 || device >= deviceCount()) return noSuchDevice(device, deviceCount());
-  TRY(control::Handle target, control::Handle::decode(handle));
-  TRY(auto living, runtime());
-  context->hold(living);
-  uint64_t token = readToken(handle);
-  std::shared_ptr<Meeting> meeting = token == 0 ? nullptr : living->find(token);
-  if (token != 0 && (!meeting || !meeting->belongsTo(context.get(), device, target.listener))) {
-    return Error(
-        Code::invalidArgument, "connecting",
-        "the handle's scratch part does not belong to a connection being made here; pass a fresh copy");
-  }
-  if (!meeting) {
-    meeting = Meeting::ask(*living, context, device, target);
-    token = living->keep(meeting);
-    writeToken(handle, token);
-    settle(living);
-  }
-  living->hub().runInline();
-  auto comm = meeting->stepAsking(living, context);
-  if (comm && !*comm) return comm;
-  living->drop(token);
-  settle(living);
-  writeToken(handle, 0);
-  return comm;
-}
-
-// Between two calls of connect only `connecting_` keeps the runtime; it goes with the last connection being
-// made.
-void Net::settle(const std::shared_ptr<Runtime>& living) {
-  living->dropExpired(clock().now());  // which closes comms
-  std::shared_ptr<Runtime> released;   // after the lock: it may be the last one
-  const std::lock_guard lock(runtimeMutex_);
-  released = std::exchange(connecting_, living->connecting() ? living : nullptr);
-}
-
-void Net::releaseContext(const Context* context) {
-  if (context->options().perCommunicator) {
-    const std::lock_guard lock(mutex_);
-    seats_.erase({context->options().communicator, context->seat()});
-  }
-  std::shared_ptr<Runtime> living;
-  {
-    const std::lock_guard lock(runtimeMutex_);
-    living = runtime_.lock();
-  }
-  if (!living) return;
-  living->dropOf(context);
-  settle(living);
-}
-
-void Net::closeContext(const Context* context) {
-  std::shared_ptr<Runtime> living;
-  {
-    const std::lock_guard lock(runtimeMutex_);
-    living = runtime_.lock();
-  }
-  if (!living) return;
-  living->dropOf(context);
-  living->awaitClosing();
-}
-
-Result<std::unique_ptr<RecvComm>> Net::accept(ListenComm& listener) {
-  return static_cast<Listening&>(listener).step();
 }
 
 }  // namespace weft::core

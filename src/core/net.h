@@ -113,6 +113,7 @@ class Net : public std::enable_shared_from_this<Net> {
   explicit Net(NetOptions options) : options_(std::move(options)) {}
 
  private:
+  Error noSuchDevice(int device) const;
   void settle(const std::shared_ptr<Runtime>& living);
   std::vector<int> membersOf(int device) const;
   Status decideGpuDirect();

@@ -143,6 +143,24 @@ const Bytes& Peering::keyFor(size_t lane, const std::vector<Bytes>& keys) const 
   return keys[(lane - 1) % (keys.size() - 1)];
 }
 
+void Peering::announceToPeer(const mem::Region& region, uint32_t id) {
+  tell(MessageType::announce, noticeOf(region, id));
+}
+
+void Peering::withdrawFromPeer(uint32_t id) {
+  tell(MessageType::withdraw, CommMessage{id, 0});
+}
+
+Result<Peering::Imported> Peering::importFromPeer(const MemoryNotice& notice) {
+  if (notice.railBlobs.empty())
+    return Error(Code::remote, "importing memory", peer_->name() + " sent no keys");
+  Imported entry{};
+  for (size_t i = 0; i < laneCount(); i++) {
+    TRY(entry[i], lane(i).endpoint().import(keyFor(i, notice.railBlobs)));
+  }
+  return entry;
+}
+
 PeeringInfo Peering::half() {
   PeeringInfo info;
   info.engine = localEngine_;

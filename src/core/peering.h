@@ -39,7 +39,7 @@ void tellEngine(control::Peer& peer, const EngineHeader& header, MessageType typ
   peer.send(static_cast<uint16_t>(type), out.take());
 }
 
-class Peering final : private LaneOwner, private EagerSender::Source {
+class Peering final : private LaneOwner, private EagerSender::Source, private MemoryBook::Talk {
  public:
   using Imported = MemoryBook::Imported;
 
@@ -187,6 +187,10 @@ class Peering final : private LaneOwner, private EagerSender::Source {
   Status openLanes(uint16_t remoteRails);
   Result<std::unique_ptr<Endpoint>> openFirst(size_t* rail) const;
   std::byte* takeStaging() override;
+  // MemoryBook::Talk:
+  void announceToPeer(const mem::Region& region, uint32_t id) override;
+  void withdrawFromPeer(uint32_t id) override;
+  Result<Imported> importFromPeer(const MemoryNotice& notice) override;
   Work eagerWrite(const Lane& lane, int slot, std::byte* from) const;
   Status takeMemory();
   Status take(const PeeringInfo& half);

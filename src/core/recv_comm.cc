@@ -8,7 +8,6 @@
 
 #include "src/base/log.h"
 #include "src/base/reserve.h"
-#include "src/core/arrival.h"
 #include "src/core/posting.h"
 
 namespace weft::core {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 #include "src/base/log.h"
-#include "src/core/arrival.h"
 #include "src/core/posting.h"
 #include "src/core/recv_comm.h"
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
-#include "src/core/arrival.h"
 #include "src/core/recv_comm.h"
 
 // Messages that come before their receive is posted: eager ones wait in their slots of the pool, direct ones

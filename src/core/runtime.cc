@@ -11,7 +11,6 @@
 #include "src/base/log.h"
 #include "src/base/process.h"
 #include "src/base/reserve.h"
-#include "src/core/meeting.h"
 
 namespace weft::core {
 
@@ -238,13 +237,13 @@ Result<std::shared_ptr<Engine>> Runtime::makeEngine(const ContextOptions& of, in
   return Engine::create(std::move(options));
 }
 
-uint64_t Runtime::keep(std::shared_ptr<Meeting> meeting) {
+uint64_t Runtime::keep(std::shared_ptr<Pending> meeting) {
   std::lock_guard lock(mutex_);
   meetings_.emplace(++nextToken_, std::move(meeting));
   return nextToken_;
 }
 
-std::shared_ptr<Meeting> Runtime::find(uint64_t token) {
+std::shared_ptr<Pending> Runtime::find(uint64_t token) {
   std::lock_guard lock(mutex_);
   const auto found = meetings_.find(token);
   if (found == meetings_.end()) return nullptr;
@@ -253,7 +252,7 @@ std::shared_ptr<Meeting> Runtime::find(uint64_t token) {
 }
 
 void Runtime::drop(uint64_t token) {
-  std::shared_ptr<Meeting> dropped;  // destroyed after the lock: it may close a comm
+  std::shared_ptr<Pending> dropped;  // destroyed after the lock: it may close a comm
   std::lock_guard lock(mutex_);
   if (const auto found = meetings_.find(token); found != meetings_.end()) {
     dropped = std::move(found->second);
@@ -263,11 +262,11 @@ void Runtime::drop(uint64_t token) {
 
 // An aborted connect is never called again and nobody closes it: its deadline does.
 void Runtime::dropExpired(TimePoint now) {
-  dropIf([&](const Meeting& meeting) { return meeting.expired(now); });
+  dropIf([&](const Pending& meeting) { return meeting.expired(now); });
 }
 
 void Runtime::dropOf(const Context* context) {
-  dropIf([&](const Meeting& meeting) { return meeting.madeIn(context); });
+  dropIf([&](const Pending& meeting) { return meeting.madeIn(context); });
 }
 
 void Runtime::awaitClosing() {
@@ -281,8 +280,8 @@ bool Runtime::connecting() {
   return !meetings_.empty();
 }
 
-void Runtime::dropIf(const std::function<bool(const Meeting&)>& unwanted) {
-  std::vector<std::shared_ptr<Meeting>> dropped;
+void Runtime::dropIf(const std::function<bool(const Pending&)>& unwanted) {
+  std::vector<std::shared_ptr<Pending>> dropped;
   std::lock_guard lock(mutex_);
   for (auto entry = meetings_.begin(); entry != meetings_.end();) {
     if (unwanted(*entry->second)) {

@@ -16,7 +16,14 @@
 // connections being made. Held by comms, listeners and v11+ contexts; the last of them ends it. Thread-safe.
 namespace weft::core {
 
-class Meeting;
+// A connection that is being made, as the runtime sees it. Asked under the runtime's lock. Each is a Meeting.
+class Pending {
+ public:
+  virtual ~Pending() = default;
+  virtual void called(TimePoint now) = 0;  // by NCCL
+  virtual bool expired(TimePoint now) const = 0;
+  virtual bool madeIn(const Context* context) const = 0;
+};
 
 // Routes control messages to engines and keeps idle ones moving. Owned by the hub (it is its Handler), so
 // that nothing the control thread runs can be the last owner of the Runtime.
@@ -61,8 +68,8 @@ class Runtime final : public std::enable_shared_from_this<Runtime>, private stat
   Result<std::shared_ptr<Engine>> engineFor(const ContextRef& context, int device);
 
   // Connections being made, by the token their handle's scratch part carries.
-  uint64_t keep(std::shared_ptr<Meeting> meeting);
-  std::shared_ptr<Meeting> find(uint64_t token);
+  uint64_t keep(std::shared_ptr<Pending> meeting);
+  std::shared_ptr<Pending> find(uint64_t token);
   void drop(uint64_t token);
   void dropExpired(TimePoint now);
   void dropOf(const Context* context);
@@ -120,7 +127,7 @@ class Runtime final : public std::enable_shared_from_this<Runtime>, private stat
   Result<std::shared_ptr<Engine>> makeEngine(const ContextOptions& of, int device);
   Result<DeviceUse> openDevice(int device);
   Status openLocal(int device, DeviceUse* use) const;
-  void dropIf(const std::function<bool(const Meeting&)>& unwanted);
+  void dropIf(const std::function<bool(const Pending&)>& unwanted);
 
   std::shared_ptr<Net> net_;
   WindowPool windows_;
@@ -135,7 +142,7 @@ class Runtime final : public std::enable_shared_from_this<Runtime>, private stat
   std::map<int, DeviceUse> devices_;
   OrderedMutex mutex_{LockRank::runtime};  // of what follows
   std::map<EngineKey, KnownEngine> engines_;
-  std::map<uint64_t, std::shared_ptr<Meeting>> meetings_;
+  std::map<uint64_t, std::shared_ptr<Pending>> meetings_;
   uint64_t nextToken_ = 0;
   std::map<std::string, std::shared_ptr<mem::RegionCache>> caches_;  // by the device's name
   std::shared_ptr<control::Hub> hub_;                                // its thread uses the router

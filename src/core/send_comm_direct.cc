@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 #include "src/core/posting.h"
-#include "src/core/sending.h"
+#include "src/core/send_comm.h"
 
 // Direct messages as their sender sees them (recv_comm_direct.cc has the other end): a message leaves before
 // its receive is known, in one work, as long as the window that the receiver granted holds it. It is finished

@@ -9,8 +9,6 @@
 #include <vector>
 
 #include "src/base/log.h"
-#include "src/core/comm.h"
-#include "src/core/comm_report.h"
 
 namespace weft::core {
 
@@ -40,6 +38,11 @@ long long wholeSeconds(Nanoseconds time) {
   return std::chrono::duration_cast<std::chrono::seconds>(time).count();
 }
 
+// A peer waits for us, and we for nobody.
+bool weAreLate(const WaitLook& look) {
+  return look.late && !look.waits;
+}
+
 std::string failedText(const std::string& peer) {
   return "the connection with " + peer +
          " ended with an error before, and this wait may follow from that; next: the warning "
@@ -47,14 +50,12 @@ std::string failedText(const std::string& peer) {
 }
 
 // The longest waits first.
-std::vector<Named> waitsAfter(Engine& engine, TimePoint after) {
+std::vector<Named> waitsAfter(const std::vector<CommReport>& comms, TimePoint after) {
   std::vector<Named> named;
-  engine.eachComm([&](CommBase& comm) {
-    if (comm.failed()) return;
-    const CommReport state = comm.describe();
+  for (const CommReport& state : comms) {
     for (const Wait& wait : state.waits)
       if (wait.counted != TimePoint{} && wait.counted > after) named.push_back({state, wait});
-  });
+  }
   std::stable_sort(named.begin(), named.end(),
                    [](const Named& a, const Named& b) { return a.wait.counted < b.wait.counted; });
   return named;
@@ -62,34 +63,45 @@ std::vector<Named> waitsAfter(Engine& engine, TimePoint after) {
 
 }  // namespace
 
-void WaitWatch::look(Engine& engine, TimePoint now) {
-  const Milliseconds said = engine.config().waitWarn;
-  if (now - lookedAt_ < betweenLooks(said)) return;
+bool WaitWatch::begins(TimePoint now, Milliseconds said) {
+  if (now - lookedAt_ < betweenLooks(said)) return false;
   lookedAt_ = now;
+  return true;
+}
+
+WaitLook WaitWatch::look(TimePoint now) const {
   WaitLook look;
   look.now = now;
   look.after = toldUpTo_;
-  engine.eachComm([&](CommBase& comm) {
-    if (!comm.failed()) comm.noteWaits(&look);
-  });
-  if (!failed_.empty() && now - failedAt_ < kRemembered) look.blameFailed(failed_);
-  engine.tellWait(look.failed.empty() ? look.culprit : Culprit{look.failed, 0});
-  if (said.count() == 0) return;
+  return look;
+}
+
+Culprit WaitWatch::judge(WaitLook* look) const {
+  if (!failed_.empty() && look->now - failedAt_ < kRemembered) look->blameFailed(failed_);
+  return look->failed.empty() ? look->culprit : Culprit{look->failed, 0};
+}
+
+bool WaitWatch::mustWarn(const WaitLook& look, Milliseconds said) {
+  if (said.count() == 0) return false;
   if (halted_ && !look.due && !look.late) {
     halted_ = false;
     WEFT_LOG(info, "all waits that a warning named are over");
   }
-  const bool late = look.late && !look.waits;
-  if (!look.newlyDue && !late) return;
-  const TimePoint after = std::exchange(toldUpTo_, now);
+  if (!look.newlyDue && !weAreLate(look)) return false;
+  toldUpTo_ = look.now;
   halted_ = true;
-  late ? warnOfUs(engine, now, after) : warn(engine, look);
   warnings_.fetch_add(1, std::memory_order_relaxed);
+  return true;
+}
+
+void WaitWatch::warn(const std::string& device, const std::vector<CommReport>& comms, const WaitLook& look) {
+  weAreLate(look) ? warnOfUs(device, comms, look) : warnOfPeers(device, comms, look);
 }
 
 // The verdict is about the wait that began first, as the others mostly follow from it.
-void WaitWatch::warn(Engine& engine, const WaitLook& look) {
-  const std::vector<Named> named = waitsAfter(engine, look.after);
+void WaitWatch::warnOfPeers(const std::string& device, const std::vector<CommReport>& comms,
+                            const WaitLook& look) {
+  const std::vector<Named> named = waitsAfter(comms, look.after);
   if (named.empty()) return;
   std::string text;
   size_t shown = 0;
@@ -101,33 +113,31 @@ void WaitWatch::warn(Engine& engine, const WaitLook& look) {
   if (shown < named.size()) text += format("; and %zu more", named.size() - shown);
   WEFT_LOG(
       warn, "NCCL has waited for %lld s on %s: %s; verdict: %s",
-      wholeSeconds(look.now - named[0].wait.counted), engine.deviceName().c_str(), text.c_str(),
+      wholeSeconds(look.now - named[0].wait.counted), device.c_str(), text.c_str(),
       (look.failed.empty() ? verdictText(named[0].comm, named[0].wait) : failedText(look.failed)).c_str());
 }
 
 // A peer waits for a message of ours, and nothing is awaited here: the GPU, or the program, has not come to
 // it. Of a tag that was never sent it may be that the program comes to another call.
-void WaitWatch::warnOfUs(Engine& engine, TimePoint now, TimePoint after) {
+void WaitWatch::warnOfUs(const std::string& device, const std::vector<CommReport>& comms,
+                         const WaitLook& look) {
   CommReport of;
   Asked first;
-  first.counted = now;
-  engine.eachComm([&](CommBase& comm) {
-    if (comm.failed()) return;
-    const CommReport state = comm.describe();
+  first.counted = look.now;
+  for (const CommReport& state : comms) {
     for (const Asked& asked : state.asked) {
-      if (asked.counted <= after || asked.counted >= first.counted) continue;
+      if (asked.counted <= look.after || asked.counted >= first.counted) continue;
       of = state;
       first = asked;
     }
-  });
+  }
   if (of.peer.empty()) return;
   WEFT_LOG(
       warn,
       "%s has posted a receive for message %u of tag %u on comm %u, on %s, which NCCL here has not sent for "
       "%lld s; verdict: this rank is late: it waits for nobody, and its GPU or its program has not come to "
       "that call%s; next: py-spy dump --pid %d, and what its GPU runs (nvidia-smi)",
-      of.peer.c_str(), first.k, first.tag, of.number, engine.deviceName().c_str(),
-      wholeSeconds(now - first.counted),
+      of.peer.c_str(), first.k, first.tag, of.number, device.c_str(), wholeSeconds(look.now - first.counted),
       first.strange ? (", or it is in another collective than " + of.peer).c_str() : "",
       static_cast<int>(::getpid()));
 }

@@ -5,8 +5,11 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "src/base/clock.h"
+#include "src/base/config.h"
+#include "src/core/comm_report.h"
 #include "src/core/standing.h"
 
 // Says once, in the log, what an engine's comms wait for when that takes longer than it ever did
@@ -17,11 +20,16 @@
 // has entered it.
 namespace weft::core {
 
-class Engine;
-
 class WaitWatch {
  public:
-  void look(Engine& engine, TimePoint now);
+  // A look, step by step: whether it is time for one; the look, which the comms fill with what they wait for;
+  // who is at fault as far as is known here; and the warning, where the step before it says that one is due.
+  bool begins(TimePoint now, Milliseconds said);  // said: WEFT_WAIT_WARN
+  WaitLook look(TimePoint now) const;
+  Culprit judge(WaitLook* look) const;
+  bool mustWarn(const WaitLook& look, Milliseconds said);
+  static void warn(const std::string& device, const std::vector<CommReport>& comms, const WaitLook& look);
+
   // A connection with that peer has ended with an error: what is awaited from now on may follow from that.
   void noteFailure(const std::string& peer, TimePoint now) {
     if (now - failedAt_ < kRemembered && !failed_.empty()) return;
@@ -32,8 +40,9 @@ class WaitWatch {
   uint32_t warnings() const { return warnings_.load(std::memory_order_relaxed); }  // so far; any thread
 
  private:
-  void warn(Engine& engine, const WaitLook& look);
-  void warnOfUs(Engine& engine, TimePoint now, TimePoint after);
+  static void warnOfPeers(const std::string& device, const std::vector<CommReport>& comms,
+                          const WaitLook& look);
+  static void warnOfUs(const std::string& device, const std::vector<CommReport>& comms, const WaitLook& look);
 
   static constexpr Milliseconds kRemembered{60'000};
 
