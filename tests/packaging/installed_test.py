@@ -25,7 +25,7 @@ FILES = ['bin/weft', 'bin/weft-aggd', 'share/doc/weft-nccl/COPYING', 'share/doc/
          'lib/systemd/system/weft-aggd.service', 'share/weft/alerts.yml', 'share/weft/grafana-dashboard.json',
          'share/doc/weft-nccl/scale-edsr.svg', 'share/doc/weft-nccl/scale-10000.svg']
 TOP = pathlib.Path(__file__).resolve().parents[2]
-COMMANDS = ['autopsy', 'doctor', 'info', 'perf', 'plan', 'report', 'state', 'stats', 'top', 'trace']
+COMMANDS = ['autopsy', 'doctor', 'info', 'perf', 'plan', 'report', 'sim', 'state', 'stats', 'top', 'trace']
 FILES += [f'share/weft/plan/{path.name}' for path in (TOP / 'tools/plan/examples').iterdir()]
 
 if shutil.which('cmark-gfm'):

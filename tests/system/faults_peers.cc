@@ -142,8 +142,10 @@ void killedConnecting(Run& run, End& end) {
   run.count("half-made connections");
 }
 
-// Stopped in the middle of a transfer for three seconds: not an error, and nothing is lost.
+// Stopped in the middle of a transfer for three seconds: not an error, and nothing is lost. A warning may
+// name the stopped process.
 void stopped(Run& run, End& end) {
+  run.expectWarnings();
   const auto messages = static_cast<uint64_t>(run.scaled(200, 2000));
   netdriver::Ends ends = connectBothWays(run, end);
   Flow in(run, ends.recv, true);
@@ -169,8 +171,9 @@ void stopped(Run& run, End& end) {
   end.sync();
 }
 
-// Stopped while idle, which nobody should notice.
+// Stopped while idle, which nobody should notice but for that warning.
 void stoppedIdle(Run& run, End& end) {
+  run.expectWarnings();
   const Comm comm = connectOneWay(run, end);
   sendChecked(run, comm, end.receives(), 1000, 1);
   end.sync();

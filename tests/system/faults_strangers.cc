@@ -2,10 +2,12 @@
 // Copyright The weft authors
 #include <array>
 #include <atomic>
+#include <string_view>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <thread>
 
+#include "src/base/config.h"
 #include "src/base/fd.h"
 #include "src/base/net/address.h"
 #include "tests/system/driver/process_state.h"
@@ -107,13 +109,22 @@ void traffic(Run& run, End& end, const Comm& comm, uint64_t seed) {
   for (uint64_t i = 0; i < 50; ++i) sendChecked(run, comm, end.receives(), (i * 3001) % 100000, seed + i);
 }
 
+// Ports of the plugin alone: the test's own listener is closed when this is asked. libfabric's are left out,
+// as it keeps what it has accepted until a whole request is there.
+std::vector<uint16_t> portsOfWeft() {
+  std::vector<uint16_t> ports = listeningPorts();
+  const char* network = environmentValue("WEFT_PROVIDER");
+  const bool libfabric = network != nullptr && std::string_view(network).starts_with("ofi");
+  if (libfabric && ports.size() > 1) ports.resize(1);  // the control port is the first
+  return ports;
+}
+
 // Side 0 is the one that is bothered, by side 1 and by threads of its own.
 void strangers(Run& run, End& end) {
   run.expectWarnings();
   const Comm comm = connectOneWay(run, end);
   traffic(run, end, comm, 0);
-  // Ports of the plugin alone: the test's own listener is closed by now.
-  const auto ports = listeningPorts();
+  const auto ports = portsOfWeft();
   if (end.receives()) run.require(!ports.empty(), "no listening port found to bother");
   const size_t before = descriptors().size();
   Stranger stranger(run);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include "src/base/log.h"
 #include "src/control/wire.h"
 #include "tests/unit/control_sockets.h"
 #include "tests/unit/control_support.h"
@@ -283,10 +284,10 @@ TEST_CASE("another wire version is named on the side that dials") {
   const Fd accepted(accept4(raw.get(), nullptr, nullptr, SOCK_CLOEXEC));
   REQUIRE(readExactly(accepted.get(), kHelloBytes).size() == kHelloBytes);
   Challenge challenge;
-  challenge.version = 7;
+  challenge.version = kWireVersion + 1;
   const Bytes answer = encodeChallenge(challenge);
   REQUIRE(send(accepted.get(), answer.data(), answer.size(), MSG_NOSIGNAL) > 0);
-  contains(failureOf(*call), "wire version 7, this process " + std::to_string(kWireVersion));
+  contains(failureOf(*call), format("wire version %d, this process %d", kWireVersion + 1, kWireVersion));
 }
 
 TEST_CASE("a dialler of another wire version is told ours") {
@@ -295,7 +296,7 @@ TEST_CASE("a dialler of another wire version is told ours") {
   const Fd fd = connectTo(listener->handle().addresses[0]);
   REQUIRE(fd);
   Hello hello;
-  hello.version = 7;
+  hello.version = kWireVersion + 1;
   Bytes bytes = encodeHello(hello);
   bytes.resize(bytes.size() + 100);  // theirs may be longer
   REQUIRE(send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0);
