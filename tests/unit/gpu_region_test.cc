@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/base/random.h"
+#include "src/mem/gpu/copies.h"
 #include "src/mem/region.h"
 #include "tests/support/catch.h"
 #include "tests/support/fake_gpu.h"
@@ -318,4 +319,11 @@ TEST_CASE("finding a known range takes little", "[time]") {
   std::printf("a known range: %.0f ns, of which the driver's %.0f\n", took.count() / kRounds,
               looking.count() / kRounds);
   CHECK(took.count() / kRounds < 20'000);
+}
+
+TEST_CASE("a driver without pinned memory says so") {
+  FakeGpu gpu;
+  const auto bytes = gpu::PinnedBytes::allocate(gpu.driver(), 0, kPage);
+  REQUIRE_FALSE(bytes);
+  CHECK(contains(bytes.error().message(), "offers none"));
 }

@@ -96,6 +96,8 @@ std::string Flight::why() const {
 }
 
 Result<void*> Driver::pinned(int gpu, size_t bytes) const {
+  if (!call_.cuMemHostAlloc || !call_.cuMemFreeHost)
+    return Error(Code::unavailable, "allocating pinned memory", versionText() + " offers none");
   const Relaxed relaxed(call_);
   const InContext inside(call_, gpu);
   void* data = nullptr;
