@@ -4,7 +4,6 @@
 
 #include <climits>
 #include <dlfcn.h>
-#include <type_traits>
 
 #include "src/base/log.h"
 
@@ -38,14 +37,13 @@ struct Finder {
 // none is loaded here.
 DataDirect findDataDirect() {
   DataDirect calls;
-  void* handle = ::dlopen("libmlx5.so.1", RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+  const std::string name = "libmlx5.so.1";
+  void* handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
   if (!handle) return calls;
-  const auto find = [&](const char* name, const char* version, auto* out) {
-    *out = reinterpret_cast<std::remove_pointer_t<decltype(out)>>(::dlvsym(handle, name, version));
-  };
-  find("mlx5dv_is_supported", "MLX5_1.8", &calls.isSupported);
-  find("mlx5dv_get_data_direct_sysfs_path", "MLX5_1.25", &calls.sysfsPath);
-  find("mlx5dv_reg_dmabuf_mr", "MLX5_1.25", &calls.regDmabufMr);
+  const Finder find{handle, name};
+  find.optional("mlx5dv_is_supported", "MLX5_1.8", &calls.isSupported);
+  find.optional("mlx5dv_get_data_direct_sysfs_path", "MLX5_1.25", &calls.sysfsPath);
+  find.optional("mlx5dv_reg_dmabuf_mr", "MLX5_1.25", &calls.regDmabufMr);
   return calls;
 }
 

@@ -36,6 +36,15 @@ ibv_mr* answer() {
   return asked.error == 0 ? &region : nullptr;
 }
 
+ibv_mr* registerDmabuf(ibv_pd*, uint64_t offset, size_t length, uint64_t iova, int fd, int access) {
+  asked.offset = offset;
+  asked.length = length;
+  asked.iova = iova;
+  asked.fd = fd;
+  asked.access = access;
+  return answer();
+}
+
 Library library(bool withDmabuf = true) {
   asked = {};
   Library made;
@@ -51,14 +60,7 @@ Library library(bool withDmabuf = true) {
   };
   made.deregMr = [](ibv_mr*) { return 0; };
   if (!withDmabuf) return made;
-  made.regDmabufMr = [](ibv_pd*, uint64_t offset, size_t length, uint64_t iova, int fd, int access) {
-    asked.offset = offset;
-    asked.length = length;
-    asked.iova = iova;
-    asked.fd = fd;
-    asked.access = access;
-    return answer();
-  };
+  made.regDmabufMr = registerDmabuf;
   return made;
 }
 
@@ -73,15 +75,10 @@ int sayPath(ibv_context*, char* out, size_t bytes) {
   return 0;
 }
 
-ibv_mr* registerDirect(ibv_pd*, uint64_t offset, size_t length, uint64_t iova, int fd, int access,
+ibv_mr* registerDirect(ibv_pd* pd, uint64_t offset, size_t length, uint64_t iova, int fd, int access,
                        int direct) {
-  asked.offset = offset;
-  asked.length = length;
-  asked.iova = iova;
-  asked.fd = fd;
-  asked.access = access;
   asked.direct = direct;
-  return answer();
+  return registerDmabuf(pd, offset, length, iova, fd, access);
 }
 
 const DataDirect* dataDirect() {
