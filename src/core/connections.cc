@@ -47,6 +47,11 @@ Result<std::shared_ptr<Runtime>> Net::runtime() {
   return fresh;
 }
 
+std::shared_ptr<Runtime> Net::livingRuntime() {
+  const std::lock_guard lock(runtimeMutex_);
+  return runtime_.lock();
+}
+
 Result<std::unique_ptr<ListenComm>> Net::listen(const ContextRef& context, int device,
                                                 std::span<std::byte, control::kHandleBytes> handleOut) {
   if (device < 0 || device >= deviceCount()) return noSuchDevice(device);
@@ -103,22 +108,14 @@ void Net::releaseContext(const Context* context) {
     const std::lock_guard lock(mutex_);
     seats_.erase({context->options().communicator, context->seat()});
   }
-  std::shared_ptr<Runtime> living;
-  {
-    const std::lock_guard lock(runtimeMutex_);
-    living = runtime_.lock();
-  }
+  const std::shared_ptr<Runtime> living = livingRuntime();
   if (!living) return;
   living->dropOf(context);
   settle(living);
 }
 
 void Net::closeContext(const Context* context) {
-  std::shared_ptr<Runtime> living;
-  {
-    const std::lock_guard lock(runtimeMutex_);
-    living = runtime_.lock();
-  }
+  const std::shared_ptr<Runtime> living = livingRuntime();
   if (!living) return;
   living->dropOf(context);
   living->awaitClosing();

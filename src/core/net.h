@@ -103,6 +103,7 @@ class Net : public std::enable_shared_from_this<Net> {
   void releaseContext(const Context* context);  // called by ~Context
   Transport& transport() const { return *options_.transport; }
   Result<std::shared_ptr<Runtime>> runtime();  // made on first use; lives while someone holds it
+  std::shared_ptr<Runtime> livingRuntime();    // null: nothing is connected
   const DeviceInfo& rail(int index) const { return rails_[static_cast<size_t>(index)]; }
   std::vector<int> railsOf(int device) const;
   Transport* localFor(int device) const;             // null: its peers on this host are reached as all others
