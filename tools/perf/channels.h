@@ -9,8 +9,6 @@
 // The channels that collectives make of their connections, in the sizes NCCL gives them. Used by one thread.
 namespace weft::perf {
 
-constexpr size_t kSteps = 8;  // NCCL_STEPS: slots of a connection's buffer
-
 // `stepsPerSlot` steps of the buffer carry one message: 2 in rings that reduce or gather, 1 elsewhere.
 inline netdriver::ChannelShape bufferShape(const Wiring& wiring, size_t stepsPerSlot) {
   netdriver::ChannelShape shape;

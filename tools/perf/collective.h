@@ -9,13 +9,11 @@
 #include "tools/netdriver/channel.h"
 #include "tools/netdriver/coll_net.h"
 #include "tools/perf/elements.h"
+#include "tools/perf/slots.h"
 
 // A collective operation over host memory that never blocks: start it, then call progress until it is done.
 // An instance works for one channel of one rank, again and again. Used by one thread.
 namespace weft::perf {
-
-// Slices of a message and shares of an instance begin at multiples of it.
-constexpr size_t kAlignBytes = 16;
 
 // Where an operation has a part for every rank, part r begins r * stride elements after the first.
 struct Work {

@@ -11,13 +11,6 @@ namespace {
 
 constexpr size_t kStepsInFlight = 16;  // of all that share a comm (NCCL_MAX_SHARED_STEPS)
 
-// A message of NCCL's is a quarter of the slot where less than a slot is sent and half of it up to eight; the
-// receive is posted with the whole slot all the same.
-size_t chunkOf(size_t bytes, size_t slotBytes) {
-  if (bytes < slotBytes) return slotBytes / 4;
-  return bytes < kSteps * slotBytes ? slotBytes / 2 : slotBytes;
-}
-
 // Bytes on their way into a channel.
 struct Outgoing {
   std::unique_ptr<netdriver::SendChannel> channel;

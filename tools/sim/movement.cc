@@ -7,14 +7,12 @@
 
 #include "src/base/log.h"
 #include "tools/perf/ring_schedule.h"
+#include "tools/perf/slots.h"
 #include "tools/perf/tree.h"
 
 namespace weft::sim {
 
 namespace {
-
-constexpr size_t kSteps = 8;        // slots of a connection's buffer
-constexpr size_t kAlignBytes = 16;  // slices begin at multiples of it
 
 Status checkSize(const Inlet& inlet, size_t bytes) {
   if (inlet.size() == bytes) return {};
@@ -29,11 +27,11 @@ class Ring final : public Movement {
     shape_.kind = kind;
     shape_.rank = rank;
     shape_.size = size;
-    shape_.slice = slotBytes(kind) / kAlignBytes * kAlignBytes / kElementBytes;
-    shape_.align = kAlignBytes / kElementBytes;
+    shape_.slice = slotBytes(kind) / perf::kAlignBytes * perf::kAlignBytes / kElementBytes;
+    shape_.align = perf::kAlignBytes / kElementBytes;
   }
 
-  static size_t slotBytes(perf::RingKind kind) { return kBufferBytes / kSteps * stepsPerSlot(kind); }
+  static size_t slotBytes(perf::RingKind kind) { return kBufferBytes / perf::kSteps * stepsPerSlot(kind); }
   static size_t stepsPerSlot(perf::RingKind kind) { return kind == perf::RingKind::broadcast ? 1 : 2; }
 
   void start(uint64_t bytes) override {
@@ -83,7 +81,7 @@ struct Child {
 // other tree has the other half.
 class Tree final : public Movement {
  public:
-  static constexpr size_t kSlot = kBufferBytes / kSteps;
+  static constexpr size_t kSlot = kBufferBytes / perf::kSteps;
 
   Child parent;
   bool isRoot = false;
@@ -92,7 +90,8 @@ class Tree final : public Movement {
 
   void start(uint64_t bytes) override {
     const uint64_t whole = bytes / kElementBytes * kElementBytes;
-    const uint64_t share = std::min(whole, (whole / 2 + kAlignBytes - 1) / kAlignBytes * kAlignBytes);
+    const uint64_t share =
+        std::min(whole, (whole / 2 + perf::kAlignBytes - 1) / perf::kAlignBytes * perf::kAlignBytes);
     bytes_ = instance == 0 ? share : whole - share;
     slices_ = std::max<uint64_t>(1, (bytes_ + kSlot - 1) / kSlot);
     up_ = 0;
@@ -164,12 +163,6 @@ class Tree final : public Movement {
   uint64_t down_ = 0;
 };
 
-// A message of NCCL's is a quarter of the slot where less than a slot is sent and half of it up to eight.
-size_t chunkOf(uint64_t bytes) {
-  if (bytes < kP2pBytes) return kP2pBytes / 4;
-  return bytes < kSteps * kP2pBytes ? kP2pBytes / 2 : kP2pBytes;
-}
-
 // Everybody has a part for everybody it is connected to. Ends that have all are not looked at any more.
 class Exchange final : public Movement {
  public:
@@ -185,7 +178,7 @@ class Exchange final : public Movement {
 
   void start(uint64_t bytes) override {
     const uint64_t part = bytes / kElementBytes / size_ * kElementBytes;
-    chunk_ = chunkOf(part);
+    chunk_ = perf::chunkOf(part, kP2pBytes);
     const uint64_t messages = std::max<uint64_t>(1, (part + chunk_ - 1) / chunk_);
     for (Out& out : outs) {
       out.left = part;
@@ -235,7 +228,7 @@ ChannelShape shapeOf(const Wires& wires, size_t slotBytes, size_t slots) {
 }
 
 Result<std::unique_ptr<Movement>> makeRing(perf::RingKind kind, Wires wires) {
-  const ChannelShape shape = shapeOf(wires, Ring::slotBytes(kind), kSteps / Ring::stepsPerSlot(kind));
+  const ChannelShape shape = shapeOf(wires, Ring::slotBytes(kind), perf::kSteps / Ring::stepsPerSlot(kind));
   TRY(auto next, Outlet::create(std::move(wires.to.front().comm), shape));
   TRY(auto previous, Inlet::create(std::move(wires.from.front().comm), shape));
   return std::unique_ptr<Movement>(
@@ -257,7 +250,7 @@ Result<Child> childOf(Wires* wires, int peer, const ChannelShape& shape) {
 
 Result<std::unique_ptr<Movement>> makeTree(int instance, Wires wires) {
   const perf::TreePlace place = perf::treePlace(wires.rank, wires.size, instance);
-  const ChannelShape shape = shapeOf(wires, Tree::kSlot, kSteps);
+  const ChannelShape shape = shapeOf(wires, Tree::kSlot, perf::kSteps);
   auto tree = std::make_unique<Tree>();
   tree->instance = instance;
   tree->isRoot = place.parent < 0;
@@ -272,7 +265,7 @@ Result<std::unique_ptr<Movement>> makeTree(int instance, Wires wires) {
 }
 
 Result<std::unique_ptr<Movement>> makeExchange(Wires wires) {
-  const ChannelShape shape = shapeOf(wires, kP2pBytes, kSteps);
+  const ChannelShape shape = shapeOf(wires, kP2pBytes, perf::kSteps);
   auto exchange = std::make_unique<Exchange>(wires.size);
   for (Wires::To& to : wires.to) {
     TRY(auto outlet, Outlet::create(std::move(to.comm), shape));
