@@ -424,10 +424,11 @@ Error Peering::lanesLost() const {
 }
 
 // A peer that closes says so before it takes its lanes away, but by the control link, which is the slower
-// one. So it is asked: when it answers, it has not closed.
+// one. So it is asked: when it answers, it has not closed. That its process is gone by now says nothing: the
+// engine reads of both in their order, and its last word was that it closes, if it ended well.
 void Peering::laneSuspected(Lane& lane) {
   if (ending_) return lanes_.lose(lane);
-  if (remoteGone() || !peer_->alive()) return end({Ending::By::gone, lanesLost()});
+  if (remoteGone()) return end({Ending::By::gone, lanesLost()});
   lanesChanged();
   askPeer(engine_.now());
 }

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "src/core/runtime.h"
+#include "tests/protocol/kept_log.h"
 #include "tests/support/catch.h"
 #include "tests/support/engine_pair.h"
 
@@ -51,6 +52,23 @@ TEST_CASE("a peer whose lane breaks before its goodbye is here has closed") {
   CHECK(tested.ok);
   CHECK(tested.done);
   CHECK_FALSE(link.send->failed());
+}
+
+TEST_CASE("a process that closed and left ends nobody, whatever is seen of it first") {
+  KeptLog log;
+  World world({});
+  Connection link = world.connect(0);
+  world.pump();
+  link.recv->close();
+  // Event: the process is known to be gone, and its last words wait to be read as its lane breaks.
+  world.side(0).other->living = false;
+  loseLane(world, *link.send);
+  CHECK_FALSE(link.send->failed());
+
+  world.deliverMessages();
+  CHECK_FALSE(link.send->failed());
+  // Expect: a comm that nobody needs any more ends without a word.
+  CHECK(log.text().find("ended") == std::string::npos);
 }
 
 TEST_CASE("a peer that answers has not closed: its lane is lost") {
