@@ -103,7 +103,7 @@ struct MessageLabel {
   RemoteMemory words;
 };
 
-// The place where a message lands. It is one of three: memory, nowhere, or a refusal.
+// The place where a message lands. It is one of four: memory, nowhere, a refusal, or not known yet.
 struct Place {
   // Of the Queue's own Device; the bytes go from `offset` on. Deregistering it while they arrive ends the
   // lane. Null: the message is read and dropped.
@@ -111,13 +111,16 @@ struct Place {
   uint64_t offset = 0;
   uint64_t context = 0;           // comes back in a `landed` completion; 0: no completion is wanted
   const char* refusal = nullptr;  // static words: this sender may not send this message, and its lane breaks
+  bool later = false;  // only where the message may wait: the placer is asked again at a later poll
 };
 
 // The part of a receiver that decides where a message lands. It is asked when the header of the message is
 // here and none of its bytes. Queue::poll calls it on its thread; it may post, but must not poll.
 class Placer {
  public:
-  virtual Place place(Endpoint& at, const MessageLabel& label, uint64_t length) = 0;
+  // `mayWait`: the fabric can leave the message where it is for some polls more, and what is behind it too.
+  // It asks again at each of them, and in the end without `mayWait`.
+  virtual Place place(Endpoint& at, const MessageLabel& label, uint64_t length, bool mayWait) = 0;
 
  protected:
   ~Placer() = default;

@@ -50,10 +50,10 @@ void FaultQueue::placeBy(Placer* placer) {
   inner_->placeBy(placer ? this : nullptr);
 }
 
-Place FaultQueue::place(Endpoint& at, const MessageLabel& label, uint64_t length) {
+Place FaultQueue::place(Endpoint& at, const MessageLabel& label, uint64_t length, bool mayWait) {
   FaultEndpoint* lane = laneOf(&at);
   if (!lane) return {};  // destroyed meanwhile
-  return placer_->place(*lane, label, length);
+  return placer_->place(*lane, label, length, mayWait);
 }
 
 size_t FaultQueue::poll(std::span<Completion> out) {

@@ -62,7 +62,7 @@ class FaultQueue final : public Queue, private Placer {
   void overtake(const FaultEndpoint& lane);
 
   // queue.cc: completions
-  Place place(Endpoint& at, const MessageLabel& label, uint64_t length) override;
+  Place place(Endpoint& at, const MessageLabel& label, uint64_t length, bool mayWait) override;
   void tick();
   bool due(Entry& entry) const;
   bool postHeld(uint32_t index);

@@ -121,7 +121,7 @@ bool LoopQueue::place(const Arrival& arrival) {
   Transfer& transfer = *arrival.transfer;
   LoopEndpoint* endpoint = endpointOf(arrival.target);
   if (!endpoint || !placer_) return refuse(transfer, endpoint, "nobody here takes messages"), false;
-  const Place place = placer_->place(*endpoint, {transfer.imm, transfer.label}, transfer.length);
+  const Place place = placer_->place(*endpoint, {transfer.imm, transfer.label}, transfer.length, false);
   if (place.refusal) return refuse(transfer, endpoint, place.refusal), false;
   transfer.isPlaced = true;
   transfer.placed = place.context;

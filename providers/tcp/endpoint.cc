@@ -14,6 +14,8 @@ namespace {
 
 using Verdict = Doorman::Verdict;
 
+// Within one host, where connections share the same processors: writes from here on take turns.
+constexpr uint32_t kTurnBytes = 512 << 10;
 constexpr uint32_t kRoundsToLook = 8;  // over all connections, between two looks at the clock
 
 LaneLife::Terms termsOf(const Config& config) {
@@ -64,7 +66,7 @@ size_t TcpEndpoint::post(std::span<const Work> works) {
       reject(work, error);
       return taken;
     }
-    Stream& stream = streamFor(work.op == Opcode::read ? 0 : work.length);
+    Stream& stream = streamFor(work);
     if (filled && filled != &stream) send(*filled);
     filled = &stream;
     put(stream, work);
@@ -115,11 +117,15 @@ void TcpEndpoint::reject(const Work& work, int error) {
   life_.apply(LaneEvent::workFailed, ECANCELED, why);
 }
 
-// Small writes all go over the first stream, and wait for nothing but each other.
-Stream& TcpEndpoint::streamFor(size_t length) {
-  if (length < Stream::kBulkBytes) return *streams_.front();
+// Small writes all go over the first stream, and wait for nothing but each other. Within one host a comm's
+// messages of middling size stay on one stream, so that the peer has fewer to look at; those of the other
+// direction are on another one, as both ends of a socket take its lock.
+Stream& TcpEndpoint::streamFor(const Work& work) {
+  if (work.length < Stream::kBulkBytes || work.op == Opcode::read) return *streams_.front();
   if (!asked_) wantStreams(spread_.first());
   if (bulk_.empty()) return *streams_.front();
+  if (work.length < kTurnBytes && work.op == Opcode::message && mine_.ip == peer_.ip)
+    return *bulk_[(work.remote.base + (dials_ ? 1 : 0)) % bulk_.size()];
   if (++turn_ >= bulk_.size()) {
     turn_ = 0;
     if (++rounds_ % kRoundsToLook == 0) [[unlikely]]
@@ -142,10 +148,10 @@ void TcpEndpoint::notified(uint32_t imm, uint32_t length) {
   queue_.report(completion);
 }
 
-Place TcpEndpoint::place(const FrameHeader& header) {
+Place TcpEndpoint::place(const FrameHeader& header, bool mayWait) {
   Placer* placer = queue_.placer();
   if (!placer) return {.refusal = "it sent a message, which nobody takes here"};
-  return placer->place(*this, {header.number, {header.offset, header.key}}, header.length);
+  return placer->place(*this, {header.number, {header.offset, header.key}}, header.length, mayWait);
 }
 
 void TcpEndpoint::messageLanded(uint64_t context, uint32_t length) {

@@ -46,7 +46,7 @@ class TcpEndpoint : public Endpoint, private StreamHost, private LaneLife::Host 
   void reject(const Work& work, int error);
   void put(Stream& stream, const Work& work);
   void putRead(Stream& stream, const Work& work);
-  Stream& streamFor(size_t length);
+  Stream& streamFor(const Work& work);
   void send(Stream& stream);
   void wantStreams(size_t number);
   void expectStreams();
@@ -80,7 +80,7 @@ class TcpEndpoint : public Endpoint, private StreamHost, private LaneLife::Host 
   // StreamHost
   KeyTable& regions() override { return queue_.regions(); }
   void notified(uint32_t imm, uint32_t length) override;
-  Place place(const FrameHeader& header) override;
+  Place place(const FrameHeader& header, bool mayWait) override;
   void messageLanded(uint64_t context, uint32_t length) override;
   void workFinished(Purpose purpose, uint64_t context) override;
   std::byte* readInto(uint32_t number, uint32_t length) override;

@@ -19,8 +19,8 @@ constexpr int kDefaultSpeedMbps = 10000;
 // own sockets tell none. With 10 us it took LL, which sends every byte twice, up to 64 KiB, where Simple is
 // faster over sockets (tests/bench/nccl-speed).
 constexpr float kLatencyUs = 0;
-// A question costs a system call at each end and a way there and back, which takes longer than copying this.
-constexpr int kEagerBytes = 32768;
+// What is larger leaves as early, but without a copy, as long as its window lasts.
+constexpr int kEagerBytes = 4096;
 
 // IPv4 before IPv6, and a link-local address only where there is no other.
 int rankOf(const SocketAddress& address) {

@@ -4,6 +4,7 @@
 
 #include <string>
 #include <sys/uio.h>
+#include <vector>
 
 #include "providers/common/key_table.h"
 #include "providers/tcp/ring.h"
@@ -44,7 +45,8 @@ class StreamHost {
   virtual ~StreamHost() = default;
   virtual KeyTable& regions() = 0;
   virtual void notified(uint32_t imm, uint32_t length) = 0;
-  virtual weft::Place place(const FrameHeader& header) = 0;  // where a message goes
+  // Where a message goes. `mayWait` as the seam's Placer has it.
+  virtual weft::Place place(const FrameHeader& header, bool mayWait) = 0;
   virtual void messageLanded(uint64_t context, uint32_t length) = 0;
   virtual void workFinished(Purpose purpose, uint64_t context) = 0;   // sent, or landed if that was asked for
   virtual std::byte* readInto(uint32_t number, uint32_t length) = 0;  // null: there is no such read
@@ -59,6 +61,9 @@ class Stream {
   static constexpr size_t kBufferBytes = 16 << 10;
   using Buffer = std::array<std::byte, kBufferBytes>;
   static constexpr uint32_t kBulkBytes = 32 << 10;
+  // For so many polls in a row a message may wait for its place, and all that is behind it. A connection that
+  // says nothing for longer is read seldom (watch.h).
+  static constexpr int kMostAsks = 48;
 
   Stream(StreamHost& host, Fd fd) : host_(host), fd_(std::move(fd)) {}
 
@@ -121,6 +126,10 @@ class Stream {
   bool ended(ssize_t result);
   bool parse(std::span<const std::byte> bytes);
   bool begin();
+  bool enter();
+  bool waits() const { return asks_ > 0; }
+  bool resume();
+  void learn(bool inTime);
   bool locate(Landing* landing);
   bool placeMessage();
   bool finish();
@@ -140,6 +149,11 @@ class Stream {
 
   FrameHeader header_;   // of the frame that is arriving
   uint64_t placed_ = 0;  // of a message: what its place is called; 0: nobody wants to hear
+  // A message without a place yet: how often that was asked, how often it will be before the message is read
+  // without, and what was read of it.
+  int asks_ = 0;
+  int patience_ = kMostAsks;
+  std::vector<std::byte> held_;
   uint32_t haveHeader_ = 0;
   uint32_t done_ = 0;  // of its bytes
   bool inFrame_ = false;

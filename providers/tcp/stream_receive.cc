@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <sys/socket.h>
+#include <utility>
 
 #include "providers/common/keyed_memory.h"
 #include "providers/tcp/stream.h"
@@ -27,6 +28,7 @@ constexpr uint64_t kDropped = 0;  // no region has this key: it stands for a mes
 }  // namespace
 
 bool Stream::receive(Buffer& buffer) {
+  if (waits() && !resume()) return false;
   bool any = false;
   for (int i = 0; i < kReads; i++) {
     size_t inPlace = 0, asked = 0;
@@ -41,7 +43,7 @@ bool Stream::receive(Buffer& buffer) {
     done_ += static_cast<uint32_t>(direct);
     if (inFrame_ && done_ == header_.length && direct > 0 && !finish()) return false;
     if (bytes > direct && !parse(std::span(buffer).first(bytes - direct))) return false;
-    if (bytes < asked) break;
+    if (bytes < asked || waits()) break;
   }
   if (landed_ != acknowledged_ && out_.empty()) {
     pushControl(FrameKind::ack);
@@ -100,6 +102,10 @@ bool Stream::parse(std::span<const std::byte> bytes) {
       bytes = bytes.subspan(more);
       if (haveHeader_ < kHeaderBytes) return true;
       if (!begin()) return false;
+      if (waits()) {
+        held_.assign(bytes.begin(), bytes.end());
+        return true;
+      }
       if (!inFrame_) continue;
     }
     Landing landing;
@@ -123,23 +129,49 @@ bool Stream::begin() {
     if (!standing) return refuse(Refused::protocol, "it sent data before it was welcome");
     ahead_ = header_.length >= kBulkBytes ? kAheadOfLarge : kAheadOfSmall;
     if (header_.kind == FrameKind::message && !placeMessage()) return false;
-    inFrame_ = true;
-    Landing landing;
-    if (!locate(&landing)) return false;
-    return header_.length > 0 || finish();
+    return waits() || enter();
   }
   if (header_.kind == FrameKind::readRequest) return answerRead();
   return header_.kind == FrameKind::ack || host_.control(*this, header_);
 }
 
-// A message is asked for its place once; from then on it is a write to memory of ours, or to nowhere.
+bool Stream::enter() {
+  inFrame_ = true;
+  Landing landing;
+  if (!locate(&landing)) return false;
+  return header_.length > 0 || finish();
+}
+
+// A message is asked for its place until it has one; from then on it is a write to memory of ours, or to
+// nowhere. It waits in the kernel, but for what came with its header: no other frame is in there.
 bool Stream::placeMessage() {
-  const weft::Place where = host_.place(header_);
+  static_assert(kBulkBytes > kBufferBytes);
+  const bool mayWait = header_.length >= kBulkBytes && asks_ < patience_;
+  const weft::Place where = host_.place(header_, mayWait);
   if (where.refusal) return refuse(Refused::protocol, where.refusal);
+  if (where.later && mayWait) {
+    asks_++;
+    return true;
+  }
+  if (waits()) learn(mayWait);
+  asks_ = 0;
   placed_ = where.context;
   header_.key = where.memory ? static_cast<const KeyedMemory*>(where.memory)->key() : kDropped;
   header_.offset = where.offset;
   return true;
+}
+
+// The message that waited is asked for once more. False: it waits on, or the stream is over.
+bool Stream::resume() {
+  if (!placeMessage() || waits()) return false;
+  const std::vector<std::byte> held = std::exchange(held_, {});
+  return enter() && parse(held);
+}
+
+// Waiting for receives that do not come delays what is behind. So a connection on which it was in vain waits
+// half as long the next time, and one on which it helped twice as long.
+void Stream::learn(bool inTime) {
+  patience_ = inTime ? std::min(kMostAsks, patience_ * 2) : std::max(1, patience_ / 2);
 }
 
 // Where the frame's first byte belongs; null: the frame is dropped. False: it belongs nowhere, and the stream

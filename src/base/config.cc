@@ -112,7 +112,7 @@ constexpr ConfigField kFields[] = {
     {"WEFT_EAGER_MAX", &Config::eagerMaxBytes,
      "Largest message in bytes that leaves before the receiver asked for it; 0 turns eager off, -1 takes "
      "what "
-     "suits the network: 32768 over tcp, 8192 elsewhere.",
+     "suits the network: 4096 over tcp, 8192 elsewhere.",
      nullptr, -1, 65536},
     {"WEFT_EAGER_SLOTS", &Config::eagerSlots, "Eager buffers a receiving engine keeps for each peer engine.",
      nullptr, 0, 64},

@@ -282,7 +282,7 @@ class Engine final : private Placer {
   [[gnu::cold]] void onFailed(size_t rail, const Completion& completion);
   Peering* asideFinished(const Completion& completion);
   [[gnu::noinline]] void landed(const Completion& completion);
-  Place place(Endpoint& at, const MessageLabel& label, uint64_t length) override;
+  Place place(Endpoint& at, const MessageLabel& label, uint64_t length, bool mayWait) override;
   [[gnu::noinline]] void onLanded(const Completion& completion);
   [[gnu::noinline]] void onEager(uint32_t number, const Completion& completion);
   [[gnu::cold]] void onLaneEvent(size_t rail, const Completion& completion);

@@ -250,14 +250,14 @@ void Engine::onNotified(const Completion& completion) {
 
 // A message's header is there: its comm says where it goes. A comm that is not there was closed meanwhile,
 // and a message for it is read and dropped.
-Place Engine::place(Endpoint& at, const MessageLabel& label, uint64_t length) {
+Place Engine::place(Endpoint& at, const MessageLabel& label, uint64_t length, bool mayWait) {
   const bool isMessage = label.imm == static_cast<uint32_t>(LabelKind::message);
   CommBase* comm = comms_.find(static_cast<uint32_t>(label.words.base));
   if (!comm || !comm->peering().lanes().mayNotify(&at)) {
     counters_.staleNotes++;
     return {};
   }
-  if (isMessage && comm->asRecv()) return comm->asRecv()->place(directHeaderOf(label), length);
+  if (isMessage && comm->asRecv()) return comm->asRecv()->place(directHeaderOf(label), length, mayWait);
   if (!isMessage && comm->asSend() && length == 0)
     return comm->asSend()->windowReturned(windowReturnOf(label));
   return {.refusal = "it sent a message to the wrong end of a connection"};

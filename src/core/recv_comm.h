@@ -50,7 +50,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   void onEager(uint32_t eagerSlot, const EagerHeader& header, const std::byte* payload);
   // Direct messages, in recv_comm_direct.cc:
   uint32_t takeWindow();  // what the sender may use, once, when the connection is made
-  Place place(const DirectHeader& header, uint64_t length);
+  Place place(const DirectHeader& header, uint64_t length, bool mayWait);
   void directLanded(ReceiveSlot* slot);
   void earlyLanded(uint32_t index);
   bool writeAllCts();                          // false: none left to write

@@ -20,13 +20,16 @@ uint32_t RecvCommImpl::takeWindow() {
 
 // Where to:
 
-Place RecvCommImpl::place(const DirectHeader& header, uint64_t length) {
+// A message without a receive is left to the fabric for a moment where that is possible: mostly the receive
+// comes at once, and the message need not be copied.
+Place RecvCommImpl::place(const DirectHeader& header, uint64_t length, bool mayWait) {
   ctsRing_.readUpTo(header.ctsRead);
   readAsked_ = false;
-  if (!window_.arrives(length)) return {.refusal = "it sent more than the window that it was given"};
-  engine().counters().directIn++;
   TagState& tag = tags_.at(header.tag);
   ReceiveSlot* slot = findOpen(tag, header.k);
+  if (!slot && mayWait && !failed()) return {.later = true};
+  if (!window_.arrives(length)) return {.refusal = "it sent more than the window that it was given"};
+  engine().counters().directIn++;
   if (!slot) return placeEarly(header, static_cast<uint32_t>(length), nullptr);
   eagerUntilPass_ = engine().pass() + kEagerGap;
   if (eagerInARow_ < kEagerRun) eagerInARow_++;

@@ -32,7 +32,7 @@ class Lane : public StreamHost {
 
   KeyTable& regions() override { return *table_; }
   // The label is the peer's choice, and so is with it what becomes of the message.
-  weft::Place place(const FrameHeader& header) override {
+  weft::Place place(const FrameHeader& header, bool) override {
     if (header.number % 4 == 0) return {.refusal = "not this one"};
     if (header.number % 4 == 1) return {};
     return {memory_.get(), header.offset % (2 * kRegion), header.key, nullptr};

@@ -154,21 +154,24 @@ void checkReads(const SeamUnderTest& seam) {
 namespace {
 
 // Puts messages where their labels say: `imm` 0 at the offset in the label's first word, 1 nowhere, 2 nowhere
-// as it may not come.
+// as it may not come; 3 as 0, but only when it was asked so often, and 4 when the message may wait no longer.
 struct LabelPlacer final : Placer {
   explicit LabelPlacer(const SeamEnd& end) : of(end) {}
-  Place place(Endpoint& at, const MessageLabel& label, uint64_t length) override {
+  Place place(Endpoint& at, const MessageLabel& label, uint64_t length, bool mayWait) override {
     atLane = atLane && &at == of.lane.get();
     asked.push_back({label, length});
     if (label.imm == 2) return {.refusal = "the test does not want it"};
     if (label.imm == 1) return {};
+    if (mayWait && (label.imm == 4 || (label.imm == 3 && ++waited < kAsks))) return {.later = true};
     return {of.memory.get(), label.words.base, label.words.key, nullptr};
   }
   struct Asked {
     MessageLabel label;
     uint64_t length;
   };
+  static constexpr int kAsks = 9;
   const SeamEnd& of;
+  int waited = 0;
   std::vector<Asked> asked;
   bool atLane = true;
 };
@@ -179,6 +182,22 @@ Work messageOf(SeamEnd& from, uint32_t imm, size_t at, size_t to, size_t length,
   work.remote = {to, context};
   work.remoteOffset = 0;
   return work;
+}
+
+// A message may have to wait for its place, and in the end goes on without. What is behind it keeps its order
+// and its bytes.
+void checkMessagesThatWait(Pair& pair) {
+  for (const uint32_t imm : {3u, 4u, 3u}) {
+    LabelPlacer placer(pair.b);
+    pair.b.queue->placeBy(&placer);
+    std::fill(pair.b.bytes.begin(), pair.b.bytes.end(), uint8_t{0});
+    pair.b.seen.clear();
+    for (size_t i = 0; i < 4; i++)
+      REQUIRE(pair.a.post(messageOf(pair.a, i % 2 == 0 ? imm : 0, 13 * i, i * 200'000, 150'000, i + 1)));
+    REQUIRE(pumpUntil({&pair.a, &pair.b}, [&] { return pair.b.count(landed) == 4; }));
+    for (size_t i = 0; i < 4; i++) CHECK(pair.b.holds(i * 200'000, pair.a, 13 * i, 150'000));
+    CHECK(placer.atLane);
+  }
 }
 
 }  // namespace
@@ -206,6 +225,8 @@ void checkMessages(const SeamUnderTest& seam) {
   }
   CHECK(placer.asked.size() == 2 * std::size(kSizes) * std::size(kOffsets));
   CHECK(placer.atLane);
+  checkMessagesThatWait(pair);
+  pair.b.queue->placeBy(&placer);
   // A refused message breaks the lane, and the receiver has the words of the refusal.
   REQUIRE(pair.a.post(messageOf(pair.a, 2, 0, 0, 100, 0)));
   REQUIRE(pumpUntil({&pair.a, &pair.b}, [&] { return pair.b.count(broken) == 1; }));
