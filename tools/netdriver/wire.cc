@@ -145,23 +145,39 @@ Result<std::optional<std::vector<std::byte>>> Wire::take() {
   return Error(Code::remote, kRendezvous, words);
 }
 
-// True where its kernel has acknowledged what we sent lately.
-bool Wire::hostAnswers() const {
+namespace {
+
+// The other end as our kernel sees it.
+struct Signs {
+  Milliseconds silent{0};   // since anything came, also while nobody waited for it
+  bool hostAnswers = true;  // its kernel has acknowledged what we sent lately
+};
+
+Signs signsOf(int fd) {
   tcp_info info{};
   socklen_t length = sizeof(info);
-  if (::getsockopt(fd_.get(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return true;
-  return info.tcpi_unacked == 0 || info.tcpi_last_ack_recv < static_cast<uint32_t>(kHostSilent.count());
+  if (::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return {};
+  const bool answers =
+      info.tcpi_unacked == 0 || info.tcpi_last_ack_recv < static_cast<uint32_t>(kHostSilent.count());
+  return {Milliseconds(info.tcpi_last_data_recv), answers};
 }
 
+}  // namespace
+
+// It is silent since it sent something last, not since we look. Yet we look for a quarter of the time at
+// least: after a stop of the whole job all have been silent.
 Status Wire::look() {
   if (silence_.count() == 0) return {};
-  const auto silent = Clock::now() - heard_;
+  const auto waited = std::chrono::duration_cast<Milliseconds>(Clock::now() - heard_);
+  if (waited < silence_ / 4) return {};
+  const Signs signs = signsOf(fd_.get());
+  const Milliseconds silent = std::max(waited, signs.silent);
   const char* of =
-      hostAnswers() ? "though its host does: is it stopped?" : "nor does its host: is it cut off?";
+      signs.hostAnswers ? "though its host does: is it stopped?" : "nor does its host: is it cut off?";
   if (silent >= silence_)
     return Error(Code::timeout, kRendezvous,
                  peer_ + " has not answered for " + std::to_string(secondsOf(silent)) + " s, " + of);
-  if (complained_ || silent < silence_ / 4) return {};
+  if (complained_) return {};
   complained_ = true;
   std::fprintf(stderr, "%sweft: %s: %s has not answered for %lld s, %s It is given up after %lld s\n",
                speaker().c_str(), kRendezvous, peer_.c_str(), secondsOf(silent), of, secondsOf(silence_));

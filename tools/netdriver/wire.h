@@ -58,7 +58,6 @@ class Wire {
   Status sendAll(std::span<const std::byte> bytes);
   Status receiveAll(std::span<std::byte> bytes);
   Error broken(const char* how) const;
-  bool hostAnswers() const;
 
   Fd fd_;
   const std::string peer_;
