@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <filesystem>
 #include <link.h>
+#include <optional>
 
 #include "nccl/net.h"
 #include "tools/netdriver/table_net.h"
@@ -65,11 +66,13 @@ Result<std::unique_ptr<Library>> Library::open(const std::string& path, int abi)
   const bool known = dlinfo(library->handle_, RTLD_DI_LINKMAP, &map) == 0;
   library->path_ = known ? map->l_name : path;
   TRY(library->pickTable(abi));
+  library->pickOneSided();
   return library;
 }
 
 Library::~Library() {
   net_.reset();
+  rma_.reset();
   if (handle_ != nullptr) dlclose(handle_);
 }
 
@@ -88,6 +91,13 @@ Status Library::pickTable(int abi) {
     return Error(Code::unavailable, "load plugin", path_ + " does not export " + symbolName(wanted));
   net_ = makeNet(dlsym(handle_, symbolName(wanted).c_str()), wanted);
   return {};
+}
+
+void Library::pickOneSided() {
+  for (int version = kNewestRma; version >= kOldestRma && !rma_; --version) {
+    const void* symbol = dlsym(handle_, ("ncclRmaPlugin_v" + std::to_string(version)).c_str());
+    if (symbol != nullptr) rma_ = makeRmaTable(symbol, version);
+  }
 }
 
 namespace {

@@ -8,6 +8,7 @@
 
 #include "nccl/collnet.h"
 #include "tools/netdriver/net.h"
+#include "tools/netdriver/rma_table.h"
 #include "weft/result.h"
 
 // A network plugin opened the way NCCL opens it (dlopen, bound at once, local), and its tables. Unloads on
@@ -31,6 +32,8 @@ class Library {
   Net& net() { return *net_; }
   // Its newest table for collective offload; null where it has none.
   const ncclCollNet_v12_t* offload() const;
+  // Its newest table of one-sided operations; null where it has none.
+  RmaTable* oneSided() const { return rma_.get(); }
   // The file the loader took, which for a bare name is the one that it found.
   const std::string& path() const { return path_; }
   // Versions the library exports, newest first.
@@ -38,11 +41,13 @@ class Library {
 
  private:
   Status pickTable(int abi);
+  void pickOneSided();
 
   void* handle_ = nullptr;
   std::string path_;
   std::vector<int> abis_;
   std::unique_ptr<Net> net_;
+  std::unique_ptr<RmaTable> rma_;
 };
 
 // Where our own plugin is: beside the running program, in the build tree or an install tree around it, or
