@@ -20,7 +20,7 @@ import tempfile
 
 BYTES = {'float': 4, 'half': 2, 'bfloat16': 2, 'double': 8, 'int8': 1, 'uint8': 1, 'int32': 4, 'uint32': 4, 'int64': 8, 'uint64': 8}
 IN_PARTS = ('all_gather', 'reduce_scatter', 'alltoall')  # one for every rank
-OUT_OF_PLACE_ONLY = ('alltoall', 'sendrecv', 'pingpong', 'msgrate')
+OUT_OF_PLACE_ONLY = ('alltoall', 'sendrecv', 'pingpong', 'msgrate', 'put', 'put_signal', 'get')
 REDUCTIONS = ['sum', 'prod', 'max', 'min']
 
 

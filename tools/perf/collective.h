@@ -15,6 +15,8 @@
 // An instance works for one channel of one rank, again and again. Used by one thread.
 namespace weft::perf {
 
+class Windows;
+
 // Where an operation has a part for every rank, part r begins r * stride elements after the first.
 struct Work {
   const std::byte* input = nullptr;
@@ -37,6 +39,7 @@ struct Wiring {
   size_t p2pChunkBytes = size_t{128} << 10;      // largest message of alltoall and sendrecv
   int group = 1;                                 // senders behind each rank of sendrecv, received in groups
   std::shared_ptr<netdriver::CollComm> offload;  // instead of connections, where the plugin does it all
+  std::shared_ptr<Windows> windows;              // or where ranks reach into each other's memory
 };
 
 class Collective {
@@ -81,5 +84,16 @@ Result<std::unique_ptr<Collective>> makePingPong(Wiring wiring);
 // The lower partner sends kRateWindow messages one after the other, as fast as they go.
 constexpr int kRateWindow = 64;
 Result<std::unique_ptr<Collective>> makeMessageRate(Wiring wiring);
+
+// The lower partner puts into the other's memory kPutWindow times, the last time with a signal.
+constexpr int kPutWindow = 16;
+Result<std::unique_ptr<Collective>> makePut(Wiring wiring);
+
+// The lower partner puts, with a signal, and the other does the same as soon as it has seen it.
+Result<std::unique_ptr<Collective>> makePutSignal(Wiring wiring);
+
+// Both partners get from each other's memory, and signal that they have all of it: whose memory it is may not
+// rest before.
+Result<std::unique_ptr<Collective>> makeGet(Wiring wiring);
 
 }  // namespace weft::perf

@@ -25,6 +25,10 @@ uint32_t functionOf(Movement movement) {
     case Movement::pingPong:
     case Movement::messageRate:
       return 6;
+    case Movement::put:
+    case Movement::putSignal:
+    case Movement::get:
+      break;  // no connection of the network's table
     case Movement::allToAll:
       return 8;
   }
@@ -47,6 +51,7 @@ Result<std::unique_ptr<Communicator>> Communicator::create(const CommunicatorSet
   TRY(netdriver::Context context,
       netdriver::Context::create(*setup.net, kCommId + static_cast<uint64_t>(setup.number)));
   communicator->context_.emplace(std::move(context));
+  if (setup.operation->oneSided()) TRY(communicator->openWindows(setup));
   for (int i = 0; i < setup.options->channels * setup.operation->ways; ++i) {
     TRY(std::unique_ptr<Collective> instance, communicator->connect(setup, i));
     communicator->instances_.push_back(std::move(instance));
@@ -74,6 +79,7 @@ Result<std::unique_ptr<Collective>> Communicator::connect(const CommunicatorSetu
   if (setup.operation->offloaded()) {
     TRY(wiring.offload, connectOffload(setup));
   }
+  wiring.windows = windows_;
   wiring.to = std::move(made.to);
   wiring.from = std::move(made.from);
   std::unique_ptr<Collective> collective;
@@ -105,6 +111,20 @@ Result<std::shared_ptr<netdriver::CollComm>> Communicator::connectOffload(const 
   return comm;
 }
 
+Status Communicator::openWindows(const CommunicatorSetup& setup) {
+  WindowsRequest request;
+  request.bootstrap = setup.bootstrap;
+  request.table = setup.oneSided;
+  request.commId = kCommId + static_cast<uint64_t>(setup.number);
+  request.device = setup.device;
+  request.channels = setup.options->channels;
+  request.input = setup.workload->inputMemory();
+  request.output = setup.workload->outputMemory();
+  request.onThread = setup.onThread;
+  TRY(windows_, Windows::open(request));
+  return {};
+}
+
 // Every instance works on a share of each part.
 void Communicator::start(const Case& c, size_t slot) {
   announce(c);
@@ -121,6 +141,7 @@ void Communicator::start(const Case& c, size_t slot) {
 }
 
 void Communicator::announce(const Case& c) {
+  if (c.operation->oneSided()) return;
   const uint32_t operations = uint32_t{1} << functionOf(c.operation->movement);
   if (announced_ == operations) return;
   announced_ = operations;

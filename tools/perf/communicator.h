@@ -7,6 +7,7 @@
 
 #include "tools/perf/connector.h"
 #include "tools/perf/options.h"
+#include "tools/perf/windows.h"
 #include "tools/perf/workload.h"
 
 // A communicator of this rank, as NCCL has it: a context of the plugin, its connections, its data. Connected,
@@ -17,6 +18,7 @@ struct CommunicatorSetup {
   netdriver::Bootstrap* bootstrap = nullptr;
   netdriver::Net* net = nullptr;
   const netdriver::CollTable* offload = nullptr;  // null: the plugin has none
+  netdriver::RmaTable* oneSided = nullptr;        // the same
   const Options* options = nullptr;
   int device = 0;
   const Operation* operation = nullptr;
@@ -45,6 +47,7 @@ class Communicator {
  private:
   Result<std::unique_ptr<Collective>> connect(const CommunicatorSetup& setup, int instance);
   Result<std::shared_ptr<netdriver::CollComm>> connectOffload(const CommunicatorSetup& setup);
+  Status openWindows(const CommunicatorSetup& setup);
 
   // Tells the plugin what comes, where that is not what came before.
   void announce(const Case& c);
@@ -55,6 +58,7 @@ class Communicator {
   const Workload* workload_ = nullptr;
   std::optional<netdriver::Context> context_;
   std::unique_ptr<netdriver::CollContext> offload_;
+  std::shared_ptr<Windows> windows_;                    // of all instances
   std::vector<std::unique_ptr<Collective>> instances_;  // side by side
 };
 

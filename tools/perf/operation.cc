@@ -30,6 +30,10 @@ bool byOffload(int, int, int, int) {
   return false;
 }
 
+bool byWindows(int, int, int, int) {
+  return false;
+}
+
 // Ranks 0 and 1 are partners, 2 and 3, and so on.
 bool bothWays(int from, int to, int, int) {
   return from != to && from / 2 == to / 2;
@@ -67,12 +71,20 @@ constexpr std::array kOperations = {
               bothWays},
     Operation{"msgrate", "p2p", Movement::messageRate, false, false, false, false, 1, kRateWindow,
               makeMessageRate, toPartner},
+    Operation{"put", "rma", Movement::put, false, false, false, false, 1, kPutWindow, makePut, byWindows},
+    Operation{"put_signal", "rma", Movement::putSignal, false, false, false, false, 1, 2, makePutSignal,
+              byWindows},
+    Operation{"get", "rma", Movement::get, false, false, false, false, 1, 1, makeGet, byWindows},
 };
 
 }  // namespace
 
 bool Operation::offloaded() const {
   return connects == byOffload;
+}
+
+bool Operation::oneSided() const {
+  return connects == byWindows;
 }
 
 double Operation::busFactor(int size) const {

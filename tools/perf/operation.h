@@ -19,12 +19,15 @@ enum class Movement : uint8_t {
   allToAll,
   sendRecv,
   pingPong,
-  messageRate
+  messageRate,
+  put,
+  putSignal,
+  get
 };
 
 struct Operation {
   const char* name;       // nccl-tests' name without "_perf"
-  const char* algorithm;  // "ring", "tree", "collnet" or "p2p"
+  const char* algorithm;  // "ring", "tree", "collnet", "p2p" or "rma"
   Movement movement;
   bool reduces;  // -o matters
   bool rooted;   // -r matters
@@ -37,8 +40,11 @@ struct Operation {
   // True where `from` has a connection to `to`, in the instance of that number.
   bool (*connects)(int from, int to, int size, int instance);
 
-  bool inPairs() const { return movement == Movement::pingPong || movement == Movement::messageRate; }
+  bool inPairs() const {
+    return movement == Movement::pingPong || movement == Movement::messageRate || oneSided();
+  }
   bool offloaded() const;  // the plugin does it, by its table for that
+  bool oneSided() const;   // by the plugin's table of one-sided operations
 
   // Bus bandwidth over algorithm bandwidth, as nccl-tests defines it: what it would take of the network if
   // every byte crossed it as seldom as it can.

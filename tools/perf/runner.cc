@@ -157,6 +157,8 @@ Status Runner::beginReport() {
   std::vector<MachineId> machines;
   for (const Home& one : homes) machines.push_back(one.machine);
   Conditions conditions = readConditions(team_->library(), team_->device());
+  if (operation_->oneSided())
+    conditions.table += fmt::format(", one-sided v{}", team_->library().oneSided()->version());
   conditions.hosts = static_cast<int>(std::set(machines.begin(), machines.end()).size());
   conditions.ranksHere = static_cast<int>(std::count(machines.begin(), machines.end(), machines.front()));
   for (size_t i = 0; i < homes.size(); ++i)

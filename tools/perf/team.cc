@@ -71,6 +71,7 @@ Status Team::connect() {
     one.bootstrap = setup_.bootstrap;
     one.net = &library_->net();
     one.offload = library_->offload();
+    one.oneSided = library_->oneSided();
     one.options = setup_.options;
     one.device = number_;
     one.operation = setup_.operation;

@@ -52,9 +52,12 @@ std::vector<Expected> expectedOutput(const Case& c, uint64_t number) {
       parts.push_back(wholeOf(c, (c.rank + c.size - 1) % c.size, number));
       break;
     case Movement::pingPong:
+    case Movement::putSignal:
+    case Movement::get:
       parts.push_back(wholeOf(c, c.rank ^ 1, number));
       break;
     case Movement::messageRate:
+    case Movement::put:
       if (c.rank % 2 != 0) parts.push_back(wholeOf(c, c.rank - 1, number));
       break;
     case Movement::allGather:

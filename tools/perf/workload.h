@@ -39,6 +39,10 @@ class Workload {
   // Gives the first `bytes` of input and output their memory, before anything in them is measured.
   void prepare(size_t bytes);
 
+  // All of it, out of place.
+  std::span<std::byte> inputMemory() const { return first_.span(); }
+  std::span<std::byte> outputMemory() const { return second_.span(); }
+
   // How many iterations of a case have room.
   size_t slots(const Case& c) const;
 
