@@ -361,7 +361,8 @@ void End::finish() {
 
 bool End::prepare(size_t places, size_t bytes) {
   stride_ = (bytes + kMargin) & ~size_t{7};
-  area_.assign(places * stride_, kUntouched);
+  area_ = world_.ground.take(places * stride_);
+  std::fill(area_.begin(), area_.end(), kUntouched);
   const size_t pieces = world_.apart ? places : 1;
   for (size_t i = 0; i < pieces; i++) {
     MemoryDesc desc;

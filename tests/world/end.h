@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "src/core/net.h"
+#include "tests/world/ground.h"
 #include "tests/world/plan.h"
 #include "tools/world/scheduler.h"
 
@@ -43,6 +44,7 @@ struct EndReport {
 struct EndWorld {
   Scheduler& scheduler;
   core::Net& net;
+  Ground& ground;
   core::ContextRef context;
   int device = 0;
   int rank = 0;
@@ -113,7 +115,7 @@ class End {
   size_t posts_ = 0;
   const End* follows_ = nullptr;  // null: it sends what it has
   size_t stride_ = 0;
-  std::vector<std::byte> area_;
+  std::span<std::byte> area_;
   std::vector<core::MemoryHandle*> handles_;  // of all places, or of each; null: released
 };
 

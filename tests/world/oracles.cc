@@ -18,7 +18,14 @@ constexpr TimePoint kBeginning{std::chrono::seconds(1)};
 
 bool hurtsRail(const HurtPlan& hurt) {
   return hurt.kind == HurtKind::railDies || hurt.kind == HurtKind::railSilent ||
-         hurt.kind == HurtKind::railGone;
+         hurt.kind == HurtKind::railGone || hurt.kind == HurtKind::reset || hurt.kind == HurtKind::railDown;
+}
+
+// It may have connected nobody.
+bool lacksSockets(const WorldPlan& plan, int rank) {
+  return std::any_of(plan.hurts.begin(), plan.hurts.end(), [&](const HurtPlan& hurt) {
+    return hurt.kind == HurtKind::noSockets && hurt.rank == rank;
+  });
 }
 
 bool standsStill(const HurtPlan& hurt) {
@@ -59,7 +66,8 @@ bool isSpoilt(const WorldPlan& plan, const FlowPlan& flow) {
 bool mayFail(const WorldPlan& plan, const FlowPlan& flow) {
   if (isSpoilt(plan, flow)) return true;
   for (const int rank : {flow.from, flow.to})
-    if (isLost(plan, rank) || isSlow(plan, rank) || losesRails(plan, rank)) return true;
+    if (isLost(plan, rank) || isSlow(plan, rank) || losesRails(plan, rank) || lacksSockets(plan, rank))
+      return true;
   return false;
 }
 
@@ -77,7 +85,7 @@ TimePoint latest(const WorldPlan& plan, int lost) {
 bool isWell(const WorldPlan& plan, const FlowPlan& flow) {
   for (const HurtPlan& hurt : plan.hurts) {
     const bool ofRank = touches(hurt, flow.from) || touches(hurt, flow.to);
-    if (ofRank && (losesRank(hurt) || hurtsRail(hurt))) return false;
+    if (ofRank && (losesRank(hurt) || hurtsRail(hurt) || hurt.kind == HurtKind::noSockets)) return false;
   }
   return !isSlow(plan, flow.from) && !isSlow(plan, flow.to);
 }

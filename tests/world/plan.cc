@@ -158,6 +158,31 @@ void drawOtherHurt(SeededRandom& later, WorldPlan* planned) {
   }
 }
 
+void drawTcp(SeededRandom& net, WorldPlan* plan) {
+  TcpHabits& habits = plan->tcp;
+  habits.on = true;
+  habits.v6 = net.below(3) == 0;
+  habits.latency = microseconds(oneOf(net, {2, 20, 200}));
+  habits.jitter = net.below(2) == 0 ? Nanoseconds{} : habits.latency;
+  habits.bytesPerUs = oneOf<uint64_t>(net, {100, 1000, 10'000});
+  habits.buffer = oneOf<size_t>(net, {6000, 16'384, 65'536, 300'000});
+  plan->idle = microseconds(200);  // as small buffers hold little, a thread that looks seldom carries nothing
+  habits.shortOf8 = oneOf<uint64_t>(net, {0, 1, 5});
+  plan->config.tcpStreams = oneOf(net, {0, 1, 2, 4});
+  plan->config.tcpSpeedMbps = oneOf(net, {0, 10'000});
+  plan->fabric.delivery = Delivery::selectable;
+  plan->fabric.messages = true;
+}
+
+void drawTcpHurt(SeededRandom& net, const WorldPlan& plan, HurtPlan* hurt) {
+  const auto draw = net.below(6);
+  if (draw > 2) return;
+  hurt->kind = draw == 0 ? HurtKind::reset : draw == 1 ? HurtKind::railDown : HurtKind::noSockets;
+  hurt->other = static_cast<int>(net.below(static_cast<uint64_t>(plan.railsOf(hurt->rank))));
+  hurt->lasts = microseconds(100 << net.below(12));
+  if (draw == 1 && net.below(3) == 0) hurt->lasts = std::chrono::hours(1);
+}
+
 const char* nameOf(HurtKind kind) {
   static constexpr const char* kNames[] = {"is killed",
                                            "stops",
@@ -170,7 +195,10 @@ const char* nameOf(HurtKind kind) {
                                            "loses a rail for good",
                                            "takes memory away",
                                            "calls another collective",
-                                           "has a slow rail"};
+                                           "has a slow rail",
+                                           "has connections reset",
+                                           "has a rail that is down",
+                                           "gets no descriptors"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -216,6 +244,8 @@ WorldPlan drawPlan(const PlanOptions& options) {
     for (FlowPlan& flow : plan.flows)
       if (random.below(3) == 0) flow.begins = microseconds(random.below(200'000));
   plan.occupiedFor = microseconds(oneOf(random, {0, 0, 20, 3000}));
+  SeededRandom net(options.seed ^ 0x746370);
+  if (options.tcp) drawTcp(net, &plan);
   const bool wider = isWider(options.seed);
   if (wider) drawWider(later, &plan);
   if (!options.hurts || random.below(4) == 0) return plan;
@@ -224,6 +254,7 @@ WorldPlan drawPlan(const PlanOptions& options) {
   for (uint64_t i = 1 + random.below(3); i > 0; i--) {
     plan.hurts.push_back(drawHurt(random, plan));
     if (wider) drawOtherHurt(later, &plan);
+    if (options.tcp) drawTcpHurt(net, plan, &plan.hurts.back());
   }
   return plan;
 }
@@ -240,6 +271,7 @@ std::string WorldPlan::text() const {
       fabric.pieceBytes, fabric.messages, fabric.targetMustKnow, config.eagerMaxBytes, config.eagerSlots,
       config.windowKib, config.sequenceBits, milli(occupiedFor), apart ? ", places apart" : "",
       rests ? ", a rest before closing" : "");
+  if (tcp.on) text += tcp.text();
   for (const HurtPlan& hurt : hurts) text += hurt.text() + "\n";
   return text;
 }

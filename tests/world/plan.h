@@ -11,6 +11,7 @@
 #include "providers/loop/options.h"
 #include "src/base/clock.h"
 #include "src/base/config.h"
+#include "tests/world/played_tcp.h"
 
 // Everything that a seed decides before a world begins: the fabric and its habits, the settings, which rank
 // sends what to which, and what is done to whom and when. Values; the same seed draws the same plan.
@@ -49,6 +50,9 @@ enum class HurtKind : uint8_t {
   withdraw,    // a receiver takes memory away that a receive is posted to
   wrongTag,    // a rank's sends of a connection have another tag from then on
   railSlow,    // what the lanes of one rail of a rank carry comes late
+  reset,       // over tcp: the connections of one rail of a rank are reset, or one of them
+  railDown,    // over tcp: no packet of one rail of a rank arrives for a while, or ever
+  noSockets,   // over tcp: a rank gets no descriptors for a while
 };
 
 struct HurtPlan {
@@ -68,6 +72,7 @@ struct WorldPlan {
   int communicators = 1;
   Config config;
   loop::LoopOptions fabric;
+  TcpHabits tcp;              // in place of loop, if it is on
   bool uneven = false;        // some ranks have fewer rails
   bool breakable = false;     // the fabric can be hurt
   Nanoseconds occupiedFor{};  // engines are, by a thread that loses its processor inside; 0: never
@@ -89,6 +94,7 @@ struct PlanOptions {
   int ranks = 8;
   size_t operations = 200;
   bool hurts = true;
+  bool tcp = false;
 };
 
 WorldPlan drawPlan(const PlanOptions& options);

@@ -8,6 +8,7 @@
 
 #include "providers/fault/transport.h"
 #include "providers/loop/transport.h"
+#include "providers/tcp/transport.h"
 #include "src/base/log.h"
 #include "src/core/engine_entry.h"
 #include "src/core/runtime.h"
@@ -32,6 +33,8 @@ void WorldClock::yield() const {
 Rank::Rank(const RankWorld& world, int number)
     : scheduler_(world.scheduler),
       control_(world.control),
+      tcp_(world.tcp),
+      ground_(world.ground),
       plan_(world.plan),
       meetings_(world.meetings),
       rest_(world.rest),
@@ -42,7 +45,11 @@ std::unique_ptr<Transport> Rank::makeFabric() {
   loop::LoopOptions options = plan_.fabric;
   options.seed += static_cast<uint64_t>(number_);
   options.rails = plan_.railsOf(number_);
-  auto fabric = loop::makeTransport(std::move(options));
+  std::unique_ptr<Transport> fabric;
+  if (plan_.tcp.on)
+    fabric = tcp::makeTransport(plan_.config, clock_);
+  else
+    fabric = loop::makeTransport(std::move(options));
   if (!plan_.breakable) return fabric;
   fault::FaultOptions faults;
   faults.control = faults_ = std::make_shared<fault::FaultControl>(plan_.seed);
@@ -50,6 +57,8 @@ std::unique_ptr<Transport> Rank::makeFabric() {
 }
 
 Status Rank::start() {
+  tcp_.addRails(number_, plan_.railsOf(number_));
+  tcp_.callsAs(number_);
   core::NetOptions options;
   options.config = plan_.config;
   options.transport = makeFabric();
@@ -100,7 +109,7 @@ void Rank::thread(int communicator) {
   options.perCommunicator = true;
   options.communicator = 7000 + static_cast<uint64_t>(communicator);
   core::ContextRef context = net_->openContext(std::move(options));
-  EndWorld world{scheduler_, *net_, context, device_, number_, plan_.hurts.empty(), plan_.apart};
+  EndWorld world{scheduler_, *net_, ground_, context, device_, number_, plan_.hurts.empty(), plan_.apart};
   std::vector<End*> mine;
   for (size_t i = 0; i < plan_.flows.size(); i++) {
     const FlowPlan& flow = plan_.flows[i];

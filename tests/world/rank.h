@@ -38,6 +38,8 @@ struct Rest {
 struct RankWorld {
   Scheduler& scheduler;
   ControlNet& control;
+  PlayedTcp& tcp;
+  Ground& ground;
   const WorldPlan& plan;
   std::vector<Meeting>& meetings;
   Rest& rest;
@@ -70,6 +72,8 @@ class Rank {
 
   Scheduler& scheduler_;
   ControlNet& control_;
+  PlayedTcp& tcp_;
+  Ground& ground_;
   const WorldPlan& plan_;
   std::vector<Meeting>& meetings_;
   Rest& rest_;

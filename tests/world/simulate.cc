@@ -10,7 +10,7 @@
 #include "tests/world/world.h"
 
 // usage: simulate [--seed S] [--seeds N | --seconds T | --minutes T] [--ranks N] [--operations N]
-//                 [--only WORDS] [--no-hurts] [--twice] [--verbose]
+//                 [--only WORDS] [--fabric loop|tcp] [--no-hurts] [--twice] [--verbose]
 //
 // Runs the worlds of one seed after another, or those of which it is said that WORDS. The exit status is 1
 // with the first that fails.
@@ -49,6 +49,8 @@ bool parse(int argc, char** argv, Arguments* out) {
       out->seconds = 60 * std::strtod(argv[++i], nullptr);
     else if (name == "--ranks")
       out->plan.ranks = std::atoi(argv[++i]);
+    else if (name == "--fabric")
+      out->plan.tcp = std::strcmp(argv[++i], "tcp") == 0;
     else if (name == "--only")
       out->only = argv[++i];
     else if (name == "--operations")
@@ -62,10 +64,10 @@ bool parse(int argc, char** argv, Arguments* out) {
 void report(const PlanOptions& plan, const Outcome& outcome) {
   std::printf(
       "seed %llu failed: %s\n\n%s\nThe last events of each rank:\n%s\nAgain, with all events: "
-      "scripts/simulate --seed %llu --ranks %d --operations %zu%s --verbose\n",
+      "scripts/simulate --seed %llu --ranks %d --operations %zu%s%s --verbose\n",
       static_cast<unsigned long long>(plan.seed), outcome.complaint.c_str(), outcome.plan.c_str(),
       outcome.last.c_str(), static_cast<unsigned long long>(plan.seed), plan.ranks, plan.operations,
-      plan.hurts ? "" : " --no-hurts");
+      plan.hurts ? "" : " --no-hurts", plan.tcp ? " --fabric tcp" : "");
 }
 
 bool sameAgain(const PlanOptions& plan, const Outcome& first) {
@@ -126,6 +128,6 @@ int main(int argc, char** argv) {
   if (parse(argc, argv, &arguments)) return runAll(arguments);
   std::fprintf(stderr,
                "usage: simulate [--seed S] [--seeds N | --seconds T | --minutes T] [--ranks N] "
-               "[--operations N] [--only WORDS] [--no-hurts] [--twice] [--verbose]\n");
+               "[--operations N] [--only WORDS] [--fabric loop|tcp] [--no-hurts] [--twice] [--verbose]\n");
   return 2;
 }

@@ -77,6 +77,8 @@ class World {
   Scheduler scheduler_;
   const std::weak_ptr<loop::Fabric> fabric_;
   ControlNet control_;
+  PlayedTcp tcp_;
+  Ground ground_;
   std::vector<Meeting> meetings_;
   Rest rest_;
   std::vector<std::unique_ptr<Rank>> ranks_;
@@ -89,10 +91,12 @@ World::World(const WorldPlan& plan, bool keepAll)
     : plan_(plan),
       scheduler_(plan.seed * 2 + 1, journal_),
       control_(scheduler_, plan.ranks, plan.latency),
+      tcp_(scheduler_, journal_, plan.tcp, plan.seed),
       meetings_(plan.flows.size()) {
   if (keepAll) journal_.keepAll();
   for (int i = 0; i < plan.ranks; i++)
-    ranks_.push_back(std::make_unique<Rank>(RankWorld{scheduler_, control_, plan_, meetings_, rest_}, i));
+    ranks_.push_back(
+        std::make_unique<Rank>(RankWorld{scheduler_, control_, tcp_, ground_, plan_, meetings_, rest_}, i));
 }
 
 void World::hurt(const HurtPlan& hurt) {
@@ -104,6 +108,7 @@ void World::hurt(const HurtPlan& hurt) {
     scheduler_.after(plan_.config.connectTimeout * 3 / 2, [this, &hurt] { tellJob(hurt.rank); });
   if (hurt.kind == HurtKind::kill) {
     control_.kill(hurt.rank);
+    tcp_.kill(hurt.rank);
     scheduler_.hold(hurt.rank, kNever);
   } else if (hurt.kind == HurtKind::stop) {
     control_.stop(hurt.rank, until);
@@ -117,6 +122,12 @@ void World::hurt(const HurtPlan& hurt) {
     rank.withdraw(static_cast<size_t>(hurt.other));
   } else if (hurt.kind == HurtKind::wrongTag) {
     rank.turnAway(static_cast<size_t>(hurt.other));
+  } else if (hurt.kind == HurtKind::reset) {
+    tcp_.reset(hurt.rank, hurt.other, hurt.lasts < std::chrono::milliseconds(1));
+  } else if (hurt.kind == HurtKind::railDown) {
+    tcp_.down(hurt.rank, hurt.other, hurt.lasts > std::chrono::minutes(1) ? kNever : until);
+  } else if (hurt.kind == HurtKind::noSockets) {
+    tcp_.refuseDescriptors(hurt.rank, until);
   } else if (hurt.kind == HurtKind::pause) {
     std::vector<Task*> threads;
     for (const auto& task : scheduler_.tasks())
@@ -234,6 +245,8 @@ const End* World::endOf(const FlowPlan& flow, int rank, const char* which) const
 
 std::string World::leftovers() const {
   if (control_.hubs() > 0) return format("%zu processes still have control links", control_.hubs());
+  if (!tcp_.complaint().empty()) return "a system call: " + tcp_.complaint();
+  if (tcp_.open() > 0) return format("%zu sockets are still open", tcp_.open());
   return {};
 }
 

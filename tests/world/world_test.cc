@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/net/sockets.h"
 #include "tests/support/catch.h"
 #include "tools/world/control_net.h"
 #include "tools/world/hub.h"
@@ -78,7 +79,125 @@ struct TwoHubs {
   }
 };
 
+// Two hosts with a rail each, a listener on the second, and a task that talks.
+struct TwoHosts {
+  Journal journal;
+  Scheduler scheduler{7, journal};
+  PlayedTcp tcp;
+  Fd listener;
+
+  explicit TwoHosts(const TcpHabits& habits) : tcp(scheduler, journal, habits, 5) {
+    for (const int host : {0, 1}) tcp.addRails(host, 1);
+  }
+  static TcpHabits near(uint64_t shortOf8) {
+    TcpHabits habits;
+    habits.on = true;
+    habits.latency = 20us;
+    habits.buffer = 5000;
+    habits.shortOf8 = shortOf8;
+    return habits;
+  }
+  SocketAddress addressOf(int host) {
+    tcp.callsAs(host);
+    return (*localInterfaces())[0].address;
+  }
+  void run(const std::function<void()>& body) {
+    const SocketAddress at = addressOf(1);
+    bool done = false;
+    auto listening = listenOn(at, "listening");
+    listener = listening.take();
+    scheduler.start("test", 0, [&] {
+      body();
+      done = true;
+    });
+    REQUIRE(scheduler.run([&] { return done; }, scheduler.now() + 60s, 1'000'000));
+    listener.reset();
+    CHECK(tcp.complaint().empty());
+    CHECK(tcp.open() == 0);
+  }
+  Fd dial() {
+    auto fd = startConnecting(localAddress(listener.get()));
+    return fd.take();
+  }
+  std::pair<Fd, Fd> connection() {
+    Fd mine = dial();
+    CHECK(receiveSome(mine.get(), {}).io == Io::again);
+    CHECK(!acceptOne(listener.get()));
+    scheduler.sleep(100us);
+    auto other = acceptOne(listener.get());
+    return {std::move(mine), other.take()};
+  }
+};
+
 }  // namespace
+
+TEST_CASE("a played stream gives and takes less than was asked for, and keeps its order") {
+  TwoHosts two(TwoHosts::near(4));
+  two.run([&] {
+    auto [mine, other] = two.connection();
+    Bytes sent(40'000), got;
+    for (size_t i = 0; i < sent.size(); i++) sent[i] = static_cast<std::byte>(i * 31 >> 3);
+    std::array<std::byte, 3000> piece;
+    size_t at = 0, least = sent.size(), full = 0;
+    while (got.size() < sent.size()) {
+      const IoResult out = sendSome(mine.get(), std::span(sent).subspan(at));
+      if (at < sent.size() && out.io == Io::again) full++;
+      at += out.bytes;
+      if (out.bytes > 0) least = std::min(least, out.bytes);
+      const IoResult in = receiveSome(other.get(), piece);
+      got.insert(got.end(), piece.begin(), piece.begin() + static_cast<ptrdiff_t>(in.bytes));
+      two.scheduler.sleep(10us);
+    }
+    CHECK(got == sent);
+    CHECK(least < 5000);
+    CHECK(full > 0);
+  });
+}
+
+TEST_CASE("a played connection ends in order, by a reset, or not at all") {
+  TwoHosts two(TwoHosts::near(0));
+  std::array<std::byte, 8> bytes{};
+  two.run([&] {
+    auto [mine, other] = two.connection();
+    mine.reset();
+    two.scheduler.sleep(50us);
+    const IoResult end = receiveSome(other.get(), bytes);
+    CHECK(end.io == Io::closed);
+    CHECK(end.error == 0);
+    CHECK(sendSome(other.get(), bytes).bytes == 8);  // nobody takes it, and that is told later
+    two.scheduler.sleep(50us);
+    CHECK(sendSome(other.get(), bytes).error == ECONNRESET);
+    CHECK(sendSome(other.get(), bytes).error == EPIPE);
+
+    auto [third, fourth] = two.connection();
+    CHECK(sendSome(third.get(), bytes).bytes == 8);
+    two.scheduler.sleep(50us);
+    fourth.reset();  // with bytes that it has not read
+    two.scheduler.sleep(50us);
+    CHECK(receiveSome(third.get(), bytes).error == ECONNRESET);
+
+    auto [fifth, sixth] = two.connection();
+    two.tcp.down(1, 0, two.scheduler.now() + 1s);
+    CHECK(sendSome(fifth.get(), bytes).bytes == 8);
+    two.scheduler.sleep(900ms);
+    CHECK(receiveSome(sixth.get(), bytes).io == Io::again);
+    two.scheduler.sleep(200ms);
+    CHECK(receiveSome(sixth.get(), bytes).bytes == 8);
+  });
+}
+
+TEST_CASE("a played kernel refuses who dials a host that was killed, and a descriptor where there is none") {
+  TwoHosts two(TwoHosts::near(0));
+  two.run([&] {
+    two.tcp.refuseDescriptors(0, two.scheduler.now() + 1ms);
+    CHECK(startConnecting(localAddress(two.listener.get())).error().errnum() == EMFILE);
+    two.scheduler.sleep(2ms);
+    two.tcp.kill(1);
+    const Fd mine = two.dial();
+    two.scheduler.sleep(100us);
+    CHECK(connectError(mine.get()) == ECONNREFUSED);
+  });
+}
 
 TEST_CASE("the task that is due first runs next, and time jumps to it") {
   Journal journal;

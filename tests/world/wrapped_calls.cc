@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+
+// The C library's functions of sockets, for programs that hold worlds: the linker's --wrap leads all calls of
+// them here. A descriptor of a world is played, and any other one goes on to the library.
+#include <cerrno>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tests/world/played_tcp.h"
+
+using weft::SocketAddress;
+using weft::world::PlayedTcp;
+
+namespace {
+
+bool isPlayed(int fd) {
+  return fd >= PlayedTcp::kFirst && PlayedTcp::running() != nullptr;
+}
+
+PlayedTcp& played() {
+  return *PlayedTcp::running();
+}
+
+SocketAddress addressFrom(const sockaddr* from, socklen_t length) {
+  SocketAddress address;
+  __builtin_memcpy(&address.storage, from, length);
+  address.length = length;
+  return address;
+}
+
+int giveAddress(int fd, bool peers, sockaddr* to, socklen_t* length) {
+  SocketAddress address;
+  if (played().nameOf(fd, peers, &address) != 0) return -1;
+  __builtin_memcpy(to, &address.storage, address.length);
+  *length = address.length;
+  return 0;
+}
+
+// Interfaces of a played host: the list, and what it points to.
+struct PlayedInterfaces {
+  std::vector<weft::Interface> all;
+  std::vector<ifaddrs> list;
+};
+PlayedInterfaces interfaces;
+
+}  // namespace
+
+extern "C" {
+
+int __real_socket(int domain, int type, int protocol);
+int __real_bind(int fd, const sockaddr* at, socklen_t length);
+int __real_listen(int fd, int backlog);
+int __real_connect(int fd, const sockaddr* to, socklen_t length);
+int __real_accept4(int fd, sockaddr* from, socklen_t* length, int flags);
+ssize_t __real_sendmsg(int fd, const msghdr* message, int flags);
+ssize_t __real_recvmsg(int fd, msghdr* message, int flags);
+ssize_t __real_send(int fd, const void* data, size_t bytes, int flags);
+ssize_t __real_recv(int fd, void* data, size_t bytes, int flags);
+ssize_t __real___recv_chk(int fd, void* data, size_t bytes, size_t room, int flags);
+int __real_close(int fd);
+int __real_setsockopt(int fd, int level, int option, const void* value, socklen_t length);
+int __real_getsockopt(int fd, int level, int option, void* value, socklen_t* length);
+int __real_getsockname(int fd, sockaddr* to, socklen_t* length);
+int __real_getpeername(int fd, sockaddr* to, socklen_t* length);
+int __real_epoll_create1(int flags);
+int __real_epoll_ctl(int fd, int op, int of, epoll_event* event);
+int __real_epoll_wait(int fd, epoll_event* events, int count, int timeout);
+int __real_getifaddrs(ifaddrs** list);
+void __real_freeifaddrs(ifaddrs* list);
+
+int __wrap_socket(int domain, int type, int protocol) {
+  const bool stream = (type & SOCK_STREAM) != 0 && (domain == AF_INET || domain == AF_INET6);
+  return stream && PlayedTcp::running() ? played().socket() : __real_socket(domain, type, protocol);
+}
+
+int __wrap_bind(int fd, const sockaddr* at, socklen_t length) {
+  return isPlayed(fd) ? played().bind(fd, addressFrom(at, length)) : __real_bind(fd, at, length);
+}
+
+int __wrap_listen(int fd, int backlog) {
+  return isPlayed(fd) ? played().listen(fd) : __real_listen(fd, backlog);
+}
+
+int __wrap_connect(int fd, const sockaddr* to, socklen_t length) {
+  return isPlayed(fd) ? played().connect(fd, addressFrom(to, length)) : __real_connect(fd, to, length);
+}
+
+int __wrap_accept4(int fd, sockaddr* from, socklen_t* length, int flags) {
+  return isPlayed(fd) ? played().accept(fd) : __real_accept4(fd, from, length, flags);
+}
+
+ssize_t __wrap_sendmsg(int fd, const msghdr* message, int flags) {
+  if (!isPlayed(fd)) return __real_sendmsg(fd, message, flags);
+  return played().send(fd, {message->msg_iov, message->msg_iovlen});
+}
+
+ssize_t __wrap_recvmsg(int fd, msghdr* message, int flags) {
+  if (!isPlayed(fd)) return __real_recvmsg(fd, message, flags);
+  return played().receive(fd, {message->msg_iov, message->msg_iovlen}, (flags & MSG_PEEK) != 0);
+}
+
+ssize_t __wrap_send(int fd, const void* data, size_t bytes, int flags) {
+  if (!isPlayed(fd)) return __real_send(fd, data, bytes, flags);
+  const iovec part{const_cast<void*>(data), bytes};
+  return played().send(fd, {&part, 1});
+}
+
+ssize_t __wrap_recv(int fd, void* data, size_t bytes, int flags) {
+  if (!isPlayed(fd)) return __real_recv(fd, data, bytes, flags);
+  const iovec part{data, bytes};
+  return played().receive(fd, {&part, 1}, (flags & MSG_PEEK) != 0);
+}
+
+ssize_t __wrap___recv_chk(int fd, void* data, size_t bytes, size_t room, int flags) {
+  return isPlayed(fd) ? __wrap_recv(fd, data, bytes, flags) : __real___recv_chk(fd, data, bytes, room, flags);
+}
+
+// One that outlives its world, as that of a world which failed, is nobody's.
+int __wrap_close(int fd) {
+  if (isPlayed(fd)) return played().close(fd);
+  return fd >= PlayedTcp::kFirst ? 0 : __real_close(fd);
+}
+
+int __wrap_setsockopt(int fd, int level, int option, const void* value, socklen_t length) {
+  if (!isPlayed(fd)) return __real_setsockopt(fd, level, option, value, length);
+  return level == SOL_SOCKET && option == SO_LINGER ? played().lingerNot(fd) : 0;
+}
+
+int __wrap_getsockopt(int fd, int level, int option, void* value, socklen_t* length) {
+  if (!isPlayed(fd)) return __real_getsockopt(fd, level, option, value, length);
+  if (level == SOL_SOCKET && option == SO_ERROR) return played().errorOf(fd, static_cast<int*>(value));
+  errno = ENOPROTOOPT;
+  return -1;
+}
+
+int __wrap_getsockname(int fd, sockaddr* to, socklen_t* length) {
+  return isPlayed(fd) ? giveAddress(fd, false, to, length) : __real_getsockname(fd, to, length);
+}
+
+int __wrap_getpeername(int fd, sockaddr* to, socklen_t* length) {
+  return isPlayed(fd) ? giveAddress(fd, true, to, length) : __real_getpeername(fd, to, length);
+}
+
+int __wrap_epoll_create1(int flags) {
+  return PlayedTcp::running() ? played().epollCreate() : __real_epoll_create1(flags);
+}
+
+int __wrap_epoll_ctl(int fd, int op, int of, epoll_event* event) {
+  return isPlayed(fd) ? played().epollControl(fd, op, of, event) : __real_epoll_ctl(fd, op, of, event);
+}
+
+int __wrap_epoll_wait(int fd, epoll_event* events, int count, int timeout) {
+  if (!isPlayed(fd)) return __real_epoll_wait(fd, events, count, timeout);
+  return played().epollWait(fd, {events, static_cast<size_t>(count)});
+}
+
+int __wrap_getifaddrs(ifaddrs** list) {
+  if (!PlayedTcp::running()) return __real_getifaddrs(list);
+  interfaces.all = played().interfaces();
+  interfaces.list.assign(interfaces.all.size(), ifaddrs{});
+  for (size_t i = 0; i < interfaces.all.size(); i++) {
+    ifaddrs& one = interfaces.list[i];
+    if (i > 0) interfaces.list[i - 1].ifa_next = &one;
+    one.ifa_name = interfaces.all[i].name.data();
+    one.ifa_flags = IFF_UP | IFF_RUNNING;
+    one.ifa_addr = interfaces.all[i].address.raw();
+  }
+  *list = interfaces.list.empty() ? nullptr : interfaces.list.data();
+  return 0;
+}
+
+void __wrap_freeifaddrs(ifaddrs* list) {
+  if (interfaces.list.empty() || list != interfaces.list.data()) __real_freeifaddrs(list);
+}
+}
