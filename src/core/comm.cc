@@ -267,6 +267,7 @@ Nanoseconds CommBase::cuttingTime() const {
 void CommBase::letGoOfAll() {
   letGo();
   publish();  // for the last time, as the comm may be freed outside of the engine
+  leaveRing();
   for (MemoryHandle* handle : handlesInOrder()) {
     if (handle->announcement) peering().memory().withdraw(handle->announcement);
     handle->announcement = nullptr;

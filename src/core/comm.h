@@ -179,6 +179,7 @@ class CommBase {
   virtual void askOther() = 0;         // to say that it has everything, or how much it has sent
   virtual void letGo() = 0;            // of all requests: nobody waits for them any more
   virtual uint64_t total() const = 0;  // of a sender's messages
+  virtual void leaveRing() {}          // a sender's, to its peering
   [[gnu::noinline]] Tested testUnfinished(Request* request) const;
   [[gnu::noinline]] Tested finish(Request* request, int* sizes);
 

@@ -66,6 +66,18 @@ Status Peering::takeMemory() {
   return {};
 }
 
+Result<mem::Block> Peering::takeRing() {
+  if (!rings_.empty()) {
+    mem::Block ring = std::move(rings_.back());
+    rings_.pop_back();
+    return ring;
+  }
+  if (rings_.capacity() <= ringsTaken_) rings_.reserve(2 * ringsTaken_ + 1);
+  TRY(mem::Block ring, engine_.arena().take(kRingBytes));
+  ringsTaken_++;
+  return ring;
+}
+
 // With one rail there is nothing to compare, and its CTS and credits are not counted.
 void Peering::tellTraffic() const {
   if (!lanes_.several() || life_.is(Stage::opening) || !logEnabled(LogLevel::info)) return;

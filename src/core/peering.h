@@ -159,6 +159,12 @@ class Peering final : private LaneOwner, private EagerSender::Source, private Me
   bool takesDirect() const;
   EarlyMessages& early() { return early_; }
 
+  // The memory that the peer writes a sender's CTS to. One may be on its way when the peer says that it has
+  // closed, as the two go by different networks: so a ring is nothing else before the lanes are gone, and
+  // goes from one comm of this peering to the next.
+  Result<mem::Block> takeRing();
+  void keepRing(mem::Block ring) { rings_.push_back(std::move(ring)); }  // needs no memory
+
   // Talk:
   template <class Body>
   void tell(MessageType type, const Body& body) {
@@ -241,6 +247,8 @@ class Peering final : private LaneOwner, private EagerSender::Source, private Me
   EagerSender eagerOut_{*this};
   EagerReceiver eagerIn_;
   EarlyMessages early_;
+  std::vector<mem::Block> rings_;  // of comms that are gone; has room for all that were ever taken
+  size_t ringsTaken_ = 0;          // from the arena
   Gathering gathering_;
 };
 

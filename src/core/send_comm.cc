@@ -23,7 +23,7 @@ const Peering::Imported kNowhere{};
 Result<std::unique_ptr<SendCommImpl>> SendCommImpl::create(CommOptions options, uint32_t remoteNumber,
                                                            uint32_t window) {
   // What can fail comes first: our caller is inside the engine, which closing a comm enters.
-  TRY(mem::Block ring, options.engine->arena().take(kRingBytes));
+  TRY(mem::Block ring, options.peering->takeRing());
   auto comm = std::make_unique<SendCommImpl>(std::move(options));
   comm->remoteNumber_ = remoteNumber;
   comm->life_.apply(Event::joined);
@@ -32,6 +32,15 @@ Result<std::unique_ptr<SendCommImpl>> SendCommImpl::create(CommOptions options, 
   std::memset(comm->ring_.data(), 0,
               kRingBytes);  // an earlier comm's CTS carry its number, but zero is clearer
   return comm;
+}
+
+// A connection that did not come about: the peer may know the ring.
+SendCommImpl::~SendCommImpl() {
+  if (number() != 0) leaveRing();
+}
+
+void SendCommImpl::leaveRing() {
+  if (ring_) peering().keepRing(std::move(ring_));
 }
 
 // isend:

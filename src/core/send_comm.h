@@ -15,6 +15,7 @@ class SendCommImpl final : public CommBase, public SendComm {
   static Result<std::unique_ptr<SendCommImpl>> create(CommOptions options, uint32_t remoteNumber,
                                                       uint32_t window);
   explicit SendCommImpl(CommOptions options) : CommBase(std::move(options), "sender") { send_ = this; }
+  ~SendCommImpl() override;
 
   // SendComm:
   void close() override { CommBase::close(); }
@@ -134,6 +135,7 @@ class SendCommImpl final : public CommBase, public SendComm {
   void askOther() override { tellTotal(); }
   void letGo() override;
   uint64_t total() const override { return messages_; }
+  void leaveRing() override;
   const std::byte* ctsAt(uint16_t position) const { return ring_.data() + size_t{position} * sizeof(Cts); }
 
   mem::Block ring_;  // the receiver writes here
