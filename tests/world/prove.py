@@ -4,12 +4,14 @@
 """usage: prove.py [--seeds N] [--first SEED] [--copy FOLDER] [FAULT...]
 
 Shows that the world finds faults: puts each of tests/world/faults/*.patch, or those that are named, into a copy of this
-commit's sources, builds it there, and runs the seed that its "Seed:" line names, or seeds from --first on until one fails.
+commit's sources, builds it there, and runs the seed that its "Seed:" line names, or seeds from --first on until one fails, with the
+options of simulate on its "Worlds:" line.
 Prints a line a fault: the seed, how many it took, and what was said. Exit status 1: one was not found. The patches are faults that weft had, or that a repair of it keeps out.
 """
 import argparse
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -41,9 +43,9 @@ def prepare(copy):
              '-Dunity_size=1000', '-Dtests=enabled', '-Dtools=disabled', '-Dofi=disabled', '-Dverbs=disabled')
 
 
-def simulate(copy, first, seeds, last):
+def simulate(copy, first, seeds, last, options=()):
     must('ninja', '-C', copy / 'build', 'tests/world/simulate')
-    found = run(copy / 'build/tests/world/simulate', '--seed', first, '--seeds', seeds, timeout=last)
+    found = run(copy / 'build/tests/world/simulate', '--seed', first, '--seeds', seeds, *options, timeout=last)
     if found.returncode == 0:
         return None
     failed = re.search(r'^seed (\d+) failed: (.*)$', found.stdout, re.MULTILINE)
@@ -55,12 +57,15 @@ def simulate(copy, first, seeds, last):
 def prove(copy, patch, first, seeds):
     must('patch', '-p1', '-s', '-i', patch, cwd=copy)
     try:
-        known = re.search(r'^Seed: (\d+)$', patch.read_text(), re.MULTILINE)
-        found = simulate(copy, known[1], 1, 600) if known else None
+        text = patch.read_text()
+        known = re.search(r'^Seed: (\d+)$', text, re.MULTILINE)
+        options = re.search(r'^Worlds: (.+)$', text, re.MULTILINE)
+        options = shlex.split(options[1]) if options else []
+        found = simulate(copy, known[1], 1, 600, options) if known else None
         if found:
             print(f'{patch.stem}: its seed {found[0]}: {found[1]}', flush=True)
             return True
-        found = simulate(copy, first, seeds, 1200)
+        found = simulate(copy, first, seeds, 1200, options)
     finally:
         must('patch', '-p1', '-s', '-R', '-i', patch, cwd=copy)
     if not found:
