@@ -3,6 +3,8 @@
 #include "src/core/ending_log.h"
 
 #include <array>
+#include <chrono>
+#include <cinttypes>
 #include <mutex>
 #include <string>
 
@@ -52,17 +54,46 @@ class SaidReasons {
 
 constinit SaidReasons saidReasons;
 
+// The peer that was lost last. Like the above, one for the process, with nothing to destroy.
+class LastLoss {
+ public:
+  void note(const control::Peer& peer, const Ending& ending, TimePoint now) {
+    const std::lock_guard lock(mutex_);
+    peer_ = &peer;
+    at_ = now;
+    const std::string text = "comms to " + peer.name() + " ended: " + ending.error.message();
+    text_[text.copy(text_.data(), text_.size() - 1)] = '\0';
+  }
+  // In words, where another one was lost not long before; else nothing.
+  std::string before(const control::Peer& peer, TimePoint now) {
+    const std::lock_guard lock(mutex_);
+    if (!peer_ || peer_ == &peer || now < at_ || now - at_ > kFollowsLoss) return {};
+    const auto passed = std::chrono::duration_cast<std::chrono::seconds>(now - at_);
+    return format("; %" PRId64 " s earlier %s", int64_t{passed.count()}, text_.data());
+  }
+
+ private:
+  std::mutex mutex_;
+  const control::Peer* peer_ = nullptr;
+  TimePoint at_{};
+  std::array<char, 512> text_{};
+};
+
+constinit LastLoss lastLoss;
+
 }  // namespace
 
 void logEnding(const control::PeerRef& peer, size_t comms, const Ending& ending, TimePoint now) {
   if (comms == 0) return;
   const char* plural = comms > 1 ? "s" : "";
+  if (ending.by == Ending::By::gone) lastLoss.note(*peer, ending, now);
   if (const size_t all = saidReasons.count(*peer, comms, reasonOf(ending), now); all > 0) {
     WEFT_LOG(info, "%zu more comm%s to %s ended for that reason, %zu so far", comms, plural,
              peer->name().c_str(), all);
   } else {
-    WEFT_LOG(warn, "%zu comm%s to %s ended: %s", comms, plural, peer->name().c_str(),
-             ending.error.message().c_str());
+    const std::string cause = ending.by == Ending::By::peer ? lastLoss.before(*peer, now) : std::string();
+    WEFT_LOG(warn, "%zu comm%s to %s ended: %s%s", comms, plural, peer->name().c_str(),
+             ending.error.message().c_str(), cause.c_str());
   }
 }
 

@@ -12,6 +12,9 @@ namespace weft::core {
 
 // The same reason for the same peer is said again after kSaidAgainAfter. Any thread.
 inline constexpr Milliseconds kSaidAgainAfter{10'000};
+// A peer that ends a connection so soon after another peer was lost here has lost that one as well, most
+// likely: the warning names both, so that nobody takes the one that closed for the cause.
+inline constexpr Milliseconds kFollowsLoss{30'000};
 [[gnu::cold]] void logEnding(const control::PeerRef& peer, size_t comms, const Ending& ending, TimePoint now);
 
 }  // namespace weft::core

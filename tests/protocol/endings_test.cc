@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "src/base/log.h"
+#include "src/core/ending_log.h"
 #include "tests/protocol/kept_log.h"
 #include "tests/support/catch.h"
 #include "tests/support/engine_pair.h"
@@ -383,4 +384,28 @@ TEST_CASE("what ends the comms of one peer is said once, and then counted") {
   const KeptLog log;
   post(links[3]);
   CHECK(loggedWarnings() == before + 2);
+}
+
+TEST_CASE("a peer that closes after another one was lost is not taken for the cause") {
+  World world({});
+  Connection link = world.connect(0);
+  const control::PeerRef lost = link.send->peering().peer(), closing = link.recv->peering().peer();
+  const auto ended = [](Ending::By by, const char* why) {
+    return Ending(by, Error(Code::remote, "waiting", why));
+  };
+  const TimePoint now = world.clock().now() + Milliseconds(600'000);  // past what other cases lost
+  const KeptLog log;
+  SECTION("soon after") {
+    logEnding(lost, 2, ended(Ending::By::gone, "it is gone"), now);
+    logEnding(closing, 1, ended(Ending::By::peer, "it closed the connection"), now + Milliseconds(2'500));
+    CHECK(log.text().find(
+              "1 comm to node0 pid 1000 ended: waiting: it closed the connection; 2 s earlier comms "
+              "to node1 pid 1001 ended: waiting: it is gone") != std::string::npos);
+  }
+  SECTION("long after, or for a reason of this end's own") {
+    logEnding(lost, 2, ended(Ending::By::gone, "it is gone"), now);
+    logEnding(closing, 1, ended(Ending::By::us, "this end failed"), now + Milliseconds(2'500));
+    logEnding(closing, 1, ended(Ending::By::peer, "it closed the connection"), now + Milliseconds(31'000));
+    CHECK(log.text().find("earlier") == std::string::npos);
+  }
 }
