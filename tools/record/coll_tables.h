@@ -77,8 +77,8 @@ class CollEntries : public SharedEntries<Table> {
 
   static ncclResult_t connect(void* handles[], int ranks, int rank, void* listenComm, void** collComm) {
     if (handles == nullptr || ranks < 1) return ncclInvalidArgument;
-    return recordCollConnect(
-        {handles, static_cast<size_t>(ranks)}, rank, listenComm, collComm,
+    return recordGroupConnect(
+        trace::Kind::collConnect, {handles, static_cast<size_t>(ranks)}, rank, listenComm, collComm,
         [&](void* real, void** made) { return real_->connect(handles, ranks, rank, real, made); });
   }
   static ncclResult_t closeColl(void* comm) {

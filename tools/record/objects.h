@@ -53,6 +53,7 @@ struct Comm {
   void* real = nullptr;
   uint64_t number = 0;
   Side side = Side::send;
+  void* realContext = nullptr;  // of a listener
   Waiting waiting;
   SpinLock lock;
   std::deque<Request> requests;

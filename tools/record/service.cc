@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "src/base/fnv.h"
+#include "tools/record/timed.h"
 
 namespace weft::record {
 
@@ -16,28 +17,12 @@ namespace {
 using trace::Kind;
 namespace at = trace::at;
 
-Recorder& recorder() {
-  return Recorder::instance();
-}
-
 uint64_t numberOf(const void* context) {
   return context != nullptr ? static_cast<const Context*>(context)->number : 0;
 }
 
 uint64_t numberOfComm(const void* comm) {
   return comm != nullptr ? static_cast<const Comm*>(comm)->number : 0;
-}
-
-template <class Call>
-Timed timed(Call&& call) {
-  Timed result{recorder().now(), 0, ncclSuccess};
-  result.result = call();
-  result.took = recorder().now() - result.began;
-  return result;
-}
-
-trace::Event& eventOf(Kind kind, const Timed& call) {
-  return recorder().begin(kind, call.began, call.took, call.result);
 }
 
 uint64_t hashOf(const void* handle) {
@@ -179,6 +164,7 @@ ncclResult_t recordListen(Kind kind, void* context, int device, void* handle, vo
   void* made = nullptr;
   const Timed call = timed([&] { return forward(realOf<Context>(context), &made); });
   *listenComm = call.result == ncclSuccess && made != nullptr ? newComm(Side::listen, made) : nullptr;
+  if (*listenComm != nullptr) static_cast<Comm*>(*listenComm)->realContext = realOf<Context>(context);
   trace::Event& event = eventOf(kind, call);
   event.values[at::kContext] = numberOf(context);
   event.values[at::kDevice] = static_cast<uint64_t>(device);
@@ -188,8 +174,8 @@ ncclResult_t recordListen(Kind kind, void* context, int device, void* handle, vo
   return call.result;
 }
 
-ncclResult_t recordCollConnect(std::span<void* const> handles, int rank, void* listenComm, void** collComm,
-                               const ForwardTo& forward) {
+ncclResult_t recordGroupConnect(Kind kind, std::span<void* const> handles, int rank, void* listenComm,
+                                void** collComm, const ForwardTo& forward) {
   if (listenComm == nullptr || collComm == nullptr) return ncclInvalidArgument;
   for (const void* handle : handles)
     if (handle == nullptr) return ncclInvalidArgument;
@@ -198,7 +184,7 @@ ncclResult_t recordCollConnect(std::span<void* const> handles, int rank, void* l
   void* made = nullptr;
   const Timed call = timed([&] { return forward(realOf<Comm>(listenComm), &made); });
   *collComm = call.result == ncclSuccess && made != nullptr ? newComm(Side::coll, made) : nullptr;
-  trace::Event& event = eventOf(Kind::collConnect, call);
+  trace::Event& event = eventOf(kind, call);
   event.values[at::kCollListen] = numberOfComm(listenComm);
   event.values[at::kCollComm] = numberOfComm(*collComm);
   event.values[at::kCollRank] = static_cast<uint64_t>(rank);

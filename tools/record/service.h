@@ -14,8 +14,8 @@ namespace weft::record {
 using Forward = std::function<ncclResult_t(void* real)>;
 using ForwardTo = std::function<ncclResult_t(void* real, void** made)>;
 
-// Of the network's table (init, finalize, listen), or of the other (collInit, collFinalize, collListen). The
-// traffic class is the network's only.
+// Of the network's table (init, finalize, listen), or of another (collInit, rmaFinalize, rmaListen and so
+// on). The traffic class is the network's only.
 ncclResult_t recordInit(trace::Kind kind, void** context, uint64_t commId, int trafficClass,
                         const std::function<ncclResult_t(void** made)>& forward);
 ncclResult_t recordFinalize(trace::Kind kind, void* context, const Forward& forward);
@@ -35,8 +35,9 @@ ncclResult_t recordConnect(void* context, int device, void* handle, void** sendC
                            const ForwardTo& forward);
 ncclResult_t recordAccept(void* listenComm, void** recvComm, const ForwardTo& forward);
 // Of collective offload. `handles` are those of all ranks.
-ncclResult_t recordCollConnect(std::span<void* const> handles, int rank, void* listenComm, void** collComm,
-                               const ForwardTo& forward);
+// Or of one-sided operations (rmaConnect).
+ncclResult_t recordGroupConnect(trace::Kind kind, std::span<void* const> handles, int rank, void* listenComm,
+                                void** collComm, const ForwardTo& forward);
 
 ncclResult_t recordClose(trace::Kind kind, void* comm, const Forward& forward);
 

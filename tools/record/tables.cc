@@ -2,13 +2,15 @@
 // Copyright The weft authors
 //
 // The tables NCCL looks up by name, newest first: those of the network, and those for collective offload. The
-// former can be written to: see Entries::adopt.
+// former can be written to: see Entries::adopt. Those of one-sided operations have versions of their own.
 #include "tools/record/tables.h"
 
 #include "tools/record/coll_tables.h"
+#include "tools/record/rma_tables.h"
 
 using weft::record::CollEntries;
 using weft::record::Entries;
+using weft::record::RmaEntries;
 using weft::record::SharedEntries;
 
 // NCCL's names for the two tables of a version, what the entries want to know of them, and the tables.
@@ -40,3 +42,18 @@ WEFT_RECORD_TABLES(9)
 WEFT_RECORD_TABLES(8)
 WEFT_RECORD_TABLES(7)
 WEFT_RECORD_TABLES(6)
+
+#define WEFT_RECORD_RMA_TABLE(number)                                                                \
+  extern "C" {                                                                                       \
+  extern __attribute__((visibility("default"))) const ncclRma_v##number##_t ncclRmaPlugin_v##number; \
+  }                                                                                                  \
+  template <>                                                                                        \
+  int RmaEntries<ncclRma_v##number##_t>::version() {                                                 \
+    return number;                                                                                   \
+  }                                                                                                  \
+  constinit const ncclRma_v##number##_t ncclRmaPlugin_v##number = RmaEntries<ncclRma_v##number##_t>::make();
+
+WEFT_RECORD_RMA_TABLE(16)
+WEFT_RECORD_RMA_TABLE(15)
+WEFT_RECORD_RMA_TABLE(14)
+WEFT_RECORD_RMA_TABLE(13)

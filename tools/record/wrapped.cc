@@ -82,6 +82,11 @@ void* Wrapped::collTable(int version) const {
                              : nullptr;
 }
 
+void* Wrapped::rmaTable(int version) const {
+  return library_ != nullptr ? dlsym(library_, ("ncclRmaPlugin_v" + std::to_string(version)).c_str())
+                             : nullptr;
+}
+
 std::string Wrapped::versions() const {
   std::string text;
   for (int version = 6; version <= 12; ++version)

@@ -15,9 +15,11 @@ class Wrapped {
   // Opens it and the trace; fine, or what is wrong and what to do about it.
   const std::string& error() const { return error_; }
   const std::string& path() const { return path_; }
-  // ncclNetPlugin_v<version>, or null where it has none; and ncclCollNetPlugin_v<version>.
+  // ncclNetPlugin_v<version>, or null where it has none; and ncclCollNetPlugin_v<version>, and
+  // ncclRmaPlugin_v<version>.
   void* table(int version) const;
   void* collTable(int version) const;
+  void* rmaTable(int version) const;
   std::string versions() const;
 
  private:

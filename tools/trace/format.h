@@ -70,6 +70,18 @@ enum class Kind : uint8_t {
   iallreduce,
   iallgather,
   ireducescatter,
+  // Of the table of one-sided operations; its closings, deregistrations and tests are as the others'.
+  rmaInit,
+  rmaFinalize,
+  rmaListen,
+  rmaConnect,
+  createContext,
+  destroyContext,
+  regMrSym,
+  iput,
+  iputSignal,
+  iget,
+  iflushRma,
   count
 };
 constexpr size_t kKinds = static_cast<size_t>(Kind::count);
@@ -128,7 +140,13 @@ constexpr size_t kAbi = 0;                                          // table
 constexpr size_t kCollListen = 0, kCollComm = 1, kCollRank = 2;     // collConnect
 constexpr size_t kCollRanks = 3, kCollGroup = 4;                    // the latter: of all ranks' handles
 constexpr size_t kElementType = 4, kOp = 5;                         // iallreduce, ireducescatter
-constexpr size_t kGatherWindow = 4, kScatterWindow = 6;  // bytes a rank, the window's begin, its bytes
+constexpr size_t kGatherWindow = 4, kScatterWindow = 6;         // bytes a rank, the window's begin, its bytes
+constexpr size_t kRmaVersion = 2;                               // rmaInit
+constexpr size_t kRmaMade = 1, kRmaContexts = 2;                // createContext, destroyContext
+constexpr size_t kWindowFlags = 5, kWindowByDmaBuf = 6;         // regMrSym, otherwise as regMr
+constexpr size_t kRmaContext = 2, kRmaRank = 3, kRmaHints = 4;  // iput, iputSignal, iget, iflushRma
+constexpr size_t kSignalMemory = 5, kSignalOffset = 6;          // iputSignal
+constexpr size_t kSignalValue = 7, kSignalStrong = 8;
 }  // namespace at
 
 // Result codes are NCCL's.

@@ -95,10 +95,11 @@ std::string summaryText(const Trace& trace) {
                         micro(totals.nanoseconds),
                         totals.errors > 0 ? fmt::format(", {} failed", totals.errors) : std::string());
   for (const auto& [from, sizes] : s.sizes)
-    text += fmt::format("  from {:>11} B {:8} sends {:8} receives{}\n", from, sizes.sends, sizes.receives,
-                        sizes.collectives > 0 ? fmt::format(" {:8} collectives", sizes.collectives) : "");
+    text += fmt::format("  from {:>11} B {:8} sends {:8} receives{}{}\n", from, sizes.sends, sizes.receives,
+                        sizes.collectives > 0 ? fmt::format(" {:8} collectives", sizes.collectives) : "",
+                        sizes.oneSided > 0 ? fmt::format(" {:8} puts and gets", sizes.oneSided) : "");
   text += livesText("sends", s.sends) + livesText("receives", s.receives) +
-          livesText("collective", s.collectives);
+          livesText("collective", s.collectives) + livesText("one-sided", s.oneSided);
   text += fmt::format("  {:<9} {} requests of one comm at most\n", "depth", s.deepest);
   text += fmt::format("  {:<9} {} calls; posts waited {:.1f} us for it\n", "not now", s.notNow,
                       micro(s.notNowNanoseconds));
@@ -151,7 +152,8 @@ Json summaryJson(const Trace& trace) {
                   {"sends", count.sends},
                   {"receives", count.receives},
                   {"sent_bytes", count.sentBytes},
-                  {"collectives", count.collectives}});
+                  {"collectives", count.collectives},
+                  {"one_sided", count.oneSided}});
   return {{"file", trace.name},
           {"about", aboutJson(trace)},
           {"table", trace.abi()},
@@ -163,6 +165,7 @@ Json summaryJson(const Trace& trace) {
           {"sends", livesJson(s.sends)},
           {"receives", livesJson(s.receives)},
           {"collectives", livesJson(s.collectives)},
+          {"one_sided", livesJson(s.oneSided)},
           {"depth", s.deepest},
           {"not_now", s.notNow},
           {"not_now_nanoseconds", s.notNowNanoseconds},

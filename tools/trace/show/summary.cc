@@ -14,6 +14,10 @@ bool isCollective(Kind kind) {
   return kind == Kind::iallreduce || kind == Kind::iallgather || kind == Kind::ireducescatter;
 }
 
+bool isOneSided(Kind kind) {
+  return kind == Kind::iput || kind == Kind::iputSignal || kind == Kind::iget;
+}
+
 class Summarizer {
  public:
   void take(const Event& event) {
@@ -26,9 +30,11 @@ class Summarizer {
     last_ = std::max(last_, event.time + event.duration);
     if (event.kind == Kind::isend || event.kind == Kind::irecv) takePost(event);
     if (isCollective(event.kind)) takeCollective(event);
+    if (isOneSided(event.kind)) takeMove(event);
     if (event.kind == Kind::iflush) takeUses(event);
     if (event.kind == Kind::test) takeTest(event);
-    if (event.kind == Kind::regMr || event.kind == Kind::regMrDmaBuf) takeRegistration(event);
+    if (event.kind == Kind::regMr || event.kind == Kind::regMrDmaBuf || event.kind == Kind::regMrSym)
+      takeRegistration(event);
     if (event.kind == Kind::deregMr) dropRegistration(event[at::kMemory]);
   }
 
@@ -56,13 +62,18 @@ class Summarizer {
 
   Lives& livesOf(Kind kind) {
     if (isCollective(kind)) return summary_.collectives;
+    if (isOneSided(kind)) return summary_.oneSided;
     return kind == Kind::isend ? summary_.sends : summary_.receives;
   }
 
   void open(const Event& event) {
-    takeUses(event);
     summary_.notNow += event[at::kNotNow];
     summary_.notNowNanoseconds += event[at::kWaited];
+    follow(event);
+  }
+
+  void follow(const Event& event) {
+    takeUses(event);
     if (event[at::kRequest] == 0) return;
     open_[event[at::kRequest]] = {event.kind, event.time};
     summary_.deepest = std::max(summary_.deepest, ++depth_[event[at::kComm]]);
@@ -75,6 +86,12 @@ class Summarizer {
         event.kind == Kind::iallreduce && !event.parts.empty() ? event.parts[0].size : event[window + 2];
     ++summary_.sizes[std::bit_floor(bytes)].collectives;
     open(event);
+  }
+
+  // A signal alone has no size.
+  void takeMove(const Event& event) {
+    ++summary_.sizes[std::bit_floor(event.parts.empty() ? 0 : event.parts[0].size)].oneSided;
+    follow(event);
   }
 
   void takePost(const Event& event) {

@@ -16,6 +16,7 @@ struct SizeClass {
   uint64_t receives = 0;
   uint64_t sentBytes = 0;
   uint64_t collectives = 0;  // operations handed to the network
+  uint64_t oneSided = 0;     // puts and gets
 };
 
 struct KindTotals {
@@ -42,6 +43,7 @@ struct Summary {
   Lives sends;
   Lives receives;
   Lives collectives;
+  Lives oneSided;
   uint64_t deepest = 0;  // most requests of one comm at a time
   uint64_t notNow = 0;   // calls that posted nothing, and how long posts waited for that
   uint64_t notNowNanoseconds = 0;
