@@ -22,10 +22,14 @@ RUNS = {
     'all_reduce': (2, ['all_reduce', '-e', '1M', '-f', '8']),
     'sendrecv': (3, ['sendrecv', '--group', '4', '-e', '256K', '-f', '8']),
     'alltoall': (4, ['alltoall', '-b', '64', '-e', '256K', '-f', '8']),
+    'puts': (2, ['put', '-e', '1M', '-f', '8']),
+    'puts with signals': (4, ['put_signal', '-e', '1M', '-f', '8', '--channels', '2']),
+    'gets': (2, ['get', '-e', '1M', '-f', '8']),
     'collective all_reduce': (3, ['all_reduce', '--algo', 'collnet', '-e', '256K', '-f', '8', '-d', 'half', '-o', 'max']),
     'collective all_gather': (3, ['all_gather', '--algo', 'collnet', '-e', '256K', '-f', '8']),
     'collective reduce_scatter': (3, ['reduce_scatter', '--algo', 'collnet', '-e', '256K', '-f', '8', '-d', 'int32']),
 }
+ONE_SIDED = ('iput', 'iputSignal', 'iget')
 LIMIT = 250  # a job of some gigabytes takes its time where other work has the processors
 
 
@@ -45,12 +49,27 @@ def demand(condition, what):
         sys.exit(1)
 
 
-def received(weft, folder):
-    """How many messages the traces' receives have got."""
+def moved(weft, folder):
+    """How many messages the traces' receives have got, how many puts and gets there were, and how many of the puts had bytes."""
     shown = run([weft, 'trace', '--json', '--events', folder], 'ofi')
     demand(shown.returncode == 0, f'weft trace ended with {shown.returncode}: {shown.stderr}')
-    return sum(len(call['sizes']) for document in json.loads(shown.stdout) for call in document['trace']
-               if call['call'] == 'test' and call['result'] == 0)
+    calls = [call for document in json.loads(shown.stdout) for call in document['trace'] if call['result'] == 0]
+    received = sum(len(call['sizes']) for call in calls if call['call'] == 'test')
+    reaching = [call for call in calls if call['call'] in ONE_SIDED]
+    puts = sum(1 for call in reaching if call['call'] != 'iget' and call['messages'][0]['bytes'] > 0)
+    return received, len(reaching), puts
+
+
+def demand_same(what, document, expected):
+    """That a replay did what the traces have. What an abort cut off is not done again; of puts to one place the last is seen."""
+    received, reaching, puts = expected
+    if document['aborted_comms'] > 0:
+        return
+    demand(document['messages'] == received, f'{what}: {document["messages"]} of {received}')
+    again = sum(document['calls'].get(call, {'calls': 0})['calls'] for call in ONE_SIDED)
+    demand(again == reaching, f'{what}: {again} of {reaching} puts and gets')
+    demand((document['puts'] > 0) == (puts > 0), f'{what}: {document["puts"]} puts were compared, of {puts}')
+    print(f'{what}: {received} messages, {reaching} puts and gets')
 
 
 def replay(weft, folder, provider, *more):
@@ -71,13 +90,12 @@ def check_recorded(weft, recorder):
     for name, (ranks, arguments) in RUNS.items():
         with tempfile.TemporaryDirectory() as folder:
             record(weft, recorder, folder, ranks, arguments)
-            messages = received(weft, folder)
-            demand(messages > 0, f'{name}: no message was recorded')
+            expected = moved(weft, folder)
+            demand(expected[0] + expected[1] > 0, f'{name}: nothing was recorded')
             ways = [('ofi:net', ['-n', str(ranks)]), ('ofi:net', []), ('loop', []), (f'{FAULTS}:ofi:net', ['-n', str(ranks)])]
             for provider, more in ways:
                 document = replay(weft, folder, provider, *more)
-                demand(document['messages'] == messages, f'{name} over {provider}: {document["messages"]} of {messages}')
-                print(f'{name} over {provider} {" ".join(more)}: {messages} messages')
+                demand_same(f'{name} over {provider} {" ".join(more)}', document, expected)
             check_refused(weft, folder)
 
 
@@ -101,7 +119,7 @@ def check_killed(weft, recorder):
                 job.wait(timeout=60)
             finally:
                 job.kill()
-        demand(received(weft, folder) > 0, 'nothing of a killed rank was recorded')
+        demand(moved(weft, folder)[0] > 0, 'nothing of a killed rank was recorded')
         document = replay(weft, folder, 'ofi:net')
         print(f'after a kill: {document["messages"]} messages, {document["aborted_comms"]} comms aborted')
 
@@ -120,13 +138,11 @@ def wait_for_traces(folder, ranks):
 def check_kept(weft, folder, providers):
     """Every folder of traces, over every provider."""
     for job in sorted(path for path in pathlib.Path(folder).iterdir() if path.is_dir()):
-        messages = received(weft, str(job))
+        expected = moved(weft, str(job))
         ranks = len(list(job.glob('*.trace')))
         for provider, *more in providers or [('ofi:net',), ('tcp',), (f'{FAULTS}:ofi:net',), (f'{FAULTS}:tcp',), ('tcp', '-n', str(ranks))]:
             document = replay(weft, str(job), provider, *more)
-            demand(document['messages'] == messages or document['aborted_comms'] > 0,
-                   f'{job} over {provider}: {document["messages"]} of {messages}')
-            print(f'{job.name} over {provider} {" ".join(more)}: {document["messages"]} messages')
+            demand_same(f'{job.name} over {provider} {" ".join(more)}', document, expected)
 
 
 def main(arguments):

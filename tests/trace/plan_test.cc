@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include "tools/replay/plan.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -258,4 +259,88 @@ TEST_CASE("groups that contradict each other are refused in words") {
   SECTION("a rank that is missing") {
     says(refusal(Member{0, 400, 3}.file(), Member{1, 400, 3}.file()), "give the traces of all ranks");
   }
+}
+
+namespace {
+
+// A rank of two that put into each other's second window; the first one has a word for each rank's signals.
+struct OneSided {
+  uint64_t offset = 128;  // in the other rank's window
+  uint64_t bytes = 100;
+  uint64_t source = 512;
+
+  std::string rank(uint64_t number) const {
+    const uint64_t other = 1 - number;
+    return fileOf({event(Kind::rmaInit, {1, 5, 14}), event(Kind::rmaListen, {1, 0, 1, number}),
+                   event(Kind::rmaConnect, {1, 2, number, 2, 99}), event(Kind::closeListen, {1}),
+                   event(Kind::createContext, {2, 7, 1}), event(Kind::regMrSym, {2, 1, 4096, 16, 1, 3}),
+                   event(Kind::regMrSym, {2, 2, 8192, 4096, 1}),
+                   event(Kind::iput, {2, 1, 0, other}, {{64, 2, source, 0}, {64, 2, 0, 0}}),
+                   event(Kind::iputSignal, {2, 2, 0, other, 0, 1, number * 8, 3, 1},
+                         {{bytes, 2, 1024, 0}, {bytes, 2, offset, 0}}),
+                   event(Kind::test, {2, 1, 1}), event(Kind::test, {2, 2, 1}), event(Kind::deregMr, {2, 2}),
+                   event(Kind::destroyContext, {2, 7}), event(Kind::deregMr, {2, 1}),
+                   event(Kind::closeColl, {2}), event(Kind::rmaFinalize, {1})});
+  }
+};
+
+const replay::Queue& groupOf(const replay::RankPlan& rank) {
+  return *std::find_if(rank.queues.begin(), rank.queues.end(),
+                       [](const replay::Queue& queue) { return queue.kind == replay::QueueKind::rma; });
+}
+
+}  // namespace
+
+TEST_CASE("a window holds what other ranks put there once their signals say so") {
+  const Folder folder;
+  const OneSided job;
+  const auto made = plan(folder, job.rank(0), job.rank(1));
+  REQUIRE(made);
+  const replay::Queue& group = groupOf((*made)->ranks[1]);
+  REQUIRE(group.members.size() == 2);
+  CHECK_FALSE(group.aborted);
+  const replay::Landing& landing = group.landings.at(2);
+  CHECK(landing.certain);
+  CHECK(landing.words == std::map<std::pair<uint64_t, uint64_t>, uint64_t>{{{1, 0}, 3}});
+  REQUIRE(landing.puts.size() == 2);
+  CHECK(landing.puts[0].offset == 0);
+  CHECK(landing.puts[1].offset == 128);
+  CHECK(landing.puts[1].seeds.at(0) == groupOf((*made)->ranks[0]).ops[5].messages.at(0).seed);
+  CHECK(landing.puts[0].seeds != landing.puts[1].seeds);
+  CHECK(group.landings.at(0).words.size() == 1);
+}
+
+TEST_CASE("a put is compared where nothing else went to its place, or came to where it is from") {
+  const Folder folder;
+  OneSided job;
+  SECTION("two puts of the same rank lie over each other, without an order") {
+    job.offset = 32;
+    const auto made = plan(folder, job.rank(0), job.rank(1));
+    REQUIRE(made);
+    CHECK(groupOf((*made)->ranks[1]).landings.at(2).puts.empty());
+  }
+  SECTION("or to the very same place: either of them may be the last") {
+    job.offset = 0;
+    job.bytes = 64;
+    const auto made = plan(folder, job.rank(0), job.rank(1));
+    REQUIRE(made);
+    const replay::Landing& landing = groupOf((*made)->ranks[1]).landings.at(2);
+    REQUIRE(landing.puts.size() == 1);
+    CHECK(landing.puts[0].seeds.size() == 2);
+  }
+  SECTION("the other rank puts to where the first one is from") {
+    job.source = 32;
+    const auto made = plan(folder, job.rank(0), job.rank(1));
+    REQUIRE(made);
+    REQUIRE(groupOf((*made)->ranks[1]).landings.at(2).puts.size() == 1);
+    CHECK(groupOf((*made)->ranks[1]).landings.at(2).puts[0].offset == 128);
+  }
+}
+
+TEST_CASE("a put outside of the other rank's window is refused") {
+  OneSided job;
+  job.offset = 4096 - 100;
+  CHECK(says(refusal(job.rank(0), job.rank(1)), "taken"));
+  job.offset++;
+  CHECK(says(refusal(job.rank(0), job.rank(1)), "reaches outside of the other rank's window"));
 }

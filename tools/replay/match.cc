@@ -178,20 +178,20 @@ Status numberOperations(const std::vector<Queue*>& group) {
 }
 
 Status matchGroups(Plan* plan) {
-  std::map<uint64_t, std::vector<Queue*>> groups;
+  std::map<std::pair<QueueKind, uint64_t>, std::vector<Queue*>> groups;
   for (RankPlan& rank : plan->ranks)
     for (Queue& queue : rank.queues) {
-      if (queue.kind != QueueKind::coll) continue;
+      if (queue.kind != QueueKind::coll && queue.kind != QueueKind::rma) continue;
       const trace::Event& event = *queue.ops.front().event;
       const size_t ranks = event[at::kCollRanks], place = event[at::kCollRank];
-      auto& group = groups[event[at::kCollGroup]];
+      auto& group = groups[{queue.kind, event[at::kCollGroup]}];
       if (group.empty() && ranks <= plan->ranks.size()) group.resize(ranks);
       if (group.size() != ranks || place >= ranks || group[place] != nullptr)
         return lie(queue.name() +
                    " is of a group that does not fit; give the traces of all ranks, each once");
       group[place] = &queue;
     }
-  for (auto& [number, group] : groups) {
+  for (auto& [key, group] : groups) {
     bool aborted = false;
     for (size_t place = 0; place < group.size(); ++place) {
       if (group[place] == nullptr)
@@ -203,7 +203,7 @@ Status matchGroups(Plan* plan) {
       queue->members.assign(group.begin(), group.end());
       queue->aborted = aborted;
     }
-    TRY(numberOperations(group));
+    TRY(key.first == QueueKind::coll ? numberOperations(group) : matchWindows(plan, group));
   }
   return {};
 }

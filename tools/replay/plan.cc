@@ -66,33 +66,38 @@ class Sorter {
         return takeContext(QueueKind::context, event);
       case Kind::collInit:
         return takeContext(QueueKind::collContext, event);
+      case Kind::rmaInit:
+        return takeContext(QueueKind::rmaContext, event);
       case Kind::finalize:
       case Kind::collFinalize:
+      case Kind::rmaFinalize:
         return event[at::kContext] == 0 ? Status() : append(contexts_, event[at::kContext], event, true);
       case Kind::listen:
       case Kind::collListen:
-        return takeNew(event.kind == Kind::listen ? QueueKind::listen : QueueKind::collListen,
-                       event[at::kListenComm], event[at::kContext], event[at::kDevice], event);
+      case Kind::rmaListen:
+        return takeNew(listenerKind(event.kind), event[at::kListenComm], event[at::kContext],
+                       event[at::kDevice], event);
       case Kind::connect:
         return takeNew(QueueKind::send, event[at::kConnectComm], event[at::kContext], event[at::kDevice],
                        event);
       case Kind::accept:
         return takeAccept(event);
       case Kind::collConnect:
-        return takeCollConnect(event);
+        return takeGroupConnect(QueueKind::collListen, QueueKind::coll, event);
+      case Kind::rmaConnect:
+        return takeGroupConnect(QueueKind::rmaListen, QueueKind::rma, event);
       case Kind::regMr:
       case Kind::regMrDmaBuf:
-        if (event.result != 0) return {};
-        if (!plan_->memories.emplace(event[at::kMemory], MemoryFacts{event[at::kBytes], event[at::kAddress]})
-                 .second)
-          return lie(*plan_, fmt::format("registers memory {} twice", event[at::kMemory]));
-        return append(comms_, event[at::kComm], event);
+      case Kind::regMrSym:
+        return takeRegistration(event);
       case Kind::closeSend:
       case Kind::closeRecv:
       case Kind::closeListen:
       case Kind::closeColl:
         return event[at::kComm] == 0 ? Status() : append(comms_, event[at::kComm], event, true);
       case Kind::deregMr:
+      case Kind::createContext:
+      case Kind::destroyContext:
         return append(comms_, event[at::kComm], event);
       case Kind::isend:
       case Kind::irecv:
@@ -100,12 +105,25 @@ class Sorter {
       case Kind::iallreduce:
       case Kind::iallgather:
       case Kind::ireducescatter:
+      case Kind::iput:
+      case Kind::iputSignal:
+      case Kind::iget:
+      case Kind::iflushRma:
         return takePost(event);
       case Kind::test:
         return takeTest(event);
       default:
         return {};  // what asks or hints only
     }
+  }
+
+  Status takeRegistration(const Event& event) {
+    if (event.result != 0) return {};
+    const MemoryFacts facts{event[at::kBytes], event[at::kAddress]};
+    if (!plan_->memories.emplace(event[at::kMemory], facts).second)
+      return lie(*plan_, fmt::format("registers memory {} twice", event[at::kMemory]));
+    if (event.kind == Kind::regMrSym) plan_->blocking.push_back(&event);
+    return append(comms_, event[at::kComm], event);
   }
 
   // Tables before version 11 make no context.
@@ -138,15 +156,21 @@ class Sorter {
     return append(comms_, event[at::kAcceptListen], event);
   }
 
-  Status takeCollConnect(const Event& event) {
+  static QueueKind listenerKind(Kind kind) {
+    if (kind == Kind::rmaListen) return QueueKind::rmaListen;
+    return kind == Kind::listen ? QueueKind::listen : QueueKind::collListen;
+  }
+
+  Status takeGroupConnect(QueueKind listens, QueueKind made, const Event& event) {
     if (event.result != 0 || event[at::kCollComm] == 0) return {};
     const auto listener = comms_.find(event[at::kCollListen]);
-    if (listener == comms_.end() || listener->second->kind != QueueKind::collListen)
+    if (listener == comms_.end() || listener->second->kind != listens)
       return lie(*plan_, fmt::format("connects a group by comm {}, which does not listen for one",
                                      event[at::kCollListen]));
     Queue* const listening = listener->second;
-    TRY(takeNew(QueueKind::coll, event[at::kCollComm], listening->context,
-                static_cast<uint64_t>(listening->device), event));
+    if (made == QueueKind::rma) plan_->blocking.push_back(&event);
+    TRY(takeNew(made, event[at::kCollComm], listening->context, static_cast<uint64_t>(listening->device),
+                event));
     comms_.at(event[at::kCollComm])->listener = listening;
     return {};
   }
@@ -162,6 +186,11 @@ class Sorter {
         return kind == QueueKind::recv || kind == QueueKind::coll;
       case Kind::iallreduce:
         return kind == QueueKind::coll && event.parts.size() == 2;
+      case Kind::iput:
+      case Kind::iputSignal:
+      case Kind::iget:
+      case Kind::iflushRma:
+        return kind == QueueKind::rma && event.parts.size() == 2;
       default:
         return kind == QueueKind::coll && event.parts.size() >= 2;
     }
@@ -186,7 +215,9 @@ class Sorter {
     TRY(append(comms_, event[at::kComm], event));
     Queue* queue = comms_.at(event[at::kComm]);
     if (!fits(event, queue->kind)) return lie(*plan_, fmt::format("cannot be: {}", trace::describe(event)));
-    for (const trace::Part& part : event.parts) TRY(checkPart(part, event));
+    // The second part of a put or a get is another rank's: it is looked at when all traces are.
+    const size_t own = queue->kind == QueueKind::rma ? 1 : event.parts.size();
+    for (size_t i = 0; i < own; ++i) TRY(checkPart(event.parts[i], event));
     if (event[at::kRequest] == 0) return {};
     if (!open_.emplace(event[at::kRequest], OpenRequest{queue, queue->ops.size() - 1}).second)
       return lie(*plan_, fmt::format("has request {} twice", event[at::kRequest]));
@@ -235,8 +266,10 @@ void orderRanks(std::vector<RankPlan>* ranks) {
 }  // namespace
 
 std::string Queue::name() const {
-  static constexpr const char* kNames[] = {"context",      "listening comm",      "send comm", "recv comm",
-                                           "coll context", "listening coll comm", "coll comm"};
+  static constexpr const char* kNames[] = {"context",       "listening comm",    "send comm",
+                                           "recv comm",     "coll context",      "listening coll comm",
+                                           "coll comm",     "one-sided context", "listening one-sided comm",
+                                           "one-sided comm"};
   std::string text = fmt::format("rank {}, {} {}", rank, kNames[static_cast<size_t>(kind)], number);
   if (kind == QueueKind::recv && peer != nullptr) text += fmt::format(" from rank {}", peer->rank);
   if (kind == QueueKind::send && listener != nullptr) text += fmt::format(" to rank {}", listener->rank);

@@ -16,7 +16,24 @@ namespace weft::replay {
 // A message of a post.
 struct Message {
   uint64_t seed = 0;
-  uint64_t number = 0;  // among those of its tag
+  uint64_t number = 0;  // among those of its tag; of a put: 1 where its bytes are to be written before
+};
+
+// Bytes that came to a rank of a group from one other, and that nothing else overwrote. Several puts to the
+// same place have no order, so each of its words is one of theirs.
+struct Landed {
+  std::vector<uint64_t> seeds;
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  size_t from = 0;  // rank
+};
+
+// All that has to be here before a window is given up: words, by window and offset, and bytes. The landing of
+// window 0, which there is not, has all words of the group.
+struct Landing {
+  std::vector<Landed> puts;
+  std::map<std::pair<uint64_t, uint64_t>, uint64_t> words;
+  bool certain = true;  // a signal follows each rank's last put
 };
 
 struct Op {
@@ -25,10 +42,24 @@ struct Op {
   bool neverDone = false;         // a post that no test finished
 };
 
-enum class QueueKind : uint8_t { context, listen, send, recv, collContext, collListen, coll };
+enum class QueueKind : uint8_t {
+  context,
+  listen,
+  send,
+  recv,
+  collContext,
+  collListen,
+  coll,
+  rmaContext,
+  rmaListen,
+  rma
+};
 
 constexpr bool isColl(QueueKind kind) {
-  return kind >= QueueKind::collContext;
+  return kind >= QueueKind::collContext && kind <= QueueKind::coll;
+}
+constexpr bool isRma(QueueKind kind) {
+  return kind >= QueueKind::rmaContext;
 }
 
 // The events of one comm, listener or context, in the order they were recorded. An event is begun only when
@@ -41,10 +72,11 @@ struct Queue {
   int device = 0;
   uint64_t trafficClass = 0;  // of a context, as the trace has it
   std::vector<Op> ops;
-  const Queue* listener = nullptr;    // of a recv: who accepts it; of a send: to whom it connects
-  const Queue* peer = nullptr;        // the other end; null: none was made
-  uint64_t connection = 0;            // the same for both ends, another for each connection
-  std::vector<const Queue*> members;  // of a coll: all ranks of its group, by their number in it
+  std::map<uint64_t, Landing> landings;  // of one-sided operations, by window
+  const Queue* listener = nullptr;       // of a recv: who accepts it; of a send: to whom it connects
+  const Queue* peer = nullptr;           // the other end; null: none was made
+  uint64_t connection = 0;               // the same for both ends, another for each connection
+  std::vector<const Queue*> members;     // of a coll or rma: all ranks of its group, by their number in it
   // An end failed, was closed with requests unfinished, or its trace ends before it is closed: the other end
   // may then meet errors.
   bool aborted = false;
@@ -61,6 +93,7 @@ struct RankPlan {
   trace::Trace trace;
   std::deque<Queue> queues;
   std::map<uint64_t, MemoryFacts> memories;
+  std::vector<const trace::Event*> blocking;  // calls that wait for the other ranks of a group, in order
   uint32_t threads = 0;
   uint64_t recordedNanoseconds = 0;
 };

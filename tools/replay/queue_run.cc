@@ -9,6 +9,7 @@
 #include "tools/replay/coll_calls.h"
 #include "tools/replay/net_calls.h"
 #include "tools/replay/rank_run.h"
+#include "tools/replay/rma_calls.h"
 #include "tools/trace/show/print.h"
 
 namespace weft::replay {
@@ -19,16 +20,23 @@ using trace::Kind;
 namespace at = trace::at;
 
 bool isContext(QueueKind kind) {
-  return kind == QueueKind::context || kind == QueueKind::collContext;
+  return kind == QueueKind::context || kind == QueueKind::collContext || kind == QueueKind::rmaContext;
 }
 
 bool isPost(Kind kind) {
   return kind == Kind::isend || kind == Kind::irecv || kind == Kind::iallreduce || kind == Kind::iallgather ||
-         kind == Kind::ireducescatter;
+         kind == Kind::ireducescatter || kind == Kind::iput || kind == Kind::iputSignal || kind == Kind::iget;
+}
+
+// Of one-sided operations alone.
+bool isService(const Queue& queue, Kind kind) {
+  return kind == Kind::createContext || kind == Kind::destroyContext || kind == Kind::regMrSym ||
+         kind == Kind::iflushRma || (kind == Kind::deregMr && queue.kind == QueueKind::rma);
 }
 
 std::unique_ptr<Table> tableOf(const Queue& plan, RankState& rank) {
   if (isColl(plan.kind)) return std::make_unique<CollCalls>(plan, rank);
+  if (isRma(plan.kind)) return std::make_unique<RmaCalls>(plan, rank);
   return std::make_unique<NetCalls>(plan, rank);
 }
 
@@ -68,12 +76,16 @@ Result<Step> QueueRun::perform(const Op& op, Times* times) {
   const Kind kind = op.event->kind;
   if (isColl(plan_->kind) && rank_->offload == nullptr)
     return error("the trace has collective offload, and the plugin exports no ncclCollNetPlugin_v12");
+  if (isRma(plan_->kind) && rank_->oneSided == nullptr)
+    return error("the trace has one-sided operations, and the plugin exports no ncclRmaPlugin_v13 to v16");
   if (plan_->kind == QueueKind::recv && !established()) return broken_ ? Step::done : Step::later;
   if (kind == Kind::closeSend || kind == Kind::closeRecv || kind == Kind::closeListen ||
       kind == Kind::closeColl)
     return close();
-  if (kind == Kind::finalize || kind == Kind::collFinalize) return finalize();
+  if (kind == Kind::finalize || kind == Kind::collFinalize || kind == Kind::rmaFinalize) return finalize();
   if (op.event->result != 0 && !isContext(plan_->kind)) broken_ = true;
+  if (isService(*plan_, kind))
+    return broken_ ? Result<Step>(Step::done) : static_cast<RmaCalls&>(*table_).service(op, times);
   if (kind == Kind::deregMr) memory_.release((*op.event)[at::kMemory]);
   if (broken_ || kind == Kind::deregMr) return Step::done;
   return performOpen(op, times);
@@ -83,13 +95,16 @@ Result<Step> QueueRun::performOpen(const Op& op, Times* times) {
   switch (op.event->kind) {
     case Kind::init:
     case Kind::collInit:
+    case Kind::rmaInit:
       TRY(table_->init(op));
       established_.store(true, std::memory_order_release);
       return Step::done;
     case Kind::listen:
     case Kind::collListen:
+    case Kind::rmaListen:
     case Kind::connect:
     case Kind::collConnect:
+    case Kind::rmaConnect:
     case Kind::accept:
       return make(op, times);
     case Kind::regMr:
@@ -138,7 +153,7 @@ Result<Step> QueueRun::make(const Op& op, Times* times) {
   const auto context = rank_->contexts.find(plan_->context);
   if (context != rank_->contexts.end() && !context->second->established()) return Step::later;
   const Kind kind = op.event->kind;
-  const bool listens = kind == Kind::listen || kind == Kind::collListen;
+  const bool listens = kind == Kind::listen || kind == Kind::collListen || kind == Kind::rmaListen;
   TRY(const Answer answer, listens                ? table_->listen()
                            : kind == Kind::accept ? table_->accept(op, times)
                                                   : table_->connect(op, times));
@@ -151,7 +166,7 @@ Result<Step> QueueRun::make(const Op& op, Times* times) {
 // With requests unfinished this is an abort, as it was in the trace. A listener for groups is there until
 // what connects by it is connected.
 Result<Step> QueueRun::close() {
-  if (plan_->kind == QueueKind::collListen)
+  if (plan_->kind == QueueKind::collListen || plan_->kind == QueueKind::rmaListen)
     for (const auto& [plan, run] : rank_->byPlan)
       if (plan->listener == plan_ && !run->established() && !run->broken_) return Step::later;
   memory_.releaseAll();
@@ -239,7 +254,7 @@ void QueueRun::account(const Op& op, const Posted& posted, Times* times) {
   Compared& sum = table_->sumOf(posted, times);
   sum.replayed += took.replayed;
   sum.recorded += took.recorded;
-  if (isColl(plan_->kind)) return;  // has no one peer
+  if (isColl(plan_->kind) || isRma(plan_->kind)) return;  // has no one peer
   ++wait_.requests;
   wait_.nanoseconds.replayed += took.replayed;
   wait_.nanoseconds.recorded += took.recorded;

@@ -19,7 +19,7 @@ constexpr int kIdlePasses = 64;   // before the processor is offered to others
 
 RankRun::RankRun(const RankPlan& plan, int rank, netdriver::Net& net, netdriver::Context& context,
                  Board& board, int devices, const netdriver::CollTable* offload,
-                 std::chrono::seconds stallLimit)
+                 netdriver::RmaTable* oneSided, std::chrono::seconds stallLimit)
     : stallLimit_(stallLimit), perThread_(plan.threads), began_(Clock::now()) {
   state_.plan = &plan;
   state_.net = &net;
@@ -27,11 +27,13 @@ RankRun::RankRun(const RankPlan& plan, int rank, netdriver::Net& net, netdriver:
   state_.board = &board;
   state_.devices = devices;
   state_.offload = offload;
+  state_.oneSided = oneSided;
   state_.rank = rank;
   for (const Queue& queue : plan.queues) {
     QueueRun& run = queues_.emplace_back(queue, state_);
     state_.byPlan[&queue] = &run;
-    if (queue.kind == QueueKind::context || queue.kind == QueueKind::collContext)
+    if (queue.kind == QueueKind::context || queue.kind == QueueKind::collContext ||
+        queue.kind == QueueKind::rmaContext)
       state_.contexts[queue.number] = &run;
   }
 }

@@ -7,6 +7,7 @@
 
 #include "tools/netdriver/coll_net.h"
 #include "tools/netdriver/library.h"
+#include "tools/netdriver/rma_table.h"
 #include "tools/replay/queue_run.h"
 
 // A rank of a replay: its queues, and the threads that its trace has. Made and ended by one thread.
@@ -18,17 +19,28 @@ struct RankState {
   netdriver::Net* net = nullptr;
   netdriver::Context* context = nullptr;          // of what has none in the trace
   const netdriver::CollTable* offload = nullptr;  // null: the plugin has none
+  netdriver::RmaTable* oneSided = nullptr;        // the same
   Board* board = nullptr;
   int devices = 1;
   int rank = 0;
   std::map<uint64_t, QueueRun*> contexts;
   std::map<const Queue*, QueueRun*> byPlan;
+
+  // Calls that sleep until all ranks of a group make them come in the order of the trace, so that two ranks
+  // never wait for each other in two groups.
+  bool maySleep(const Op& op) const {
+    const size_t next = asleep.load(std::memory_order_acquire);
+    return next < plan->blocking.size() && plan->blocking[next] == op.event;
+  }
+  void slept() { asleep.fetch_add(1, std::memory_order_release); }
+  std::atomic<size_t> asleep{0};  // of plan->blocking
 };
 
 class RankRun {
  public:
   RankRun(const RankPlan& plan, int rank, netdriver::Net& net, netdriver::Context& context, Board& board,
-          int devices, const netdriver::CollTable* offload, std::chrono::seconds stallLimit);
+          int devices, const netdriver::CollTable* offload, netdriver::RmaTable* oneSided,
+          std::chrono::seconds stallLimit);
 
   void start();
   // Waits for the threads; a failure is on the board.

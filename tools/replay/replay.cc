@@ -69,7 +69,7 @@ Result<Times> play(const Settings& settings, const Plan& plan, const netdriver::
   for (size_t rank = 0; rank < plan.ranks.size(); ++rank)
     if (bootstrap == nullptr || static_cast<int>(rank) == place.rank)
       runs.emplace_back(plan.ranks[rank], static_cast<int>(rank), driven.library->net(), *driven.context,
-                        board, driven.devices, driven.library->offload(),
+                        board, driven.devices, driven.library->offload(), driven.library->oneSided(),
                         std::chrono::seconds(settings.stallSeconds));
   for (RankRun& run : runs) run.start();
   std::thread waiter([&] {

@@ -39,6 +39,8 @@ std::vector<CommWait> sorted(const Times& times) {
 std::string reportText(const Times& times, const std::string& plugin, size_t ranks) {
   std::string text = fmt::format("# weft perf replay: {} ranks over {}\n", ranks, plugin);
   text += fmt::format("# {} messages received, {} bytes, every byte verified\n", times.messages, times.bytes);
+  if (times.puts > 0)
+    text += fmt::format("# {} puts into windows, {} bytes, found there\n", times.puts, times.putBytes);
   if (times.brokenComms > 0)
     text +=
         fmt::format("# {} comms ended before their last call, as the job aborted them\n", times.brokenComms);
@@ -57,6 +59,9 @@ std::string reportText(const Times& times, const std::string& plugin, size_t ran
   const uint64_t collectives =
       calls(trace::Kind::iallreduce) + calls(trace::Kind::iallgather) + calls(trace::Kind::ireducescatter);
   if (collectives > 0) text += row("collectives, from post to done", collectives, times.collectives);
+  const uint64_t oneSided =
+      calls(trace::Kind::iput) + calls(trace::Kind::iputSignal) + calls(trace::Kind::iget);
+  if (oneSided > 0) text += row("puts and gets, from post to done", oneSided, times.oneSided);
   for (const CommWait& wait : sorted(times))
     text += row(fmt::format("  rank {} {} rank {}, comm {}", wait.rank, wait.receives ? "from" : "to",
                             wait.peer, wait.comm),
@@ -88,6 +93,8 @@ std::string reportDocument(const Times& times, const std::string& plugin, size_t
       {"ranks", ranks},
       {"messages", times.messages},
       {"bytes", times.bytes},
+      {"puts", times.puts},
+      {"put_bytes", times.putBytes},
       {"aborted_comms", times.brokenComms},
       {"calls", kinds},
       {"connecting", json(times.connecting)},
@@ -96,6 +103,7 @@ std::string reportDocument(const Times& times, const std::string& plugin, size_t
       {"sends", json(times.sends)},
       {"receives", json(times.receives)},
       {"collectives", json(times.collectives)},
+      {"one_sided", json(times.oneSided)},
       {"wall", json(times.wall)},
       {"longest_waits", waits}};
   return document.text() + "\n";

@@ -23,6 +23,7 @@ void Times::add(const Times& other) {
   addTo(&sends, other.sends);
   addTo(&receives, other.receives);
   addTo(&collectives, other.collectives);
+  addTo(&oneSided, other.oneSided);
   addTo(&connecting, other.connecting);
   addTo(&notNow, other.notNow);
   addTo(&notNowNanoseconds, other.notNowNanoseconds);
@@ -30,6 +31,8 @@ void Times::add(const Times& other) {
   wall.recorded = std::max(wall.recorded, other.wall.recorded);
   messages += other.messages;
   bytes += other.bytes;
+  puts += other.puts;
+  putBytes += other.putBytes;
   brokenComms += other.brokenComms;
   for (const CommWait& wait : other.top) addWait(wait);
 }

@@ -42,12 +42,15 @@ struct Times {
   Compared sends;  // nanoseconds from post to done, of all
   Compared receives;
   Compared collectives;
+  Compared oneSided;
   Compared connecting;
   Compared notNow;  // calls
   Compared notNowNanoseconds;
   Compared wall;
   uint64_t messages = 0;  // received and checked
   uint64_t bytes = 0;
+  uint64_t puts = 0;  // of other ranks, compared
+  uint64_t putBytes = 0;
   uint64_t brokenComms = 0;  // ended by an abort
   std::array<CommWait, kTopWaits> top{};
 
