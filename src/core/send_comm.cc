@@ -25,6 +25,7 @@ Result<std::unique_ptr<SendCommImpl>> SendCommImpl::create(CommOptions options, 
   // What can fail comes first: our caller is inside the engine, which closing a comm enters.
   TRY(mem::Block ring, options.peering->takeRing());
   auto comm = std::make_unique<SendCommImpl>(std::move(options));
+  const MustNotFail made;  // the line of a trace
   comm->remoteNumber_ = remoteNumber;
   comm->life_.apply(Event::joined);
   if (comm->peering().takesDirect()) comm->window_.open(window);
