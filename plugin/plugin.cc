@@ -26,13 +26,6 @@ static_assert(std::is_trivially_destructible_v<Plugin>);
   instance.unload();
 }
 
-// The process-wide context of one traffic class and profiler (v6 to v10).
-struct SharedContext {
-  int trafficClass;
-  ncclProfilerCallback_t profiler;
-  core::ContextRef context;
-};
-
 // By NCCL's pointer. The map owns the objects.
 using HeldMap = std::unordered_map<const void*, std::unique_ptr<Held>>;
 
@@ -74,6 +67,13 @@ core::ContextRef openCoreContext(const Fabric& fabric, core::ContextOptions opti
 
 // Members in the order in which they are made; the last is destroyed first.
 struct Plugin::Life {
+  // The process-wide context of one traffic class and profiler (v6 to v10).
+  struct SharedContext {
+    int trafficClass;
+    ncclProfilerCallback_t profiler;
+    core::ContextRef context;
+  };
+
   ForkGuard forkGuard;
   std::unique_ptr<Fabric> fabric = Fabric::discover();
   bool sharedUse = false;                           // a table without finalize was initialised
