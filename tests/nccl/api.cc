@@ -36,6 +36,8 @@ void takeNewer(void* lib) {
   (void)take(lib, "ncclPutSignal", nccl.putSignal, ignored);
   (void)take(lib, "ncclSignal", nccl.signal, ignored);
   (void)take(lib, "ncclWaitSignal", nccl.waitSignal, ignored);
+  (void)take(lib, "ncclDevCommCreate", nccl.devCommCreate, ignored);
+  (void)take(lib, "ncclDevCommDestroy", nccl.devCommDestroy, ignored);
 }
 
 bool takeNccl(void* lib, std::string& why) {

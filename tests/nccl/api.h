@@ -74,6 +74,8 @@ struct Nccl {
   int (*putSignal)(const void*, size_t, int, int, Window, size_t, int, int, unsigned, Comm, Stream);
   int (*signal)(int, int, int, unsigned, Comm, Stream);
   int (*waitSignal)(int, WaitSignal*, Comm, Stream);
+  int (*devCommCreate)(Comm, const void*, void*);
+  int (*devCommDestroy)(Comm, const void*);
 };
 
 struct Cuda {

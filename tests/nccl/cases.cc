@@ -193,6 +193,7 @@ const std::map<std::string, bool (*)(Rank&)>& cases() {
                                                              {"put_signal_several", putSignalSeveral},
                                                              {"put_signal_abort", putSignalAbort},
                                                              {"put_signal_killed", putSignalKilled},
+                                                             {"kernel_puts", kernelPuts},
                                                              {"steady", steady},
                                                              {"cut_off", cutOff}};
   return kCases;

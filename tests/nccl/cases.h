@@ -40,6 +40,8 @@ bool putSignalGraph(Rank& rank);
 bool putSignalSeveral(Rank& rank);
 bool putSignalAbort(Rank& rank);
 bool putSignalKilled(Rank& rank);
+// The same as a kernel asks for it: kernel_puts.cc.
+bool kernelPuts(Rank& rank);
 // The unique id of another communicator of the same ranks.
 UniqueId agreeOnId(const Rank& rank);
 // Rank 1 is lost: killed, stopped, or gone in order.

@@ -11,6 +11,7 @@
 
 #include "tests/nccl/cases.h"
 #include "tests/nccl/data.h"
+#include "tests/nccl/shared.h"
 
 // One-sided operations: symmetric windows, puts with a signal, signals alone and waits for them.
 namespace nccltest {
@@ -24,45 +25,6 @@ bool available() {
   std::fprintf(stderr, "this NCCL has no ncclPutSignal\n");
   return false;
 }
-
-// Memory of NCCL's that all ranks register together: `count` numbers on each.
-class Shared {
- public:
-  Shared(const Rank& rank, size_t count) : comm_(rank.comm), count_(count) {
-    expect(nccl.memAlloc(&data_, bytes()), "ncclMemAlloc");
-    expect(cuda.memset(data_, 0, bytes()), "cudaMemset");
-    expect(nccl.commWindowRegister(comm_, data_, bytes(), &window_, kSymmetricWindow),
-           "ncclCommWindowRegister");
-  }
-  ~Shared() {
-    if (gone_) return;
-    expect(nccl.commWindowDeregister(comm_, window_), "ncclCommWindowDeregister");
-    expect(nccl.memFree(data_), "ncclMemFree");
-  }
-  Shared(const Shared&) = delete;
-  Shared& operator=(const Shared&) = delete;
-
-  void leave() { gone_ = true; }  // the communicator was aborted
-  Window window() const { return window_; }
-  int32_t* at(size_t element) const { return static_cast<int32_t*>(data_) + element; }
-  void write(const std::vector<int32_t>& values) const {
-    expect(cuda.memcpy(data_, values.data(), values.size() * sizeof(int32_t), kDefaultCopy), "cudaMemcpy");
-  }
-  std::vector<int32_t> read() const {
-    std::vector<int32_t> values(count_);
-    expect(cuda.memcpy(values.data(), data_, bytes(), kDefaultCopy), "cudaMemcpy");
-    return values;
-  }
-
- private:
-  size_t bytes() const { return count_ * sizeof(int32_t); }
-
-  const Comm comm_;
-  const size_t count_;
-  void* data_ = nullptr;
-  Window window_ = nullptr;
-  bool gone_ = false;
-};
 
 // What a rank puts to another at that place in that turn: no two are alike.
 int32_t number(int from, int to, int turn, size_t place) {
