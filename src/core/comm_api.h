@@ -143,6 +143,8 @@ inline Tested test(Request* request, int* sizes) {  // as Comm::test
   if (sizes) *sizes = bytesOfDoneSend(request);
   return {true, true};
 }
+// Of a receive that may be there already: as test, without a poll for what is not.
+Tested testArrived(Request* request, int* sizes);
 bool isLive(const Request* request);    // not null and not done yet
 Error errorOf(const Request* request);  // the sticky error of its comm, when test said !ok
 
@@ -150,6 +152,11 @@ class SendComm : public Comm {
  public:
   virtual Posted isend(const void* data, size_t bytes, int tag, MemoryHandle* memory,
                        void* profilerHandle) = 0;
+  // As isend. The next message follows at once, so a small one may wait and leave with it, where each post is
+  // a system call: leaveNow() lets it go, and so does the next poll.
+  virtual Posted isendFollowed(const void* data, size_t bytes, int tag, MemoryHandle* memory) = 0;
+  // What waits for others leaves now.
+  virtual void leaveNow() = 0;
   // The peer's receives may stand for as long as they like: no warning says that this end is late.
   virtual void mayStand() = 0;
 };

@@ -483,6 +483,11 @@ void Peering::leaveWith(uint32_t departure) {
   engine_.flush();
 }
 
+void Peering::leaveNow() {
+  gathering_.hurry();
+  engine_.flush();
+}
+
 bool Peering::flush(TimePoint now) {
   if (gathering_.holds(engine_.pass())) return true;
   gathering_.left();

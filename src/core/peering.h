@@ -142,8 +142,11 @@ class Peering final : private LaneOwner, private EagerSender::Source, private Me
   void sendEager(int slot, size_t bytes);
   // The same, with those that wait; the number of the departure it will be part of, for leaveWith().
   uint32_t sendEagerLater(int slot, size_t bytes);
+  // It leaves with the next one, or with the next poll.
+  void sendEagerFollowed(int slot, size_t bytes);
   // Somebody waits for a message of that departure: it leaves now, if it has not left. 0: it did not wait.
   void leaveWith(uint32_t departure);
+  void leaveNow();                // all that waits
   void sendEagerAgain(int slot);  // it was lost with its lane
   void freeEagerSlot(uint32_t slot) {
     if (eagerIn_.free(slot)) returnCredits();

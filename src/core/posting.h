@@ -48,6 +48,11 @@ inline void Peering::sendEager(int slot, size_t bytes) {
   submit(lane, eagerWork(lane, slot, bytes));
 }
 
+inline void Peering::sendEagerFollowed(int slot, size_t bytes) {
+  Lane& lane = lanes_.quickest(bytes);
+  if (!lane.submit(eagerWork(lane, slot, bytes), true, engine_)) awaitFlush();
+}
+
 inline uint32_t Peering::sendEagerLater(int slot, size_t bytes) {
   Lane& lane = lanes_.quickest(bytes);
   if (!lane.submit(eagerWork(lane, slot, bytes), true, engine_)) awaitFlush();

@@ -45,7 +45,8 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   void finishRequest(Request* request, int* sizes) {  // it is done, and NCCL hears of it
     for (size_t i = 0; sizes && i < request->count; i++) sizes[i] = request->sizes[i];
   }
-  static Tested testSlot(ReceiveSlot* slot, int* sizes);  // that is its own request; testing.h
+  static Tested testSlot(ReceiveSlot* slot, int* sizes,  // that is its own request; testing.h
+                         bool polls = true);
   void onSegment(ReceiveSlot& slot, ReceivedNote note, uint64_t length);
   void onEager(uint32_t eagerSlot, const EagerHeader& header, const std::byte* payload);
   // Direct messages, in recv_comm_direct.cc:

@@ -212,6 +212,8 @@ Request* SendCommImpl::sendTogether(const Send& send, TagState& tag) {
 
 // Done at once: the bytes are in our staging, which is not reused before the peer returned the credit.
 inline Request* SendCommImpl::sendEager(const Send& send, TagState& tag) {
+  if (followed_ && engine().gathersEager() && !peering().signalsAll()) [[unlikely]]
+    return sendFollowed(send, tag);
   if (engine().gathersEager() && peering().followsEager(send.bytes)) return sendTogether(send, tag);
   const int slot = peering().eagerOut().takeSlot();
   if (slot < 0) [[unlikely]]
@@ -219,6 +221,15 @@ inline Request* SendCommImpl::sendEager(const Send& send, TagState& tag) {
   peering().sendEager(slot, stageEager(slot, send, tag));
   // Nobody has to poll for it, but with several lanes a completion says how much each has to do.
   if (++messages_ % kEagerBetweenPolls == 0 && peering().signalsAll()) engine().progress();
+  return doneSend(send.bytes);
+}
+
+// Done at once, as alone; it leaves with what follows it, or with the next poll.
+Request* SendCommImpl::sendFollowed(const Send& send, TagState& tag) {
+  const int slot = peering().eagerOut().takeSlot();
+  if (slot < 0) return nullptr;
+  peering().sendEagerFollowed(slot, stageEager(slot, send, tag));
+  messages_++;
   return doneSend(send.bytes);
 }
 
@@ -283,6 +294,22 @@ Posted SendCommImpl::isend(const void* data, size_t bytes, int tag, MemoryHandle
     return isendProfiled(send);
   if (!mayLeaveEagerly(send)) return sendLarge(data, bytes, send.tag, memory);
   return sendSmall(data, bytes, send.tag, memory);
+}
+
+// With several lanes it leaves alone: completions are looked for with each message there, and the one that
+// follows may go by another lane.
+Posted SendCommImpl::isendFollowed(const void* data, size_t bytes, int tag, MemoryHandle* memory) {
+  followed_ = true;
+  const Posted posted = isend(data, bytes, tag, memory, nullptr);
+  followed_ = false;
+  return posted;
+}
+
+void SendCommImpl::leaveNow() {
+  Engine& engine = this->engine();
+  if (!engine.tryEnter()) return;
+  const EngineStay inside(engine);
+  if (mayStart()) peering().leaveNow();
 }
 
 Posted SendCommImpl::isendProfiled(const Send& send) {

@@ -27,6 +27,8 @@ class SendCommImpl final : public CommBase, public SendComm {
   Error error() const override { return stickyError(); }
   void mayStand() override { mayStand_.store(true, std::memory_order_relaxed); }
   Posted isend(const void* data, size_t bytes, int tag, MemoryHandle* memory, void* profilerHandle) override;
+  Posted isendFollowed(const void* data, size_t bytes, int tag, MemoryHandle* memory) override;
+  void leaveNow() override;
 
   // CommBase:
   bool busy() const override { return unfinished_ > 0; }
@@ -124,6 +126,7 @@ class SendCommImpl final : public CommBase, public SendComm {
   void takeCts(const CtsMessage& message);
   [[gnu::always_inline]] Request* sendEager(const Send& send, TagState& tag);
   [[gnu::noinline]] Request* sendTogether(const Send& send, TagState& tag);
+  [[gnu::noinline]] Request* sendFollowed(const Send& send, TagState& tag);
   [[gnu::cold]] Request* sendProfiled(const Send& send, TagState& tag);
   [[gnu::always_inline]] size_t stageEager(int slot, const Send& send, TagState& tag);
   Request* begin(const Send& send, uint32_t k);
@@ -145,6 +148,7 @@ class SendCommImpl final : public CommBase, public SendComm {
   uint16_t position_ = 0;           // where the next CTS will appear
   uint32_t sequence_ = 0;           // and which one it is
   uint64_t messages_ = 0;           // sent in all
+  bool followed_ = false;           // of the call under way: another one comes at once; the caller's
   uint32_t inFlight_ = 0;           // requests not handed back
   uint32_t unfinished_ = 0;         // of them, those a fabric still works on
   std::atomic<bool> toGpu_{false};  // a fact about the receiver's memory; set inside, read before entering

@@ -21,6 +21,11 @@ Tested testObject(Request* request, int* sizes) {
   return isSlot(request) ? testSlot(request, sizes) : testOwn(request, sizes);
 }
 
+Tested testArrived(Request* request, int* sizes) {
+  if (!isSlot(request)) return testObject(request, sizes);
+  return RecvCommImpl::testSlot(slotOf(request), sizes, false);
+}
+
 bool isLive(const Request* request) {
   if (isSlot(request)) return slotOf(request)->comm && slotOf(request)->isRequest;
   return request && request->comm;

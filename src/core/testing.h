@@ -9,7 +9,7 @@
 // was made is in it.
 namespace weft::core {
 
-inline Tested RecvCommImpl::testSlot(ReceiveSlot* slot, int* sizes) {
+inline Tested RecvCommImpl::testSlot(ReceiveSlot* slot, int* sizes, bool polls) {
   RecvCommImpl* comm = slot->comm;
   if (!comm) [[unlikely]]
     return {false, false};
@@ -17,7 +17,7 @@ inline Tested RecvCommImpl::testSlot(ReceiveSlot* slot, int* sizes) {
   if (!engine.tryEnter()) [[unlikely]]
     return {};
   const EngineStay inside(engine);
-  if (slot->state != SlotState::filled && !comm->failed()) engine.progress();
+  if (polls && slot->state != SlotState::filled && !comm->failed()) engine.progress();
   if (slot->state != SlotState::filled || slot->reportedFailed) return comm->testUnfilled(slot);
   if (sizes) sizes[0] = static_cast<int>(slot->received);
   engine.giveSlot(slot);

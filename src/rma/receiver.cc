@@ -51,7 +51,12 @@ Status Receiver::advance(Desk& desk) {
   for (Stream* stream : {&puts_, &gets_}) TRY(testPieces(*stream));
   postHeads();
   TRY(testHeads(desk));
-  for (Stream* stream : {&puts_, &gets_}) TRY(postPieces(*stream));
+  for (Stream* stream : {&puts_, &gets_}) {
+    const size_t before = stream->flights.size();
+    TRY(postPieces(*stream));
+    if (before == 0 && !stream->flights.empty())
+      TRY(testPieces(*stream));  // the bytes may have come with the head
+  }
   return retire(desk);
 }
 
@@ -73,7 +78,9 @@ void Receiver::postHeads() {
 Status Receiver::testHeads(Desk& desk) {
   for (size_t taken = 0; taken < kHeadsAtOnce && !headFlights_.empty() && !broken_; taken++) {
     int size = 0;
-    const core::Tested tested = core::test(headFlights_.front(), &size);
+    // One poll is enough: what it found is acted on before the next one.
+    const core::Tested tested =
+        taken == 0 ? core::test(headFlights_.front(), &size) : core::testArrived(headFlights_.front(), &size);
     broken_ = !tested.ok;
     if (!tested.ok || !tested.done) return {};
     headFlights_.pop_front();
@@ -187,10 +194,12 @@ Status Receiver::land(Stream& stream, Flight& flight) {
 }
 
 Status Receiver::testPieces(Stream& stream) {
-  while (!broken_ && !stream.flights.empty()) {
+  for (bool polled = false; !broken_ && !stream.flights.empty(); polled = true) {
     Flight& flight = stream.flights.front();
     int size = 0;
-    const core::Tested tested = flight.request ? core::test(flight.request, &size) : core::Tested{true, true};
+    const core::Tested tested = !flight.request ? core::Tested{true, true}
+                                : polled        ? core::testArrived(flight.request, &size)
+                                                : core::test(flight.request, &size);
     broken_ = !tested.ok;
     if (!tested.ok || !tested.done) return {};
     if (flight.request && static_cast<uint64_t>(size) != flight.bytes)

@@ -69,14 +69,20 @@ bool Sender::postHeads() {
     message.head.sequence = sequence_;
     std::memcpy(slot, &message.head, kHeadBytes);
     if (message.head.inlined > 0) std::memcpy(slot + kHeadBytes, inlined, message.head.inlined);
-    const core::Posted posted =
-        comm_.isend(slot, kHeadBytes + message.head.inlined, kHeadTag, memory_, nullptr);
+    // Its bytes go along, in one call of the system where each post is one.
+    const bool followed = message.body.bytes > 0 && !message.body.staged && puts_.waiting.empty() &&
+                          puts_.flights.size() < kBodiesAtOnce;
+    const size_t bytes = kHeadBytes + message.head.inlined;
+    const core::Posted posted = followed ? comm_.isendFollowed(slot, bytes, kHeadTag, memory_)
+                                         : comm_.isend(slot, bytes, kHeadTag, memory_, nullptr);
     if (!posted.ok) return false;
     if (!posted.request) return true;
     sequence_++;
     headFlights_.push_back({posted.request, 0, message.request, nullptr, false});
     if (message.body.bytes > 0) puts_.waiting.push_back(message.body);
     heads_.pop_front();
+    if (followed && !postBodies(puts_)) return false;
+    if (followed) comm_.leaveNow();
     if (!testHeads()) return false;
   }
   return true;

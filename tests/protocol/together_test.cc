@@ -126,5 +126,42 @@ TEST_CASE("nothing waits for others when no credit is left") {
   CHECK(came + stage.arrived() == kMany);
 }
 
+TEST_CASE("a message that another one follows leaves with it") {
+  Stage stage(3);
+  const auto followed = [&] {
+    return stage.link.send->isendFollowed(stage.from.data(), kSmall, 1, stage.from.handle()).request;
+  };
+  REQUIRE(followed());
+  CHECK(stage.arrived() == 0);
+  SECTION("when the sender says so") {
+    stage.send(kSmall);
+    CHECK(stage.arrived() == 0);
+    stage.link.send->leaveNow();
+    CHECK(stage.arrived() == 2);
+  }
+  SECTION("or with the next poll, though nothing followed") {
+    stage.world.progress(0);
+    CHECK(stage.arrived() == 1);
+    stage.send(kSmall);
+    CHECK(stage.arrived() == 1);
+  }
+  SECTION("also one that is not small") {
+    stage.send(kLarge);
+    stage.link.send->leaveNow();
+    stage.world.pump(3);
+    CHECK(stage.arrived() == 2);
+  }
+}
+
+TEST_CASE("a receive can be asked for what has come, without a poll") {
+  Stage stage(1);
+  stage.send(kSmall);
+  CHECK_FALSE(testArrived(stage.receiving[0], nullptr).done);
+  stage.world.progress(1);
+  int size = 0;
+  CHECK(testArrived(stage.receiving[0], &size).done);
+  CHECK(size == int{kSmall});
+}
+
 }  // namespace
 }  // namespace weft::core
