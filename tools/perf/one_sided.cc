@@ -40,6 +40,8 @@ class OneSided final : public Collective {
   }
 
   Status progress(bool* moved) override {
+    const ncclResult_t result = table().progress(windows_->comm().rmaContext());
+    if (result != ncclSuccess) return failed("rmaProgress", result);
     if (waits_ && windows_->signal(channel_) >= round_) {
       waits_ = false;
       left_ += answers_ ? 1 : 0;
@@ -54,8 +56,7 @@ class OneSided final : public Collective {
         return table().putSignal(windows_->comm().rmaContext(), to(0), signal(), request);
       }));
     }
-    const ncclResult_t result = table().progress(windows_->comm().rmaContext());
-    return result == ncclSuccess ? Status() : failed("rmaProgress", result);
+    return {};
   }
 
   bool done() const override { return !waits_ && !signalsAlone_ && left_ == 0 && requests_.empty(); }
