@@ -205,7 +205,7 @@ void Engine::onEager(uint32_t number, const Completion& completion) {
   counters_.eagerIn++;
   Peering* peering = peeringByNumber(number / kEagerSlotsPerPeering);
   const uint32_t slot = number % kEagerSlotsPerPeering;
-  const bool theirs = peering && peering->lanes().mayNotify(completion.source);
+  const bool theirs = peering && peering->mayNotify(completion.source);
   const std::byte* at = theirs ? peering->eagerIn().at(slot) : nullptr;
   EagerHeader header;
   if (!at || !readHeader(at, &header) || length < sizeof header || header.size != length - sizeof header ||

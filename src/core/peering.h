@@ -161,6 +161,9 @@ class Peering final : private LaneOwner, private EagerSender::Source, private Me
   // over to each other account for what they carried by slots, which a direct message has not.
   bool takesDirect() const;
   EarlyMessages& early() { return early_; }
+  // Whether what came in through `from` can be of this peer (LaneSet::mayNotify). Memory that both share
+  // carries its first messages before the peer's half is here, which goes by the control link.
+  bool mayNotify(const Endpoint* from) { return lanes_.mayNotify(from) || (from && sameHost_.is(from)); }
 
   // The memory that the peer writes a sender's CTS to. One may be on its way when the peer says that it has
   // closed, as the two go by different networks: so a ring is nothing else before the lanes are gone, and
