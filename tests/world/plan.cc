@@ -174,6 +174,20 @@ void drawTcp(SeededRandom& net, WorldPlan* plan) {
   plan->fabric.messages = true;
 }
 
+// Alone, or beside loop's rails for most ranks or all.
+void drawLocal(SeededRandom& net, WorldPlan* plan) {
+  plan->localAlone = net.below(2) == 0;
+  plan->idle = microseconds(200);
+  if (!plan->localAlone) {
+    plan->localRanks = net.below(2) == 0 ? ~uint64_t{0} : net.next() | net.next();
+    return;
+  }
+  plan->fabric.rails = 1;
+  plan->fabric.messages = false;
+  plan->fabric.delivery = Delivery::always;
+  plan->uneven = false;
+}
+
 void drawTcpHurt(SeededRandom& net, const WorldPlan& plan, HurtPlan* hurt) {
   const auto draw = net.below(6);
   if (draw > 2) return;
@@ -245,7 +259,8 @@ WorldPlan drawPlan(const PlanOptions& options) {
       if (random.below(3) == 0) flow.begins = microseconds(random.below(200'000));
   plan.occupiedFor = microseconds(oneOf(random, {0, 0, 20, 3000}));
   SeededRandom net(options.seed ^ 0x746370);
-  if (options.tcp) drawTcp(net, &plan);
+  if (options.fabric == FabricKind::tcp) drawTcp(net, &plan);
+  if (options.fabric == FabricKind::local) drawLocal(net, &plan);
   const bool wider = isWider(options.seed);
   if (wider) drawWider(later, &plan);
   if (!options.hurts || random.below(4) == 0) return plan;
@@ -254,7 +269,7 @@ WorldPlan drawPlan(const PlanOptions& options) {
   for (uint64_t i = 1 + random.below(3); i > 0; i--) {
     plan.hurts.push_back(drawHurt(random, plan));
     if (wider) drawOtherHurt(later, &plan);
-    if (options.tcp) drawTcpHurt(net, plan, &plan.hurts.back());
+    if (options.fabric == FabricKind::tcp) drawTcpHurt(net, plan, &plan.hurts.back());
   }
   return plan;
 }
@@ -272,6 +287,9 @@ std::string WorldPlan::text() const {
       config.windowKib, config.sequenceBits, milli(occupiedFor), apart ? ", places apart" : "",
       rests ? ", a rest before closing" : "");
   if (tcp.on) text += tcp.text();
+  if (localAlone) text += "over shared memory\n";
+  if (localRanks != 0)
+    text += format("shared memory of ranks %llx\n", static_cast<unsigned long long>(localRanks));
   for (const HurtPlan& hurt : hurts) text += hurt.text() + "\n";
   return text;
 }

@@ -66,15 +66,20 @@ struct HurtPlan {
   std::string text() const;
 };
 
+enum class FabricKind : uint8_t { loop, tcp, local };
+
 struct WorldPlan {
   uint64_t seed = 0;
   int ranks = 8;
   int communicators = 1;
   Config config;
   loop::LoopOptions fabric;
-  TcpHabits tcp;              // in place of loop, if it is on
-  bool uneven = false;        // some ranks have fewer rails
-  bool breakable = false;     // the fabric can be hurt
+  TcpHabits tcp;            // in place of loop, if it is on
+  bool localAlone = false;  // shared memory is in place of loop
+  uint64_t localRanks =
+      0;                   // a bit for each rank, modulo 64, that may share memory with its peers beside loop
+  bool uneven = false;     // some ranks have fewer rails
+  bool breakable = false;  // the fabric can be hurt
   Nanoseconds occupiedFor{};  // engines are, by a thread that loses its processor inside; 0: never
   Nanoseconds latency{};      // of the control network
   bool apart = false;         // each place of an end's messages is registered by itself
@@ -85,6 +90,7 @@ struct WorldPlan {
   std::vector<FlowPlan> flows;
   std::vector<HurtPlan> hurts;
   int railsOf(int rank) const { return uneven ? 1 + (rank * 5 + 1) % fabric.rails : fabric.rails; }
+  bool hasLocal(int rank) const { return (localRanks >> (rank % 64) & 1) != 0; }
   int lanesOf(int rank) const { return std::min(railsOf(rank), config.maxRails); }
   std::string text() const;
 };
@@ -94,7 +100,7 @@ struct PlanOptions {
   int ranks = 8;
   size_t operations = 200;
   bool hurts = true;
-  bool tcp = false;
+  FabricKind fabric = FabricKind::loop;
 };
 
 WorldPlan drawPlan(const PlanOptions& options);

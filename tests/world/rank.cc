@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "providers/fault/transport.h"
+#include "providers/local/transport.h"
 #include "providers/loop/transport.h"
 #include "providers/tcp/transport.h"
 #include "src/base/log.h"
@@ -48,6 +49,8 @@ std::unique_ptr<Transport> Rank::makeFabric() {
   std::unique_ptr<Transport> fabric;
   if (plan_.tcp.on)
     fabric = tcp::makeTransport(plan_.config, clock_);
+  else if (plan_.localAlone)
+    fabric = local::makeTransport(plan_.config, clock_);
   else
     fabric = loop::makeTransport(std::move(options));
   if (!plan_.breakable) return fabric;
@@ -62,6 +65,7 @@ Status Rank::start() {
   core::NetOptions options;
   options.config = plan_.config;
   options.transport = makeFabric();
+  if (plan_.hasLocal(number_)) options.local = local::makeTransport(plan_.config, clock_);
   options.clock = &clock_;
   options.makeHub = [this](control::HubOptions hub) { return control_.makeHub(number_, std::move(hub)); };
   TRY(net_, core::Net::create(std::move(options)));

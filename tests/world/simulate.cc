@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -10,7 +11,7 @@
 #include "tests/world/world.h"
 
 // usage: simulate [--seed S] [--seeds N | --seconds T | --minutes T] [--ranks N] [--operations N]
-//                 [--only WORDS] [--fabric loop|tcp] [--no-hurts] [--twice] [--verbose]
+//                 [--only WORDS] [--fabric loop|tcp|local] [--no-hurts] [--twice] [--verbose]
 //
 // Runs the worlds of one seed after another, or those of which it is said that WORDS. The exit status is 1
 // with the first that fails.
@@ -27,6 +28,14 @@ struct Arguments {
   bool twice = false;
   bool verbose = false;
 };
+
+constexpr const char* kFabrics[] = {"loop", "tcp", "local"};
+
+bool fabricNamed(const std::string& name, FabricKind* out) {
+  const auto* known = std::find(std::begin(kFabrics), std::end(kFabrics), name);
+  *out = static_cast<FabricKind>(known - std::begin(kFabrics));
+  return known != std::end(kFabrics);
+}
 
 bool parse(int argc, char** argv, Arguments* out) {
   for (int i = 1; i < argc; i++) {
@@ -49,9 +58,9 @@ bool parse(int argc, char** argv, Arguments* out) {
       out->seconds = 60 * std::strtod(argv[++i], nullptr);
     else if (name == "--ranks")
       out->plan.ranks = std::atoi(argv[++i]);
-    else if (name == "--fabric")
-      out->plan.tcp = std::strcmp(argv[++i], "tcp") == 0;
-    else if (name == "--only")
+    else if (name == "--fabric") {
+      if (!fabricNamed(argv[++i], &out->plan.fabric)) return false;
+    } else if (name == "--only")
       out->only = argv[++i];
     else if (name == "--operations")
       out->plan.operations = std::strtoull(argv[++i], nullptr, 0);
@@ -64,10 +73,10 @@ bool parse(int argc, char** argv, Arguments* out) {
 void report(const PlanOptions& plan, const Outcome& outcome) {
   std::printf(
       "seed %llu failed: %s\n\n%s\nThe last events of each rank:\n%s\nAgain, with all events: "
-      "scripts/simulate --seed %llu --ranks %d --operations %zu%s%s --verbose\n",
+      "scripts/simulate --seed %llu --ranks %d --operations %zu%s --fabric %s --verbose\n",
       static_cast<unsigned long long>(plan.seed), outcome.complaint.c_str(), outcome.plan.c_str(),
       outcome.last.c_str(), static_cast<unsigned long long>(plan.seed), plan.ranks, plan.operations,
-      plan.hurts ? "" : " --no-hurts", plan.tcp ? " --fabric tcp" : "");
+      plan.hurts ? "" : " --no-hurts", kFabrics[static_cast<size_t>(plan.fabric)]);
 }
 
 bool sameAgain(const PlanOptions& plan, const Outcome& first) {
@@ -126,8 +135,9 @@ int runAll(const Arguments& arguments) {
 int main(int argc, char** argv) {
   Arguments arguments;
   if (parse(argc, argv, &arguments)) return runAll(arguments);
-  std::fprintf(stderr,
-               "usage: simulate [--seed S] [--seeds N | --seconds T | --minutes T] [--ranks N] "
-               "[--operations N] [--only WORDS] [--fabric loop|tcp] [--no-hurts] [--twice] [--verbose]\n");
+  std::fprintf(
+      stderr,
+      "usage: simulate [--seed S] [--seeds N | --seconds T | --minutes T] [--ranks N] "
+      "[--operations N] [--only WORDS] [--fabric loop|tcp|local] [--no-hurts] [--twice] [--verbose]\n");
   return 2;
 }

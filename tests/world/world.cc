@@ -9,6 +9,7 @@
 #include "providers/loop/fabric.h"
 #include "src/base/log.h"
 #include "tests/world/oracles.h"
+#include "tests/world/played_inboxes.h"
 #include "tests/world/rank.h"
 
 namespace weft::world {
@@ -78,6 +79,7 @@ class World {
   const std::weak_ptr<loop::Fabric> fabric_;
   ControlNet control_;
   PlayedTcp tcp_;
+  PlayedInboxes inboxes_;
   Ground ground_;
   std::vector<Meeting> meetings_;
   Rest rest_;
@@ -92,6 +94,7 @@ World::World(const WorldPlan& plan, bool keepAll)
       scheduler_(plan.seed * 2 + 1, journal_),
       control_(scheduler_, plan.ranks, plan.latency),
       tcp_(scheduler_, journal_, plan.tcp, plan.seed),
+      inboxes_(scheduler_),
       meetings_(plan.flows.size()) {
   if (keepAll) journal_.keepAll();
   for (int i = 0; i < plan.ranks; i++)
@@ -109,6 +112,7 @@ void World::hurt(const HurtPlan& hurt) {
   if (hurt.kind == HurtKind::kill) {
     control_.kill(hurt.rank);
     tcp_.kill(hurt.rank);
+    inboxes_.kill(hurt.rank);
     scheduler_.hold(hurt.rank, kNever);
   } else if (hurt.kind == HurtKind::stop) {
     control_.stop(hurt.rank, until);

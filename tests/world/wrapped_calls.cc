@@ -1,20 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 
-// The C library's functions of sockets, for programs that hold worlds: the linker's --wrap leads all calls of
-// them here. A descriptor of a world is played, and any other one goes on to the library.
+// The C library's functions of sockets and of shared memory, for programs that hold worlds: the linker's
+// --wrap leads all calls of them here. A descriptor of a world is played, and any other one goes on to the
+// library.
 #include <cerrno>
+#include <cstdarg>
+#include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "tests/world/played_inboxes.h"
 #include "tests/world/played_tcp.h"
 
 using weft::SocketAddress;
+using weft::world::PlayedInboxes;
 using weft::world::PlayedTcp;
 
 namespace {
@@ -39,6 +45,16 @@ int giveAddress(int fd, bool peers, sockaddr* to, socklen_t* length) {
   if (played().nameOf(fd, peers, &address) != 0) return -1;
   __builtin_memcpy(to, &address.storage, address.length);
   *length = address.length;
+  return 0;
+}
+
+// A lock is asked for that a killed rank held.
+bool isDropped(int fd, int command) {
+  return command == F_OFD_GETLK && PlayedInboxes::running() && !PlayedInboxes::running()->ownerLives(fd);
+}
+
+int sayUnlocked(void* lock) {
+  static_cast<struct flock*>(lock)->l_type = F_UNLCK;
   return 0;
 }
 
@@ -73,6 +89,9 @@ int __real_epoll_ctl(int fd, int op, int of, epoll_event* event);
 int __real_epoll_wait(int fd, epoll_event* events, int count, int timeout);
 int __real_getifaddrs(ifaddrs** list);
 void __real_freeifaddrs(ifaddrs* list);
+int __real_memfd_create(const char* name, unsigned flags);
+int __real_fcntl(int fd, int command, ...);
+int __real_fcntl64(int fd, int command, ...);
 
 int __wrap_socket(int domain, int type, int protocol) {
   const bool stream = (type & SOCK_STREAM) != 0 && (domain == AF_INET || domain == AF_INET6);
@@ -158,6 +177,28 @@ int __wrap_epoll_ctl(int fd, int op, int of, epoll_event* event) {
 int __wrap_epoll_wait(int fd, epoll_event* events, int count, int timeout) {
   if (!isPlayed(fd)) return __real_epoll_wait(fd, events, count, timeout);
   return played().epollWait(fd, {events, static_cast<size_t>(count)});
+}
+
+int __wrap_memfd_create(const char* name, unsigned flags) {
+  const int fd = __real_memfd_create(name, flags);
+  if (fd >= 0 && PlayedInboxes::running()) PlayedInboxes::running()->made(fd);
+  return fd;
+}
+
+int __wrap_fcntl(int fd, int command, ...) {
+  va_list more;
+  va_start(more, command);
+  void* argument = va_arg(more, void*);
+  va_end(more);
+  return isDropped(fd, command) ? sayUnlocked(argument) : __real_fcntl(fd, command, argument);
+}
+
+int __wrap_fcntl64(int fd, int command, ...) {
+  va_list more;
+  va_start(more, command);
+  void* argument = va_arg(more, void*);
+  va_end(more);
+  return isDropped(fd, command) ? sayUnlocked(argument) : __real_fcntl64(fd, command, argument);
 }
 
 int __wrap_getifaddrs(ifaddrs** list) {
