@@ -28,6 +28,7 @@ struct RailStats {
   std::atomic<uint64_t> overruns{0};       // notifications above what the target's Queue was opened for
   std::atomic<uint64_t> outOfOrder{0};     // finished before an older one
   std::atomic<uint64_t> errors{0};         // works that failed: bad key, out of range, peer gone
+  std::atomic<uint64_t> handedOut{0};      // completions
   std::atomic<uint64_t> cancelled{0};      // works taken back by retire or close before they landed
 };
 

@@ -328,6 +328,7 @@ size_t LoopQueue::emit(std::span<Completion> out) {
     inbox_->releaseNotification();
     device_.stats().notifications.fetch_add(1, std::memory_order_relaxed);
   }
+  if (n > 0) device_.stats().handedOut.fetch_add(n, std::memory_order_relaxed);
   if (readyFront_ == ready_.size() || readyFront_ * 2 > ready_.capacity()) {
     ready_.erase(ready_.begin(), ready_.begin() + static_cast<ptrdiff_t>(readyFront_));
     readyFront_ = 0;

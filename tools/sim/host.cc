@@ -39,6 +39,7 @@ std::shared_ptr<Transport> Host::makeFabric() {
   options.mostCopied = kMostCopied;
   options.maxDepths = site_.depths;
   options.speedMbps = fabric.speedMbps();
+  options.stats = stats_;
   setDriver(fabric.driver, &options);
   const loop::CardSpeed speed{fabric.railGBps, nanoseconds(fabric.latencyUs), nanoseconds(fabric.workUs)};
   for (int rail = 0; rail < fabric.rails; rail++)
@@ -86,6 +87,13 @@ Status Host::connected() {
 
 size_t Host::registeredBytes() {
   return engine_->arena().registeredBytes();
+}
+
+uint64_t Host::found() const {
+  uint64_t found = 0;
+  for (int rail = 0; rail < site_.fabric.rails; rail++)
+    found += stats_->rails[static_cast<size_t>(rail)].handedOut.load(std::memory_order_relaxed);
+  return found;
 }
 
 // Together with all that was owed before: nobody could have seen the difference.

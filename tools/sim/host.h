@@ -55,6 +55,7 @@ class Host {
   const core::ContextRef& context() const { return context_; }
   int device() const { return device_; }
   size_t registeredBytes();  // by the protocol itself
+  uint64_t found() const;    // so much its cards have told the engine
 
   TimePoint now() const { return site_.scheduler.now(); }
 
@@ -78,6 +79,7 @@ class Host {
   core::ContextRef context_;
   int device_ = 0;
   std::shared_ptr<core::Engine> engine_;
+  std::shared_ptr<loop::LoopStats> stats_ = std::make_shared<loop::LoopStats>();
   Nanoseconds pass_ = kShortestPass;  // the next one's distance
   world::Task* task_ = nullptr;
   bool idles_ = false;

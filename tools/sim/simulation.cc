@@ -171,7 +171,7 @@ void Simulation::meet(Host& host, const std::function<void()>& last) {
 }
 
 // A pass may poll in what an earlier part of it waited for, and leaves the other rails to the next one where
-// it finds something. So the thread rests after as many in vain.
+// it finds something. So the thread rests after as many in vain, or after one in which no rail had anything.
 Status Simulation::once(Host& host, Seat& seat, uint64_t bytes) {
   const int mostInVain = setup_.fabric.rails + 1;
   for (const auto& movement : seat.movements) movement->start(bytes);
@@ -181,11 +181,12 @@ Status Simulation::once(Host& host, Seat& seat, uint64_t bytes) {
   while (!std::all_of(seat.movements.begin(), seat.movements.end(), isDone)) {
     Effort effort;
     effort.prepareMessage = [&host] { host.prepareMessage(); };
+    const uint64_t found = host.found();
     for (const auto& movement : seat.movements) TRY(movement->progress(&effort));
     messages_ += effort.sent + effort.received;
     outcome_.untold += untold && effort.moved;
     untold = false;
-    inVain = effort.moved ? 0 : inVain + 1;
+    inVain = effort.moved ? 0 : host.found() == found ? mostInVain : inVain + 1;
     if (effort.moved) host.take(effort);
     if (inVain < mostInVain) continue;
     untold = !host.idle(host.now() + kLook);
