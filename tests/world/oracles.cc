@@ -16,11 +16,6 @@ namespace {
 
 constexpr TimePoint kBeginning{std::chrono::seconds(1)};
 
-bool hurtsRail(const HurtPlan& hurt) {
-  return hurt.kind == HurtKind::railDies || hurt.kind == HurtKind::railSilent ||
-         hurt.kind == HurtKind::railGone || hurt.kind == HurtKind::reset || hurt.kind == HurtKind::railDown;
-}
-
 // It may have connected nobody.
 bool lacksSockets(const WorldPlan& plan, int rank) {
   return std::any_of(plan.hurts.begin(), plan.hurts.end(), [&](const HurtPlan& hurt) {

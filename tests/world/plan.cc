@@ -240,6 +240,11 @@ std::string HurtPlan::text() const {
                 milli(lasts));
 }
 
+bool hurtsRail(const HurtPlan& hurt) {
+  return hurt.kind == HurtKind::railDies || hurt.kind == HurtKind::railSilent ||
+         hurt.kind == HurtKind::railGone || hurt.kind == HurtKind::reset || hurt.kind == HurtKind::railDown;
+}
+
 WorldPlan drawPlan(const PlanOptions& options) {
   WorldPlan plan;
   SeededRandom random(options.seed);
@@ -264,13 +269,14 @@ WorldPlan drawPlan(const PlanOptions& options) {
   const bool wider = isWider(options.seed);
   if (wider) drawWider(later, &plan);
   if (!options.hurts || random.below(4) == 0) return plan;
-  plan.rests = false;
   plan.breakable = true;
   for (uint64_t i = 1 + random.below(3); i > 0; i--) {
     plan.hurts.push_back(drawHurt(random, plan));
     if (wider) drawOtherHurt(later, &plan);
     if (options.fabric == FabricKind::tcp) drawTcpHurt(net, plan, &plan.hurts.back());
   }
+  // Where rails are all that is lost everybody comes to rest.
+  plan.rests = plan.rests && std::all_of(plan.hurts.begin(), plan.hurts.end(), hurtsRail);
   return plan;
 }
 

@@ -103,6 +103,7 @@ struct PlanOptions {
   FabricKind fabric = FabricKind::loop;
 };
 
+bool hurtsRail(const HurtPlan& hurt);
 WorldPlan drawPlan(const PlanOptions& options);
 
 }  // namespace weft::world
