@@ -35,6 +35,7 @@ WORDS = [
 # Conditional compilation makes two programs of one; these places need it.
 CONDITIONAL_HOMES = {
     'src/base/log.cc': 'trace lines are left out of release builds',
+    'src/base/crc32c.cc': 'kinds of processors have instructions of their own for it',
     'src/stats/ticks.h': 'kinds of processors have clocks of their own',
     'providers/registry.cc': 'a fabric that is not built is not in the list',
     'providers/*/compat.h': 'versions of the library below, kinds of processors, and what sanitizers must be told',
