@@ -131,6 +131,9 @@ bool FaultQueue::inject(FaultEndpoint& lane, const Work& work, RuleState& hit) {
     case FaultKind::duplicate:
       duplicate(lane, work, rule.pollsOf());
       return true;
+    case FaultKind::corrupt:
+      corrupt(lane, work);
+      return true;
     case FaultKind::early:
       if (!early(lane, work, rule.pollsOf())) hold(lane, work, rule);
       return true;
@@ -194,6 +197,20 @@ bool FaultQueue::early(FaultEndpoint& lane, const Work& work, uint32_t polls) {
   entry.owed = false;
   held_.push_back(index);
   return true;
+}
+
+void FaultQueue::corrupt(FaultEndpoint& lane, const Work& work) {
+  auto copy = stage(device_.inner(), work);
+  const uint32_t index = ledger_.add(lane, work);
+  Entry& entry = ledger_.at(index);
+  held_.push_back(index);
+  if (!copy || copy->bytes.empty()) return;
+  const size_t length = copy->bytes.size();
+  const size_t back = length > 4096 ? 1 + corrupted_++ * 4099 % (length / 2) : 1;
+  copy->bytes[length - back] ^= std::byte{16};
+  entry.work.local = copy->bytes.data();
+  entry.work.memory = copy->memory.get();
+  entry.copy = std::move(copy);
 }
 
 void FaultQueue::doom(FaultEndpoint& lane, const FaultRule& rule) {

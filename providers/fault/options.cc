@@ -13,9 +13,10 @@ namespace weft::fault {
 namespace {
 
 constexpr const char* kKindNames[] = {
-    "drop",  "duplicate",      "delay",     "reorder",      "hold",       "early",          "refuse",
-    "error", "errorLanded",    "kill",      "killLate",     "killSilent", "discover",       "noDevice",
-    "open",  "registerMemory", "openQueue", "openEndpoint", "connect",    "connectRefused", "connectNever"};
+    "drop",         "duplicate", "delay",          "reorder",     "hold",           "early",
+    "refuse",       "error",     "errorLanded",    "kill",        "killLate",       "killSilent",
+    "corrupt",      "discover",  "noDevice",       "open",        "registerMemory", "openQueue",
+    "openEndpoint", "connect",   "connectRefused", "connectNever"};
 static_assert(std::size(kKindNames) == static_cast<size_t>(FaultKind::connectNever) + 1);
 
 constexpr const char* kOpNames[] = {"any",      "write", "writeNotify", "read",
@@ -184,7 +185,7 @@ bool fits(FaultKind kind, FaultOp op) {
     case FaultOp::poll:
       return oneOf({kill, killLate, killSilent});
     case FaultOp::read:
-      return kind != early;
+      return kind != early && kind != corrupt;
     default:
       return true;
   }

@@ -31,6 +31,8 @@ enum class FaultKind : uint8_t {
                 // nothing lands any more
   killLate,     // as kill, but what failed lands `polls` polls later unless retired before
   killSilent,   // from here on works of the lane vanish without any completion until it is retired
+  corrupt,  // forwarded from a copy in which one bit is flipped: of the last byte, or of one in the second
+            // half where there are more than 4 KiB
 
   // Calls.
   discover,  // an error

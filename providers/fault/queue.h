@@ -54,6 +54,7 @@ class FaultQueue final : public Queue, private Placer {
   void hold(FaultEndpoint& lane, const Work& work, const FaultRule& rule);
   void duplicate(FaultEndpoint& lane, const Work& work, uint32_t polls);
   bool early(FaultEndpoint& lane, const Work& work, uint32_t polls);
+  void corrupt(FaultEndpoint& lane, const Work& work);
   void doom(FaultEndpoint& lane, const FaultRule& rule);
   void park(FaultEndpoint& lane, const Work& work);
   void kill(FaultEndpoint& lane);
@@ -92,6 +93,7 @@ class FaultQueue final : public Queue, private Placer {
 
   Ledger ledger_;
   std::vector<uint32_t> held_;  // in the order they were posted
+  uint64_t corrupted_ = 0;      // works so far
   std::vector<Delayed> delayed_;
   std::vector<Completion> ready_;  // [readyFront_, end)
   size_t readyFront_ = 0;
