@@ -252,6 +252,13 @@ constexpr ConfigField kFields[] = {
      "with "
      "WEFT_STATS=0, too. weft report FOLDER makes a page of it. Empty: none.",
      nullptr},
+    {"WEFT_CHECKSUM", &Config::checksum,
+     "Sums of messages' bytes (CRC-32C), which the receiver compares with its own: off, sample (the first "
+     "message of each tag, and about one in 1,024) or all. Of two processes that differ the one that checks "
+     "less has its way. A message that is not what was sent ends its connection, with peer, rail, message "
+     "and "
+     "place. Messages from or to GPU memory are not checked.",
+     nullptr},
 };
 
 // The error for a bad value. `place` is empty for the environment.

@@ -83,6 +83,7 @@ struct Config {
   std::string stateDir;
   bool stats = true;
   std::string profile;
+  std::string checksum = "sample";
 };
 
 using ConfigMember =

@@ -45,6 +45,8 @@ CommBase::CommBase(CommOptions options, const char* kind) : options_(std::move(o
   if (stats::StatsFile* file = engine().stats())
     stats_ = stats::CommStats(
         file->take(number_, kind[0] == 's', engine().deviceName(), peering().peer()->name()));
+  const Checking ours = parseChecking(engine().config().checksum).value_or(Checking::off);
+  sums_ = SumRule(agreedChecking(ours, peering().peer()->fingerprint()));
   life_.name(format("%s %u with %s", kind, number_, peering().peer()->name().c_str()));
 }
 
@@ -93,6 +95,20 @@ bool CommBase::mayBeUnheard(const Ending& ending) const {
 }
 
 // Data calls:
+
+void CommBase::sumNothing() {
+  EngineEntry in(engine(), EngineEntry::wait);
+  sums_ = SumRule(Checking::off);
+}
+
+bool CommBase::canSum(const MemoryHandle* memory) {
+  static std::atomic<bool> said{false};
+  if (!memory || memory->host) return true;
+  if (!said.exchange(true))
+    WEFT_LOG(info,
+             "WEFT_CHECKSUM: messages from and to GPU memory are not checked; those of host memory are");
+  return false;
+}
 
 MessageEvent CommBase::eventOf(const Request& request, size_t part, size_t bytes) const {
   return {send_ != nullptr, options_.device, request.tags[part], bytes, request.sequence[part]};

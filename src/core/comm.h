@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/base/pointer_set.h"
+#include "src/core/checksums.h"
 #include "src/core/comm_report.h"
 #include "src/core/ending.h"
 #include "src/core/engine_entry.h"
@@ -97,6 +98,7 @@ class CommBase {
 
   const stats::CommLine* counters() const { return stats_.line(); }  // null: nothing is counted
   void publish();                         // what is counted elsewhere, into what others see; now and then
+  virtual void tellSums() {}              // those that have gathered, to the other end; now and then
   virtual bool busy() const = 0;          // something is outstanding
   virtual void watch(TimePoint now) = 0;  // looks for what waits too long
   // The other end is closed. A sender says how many messages it sent, unless its whole engine is gone.
@@ -155,6 +157,10 @@ class CommBase {
       endProfiled(request, part, bytes);
   }
 
+  void sumNothing();
+  // Whether it may be summed: GPU memory is not read for that, which is said once.
+  static bool canSum(const MemoryHandle* memory);
+
   // For reasons of this end, which the other one hears of.
   [[gnu::cold]] void endByUs(Error why) { end({Ending::By::us, std::move(why)}); }
   bool mayBeUnheard(const Ending& ending) const;
@@ -200,6 +206,7 @@ class CommBase {
   uint8_t declines_ = 0;    // of the profiler, in a row
   uint8_t untilAsked_ = 0;  // so many messages pass before it is asked again
   StickyError sticky_;
+  SumRule sums_;                                   // which messages' bytes are summed; both ends agree
   stats::CommStats stats_;                         // what others see of it
   std::vector<std::shared_ptr<const void>> kept_;  // memory of others, which goes behind the handles
   PointerSet<MemoryHandle> handles_;               // owned; only inside the engine

@@ -159,6 +159,9 @@ class SendComm : public Comm {
   virtual void leaveNow() = 0;
   // The peer's receives may stand for as long as they like: no warning says that this end is late.
   virtual void mayStand() = 0;
+  // Its messages' bytes may change while they are under way, as others may write to the same memory: so they
+  // are not summed up (WEFT_CHECKSUM). Before the first message.
+  virtual void mayChange() = 0;
 };
 
 // Without initial values: arrays of eight are made for every call, of which one is used mostly.
@@ -177,6 +180,7 @@ class RecvComm : public Comm {
   virtual Posted irecvOne(void* data, size_t bytes, int tag, MemoryHandle* memory, void* profilerHandle) = 0;
   // Its receives may stand for as long as they like: no warning says that they wait.
   virtual void mayStand() = 0;
+  virtual void mayChange() = 0;  // as of a SendComm
   // Null request with ok: nothing to wait for.
   virtual Posted iflush(std::span<const ReceiveSpec> received) = 0;
 };

@@ -51,6 +51,7 @@ class EagerSender {
   }
   uint32_t use(int slot) const { return uses_[static_cast<size_t>(slot)] - 1; }  // of a taken one
   std::byte* staging(int slot) const { return staging_ + static_cast<size_t>(slot) * slotBytes_; }
+  uint8_t leftBy(int slot) const { return lanes_[static_cast<size_t>(slot)]; }
   void leftBy(int slot, uint8_t lane) { lanes_[static_cast<size_t>(slot)] = lane; }
 
   // Fail-over:

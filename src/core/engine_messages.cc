@@ -180,6 +180,7 @@ void Engine::watch() {
   flushLanes_.watch(now_);
   endIdlePeerings();
   lookAtWaits();
+  comms_.each([](CommBase& comm) { comm.tellSums(); });
   if (options_.stats) {
     options_.stats->beat();
     comms_.each([](CommBase& comm) { comm.publish(); });

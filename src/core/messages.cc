@@ -216,6 +216,34 @@ bool decodeBody(ByteReader* in, CtsMessage* message) {
   return in->done();
 }
 
+void encodeBody(ByteWriter* out, const SumsMessage& message) {
+  out->put(message.comm).put(static_cast<uint16_t>(message.sums.size()));
+  for (const PayloadSum& sum : message.sums) {
+    out->put(sum.tag).put(sum.k).put(sum.bytes).put(sum.segmentCount);
+    for (size_t i = 0; i < sum.segmentCount; i++) out->put(sum.segments[i].lane).put(sum.segments[i].bytes);
+    for (size_t i = 0; i < partsOf(sum.bytes); i++) out->put(sum.parts[i]);
+  }
+}
+
+bool decodeBody(ByteReader* in, SumsMessage* message) {
+  message->comm = in->get<uint32_t>();
+  const auto count = in->get<uint16_t>();
+  for (uint16_t n = 0; n < count && !in->failed(); n++) {
+    PayloadSum& sum = message->sums.emplace_back();
+    sum.tag = in->get<uint32_t>();
+    sum.k = in->get<uint32_t>();
+    sum.bytes = in->get<uint64_t>();
+    sum.segmentCount = in->get<uint8_t>();
+    if (sum.segmentCount > kMostSummedSegments || sum.bytes > kMostSummedBytes) return false;
+    for (size_t i = 0; i < sum.segmentCount; i++) {
+      sum.segments[i].lane = in->get<uint8_t>();
+      sum.segments[i].bytes = in->get<uint32_t>();
+    }
+    for (size_t i = 0; i < partsOf(sum.bytes); i++) sum.parts[i] = in->get<uint32_t>();
+  }
+  return in->done();
+}
+
 void encodeBody(ByteWriter* out, const MemoryNotice& message) {
   message.encode(out);
 }

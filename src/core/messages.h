@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "src/base/bytes.h"
+#include "src/core/checksums.h"
 #include "src/core/wire.h"
 #include "weft/result.h"
 
@@ -41,6 +42,7 @@ enum class MessageType : uint16_t {
   gpuMemory,        // receiver -> sender: I receive into GPU memory, so send nothing eagerly
   localAddress,     // connector -> acceptor: my endpoint in shared memory; look for it
   waitsFor,         // my engine waits for that process, or for one that it waits for; empty: for nobody
+  checksums,        // sender -> receiver: the sums of these messages' bytes
 };
 
 struct EngineHeader {
@@ -182,6 +184,11 @@ struct CtsMessage {
   std::vector<Placed> cts;
 };
 
+struct SumsMessage {
+  uint32_t comm = 0;
+  std::vector<PayloadSum> sums;
+};
+
 void encodeBody(ByteWriter* out, const LaneMessage& message);
 void encodeBody(ByteWriter* out, const RetiredMessage& message);
 void encodeBody(ByteWriter* out, const MissingMessage& message);
@@ -190,6 +197,8 @@ bool decodeBody(ByteReader* in, LaneMessage* message);
 bool decodeBody(ByteReader* in, RetiredMessage* message);
 bool decodeBody(ByteReader* in, MissingMessage* message);
 bool decodeBody(ByteReader* in, CtsMessage* message);
+void encodeBody(ByteWriter* out, const SumsMessage& message);
+bool decodeBody(ByteReader* in, SumsMessage* message);
 void encodeBody(ByteWriter* out, const OpenMessage& message);
 void encodeBody(ByteWriter* out, const CommMessage& message);
 void encodeBody(ByteWriter* out, const FailedMessage& message);

@@ -44,6 +44,9 @@ Result<std::shared_ptr<Net>> Net::create(NetOptions options) {
   if (net->rails_.empty()) {
     TRY(net->rails_, net->transport().discover());
   }
+  if (!parseChecking(net->config().checksum))
+    return Error(Code::config, "reading settings",
+                 "WEFT_CHECKSUM is \"" + net->config().checksum + "\"; allowed: off, sample or all");
   net->openProfile();
   TRY(net->decideGpuDirect());
   TRY(net->devices_, topo::groupRails(net->rails_, topo::acceleratorPaths(), net->config().mergeNics));

@@ -96,16 +96,21 @@ inline const char* RecvCommImpl::fault(const ReceiveSpec& spec) const {
   return memoryFault(spec.memory, this, spec.data, spec.bytes);
 }
 
+// Its comm has failed, and it is in no list any more.
+void RecvCommImpl::letGoOf(ReceiveSlot* slot) {
+  if (slot->isRequest) {
+    slot->state = SlotState::ended;
+  } else {
+    engine().giveSlot(slot);
+  }
+}
+
 void RecvCommImpl::closeAllSlots() {
   dropLanding();
   tags_.each([&](uint32_t, TagState& tag) {
     while (ReceiveSlot* slot = tag.first) {
       unlink(slot, tag);
-      if (slot->isRequest) {
-        slot->state = SlotState::ended;
-      } else {
-        engine().giveSlot(slot);
-      }
+      letGoOf(slot);
     }
   });
 }

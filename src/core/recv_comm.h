@@ -30,6 +30,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   Posted irecvOne(void* data, size_t bytes, int tag, MemoryHandle* memory, void* profilerHandle) override;
   Posted iflush(std::span<const ReceiveSpec> received) override;
   void mayStand() override { mayStand_.store(true, std::memory_order_relaxed); }
+  void mayChange() override { sumNothing(); }
 
   // CommBase:
   bool busy() const override {
@@ -113,6 +114,10 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   void fulfil(ReceiveSlot* slot, uint64_t bytes, stats::Way way);
   [[gnu::noinline]] Tested testUnfilled(ReceiveSlot* slot) const;
   void closeAllSlots();
+  [[gnu::cold, gnu::noinline]] bool isAsSent(const ReceiveSlot& slot, uint64_t bytes);
+  void takeSums(const SumsMessage& message);
+  [[gnu::cold]] void corrupt(const Corruption& found);
+  void letGoOf(ReceiveSlot* slot);
   template <class Visit>
   void eachOpen(Visit visit);
   static ReceiveSlot* findOpen(const TagState& tag, uint32_t k);
@@ -197,6 +202,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   uint64_t eagerUntilPass_ = 0;     // CTS are held back until then, while messages are expected eagerly
   uint8_t eagerInARow_ = 0;         // messages since one came by its CTS, at most kEagerRun
   WindowIn window_;                 // of direct messages
+  SumBook book_{sums_};             // of messages' bytes
   ReceiveSlot* landing_ = nullptr;  // slots with a direct message on its way; in no tag's list
   uint32_t landingCount_ = 0;
   Standing landingStanding_;  // of the one that began to land first
@@ -260,6 +266,8 @@ inline void RecvCommImpl::completePart(Request* request, size_t part, uint64_t b
 
 // Its message is here, and it is in no list any more.
 inline void RecvCommImpl::fulfil(ReceiveSlot* slot, uint64_t bytes, stats::Way way) {
+  if (sums_.concerns(slot->k) && !isAsSent(*slot, bytes)) [[unlikely]]
+    return letGoOf(slot);
   stats_.done(slot->record, bytes, way);
   if (slot->isRequest) [[likely]] {
     slot->received = bytes;

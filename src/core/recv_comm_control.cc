@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "src/base/log.h"
+#include "src/base/reserve.h"
 #include "src/core/recv_comm.h"
 
 // The receiving end's slower side: errors, messages from the sender, probing for what went missing, closing.
@@ -40,6 +41,54 @@ void RecvCommImpl::tooLarge(uint32_t tag, uint32_t k, uint64_t sent, uint64_t ro
                        static_cast<unsigned long long>(room))));
 }
 
+// Sums of bytes:
+
+// Its bytes are here, and nobody has them yet. False: they are not what was sent, and the comm has ended.
+bool RecvCommImpl::isAsSent(const ReceiveSlot& slot, uint64_t bytes) {
+  if (bytes == 0 || !canSum(slot.memory)) return true;
+  const MustNotFail first;  // the book's memory
+  Corruption found;
+  const PayloadSum ours = PayloadSum::of(slot.tag, slot.k, {static_cast<const std::byte*>(slot.data), bytes});
+  const SumBook::Found is = book_.received(ours, &found);
+  if (is != SumBook::Found::waits) stats_.checked(is == SumBook::Found::same);
+  if (is == SumBook::Found::differs) corrupt(found);
+  return is != SumBook::Found::differs;
+}
+
+void RecvCommImpl::takeSums(const SumsMessage& message) {
+  const MustNotFail first;
+  for (const PayloadSum& sum : message.sums) {
+    if (sum.bytes == 0 || !sums_.concerns(sum.k)) continue;
+    Corruption found;
+    const SumBook::Found is = book_.told(sum, &found);
+    if (is != SumBook::Found::waits) stats_.checked(is == SumBook::Found::same);
+    if (is == SumBook::Found::differs) corrupt(found);
+  }
+}
+
+// A sender that closed its end does not hear of it any more, so the line is a warning of its own.
+void RecvCommImpl::corrupt(const Corruption& found) {
+  std::string rails;
+  for (const uint8_t lane : found.lanes())
+    if (const Lane* by = peering().lanes().find(size_t{lane}))
+      rails += (rails.empty() ? "" : ", ") + by->railName();
+  if (rails.empty()) rails = peering().lanes().railNames();
+  const PayloadSum& sent = found.sent;
+  const std::string where =
+      found.got == sent.bytes
+          ? format("its bytes from %llu to %llu differ, in %zu of %zu parts",
+                   static_cast<unsigned long long>(found.begin), static_cast<unsigned long long>(found.end),
+                   found.parts, partsOf(sent.bytes))
+          : format("%llu bytes are here", static_cast<unsigned long long>(found.got));
+  Error error(Code::remote, "checking a message's bytes",
+              format("tag %u, message %u of %llu bytes from %s over rail %s is not what was sent: %s; next: "
+                     "errors of that rail on both hosts (ethtool -S, perfquery), and of memory (dmesg)",
+                     sent.tag, sent.k, static_cast<unsigned long long>(sent.bytes),
+                     peering().peer()->name().c_str(), rails.c_str(), where.c_str()));
+  if (failed() || closedByPeer()) WEFT_LOG(warn, "%s", error.message().c_str());
+  endByUs(std::move(error));
+}
+
 // Messages:
 
 // What failed here before could not be told, as nobody knew the sender's number.
@@ -58,6 +107,8 @@ void RecvCommImpl::onMessage(MessageType type, ByteReader* body) {
   ProbeMessage probe;
   CommMessage plain;
   OpenMessage open;
+  SumsMessage sums;
+  if (type == MessageType::checksums && decodeBody(body, &sums)) return takeSums(sums);
   if (type == MessageType::open && decodeBody(body, &open)) return onOpen(open);
   if (type == MessageType::probed && decodeBody(body, &probe)) return answerProbed(probe);
   if (!decodeBody(body, &plain)) return;

@@ -106,11 +106,7 @@ void RecvCommImpl::unland(ReceiveSlot* slot) {
 void RecvCommImpl::dropLanding() {
   while (ReceiveSlot* slot = landing_) {
     unland(slot);
-    if (slot->isRequest) {
-      slot->state = SlotState::ended;
-    } else {
-      engine().giveSlot(slot);
-    }
+    letGoOf(slot);
   }
 }
 

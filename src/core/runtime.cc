@@ -35,6 +35,7 @@ control::Fingerprint fingerprintOf(const Net& net) {
   print.push_back({"WEFT_MAX_RAILS", std::to_string(config.maxRails), true});
   print.push_back({"WEFT_EAGER_MAX", std::to_string(config.eagerMaxBytes), false});
   print.push_back({"WEFT_STRIPE_MIN", std::to_string(config.stripeMinBytes), false});
+  print.push_back({kCheckingField, config.checksum, false});
   print.push_back({kProcessField, Presence::ofThisProcess().key(), false});
   if (!net.tuner().empty()) print.push_back({"tuner", net.tuner(), true});
   return print;

@@ -163,6 +163,8 @@ inline Request* SendCommImpl::sendByCts(const Send& send, TagState& tag, HeldCts
   } else {
     postWhole(request, peering().lanes().quickest(send.bytes), there);
   }
+  if (sums_.concerns(request->sequence[0])) [[unlikely]]
+    sum(*request);
   return request;
 }
 
@@ -206,6 +208,8 @@ Request* SendCommImpl::sendTogether(const Send& send, TagState& tag) {
   Request* request = begin(send, tag.k);
   if (!request) return nullptr;
   const int slot = peering().eagerOut().takeSlot();
+  if (sums_.concerns(tag.k)) [[unlikely]]
+    sum(send, tag.k, kNoLane);
   request->departure = peering().sendEagerLater(slot, stageEager(slot, send, tag));
   return request;
 }
@@ -218,7 +222,10 @@ inline Request* SendCommImpl::sendEager(const Send& send, TagState& tag) {
   const int slot = peering().eagerOut().takeSlot();
   if (slot < 0) [[unlikely]]
     return nullptr;
+  const uint32_t k = tag.k;
   peering().sendEager(slot, stageEager(slot, send, tag));
+  if (sums_.concerns(k)) [[unlikely]]
+    sum(send, k, peering().eagerOut().leftBy(slot));
   // Nobody has to poll for it, but with several lanes a completion says how much each has to do.
   if (++messages_ % kEagerBetweenPolls == 0 && peering().signalsAll()) engine().progress();
   return doneSend(send.bytes);
@@ -240,6 +247,8 @@ Request* SendCommImpl::sendProfiled(const Send& send, TagState& tag) {
   if (!request) return nullptr;
   const int slot = peering().eagerOut().takeSlot();
   peering().sendEager(slot, stageEager(slot, send, tag));
+  if (sums_.concerns(request->sequence[0])) [[unlikely]]
+    sum(send, request->sequence[0], peering().eagerOut().leftBy(slot));
   return request;
 }
 
@@ -390,6 +399,42 @@ void SendCommImpl::letGo(Request* request) {
   onSent(request);
 }
 
+// Sums of bytes, when the message has left: the caller changes nothing before he is told that it is sent.
+
+void SendCommImpl::sum(const Send& send, uint32_t k, uint8_t lane) {
+  if (!canSum(send.memory)) return;
+  PayloadSum sum = PayloadSum::of(send.tag, k, {static_cast<const std::byte*>(send.data), send.bytes});
+  sum.segmentCount = 1;
+  sum.segments[0] = {lane, static_cast<uint32_t>(send.bytes)};
+  addSum(sum);
+}
+
+void SendCommImpl::sum(const Request& request) {
+  if (!canSum(request.memory)) return;
+  PayloadSum sum = PayloadSum::of(static_cast<uint32_t>(request.tags[0]), request.sequence[0],
+                                  {static_cast<const std::byte*>(request.transfer.data), request.bytes});
+  sum.segmentCount = request.segmentCount;
+  for (size_t i = 0; i < request.segmentCount; i++)
+    sum.segments[i] = {request.segments[i].lane, request.segments[i].bytes};
+  addSum(sum);
+}
+
+// They are told by whoever looks after the comms now and then, as telling costs more than a message: where
+// only some are summed those that are too many are left out.
+void SendCommImpl::addSum(const PayloadSum& sum) {
+  if (sum.bytes == 0 || toGpu_.load(std::memory_order_relaxed)) return;
+  const MustNotFail first;  // their memory
+  if (sumsToTell_.full() && !sums_.concernsAll()) return;
+  sumsToTell_.add(sum);
+  if (sumsToTell_.full() && sums_.concernsAll()) tellSums();
+}
+
+void SendCommImpl::tellSums() {
+  if (sumsToTell_.empty()) return;
+  peering().tell(MessageType::checksums, SumsMessage{remoteNumber_, sumsToTell_.sums()});
+  sumsToTell_.clear();
+}
+
 // Fail-over:
 
 void SendCommImpl::resolve(Request* request, uint16_t segments, uint16_t missing) {
@@ -466,6 +511,7 @@ void SendCommImpl::onMessage(MessageType type, ByteReader* body) {
 // Said once nothing new begins. The receiver may take its memory away when it has as many, and says so; what
 // is still queued at a lane has been posted as far as it is concerned.
 void SendCommImpl::tellTotal() {
+  tellSums();
   peering().tell(MessageType::total, CommMessage{remoteNumber_, messages_});
 }
 
@@ -501,6 +547,7 @@ bool SendCommImpl::inFlight(uint32_t tag, uint32_t k) {
 // accepts, so the receiver is asked whether it has everything; then nothing of this comm can be lost by
 // closing the lanes after it. Where it does not answer nothing is lost either as long as they stand.
 std::optional<Event> SendCommImpl::closingEvent() {
+  tellSums();
   if (life_.is(Stage::draining)) {
     if (unfinished_ > 0) return when(closingLate(), Event::late);
     const bool asks = messages_ > 0 && other_ == OtherEnd::open && !failed() &&

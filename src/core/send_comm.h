@@ -26,6 +26,7 @@ class SendCommImpl final : public CommBase, public SendComm {
   Tested test(Request* request, int* sizes) override { return testRequest(request, sizes); }
   Error error() const override { return stickyError(); }
   void mayStand() override { mayStand_.store(true, std::memory_order_relaxed); }
+  void mayChange() override { sumNothing(); }
   Posted isend(const void* data, size_t bytes, int tag, MemoryHandle* memory, void* profilerHandle) override;
   Posted isendFollowed(const void* data, size_t bytes, int tag, MemoryHandle* memory) override;
   void leaveNow() override;
@@ -45,6 +46,7 @@ class SendCommImpl final : public CommBase, public SendComm {
   }
   // Of these segments, whose lane is fenced, the peer misses some; the others are done.
   [[gnu::cold]] void resolve(Request* request, uint16_t segments, uint16_t missing);
+  void tellSums() override;
   void watch(TimePoint now) override;
   CommReport describe() override;
   void noteWaits(WaitLook* look) override;
@@ -129,6 +131,9 @@ class SendCommImpl final : public CommBase, public SendComm {
   [[gnu::noinline]] Request* sendFollowed(const Send& send, TagState& tag);
   [[gnu::cold]] Request* sendProfiled(const Send& send, TagState& tag);
   [[gnu::always_inline]] size_t stageEager(int slot, const Send& send, TagState& tag);
+  [[gnu::cold, gnu::noinline]] void sum(const Send& send, uint32_t k, uint8_t lane);
+  [[gnu::cold, gnu::noinline]] void sum(const Request& request);
+  void addSum(const PayloadSum& sum);
   Request* begin(const Send& send, uint32_t k);
   void answerProbe(const ProbeMessage& probe);
   bool inFlight(uint32_t tag, uint32_t k);
@@ -143,6 +148,7 @@ class SendCommImpl final : public CommBase, public SendComm {
 
   mem::Block ring_;  // the receiver writes here
   WindowOut window_;
+  SumsToTell sumsToTell_;
   TagTable<TagState> tags_;
   std::array<uint16_t, kRingPositions> nextInTag_{};
   uint16_t position_ = 0;           // where the next CTS will appear

@@ -25,6 +25,8 @@ Request* SendCommImpl::sendDirect(const Send& send, TagState& tag) {
   }
   request->transfer = {.data = send.data};
   postDirect(request);
+  if (sums_.concerns(request->sequence[0])) [[unlikely]]
+    sum(*request);
   engine().counters().directOut++;
   return request;
 }

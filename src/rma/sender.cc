@@ -15,6 +15,7 @@ constexpr size_t kBodiesAtOnce = 16;  // messages of one stream under way
 
 Result<std::unique_ptr<Sender>> Sender::create(core::SendComm& comm, const OwnMemory& memory) {
   auto sender = std::make_unique<Sender>(comm, memory);
+  comm.mayChange();
   TRY(sender->slots_, coll::Staging::create(kHeadsAtOnce * kSlotBytes));
   TRY(sender->memory_, sender->slots_.registerOn(comm));
   return sender;

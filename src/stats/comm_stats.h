@@ -84,6 +84,13 @@ class CommStats {
     record.way.set(way | kCameInParts);
   }
 
+  // A message's sum was compared with its sender's.
+  void checked(bool same) {
+    if (!line_) return;
+    line_->checked.add(1);
+    if (!same) line_->corrupt.add(1);
+  }
+
   // The comm has failed. The first reason counts.
   [[gnu::cold]] void failed(const std::string& reason) {
     if (!line_ || line_->failedAt.get() != 0) return;

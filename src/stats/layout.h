@@ -10,13 +10,13 @@
 
 #include "src/stats/ticks.h"
 
-// The layout of a process's counters in shared memory, version 2: a Header, then Header::comms lines of type
+// The layout of a process's counters in shared memory, version 3: a Header, then Header::comms lines of type
 // CommLine. All numbers have the byte order of the machine that wrote them. A field only ever changes its
 // meaning together with kVersion. Each line has one writer, whoever has entered the engine of its comm.
 namespace weft::stats {
 
 inline constexpr uint64_t kMagic = 0x5354'4154'5445'5746;  // "FWETTATS" in memory
-inline constexpr uint32_t kVersion = 2;
+inline constexpr uint32_t kVersion = 3;
 inline constexpr uint32_t kMostComms = 256;
 inline constexpr uint32_t kRecords = 1024;    // of a comm: its last requests
 inline constexpr uint32_t kSizeClasses = 32;  // class c: more than 2^(c-1) bytes, up to 2^c; 0: up to 1
@@ -122,6 +122,7 @@ struct CommLine {
   Cell<uint32_t> lanes, lanesUp;  // to the peer
   Cell<uint64_t> registrations;
   Cell<uint64_t> segmentsAgain, bytesAgain, lanesLeft, lanesRevived;  // of the whole engine
+  Cell<uint64_t> checked, corrupt;  // a receiver's: messages whose sums were compared; those that differed
   std::array<Cell<uint64_t>, kWays> ways;
   std::array<SizeClass, kSizeClasses> sizes;
   std::array<Cell<uint32_t>, kBuckets> latency;  // post to completion, of timed requests, in ticks

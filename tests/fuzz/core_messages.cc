@@ -21,6 +21,7 @@ enum Decoder : uint8_t {
   retired,
   missing,
   lines,
+  sums,
   decoders
 };
 
@@ -87,6 +88,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case missing:
       tryBody<MissingMessage>(body);
       break;
+    case sums:
+      tryBody<SumsMessage>(body);
+      break;
     case lines:
       tryBody<CtsMessage>(body);
       break;
@@ -115,5 +119,6 @@ std::vector<fuzz::Input> fuzz::seeds() {
           seedOf(lane, LaneMessage{1, 2, "the rail broke", Bytes(32, std::byte{5})}),
           seedOf(retired, RetiredMessage{1, 2, true, {{3, 4, 5, 6, 7}, {0, 70, 0, 0, 1}}}),
           seedOf(missing, MissingMessage{1, 2, 0, {1, 0, 3}}),
-          seedOf(lines, CtsMessage{1, {{2, Cts{}}}})};
+          seedOf(lines, CtsMessage{1, {{2, Cts{}}}}),
+          seedOf(sums, SumsMessage{1, {PayloadSum::of(1, 2, Bytes(10'000, std::byte{7}))}})};
 }

@@ -40,7 +40,11 @@ void World::make(int i) {
   Side& side = sides_[i];
   const std::string name =
       i == 0 ? "node1" + options_.domain + " pid 1001" : "node0" + options_.domain + " pid 1000";
-  side.other = std::make_shared<FakePeer>(*this, 1 - i, name);
+  const std::string& theirs = options_.checksumOf[1 - i];
+  side.other = std::make_shared<FakePeer>(
+      *this, 1 - i, name,
+      control::Fingerprint{
+          {core::kCheckingField, theirs.empty() ? options_.config.checksum : theirs, false}});
   core::NetOptions of;
   of.config = options_.config;
   of.transport = options_.transports[i];

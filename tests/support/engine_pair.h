@@ -24,8 +24,8 @@ class World;
 // The other process as one side sees it: messages go into the World's queue.
 class FakePeer final : public control::Peer {
  public:
-  FakePeer(World& world, int receiver, std::string name)
-      : world_(world), receiver_(receiver), name_(std::move(name)) {
+  FakePeer(World& world, int receiver, std::string name, control::Fingerprint fingerprint)
+      : world_(world), receiver_(receiver), name_(std::move(name)), fingerprint_(std::move(fingerprint)) {
     static uint8_t processes[2] = {};
     if (++processes[0] == 0) processes[1]++;
     incarnation_[0] = std::byte{processes[0]};
@@ -51,7 +51,7 @@ class FakePeer final : public control::Peer {
   int receiver_;
   std::string name_;
   control::Incarnation incarnation_{};
-  control::Fingerprint fingerprint_;
+  const control::Fingerprint fingerprint_;
 };
 
 struct Side {
@@ -94,6 +94,7 @@ struct WorldOptions {
   std::shared_ptr<core::ProfilerSink> profiler;  // of both sides; null: none
   int rails[2] = {1, 1};                         // how many of the transport's devices each side's device has
   std::string domain;                            // of both hosts, behind their names in the peers' names
+  std::string checksumOf[2];                     // what each side says it checks; empty: as its settings
 };
 
 class World {

@@ -206,6 +206,13 @@ TEST_CASE("the first error of all ranks comes first, with its reason") {
     CHECK(verdict.evidence[0].find("rank 3 on node7 pid 103: comm ") == 0);
     CHECK(verdict.evidence[0].ends_with(": the cable is out"));
   }
+  SECTION("bytes that changed on the way") {
+    fail(2, 3000, "rank 1 reports: checking a message's bytes: tag 0, message 7 of 64 bytes");
+    fail(1, 2000, "checking a message's bytes: tag 0, message 7 of 64 bytes");
+    const Verdict verdict = judge(ranks);
+    CHECK(verdict.kind == "corrupt");
+    CHECK(verdict.evidence.front().find("message 7 of 64 bytes") != std::string::npos);
+  }
   SECTION("sizes that do not match") {
     fail(3, kNow - 9 * kSecond, "matching a message: tag 1, message 2: 8 bytes sent to rank 3, which ...");
     const Verdict verdict = judge(ranks);

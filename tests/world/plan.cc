@@ -251,6 +251,7 @@ WorldPlan drawPlan(const PlanOptions& options) {
   plan.seed = options.seed;
   plan.ranks = options.ranks;
   drawConfig(random, &plan.config);
+  plan.config.checksum = std::array{"all", "sample", "off"}[options.seed % 3];
   drawFabric(random, &plan.fabric);
   // Of a stream of its own, so that older seeds that are kept draw what they drew.
   SeededRandom later(options.seed ^ 0x6c61746572);
@@ -286,12 +287,12 @@ std::string WorldPlan::text() const {
       "shuffle %d, pieces "
       "of "
       "%zu, messages %d, target must know %d, eager up to %d in %d slots, windows of %d KiB, numbers of %d "
-      "bits, engines occupied for %.3f ms%s%s\n",
+      "bits, sums of %s, engines occupied for %.3f ms%s%s\n",
       ranks, communicators, flows.size(), fabric.rails, uneven ? " or fewer" : "", config.maxRails,
       fabric.deferred() ? "when polled" : "at once", static_cast<int>(fabric.delivery), fabric.shuffle,
       fabric.pieceBytes, fabric.messages, fabric.targetMustKnow, config.eagerMaxBytes, config.eagerSlots,
-      config.windowKib, config.sequenceBits, milli(occupiedFor), apart ? ", places apart" : "",
-      rests ? ", a rest before closing" : "");
+      config.windowKib, config.sequenceBits, config.checksum.c_str(), milli(occupiedFor),
+      apart ? ", places apart" : "", rests ? ", a rest before closing" : "");
   if (tcp.on) text += tcp.text();
   if (localAlone) text += "over shared memory\n";
   if (localRanks != 0)

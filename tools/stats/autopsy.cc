@@ -195,9 +195,11 @@ std::map<std::string, size_t> blamed(const std::vector<Process>& processes) {
   return by;
 }
 
+using Failures = std::vector<std::pair<const Process*, const Comm*>>;
+
 // The connections that ended with an error, in the order of their ends.
-std::vector<std::pair<const Process*, const Comm*>> failuresOf(const std::vector<Process>& processes) {
-  std::vector<std::pair<const Process*, const Comm*>> failed;
+Failures failuresOf(const std::vector<Process>& processes) {
+  Failures failed;
   for (const Process& process : processes)
     for (const Comm& comm : process.comms)
       if (comm.state == stats::LineState::failed) failed.emplace_back(&process, &comm);
@@ -206,6 +208,31 @@ std::vector<std::pair<const Process*, const Comm*>> failuresOf(const std::vector
            (b.second->failedAt ? b.second->failedAt : UINT64_MAX);
   });
   return failed;
+}
+
+// Errors that say by themselves what it was.
+bool judgeWords(const Failures& failed, Verdict* verdict) {
+  struct Known {
+    const char* words;
+    const char* kind;
+    const char* advice;
+  };
+  static constexpr Known kKnown[] = {
+      {"matching a message: tag", "size",
+       "a rank sends more than the other one has room for: compare counts and types of that collective on "
+       "both"},
+      {"checking a message's bytes", "corrupt",
+       "bytes changed on the way: look for errors of that rail and its cable (ethtool -S, perfquery) and of "
+       "both hosts' memory (dmesg, edac-util); results since the last checkpoint may be wrong"}};
+  for (const auto& [process, comm] : failed)
+    for (const Known& known : kKnown) {
+      if (comm->reason.find(known.words) == std::string::npos) continue;
+      verdict->kind = known.kind;
+      verdict->peer = failed.front().second->peer;
+      verdict->advice = known.advice;
+      return true;
+    }
+  return false;
 }
 
 // Nobody is found dead or standing, and there were errors: the peer is named that most processes blame. Where
@@ -221,18 +248,7 @@ void judgeFailed(const std::vector<Process>& processes, Verdict* verdict) {
                                             comm->failedAt ? " at " + timeText(comm->failedAt) : "",
                                             comm->reason.empty() ? "" : ": " + comm->reason));
   verdict->since = failed.front().second->failedAt;
-  const bool size = std::any_of(failed.begin(), failed.end(), [](const auto& one) {
-    return one.second->reason.find("bytes sent") != std::string::npos &&
-           one.second->reason.find("matching a message") != std::string::npos;
-  });
-  if (size) {
-    verdict->kind = "size";
-    verdict->peer = failed.front().second->peer;
-    verdict->advice =
-        "a rank sends more than the other one has room for: compare counts and types of that collective on "
-        "both";
-    return;
-  }
+  if (judgeWords(failed, verdict)) return;
   verdict->advice =
       "the first of these errors is the one that counts; look at the host of a rank that all name, then at "
       "the "
@@ -279,6 +295,8 @@ std::string headOf(const Verdict& verdict, size_t processes) {
     return fmt::format("verdict: {} (unseen), which left nothing here\n", verdict.peer);
   if (verdict.kind == "size")
     return fmt::format("verdict: sizes that do not match (size), with {}\n", verdict.peer);
+  if (verdict.kind == "corrupt")
+    return fmt::format("verdict: bytes that are not what was sent (corrupt), with {}\n", verdict.peer);
   if (verdict.kind != "failed")
     return fmt::format("{} processes, and none of them stands still\n", processes);
   return verdict.peer.empty()

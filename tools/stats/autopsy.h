@@ -18,11 +18,12 @@ struct AutopsyOptions {
 
 // A verdict about the ranks, and what it rests on.
 struct Verdict {
-  // "died", "stopped", "debugger", "silent", "order", "late", "unseen", "circle", "size", "failed", "rail",
-  // "torch", "none"
+  // "died", "stopped", "debugger", "silent", "order", "late", "unseen", "circle", "size", "corrupt",
+  // "failed", "rail", "torch", "none"
   std::string kind;
   const Process* culprit = nullptr;
-  std::string peer;    // of "failed", "size" and "unseen": as its peers call it; empty: nobody is named
+  std::string
+      peer;  // of "failed", "size", "corrupt" and "unseen": as its peers call it; empty: nobody is named
   uint64_t since = 0;  // when it moved last
   std::vector<std::string> evidence;
   std::string advice;

@@ -96,6 +96,8 @@ Comm commOf(const stats::CommLine& line, const Scale& scale) {
   comm.bytesAgain = line.bytesAgain.get();
   comm.lanesLeft = line.lanesLeft.get();
   comm.lanesRevived = line.lanesRevived.get();
+  comm.checked = line.checked.get();
+  comm.corrupt = line.corrupt.get();
   addTraffic(line, scale, &comm);
   return comm;
 }

@@ -51,6 +51,8 @@ Json jsonOf(const Comm& comm) {
               {"lanes", comm.lanes},
               {"lanes_up", comm.lanesUp},
               {"registrations", comm.registrations},
+              {"checked", comm.checked},
+              {"corrupt", comm.corrupt},
               {"engine_segments_again", comm.segmentsAgain},
               {"engine_bytes_again", comm.bytesAgain},
               {"engine_lanes_left", comm.lanesLeft},
@@ -68,6 +70,10 @@ std::string plainText(const std::vector<Process>& processes) {
           comm.number, comm.sends ? "sends to" : "receives from", comm.peer, name(comm.state), comm.messages,
           comm.bytes, comm.inFlight(), static_cast<double>(comm.busy) * kNanosecond,
           static_cast<double>(comm.waited) * kNanosecond);
+    for (const Comm& comm : process.comms)
+      if (comm.corrupt > 0)
+        text += fmt::format("  comm {}: {} of {} checked messages were not what was sent\n", comm.number,
+                            comm.corrupt, comm.checked);
     if (process.leftOut > 0) text += fmt::format("  and {} comms that found no room\n", process.leftOut);
   }
   return text;
