@@ -6,6 +6,7 @@
 
 #include "src/base/log.h"
 #include "src/control/hub.h"
+#include "src/core/checksums.h"
 
 namespace weft::core {
 
