@@ -207,8 +207,7 @@ void LaneSet::watch(TimePoint now, bool settled, bool mayReopen) {
   for (const auto& lane : lanes_) {
     switch (lane->standing.state) {
       case LaneState::connecting:
-        if (lane->standing.incarnation > 1 && now - lane->standing.since > config_.connectTimeout)
-          suspect(*lane, "no connection within WEFT_CONNECT_TIMEOUT");
+        watchConnecting(*lane, now);
         break;
       case LaneState::up:
         watchSilence(*lane, now, settled);
@@ -225,6 +224,17 @@ void LaneSet::watch(TimePoint now, bool settled, bool mayReopen) {
         break;
     }
   }
+}
+
+// The deadline of the first connection is the peering's own. A rail that carries nothing is left to the
+// others when those have stood for half of that, or no connection would ever stand.
+void LaneSet::watchConnecting(Lane& lane, TimePoint now) {
+  const bool first = lane.standing.incarnation == 1;
+  if (first && up_ == 0) return;
+  if (lane.standing.since == TimePoint{}) lane.standing.since = now;
+  if (now - lane.standing.since > config_.connectTimeout / (first ? 2 : 1))
+    suspect(lane, first ? "no connection within half of WEFT_CONNECT_TIMEOUT, while others stand"
+                        : "no connection within WEFT_CONNECT_TIMEOUT");
 }
 
 // A lane that holds work of ours and shows no sign of life is lost, unless the peer's whole process is

@@ -122,6 +122,7 @@ class LaneSet {
   bool firstCarriesAll() const { return prefersFirst_ && lanes_.front()->up(); }
   void leave(Lane& lane);
   void planNext(Lane& lane, LaneState from, TimePoint now) const;
+  void watchConnecting(Lane& lane, TimePoint now);
   void watchSilence(Lane& lane, TimePoint now, bool settled);
   void watchFencing(Lane& lane, TimePoint now, bool settled);
   uint32_t nextTurn();
