@@ -71,6 +71,7 @@ class Host {
   static constexpr Nanoseconds kShortestPass{200};
 
   std::shared_ptr<Transport> makeFabric();
+  void makePasses(Nanoseconds time);
 
   const Site site_;
   const int number_;
