@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The weft authors
-"""usage: mutants.py [--count N] [--seed S] [--room FOLDER]... [--copy FOLDER] [--minutes T] [--only FILE:LINE:COLUMN]
+"""usage: mutants.py [--count N] [--seed S] [--room FOLDER]... [--copy FOLDER] [--minutes T] [--programs REGEX] [--worlds N] [--only FILE:LINE:COLUMN]
 
 How much the tests see: in a copy of this commit it changes one comparison, one boolean, one && or ||, or one +1 or -1 of src/core,
 src/control, providers/tcp or src/coll at random, builds, and runs the world over loop and tcp, unit and protocol until one of them
 fails. A line for each mutant says which did. Those that nothing finds are to be looked at: some change nothing that can be
-seen, the others lack a case or an oracle. The same seed draws the same mutants. Exit status 1: something does not hold without a mutant.
+seen, the others lack a case or an oracle. --programs takes only those programs beside the world, and --worlds so many seeds of a fabric, where time is short. The same seed draws the same mutants.
 """
 import argparse
+import os
 import pathlib
 import random
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -19,8 +21,7 @@ import time
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 ROOMS = ['src/core', 'src/control', 'providers/tcp', 'src/coll']
-WORLD_SEEDS = 150
-LONGEST = 150  # of a program's seconds: a mutant that waits for ever is found
+PATIENCE = 20  # times as long as without a mutant, and a minute: one that waits for ever is found
 
 # What is changed into what. Templates have no blanks around their < and >.
 CHANGES = [
@@ -61,36 +62,54 @@ def run(command, last, **options):
 
 def prepare(copy):
     """A copy of HEAD, and its build of test programs file by file: a mutant costs one compilation."""
+    if (copy / 'build/build.ninja').exists():  # of an earlier run, as it is
+        return
     copy.mkdir(parents=True, exist_ok=True)
     archive = subprocess.Popen(['git', '-C', str(TOP), 'archive', 'HEAD'], stdout=subprocess.PIPE)
     subprocess.run(['tar', '-x', '-C', str(copy)], stdin=archive.stdout, check=True)
     if archive.wait() != 0:
         sys.exit('git archive failed')
-    if not (copy / 'build/build.ninja').exists():
-        subprocess.run(['meson', 'setup', str(copy / 'build'), str(copy), '-Dbuildtype=plain', '-Doptimization=0', '-Dtests=enabled',
-                        '-Dtools=disabled', '-Dofi=disabled', '-Dverbs=disabled'], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(['meson', 'setup', str(copy / 'build'), str(copy), '-Dbuildtype=plain', '-Doptimization=0', '-Dtests=enabled',
+                    '-Dtools=disabled', '-Dofi=disabled', '-Dverbs=disabled'], check=True, stdout=subprocess.DEVNULL,
+                   env={**os.environ, **({'CXX_LD': 'mold'} if shutil.which('mold') else {})})
 
 
-def programs(copy):
+def programs(copy, wanted):
     """Unit and protocol tests that need neither other programs nor much time, world's parts, and the world; the quick ones first."""
     known = subprocess.run(['ninja', '-C', str(copy / 'build'), '-t', 'targets', 'all'], capture_output=True, text=True, check=True).stdout
     names = re.findall(r'^(tests/(?:unit|protocol|coll)/(?:unit|protocol|coll)-[\w-]+): cpp_LINKER', known, re.MULTILINE)
     slow = {'unit-control-silence', 'unit-control-process', 'coll-sharp', 'coll-flush', 'protocol-random', 'protocol-rail-storm'}
-    return [name for name in names if name.rpartition('/')[2] not in slow] + ['tests/world/world-parts']
+    return [name for name in names if name.rpartition('/')[2] not in slow and re.search(wanted, name)] + ['tests/world/world-parts']
 
 
 def build(copy, targets):
     return run(['ninja', '-C', copy / 'build', *targets, 'tests/world/simulate'], 7200)
 
 
-def finder(copy, targets, room):
-    """The name of the first program that fails; None: all hold."""
+def commands(copy, targets, room, seeds):
+    """Name and command of all that is run for a mutant of that room, what finds most first."""
     simulate = copy / 'build/tests/world/simulate'
-    worlds = [('the world over ' + fabric, [simulate, '--fabric', fabric, '--seeds', WORLD_SEEDS]) for fabric in ('tcp', 'loop')]
+    worlds = [('the world over ' + fabric, [simulate, '--fabric', fabric, '--seeds', seeds]) for fabric in ('tcp', 'loop')]
     tests = [(name.rpartition('/')[2], [copy / 'build' / name]) for name in targets]
-    order = {'providers/tcp': worlds[:1] + tests, 'src/core': worlds + tests}.get(room, tests + worlds)
-    for name, command in order:
-        if not run(command, LONGEST, cwd=copy / 'build'):
+    return {'providers/tcp': worlds[:1] + tests, 'src/core': worlds + tests}.get(room, tests + worlds)
+
+
+def measured(copy, targets, seeds):
+    """How long each may take; what fails without a mutant is left out."""
+    longest = {}
+    for name, command in commands(copy, targets, 'src/core', seeds):
+        began = time.monotonic()
+        if run(command, 1800, cwd=copy / 'build'):
+            longest[name] = 60 + PATIENCE * (time.monotonic() - began)
+        else:
+            print(f'left out, as it fails without a mutant: {name}', flush=True)
+    return longest
+
+
+def finder(copy, targets, room, seeds, longest):
+    """The name of the first program that fails; None: all hold."""
+    for name, command in commands(copy, targets, room, seeds):
+        if name in longest and not run(command, longest[name], cwd=copy / 'build'):
             return name
     return None
 
@@ -111,6 +130,8 @@ def main():
     options.add_argument('--room', action='append')
     options.add_argument('--copy', type=pathlib.Path)
     options.add_argument('--only')
+    options.add_argument('--worlds', type=int, default=150)
+    options.add_argument('--programs', default='')
     arguments = options.parse_args()
     draw = random.Random(arguments.seed)
     end = time.monotonic() + 60 * arguments.minutes
@@ -119,16 +140,13 @@ def main():
         copy = arguments.copy or pathlib.Path(temporary) / 'weft'
         prepare(copy)
         # What does not link without all providers is left out.
-        run(['ninja', '-C', copy / 'build', '-k', '0', *programs(copy)], 7200)
-        targets = [name for name in programs(copy) if (copy / 'build' / name).exists()]
+        run(['ninja', '-C', copy / 'build', '-k', '0', *programs(copy, arguments.programs)], 7200)
+        targets = [name for name in programs(copy, arguments.programs) if (copy / 'build' / name).exists()]
         if not build(copy, targets):
             sys.exit('this commit does not build')
-        targets = [name for name in targets if run([copy / 'build' / name], LONGEST, cwd=copy / 'build')
-                   or print(f'left out, as it fails without a mutant: {name}', flush=True)]
-        if name := finder(copy, targets, 'src/core'):
-            sys.exit(f'without a mutant {name} fails')
+        longest = measured(copy, targets, arguments.worlds)
         everywhere = list(places(copy, arguments.room or ROOMS))
-        print(f'{len(everywhere)} places, {len(targets)} programs and the world', flush=True)
+        print(f'{len(everywhere)} places, {len(longest)} programs', flush=True)
         while compiled < arguments.count and time.monotonic() < end:
             place = draw.choice(everywhere)
             other = draw.choice(place[4])
@@ -144,7 +162,7 @@ def main():
                         sys.exit('it does not compile')
                     continue
                 compiled += 1
-                by = finder(copy, targets, str(path.parent))
+                by = finder(copy, targets, str(path.parent), arguments.worlds, longest)
             finally:
                 (copy / path).write_text(kept)
             found += by is not None

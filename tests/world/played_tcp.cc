@@ -198,6 +198,19 @@ int PlayedTcp::errorOf(int fd, int* error) {
   return 0;
 }
 
+// A flow whose buffer is nearly full has more to send than it may, and has had that since it stands.
+int PlayedTcp::countsOf(int fd, tcp_info* out) {
+  const Ref socket = find(fd, "getsockopt");
+  if (!socket) return -1;
+  *out = tcp_info{};
+  const Ref other = socket->other.lock();
+  if (!other || !settle(*socket)) return 0;
+  out->tcpi_bytes_acked = socket->sent - (other->waiting - arrived(*other));
+  out->tcpi_busy_time = static_cast<uint64_t>((now() - socket->standsAt).count() / 1000);
+  out->tcpi_notsent_bytes = other->waiting * 2 > habits_.buffer ? 1 : 0;
+  return 0;
+}
+
 // Connecting: the first packet finds somebody who listens, or nobody, or is lost and comes again.
 
 int PlayedTcp::connect(int fd, const SocketAddress& to) {
@@ -313,6 +326,7 @@ ssize_t PlayedTcp::send(int fd, std::span<const iovec> parts) {
   }
   other->lastArrival = chunk.arrives;
   other->waiting += bytes;
+  socket->sent += bytes;
   other->in.push_back(std::move(chunk));
   return counted(static_cast<ssize_t>(bytes));
 }

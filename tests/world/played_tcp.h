@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <linux/tcp.h>
 #include <map>
 #include <memory>
 #include <optional>
@@ -69,6 +70,7 @@ class PlayedTcp {
   int lingerNot(int fd);
   int nameOf(int fd, bool peers, SocketAddress* out);
   int errorOf(int fd, int* error);
+  int countsOf(int fd, tcp_info* out);  // what tells a flow's rate
   int epollCreate();
   int epollControl(int fd, int op, int of, const epoll_event* event);
   int epollWait(int fd, std::span<epoll_event> events);
@@ -92,6 +94,7 @@ class PlayedTcp {
     bool over = false;     // its error was told: nothing more can be sent
     TimePoint standsAt{};  // for the end that dials
     std::deque<Chunk> in;  // on the way, and not read
+    uint64_t sent = 0;     // bytes
     size_t waiting = 0;    // bytes of it
     TimePoint lastArrival{};
     std::optional<TimePoint> fin, reset;

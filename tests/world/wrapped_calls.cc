@@ -10,7 +10,6 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -154,6 +153,8 @@ int __wrap_setsockopt(int fd, int level, int option, const void* value, socklen_
 int __wrap_getsockopt(int fd, int level, int option, void* value, socklen_t* length) {
   if (!isPlayed(fd)) return __real_getsockopt(fd, level, option, value, length);
   if (level == SOL_SOCKET && option == SO_ERROR) return played().errorOf(fd, static_cast<int*>(value));
+  if (level == IPPROTO_TCP && option == TCP_INFO && *length >= sizeof(tcp_info))
+    return played().countsOf(fd, static_cast<tcp_info*>(value));
   errno = ENOPROTOOPT;
   return -1;
 }
