@@ -55,13 +55,13 @@ def job(fabric, size, folder):
         process.wait(timeout=PATIENCE)
 
 
-def moving(folder):
-    """The processes by rank, once all of them have moved messages."""
+def moving(folder, count=RANKS):
+    """The processes by rank, once so many of them have moved messages."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         answer = weft('stats', '--json', folder)
         found = json.loads(answer.stdout)['processes'] if answer.returncode == 0 else []
-        if sum(sum(comm['messages'] for comm in one['comms']) > 100 for one in found) == RANKS:
+        if sum(sum(comm['messages'] for comm in one['comms']) > 100 for one in found) == count:
             return {one['place']: one['pid'] for one in found}
         time.sleep(0.1)
     raise AssertionError('the job does not move')
@@ -125,6 +125,27 @@ class AutopsyCasesTest(unittest.TestCase):
                 if after > IN_TIME:
                     late.append((deed, size, after))
         self.assertLessEqual(len(late), len(CASES) // 20, late)
+
+    @unittest.skipIf(os.getuid() != 0, 'a file system of its own wants root')
+    def test_a_rank_whose_disk_is_full(self):
+        """It says so, the job goes on, and its peers' counters name it when it stands still."""
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile('w+') as said, contextlib.ExitStack() as ends:
+            command = [WEFT, 'perf', 'all_reduce', '-b', '64K', '-e', '64K', '--iters', '1000000', '--verbose']
+            full = ['unshare', '-m', 'sh', '-c', f'mount -t tmpfs -o size=1m none {folder} && exec "$@"', 'sh']
+            common = {**CLEAN, **TCP, 'WEFT_STATE_DIR': folder, 'WORLD_SIZE': str(RANKS), 'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': '29871'}
+            for rank in range(RANKS):
+                last = rank == RANKS - 1
+                process = subprocess.Popen([*(full if last else []), *command], env={**common, 'RANK': str(rank)}, stdout=subprocess.DEVNULL,
+                                           stderr=said if last else subprocess.DEVNULL)
+                ends.callback(lambda one: (one.kill(), one.wait(timeout=PATIENCE)), process)
+            moving(folder, RANKS - 1)
+            os.kill(process.pid, signal.SIGSTOP)
+            found, after = self.verdict(folder, 'unseen')
+            self.assertIn(f'rank {RANKS - 1} ', found['peer'])
+            self.assertIn(f' pid {process.pid} ', found['peer'])
+            self.assertLess(after, IN_TIME)
+            said.seek(0)
+            self.assertRegex(said.read(), rf'{folder}/\S+\.{process.pid}\.stats: No space left on device; the job goes on without counters')
 
 
 if __name__ == '__main__':
