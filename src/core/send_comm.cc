@@ -235,7 +235,10 @@ inline Request* SendCommImpl::sendEager(const Send& send, TagState& tag) {
 Request* SendCommImpl::sendFollowed(const Send& send, TagState& tag) {
   const int slot = peering().eagerOut().takeSlot();
   if (slot < 0) return nullptr;
+  const uint32_t k = tag.k;
   peering().sendEagerFollowed(slot, stageEager(slot, send, tag));
+  if (sums_.concerns(k)) [[unlikely]]
+    sum(send, k, peering().eagerOut().leftBy(slot));
   messages_++;
   return doneSend(send.bytes);
 }
