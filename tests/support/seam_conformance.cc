@@ -184,7 +184,7 @@ Work messageOf(SeamEnd& from, uint32_t imm, size_t at, size_t to, size_t length,
   return work;
 }
 
-// A message may have to wait for its place, and in the end goes on without. What is behind it keeps its order
+// A message may have to wait for its place, and in the end goes on without. Those behind it keep their order
 // and its bytes.
 void checkMessagesThatWait(Pair& pair) {
   for (const uint32_t imm : {3u, 4u, 3u}) {
