@@ -373,6 +373,7 @@ TEST_CASE("messages about what is not there are dropped") {
     scene.tell(0, MessageType::tellRead, plain);
     scene.tell(0, MessageType::announced, plain);
     scene.tell(0, MessageType::withdraw, plain);
+    scene.tell(0, MessageType::laneConnected, LaneMessage{static_cast<uint8_t>(random.below(4)), 1, {}, {}});
     scene.tell(0, static_cast<MessageType>(200), plain);
     scene.world.deliverMessages();
   }
