@@ -56,6 +56,7 @@ class Engine final : private Placer {
   size_t railInUse(size_t rail) const { return railInUse_[rail]; }
   mem::Arena& arena() { return arena_; }
   WindowPool* windows() const { return options_.windows; }
+  stats::RailSums* rails() const { return options_.rails; }   // null: nobody wants them
   stats::StatsFile* stats() const { return options_.stats; }  // null: switched off
   mem::RegionCache& regions() { return *options_.regions; }
 

@@ -175,7 +175,9 @@ void Engine::lookAtWaits() {
 void Engine::watch() {
   readClock();
   for (size_t i = 0; i < peerings_.size(); i++) {
-    if (peerings_[i]) peerings_[i]->watch(now_);
+    if (!peerings_[i]) continue;
+    peerings_[i]->watch(now_);
+    peerings_[i]->tellRails();
   }
   flushLanes_.watch(now_);
   endIdlePeerings();

@@ -11,6 +11,7 @@
 #include "src/base/config.h"
 #include "src/core/window.h"
 #include "src/mem/region.h"
+#include "src/stats/profile.h"
 #include "src/stats/stats_file.h"
 #include "weft/transport.h"
 
@@ -42,6 +43,7 @@ struct EngineOptions {
   std::shared_ptr<Device> local;  // for peers in shared memory, and behind the rails in `regions`; null: none
   WindowPool* windows = nullptr;  // of the process, outlives the engine; null: no direct messages
   stats::StatsFile* stats = nullptr;  // of the process, outlives the engine; null: nothing is counted there
+  stats::RailSums* rails = nullptr;   // likewise, for a profile
   std::string deviceName;
   int trafficClass = -1;
   QueueDepths depths{4096, 8192, -1};

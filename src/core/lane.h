@@ -117,6 +117,11 @@ class Lane {
   void writeOff(uint64_t bytes) { outstandingBytes_ -= std::min(outstandingBytes_, bytes); }
   void carriesAgain(uint64_t bytes) { totals_.worksAgain++, totals_.bytesAgain += bytes; }
   const LaneTotals& totals() const { return totals_; }
+  LaneTotals untold() {  // since this was asked last
+    const LaneTotals before = std::exchange(told_, totals_);
+    return {totals_.works - before.works, totals_.bytes - before.bytes,
+            totals_.worksAgain - before.worksAgain, totals_.bytesAgain - before.bytesAgain};
+  }
 
   bool waiting() const { return !queued_.empty() || outstandingWorks_ > 0; }  // for something to finish
   // Nobody hears of it when an unsignaled work is gone, but a fabric may need polls until it is: so the
@@ -184,6 +189,7 @@ class Lane {
   TimePoint lastSign_{};  // last time the fabric finished something, took what had waited, or the lane
                           // stopped being idle
   LaneTotals totals_;
+  LaneTotals told_;
   float bytesPerUs_ = 0;  // 0: not known
   uint32_t roundsSinceMeasured_ = 0;
   uint8_t number_;

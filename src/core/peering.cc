@@ -38,6 +38,7 @@ Peering::Peering(Engine& engine, uint32_t number, uint32_t life, control::PeerRe
 
 Peering::~Peering() {
   tellTraffic();
+  tellRails();
   if (awaitsFlush_) engine_.dropFlush(this);
   engine_.budget().giveBackSlots(eagerIn_.slots(), eagerIn_.slotBytes());
 }
@@ -93,6 +94,17 @@ void Peering::tellTraffic() const {
     if (!lane.up()) rails += ", not up";
   }
   WEFT_LOG(info, "sent to %s over%s", peer_->name().c_str(), rails.c_str());
+}
+
+void Peering::tellRails() {
+  if (!lanes_.several() || !engine_.rails()) return;
+  const MustNotFail nobodyToTell;
+  for (size_t i = 0; i < lanes_.size(); i++) {
+    const LaneTotals did = lanes_.at(i).untold();
+    if (did.works > 0)
+      engine_.rails()->add(engine_.deviceName(), lanes_.at(i).railName(),
+                           {did.works, did.bytes, did.bytesAgain});
+  }
 }
 
 std::byte* Peering::creditLanding() const {

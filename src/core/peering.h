@@ -92,6 +92,7 @@ class Peering final : private LaneOwner, private EagerSender::Source, private Me
   [[gnu::cold]] void cut();
   [[gnu::cold]] void endIfLeaving();  // the peer's engine is gone: what a lane lost, nobody will account for
   void watch(TimePoint now);
+  void tellRails();            // what they carried, for a profile
   bool tickBusy();             // something is outstanding here; asked by the control thread, once a tick
   bool isIdle(TimePoint now);  // no comm is on it; asked again and again, so that it knows since when
   TimePoint idleSince() const { return idleSince_; }

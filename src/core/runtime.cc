@@ -77,6 +77,7 @@ void Runtime::openStats() {
 // but short locks.
 void Runtime::addTo(stats::ProfileSums* sums) {
   if (stats_) stats_->addTo(sums);
+  rails_.addTo(sums);
   const std::lock_guard lock(mutex_);
   for (const auto& [device, cache] : caches_) {
     const mem::CacheCounters of = cache->counters();
@@ -142,13 +143,14 @@ Runtime::Told::~Told() {
 Runtime::Runtime(std::shared_ptr<Net> net)
     : net_(std::move(net)), windows_(static_cast<uint64_t>(net_->config().windowPoolMib) << 20) {}
 
-// Connections half made go first: they hold engines. Those say goodbye over the hub.
+// Connections half made go first: they hold engines. Those say goodbye over the hub, and tell what their
+// rails carried.
 Runtime::~Runtime() {
   const MustNotFail closing;
-  if (stats::Profile* profile = net_->profile()) profile->end(this);
   report_.reset();
   meetings_.clear();
   engines_.clear();
+  if (stats::Profile* profile = net_->profile()) profile->end(this);
 }
 
 Result<Runtime::DeviceUse> Runtime::openDevice(int device) {
@@ -229,6 +231,7 @@ Result<std::shared_ptr<Engine>> Runtime::makeEngine(const ContextOptions& of, in
   options.local = use.local;
   options.windows = &windows_;
   options.stats = stats_.get();
+  if (net_->profile()) options.rails = &rails_;
   options.deviceName = properties.name;
   {
     const std::lock_guard lock(mutex_);

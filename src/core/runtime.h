@@ -134,6 +134,7 @@ class Runtime final : public std::enable_shared_from_this<Runtime>, private stat
   std::mutex tellersMutex_;
   std::map<uint64_t, std::function<std::string()>> tellers_;
   uint64_t toldBy_ = 0;  // tellers ever
+  stats::RailSums rails_;
   std::unique_ptr<stats::StatsFile>
       stats_;  // null: switched off; before the engines, whose comms write there
   std::shared_ptr<Router> router_;

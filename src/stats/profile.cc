@@ -93,6 +93,13 @@ std::string memoryText(const std::string& device, const MemorySum& memory) {
          "}";
 }
 
+std::string railText(const std::string& device, const std::string& rail, const RailSum& sum) {
+  return "    {" +
+         listOf({field("device", device), field("rail", rail), field("writes", sum.writes),
+                 field("bytes", sum.bytes), field("bytes_again", sum.bytesAgain)}) +
+         "}";
+}
+
 std::string threadsText() {
   std::vector<std::string> threads;
   for (const ThreadTime& thread : threadTimes())
@@ -167,6 +174,23 @@ void ProfileSums::add(const std::string& device, const MemorySum& more) {
   sum.nanoseconds += more.nanoseconds;
 }
 
+void ProfileSums::add(const std::string& device, const std::string& rail, const RailSum& more) {
+  RailSum& sum = rails[{device, rail}];
+  sum.writes += more.writes;
+  sum.bytes += more.bytes;
+  sum.bytesAgain += more.bytesAgain;
+}
+
+void RailSums::add(const std::string& device, const std::string& rail, const RailSum& more) {
+  const std::lock_guard lock(mutex_);
+  sums_.add(device, rail, more);
+}
+
+void RailSums::addTo(ProfileSums* sums) const {
+  const std::lock_guard lock(mutex_);
+  sums->addAll(sums_);
+}
+
 void ProfileSums::addAll(const ProfileSums& more) {
   for (const auto& [key, from] : more.flows) {
     FlowSum& to = flows[key];
@@ -186,6 +210,7 @@ void ProfileSums::addAll(const ProfileSums& more) {
     for (const auto& [upTo, count] : from.latency) to.latency[upTo] += count;
   }
   for (const auto& [device, sum] : more.memory) add(device, sum);
+  for (const auto& [key, sum] : more.rails) add(key.first, key.second, sum);
   leftOut += more.leftOut;
 }
 
@@ -230,9 +255,10 @@ Status Profile::write() {
 }
 
 std::string Profile::textOf(const ProfileSums& sums) const {
-  std::vector<std::string> flows, memory;
+  std::vector<std::string> flows, memory, rails;
   for (const auto& [key, flow] : sums.flows) flows.push_back(flowText(key, flow));
   for (const auto& [device, one] : sums.memory) memory.push_back(memoryText(device, one));
+  for (const auto& [key, one] : sums.rails) rails.push_back(railText(key.first, key.second, one));
   const uint64_t now = realtimeNow();
   return "{" +
          listOf({field("weft_profile", kProfileVersion), field("weft", WEFT_VERSION),
@@ -241,7 +267,8 @@ std::string Profile::textOf(const ProfileSums& sums) const {
                  field("begun_unix_ns", begun_), field("ns", now > begun_ ? now - begun_ : 0),
                  field("process_cpu_ns", processorTime()), field("comms_left_out", sums.leftOut)}) +
          ",\n  \"threads\": [\n" + threadsText() + "],\n  \"memory\": [\n" + listOf(memory, ",\n") +
-         "],\n  \"flows\": [\n" + listOf(flows, ",\n") + "]}\n";
+         "],\n  \"rails\": [\n" + listOf(rails, ",\n") + "],\n  \"flows\": [\n" + listOf(flows, ",\n") +
+         "]}\n";
 }
 
 }  // namespace weft::stats

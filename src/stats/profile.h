@@ -42,16 +42,35 @@ struct MemorySum {
   uint64_t bytes = 0, nanoseconds = 0;
 };
 
+// Writes over one rail of a device that has several, clear-to-send lines among them.
+struct RailSum {
+  uint64_t writes = 0, bytes = 0;
+  uint64_t bytesAgain = 0;  // of these, written again after another rail had lost them
+};
+
 struct ProfileSums {
   using Key = std::tuple<bool, std::string, std::string>;  // it sends, device, peer
   std::map<Key, FlowSum> flows;
-  std::map<std::string, MemorySum> memory;  // by device
-  uint64_t leftOut = 0;                     // comms that found no line to count in
+  std::map<std::string, MemorySum> memory;                       // by device
+  std::map<std::pair<std::string, std::string>, RailSum> rails;  // by device and rail
+  uint64_t leftOut = 0;                                          // comms that found no line to count in
 
   // `nanoseconds`: of a tick.
   void add(const CommLine& line, double nanoseconds);
   void add(const std::string& device, const MemorySum& more);
+  void add(const std::string& device, const std::string& rail, const RailSum& more);
   void addAll(const ProfileSums& more);
+};
+
+// The rails of a runtime's engines, which tell it now and then, and at the end of a peering. Any thread.
+class RailSums {
+ public:
+  void add(const std::string& device, const std::string& rail, const RailSum& more);
+  void addTo(ProfileSums* sums) const;
+
+ private:
+  mutable std::mutex mutex_;
+  ProfileSums sums_;  // its rails alone
 };
 
 // Anything that has counted and may go before the process does.

@@ -88,6 +88,16 @@ Result<MemoryUse> memoryOf(const JsonNode& node) {
   return use;
 }
 
+Result<RailUse> railOf(const JsonNode& node) {
+  RailUse use;
+  TRY(use.device, textOf(node, "device"));
+  TRY(use.rail, textOf(node, "rail"));
+  TRY(use.writes, numberOf(node, "writes"));
+  TRY(use.bytes, numberOf(node, "bytes"));
+  TRY(use.bytesAgain, numberOf(node, "bytes_again"));
+  return use;
+}
+
 Result<ThreadUse> threadOf(const JsonNode& node) {
   ThreadUse use;
   TRY(use.name, textOf(node, "name"));
@@ -120,6 +130,7 @@ Result<Process> processOf(const JsonNode& node) {
   TRY(process.processorSeconds, secondsOf(node, "process_cpu_ns"));
   TRY(readList(node, "flows", flowOf, &process.flows));
   TRY(readList(node, "memory", memoryOf, &process.memory));
+  if (node.has("rails")) TRY(readList(node, "rails", railOf, &process.rails));
   TRY(readList(node, "threads", threadOf, &process.threads));
   return process;
 }

@@ -28,7 +28,7 @@ Json flowJson(const Flow& flow) {
 }
 
 Json processJson(const Process& process) {
-  Json flows = Json::array(), memory = Json::array(), threads = Json::array();
+  Json flows = Json::array(), memory = Json::array(), rails = Json::array(), threads = Json::array();
   for (const Flow& flow : process.flows) flows.append(flowJson(flow));
   for (const MemoryUse& use : process.memory)
     memory.append({{"device", use.device},
@@ -37,6 +37,12 @@ Json processJson(const Process& process) {
                    {"given_back", use.evictions},
                    {"bytes", use.bytes},
                    {"seconds", use.seconds}});
+  for (const RailUse& use : process.rails)
+    rails.append({{"device", use.device},
+                  {"rail", use.rail},
+                  {"writes", use.writes},
+                  {"bytes", use.bytes},
+                  {"bytes_again", use.bytesAgain}});
   for (const ThreadUse& use : process.threads) threads.append({{"name", use.name}, {"seconds", use.seconds}});
   return {{"name", process.name},
           {"begun", process.begun},
@@ -44,6 +50,7 @@ Json processJson(const Process& process) {
           {"processor_seconds", process.processorSeconds},
           {"flows", flows},
           {"registrations", memory},
+          {"rails", rails},
           {"threads", threads}};
 }
 

@@ -74,6 +74,13 @@ struct MemoryUse {
   double seconds = 0;  // spent registering
 };
 
+// Writes over one rail of a device that has several.
+struct RailUse {
+  std::string device, rail;
+  double writes = 0, bytes = 0;
+  double bytesAgain = 0;  // of these, written again after another rail had lost them
+};
+
 struct ThreadUse {
   std::string name;
   double seconds = 0;  // of processor time
@@ -86,6 +93,7 @@ struct Process {
   double processorSeconds = 0;  // of the whole process; 0: not known
   std::vector<Flow> flows;
   std::vector<MemoryUse> memory;
+  std::vector<RailUse> rails;  // empty too where the profile is of a weft that did not tell them
   std::vector<ThreadUse> threads;
 };
 

@@ -357,6 +357,34 @@ Section devices(const Run& run) {
   return section;
 }
 
+// Of devices with several: one that carries less than the others is slow, or was away.
+Section rails(const Run& run) {
+  std::map<std::pair<std::string, std::string>, RailUse> sums;
+  std::map<std::string, double> whole;
+  for (const Process& process : run.processes)
+    for (const RailUse& use : process.rails) {
+      RailUse& sum = sums[{use.device, use.rail}];
+      sum.writes += use.writes;
+      sum.bytes += use.bytes;
+      sum.bytesAgain += use.bytesAgain;
+      whole[use.device] += use.bytes;
+    }
+  Section section{
+      "Rails",
+      "",
+      {{"device", true}, {"rail", true}, {"writes"}, {"MB sent"}, {"% of the device"}, {"MB again"}},
+      {},
+      {}};
+  for (const auto& [key, sum] : sums)
+    section.rows.push_back({{key.first},
+                            {key.second},
+                            {shownCount(sum.writes)},
+                            {shownMegabytes(sum.bytes)},
+                            {small(100 * sum.bytes / std::max(1.0, whole[key.first]), 3)},
+                            {sum.bytesAgain > 0 ? shownMegabytes(sum.bytesAgain) : ""}});
+  return section;
+}
+
 Section memoryUse(const Run& run) {
   std::map<std::string, MemoryUse> sums;
   for (const Process& process : run.processes)
@@ -475,7 +503,7 @@ std::string shownMicroseconds(double seconds) {
 std::vector<Section> sectionsOf(const Run& run) {
   std::vector<Section> sections{overview(run),   profileTable(run), bandwidth(run), messageSizes(run),
                                 peerMatrix(run), latencies(run),    slowest(run),   waits(run),
-                                devices(run),    memoryUse(run),    threads(run)};
+                                devices(run),    rails(run),        memoryUse(run), threads(run)};
   std::erase_if(sections, [](const Section& one) {
     return one.rows.empty() && one.title != "Waits" && one.title != "Bandwidth over time";
   });
