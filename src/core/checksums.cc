@@ -64,7 +64,6 @@ std::optional<Corruption> compare(const PayloadSum& received, const PayloadSum& 
 }  // namespace
 
 SumBook::Found SumBook::add(const PayloadSum& sum, bool ours, Corruption* found) {
-  waiting_.resize(places_);
   Waiting& place = waiting_[((sum.k >> shift_) + sum.tag) % places_];
   const bool same = place.used && place.sum.tag == sum.tag && place.sum.k == sum.k;
   if (!same || place.ours == ours) {

@@ -35,6 +35,7 @@ class SumRule {
         match_(checking == Checking::off ? 1 : 0) {}
   bool concerns(uint32_t k) const { return ((k ^ k >> kSampleBits) & mask_) == match_; }
   bool concernsAll() const { return mask_ == 0 && match_ == 0; }
+  bool concernsSome() const { return match_ == 0; }
 
   static constexpr uint32_t kSampleBits = 10;
 
@@ -81,19 +82,17 @@ struct Corruption {
   std::vector<uint8_t> lanes() const;  // that carried the bytes between begin and end
 };
 
-// A sender's, until they are told. No allocation but for the first one.
+// A sender's, until they are told. No allocation once there is room.
 class SumsToTell {
  public:
+  void makeRoom() { sums_.reserve(kMost); }
   bool full() const { return sums_.size() == kMost; }
   bool empty() const { return sums_.empty(); }
-  void add(const PayloadSum& sum) {
-    sums_.reserve(kMost);
-    sums_.push_back(sum);
-  }
+  void add(const PayloadSum& sum) { sums_.push_back(sum); }
   const std::vector<PayloadSum>& sums() const { return sums_; }
   void clear() { sums_.clear(); }
 
-  static constexpr size_t kMost = 32;
+  static constexpr size_t kMost = 8;
 
  private:
   std::vector<PayloadSum> sums_;
@@ -101,12 +100,13 @@ class SumsToTell {
 
 // A receiver's: of each message, whichever of both sums comes first waits for the other one. Of a message
 // whose sender could not read its bytes no sum comes, so each message has one place, which those that come
-// much later have as well. No allocation but for the first one.
+// much later have as well. No allocation once there is room.
 class SumBook {
  public:
   explicit SumBook(const SumRule& rule)
-      : places_(rule.concernsAll() ? 4096 : 32), shift_(rule.concernsAll() ? 0 : SumRule::kSampleBits) {}
+      : places_(rule.concernsAll() ? 4096 : 8), shift_(rule.concernsAll() ? 0 : SumRule::kSampleBits) {}
 
+  void makeRoom() { waiting_.resize(places_); }
   enum class Found : uint8_t { waits, same, differs };
   Found received(const PayloadSum& ours, Corruption* found) { return add(ours, true, found); }
   Found told(const PayloadSum& theirs, Corruption* found) { return add(theirs, false, found); }

@@ -32,6 +32,8 @@ Result<std::unique_ptr<RecvCommImpl>> RecvCommImpl::create(CommOptions options, 
   auto comm = std::make_unique<RecvCommImpl>(std::move(options));
   comm->remoteNumber_ = remoteNumber;
   comm->staging_ = std::move(staging);
+  const MustNotFail made;  // the engine knows the comm by now
+  if (comm->sums_.concernsSome()) comm->book_.makeRoom();
   return comm;
 }
 

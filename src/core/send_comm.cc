@@ -30,6 +30,7 @@ Result<std::unique_ptr<SendCommImpl>> SendCommImpl::create(CommOptions options, 
   comm->life_.apply(Event::joined);
   if (comm->peering().takesDirect()) comm->window_.open(window);
   comm->ring_ = std::move(ring);
+  if (comm->sums_.concernsSome()) comm->sumsToTell_.makeRoom();
   std::memset(comm->ring_.data(), 0,
               kRingBytes);  // an earlier comm's CTS carry its number, but zero is clearer
   return comm;

@@ -180,6 +180,7 @@ TEST_CASE("about one in 1,024 is sampled, and none where nothing is checked") {
 
 TEST_CASE("a sum whose message does not come, and one of its kind, wait and do no harm") {
   SumBook book(SumRule(Checking::sample));
+  book.makeRoom();
   Corruption found;
   const Bytes bytes(5000, std::byte{3});
   for (uint32_t k = 0; k < 100 * 1025; k += 1025)
