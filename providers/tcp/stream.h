@@ -2,9 +2,9 @@
 // Copyright The weft authors
 #pragma once
 
+#include <array>
 #include <string>
 #include <sys/uio.h>
-#include <vector>
 
 #include "providers/common/key_table.h"
 #include "providers/tcp/ring.h"
@@ -64,6 +64,8 @@ class Stream {
   // For so many polls in a row a message may wait for its place, and all that is behind it. A connection that
   // says nothing for longer is read seldom (watch.h).
   static constexpr int kMostAsks = 48;
+  // So much is read together with the header of a large frame, of its neighbour.
+  static constexpr size_t kAheadOfLarge = 256;
 
   Stream(StreamHost& host, Fd fd) : host_(host), fd_(std::move(fd)) {}
 
@@ -125,13 +127,13 @@ class Stream {
   ssize_t readSome(Buffer& buffer, size_t* inPlace, size_t* asked);
   bool ended(ssize_t result);
   bool parse(std::span<const std::byte> bytes);
-  bool begin();
+  bool begin(size_t here);
   bool enter();
   bool waits() const { return asks_ > 0; }
   bool resume();
   void learn(bool inTime);
   bool locate(Landing* landing);
-  bool placeMessage();
+  bool placeMessage(bool mayWait);
   bool finish();
   bool acknowledged(uint32_t landed);
   bool answerRead();
@@ -153,7 +155,8 @@ class Stream {
   // without, and what was read of it.
   int asks_ = 0;
   int patience_ = kMostAsks;
-  std::vector<std::byte> held_;
+  std::array<std::byte, kAheadOfLarge> held_;
+  size_t heldBytes_ = 0;
   uint32_t haveHeader_ = 0;
   uint32_t done_ = 0;  // of its bytes
   bool inFrame_ = false;

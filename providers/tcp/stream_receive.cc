@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstring>
 #include <sys/socket.h>
-#include <utility>
 
 #include "providers/common/keyed_memory.h"
 #include "providers/tcp/stream.h"
@@ -19,9 +18,9 @@ namespace {
 
 constexpr size_t kMostRead = size_t{1} << 20;  // one call reads no more: others want their turn
 constexpr int kReads = 4;                      // of one turn
-// How much is read together with a header: many small frames, or of a large one's neighbour hardly anything.
+// How much is read together with a header: many small frames, or of a large one's neighbour hardly anything
+// (kAheadOfLarge).
 constexpr size_t kAheadOfSmall = 9 << 10;
-constexpr size_t kAheadOfLarge = 256;
 static_assert(kAheadOfSmall <= Stream::kBufferBytes);
 constexpr uint64_t kDropped = 0;  // no region has this key: it stands for a message that goes nowhere
 
@@ -101,9 +100,10 @@ bool Stream::parse(std::span<const std::byte> bytes) {
       haveHeader_ += static_cast<uint32_t>(more);
       bytes = bytes.subspan(more);
       if (haveHeader_ < kHeaderBytes) return true;
-      if (!begin()) return false;
+      if (!begin(bytes.size())) return false;
       if (waits()) {
-        held_.assign(bytes.begin(), bytes.end());
+        heldBytes_ = bytes.size();
+        std::memcpy(held_.data(), bytes.data(), heldBytes_);
         return true;
       }
       if (!inFrame_) continue;
@@ -120,15 +120,16 @@ bool Stream::parse(std::span<const std::byte> bytes) {
   return true;
 }
 
-// A header is complete. A frame with bytes goes on from here, others are over.
-bool Stream::begin() {
+// A header is complete, and so many bytes behind it are here. A frame with bytes goes on from here, others
+// are over.
+bool Stream::begin(size_t here) {
   haveHeader_ = done_ = 0;
   if (!wellFormed(header_)) return refuse(Refused::protocol, "it sent something that is no frame of weft's");
   if (!acknowledged(header_.landed)) return false;
   if (header_.carries()) {
     if (!standing) return refuse(Refused::protocol, "it sent data before it was welcome");
     ahead_ = header_.length >= kBulkBytes ? kAheadOfLarge : kAheadOfSmall;
-    if (header_.kind == FrameKind::message && !placeMessage()) return false;
+    if (header_.kind == FrameKind::message && !placeMessage(here <= held_.size())) return false;
     return waits() || enter();
   }
   if (header_.kind == FrameKind::readRequest) return answerRead();
@@ -143,10 +144,10 @@ bool Stream::enter() {
 }
 
 // A message is asked for its place until it has one; from then on it is a write to memory of ours, or to
-// nowhere. It waits in the kernel, but for what came with its header: no other frame is in there.
-bool Stream::placeMessage() {
-  static_assert(kBulkBytes > kBufferBytes);
-  const bool mayWait = header_.length >= kBulkBytes && asks_ < patience_;
+// nowhere. It waits in the kernel, but for what came with its header: that is little, and of no other frame.
+bool Stream::placeMessage(bool mayWait) {
+  static_assert(kBulkBytes > kAheadOfLarge);
+  mayWait = mayWait && header_.length >= kBulkBytes && asks_ < patience_;
   const weft::Place where = host_.place(header_, mayWait);
   if (where.refusal) return refuse(Refused::protocol, where.refusal);
   if (where.later && mayWait) {
@@ -163,9 +164,8 @@ bool Stream::placeMessage() {
 
 // The message that waited is asked for once more. False: it waits on, or the stream is over.
 bool Stream::resume() {
-  if (!placeMessage() || waits()) return false;
-  const std::vector<std::byte> held = std::exchange(held_, {});
-  return enter() && parse(held);
+  if (!placeMessage(true) || waits()) return false;
+  return enter() && parse(std::span(held_).first(heldBytes_));
 }
 
 // Waiting for receives that do not come delays what is behind. So a connection on which it was in vain waits
