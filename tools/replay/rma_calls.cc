@@ -67,12 +67,8 @@ Result<Answer> RmaCalls::listen() {
 Result<Answer> RmaCalls::connect(const Op& op, Times*) {
   const QueueRun* const listener = rank_->byPlan.at(plan_->listener);
   if (!listener->established() || !rank_->maySleep(op)) return Answer{};
-  std::vector<netdriver::Handle> handles;
-  for (const Queue* member : plan_->members) {
-    const auto handle = rank_->board->find({member->rank, member->listener->number});
-    if (!handle) return Answer{};
-    handles.push_back(*handle);
-  }
+  std::vector<netdriver::Handle> handles = handlesOfMembers();
+  if (handles.empty()) return Answer{};
   std::vector<void*> pointers;
   for (netdriver::Handle& handle : handles) pointers.push_back(handle.data());
   const auto& listening = static_cast<const RmaCalls&>(listener->table());

@@ -16,4 +16,14 @@ int Table::device() const {
   return plan_->device % std::max(1, rank_->devices);
 }
 
+std::vector<netdriver::Handle> Table::handlesOfMembers() const {
+  std::vector<netdriver::Handle> handles;
+  for (const Queue* member : plan_->members) {
+    const auto handle = rank_->board->find({member->rank, member->listener->number});
+    if (!handle) return {};
+    handles.push_back(*handle);
+  }
+  return handles;
+}
+
 }  // namespace weft::replay

@@ -62,6 +62,8 @@ class Table : public Registrar {
  protected:
   Error error(const std::string& detail) const;
   int device() const;
+  // Of the listeners of a group's members, in their order; none while one is not published yet.
+  std::vector<netdriver::Handle> handlesOfMembers() const;
 
   const Queue* plan_;
   RankState* rank_;
