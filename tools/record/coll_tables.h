@@ -167,10 +167,8 @@ class CollEntries : public SharedEntries<Table> {
     static std::once_flag once;
     std::call_once(once, [] {
       const Wrapped& wrapped = Wrapped::instance();
-      if (wrapped.error().empty()) real_ = static_cast<const Table*>(wrapped.collTable(version()));
-      if (real_ == nullptr)
-        Recorder::instance().inform(wrapped.path() + " has no table for collective offload of version " +
-                                    std::to_string(version()) + ": nothing of that is recorded");
+      real_ = static_cast<const Table*>(
+          wrapped.usable(wrapped.collTable(version()), version(), "for collective offload"));
     });
     return real_ != nullptr;
   }

@@ -222,10 +222,8 @@ class RmaEntries {
     static std::once_flag once;
     std::call_once(once, [] {
       const Wrapped& wrapped = Wrapped::instance();
-      if (wrapped.error().empty()) real_ = static_cast<const Table*>(wrapped.rmaTable(version()));
-      if (real_ == nullptr)
-        Recorder::instance().inform(wrapped.path() + " has no table of one-sided operations of version " +
-                                    std::to_string(version()) + ": nothing of that is recorded");
+      real_ = static_cast<const Table*>(
+          wrapped.usable(wrapped.rmaTable(version()), version(), "of one-sided operations"));
     });
     return real_ != nullptr;
   }

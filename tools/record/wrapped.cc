@@ -87,6 +87,13 @@ void* Wrapped::rmaTable(int version) const {
                              : nullptr;
 }
 
+void* Wrapped::usable(void* table, int version, const char* kind) const {
+  if (table != nullptr && error_.empty()) return table;
+  Recorder::instance().inform(path_ + " has no table " + kind + " of version " + std::to_string(version) +
+                              ": nothing of that is recorded");
+  return nullptr;
+}
+
 std::string Wrapped::versions() const {
   std::string text;
   for (int version = 6; version <= 12; ++version)

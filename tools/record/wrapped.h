@@ -20,6 +20,9 @@ class Wrapped {
   void* table(int version) const;
   void* collTable(int version) const;
   void* rmaTable(int version) const;
+  // A table that a plugin need not have, of the kind "for something". Null where there is none or the plugin
+  // cannot be used; then it is logged that nothing of that is recorded.
+  void* usable(void* table, int version, const char* kind) const;
   std::string versions() const;
 
  private:
