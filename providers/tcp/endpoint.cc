@@ -124,7 +124,7 @@ Stream& TcpEndpoint::streamFor(const Work& work) {
   if (work.length < Stream::kBulkBytes || work.op == Opcode::read) return *streams_.front();
   if (!asked_) wantStreams(spread_.first());
   if (bulk_.empty()) return *streams_.front();
-  if (work.length < kTurnBytes && work.op == Opcode::message && mine_.ip == peer_.ip)
+  if (work.length < kTurnBytes && work.op == Opcode::message && withinHost())
     return *bulk_[(work.remote.base + (dials_ ? 1 : 0)) % bulk_.size()];
   if (++turn_ >= bulk_.size()) {
     turn_ = 0;
@@ -263,7 +263,7 @@ Status TcpEndpoint::dialOne(uint8_t number) {
 }
 
 Stream& TcpEndpoint::addStream(Fd fd) {
-  if (mine_.ip == peer_.ip) keepShort(fd.get());
+  if (withinHost()) keepShort(fd.get());
   streams_.push_back(std::make_unique<Stream>(static_cast<StreamHost&>(*this), std::move(fd)));
   queue_.read(streams_.back().get());
   return *streams_.back();
@@ -342,7 +342,7 @@ void TcpEndpoint::expectStreams() {
 
 // More connections are asked for where the network carries too little over one.
 void TcpEndpoint::lookAtFlows() {
-  if (toSelf_ || mine_.ip == peer_.ip || spread_.settled()) return;
+  if (toSelf_ || withinHost() || spread_.settled()) return;
   const TimePoint now = queue_.device().clock().now();
   if (!spread_.isDue(now)) return;
   std::array<FlowCounts, kMostStreams> flows;

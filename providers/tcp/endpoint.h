@@ -46,6 +46,7 @@ class TcpEndpoint : public Endpoint, private StreamHost, private LaneLife::Host 
   void reject(const Work& work, int error);
   void put(Stream& stream, const Work& work);
   void putRead(Stream& stream, const Work& work);
+  bool withinHost() const { return mine_.ip == peer_.ip; }
   Stream& streamFor(const Work& work);
   void send(Stream& stream);
   void wantStreams(size_t number);
