@@ -99,7 +99,8 @@ constexpr ConfigField kFields[] = {
      "NCCL_IB_QPS_PER_CONNECTION", 1, 128},
     {"WEFT_TCP_STREAMS", &Config::tcpStreams,
      "TCP: connections between two processes on each rail. The first one carries everything small, the "
-     "others pieces of 32 KiB and more in turn (over libfabric the first as well); of two ends the smaller "
+     "others pieces of 32 KiB and more in turn (over libfabric the first as well; over tcp within one host "
+     "messages below 512 KiB of one connection of NCCL keep to one of them); of two ends the smaller "
      "number counts, more than 16 counts as 16 (libfabric: 6). 0: 4, and over tcp as many as the card's "
      "speed needs where the network limits each of them.",
      nullptr, 0, 64},
