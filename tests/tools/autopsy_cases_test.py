@@ -46,7 +46,7 @@ def ptrace(request, pid):
 
 @contextlib.contextmanager
 def job(fabric, size, folder):
-    process = subprocess.Popen([WEFT, 'perf', 'all_reduce', '-n', str(RANKS), '-b', size, '-e', size, '--iters', '1000000'],
+    process = subprocess.Popen([WEFT, 'perf', 'all_reduce', '-n', str(RANKS), '-b', size, '-e', size, '-c', '0', '--iters', '1000000'],
                                env={**CLEAN, **fabric, 'WEFT_STATE_DIR': folder}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         yield process
@@ -130,7 +130,7 @@ class AutopsyCasesTest(unittest.TestCase):
     def test_a_rank_whose_disk_is_full(self):
         """It says so, the job goes on, and its peers' counters name it when it stands still."""
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile('w+') as said, contextlib.ExitStack() as ends:
-            command = [WEFT, 'perf', 'all_reduce', '-b', '64K', '-e', '64K', '--iters', '1000000', '--verbose']
+            command = [WEFT, 'perf', 'all_reduce', '-b', '64K', '-e', '64K', '-c', '0', '--iters', '1000000', '--verbose']
             full = ['unshare', '-m', 'sh', '-c', f'mount -t tmpfs -o size=1m none {folder} && exec "$@"', 'sh']
             common = {**CLEAN, **TCP, 'WEFT_STATE_DIR': folder, 'WORLD_SIZE': str(RANKS), 'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': '29871'}
             for rank in range(RANKS):

@@ -64,7 +64,7 @@ class StateTest(unittest.TestCase):
 
     def test_a_process_that_gives_no_answer_is_named(self):
         with tempfile.TemporaryDirectory() as folder:
-            job = subprocess.Popen([WEFT, 'perf', 'all_reduce', '-n', '4', '-b', '1M', '-e', '1M', '--iters', '1000000'],
+            job = subprocess.Popen([WEFT, 'perf', 'all_reduce', '-n', '4', '-b', '1M', '-e', '1M', '-c', '0', '--iters', '1000000'],
                                    env={**CLEAN, 'WEFT_STATE_DIR': folder}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             stopped = 0
             try:
