@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <set>
 #include <sstream>
 #include <thread>
 #include <unistd.h>
@@ -51,26 +50,28 @@ uint64_t cpuTicksOf(const fs::path& task) {
   return user + kernel;
 }
 
-std::set<std::string> ownSocketInodes() {
-  std::set<std::string> inodes;
+// Their descriptors, by the numbers of their inodes.
+std::map<std::string, int> ownSockets() {
+  std::map<std::string, int> sockets;
   for (const DescriptorState& d : descriptors())
-    if (d.target.starts_with("socket:[")) inodes.insert(d.target.substr(8, d.target.size() - 9));
-  return inodes;
+    if (d.target.starts_with("socket:[")) sockets.emplace(d.target.substr(8, d.target.size() - 9), d.fd);
+  return sockets;
 }
 
-// The kernel numbers sockets in the order in which they are made.
-void addListeningPorts(const char* table, const std::set<std::string>& inodes,
-                       std::map<uint64_t, uint16_t>* ports) {
+// By descriptor: those that stay open are numbered as they are made. The kernel's own numbers are not, as
+// each processor takes them from a batch of its own.
+void addListeningPorts(const char* table, const std::map<std::string, int>& sockets,
+                       std::map<int, uint16_t>* ports) {
   std::ifstream file(table);
   for (std::string line; std::getline(file, line);) {
     std::istringstream fields(line);
     std::string slot, local, remote, state, queues, timer, retransmits, uid, timeout, inode;
     fields >> slot >> local >> remote >> state >> queues >> timer >> retransmits >> uid >> timeout >> inode;
-    if (state != kListenState || !inodes.contains(inode)) continue;
+    if (state != kListenState || !sockets.contains(inode)) continue;
     const std::string hex = local.substr(local.rfind(':') + 1);
     uint16_t port = 0;
     std::from_chars(hex.data(), hex.data() + hex.size(), port, 16);
-    ports->emplace(std::stoull(inode), port);
+    ports->emplace(sockets.at(inode), port);
   }
 }
 
@@ -152,12 +153,12 @@ uint64_t residentBytes() {
 }
 
 std::vector<uint16_t> listeningPorts() {
-  std::map<uint64_t, uint16_t> byInode;
-  const auto inodes = ownSocketInodes();
-  addListeningPorts("/proc/self/net/tcp", inodes, &byInode);
-  addListeningPorts("/proc/self/net/tcp6", inodes, &byInode);
+  std::map<int, uint16_t> byDescriptor;
+  const auto sockets = ownSockets();
+  addListeningPorts("/proc/self/net/tcp", sockets, &byDescriptor);
+  addListeningPorts("/proc/self/net/tcp6", sockets, &byDescriptor);
   std::vector<uint16_t> ports;
-  for (const auto& [inode, port] : byInode)
+  for (const auto& [fd, port] : byDescriptor)
     if (std::find(ports.begin(), ports.end(), port) == ports.end()) ports.push_back(port);
   return ports;
 }
