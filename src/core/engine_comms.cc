@@ -13,21 +13,7 @@
 // and slots alone, ask of them.
 namespace weft::core {
 
-namespace {
-
-std::atomic<uint32_t> nextEngine{1};
-
-constexpr uint32_t kRequestLimit = 1 << 20;
-
-}  // namespace
-
-Engine::Engine(EngineOptions options)
-    : options_(std::move(options)),
-      id_(nextEngine.fetch_add(1)),
-      sequences_(options_.config->sequenceBits),
-      arena_(options_.regions.get()),
-      requests_(kRequestLimit),
-      slots_(kMaxSlots) {}
+Engine::Engine(EngineOptions options) : EngineParts(std::move(options)) {}
 
 // Peers learn that lanes to this engine are about to break, and lanes go before the queues they complete to.
 // The comms that nobody waited for are cut off by that: their memory goes behind the lanes.
@@ -86,7 +72,7 @@ void Engine::endComm(const Request& request, const Ending& ending) {
   request.comm->end(ending);
 }
 
-void Engine::eachSendOn(const Peering& peering, const std::function<void(const Request&, uint32_t)>& visit) {
+void Engine::eachSendOn(const Peering& peering, const SendVisit& visit) {
   eachRequest([&](const Request& request) {
     if (request.kind == RequestKind::send && &request.comm->peering() == &peering)
       visit(request, request.comm->remoteNumber());
@@ -103,7 +89,7 @@ void Engine::tellCts(const Peering& peering, uint8_t lane) {
   });
 }
 
-bool Engine::belongsTo(const ReceiveSlot& slot, const Peering& peering, uint32_t comm) {
+bool Engine::belongsTo(const ReceiveSlot& slot, const Peering& peering, uint32_t comm) const {
   return slot.comm->number() == comm && &slot.comm->peering() == &peering;
 }
 

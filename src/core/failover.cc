@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "src/base/log.h"
-#include "src/core/engine.h"
 
 namespace weft::core {
 
@@ -26,29 +25,31 @@ void inChunks(const std::vector<Item>& items, size_t most, Send send) {
 
 }  // namespace
 
-Failover::Failover(Engine& engine, Peering& peering) : engine_(engine), peering_(peering) {}
+Failover::Failover(EngineParts& parts, PathOwner& owner, Talk& talk, LaneSet& lanes, EagerSender& eagerOut,
+                   const EagerReceiver& eagerIn)
+    : parts_(parts), owner_(owner), talk_(talk), lanes_(lanes), eagerOut_(eagerOut), eagerIn_(eagerIn) {}
 
 Lane* Failover::laneNamed(uint8_t number) const {
-  return number < peering_.laneCount() ? &peering_.lane(number) : nullptr;
+  return number < lanes_.size() ? &lanes_.at(number) : nullptr;
 }
 
 // Leaving:
 
 void Failover::begin(Lane& lane) {
-  WEFT_LOG(warn, "%s is left to the other rails: %s", peering_.where(lane).c_str(), lane.cause().c_str());
-  if (!peering_.opening()) tellLeft(lane);
+  WEFT_LOG(warn, "%s is left to the other rails: %s", talk_.where(lane).c_str(), lane.cause().c_str());
+  if (!talk_.opening()) tellLeft(lane);
 }
 
 void Failover::tellLeft(const Lane& lane) {
   if (recordOf(lane).talk < PeerTalk::left)
-    peering_.tell(MessageType::laneRetire, LaneMessage{lane.number(), lane.incarnation(), lane.cause(), {}});
+    tell(MessageType::laneRetire, LaneMessage{lane.number(), lane.incarnation(), lane.cause(), {}});
 }
 
 // A peer that has not looked at our half yet takes no word about a lane of it, so what was lost before is
 // told now.
 void Failover::onHalfHere() {
-  for (size_t i = 0; i < peering_.laneCount(); i++) {
-    Lane& lane = peering_.lane(i);
+  for (size_t i = 0; i < lanes_.size(); i++) {
+    Lane& lane = lanes_.at(i);
     if (lane.state() != LaneState::retiring && lane.state() != LaneState::fenced) continue;
     tellLeft(lane);
     if (lane.state() == LaneState::fenced) onFenced(lane);
@@ -60,7 +61,7 @@ void Failover::peerLeft(Lane& lane, const std::string& why) {
   if (lane.state() > LaneState::suspected) return;
   Record& record = recordOf(lane);
   record.talk = std::max(record.talk, PeerTalk::left);
-  peering_.lanes().lose(lane, peering_.peer()->name() + " left it" + why);
+  lanes_.lose(lane, talk_.peerName() + " left it" + why);
 }
 
 bool Failover::onLaneRetire(const LaneMessage& message) {
@@ -79,21 +80,21 @@ bool Failover::onLaneRetire(const LaneMessage& message) {
 void Failover::skipNext(Lane& lane) {
   Record& record = recordOf(lane);
   record.nextAddress.clear();
-  peering_.lanes().skip(lane);
-  peering_.tell(MessageType::laneRetired, RetiredMessage{lane.number(), lane.incarnation(), false, {}});
+  lanes_.skip(lane);
+  tell(MessageType::laneRetired, RetiredMessage{lane.number(), lane.incarnation(), false, {}});
 }
 
 void Failover::onFenced(Lane& lane) {
-  if (peering_.opening()) return;
+  if (talk_.opening()) return;
   listOwn(lane);
-  if (recordOf(lane).talk >= PeerTalk::listed) engine_.wantAfterPoll();
+  if (recordOf(lane).talk >= PeerTalk::listed) parts_.wantAfterPoll();
 }
 
 // Everything that left by this lane has completed by now, so what is not known to have landed may be lost.
 void Failover::listOwn(Lane& lane) {
   Record& record = recordOf(lane);
   std::vector<Suspect> list;
-  engine_.eachSendOn(peering_, [&](const Request& request, uint32_t remoteComm) {
+  talk_.eachSend([&](const Request& request, uint32_t remoteComm) {
     uint16_t mask = 0;
     for (unsigned i = 0; i < request.segmentCount; i++) {
       const SegmentInFlight& segment = request.segments[i];
@@ -104,18 +105,17 @@ void Failover::listOwn(Lane& lane) {
     list.push_back({remoteComm, request.transfer.slot, static_cast<uint32_t>(request.tags[0]),
                     request.sequence[0], mask});
   });
-  peering_.eagerOut().eachUnreturned(lane.number(), [&](int slot) {
+  eagerOut_.eachUnreturned(lane.number(), [&](int slot) {
     record.own.push_back({0, 0, 1, slot});
-    list.push_back(
-        {0, static_cast<uint32_t>(slot) | peering_.eagerOut().use(slot) << kSuspectUseShift, 0, 0, 1});
+    list.push_back({0, static_cast<uint32_t>(slot) | eagerOut_.use(slot) << kSuspectUseShift, 0, 0, 1});
   });
   RetiredMessage message{lane.number(), lane.incarnation(), false, {}};
   inChunks(list, kMostSuspects, [&](size_t first, std::vector<Suspect> chunk) {
     message.more = first + chunk.size() < list.size();
     message.suspects = std::move(chunk);
-    peering_.tell(MessageType::laneRetired, message);
+    tell(MessageType::laneRetired, message);
   });
-  if (list.empty()) peering_.tell(MessageType::laneRetired, message);
+  if (list.empty()) tell(MessageType::laneRetired, message);
 }
 
 bool Failover::onLaneRetired(RetiredMessage& message) {
@@ -128,16 +128,16 @@ bool Failover::onLaneRetired(RetiredMessage& message) {
   record.theirs.insert(record.theirs.end(), message.suspects.begin(), message.suspects.end());
   if (message.more) return true;
   record.talk = PeerTalk::listed;
-  engine_.wantAfterPoll();
+  parts_.wantAfterPoll();
   return true;
 }
 
 // Both ends are fenced:
 
 void Failover::afterPoll() {
-  if (peering_.ending()) return;
-  for (size_t i = 0; i < peering_.laneCount(); i++) {
-    Lane& lane = peering_.lane(i);
+  if (talk_.ending()) return;
+  for (size_t i = 0; i < lanes_.size(); i++) {
+    Lane& lane = lanes_.at(i);
     if (lane.state() == LaneState::fenced && records_[i].talk == PeerTalk::listed) answerList(lane);
   }
 }
@@ -145,10 +145,10 @@ void Failover::afterPoll() {
 // Notifications that were on their way come out of the queue first: what they say need not be asked for.
 void Failover::answerList(Lane& lane) {
   recordOf(lane).talk = PeerTalk::answered;
-  engine_.drain(lane.rail());
-  if (peering_.ending()) return;
-  engine_.tellCts(peering_, lane.number());
-  peering_.creditsAfterFence(lane);
+  owner_.drain(lane.rail());
+  if (talk_.ending()) return;
+  talk_.tellCts(lane);
+  talk_.creditsAfterFence(lane);
   answer(lane);
   endIfAccounted(lane);
 }
@@ -159,8 +159,8 @@ void Failover::answer(const Lane& lane) {
   masks.reserve(record.theirs.size());
   for (const Suspect& suspect : record.theirs) masks.push_back(missingOf(suspect));
   inChunks(masks, kMostAnswers, [&](size_t first, std::vector<uint16_t> chunk) {
-    peering_.tell(MessageType::missing, MissingMessage{lane.number(), lane.incarnation(),
-                                                       static_cast<uint32_t>(first), std::move(chunk)});
+    tell(MessageType::missing,
+         MissingMessage{lane.number(), lane.incarnation(), static_cast<uint32_t>(first), std::move(chunk)});
   });
   record.theirs.clear();
 }
@@ -170,13 +170,13 @@ void Failover::answer(const Lane& lane) {
 uint16_t Failover::missingOf(const Suspect& suspect) {
   if (suspect.comm == 0) {
     const uint32_t slot = suspect.slot & ((1u << kSuspectUseShift) - 1);
-    return peering_.eagerIn().misses(slot, suspect.slot >> kSuspectUseShift, kUseMask) ? 1 : 0;
+    return eagerIn_.misses(slot, suspect.slot >> kSuspectUseShift, kUseMask) ? 1 : 0;
   }
   const uint32_t index = suspect.slot & (kMaxSlots - 1);
-  if (!engine_.hasSlot(index)) return 0;
-  ReceiveSlot& slot = engine_.slot(index);
+  if (!parts_.hasSlot(index)) return 0;
+  ReceiveSlot& slot = parts_.slot(index);
   if (slot.state != SlotState::advertised || slot.generation != suspect.slot >> kSlotBits) return 0;
-  if (!Engine::belongsTo(slot, peering_, suspect.comm)) return 0;
+  if (!talk_.isOfComm(slot, suspect.comm)) return 0;
   if (slot.tag != suspect.tag || slot.k != suspect.k) return 0;
   const auto missing = static_cast<uint16_t>(suspect.segments & ~slot.arrived);
   slot.asked |= missing;
@@ -199,12 +199,11 @@ bool Failover::onMissing(const MissingMessage& message) {
 
 void Failover::resolve(const Lane& lane, const Own& own, uint16_t missing) {
   if (own.eagerSlot >= 0)
-    return missing ? peering_.sendEagerAgain(own.eagerSlot)
-                   : peering_.eagerOut().accounted(own.eagerSlot, lane.number());
+    return missing ? talk_.sendEagerAgain(own.eagerSlot) : eagerOut_.accounted(own.eagerSlot, lane.number());
 
-  Request& request = engine_.requestAt(own.request);
+  Request& request = parts_.requestAt(own.request);
   if (request.kind != RequestKind::send || request.generation != own.generation) return;
-  Engine::resolve(&request, own.segments, missing);
+  owner_.resolve(&request, own.segments, missing);
 }
 
 void Failover::endIfAccounted(Lane& lane) {
@@ -212,12 +211,12 @@ void Failover::endIfAccounted(Lane& lane) {
   if (lane.state() != LaneState::fenced || record.talk < PeerTalk::answered ||
       record.answered < record.own.size())
     return;
-  peering_.lanes().accounted(lane);
+  lanes_.accounted(lane);
   record.own.clear();
   if (nextGivenUp(lane)) {
     skipNext(lane);
   } else if (!record.nextAddress.empty()) {
-    peering_.lanes().reopen(lane);
+    lanes_.reopen(lane);
   }
 }
 
@@ -230,16 +229,16 @@ void Failover::onReopened(Lane& lane) {
   record.own.clear();
   record.theirs.clear();
   const auto address = lane.endpoint().address();
-  peering_.tell(MessageType::laneAddress,
-                LaneMessage{lane.number(), lane.incarnation(), {}, Bytes(address.begin(), address.end())});
+  tell(MessageType::laneAddress,
+       LaneMessage{lane.number(), lane.incarnation(), {}, Bytes(address.begin(), address.end())});
   if (!record.nextAddress.empty()) connect(lane);
 }
 
 void Failover::connect(Lane& lane) {
   const Bytes address = std::exchange(recordOf(lane).nextAddress, {});
   recordOf(lane).connected = lane.incarnation();
-  if (Status status = peering_.connectLane(lane, address); !status)
-    peering_.lanes().suspect(lane, status.error().message());
+  if (Status status = talk_.connectLane(lane, address); !status)
+    lanes_.suspect(lane, status.error().message());
 }
 
 // The peer may be through with the last incarnation before this side is; then the address waits.
@@ -249,7 +248,7 @@ bool Failover::onLaneAddress(const LaneMessage& message) {
   Record& record = recordOf(*lane);
   if (message.incarnation == lane->incarnation() + 1) {
     record.nextAddress = message.address;
-    if (!peering_.ending()) peering_.lanes().reopen(*lane);
+    if (!talk_.ending()) lanes_.reopen(*lane);
   } else if (message.incarnation == lane->incarnation() && lane->state() == LaneState::connecting) {
     if (record.connected == lane->incarnation() || lane->incarnation() == 1) return false;
     record.nextAddress = message.address;
@@ -260,16 +259,16 @@ bool Failover::onLaneAddress(const LaneMessage& message) {
 
 void Failover::onUp(Lane& lane) {
   if (lane.incarnation() == 1) return;
-  engine_.counters().lanesRevived++;
-  WEFT_LOG(info, "%s is used again", peering_.where(lane).c_str());
+  parts_.counters().lanesRevived++;
+  WEFT_LOG(info, "%s is used again", talk_.where(lane).c_str());
 }
 
 void Failover::stuck(const Lane& lane) {
-  peering_.end({Ending::By::us,
-                Error(Code::timeout, "leaving a rail",
-                      format("%s (%s) was not accounted for by %s in time", peering_.where(lane).c_str(),
-                             lane.cause().c_str(),
-                             recordOf(lane).talk >= PeerTalk::listed ? "its list" : "the other end"))});
+  talk_.end({Ending::By::us,
+             Error(Code::timeout, "leaving a rail",
+                   format("%s (%s) was not accounted for by %s in time", talk_.where(lane).c_str(),
+                          lane.cause().c_str(),
+                          recordOf(lane).talk >= PeerTalk::listed ? "its list" : "the other end"))});
 }
 
 bool Failover::onMessage(MessageType type, ByteReader* body) {

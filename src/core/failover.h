@@ -7,8 +7,13 @@
 #include <vector>
 
 #include "src/base/clock.h"
+#include "src/core/eager_receiver.h"
+#include "src/core/eager_sender.h"
+#include "src/core/ending.h"
+#include "src/core/engine_parts.h"
 #include "src/core/lane_set.h"
 #include "src/core/messages.h"
+#include "src/core/path_owner.h"
 
 // What becomes of what a lost lane carried while another is left: both ends fence it, tell each other what
 // they cannot account for, the receiver asks for what is missing, and later both connect its next
@@ -16,12 +21,32 @@
 // Owned by its Peering; used only by who has entered the engine.
 namespace weft::core {
 
-class Engine;
-class Peering;
-
 class Failover {
  public:
-  Failover(Engine& engine, Peering& peering);
+  // What the talk about lanes needs of the peering that they are of.
+  class Talk {
+   public:
+    virtual bool opening() const = 0;                       // the peer's half is not here
+    virtual const Ending* ending() const = 0;               // null: it is not over
+    virtual std::string where(const Lane& lane) const = 0;  // "rail eth0 to node7 pid 4711"
+    virtual std::string peerName() const = 0;
+    virtual void send(MessageType type, Bytes body) = 0;  // to the peer's engine
+    virtual void end(Ending ending) = 0;
+    virtual Status connectLane(Lane& lane, std::span<const std::byte> address) = 0;
+    // Its eager messages and credits:
+    virtual void sendEagerAgain(int slot) = 0;
+    virtual void creditsAfterFence(const Lane& lane) = 0;
+    // Its comms:
+    virtual void eachSend(const PathOwner::SendVisit& visit) = 0;
+    virtual void tellCts(const Lane& lane) = 0;
+    virtual bool isOfComm(const ReceiveSlot& slot, uint32_t comm) const = 0;
+
+   protected:
+    ~Talk() = default;
+  };
+
+  Failover(EngineParts& parts, PathOwner& owner, Talk& talk, LaneSet& lanes, EagerSender& eagerOut,
+           const EagerReceiver& eagerIn);
 
   void begin(Lane& lane);  // it is lost, and others are left
   void onUp(Lane& lane);
@@ -77,8 +102,19 @@ class Failover {
   bool onLaneAddress(const LaneMessage& message);
   void peerLeft(Lane& lane, const std::string& why);
 
-  Engine& engine_;
-  Peering& peering_;
+  template <class Body>
+  void tell(MessageType type, const Body& body) {
+    ByteWriter out;
+    encodeBody(&out, body);
+    talk_.send(type, out.take());
+  }
+
+  EngineParts& parts_;
+  PathOwner& owner_;
+  Talk& talk_;
+  LaneSet& lanes_;
+  EagerSender& eagerOut_;
+  const EagerReceiver& eagerIn_;
   std::array<Record, LaneSet::kMaxLanes> records_;
 };
 

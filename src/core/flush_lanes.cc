@@ -5,18 +5,19 @@
 #include <algorithm>
 #include <optional>
 
-#include "src/core/engine.h"
+#include "src/core/work_context.h"
 
 namespace weft::core {
 
-FlushLanes::FlushLanes(Engine& engine) : engine_(engine), lanes_(*this, engine.config(), true) {}
+FlushLanes::FlushLanes(EngineParts& parts, PathOwner& owner)
+    : parts_(parts), owner_(owner), lanes_(*this, parts.config(), true) {}
 
 TimePoint FlushLanes::now() {
-  return engine_.readNow();
+  return parts_.readNow();
 }
 
 Result<std::unique_ptr<Endpoint>> FlushLanes::openEndpoint(size_t rail) {
-  TRY(auto endpoint, engine_.openEndpoint(rail));
+  TRY(auto endpoint, parts_.openEndpoint(rail));
   const auto address = endpoint->address();
   TRY(endpoint->connect(address));
   endpoint->peerConnected();
@@ -26,20 +27,20 @@ Result<std::unique_ptr<Endpoint>> FlushLanes::openEndpoint(size_t rail) {
 // A card that is dead now is tried again later; without any there is nothing to flush by.
 Status FlushLanes::open() {
   if (lanes_.size() > 0) return {};
-  TRY(scratch_, engine_.arena().take(64 * engine_.railCount()));
+  TRY(scratch_, parts_.arena().take(64 * parts_.railCount()));
   std::vector<std::unique_ptr<Endpoint>> endpoints;
   std::optional<Error> refused;
   bool any = false;
-  for (size_t rail = 0; rail < engine_.railCount(); rail++) {
-    auto endpoint = openEndpoint(engine_.railInUse(rail));
+  for (size_t rail = 0; rail < parts_.railCount(); rail++) {
+    auto endpoint = openEndpoint(parts_.railInUse(rail));
     if (!endpoint && !refused) refused = endpoint.takeError();
     any = any || endpoint;
     endpoints.push_back(endpoint ? endpoint.take() : nullptr);
   }
   if (!any) return *std::move(refused);
   for (size_t rail = 0; rail < endpoints.size(); rail++) {
-    const size_t used = engine_.railInUse(rail);
-    lanes_.add(static_cast<uint8_t>(used), engine_.railInfo(used).name, std::move(endpoints[rail]),
+    const size_t used = parts_.railInUse(rail);
+    lanes_.add(static_cast<uint8_t>(used), parts_.railInfo(used).name, std::move(endpoints[rail]),
                endpoints.size());
   }
   return {};
@@ -55,13 +56,13 @@ bool FlushLanes::post(Request* request, const MemoryHandle& memory, const void* 
     SegmentInFlight& waits = request->segments[i];
     waits = {lane.number(), 0, true, 0};
     if (!lane.up() && lane.state() != LaneState::connecting) {
-      if (!engine_.carries(lane.rail())) continue;
+      if (!owner_.carries(lane.rail())) continue;
       lanes_.reopen(lane);
     }
     waits.done = false;
     request->remaining++;
     const Read read{request->index, request->generation,      lane.number(),
-                    memory.region,  memory.offsetOf(address), engine_.now()};
+                    memory.region,  memory.offsetOf(address), parts_.now()};
     if (!lane.up() && lane.state() != LaneState::connecting) {
       held_.push_back(read);
     } else if (!submit(lane, read)) {
@@ -82,12 +83,12 @@ bool FlushLanes::submit(Lane& lane, const Read& read) {
   work.remote = *target;
   work.remoteOffset = read.offset;
   work.context = workContext(WorkKind::flush, read.request, read.generation, lane.number());
-  if (!lane.submit(work, false, engine_)) engine_.flushSoon();
+  if (!lane.submit(work, false, parts_)) parts_.flushSoon();
   return true;
 }
 
 void FlushLanes::laneUp(Lane&) {
-  engine_.flushSoon();
+  parts_.flushSoon();
 }
 
 void FlushLanes::laneReopened(Lane& lane) {
@@ -104,7 +105,7 @@ void FlushLanes::laneReopened(Lane& lane) {
 }
 
 Request* FlushLanes::waitingFor(const Read& read) {
-  Request& request = engine_.requestAt(read.request);
+  Request& request = parts_.requestAt(read.request);
   const bool waits = request.kind == RequestKind::flush && request.generation == read.generation &&
                      request.remaining > 0 && !request.segments[read.lane].done;
   return waits ? &request : nullptr;
@@ -114,7 +115,7 @@ void FlushLanes::finished(const Completion& completion) {
   const auto number = static_cast<uint8_t>(completion.context >> 56 & 15);
   Lane* lane = lanes_.find(number);
   if (!lane) return;
-  lane->finished(1, engine_);
+  lane->finished(1, parts_);
   const auto generation = static_cast<uint16_t>(completion.context >> 32 & 0xffff);
   Request* request =
       waitingFor({static_cast<uint32_t>(completion.context), generation, number, nullptr, 0, {}});
@@ -126,7 +127,7 @@ void FlushLanes::finished(const Completion& completion) {
 // A read that failed, or does not come back, says nothing of what it was to make visible: it is never done,
 // and ends its comm.
 void FlushLanes::laneLost(Lane& lane) {
-  engine_.eachRequest([&](Request& request) {
+  parts_.eachRequest([&](Request& request) {
     if (request.kind != RequestKind::flush || request.remaining == 0) return;
     if (!request.segments[lane.number()].done) fail(&request, lane, lane.cause());
   });
@@ -135,7 +136,7 @@ void FlushLanes::laneLost(Lane& lane) {
 void FlushLanes::watch(TimePoint now) {
   lanes_.watch(now, true, true);
   const auto late = [&](const Read& read) {
-    if (now - read.since < engine_.config().laneTimeout) return false;
+    if (now - read.since < parts_.config().laneTimeout) return false;
     const Lane& lane = lanes_.at(read.lane);
     if (Request* request = waitingFor(read)) fail(request, lane, "it does not come up: " + lane.cause());
     return true;
@@ -145,8 +146,8 @@ void FlushLanes::watch(TimePoint now) {
 
 void FlushLanes::fail(Request* request, const Lane& lane, const std::string& why) const {
   request->reportedFailed = true;
-  Engine::endComm(*request, {Ending::By::us, Error(Code::system, "flushing",
-                                                   "the loopback lane of " + lane.railName() + ": " + why)});
+  owner_.endComm(*request, {Ending::By::us, Error(Code::system, "flushing",
+                                                  "the loopback lane of " + lane.railName() + ": " + why)});
 }
 
 }  // namespace weft::core

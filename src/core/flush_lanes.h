@@ -4,9 +4,9 @@
 
 #include <vector>
 
+#include "src/core/engine_parts.h"
 #include "src/core/lane_set.h"
-#include "src/core/request.h"
-#include "src/mem/arena.h"
+#include "src/core/path_owner.h"
 
 // An engine's lanes to itself, one a rail: a small read by each rail from where data landed makes everything
 // that came before it visible. A LaneSet whose other end always answers, and has nothing to account for: a
@@ -14,11 +14,9 @@
 // who has entered it.
 namespace weft::core {
 
-class Engine;
-
 class FlushLanes final : private LaneOwner {
  public:
-  explicit FlushLanes(Engine& engine);
+  FlushLanes(EngineParts& parts, PathOwner& owner);
   ~FlushLanes() = default;
   FlushLanes(const FlushLanes&) = delete;
   FlushLanes& operator=(const FlushLanes&) = delete;
@@ -54,7 +52,8 @@ class FlushLanes final : private LaneOwner {
   Request* waitingFor(const Read& read);
   void fail(Request* request, const Lane& lane, const std::string& why) const;
 
-  Engine& engine_;
+  EngineParts& parts_;
+  PathOwner& owner_;
   mem::Block scratch_;
   LaneSet lanes_;
   std::vector<Read> held_;  // for lanes that are lost, until their next incarnation

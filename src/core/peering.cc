@@ -10,7 +10,6 @@
 #include "src/base/log.h"
 #include "src/base/reserve.h"
 #include "src/core/ending_log.h"
-#include "src/core/engine.h"
 
 namespace weft::core {
 
@@ -24,44 +23,46 @@ uint32_t slotBytesFor(int eagerMax) {
 
 }  // namespace
 
-Peering::Peering(Engine& engine, uint32_t number, uint32_t life, control::PeerRef peer, uint32_t remoteEngine)
-    : engine_(engine),
+Peering::Peering(EngineParts& parts, PathOwner& owner, uint32_t number, uint32_t life, control::PeerRef peer,
+                 uint32_t remoteEngine)
+    : parts_(parts),
+      owner_(owner),
       number_(number),
       lifeNumber_(life),
       peer_(std::move(peer)),
       remoteEngine_(remoteEngine),
-      localEngine_(engine.id()),
-      lanes_(*this, engine.config()),
-      failover_(engine, *this),
+      localEngine_(parts.id()),
+      lanes_(*this, parts.config()),
+      failover_(parts, owner, *this, lanes_, eagerOut_, eagerIn_),
       life_(format("peering %u with %s", number, peer_->name().c_str())),
       memory_(*this) {}
 
 Peering::~Peering() {
   tellTraffic();
   tellRails();
-  if (awaitsFlush_) engine_.dropFlush(this);
-  engine_.budget().giveBackSlots(eagerIn_.slots(), eagerIn_.slotBytes());
+  if (awaitsFlush_) parts_.dropFlush(this);
+  parts_.budget().giveBackSlots(eagerIn_.slots(), eagerIn_.slotBytes());
 }
 
-Result<std::unique_ptr<Peering>> Peering::create(Engine& engine, uint32_t number, uint32_t life,
-                                                 control::PeerRef peer, uint32_t remoteEngine,
+Result<std::unique_ptr<Peering>> Peering::create(EngineParts& parts, PathOwner& owner, uint32_t number,
+                                                 uint32_t life, control::PeerRef peer, uint32_t remoteEngine,
                                                  uint16_t remoteRails) {
-  auto peering = std::make_unique<Peering>(engine, number, life, std::move(peer), remoteEngine);
+  auto peering = std::make_unique<Peering>(parts, owner, number, life, std::move(peer), remoteEngine);
   TRY(peering->takeMemory());
   TRY(peering->openLanes(remoteRails));
-  if (engine.hasLocal()) peering->sameHost_.offer(engine.openLocalEndpoint());
+  if (parts.hasLocal()) peering->sameHost_.offer(parts.openLocalEndpoint());
   return peering;
 }
 
 // The eager pool is offered only as far as the notification budget goes: every slot may fill at any time.
 Status Peering::takeMemory() {
-  const Config& config = engine_.config();
-  const uint32_t slotBytes = slotBytesFor(engine_.eagerMax());
+  const Config& config = parts_.config();
+  const uint32_t slotBytes = slotBytesFor(parts_.eagerMax());
   const auto wanted = slotBytes ? static_cast<uint32_t>(config.eagerSlots) : 0;
-  const uint32_t slots = engine_.budget().takeSlots(std::min(wanted, kEagerSlotsPerPeering), slotBytes);
+  const uint32_t slots = parts_.budget().takeSlots(std::min(wanted, kEagerSlotsPerPeering), slotBytes);
   eagerIn_.open(nullptr, slots, slotBytes);  // from here on the destructor gives the budget back
-  TRY(landing_, engine_.arena().take(size_t{slots} * slotBytes + kCreditBytes));
-  TRY(credits_, engine_.arena().take(kCreditBytes));
+  TRY(landing_, parts_.arena().take(size_t{slots} * slotBytes + kCreditBytes));
+  TRY(credits_, parts_.arena().take(kCreditBytes));
   eagerIn_.open(landing_.data(), slots, slotBytes);
   std::memset(creditLanding(), 0, kCreditBytes);  // what an earlier peering left must not be believed
   return {};
@@ -74,7 +75,7 @@ Result<mem::Block> Peering::takeRing() {
     return ring;
   }
   if (rings_.capacity() <= ringsTaken_) rings_.reserve(2 * ringsTaken_ + 1);
-  TRY(mem::Block ring, engine_.arena().take(kRingBytes));
+  TRY(mem::Block ring, parts_.arena().take(kRingBytes));
   ringsTaken_++;
   return ring;
 }
@@ -97,13 +98,13 @@ void Peering::tellTraffic() const {
 }
 
 void Peering::tellRails() {
-  if (!lanes_.several() || !engine_.rails()) return;
+  if (!lanes_.several() || !parts_.rails()) return;
   const MustNotFail nobodyToTell;
   for (size_t i = 0; i < lanes_.size(); i++) {
     const LaneTotals did = lanes_.at(i).untold();
     if (did.works > 0)
-      engine_.rails()->add(engine_.deviceName(), lanes_.at(i).railName(),
-                           {did.works, did.bytes, did.bytesAgain});
+      parts_.rails()->add(parts_.deviceName(), lanes_.at(i).railName(),
+                          {did.works, did.bytes, did.bytesAgain});
   }
 }
 
@@ -114,30 +115,29 @@ std::byte* Peering::creditLanding() const {
 // turn.
 Status Peering::openLanes(uint16_t remoteRails) {
   remoteRails_ = std::max<uint16_t>(remoteRails, 1);
-  const size_t most = static_cast<size_t>(engine_.config().maxRails);
+  const size_t most = static_cast<size_t>(parts_.config().maxRails);
   const size_t count =
-      std::min(std::max<size_t>(engine_.railCount(), remoteRails_), std::min(most, LaneSet::kMaxLanes));
+      std::min(std::max<size_t>(parts_.railCount(), remoteRails_), std::min(most, LaneSet::kMaxLanes));
   for (size_t i = 0; i < count; i++) {
-    const size_t turn = i % engine_.railCount();
-    size_t rail = turn == i ? engine_.railInUse(i) : lanes_.at(turn).rail();  // keys are told once for both
+    const size_t turn = i % parts_.railCount();
+    size_t rail = turn == i ? parts_.railInUse(i) : lanes_.at(turn).rail();  // keys are told once for both
     TRY(auto endpoint, openFirst(&rail));
-    lanes_.add(static_cast<uint8_t>(rail), engine_.railInfo(rail).name, std::move(endpoint), count);
+    lanes_.add(static_cast<uint8_t>(rail), parts_.railInfo(rail).name, std::move(endpoint), count);
   }
-  wantsDelivered_ = count > 1 && engine_.railInfo(0).delivery == Delivery::selectable;
+  wantsDelivered_ = count > 1 && parts_.railInfo(0).delivery == Delivery::selectable;
   return {};
 }
 
 // Of the rail wanted, or of another one that stands in for it: its card may have died since the engine was
 // made.
 Result<std::unique_ptr<Endpoint>> Peering::openFirst(size_t* rail) const {
-  auto endpoint = engine_.openEndpoint(*rail);
-  for (size_t i = 1; !endpoint && endpoint.error().code() != Code::resources && i < engine_.railCount();
-       i++) {
-    const size_t other = (*rail + i) % engine_.railCount();
-    auto instead = engine_.openEndpoint(other);
+  auto endpoint = parts_.openEndpoint(*rail);
+  for (size_t i = 1; !endpoint && endpoint.error().code() != Code::resources && i < parts_.railCount(); i++) {
+    const size_t other = (*rail + i) % parts_.railCount();
+    auto instead = parts_.openEndpoint(other);
     if (!instead) continue;
-    WEFT_LOG(warn, "rail %s to %s goes over %s: %s", engine_.railInfo(*rail).name.c_str(),
-             peer_->name().c_str(), engine_.railInfo(other).name.c_str(), endpoint.error().message().c_str());
+    WEFT_LOG(warn, "rail %s to %s goes over %s: %s", parts_.railInfo(*rail).name.c_str(),
+             peer_->name().c_str(), parts_.railInfo(other).name.c_str(), endpoint.error().message().c_str());
     *rail = other;
     return instead;
   }
@@ -154,10 +154,10 @@ MemoryNotice Peering::noticeOf(const mem::Region& region, uint32_t id) const {
   };
   const size_t first = firstRail();
   if (sameHost_.state() != SameHost::State::yes || first > 0) {
-    for (size_t i = 0; i < engine_.railCount(); i++)
-      add(i + first < lanes_.size() ? lanes_.at(i + first).rail() : engine_.railInUse(i));
+    for (size_t i = 0; i < parts_.railCount(); i++)
+      add(i + first < lanes_.size() ? lanes_.at(i + first).rail() : parts_.railInUse(i));
   }
-  if (sameHost_.state() != SameHost::State::no) add(engine_.localRail());
+  if (sameHost_.state() != SameHost::State::no) add(parts_.localRail());
   return notice;
 }
 
@@ -190,8 +190,8 @@ PeeringInfo Peering::half() {
   info.engine = localEngine_;
   info.peering = number_;
   info.life = lifeNumber_;
-  info.rails = static_cast<uint16_t>(engine_.railCount());
-  info.deviceName = engine_.deviceName();
+  info.rails = static_cast<uint16_t>(parts_.railCount());
+  info.deviceName = parts_.deviceName();
   for (size_t i = firstRail(); i < lanes_.size(); i++) {
     const auto address = lanes_.at(i).endpoint().address();
     info.laneAddresses.emplace_back(address.begin(), address.end());
@@ -200,7 +200,7 @@ PeeringInfo Peering::half() {
   info.memory = noticeOf(*landing_.region(), 0);
   info.eagerOffset = landing_.offset();
   info.eagerSlots = eagerIn_.slots();
-  info.eagerSlotBytes = slotBytesFor(engine_.eagerMax());
+  info.eagerSlotBytes = slotBytesFor(parts_.eagerMax());
   info.eagerFirstSlot = number_ * kEagerSlotsPerPeering;
   info.creditOffset = landing_.region()->offsetOf(creditLanding());
   return info;
@@ -246,14 +246,14 @@ Status Peering::checkKeys(const PeeringInfo& half) const {
 // The engine's buffers have the size that its rails want. A lane to a peer on this host is no rail: without a
 // setting it takes what suits it, as far as the buffers have room.
 int Peering::eagerMost() const {
-  const bool own = engine_.config().eagerMaxBytes >= 0;
-  if (own || sameHost_.state() != SameHost::State::yes) return engine_.eagerMax();
-  return std::min(engine_.eagerMax(), engine_.railInfo(engine_.localRail()).eagerBytes);
+  const bool own = parts_.config().eagerMaxBytes >= 0;
+  if (own || sameHost_.state() != SameHost::State::yes) return parts_.eagerMax();
+  return std::min(parts_.eagerMax(), parts_.railInfo(parts_.localRail()).eagerBytes);
 }
 
 bool Peering::takesDirect() const {
   return lanes_.size() == 1 && sameHost_.state() != SameHost::State::yes &&
-         engine_.railInfo(lanes_.at(0).rail()).messages;
+         parts_.railInfo(lanes_.at(0).rail()).messages;
 }
 
 // Shared memory in place of the rails:
@@ -265,7 +265,7 @@ Status Peering::settleSameHost(const PeeringInfo& half) {
   if (!sameHost_.decided()) {
     sameHost_.ask(half.localAddress);
     if (half.localAddress.empty()) sameHost_.answered(false, "the peer cannot see our memory");
-    if (!sameHost_.decided()) engine_.drain(engine_.localRail());
+    if (!sameHost_.decided()) owner_.drain(parts_.localRail());
   }
   if (!sameHost_.decided())
     return Error(Code::remote, "connecting",
@@ -284,21 +284,21 @@ Status Peering::settleSameHost(const PeeringInfo& half) {
 // though both processes live. So the rails' lanes are connected, too, and stand by; both ends come to the
 // same answer, as either sees whether the other has kept its addresses and keys.
 bool Peering::keepsRails(const PeeringInfo& half) const {
-  return engine_.railInfo(engine_.localRail()).cudaMemory && lanes_.size() < LaneSet::kMaxLanes &&
+  return parts_.railInfo(parts_.localRail()).cudaMemory && lanes_.size() < LaneSet::kMaxLanes &&
          half.rails > 0 && half.laneAddresses.size() == lanes_.size() &&
          half.memory.railBlobs.size() == size_t{half.rails} + 1;
 }
 
 // The rails' lanes were never connected. This one is.
 void Peering::goThroughSharedMemory(const PeeringInfo& half) {
-  const size_t rail = engine_.localRail();
+  const size_t rail = parts_.localRail();
   const bool keeps = keepsRails(half);
   if (keeps) {
-    lanes_.addPreferred(static_cast<uint8_t>(rail), engine_.railInfo(rail).name, sameHost_.take());
-    wantsDelivered_ = engine_.railInfo(0).delivery == Delivery::selectable;
+    lanes_.addPreferred(static_cast<uint8_t>(rail), parts_.railInfo(rail).name, sameHost_.take());
+    wantsDelivered_ = parts_.railInfo(0).delivery == Delivery::selectable;
   } else {
     lanes_.clear();
-    lanes_.add(static_cast<uint8_t>(rail), engine_.railInfo(rail).name, sameHost_.take(), 1);
+    lanes_.add(static_cast<uint8_t>(rail), parts_.railInfo(rail).name, sameHost_.take(), 1);
     wantsDelivered_ = false;
   }
   lanesConnected_ = 1;
@@ -317,14 +317,14 @@ Status Peering::take(const PeeringInfo& half) {
     TRY(remotePool_[i], lanes_.at(i).endpoint().import(blob));
   }
   if (lanes_.size() > 1) {
-    engine_.wantAfterPoll();
+    parts_.wantAfterPoll();
   } else if (!shared) {
     TRY(connectNextLane());
   }
   constexpr uint32_t kHeader = sizeof(EagerHeader);
   const uint32_t room = half.eagerSlotBytes > kHeader ? half.eagerSlotBytes - kHeader : 0;
   const auto ours = static_cast<uint32_t>(eagerMost());
-  eagerOut_.open(half.eagerSlots, slotBytesFor(engine_.eagerMax()), std::min(room, ours), number_,
+  eagerOut_.open(half.eagerSlots, slotBytesFor(parts_.eagerMax()), std::min(room, ours), number_,
                  creditLanding());
   life_.apply(Event::halfHere);
   failover_.onHalfHere();
@@ -337,7 +337,7 @@ Status Peering::take(const PeeringInfo& half) {
 // inside one of NCCL's calls. A lane that broke before it was used is the business of fail-over.
 Status Peering::connectNextLane() {
   const size_t next = lanesConnected_++;
-  if (lanesConnected_ < lanes_.size()) engine_.wantAfterPoll();
+  if (lanesConnected_ < lanes_.size()) parts_.wantAfterPoll();
   Lane& lane = lanes_.at(next);
   if (lane.state() != LaneState::connecting || lane.incarnation() > 1) return {};
   return connectLane(lane, remote_.laneAddresses[next - firstRail()]);
@@ -352,7 +352,7 @@ void Peering::afterPoll() {
 
 Status Peering::connectLane(Lane& lane, std::span<const std::byte> address) {
   TRY(lane.endpoint().connect(address));
-  if (engine_.railInfo(lane.rail()).targetMustKnow)
+  if (parts_.railInfo(lane.rail()).targetMustKnow)
     tell(MessageType::laneConnected, LaneMessage{lane.number(), lane.incarnation(), {}, {}});
   return {};
 }
@@ -379,8 +379,8 @@ void Peering::end(Ending ending) {
   ending_ = std::make_unique<Ending>(std::move(ending));
   life_.apply(Event::failed, ending_->error.message());
   if (tellPeer) tell(MessageType::ended, FailedMessage{0, ending_->error.message()});
-  logEnding(peer_, engine_.openComms(*this), *ending_, engine_.now());
-  engine_.endComms(*this, *ending_);
+  logEnding(peer_, owner_.openComms(*this), *ending_, parts_.now());
+  owner_.endComms(*this, *ending_);
 }
 
 void Peering::cut() {
@@ -417,11 +417,17 @@ void Peering::endIfLeaving() {
 // What its lanes report:
 
 TimePoint Peering::now() {
-  return engine_.readNow();
+  return parts_.readNow();
 }
 
 Result<std::unique_ptr<Endpoint>> Peering::openEndpoint(size_t rail) {
-  return engine_.openEndpoint(rail);
+  return parts_.openEndpoint(rail);
+}
+
+void Peering::send(MessageType type, Bytes body) {
+  ByteWriter out;
+  header().encode(&out);
+  peer_->send(static_cast<uint16_t>(type), out.raw(body).take());
 }
 
 void Peering::askPeer(TimePoint now) {
@@ -437,7 +443,7 @@ void Peering::laneUp(Lane& lane) {
 // What the lane was given while it connected leaves with the end of the pass.
 void Peering::flushSoon() {
   if (awaitsFlush_ || !lanes_.hasQueued()) return;
-  engine_.queueFlush(this);
+  parts_.queueFlush(this);
   awaitsFlush_ = true;
 }
 
@@ -454,12 +460,12 @@ void Peering::laneSuspected(Lane& lane) {
   if (ending_) return lanes_.lose(lane);
   if (remoteGone()) return end({Ending::By::gone, lanesLost()});
   lanesChanged();
-  askPeer(engine_.now());
+  askPeer(parts_.now());
 }
 
 void Peering::laneLost(Lane& lane) {
   if (ending_) return;
-  engine_.counters().lanesLeft++;
+  parts_.counters().lanesLeft++;
   if (!lanes_.anyLeft()) return end({Ending::By::us, lanesLost()});
   lanesChanged();
   failover_.begin(lane);
@@ -492,16 +498,16 @@ bool Peering::tickBusy() {
 void Peering::leaveWith(uint32_t departure) {
   if (!gathering_.isFor(departure)) return;
   gathering_.tested();
-  engine_.flush();
+  if (parts_.isDue()) owner_.flushQueued();
 }
 
 void Peering::leaveNow() {
   gathering_.hurry();
-  engine_.flush();
+  if (parts_.isDue()) owner_.flushQueued();
 }
 
 bool Peering::flush(TimePoint now) {
-  if (gathering_.holds(engine_.pass())) return true;
+  if (gathering_.holds(parts_.pass())) return true;
   gathering_.left();
   awaitsFlush_ = !halted() && lanes_.flush(now);
   return awaitsFlush_;

@@ -12,12 +12,14 @@
 #include "src/core/eager_sender.h"
 #include "src/core/early_messages.h"
 #include "src/core/ending.h"
+#include "src/core/engine_parts.h"
 #include "src/core/failover.h"
 #include "src/core/gathering.h"
 #include "src/core/lane_set.h"
 #include "src/core/life.h"
 #include "src/core/memory_book.h"
 #include "src/core/messages.h"
+#include "src/core/path_owner.h"
 #include "src/core/same_host.h"
 #include "src/core/standing.h"
 #include "src/core/wire.h"
@@ -28,9 +30,6 @@
 // All comms between the two engines share it. Owned by the Engine; used only by who has entered it.
 namespace weft::core {
 
-class Engine;
-enum class WorkKind : uint8_t;
-
 template <class Body>
 void tellEngine(control::Peer& peer, const EngineHeader& header, MessageType type, const Body& body) {
   ByteWriter out;
@@ -39,13 +38,16 @@ void tellEngine(control::Peer& peer, const EngineHeader& header, MessageType typ
   peer.send(static_cast<uint16_t>(type), out.take());
 }
 
-class Peering final : private LaneOwner, private EagerSender::Source, private MemoryBook::Talk {
+class Peering final : private LaneOwner,
+                      private EagerSender::Source,
+                      private MemoryBook::Talk,
+                      private Failover::Talk {
  public:
   using Imported = MemoryBook::Imported;
 
   // `life`: which of the peerings that the engine ever made it is; numbers come again.
-  static Result<std::unique_ptr<Peering>> create(Engine& engine, uint32_t number, uint32_t life,
-                                                 control::PeerRef peer, uint32_t remoteEngine,
+  static Result<std::unique_ptr<Peering>> create(EngineParts& parts, PathOwner& owner, uint32_t number,
+                                                 uint32_t life, control::PeerRef peer, uint32_t remoteEngine,
                                                  uint16_t remoteRails);
   ~Peering();
 
@@ -73,19 +75,19 @@ class Peering final : private LaneOwner, private EagerSender::Source, private Me
   Status adopt(const PeeringInfo& half);
   void afterPoll();  // the queues were just polled: the next lane, and what fail-over waits for
   // Our end of a lane gets the peer's address; the peer is told where its writes depend on that.
-  Status connectLane(Lane& lane, std::span<const std::byte> address);
+  Status connectLane(Lane& lane, std::span<const std::byte> address) override;
   void onLaneConnected(const LaneMessage& message);  // the peer's end has ours
   Stage stage() const { return life_.stage(); }
   // A comm that has not failed can be used: also where the peer is gone already that needed it no more.
   bool ready() const { return life_.is(Stage::open) || over(); }
-  const Ending* ending() const { return ending_.get(); }     // null: it is not over
-  bool opening() const { return life_.is(Stage::opening); }  // the peer's half is not here
-  bool halted() const { return stage() > Stage::open; }      // nothing new goes to the fabric
+  const Ending* ending() const override { return ending_.get(); }     // null: it is not over
+  bool opening() const override { return life_.is(Stage::opening); }  // the peer's half is not here
+  bool halted() const { return stage() > Stage::open; }               // nothing new goes to the fabric
   bool suspected() const { return life_.is(Stage::paused); }
   bool over() const { return stage() >= Stage::left; }
   bool remoteGone() const { return life_.is(Stage::left); }
   // The only way down; again is harmless. Every comm on it ends, and the peer is told once, if it was us.
-  [[gnu::cold]] void end(Ending ending);
+  [[gnu::cold]] void end(Ending ending) override;
   void onEnded(const FailedMessage& message);  // the peer said so
   void peerEngineGone() { life_.apply(Event::peerLeft); }
   // Ends it and fences its lanes, for a comm that is closed with data in flight. Again is harmless.
@@ -96,7 +98,7 @@ class Peering final : private LaneOwner, private EagerSender::Source, private Me
   bool tickBusy();             // something is outstanding here; asked by the control thread, once a tick
   bool isIdle(TimePoint now);  // no comm is on it; asked again and again, so that it knows since when
   TimePoint idleSince() const { return idleSince_; }
-  std::string where(const Lane& lane) const;  // "rail eth0 to node7 pid 4711"
+  std::string where(const Lane& lane) const override;  // "rail eth0 to node7 pid 4711"
 
   // A close waited for this peer in vain. Those that follow do not wait for it again, until the peer says
   // anything, or that close is long ago.
@@ -147,14 +149,14 @@ class Peering final : private LaneOwner, private EagerSender::Source, private Me
   void sendEagerFollowed(int slot, size_t bytes);
   // Somebody waits for a message of that departure: it leaves now, if it has not left. 0: it did not wait.
   void leaveWith(uint32_t departure);
-  void leaveNow();                // all that waits
-  void sendEagerAgain(int slot);  // it was lost with its lane
+  void leaveNow();                         // all that waits
+  void sendEagerAgain(int slot) override;  // it was lost with its lane
   void freeEagerSlot(uint32_t slot) {
     if (eagerIn_.free(slot)) returnCredits();
   }
   void returnCredits(bool again = false);  // again: also if there is nothing new
   void creditLanded();
-  void creditsAfterFence(const Lane& lane);  // what was told last by this lane may be lost
+  void creditsAfterFence(const Lane& lane) override;  // what was told last by this lane may be lost
   const mem::Block& staging() const { return staging_; }
 
   MemoryBook& memory() { return memory_; }
@@ -175,14 +177,16 @@ class Peering final : private LaneOwner, private EagerSender::Source, private Me
   // Talk:
   template <class Body>
   void tell(MessageType type, const Body& body) {
-    tellEngine(*peer_, {remoteEngine_, localEngine_, remote_.life, lifeNumber_}, type, body);
+    tellEngine(*peer_, header(), type, body);
   }
 
   int comms = 0;  // on this peering
 
-  Peering(Engine& engine, uint32_t number, uint32_t life, control::PeerRef peer, uint32_t remoteEngine);
+  Peering(EngineParts& parts, PathOwner& owner, uint32_t number, uint32_t life, control::PeerRef peer,
+          uint32_t remoteEngine);
 
  private:
+  EngineHeader header() const { return {remoteEngine_, localEngine_, remote_.life, lifeNumber_}; }
   const Work& eagerWork(const Lane& lane, int slot, size_t bytes);
   void awaitFlush();
   void lanesChanged();
@@ -200,6 +204,14 @@ class Peering final : private LaneOwner, private EagerSender::Source, private Me
   Status openLanes(uint16_t remoteRails);
   Result<std::unique_ptr<Endpoint>> openFirst(size_t* rail) const;
   std::byte* takeStaging() override;
+  // Failover::Talk:
+  std::string peerName() const override { return peer_->name(); }
+  void send(MessageType type, Bytes body) override;
+  void eachSend(const PathOwner::SendVisit& visit) override { owner_.eachSendOn(*this, visit); }
+  void tellCts(const Lane& lane) override { owner_.tellCts(*this, lane.number()); }
+  bool isOfComm(const ReceiveSlot& slot, uint32_t comm) const override {
+    return owner_.belongsTo(slot, *this, comm);
+  }
   // MemoryBook::Talk:
   void announceToPeer(const mem::Region& region, uint32_t id) override;
   void withdrawFromPeer(uint32_t id) override;
@@ -217,7 +229,8 @@ class Peering final : private LaneOwner, private EagerSender::Source, private Me
   void tellTraffic() const;
   std::byte* creditLanding() const;
 
-  Engine& engine_;
+  EngineParts& parts_;
+  PathOwner& owner_;
   uint32_t number_;
   uint32_t lifeNumber_;
   control::PeerRef peer_;

@@ -2,7 +2,6 @@
 // Copyright The weft authors
 #include <cstring>
 
-#include "src/core/engine.h"
 #include "src/core/peering.h"
 #include "src/core/posting.h"
 
@@ -12,8 +11,8 @@ namespace weft::core {
 // Most peers are never sent anything eagerly. Where no memory is left their messages wait for CTS.
 std::byte* Peering::takeStaging() {
   if (staging_) return staging_.data();
-  const size_t slotBytes = (static_cast<size_t>(engine_.eagerMax()) + sizeof(EagerHeader) + 63) / 64 * 64;
-  auto block = engine_.arena().take(kEagerSlotsPerPeering * slotBytes);
+  const size_t slotBytes = (static_cast<size_t>(parts_.eagerMax()) + sizeof(EagerHeader) + 63) / 64 * 64;
+  auto block = parts_.arena().take(kEagerSlotsPerPeering * slotBytes);
   if (!block) return nullptr;
   staging_ = block.take();
   for (size_t i = 0; i < lanes_.size(); i++) {
@@ -47,8 +46,8 @@ void Peering::sendEagerAgain(int slot) {
   if (!eagerOut_.beginAgain(slot)) return;
   EagerHeader header;
   std::memcpy(&header, eagerOut_.staging(slot), sizeof header);
-  engine_.counters().eagerAgain++;
-  engine_.counters().bytesAgain += header.size;
+  parts_.counters().eagerAgain++;
+  parts_.counters().bytesAgain += header.size;
   const size_t bytes = sizeof header + header.size;
   Lane& lane = lanes_.quickest(bytes);
   eagerOut_.leftBy(slot, lane.number());

@@ -2,7 +2,8 @@
 // Copyright The weft authors
 #pragma once
 
-#include "src/core/engine.h"
+#include "src/core/peering.h"
+#include "src/core/work_context.h"
 
 // How a peering hands work to its lanes: the part of sending that every message goes through, inline in those
 // who send. Only inside the engine.
@@ -10,14 +11,14 @@ namespace weft::core {
 
 // Writing to an engine that is gone is pointless, and over shared memory it faults.
 inline void Peering::submit(Lane& lane, const Work& work, bool more) {
-  if (lane.submit(work, more || halted(), engine_)) [[likely]]
+  if (lane.submit(work, more || halted(), parts_)) [[likely]]
     return;
   gathering_.hurry();
   awaitFlush();
 }
 
 inline void Peering::awaitFlush() {
-  if (!awaitsFlush_) engine_.queueFlush(this);
+  if (!awaitsFlush_) parts_.queueFlush(this);
   awaitsFlush_ = true;
 }
 
@@ -32,7 +33,7 @@ inline bool Peering::followsEager(size_t bytes) {
   constexpr size_t kMostTogether = 4096;  // a larger one is worth a call of its own
   const bool room = eagerOut_.hasSlot();
   if (!room) gathering_.hurry();  // the peer returns credits for what it has
-  return gathering_.waits(engine_.pass()) && bytes <= kMostTogether && room;
+  return gathering_.waits(parts_.pass()) && bytes <= kMostTogether && room;
 }
 
 inline const Work& Peering::eagerWork(const Lane& lane, int slot, size_t bytes) {
@@ -50,13 +51,13 @@ inline void Peering::sendEager(int slot, size_t bytes) {
 
 inline void Peering::sendEagerFollowed(int slot, size_t bytes) {
   Lane& lane = lanes_.quickest(bytes);
-  if (!lane.submit(eagerWork(lane, slot, bytes), true, engine_)) awaitFlush();
+  if (!lane.submit(eagerWork(lane, slot, bytes), true, parts_)) awaitFlush();
 }
 
 inline uint32_t Peering::sendEagerLater(int slot, size_t bytes) {
   Lane& lane = lanes_.quickest(bytes);
-  if (!lane.submit(eagerWork(lane, slot, bytes), true, engine_)) awaitFlush();
-  return gathering_.add(engine_.pass());
+  if (!lane.submit(eagerWork(lane, slot, bytes), true, parts_)) awaitFlush();
+  return gathering_.add(parts_.pass());
 }
 
 }  // namespace weft::core

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The weft authors
-"""Checks every source below a tree: rooms include only what they may, units of a room go in no circle, and the house rules hold.
+"""Checks every source below a tree: rooms include only what they may, units of a room go in no circle, those of the
+protocol include only what is on their floor or below, and the house rules hold.
 
 usage: check_layers.py TOP
 
@@ -13,6 +14,7 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import circles
 import comments
+import floors
 import rooms
 import rules
 import source
@@ -63,7 +65,7 @@ def sources(top):
 
 
 def check_tree(top):
-    """['file:line: complaint'] over the whole tree, and how many files were looked at."""
+    """['file:line: complaint'] over the whole tree, and {path: text} of the files that were looked at."""
     complaints, texts = [], {}
     for path in sources(top):
         try:
@@ -72,7 +74,7 @@ def check_tree(top):
             continue  # not text: test data
         texts[path] = text
         complaints += [f'{path}:{line}: {what}' for line, what in check_file(top, path, text)]
-    return complaints + list(circles.check(texts)), len(texts)
+    return complaints + list(circles.check(texts)), texts
 
 
 def check_rooms(top):
@@ -88,11 +90,12 @@ def main(arguments):
     if len(arguments) != 1:
         sys.exit(__doc__)
     top = pathlib.Path(arguments[0]).resolve()
-    complaints, looked = check_tree(top)
+    complaints, texts = check_tree(top)
     complaints += check_rooms(top)
+    complaints += floors.check(texts)
     print(*complaints, sep='\n')
-    print(f'{looked} files, {len(complaints)} complaints')
-    return 1 if complaints or looked == 0 else 0
+    print(f'{len(texts)} files, {len(complaints)} complaints')
+    return 1 if complaints or not texts else 0
 
 
 if __name__ == '__main__':

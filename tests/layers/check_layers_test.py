@@ -10,6 +10,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import check_headers
 import check_layers
+import floors
 
 HEAD = '// SPDX-License-Identifier: Apache-2.0\n// Copyright The weft authors\n'
 HEADER = HEAD + '#pragma once\n\n// A thing. Any thread.\n'
@@ -57,10 +58,22 @@ class HouseTest(unittest.TestCase):
         self.assertEqual(self.complaints(), ['src/base/: a circle of 2 units that include each other: high, low'])
 
     def test_a_room_that_has_circles_still_may_have_them(self):
-        self.put('src/core/a.h', HEADER + '#include "src/core/b.h"\n')
-        self.put('src/core/b.cc', HEAD + '#include "src/core/a.h"\n')
-        self.put('src/core/b.h', HEADER)
+        self.put('providers/tcp/a.h', HEADER + '#include "providers/tcp/b.h"\n')
+        self.put('providers/tcp/b.cc', HEAD + '#include "providers/tcp/a.h"\n')
+        self.put('providers/tcp/b.h', HEADER)
         self.assertEqual(self.complaints(), [])
+
+    def test_a_unit_of_the_protocol_includes_nothing_of_a_floor_above(self):
+        stories = {'values': 'low', 'path': 'high other'}
+        texts = {'src/core/low.h': HEADER, 'src/core/high.h': HEADER + '#include "src/core/low.h"\n#include "src/core/other.h"\n',
+                 'src/core/other.h': HEADER, 'src/base/free.h': HEADER}
+        self.assertEqual(list(floors.check(texts, stories)), [])
+        texts['src/core/low.cc'] = HEAD + '#include "src/core/high.h"\n'
+        self.assertEqual(list(floors.check(texts, stories)),
+                         ['src/core/low: is on the floor "values" and includes high of "path" above it'])
+        del texts['src/core/low.cc']
+        texts['src/core/stray.h'] = HEADER
+        self.assertEqual(list(floors.check(texts, stories)), ['src/core/stray: is on no floor of tests/layers/floors.py'])
 
     def test_a_good_tree_is_quiet(self):
         self.put('src/core/a.cc', HEAD + '''#include "src/core/net.h"
