@@ -139,6 +139,7 @@ class Peering final : private LaneOwner,
   // Eager: both halves, and what puts their messages and credits on the lanes.
   EagerSender& eagerOut() { return eagerOut_; }
   EagerReceiver& eagerIn() { return eagerIn_; }
+  bool hasEagerSlot();  // a credit for one more; posting.h
   // A small message that is sent now waits for others (gathering.h).
   bool followsEager(size_t bytes);  // posting.h
   // Header and payload, from its staging. posting.h

@@ -29,11 +29,17 @@ inline void Peering::aside(Work* work, const Lane& lane) const {
   work->context = workContext(kind, static_cast<uint32_t>(work->length), number_, lane.number());
 }
 
+// The peer returns credits for what it has, so nothing is held back any more where they are used up.
+inline bool Peering::hasEagerSlot() {
+  if (eagerOut_.hasSlot()) [[likely]]
+    return true;
+  gathering_.hurry();
+  return false;
+}
+
 inline bool Peering::followsEager(size_t bytes) {
   constexpr size_t kMostTogether = 4096;  // a larger one is worth a call of its own
-  const bool room = eagerOut_.hasSlot();
-  if (!room) gathering_.hurry();  // the peer returns credits for what it has
-  return gathering_.waits(parts_.pass()) && bytes <= kMostTogether && room;
+  return gathering_.waits(parts_.pass()) && bytes <= kMostTogether;
 }
 
 inline const Work& Peering::eagerWork(const Lane& lane, int slot, size_t bytes) {

@@ -63,6 +63,17 @@ Posted SendCommImpl::failSending(Code code, const char* why) {
   return {false, nullptr};
 }
 
+// What a call returns that may not start.
+Posted SendCommImpl::cannotStart(bool entered) {
+  if (failed() || !entered || !life_.is(Stage::stopped)) return {!failed(), nullptr};
+  const char* why = closedByPeer() ? "a message after the receiver closed the connection"
+                                   : "a message after the receiver withdrew its memory";
+  end({Ending::By::peer, Error(Code::remote, "sending", "to " + peering().peer()->name() + ": " + why)});
+  return {false, nullptr};
+}
+
+// CTS that have come:
+
 // Follows the chain as far as it has arrived. A CTS that does not fit yet (torn, late, an older one) ends
 // the walk and is looked at again next time.
 void SendCommImpl::readNewCts() {
@@ -103,6 +114,14 @@ inline void SendCommImpl::usedFirstCts(TagState* tag) {
   forgetCts(tag->first);
   tag->first = nextInTag_[tag->first];
 }
+
+// The first one's message leaves eagerly.
+void SendCommImpl::dropCts(TagState& tag) {
+  engine().counters().crossedCts++;
+  usedFirstCts(&tag);
+}
+
+// By CTS:
 
 inline void SendCommImpl::postSegment(Request* request, size_t i, uint64_t offset, Lane& lane,
                                       const Peering::Imported& target) {
@@ -185,6 +204,8 @@ void SendCommImpl::postSegments(Request* request, const Peering::Imported& targe
   }
 }
 
+// Eagerly:
+
 // Puts the message into its slot of the staging; the bytes that are to leave from there.
 inline size_t SendCommImpl::stageEager(int slot, const Send& send, TagState& tag) {
   EagerHeader header;
@@ -215,14 +236,15 @@ Request* SendCommImpl::sendTogether(const Send& send, TagState& tag) {
   return request;
 }
 
-// Done at once: the bytes are in our staging, which is not reused before the peer returned the credit.
+// There is a slot. Done at once: the bytes are in our staging, which is not reused before the peer returned
+// the credit.
 inline Request* SendCommImpl::sendEager(const Send& send, TagState& tag) {
+  if (send.profilerHandle) [[unlikely]]
+    return sendProfiled(send, tag);
   if (followed_ && engine().gathersEager() && !peering().signalsAll()) [[unlikely]]
     return sendFollowed(send, tag);
   if (engine().gathersEager() && peering().followsEager(send.bytes)) return sendTogether(send, tag);
   const int slot = peering().eagerOut().takeSlot();
-  if (slot < 0) [[unlikely]]
-    return nullptr;
   const uint32_t k = tag.k;
   peering().sendEager(slot, stageEager(slot, send, tag));
   if (sums_.concerns(k)) [[unlikely]]
@@ -235,7 +257,6 @@ inline Request* SendCommImpl::sendEager(const Send& send, TagState& tag) {
 // Done at once, as alone; it leaves with what follows it, or with the next poll.
 Request* SendCommImpl::sendFollowed(const Send& send, TagState& tag) {
   const int slot = peering().eagerOut().takeSlot();
-  if (slot < 0) return nullptr;
   const uint32_t k = tag.k;
   peering().sendEagerFollowed(slot, stageEager(slot, send, tag));
   if (sums_.concerns(k)) [[unlikely]]
@@ -246,7 +267,6 @@ Request* SendCommImpl::sendFollowed(const Send& send, TagState& tag) {
 
 // With an object that keeps the profiler's event until the test.
 Request* SendCommImpl::sendProfiled(const Send& send, TagState& tag) {
-  if (!peering().eagerOut().hasSlot()) return nullptr;
   Request* request = begin(send, tag.k);
   if (!request) return nullptr;
   const int slot = peering().eagerOut().takeSlot();
@@ -261,52 +281,40 @@ inline bool SendCommImpl::mayLeaveEagerly(const Send& send) const {
          (send.bytes == 0 || (send.memory->host && !toGpu_.load(std::memory_order_relaxed)));
 }
 
-// A small message leaves eagerly even if its CTS is here. A message that takes its CTS makes the receiver
-// send CTS for the following ones too, one write each.
-inline bool SendCommImpl::prefersEager(const Send& send) {
-  return mayLeaveEagerly(send) && peering().eagerOut().hasSlot();
-}
-
-// The first one's message leaves eagerly.
-void SendCommImpl::dropCts(TagState& tag) {
-  engine().counters().crossedCts++;
-  usedFirstCts(&tag);
-}
-
-// What may go either way. Null: not now, or the comm has failed.
-inline Request* SendCommImpl::attempt(const Send& send) {
-  readCtsChain();
-  TagState& tag = tags_.at(send.tag);
-  const bool eagerly = prefersEager(send);
-  if (!eagerly && mayLeaveDirectly(send.bytes, send.memory)) return sendDirect(send, tag);
-  if (const HeldCts cts = ctsFor(tag)) {
-    if (!eagerly) return sendByCts(send, tag, cts);
-    dropCts(tag);
-  }
-  if (!mayLeaveEagerly(send)) return nullptr;
-  return send.profilerHandle ? sendProfiled(send, tag) : sendEager(send, tag);
-}
-
-// What a call returns that may not start.
-Posted SendCommImpl::cannotStart(bool entered) {
-  if (failed() || !entered || !life_.is(Stage::stopped)) return {!failed(), nullptr};
-  const char* why = closedByPeer() ? "a message after the receiver closed the connection"
-                                   : "a message after the receiver withdrew its memory";
-  end({Ending::By::peer, Error(Code::remote, "sending", "to " + peering().peer()->name() + ": " + why)});
-  return {false, nullptr};
-}
-
-// Which way a message goes follows from its size, mostly, and that is known before anything is entered. The
-// arguments go on one by one, as so many fit into registers.
-Posted SendCommImpl::isend(const void* data, size_t bytes, int tag, MemoryHandle* memory,
+// A small message leaves eagerly even if its CTS is here: one that takes its CTS makes the receiver send CTS
+// for the following ones too, one write each. Other messages leave directly where the receiver's window holds
+// them, else by their CTS. The CTS, a credit or a returned window may be waiting in the fabric, so there is a
+// second attempt after a poll. That poll may also find the last lane lost.
+Posted SendCommImpl::isend(const void* data, size_t bytes, int tagNumber, MemoryHandle* memory,
                            void* profilerHandle) {
-  const Send send{data, bytes, static_cast<uint32_t>(tag), memory, profilerHandle};
+  const Send send{data, bytes, static_cast<uint32_t>(tagNumber), memory,
+                  profilerHandle && asksProfiler() ? profilerHandle : nullptr};
   if (const char* why = fault(send)) [[unlikely]]
     return refuse(why);
-  if (profilerHandle && asksProfiler()) [[unlikely]]
-    return isendProfiled(send);
-  if (!mayLeaveEagerly(send)) return sendLarge(data, bytes, send.tag, memory);
-  return sendSmall(data, bytes, send.tag, memory);
+  Engine& engine = this->engine();
+  if (!engine.tryEnter()) [[unlikely]]
+    return cannotStart(false);
+  const EngineStay inside(engine);
+  for (bool polled = false;; polled = true) {
+    if (!mayStart()) [[unlikely]]
+      return cannotStart(true);
+    readCtsChain();
+    TagState& tag = tags_.at(send.tag);
+    const HeldCts cts = ctsFor(tag);
+    Request* request = nullptr;
+    if (mayLeaveEagerly(send) && peering().hasEagerSlot()) {
+      if (cts) [[unlikely]]
+        dropCts(tag);
+      request = sendEager(send, tag);
+    } else if (mayLeaveDirectly(bytes, memory)) {
+      request = sendDirect(send, tag);
+    } else if (cts) {
+      request = sendByCts(send, tag, cts);
+    }
+    if (request || failed()) return {request != nullptr, request};
+    if (polled) return notNow(tag, send.tag, bytes);
+    engine.progress();
+  }
 }
 
 // With several lanes it leaves alone: completions are looked for with each message there, and the one that
@@ -323,120 +331,6 @@ void SendCommImpl::leaveNow() {
   if (!engine.tryEnter()) return;
   const EngineStay inside(engine);
   if (mayStart()) peering().leaveNow();
-}
-
-Posted SendCommImpl::isendProfiled(const Send& send) {
-  Engine& engine = this->engine();
-  if (!engine.tryEnter()) return cannotStart(false);
-  const EngineStay inside(engine);
-  return mayStart() ? sendEitherWay(send) : cannotStart(true);
-}
-
-Posted SendCommImpl::sendSmall(const void* data, size_t bytes, uint32_t tag, MemoryHandle* memory) {
-  Engine& engine = this->engine();
-  if (!engine.tryEnter()) [[unlikely]]
-    return cannotStart(false);
-  const EngineStay inside(engine);
-  if (!mayStart()) [[unlikely]]
-    return cannotStart(true);
-  readCtsChain();
-  TagState& state = tags_.at(tag);
-  if (state.first == kNoCts) [[likely]] {
-    if (Request* request = sendEager({data, bytes, tag, memory, nullptr}, state)) [[likely]]
-      return {true, request};
-  }
-  return sendEitherWay({data, bytes, tag, memory, nullptr});
-}
-
-// The CTS or a credit may be waiting in the fabric, so there is a second attempt after a poll. That poll may
-// also find the last lane lost.
-Posted SendCommImpl::sendEitherWay(const Send& send) {
-  for (bool polled = false;; polled = true) {
-    if (Request* request = attempt(send)) return {true, request};
-    if (failed()) return {false, nullptr};
-    if (polled) return notNow(tags_.at(send.tag), send.tag, send.bytes);
-    engine().progress();
-    if (!mayStart()) return cannotStart(true);
-  }
-}
-
-// Directly where the window has room for it, else by a CTS; as above.
-Posted SendCommImpl::sendLarge(const void* data, size_t bytes, uint32_t tag, MemoryHandle* memory) {
-  Engine& engine = this->engine();
-  if (!engine.tryEnter()) [[unlikely]]
-    return cannotStart(false);
-  const EngineStay inside(engine);
-  if (!mayStart()) [[unlikely]]
-    return cannotStart(true);
-  for (bool polled = false;; polled = true) {
-    readCtsChain();
-    TagState& state = tags_.at(tag);
-    if (mayLeaveDirectly(bytes, memory)) {
-      Request* request = sendDirect({data, bytes, tag, memory, nullptr}, state);
-      return {request || !failed(), request};
-    }
-    if (const HeldCts cts = ctsFor(state)) {
-      Request* request = sendByCts({data, bytes, tag, memory, nullptr}, state, cts);
-      return {request || !failed(), request};
-    }
-    if (polled) return notNow(state, tag, bytes);
-    engine.progress();
-    if (!mayStart()) return cannotStart(true);
-  }
-}
-
-// A receiver that closes has everything it let us write (it cancels what it still waits for before), so what
-// a fabric has not confirmed yet was delivered all the same, and nobody is left to confirm it.
-void SendCommImpl::onPeerGone() {
-  letGo();
-}
-
-// Nobody waits any more for what a fabric still has of it. Its completions settle the works with their lanes
-// (Engine::finishStray), and cannot name the bytes by then.
-void SendCommImpl::letGo(Request* request) {
-  if (request->remaining == 0 || request->segmentCount == 0) return;
-  for (size_t i = 0; i < request->segmentCount; i++) {
-    SegmentInFlight& segment = request->segments[i];
-    if (!std::exchange(segment.done, true)) peering().lane(segment.lane).writeOff(segment.bytes);
-  }
-  request->remaining = 0;
-  onSent(request);
-}
-
-// Sums of bytes, when the message has left: the caller changes nothing before he is told that it is sent.
-
-void SendCommImpl::sum(const Send& send, uint32_t k, uint8_t lane) {
-  if (!canSum(send.memory)) return;
-  PayloadSum sum = PayloadSum::of(send.tag, k, {static_cast<const std::byte*>(send.data), send.bytes});
-  sum.segmentCount = 1;
-  sum.segments[0] = {lane, static_cast<uint32_t>(send.bytes)};
-  addSum(sum);
-}
-
-void SendCommImpl::sum(const Request& request) {
-  if (!canSum(request.memory)) return;
-  PayloadSum sum = PayloadSum::of(static_cast<uint32_t>(request.tags[0]), request.sequence[0],
-                                  {static_cast<const std::byte*>(request.transfer.data), request.bytes});
-  sum.segmentCount = request.segmentCount;
-  for (size_t i = 0; i < request.segmentCount; i++)
-    sum.segments[i] = {request.segments[i].lane, request.segments[i].bytes};
-  addSum(sum);
-}
-
-// They are told by whoever looks after the comms now and then, as telling costs more than a message: where
-// only some are summed those that are too many are left out.
-void SendCommImpl::addSum(const PayloadSum& sum) {
-  if (sum.bytes == 0 || toGpu_.load(std::memory_order_relaxed)) return;
-  const MustNotFail first;  // their memory
-  if (sumsToTell_.full() && !sums_.concernsAll()) return;
-  sumsToTell_.add(sum);
-  if (sumsToTell_.full() && sums_.concernsAll()) tellSums();
-}
-
-void SendCommImpl::tellSums() {
-  if (sumsToTell_.empty()) return;
-  peering().tell(MessageType::checksums, SumsMessage{remoteNumber_, sumsToTell_.sums()});
-  sumsToTell_.clear();
 }
 
 // Fail-over:
@@ -477,107 +371,6 @@ void SendCommImpl::writeAgain(Request* request, size_t i, uint64_t offset) {
   engine().counters().bytesAgain += segment.bytes;
   lane.carriesAgain(segment.bytes);
   postSegment(request, i, offset, lane, *target);
-}
-
-// Into the ring, as if they had been written there; what was read already is not looked at again.
-void SendCommImpl::takeCts(const CtsMessage& message) {
-  for (const auto& [position, cts] : message.cts) {
-    Cts whole;
-    if (position >= kRingPositions || !readWhole(&cts, &whole) || whole.comm != number_) {
-      engine().counters().foreignNotes++;
-    } else if (!engine().sequences().before(whole.sequence, sequence_)) {
-      std::memcpy(ring_.data() + size_t{position} * sizeof cts, &cts, sizeof cts);
-    }
-  }
-}
-
-// Messages:
-
-void SendCommImpl::onMessage(MessageType type, ByteReader* body) {
-  CommMessage plain;
-  ProbeMessage probe;
-  CtsMessage again;
-  if (type == MessageType::probe && decodeBody(body, &probe)) return answerProbe(probe);
-  if (type == MessageType::ctsAgain && decodeBody(body, &again)) return takeCts(again);
-  if (!decodeBody(body, &plain)) return;
-  if (type == MessageType::receivedAll) otherIs(OtherEnd::settled);
-  if (type == MessageType::gpuMemory) toGpu_.store(true, std::memory_order_relaxed);
-  if (type == MessageType::askRead) {
-    readCtsChain();
-    peering().tell(MessageType::tellRead, CommMessage{remoteNumber_, sequence_});
-  }
-  if (type == MessageType::cancel) {
-    life_.apply(Event::withdrawn);
-    tellTotal();
-  }
-}
-
-// Said once nothing new begins. The receiver may take its memory away when it has as many, and says so; what
-// is still queued at a lane has been posted as far as it is concerned.
-void SendCommImpl::tellTotal() {
-  tellSums();
-  peering().tell(MessageType::total, CommMessage{remoteNumber_, messages_});
-}
-
-void SendCommImpl::answerProbe(const ProbeMessage& probe) {
-  readCtsChain();
-  ProbeMessage answer = probe;
-  answer.comm = remoteNumber_;
-  const SequenceSpace& sequences = engine().sequences();
-  if (sequences.before(probe.k, tags_.at(probe.tag).k)) {
-    // While its lane has not said what became of it, the lane is watched here.
-    answer.state = inFlight(probe.tag, probe.k) ? ProbeState::notPosted : ProbeState::sent;
-  } else if (!sequences.before(probe.ctsSequence, sequence_)) {
-    answer.state = ProbeState::waitingForCts;
-  } else {
-    answer.state = ProbeState::notPosted;
-  }
-  peering().tell(MessageType::probed, answer);
-}
-
-bool SendCommImpl::inFlight(uint32_t tag, uint32_t k) {
-  bool found = false;
-  engine().eachRequestOf(this, [&](const Request& request) {
-    found = found || (request.kind == RequestKind::send && request.remaining > 0 &&
-                      request.sequence[0] == k && static_cast<uint32_t>(request.tags[0]) == tag);
-  });
-  return found;
-}
-
-// Watching and closing:
-
-// A fabric that has not finished its works in time may read their memory as long as the lanes stand, so they
-// are cut before the requests go, and the memory with them. Sent is not delivered where the fabric only
-// accepts, so the receiver is asked whether it has everything; then nothing of this comm can be lost by
-// closing the lanes after it. Where it does not answer nothing is lost either as long as they stand.
-std::optional<Event> SendCommImpl::closingEvent() {
-  tellSums();
-  if (life_.is(Stage::draining)) {
-    if (unfinished_ > 0) return when(closingLate(), Event::late);
-    const bool asks = messages_ > 0 && other_ == OtherEnd::open && !failed() &&
-                      !peering().unresponsive(engine().clock().now());
-    return asks ? Event::drained : Event::settled;
-  }
-  if (other_ != OtherEnd::open || failed()) return Event::settled;
-  return when(closingLate(), Event::unanswered);
-}
-
-void SendCommImpl::letGo() {
-  engine().eachRequestOf(this, [&](Request& request) { letGo(&request); });
-}
-
-void SendCommImpl::watch(TimePoint) {
-}  // lanes are watched by their peering; a missing CTS by the receiver's probe
-
-// Also of a comm that failed: its sends are over soon, and cutting the lanes would end the comms beside it.
-void SendCommImpl::stopUsing(MemoryHandle* handle) {
-  if (waitFor([&] { return handle->inUse == 0; })) return;
-  fence();
-  EngineEntry in(engine(), EngineEntry::wait);
-  engine().eachRequestOf(this, [&](Request& request) {  // one may still hear what became of it
-    if (request.memory == handle) request.memory = nullptr;
-  });
-  handle->inUse = 0;
 }
 
 }  // namespace weft::core

@@ -97,11 +97,6 @@ class SendCommImpl final : public CommBase, public SendComm {
   bool mayStart() const { return life_.is(Stage::open) && !peering().suspected(); }
   [[gnu::cold]] Posted cannotStart(bool entered);
   HeldCts ctsFor(const TagState& tag) const;
-  Request* attempt(const Send& send);
-  [[gnu::cold]] Posted isendProfiled(const Send& send);
-  [[gnu::noinline]] Posted sendSmall(const void* data, size_t bytes, uint32_t tag, MemoryHandle* memory);
-  [[gnu::noinline]] Posted sendLarge(const void* data, size_t bytes, uint32_t tag, MemoryHandle* memory);
-  [[gnu::noinline]] Posted sendEitherWay(const Send& send);
   void readCtsChain() {
     if (ctsIsNew()) readNewCts();
   }
@@ -111,7 +106,6 @@ class SendCommImpl final : public CommBase, public SendComm {
   void usedFirstCts(TagState* tag);
   [[gnu::cold]] void failAgainst(uint32_t tag, size_t bytes, HeldCts cts);
   bool mayLeaveEagerly(const Send& send) const;
-  bool prefersEager(const Send& send);
   bool mayLeaveDirectly(size_t bytes, const MemoryHandle* memory) const {
     return window_.holds(bytes) && (bytes == 0 || memory->host) && !toGpu_.load(std::memory_order_relaxed);
   }
