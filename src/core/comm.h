@@ -97,6 +97,7 @@ class CommBase {
   }
 
   const stats::CommLine* counters() const { return stats_.line(); }  // null: nothing is counted
+  stats::OneSided* oneSidedCounters() { return stats_.line() ? &stats_.line()->oneSided : nullptr; }
   void publish();                         // what is counted elsewhere, into what others see; now and then
   virtual void tellSums() {}              // those that have gathered, to the other end; now and then
   virtual bool busy() const = 0;          // something is outstanding

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "src/mem/region.h"
+#include "src/stats/layout.h"
 #include "weft/transport.h"
 
 // Comms and their requests as NCCL's calls see them: what connect and accept hand out (net.h), and what is
@@ -120,6 +121,10 @@ class Comm {
 
   // The sticky error; only when a call said !ok.
   virtual Error error() const = 0;
+
+  // What the owner counts of one-sided operations, as their only writer; null: nothing is counted. Valid as
+  // long as the comm.
+  virtual stats::OneSided* oneSided() = 0;
 };
 
 // What a request points to is marked by its lowest two bits. None: an object of the engine's. 2: a receive

@@ -211,11 +211,27 @@ Status Receiver::testPieces(Stream& stream) {
     if (flight.arrival) flight.arrival->left -= flight.bytes;
     if (flight.of) {
       flight.of->left -= flight.bytes;
+      countGet(flight.bytes, flight.of->left == 0);
       flight.of->settle();
     }
     stream.flights.pop_front();
   }
   return {};
+}
+
+void Receiver::countGet(uint64_t bytes, bool whole) {
+  stats::OneSided* counters = comm_.oneSided();
+  if (!counters) return;
+  counters->gets.add(whole ? 1 : 0);
+  counters->getBytes.add(bytes);
+}
+
+void Receiver::countPut(const Head& head, bool signalled) {
+  stats::OneSided* counters = comm_.oneSided();
+  if (!counters) return;
+  counters->puts.add(head.bytes > 0 ? 1 : 0);  // a signal alone is none
+  counters->putBytes.add(head.bytes);
+  counters->signals.add(signalled ? 1 : 0);
 }
 
 // A GPU sees what a card wrote into its memory after a flush.
@@ -242,6 +258,7 @@ Status Receiver::retire(Desk& desk) {
     const Head head = oldest.head;
     if (oldest.window) oldest.window->inUse--;
     arrivals_.pop_front();
+    countPut(head, signal != nullptr);
     if (!signal) continue;
     signal->inUse--;
     TRY(desk.add(*signal, head.signalOffset, head.addend));

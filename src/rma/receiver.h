@@ -95,6 +95,8 @@ class Receiver {
   Status land(Stream& stream, Flight& flight);
   Status testPieces(Stream& stream);
   Status retire(Desk& desk);
+  void countGet(uint64_t bytes, bool whole);
+  void countPut(const Head& head, bool signalled);
   // True: what was received there is visible to the GPU, now or before.
   bool flush(const Window& window, const void* at, core::Request** flushing);
   bool landed(Flight& flight);

@@ -21,7 +21,25 @@ Result<std::unique_ptr<Sender>> Sender::create(core::SendComm& comm, const OwnMe
   return sender;
 }
 
+uint64_t Sender::post(Message message) {
+  count(message.head);
+  heads_.push_back(std::move(message));
+  return posted_++;
+}
+
+void Sender::count(const Head& head) {
+  stats::OneSided* counters = comm_.oneSided();
+  if (!counters || head.kind != Kind::put) return;
+  counters->puts.add(head.bytes > 0 ? 1 : 0);  // a signal alone is none
+  counters->putBytes.add(head.bytes);
+  counters->signals.add(head.signals);
+}
+
 void Sender::answer(const Body& body) {
+  if (stats::OneSided* counters = comm_.oneSided()) {
+    counters->gets.add(1);
+    counters->getBytes.add(body.bytes);
+  }
   body.window->inUse++;
   gets_.waiting.push_back(body);
 }

@@ -43,10 +43,7 @@ class Sender {
   Sender(core::SendComm& comm, const OwnMemory& memory) : comm_(comm), own_(memory) {}
 
   // Returns the sequence number that the head will have.
-  uint64_t post(Message message) {
-    heads_.push_back(std::move(message));
-    return posted_++;
-  }
+  uint64_t post(Message message);
   bool left(uint64_t sequence) const { return sequence < sequence_; }
   void answer(const Body& body);
   // Moves what can move now. False: the comm is broken, or fault() says what is.
@@ -79,6 +76,7 @@ class Sender {
     core::MemoryHandle* memory = nullptr;
   };
 
+  void count(const Head& head);
   Result<Piece> nextPiece(Stream& stream, Body& body);
   bool postHeads();
   bool testHeads();

@@ -93,6 +93,18 @@ TeamCounters Team::counters() const {
   return counters_;
 }
 
+stats::OneSidedSum Team::sentTo(uint32_t rank) const {
+  std::lock_guard lock(mutex_);
+  const stats::OneSided* counted = mesh_->pipe(static_cast<int>(rank))->sending().oneSided();
+  return counted ? stats::sumOf(*counted) : stats::OneSidedSum();
+}
+
+stats::OneSidedSum Team::receivedFrom(uint32_t rank) const {
+  std::lock_guard lock(mutex_);
+  const stats::OneSided* counted = mesh_->pipe(static_cast<int>(rank))->receiving().oneSided();
+  return counted ? stats::sumOf(*counted) : stats::OneSidedSum();
+}
+
 // Checks. A window of another team is recognised before anything in it is used as an index:
 
 Status Team::mayReach(uint32_t rank) const {

@@ -86,6 +86,9 @@ class Team final : private Desk {
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   Error error() const;  // the first one; only where failed()
   TeamCounters counters() const;
+  // What the connection with another rank has counted; nothing where counting is off.
+  stats::OneSidedSum sentTo(uint32_t rank) const;
+  stats::OneSidedSum receivedFrom(uint32_t rank) const;
   // Windows, and what waits for which rank: for the state of the process. Any thread.
   std::string stateText() const;
 

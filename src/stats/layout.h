@@ -10,13 +10,13 @@
 
 #include "src/stats/ticks.h"
 
-// The layout of a process's counters in shared memory, version 3: a Header, then Header::comms lines of type
+// The layout of a process's counters in shared memory, version 4: a Header, then Header::comms lines of type
 // CommLine. All numbers have the byte order of the machine that wrote them. A field only ever changes its
 // meaning together with kVersion. Each line has one writer, whoever has entered the engine of its comm.
 namespace weft::stats {
 
 inline constexpr uint64_t kMagic = 0x5354'4154'5445'5746;  // "FWETTATS" in memory
-inline constexpr uint32_t kVersion = 3;
+inline constexpr uint32_t kVersion = 4;
 inline constexpr uint32_t kMostComms = 256;
 inline constexpr uint32_t kRecords = 1024;    // of a comm: its last requests
 inline constexpr uint32_t kSizeClasses = 32;  // class c: more than 2^(c-1) bytes, up to 2^c; 0: up to 1
@@ -100,6 +100,36 @@ struct SizeClass {
   Cell<uint64_t> ticks;  // of these, from post to completion, added up
 };
 
+// One-sided operations by way of a comm, in its direction: what left for the peer, or came from it. Their
+// messages are among the comm's as well. The writer is whoever has the lock of their team.
+struct OneSided {
+  Cell<uint64_t> puts, putBytes;  // a sender's: that began here; a receiver's: of which all bytes are here
+  Cell<uint64_t> gets, getBytes;  // a sender's: of the peer, whose answers began; a receiver's: as puts
+  Cell<uint64_t> signals;         // a sender's: that began here; a receiver's: that were added here
+};
+
+// A copy of it, or the sum of several.
+struct OneSidedSum {
+  uint64_t puts = 0, putBytes = 0;
+  uint64_t gets = 0, getBytes = 0;
+  uint64_t signals = 0;
+
+  OneSidedSum& operator+=(const OneSidedSum& more);
+  bool any() const { return puts + gets + signals > 0; }
+};
+inline OneSidedSum sumOf(const OneSided& counted) {
+  return {counted.puts.get(), counted.putBytes.get(), counted.gets.get(), counted.getBytes.get(),
+          counted.signals.get()};
+}
+inline OneSidedSum& OneSidedSum::operator+=(const OneSidedSum& more) {
+  puts += more.puts;
+  putBytes += more.putBytes;
+  gets += more.gets;
+  getBytes += more.getBytes;
+  signals += more.signals;
+  return *this;
+}
+
 struct CommLine {
   Cell<uint32_t> sequence;  // odd while the line changes hands
   Cell<uint32_t> state;     // LineState
@@ -123,6 +153,7 @@ struct CommLine {
   Cell<uint64_t> registrations;
   Cell<uint64_t> segmentsAgain, bytesAgain, lanesLeft, lanesRevived;  // of the whole engine
   Cell<uint64_t> checked, corrupt;  // a receiver's: messages whose sums were compared; those that differed
+  OneSided oneSided;
   std::array<Cell<uint64_t>, kWays> ways;
   std::array<SizeClass, kSizeClasses> sizes;
   std::array<Cell<uint32_t>, kBuckets> latency;  // post to completion, of timed requests, in ticks

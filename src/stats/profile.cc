@@ -65,6 +65,14 @@ std::string numbersOf(std::initializer_list<uint64_t> numbers) {
   return "[" + listOf(parts) + "]";
 }
 
+std::string oneSidedText(const OneSidedSum& sum) {
+  if (!sum.any()) return "";
+  return ",\n     \"one_sided\": {" +
+         listOf({field("puts", sum.puts), field("put_bytes", sum.putBytes), field("gets", sum.gets),
+                 field("get_bytes", sum.getBytes), field("signals", sum.signals)}) +
+         "}";
+}
+
 std::string flowText(const ProfileSums::Key& key, const FlowSum& flow) {
   std::vector<std::string> sizes;
   for (size_t i = 0; i < kSizeClasses; i++) {
@@ -82,7 +90,8 @@ std::string flowText(const ProfileSums::Key& key, const FlowSum& flow) {
                  field("registrations", flow.registrations), field("eager", way(Way::eager)),
                  field("rendezvous", way(Way::rendezvous)), field("direct", way(Way::direct)),
                  field("spilled", way(Way::spilled))}) +
-         ",\n     \"sizes\": [" + listOf(sizes) + "],\n     \"latency\": [" + listOf(latency) + "]}";
+         ",\n     \"sizes\": [" + listOf(sizes) + "],\n     \"latency\": [" + listOf(latency) + "]" +
+         oneSidedText(flow.oneSided) + "}";
 }
 
 std::string memoryText(const std::string& device, const MemorySum& memory) {
@@ -153,6 +162,7 @@ void ProfileSums::add(const CommLine& line, double nanoseconds) {
   flow.waited += span(line.waited.get());
   flow.waits += line.waits.get();
   flow.registrations += line.registrations.get();
+  flow.oneSided += sumOf(line.oneSided);
   for (size_t i = 0; i < kWays; i++) flow.ways[i] += line.ways[i].get();
   for (size_t i = 0; i < kSizeClasses; i++) {
     flow.sizes[i].messages += line.sizes[i].messages.get();
@@ -200,6 +210,7 @@ void ProfileSums::addAll(const ProfileSums& more) {
     to.waited += from.waited;
     to.waits += from.waits;
     to.registrations += from.registrations;
+    to.oneSided += from.oneSided;
     for (size_t i = 0; i < kWays; i++) to.ways[i] += from.ways[i];
     for (size_t i = 0; i < kSizeClasses; i++) {
       to.sizes[i].messages += from.sizes[i].messages;

@@ -32,6 +32,7 @@ struct FlowSum {
   uint64_t busy = 0, waited = 0, waits = 0;
   uint64_t registrations = 0;
   std::array<uint64_t, kWays> ways{};
+  OneSidedSum oneSided;
   std::array<Size, kSizeClasses> sizes{};
   std::map<uint64_t, uint64_t> latency;  // requests that took up to so many nanoseconds, by bucket
 };

@@ -187,3 +187,31 @@ TEST_CASE("one-sided: the state of a process has windows, and what waits for whi
   teams.finish(0, request);
   REQUIRE(teams.until([&] { return (*runtime)->stateText().find("  rank 1: ") == std::string::npos; }));
 }
+
+TEST_CASE("one-sided: each connection counts what went and what came, in the direction of its bytes") {
+  Teams teams(3);
+  const size_t data = teams.addWindow(100'000), signals = teams.addWindow(64);
+  const auto put = [&](int to, uint64_t bytes) {
+    return withSignal(teams.put(0, to, data, 0, bytes), teams.window(signals, 0), 0);
+  };
+  for (const uint64_t bytes : {uint64_t{8}, uint64_t{70'000}})
+    teams.finish(0, begun(teams.team(0).put(put(1, bytes))));
+  teams.finish(0, begun(teams.team(0).put(put(2, 0))));
+  Get get;
+  get.rank = 1;
+  get.bytes = 90'000;
+  get.remote = get.local = teams.window(data, 0);
+  teams.finish(0, begun(teams.team(0).get(get)));
+  REQUIRE(teams.until([&] { return teams.word(signals, 1, 0) == 2 && teams.word(signals, 2, 0) == 1; }));
+  const auto is = [](const stats::OneSidedSum& sum, const stats::OneSidedSum& expected) {
+    return sum.puts == expected.puts && sum.putBytes == expected.putBytes && sum.gets == expected.gets &&
+           sum.getBytes == expected.getBytes && sum.signals == expected.signals;
+  };
+  CHECK(is(teams.team(0).sentTo(1), {2, 70'008, 0, 0, 2}));
+  CHECK(is(teams.team(1).receivedFrom(0), {2, 70'008, 0, 0, 2}));
+  CHECK(is(teams.team(1).sentTo(0), {0, 0, 1, 90'000, 0}));
+  CHECK(is(teams.team(0).receivedFrom(1), {0, 0, 1, 90'000, 0}));
+  CHECK(is(teams.team(0).sentTo(2), {0, 0, 0, 0, 1}));
+  CHECK(is(teams.team(2).receivedFrom(0), {0, 0, 0, 0, 1}));
+  CHECK_FALSE(teams.team(1).sentTo(2).any());
+}

@@ -168,6 +168,29 @@ class PageTest(unittest.TestCase):
                     self.assertGreaterEqual(flow['p99_seconds'], flow['p50_seconds'])
                     self.assertGreater(flow['busy_seconds'], 0)
 
+    def test_one_sided_operations_have_a_part_of_their_own(self):
+        for operation in ('put_signal', 'get'):
+            with tempfile.TemporaryDirectory() as folder:
+                done = weft('perf', operation, '-n', '2', '-b', '64K', '-e', '64K', '--iters', '20', '-w', '0', '-c', '0', WEFT_PROFILE=folder)
+                self.assertEqual((done.returncode, done.stderr), (0, ''))
+                page, text, document = self.report(folder)
+                self.check_agrees(self.check_whole(page), text)
+                self.assertIn('One-sided operations', text)
+                ways = {'send': {}, 'receive': {}}
+                for process in document['run']['processes']:
+                    for flow in process['flows']:
+                        if 'one_sided' in flow:
+                            ways[flow['kind']][process['name'] if flow['kind'] == 'send' else flow['peer']] = flow['one_sided']
+                self.assertEqual(ways['send'], ways['receive'])  # all that left has come, by process
+                self.assertTrue(ways['send'])
+                for sums in ways['send'].values():
+                    times = sums['gets' if operation == 'get' else 'puts']
+                    self.assertGreaterEqual(times, 20)
+                    self.assertGreaterEqual(sums['get_bytes' if operation == 'get' else 'put_bytes'], 20 << 16)
+                    self.assertEqual(sums['puts' if operation == 'get' else 'gets'], 0)
+                    if operation == 'put_signal':
+                        self.assertGreaterEqual(sums['signals'], times)
+
     def test_counting_may_be_off(self):
         with tempfile.TemporaryDirectory() as folder:
             done = weft('perf', 'sendrecv', '-n', '2', '-b', '8', '-e', '8', '--iters', '2', WEFT_PROFILE=folder, WEFT_STATS='0')

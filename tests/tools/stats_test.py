@@ -37,9 +37,9 @@ def weft(*arguments):
 class Job:
     """Two ranks that reduce until they are ended."""
 
-    def __init__(self, folder, ranks=2):
+    def __init__(self, folder, ranks=2, operation='all_reduce'):
         settings = {'WEFT_STATE_DIR': folder} if folder else {}
-        self.process = subprocess.Popen([WEFT, 'perf', 'all_reduce', '-n', str(ranks), '-b', '1M', '-e', '1M', '--iters', '1000000'],
+        self.process = subprocess.Popen([WEFT, 'perf', operation, '-n', str(ranks), '-b', '1M', '-e', '1M', '--iters', '1000000'],
                                         env={**CLEAN, **settings}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def __enter__(self):
@@ -125,6 +125,20 @@ class StatsTest(unittest.TestCase):
             pids = self.until(job, lambda: job.pids() if len(job.pids()) == 2 else None)
             found = self.moving(job, *pids)
             self.assertEqual(sorted(str(one['pid']) for one in found), sorted(pids))
+
+    def test_puts_and_signals_are_counted_by_direction(self):
+        with tempfile.TemporaryDirectory() as folder, Job(folder, operation='put_signal') as job:
+            comms = [comm for one in self.moving(job, folder) for comm in one['comms']]
+            for direction in ('send', 'receive'):
+                sums = [comm['one_sided'] for comm in comms if comm['direction'] == direction]
+                self.assertGreater(sum(one['signals'] for one in sums), 0)
+                self.assertEqual(sum(one['put_bytes'] for one in sums) >> 20, sum(one['puts'] for one in sums))
+                self.assertEqual({(one['gets'], one['get_bytes']) for one in sums}, {(0, 0)})
+            self.assertRegex(weft('stats', folder).stdout, r'\n  comm \d+: [1-9]\d* puts of \d+ bytes, 0 gets of 0 bytes and [1-9]\d* signals to the peer')
+            lines = weft('stats', '--prometheus', folder).stdout.splitlines()
+            for name in ('weft_puts_total', 'weft_put_bytes_total', 'weft_signals_total'):
+                values = [float(line.rpartition(' ')[2]) for line in lines if line.startswith(name + '{')]
+                self.assertGreater(max(values), 0)
 
     def test_metrics_are_well_formed(self):
         with tempfile.TemporaryDirectory() as folder, Job(folder) as job:

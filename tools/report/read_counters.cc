@@ -29,6 +29,7 @@ Flow flowOf(const counted::Comm& comm) {
     flow.sizes[i].timed = static_cast<double>(comm.sizeTimed[i]);
     flow.sizes[i].seconds = secondsOf(comm.sizeTime[i]);
   }
+  flow.oneSided = comm.oneSided;
   for (const counted::Bucket& bucket : comm.latency) flow.latency.addUpTo(bucket.upTo, bucket.count);
   return flow;
 }

@@ -17,6 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr double kMostCounted = 1e18;
+
 Result<double> numberOf(const JsonNode& node, const char* name) {
   TRY(const JsonNode member, node.member(name));
   TRY(const double number, member.number());
@@ -46,10 +48,22 @@ Result<std::vector<double>> rowOf(const JsonNode& node, size_t length) {
   std::vector<double> row;
   for (size_t i = 0; i < length; i++) {
     TRY(const double number, node.element(i).number());
-    if (!(number >= 0 && number < 1e18)) return node.element(i).complaint("must be from 0 to 1e18");
+    if (!(number >= 0 && number < kMostCounted)) return node.element(i).complaint("must be from 0 to 1e18");
     row.push_back(number);
   }
   return row;
+}
+
+Result<stats::OneSidedSum> oneSidedOf(const JsonNode& node) {
+  stats::OneSidedSum sum;
+  for (const auto& [name, value] :
+       {std::pair{"puts", &sum.puts}, std::pair{"put_bytes", &sum.putBytes}, std::pair{"gets", &sum.gets},
+        std::pair{"get_bytes", &sum.getBytes}, std::pair{"signals", &sum.signals}}) {
+    TRY(const double number, numberOf(node, name));
+    if (number >= kMostCounted) return node.complaint("must be below 1e18");
+    *value = static_cast<uint64_t>(number);
+  }
+  return sum;
 }
 
 Result<Flow> flowOf(const JsonNode& node) {
@@ -73,6 +87,10 @@ Result<Flow> flowOf(const JsonNode& node) {
   for (size_t i = 0; i < latency.size(); i++) {
     TRY(const std::vector<double> row, rowOf(latency.element(i), 2));
     flow.latency.addUpTo(static_cast<uint64_t>(row[0]), static_cast<uint64_t>(row[1]));
+  }
+  if (node.has("one_sided")) {
+    TRY(const JsonNode oneSided, node.member("one_sided"));
+    TRY(flow.oneSided, oneSidedOf(oneSided));
   }
   return flow;
 }

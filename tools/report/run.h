@@ -62,6 +62,7 @@ struct Flow {
   double waits = 0;
   Sizes sizes{};
   Latency latency;
+  stats::OneSidedSum oneSided;  // their messages are among the sizes
   SizeSum total() const;
   std::string label() const;  // operation and kind
 };

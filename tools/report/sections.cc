@@ -357,6 +357,48 @@ Section devices(const Run& run) {
   return section;
 }
 
+Section oneSided(const Run& run) {
+  const ShortNames names(run);
+  using Pair = std::tuple<std::string, std::string, bool>;  // process, peer, sent
+  std::map<Pair, stats::OneSidedSum> sums;
+  eachFlow(run, [&](size_t process, const Flow& flow) {
+    if (flow.oneSided.any())
+      sums[{names.of(run.processes[process].name), names.of(flow.peer), flow.kind == Kind::send}] +=
+          flow.oneSided;
+  });
+  std::vector<std::pair<Pair, stats::OneSidedSum>> rows(sums.begin(), sums.end());
+  std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) {
+    return a.second.putBytes + a.second.getBytes > b.second.putBytes + b.second.getBytes;
+  });
+  Section section{"One-sided operations",
+                  "By the direction of their bytes: puts by a process, and gets of its peer, are sent. Their "
+                  "messages are in the other tables, too.",
+                  {{"process", true},
+                   {"direction", true},
+                   {"peer", true},
+                   {"puts"},
+                   {"MB put"},
+                   {"gets"},
+                   {"MB got"},
+                   {"signals"}},
+                  {},
+                  {}};
+  if (rows.size() > kMostRows) {
+    section.remark += fmt::format(" The {} rows with the most bytes, of {}.", kMostRows, rows.size());
+    rows.resize(kMostRows);
+  }
+  for (const auto& [key, sum] : rows)
+    section.rows.push_back({{std::get<0>(key)},
+                            {std::get<2>(key) ? "sent" : "received"},
+                            {std::get<1>(key)},
+                            {shownCount(static_cast<double>(sum.puts))},
+                            {shownMegabytes(static_cast<double>(sum.putBytes))},
+                            {shownCount(static_cast<double>(sum.gets))},
+                            {shownMegabytes(static_cast<double>(sum.getBytes))},
+                            {shownCount(static_cast<double>(sum.signals))}});
+  return section;
+}
+
 // Of devices with several: one that carries less than the others is slow, or was away.
 Section rails(const Run& run) {
   std::map<std::pair<std::string, std::string>, RailUse> sums;
@@ -503,7 +545,8 @@ std::string shownMicroseconds(double seconds) {
 std::vector<Section> sectionsOf(const Run& run) {
   std::vector<Section> sections{overview(run),   profileTable(run), bandwidth(run), messageSizes(run),
                                 peerMatrix(run), latencies(run),    slowest(run),   waits(run),
-                                devices(run),    rails(run),        memoryUse(run), threads(run)};
+                                devices(run),    rails(run),        oneSided(run),  memoryUse(run),
+                                threads(run)};
   std::erase_if(sections, [](const Section& one) {
     return one.rows.empty() && one.title != "Waits" && one.title != "Bandwidth over time";
   });

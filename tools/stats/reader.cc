@@ -98,6 +98,7 @@ Comm commOf(const stats::CommLine& line, const Scale& scale) {
   comm.lanesRevived = line.lanesRevived.get();
   comm.checked = line.checked.get();
   comm.corrupt = line.corrupt.get();
+  comm.oneSided = stats::sumOf(line.oneSided);
   addTraffic(line, scale, &comm);
   return comm;
 }

@@ -43,6 +43,7 @@ struct Comm {
   uint32_t lanes = 0, lanesUp = 0;
   uint64_t registrations = 0, segmentsAgain = 0, bytesAgain = 0, lanesLeft = 0, lanesRevived = 0;
   uint64_t checked = 0, corrupt = 0;  // received messages whose bytes were summed; those that differed
+  stats::OneSidedSum oneSided;
   std::array<uint64_t, stats::kWays> ways{};
   std::array<uint64_t, stats::kSizeClasses> sizeMessages{}, sizeBytes{};
   std::array<uint64_t, stats::kSizeClasses> sizeTimed{}, sizeTime{};  // those that were timed; nanoseconds

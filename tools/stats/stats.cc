@@ -19,6 +19,14 @@ namespace {
 
 constexpr double kNanosecond = 1e-9;
 
+Json jsonOf(const stats::OneSidedSum& sum) {
+  return Json{{"puts", sum.puts},
+              {"put_bytes", sum.putBytes},
+              {"gets", sum.gets},
+              {"get_bytes", sum.getBytes},
+              {"signals", sum.signals}};
+}
+
 Json jsonOf(const Comm& comm) {
   Json sizes = Json::array();
   for (size_t i = 0; i < stats::kSizeClasses; i++) {
@@ -53,6 +61,7 @@ Json jsonOf(const Comm& comm) {
               {"registrations", comm.registrations},
               {"checked", comm.checked},
               {"corrupt", comm.corrupt},
+              {"one_sided", jsonOf(comm.oneSided)},
               {"engine_segments_again", comm.segmentsAgain},
               {"engine_bytes_again", comm.bytesAgain},
               {"engine_lanes_left", comm.lanesLeft},
@@ -70,6 +79,11 @@ std::string plainText(const std::vector<Process>& processes) {
           comm.number, comm.sends ? "sends to" : "receives from", comm.peer, name(comm.state), comm.messages,
           comm.bytes, comm.inFlight(), static_cast<double>(comm.busy) * kNanosecond,
           static_cast<double>(comm.waited) * kNanosecond);
+    for (const Comm& comm : process.comms)
+      if (const stats::OneSidedSum& sum = comm.oneSided; sum.any())
+        text += fmt::format(
+            "  comm {}: {} puts of {} bytes, {} gets of {} bytes and {} signals {} the peer\n", comm.number,
+            sum.puts, sum.putBytes, sum.gets, sum.getBytes, sum.signals, comm.sends ? "to" : "from");
     for (const Comm& comm : process.comms)
       if (comm.corrupt > 0)
         text += fmt::format("  comm {}: {} of {} checked messages were not what was sent\n", comm.number,
