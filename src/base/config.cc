@@ -112,8 +112,9 @@ constexpr ConfigField kFields[] = {
      "Log level where NCCL's logger is not there (tools): NONE, ERROR, WARN, INFO or TRACE.", nullptr},
     {"WEFT_EAGER_MAX", &Config::eagerMaxBytes,
      "Largest message in bytes that leaves before the receiver asked for it; 0 turns eager off, -1 takes "
-     "what "
-     "suits the network: 4096 over tcp, 8192 elsewhere.",
+     "what suits the network: 4096 over tcp, 8192 elsewhere. Over tcp it counts for what WEFT_WINDOW_KIB "
+     "does not "
+     "hold.",
      nullptr, -1, 65536},
     {"WEFT_EAGER_SLOTS", &Config::eagerSlots, "Eager buffers a receiving engine keeps for each peer engine.",
      nullptr, 0, 64},

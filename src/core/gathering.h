@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 // When small messages to a peer wait for each other, where a post is a system call (DeviceInfo::postIsCall).
@@ -24,7 +25,8 @@ class Gathering {
   }
   // A message waits. The number tells isFor() which departure it is part of.
   uint32_t add(uint64_t pass) {
-    if (waiting_++ == 0) until_ = pass + kMostPasses;
+    if (waiting_++ == 0) latest_ = pass + kMostInAll;
+    until_ = std::min(pass + kMostPasses, latest_);
     return departure_;
   }
   bool isFor(uint32_t departure) const { return waiting_ > 0 && departure == departure_; }
@@ -46,12 +48,14 @@ class Gathering {
  private:
   static constexpr uint64_t kClose = 4;
   static constexpr uint64_t kMostPasses = 16;  // each costs about a microsecond where nothing arrives
+  static constexpr uint64_t kMostInAll = 64;   // while others join
   static constexpr uint32_t kAlone = 32;
 
   uint32_t waiting_ = 0;
   uint32_t alone_ = 0;      // so many of the next messages do not wait
   uint32_t departure_ = 1;  // 0 is a message that does not wait
   uint64_t until_ = 0;      // the pass whose end lets them go
+  uint64_t latest_ = 0;     // where that pass may be at most
   uint64_t lastPass_ = 0;   // of the last small message
 };
 

@@ -25,7 +25,11 @@ class GrowingRing {
       grow();
     items_[tail_++ & mask_] = item;
   }
-  void pop(size_t n = 1) { head_ += n; }
+  // One that is empty begins anew at its front: the next burst lies side by side.
+  void pop(size_t n = 1) {
+    head_ += n;
+    if (head_ == tail_) head_ = tail_ = 0;
+  }
   void clear() { head_ = tail_; }
 
   // Oldest first.
@@ -64,7 +68,7 @@ class GrowingRing {
 
   std::vector<T> items_;
   size_t mask_;
-  size_t head_ = 0, tail_ = 0;  // count for ever; size_t does not wrap in practice and may
+  size_t head_ = 0, tail_ = 0;  // count until it is empty
 };
 
 }  // namespace weft::core

@@ -131,7 +131,9 @@ class Peering final : private LaneOwner,
   void aside(Work* work, const Lane& lane) const;  // posting.h
   // Hands one work to the fabric; with `more`, or when the fabric is full, the engine's next flush does.
   void submit(Lane& lane, const Work& work, bool more = false);  // posting.h
-  bool flush(TimePoint now);                                     // true: the fabric took not all of it
+  // The same, with the others that wait; the number of the departure it will be part of, for leaveWith().
+  uint32_t submitLater(Lane& lane, const Work& work);  // posting.h
+  bool flush(TimePoint now);                           // true: the fabric took not all of it
   // Somewhere in the peer's memory that is always there: what a message without bytes is written to.
   RemoteMemory landing(const Lane& lane) const { return remotePool_[lane.number()]; }
   uint64_t landingOffset() const { return remote_.creditOffset; }
@@ -141,10 +143,10 @@ class Peering final : private LaneOwner,
   EagerReceiver& eagerIn() { return eagerIn_; }
   bool hasEagerSlot();  // a credit for one more; posting.h
   // A small message that is sent now waits for others (gathering.h).
-  bool followsEager(size_t bytes);  // posting.h
+  bool follows(size_t bytes);  // posting.h
   // Header and payload, from its staging. posting.h
   void sendEager(int slot, size_t bytes);
-  // The same, with those that wait; the number of the departure it will be part of, for leaveWith().
+  // The same, with those that wait; its departure.
   uint32_t sendEagerLater(int slot, size_t bytes);
   // It leaves with the next one, or with the next poll.
   void sendEagerFollowed(int slot, size_t bytes);

@@ -22,6 +22,11 @@ inline void Peering::awaitFlush() {
   awaitsFlush_ = true;
 }
 
+inline uint32_t Peering::submitLater(Lane& lane, const Work& work) {
+  if (!lane.submit(work, true, parts_)) awaitFlush();
+  return gathering_.add(parts_.pass());
+}
+
 inline void Peering::aside(Work* work, const Lane& lane) const {
   work->unsignaled = !signalsAll();
   work->delivered = wantsDelivered_;
@@ -37,7 +42,7 @@ inline bool Peering::hasEagerSlot() {
   return false;
 }
 
-inline bool Peering::followsEager(size_t bytes) {
+inline bool Peering::follows(size_t bytes) {
   constexpr size_t kMostTogether = 4096;  // a larger one is worth a call of its own
   return gathering_.waits(parts_.pass()) && bytes <= kMostTogether;
 }
@@ -62,8 +67,7 @@ inline void Peering::sendEagerFollowed(int slot, size_t bytes) {
 
 inline uint32_t Peering::sendEagerLater(int slot, size_t bytes) {
   Lane& lane = lanes_.quickest(bytes);
-  if (!lane.submit(eagerWork(lane, slot, bytes), true, parts_)) awaitFlush();
-  return gathering_.add(parts_.pass());
+  return submitLater(lane, eagerWork(lane, slot, bytes));
 }
 
 }  // namespace weft::core

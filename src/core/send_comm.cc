@@ -243,7 +243,7 @@ inline Request* SendCommImpl::sendEager(const Send& send, TagState& tag) {
     return sendProfiled(send, tag);
   if (followed_ && engine().gathersEager() && !peering().signalsAll()) [[unlikely]]
     return sendFollowed(send, tag);
-  if (engine().gathersEager() && peering().followsEager(send.bytes)) return sendTogether(send, tag);
+  if (engine().gathersEager() && peering().follows(send.bytes)) return sendTogether(send, tag);
   const int slot = peering().eagerOut().takeSlot();
   const uint32_t k = tag.k;
   peering().sendEager(slot, stageEager(slot, send, tag));
@@ -281,10 +281,10 @@ inline bool SendCommImpl::mayLeaveEagerly(const Send& send) const {
          (send.bytes == 0 || (send.memory->host && !toGpu_.load(std::memory_order_relaxed)));
 }
 
-// A small message leaves eagerly even if its CTS is here: one that takes its CTS makes the receiver send CTS
-// for the following ones too, one write each. Other messages leave directly where the receiver's window holds
-// them, else by their CTS. The CTS, a credit or a returned window may be waiting in the fabric, so there is a
-// second attempt after a poll. That poll may also find the last lane lost.
+// A message leaves directly where the receiver's window holds it. Else a small one leaves eagerly even if its
+// CTS is here: one that takes its CTS makes the receiver send CTS for the following ones too, one write each.
+// The CTS, a credit or a returned window may be waiting in the fabric, so there is a second attempt after a
+// poll. That poll may also find the last lane lost.
 Posted SendCommImpl::isend(const void* data, size_t bytes, int tagNumber, MemoryHandle* memory,
                            void* profilerHandle) {
   const Send send{data, bytes, static_cast<uint32_t>(tagNumber), memory,
@@ -302,12 +302,12 @@ Posted SendCommImpl::isend(const void* data, size_t bytes, int tagNumber, Memory
     TagState& tag = tags_.at(send.tag);
     const HeldCts cts = ctsFor(tag);
     Request* request = nullptr;
-    if (mayLeaveEagerly(send) && peering().hasEagerSlot()) {
+    if (mayLeaveDirectly(bytes, memory)) {
+      request = sendDirect(send, tag);
+    } else if (mayLeaveEagerly(send) && peering().hasEagerSlot()) {
       if (cts) [[unlikely]]
         dropCts(tag);
       request = sendEager(send, tag);
-    } else if (mayLeaveDirectly(bytes, memory)) {
-      request = sendDirect(send, tag);
     } else if (cts) {
       request = sendByCts(send, tag, cts);
     }

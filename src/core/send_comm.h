@@ -108,7 +108,7 @@ class SendCommImpl final : public CommBase, public SendComm {
   [[gnu::cold]] void failAgainst(uint32_t tag, size_t bytes, HeldCts cts);
   bool mayLeaveEagerly(const Send& send) const;
   bool mayLeaveDirectly(size_t bytes, const MemoryHandle* memory) const {
-    return window_.holds(bytes) && (bytes == 0 || memory->host) && !toGpu_.load(std::memory_order_relaxed);
+    return !followed_ && window_.holds(bytes) && (bytes == 0 || memory->host) && !toGpu_.load(std::memory_order_relaxed);
   }
   [[gnu::noinline]] Request* sendDirect(const Send& send, TagState& tag);
   void postDirect(Request* request);

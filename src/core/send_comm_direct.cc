@@ -5,7 +5,7 @@
 
 // Direct messages as their sender sees them (recv_comm_direct.cc has the other end): a message leaves before
 // its receive is known, in one work, as long as the window that the receiver granted holds it. It is finished
-// when the fabric has its bytes. Only inside the engine.
+// when the fabric has its bytes. Small ones that follow each other leave together. Only inside the engine.
 namespace weft::core {
 
 // Straight from the caller's memory to where its receiver says. A CTS that is there for it is dropped: by it,
@@ -46,7 +46,11 @@ void SendCommImpl::postDirect(Request* request) {
   work.length = request->bytes;
   work.memory = request->bytes == 0 ? nullptr : request->memory->region->rail(lane.rail());
   work.context = workContext(WorkKind::segment, request->index, request->generation, lane.number());
-  peering().submit(lane, work);
+  if (engine().gathersEager() && peering().follows(request->bytes)) {
+    request->departure = peering().submitLater(lane, work);
+  } else {
+    peering().submit(lane, work);
+  }
 }
 
 Place SendCommImpl::windowReturned(const WindowReturn& window) {

@@ -30,7 +30,11 @@ inline Tested CommBase::testOwn(Request* request, int* sizes) {
   if (!engine.tryEnter()) [[unlikely]]
     return {};
   const EngineStay inside(engine);
-  if (request->remaining != 0 && !failed()) engine.progress();
+  if (request->remaining != 0 && !failed()) [[likely]] {
+    if (request->departure != 0) [[unlikely]]
+      peering().leaveWith(request->departure);
+    engine.progress();
+  }
   if (request->remaining != 0 || request->reportedFailed) return testUnfinished(request);
   if (request->kind == RequestKind::send) [[likely]] {
     if (request->departure != 0) [[unlikely]]

@@ -77,8 +77,20 @@ TEST_CASE("passes send what waits, though nobody tests it") {
   stage.world.progress(0);
   stage.send(kSmall);
   CHECK(stage.arrived() == 1);
-  for (int i = 1; i < kMostPasses; i++) stage.world.progress(0);
+  for (int i = 0; i < kMostPasses; i++) stage.world.progress(0);
   CHECK(stage.arrived() == 3);
+}
+
+TEST_CASE("messages that join hold up those that wait, but not for ever") {
+  constexpr int kMostInAll = 64, kApart = 4, kJoin = kMostInAll / kApart;
+  Stage stage(1 + kJoin);
+  stage.send(kSmall);
+  for (int i = 0; i < kJoin; i++) {
+    CHECK(stage.arrived() == (i == 0 ? 1 : 0));
+    stage.send(kSmall);
+    for (int pass = 0; pass < kApart; pass++) stage.world.progress(0);
+  }
+  CHECK(stage.arrived() == kJoin);
 }
 
 TEST_CASE("a message that is not close behind another one leaves at once") {
