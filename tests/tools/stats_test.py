@@ -12,6 +12,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -232,6 +233,33 @@ class StatsTest(unittest.TestCase):
                 self.assertEqual(termios.tcgetattr(its), before)
             os.close(ours)
             os.close(its)
+
+    @unittest.skipUnless(shutil.which('tmux'), 'needs tmux')
+    def test_top_fits_any_width(self):
+        """What a terminal emulator has on its screen: whole lines, and of the columns those that matter most."""
+        with tempfile.TemporaryDirectory() as folder, Job(folder) as job:
+            self.moving(job, folder)
+            tmux = ['tmux', '-S', os.path.join(folder, 'tmux'), '-f', '/dev/null']
+            for width, there, gone in ((200, ('BAD/SUMS', 'MSG/s', 'PEER'), ()), (100, ('BUSY%', 'WAITS s', 'PEER'), ('BAD/SUMS',)),
+                                       (60, ('MB/s', 'PEER'), ('BUSY%', 'BAD/SUMS')), (24, ('PROCESS',), ('MB/s',))):
+                subprocess.run([*tmux, 'new-session', '-d', '-x', str(width), '-y', '12', WEFT, 'top', '--interval', '0.2', folder],
+                               env=CLEAN, check=True, timeout=PATIENCE)
+                try:
+                    lines = self.until(job, lambda: self.screen(tmux))
+                finally:
+                    subprocess.run([*tmux, 'kill-server'], check=False, timeout=PATIENCE)
+                self.assertTrue(lines[0].startswith('weft top: 2 processes'), lines)
+                self.assertTrue(lines[1].startswith('PROCESS'), lines)
+                self.assertEqual([line[:5] for line in lines[2:6]], ['rank '] * 4, lines)  # no line goes on in the next one
+                self.assertFalse(any(lines[6:]), lines)
+                self.assertEqual([name for name in there if name not in lines[1]], [], lines)
+                self.assertEqual([name for name in gone if name in lines[1]], [], lines)
+
+    @staticmethod
+    def screen(tmux):
+        """Once there is a table on it."""
+        shown = subprocess.run([*tmux, 'capture-pane', '-p'], capture_output=True, text=True, check=False, timeout=PATIENCE).stdout.splitlines()
+        return shown if len(shown) > 5 and shown[5] else None
 
     @staticmethod
     def shown(terminal, words):

@@ -15,6 +15,7 @@
 #include "tools/output/output.h"
 #include "tools/stats/keyboard.h"
 #include "tools/stats/stats.h"
+#include "tools/stats/top_table.h"
 
 namespace weft::counted {
 
@@ -23,15 +24,6 @@ namespace {
 constexpr double kPausedLook = 3600;  // seconds; a key ends it
 
 using Key = std::tuple<int64_t, uint32_t, bool, std::string>;
-
-struct Row {
-  std::string place, peer, device;
-  bool sends = false;
-  double bytes = 0, messages = 0, busy = 0;  // a second; busy: a share
-  double waits = 0;                          // seconds that the oldest request, or send, stands
-  uint64_t inFlight = 0;
-  uint64_t p99 = 0;
-};
 
 Key keyOf(const Process& process, const Comm& comm) {
   return {process.presence.pid, comm.number, comm.sends, comm.device};
@@ -45,24 +37,33 @@ double oldestWait(const Process& process, const Comm& comm) {
   return since != 0 && process.now > since ? static_cast<double>(process.now - since) * 1e-9 : 0;
 }
 
-std::vector<Row> rowsOf(const std::vector<Process>& before, const std::vector<Process>& after,
-                        double seconds) {
+// A folder has files of the dead, too.
+std::vector<Process> running(const Where& where) {
+  std::vector<Process> processes = read(where);
+  std::erase_if(processes, [](const Process& one) { return one.state == ProcessState::gone; });
+  return processes;
+}
+
+std::vector<TopRow> rowsOf(const std::vector<Process>& before, const std::vector<Process>& after,
+                           double seconds) {
   std::map<Key, const Comm*> earlier;
   for (const Process& process : before)
     for (const Comm& comm : process.comms) earlier[keyOf(process, comm)] = &comm;
-  std::vector<Row> rows;
+  std::vector<TopRow> rows;
   for (const Process& process : after) {
     for (const Comm& comm : process.comms) {
-      if (comm.state != stats::LineState::live) continue;
+      const bool ended = comm.state == stats::LineState::failed;
+      if (comm.state != stats::LineState::live && !ended) continue;
       const auto found = earlier.find(keyOf(process, comm));
       const Comm none;
       const Comm& old = found == earlier.end() ? none : *found->second;
       const auto rate = [&](uint64_t now, uint64_t then) {
         return now > then ? static_cast<double>(now - then) / seconds : 0;
       };
-      rows.push_back({process.presence.place, comm.peer, comm.device, comm.sends, rate(comm.bytes, old.bytes),
-                      rate(comm.messages, old.messages), std::min(1.0, rate(comm.busy, old.busy) * 1e-9),
-                      oldestWait(process, comm), comm.inFlight(), comm.quantile(0.99)});
+      rows.push_back({process.presence.place, (ended ? "ended by an error: " : "") + comm.peer, comm.device,
+                      comm.sends, rate(comm.bytes, old.bytes), rate(comm.messages, old.messages),
+                      std::min(1.0, rate(comm.busy, old.busy) * 1e-9), ended ? 0 : oldestWait(process, comm),
+                      comm.inFlight(), comm.quantile(0.99), comm.checked, comm.corrupt});
     }
   }
   return rows;
@@ -72,40 +73,23 @@ std::vector<Row> rowsOf(const std::vector<Process>& before, const std::vector<Pr
 struct Order {
   const char* name;
   const char* words;
-  bool (*first)(const Row& a, const Row& b);
+  bool (*first)(const TopRow& a, const TopRow& b);
 };
 constexpr std::array<Order, 5> kOrders{{
     {"wait", "those that wait longest first",
-     [](const Row& a, const Row& b) {
+     [](const TopRow& a, const TopRow& b) {
        return std::tuple(-a.waits, a.bytes) < std::tuple(-b.waits, b.bytes);
      }},
-    {"rate", "those that carry most first", [](const Row& a, const Row& b) { return a.bytes > b.bytes; }},
-    {"busy", "the busiest first", [](const Row& a, const Row& b) { return a.busy > b.busy; }},
-    {"latency", "the slowest first", [](const Row& a, const Row& b) { return a.p99 > b.p99; }},
+    {"rate", "those that carry most first",
+     [](const TopRow& a, const TopRow& b) { return a.bytes > b.bytes; }},
+    {"busy", "the busiest first", [](const TopRow& a, const TopRow& b) { return a.busy > b.busy; }},
+    {"latency", "the slowest first", [](const TopRow& a, const TopRow& b) { return a.p99 > b.p99; }},
     {"name", "by process and peer",
-     [](const Row& a, const Row& b) { return std::tie(a.place, a.peer) < std::tie(b.place, b.peer); }},
+     [](const TopRow& a, const TopRow& b) { return std::tie(a.place, a.peer) < std::tie(b.place, b.peer); }},
 }};
 
-bool isWanted(const Row& row, const std::string& filter) {
+bool isWanted(const TopRow& row, const std::string& filter) {
   return (row.place + "\n" + row.peer + "\n" + row.device).find(filter) != std::string::npos;
-}
-
-std::string tableOf(const std::vector<Row>& rows, size_t most, size_t width) {
-  std::string text;
-  const auto add = [&](std::string line) {
-    if (width > 0 && line.size() > width) line.resize(width);
-    text += line + "\n";
-  };
-  add(fmt::format("{:<20} {:<4} {:>10} {:>10} {:>6} {:>8} {:>6} {:>10}  {:<12} {}", "PROCESS", "DIR", "MB/s",
-                  "MSG/s", "BUSY%", "WAITS s", "FLIGHT", "P99 us", "DEVICE", "PEER"));
-  for (size_t i = 0; i < std::min(most, rows.size()); i++) {
-    const Row& row = rows[i];
-    add(fmt::format("{:<20.20} {:<4} {:>10.1f} {:>10.0f} {:>6.1f} {:>8.1f} {:>6} {:>10.1f}  {:<12.12} {}",
-                    row.place, row.sends ? "send" : "recv", row.bytes * 1e-6, row.messages, row.busy * 100,
-                    row.waits, row.inFlight, static_cast<double>(row.p99) * 1e-3, row.device, row.peer));
-  }
-  if (rows.size() > most) add(fmt::format("and {} more", rows.size() - most));
-  return text;
 }
 
 int failTop(const std::string& why) {
@@ -135,14 +119,14 @@ class Top {
   bool paused_ = false;
   std::vector<Process> before_;
   std::chrono::steady_clock::time_point looked_;
-  std::vector<Row> rows_;  // as they were found
+  std::vector<TopRow> rows_;  // as they were found
 };
 
 void Top::look() {
   const auto now = std::chrono::steady_clock::now();
-  std::vector<Process> after = read(where_);
+  std::vector<Process> after = running(where_);
   rows_ = rowsOf(before_, after, std::chrono::duration<double>(now - looked_).count());
-  std::erase_if(rows_, [&](const Row& row) { return !isWanted(row, options_.filter); });
+  std::erase_if(rows_, [&](const TopRow& row) { return !isWanted(row, options_.filter); });
   before_ = std::move(after);
   looked_ = now;
 }
@@ -153,7 +137,7 @@ Status Top::draw() const {
   const size_t most = options_.rows > 0 ? static_cast<size_t>(options_.rows)
                       : terminal        ? size.ws_row - 3u
                                         : SIZE_MAX;
-  std::vector<Row> sorted = rows_;
+  std::vector<TopRow> sorted = rows_;
   std::stable_sort(sorted.begin(), sorted.end(), kOrders[order_].first);
   std::string head = fmt::format("weft top: {} processes, every {:g} s, {}", before_.size(),
                                  options_.interval, kOrders[order_].words);
@@ -162,7 +146,7 @@ Status Top::draw() const {
   if (!options_.once) head += "; keys: s sort, p pause, q quit";
   if (terminal && head.size() > size.ws_col) head.resize(size.ws_col);
   return show((options_.once ? "" : "\x1b[H\x1b[2J") + head + "\n" +
-              tableOf(sorted, most, terminal ? size.ws_col : 0));
+              topTable(sorted, most, terminal ? size.ws_col : 0));
 }
 
 bool Top::obey(char key) {
@@ -185,7 +169,7 @@ bool Top::waitForLook() {
 
 int Top::run() {
   looked_ = std::chrono::steady_clock::now();
-  before_ = read(where_);
+  before_ = running(where_);
   while (waitForLook()) {
     look();
     if (before_.empty() && options_.once)
