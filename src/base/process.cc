@@ -24,6 +24,8 @@ namespace weft {
 
 namespace {
 
+const char* programName = nullptr;  // null: it is a rank, or nobody has said
+
 std::mutex guardMutex;
 int guardUsers = 0;
 
@@ -48,6 +50,7 @@ std::string hostName() {
 // The variables of torchrun, Open MPI, PMIx, PMI and Slurm. The first of them is the one that is most often
 // set by hand.
 std::string placeName() {
+  if (programName) return std::string(programName) + " on " + hostName();
   for (const char* name : {"RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"}) {
     const char* value = environmentValue(name);
     if (!value) continue;
@@ -55,6 +58,10 @@ std::string placeName() {
     return rank ? "rank " + std::to_string(*rank) + " on " + hostName() : hostName();
   }
   return hostName();
+}
+
+void nameProgram(const char* program) {
+  programName = program;
 }
 
 std::string raiseDescriptorLimit() {

@@ -18,9 +18,11 @@ namespace weft {
 // The name of gethostname(2); "unknown" where that fails.
 std::string hostName();
 
-// The name of this process in the logs of others: "rank 3 on node7" where a launcher tells the rank, else
-// "node7".
+// The name of this process in the logs of others: "rank 3 on node7" where a launcher tells the rank,
+// "weft-aggd on node7" where the program has said what it is, else "node7".
 std::string placeName();
+// `program` lives as long as the process. Before there are other threads.
+void nameProgram(const char* program);
 
 // Raises the soft limit of descriptors to the hard one, as NCCL does for itself: a rank has several for each
 // peer. The text says what the limit was and is, and is empty where nothing changed.

@@ -3,7 +3,7 @@
 # Copyright The weft authors
 """From a hang to a name: something is done to one rank of a real job, and `weft autopsy` names it within seconds.
 
-usage: autopsy_cases_test.py WEFT
+usage: autopsy_cases_test.py WEFT WEFT_AGGD
 
 Each row says over which fabric and with which size the ranks reduce, what is done to which of them, and the verdict.
 tests/world/diagnosis_test.cc does so for the log, in virtual time and with many more rows.
@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,12 +20,13 @@ import tempfile
 import time
 import unittest
 
-WEFT = sys.argv[1]
+WEFT, AGGD = sys.argv[1:3]
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(('WEFT_', 'NCCL_'))}
 CLEAN['WEFT_CONF'] = ''
 PATIENCE = 60
 IN_TIME = 5.0 * float(os.environ.get('WEFT_TEST_PATIENCE', '1'))
 RANKS = 3
+SECRET = 'open sesame'
 PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH = 0x4206, 0x4207, 17
 
 # Shared memory is what ranks of one host use; WEFT_LOCAL=off makes them use sockets.
@@ -45,14 +47,26 @@ def ptrace(request, pid):
 
 
 @contextlib.contextmanager
-def job(fabric, size, folder):
-    process = subprocess.Popen([WEFT, 'perf', 'all_reduce', '-n', str(RANKS), '-b', size, '-e', size, '-c', '0', '--iters', '1000000'],
+def job(fabric, size, folder, *options):
+    process = subprocess.Popen([WEFT, 'perf', 'all_reduce', '-n', str(RANKS), '-b', size, '-e', size, '-c', '0', '--iters', '1000000', *options],
                                env={**CLEAN, **fabric, 'WEFT_STATE_DIR': folder}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         yield process
     finally:
         process.terminate()
         process.wait(timeout=PATIENCE)
+
+
+@contextlib.contextmanager
+def daemon(folder):
+    process = subprocess.Popen([AGGD, '--listen', '127.0.0.1:0', '--secret', SECRET], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                               env={**CLEAN, **TCP, **({'WEFT_STATE_DIR': folder} if folder else {})})
+    try:
+        process.address = '127.0.0.1:' + re.search(r'on port (\d+)', process.stdout.readline())[1]
+        yield process
+    finally:
+        process.kill()
+        process.communicate(timeout=PATIENCE)
 
 
 def moving(folder, count=RANKS):
@@ -125,6 +139,20 @@ class AutopsyCasesTest(unittest.TestCase):
                 if after > IN_TIME:
                     late.append((deed, size, after))
         self.assertLessEqual(len(late), len(CASES) // 20, late)
+
+    def test_an_aggregation_daemon(self):
+        """That died or was stopped, with counters beside those of the ranks and without, where their words alone tell."""
+        for deed, how, writes, verdict in (('died', signal.SIGKILL, True, 'died'), ('stopped', signal.SIGSTOP, True, 'stopped'),
+                                           ('died', signal.SIGKILL, False, 'failed'), ('stopped', signal.SIGSTOP, False, 'unseen')):
+            with self.subTest(deed=deed, writes=writes), tempfile.TemporaryDirectory() as folder, daemon(folder if writes else None) as one:
+                tree = {**TCP, 'WEFT_COLLNET': 'tree', 'WEFT_AGGD': one.address, 'WEFT_AGGD_SECRET': SECRET, 'WEFT_COLLNET_SPARE': '0'}
+                with job(tree, '1M', folder, '--algo', 'collnet'):
+                    moving(folder, RANKS + writes)
+                    os.kill(one.pid, how)
+                    found, after = self.verdict(folder, verdict)
+                named = f"{found['culprit']['place']} pid {found['culprit']['pid']} " if writes else found['peer']
+                self.assertRegex(named, rf'^weft-aggd on \S+ pid {one.pid} ')
+                self.assertLess(after, IN_TIME)
 
     @unittest.skipIf(os.getuid() != 0, 'a file system of its own wants root')
     def test_a_rank_whose_disk_is_full(self):

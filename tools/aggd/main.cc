@@ -12,6 +12,7 @@
 #include "src/agg/daemon.h"
 #include "src/agg/topology.h"
 #include "src/base/log.h"
+#include "src/base/process.h"
 #include "src/base/random.h"
 #include "src/base/version.h"
 #include "src/control/hub.h"
@@ -164,5 +165,6 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   weft::occupyStandardFiles();
+  weft::nameProgram("weft-aggd");
   return weft::run(argc, argv);
 }
