@@ -63,6 +63,17 @@ def environment_of(softgpu, plugin, network, settings, node, gpus):
     return environment
 
 
+def usable_nccl(softgpu, plugin, oldest=0):
+    """The library, as find_nccl, where it runs on the software GPU and is no older; else why it does not."""
+    nccl, why = find_nccl()
+    environment = environment_of(softgpu, plugin, 'tcp', {}, 0, 1)
+    if nccl is not None and not shares_runtime(nccl, environment):
+        return None, 'its CUDA runtime is a static one, which wants NVIDIA\'s driver'
+    if nccl is not None and version_of(nccl, environment) < oldest:
+        return None, f'it is older than {oldest}'
+    return nccl, why
+
+
 def start(command, environment, log):
     return subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
 
@@ -131,11 +142,7 @@ def main():
     aggd = settings.pop('AGGD', '')
     cases = rest[split + 1:]
     counts = [int(count) for count in layout.split(',')]
-    nccl, why = find_nccl()
-    if nccl is not None and not shares_runtime(nccl, environment_of(softgpu, plugin, network, {}, 0, 1)):
-        nccl, why = None, 'its CUDA runtime is a static one, which wants NVIDIA\'s driver'
-    if nccl is not None and version_of(nccl, environment_of(softgpu, plugin, network, {}, 0, 1)) < oldest:
-        nccl, why = None, f'it is older than {oldest}'
+    nccl, why = usable_nccl(softgpu, plugin, oldest)
     if nccl is None:
         print(f'skipped: {why}')
         sys.exit(SKIP)
@@ -161,4 +168,5 @@ def main():
         sys.exit('\n'.join(complaints))
 
 
-main()
+if __name__ == '__main__':
+    main()
