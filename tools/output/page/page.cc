@@ -20,7 +20,8 @@ constexpr const char* kColoursOfPage =
     "--band:#1c2127;--c0:#6db1ee;--c1:#f0955f;--c2:#74c685;--c3:#c09be2;--c4:#ef7b93;--c5:#5fd0de}}\n";
 
 // Tables and charts that are wider than the window scroll in boxes of their own: the page does not. A chart
-// has a least width, below which its words could not be read.
+// has a least width, below which its words could not be read. In a narrow window words go on in a next line,
+// so that the numbers beside them are seen.
 constexpr const char* kStyleOfPage =
     "body{background:var(--paper);color:var(--ink);font-family:sans-serif;line-height:1.45;max-width:1100px;"
     "margin:1em auto;padding:0 1em}\n"
@@ -31,7 +32,9 @@ constexpr const char* kStyleOfPage =
     "table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.9em}\n"
     "th,td{padding:.2em .7em;text-align:right;border-bottom:1px solid var(--grid);white-space:nowrap}\n"
     "th{color:var(--soft);font-weight:normal}\n"
-    "th.word,td.word{text-align:left}\ntr:nth-child(even) td{background:var(--band)}\n";
+    "th.word,td.word{text-align:left}\ntr:nth-child(even) td{background:var(--band)}\n"
+    "@media (max-width:640px){body{padding:0 .5em}table{font-size:.8em}th,td{padding:.2em .35em}"
+    "th.word,td.word{white-space:normal}}\n";
 
 }  // namespace
 
