@@ -193,6 +193,28 @@ class StatsTest(unittest.TestCase):
             self.assertEqual(answer.returncode, 1)
             self.assertIn(words, answer.stderr)
 
+    def test_files_that_cannot_be_read_are_named(self):
+        """Of another version, and of a job that has only begun."""
+        with tempfile.TemporaryDirectory() as folder, Job(folder) as job:
+            pid = self.moving(job, folder)[0]['pid']
+            name, = [one for one in os.listdir(folder) if one.endswith(f'.{pid}.stats')]
+            with tempfile.TemporaryDirectory() as other:
+                with open(f'{folder}/{name}', 'rb') as file:
+                    head = bytearray(file.read(4096))
+                head[8] += 1
+                for stranger, content in ((f'{other}/old.1.stats', head), (f'{other}/young.2.stats', b'')):
+                    with open(stranger, 'wb') as file:
+                        file.write(content)
+                for command in ('stats', 'autopsy', 'report'):
+                    answer = weft(command, *(['--text'] if command == 'report' else []), other)
+                    self.assertNotEqual(answer.returncode, 0)
+                    self.assertRegex(answer.stderr, r'old\.1\.stats: another version of weft wrote it \(layout \d+, this one reads layout \d+\); use the weft of that job')
+                self.assertIn('young.2.stats: it has no counters in it, or not yet', weft('autopsy', other).stderr)
+                os.link(f'{folder}/{name}', f'{other}/{name}')
+                answer = weft('autopsy', other)
+                self.assertEqual(answer.returncode, 0)
+                self.assertIn('old.1.stats: another version', answer.stderr)
+
     def test_top_once(self):
         with tempfile.TemporaryDirectory() as folder, Job(folder) as job:
             self.moving(job, folder)

@@ -54,7 +54,8 @@ Result<Run> readCountersRun(const std::string& path) {
   if (where.folder.empty()) where.folder = ".";
   Run run;
   run.name = path;
-  for (const counted::Process& process : counted::read(where)) {
+  std::vector<std::string> unread;
+  for (const counted::Process& process : counted::read(where, &unread)) {
     if (!folder && !fs::equivalent(process.file, path, ignored)) continue;
     run.processes.push_back(processOf(process));
     if (process.leftOut > 0)
@@ -63,7 +64,8 @@ Result<Run> readCountersRun(const std::string& path) {
   }
   if (run.processes.empty())
     return Error(Code::invalidArgument, "reading counters",
-                 path + ": no file there is of this version of the layout; use the weft that wrote it");
+                 unread.empty() ? path + ": there are no counters" : unread.front());
+  for (const std::string& line : unread) run.notes.push_back(line + ".");
   return run;
 }
 

@@ -10,6 +10,7 @@
 
 #include "tools/json/json.h"
 #include "tools/output/output.h"
+#include "tools/stats/stats.h"
 #include "tools/stats/torch_dump.h"
 #include "tools/stats/wants.h"
 
@@ -350,9 +351,12 @@ Verdict judge(const std::vector<Process>& processes) {
 }
 
 int runAutopsy(const AutopsyOptions& options) {
-  const std::vector<Process> processes = read({options.folder, {}, true});
+  std::vector<std::string> unread;
+  const std::vector<Process> processes = read({options.folder, {}, true}, &unread);
   const std::vector<TorchRank> torch = readTorchDumps(options.folder);
+  sayUnread("weft autopsy", unread);
   if (processes.empty() && torch.empty()) {
+    if (!unread.empty()) return 1;
     fmt::print(stderr,
                "weft autopsy: there is nothing to read in {}: was it WEFT_STATE_DIR of the job? A job that "
                "ends well takes its files along\n",

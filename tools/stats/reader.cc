@@ -3,6 +3,7 @@
 #include "tools/stats/reader.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <fcntl.h>
 #include <filesystem>
@@ -11,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/base/advice.h"
 #include "src/base/fd.h"
 #include "src/base/number.h"
 
@@ -130,20 +132,36 @@ bool readLine(const Fd& file, size_t offset, bool requests, stats::CommLine* lin
 }
 
 bool isOurs(const stats::Header& header) {
-  return header.magic == stats::kMagic && header.version == stats::kVersion &&
-         header.headerBytes == sizeof(stats::Header) && header.lineBytes == sizeof(stats::CommLine) &&
-         header.comms <= stats::kMostComms;
+  return header.version == stats::kVersion && header.headerBytes == sizeof(stats::Header) &&
+         header.lineBytes == sizeof(stats::CommLine) && header.comms <= stats::kMostComms;
+}
+
+// Empty: its header is there and is of this version.
+std::string whyUnread(const Fd& file, int error, stats::Header* header) {
+  if (!file) return error == ENOENT ? "it has gone" : errnoText(error) + "; read it as that user, or as root";
+  if (!readAt(file, header, sizeof *header, 0) || header->magic != stats::kMagic)
+    return "it has no counters in it, or not yet";
+  if (isOurs(*header)) return {};
+  return "another version of weft wrote it (layout " + std::to_string(header->version) +
+         ", this one reads layout " + std::to_string(stats::kVersion) + "); use the weft of that job";
 }
 
 bool isGone(ProcessState state) {
   return state == ProcessState::gone;
 }
 
-// Empty where it is no such file, or of another version of the layout.
-void readFile(const std::string& path, bool requests, std::vector<Process>* found) {
+struct Found {
+  std::vector<Process> processes;
+  std::vector<std::string> unread;
+};
+
+void readFile(const std::string& path, bool requests, Found* found) {
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   auto header = std::make_unique<stats::Header>();
-  if (!file || !readAt(file, header.get(), sizeof *header, 0) || !isOurs(*header)) return;
+  if (const std::string why = whyUnread(file, errno, header.get()); !why.empty()) {
+    found->unread.push_back(path + ": " + why);
+    return;
+  }
   Process process;
   process.presence = {header->pid, header->started, textOf(header->world), textOf(header->place)};
   process.host = textOf(header->host);
@@ -161,13 +179,13 @@ void readFile(const std::string& path, bool requests, std::vector<Process>* foun
     process.comms.push_back(commOf(*line, scale));
     if (requests) addRequests(*line, scale, &process.comms.back());
   }
-  found->push_back(std::move(process));
+  found->processes.push_back(std::move(process));
 }
 
 // The counters of one process, by its open files: those of a memfd, or in whatever folder.
 // `seen`: a child that forked, and a process of another number in another container, have the same file.
 using Seen = std::set<std::pair<dev_t, ino_t>>;
-void readProcess(int64_t pid, bool requests, Seen* seen, std::vector<Process>* found) {
+void readProcess(int64_t pid, bool requests, Seen* seen, Found* found) {
   const fs::path folder = "/proc/" + std::to_string(pid) + "/fd";
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
@@ -204,8 +222,10 @@ uint64_t Comm::quantile(double share) const {
   return 0;
 }
 
-std::vector<Process> read(const Where& where) {
-  std::vector<Process> found;
+namespace {
+
+Found findIn(const Where& where) {
+  Found found;
   if (!where.folder.empty()) {
     std::vector<std::string> files;
     std::error_code ignored;
@@ -219,6 +239,14 @@ std::vector<Process> read(const Where& where) {
   for (const int64_t pid : where.pids.empty() ? allProcesses() : where.pids)
     readProcess(pid, where.requests, &seen, &found);
   return found;
+}
+
+}  // namespace
+
+std::vector<Process> read(const Where& where, std::vector<std::string>* unread) {
+  Found found = findIn(where);
+  if (unread) *unread = std::move(found.unread);
+  return std::move(found.processes);
 }
 
 const char* name(stats::Way way) {

@@ -70,7 +70,8 @@ struct Where {
   bool requests = false;  // also the last requests of each comm
 };
 
-std::vector<Process> read(const Where& where);
+// `unread`: one line for each file of counters that was there and could not be read, with why.
+std::vector<Process> read(const Where& where, std::vector<std::string>* unread = nullptr);
 
 const char* name(stats::Way way);
 const char* name(stats::LineState state);

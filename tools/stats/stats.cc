@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include "tools/stats/stats.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <thread>
@@ -139,6 +140,14 @@ Result<Where> placesOf(const std::vector<std::string>& words) {
   return where;
 }
 
+void sayUnread(const char* tool, const std::vector<std::string>& unread) {
+  constexpr size_t kMostSaid = 3;
+  for (size_t i = 0; i < std::min(unread.size(), kMostSaid); i++)
+    fmt::print(stderr, "{}: {}\n", tool, unread[i]);
+  if (unread.size() > kMostSaid)
+    fmt::print(stderr, "{}: and {} further files\n", tool, unread.size() - kMostSaid);
+}
+
 std::string jsonText(const std::vector<Process>& processes) {
   Json all = Json::array();
   for (const Process& process : processes) {
@@ -161,7 +170,10 @@ int runStats(const Options& options) {
   if (!where) return fail(where.error().message());
   if (!options.textfile.empty()) return writeTextfiles(options, *where);
   if (!options.otlp.empty()) return sendAgain(options, *where);
-  const std::vector<Process> processes = read(*where);
+  std::vector<std::string> unread;
+  const std::vector<Process> processes = read(*where, &unread);
+  sayUnread("weft stats", unread);
+  if (processes.empty() && !unread.empty()) return 1;
   if (processes.empty())
     return fail(
         "no process was found that counts; does the job run, as the same user, with WEFT_STATS=1 and with "

@@ -23,6 +23,9 @@ struct Options {
 // A folder, or numbers of processes.
 Result<Where> placesOf(const std::vector<std::string>& words);
 
+// To stderr: the first of the files that could not be read, and why.
+void sayUnread(const char* tool, const std::vector<std::string>& unread);
+
 std::string prometheusText(const std::vector<Process>& processes);
 std::string jsonText(const std::vector<Process>& processes);
 

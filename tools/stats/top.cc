@@ -38,8 +38,8 @@ double oldestWait(const Process& process, const Comm& comm) {
 }
 
 // A folder has files of the dead, too.
-std::vector<Process> running(const Where& where) {
-  std::vector<Process> processes = read(where);
+std::vector<Process> running(const Where& where, std::vector<std::string>* unread) {
+  std::vector<Process> processes = read(where, unread);
   std::erase_if(processes, [](const Process& one) { return one.state == ProcessState::gone; });
   return processes;
 }
@@ -120,11 +120,12 @@ class Top {
   std::vector<Process> before_;
   std::chrono::steady_clock::time_point looked_;
   std::vector<TopRow> rows_;  // as they were found
+  std::vector<std::string> unread_;
 };
 
 void Top::look() {
   const auto now = std::chrono::steady_clock::now();
-  std::vector<Process> after = running(where_);
+  std::vector<Process> after = running(where_, &unread_);
   rows_ = rowsOf(before_, after, std::chrono::duration<double>(now - looked_).count());
   std::erase_if(rows_, [&](const TopRow& row) { return !isWanted(row, options_.filter); });
   before_ = std::move(after);
@@ -169,11 +170,13 @@ bool Top::waitForLook() {
 
 int Top::run() {
   looked_ = std::chrono::steady_clock::now();
-  before_ = running(where_);
+  before_ = running(where_, &unread_);
   while (waitForLook()) {
     look();
-    if (before_.empty() && options_.once)
+    if (before_.empty() && options_.once) {
+      sayUnread("weft top", unread_);
       return failTop("no process was found that counts; does a job run here, as the same user?");
+    }
     if (const Status shown = draw(); !shown) return failTop(shown.error().message());
     if (options_.once) return 0;
   }
