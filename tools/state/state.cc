@@ -124,7 +124,10 @@ std::string silenceText(const std::string& folder, size_t answered, const std::v
   if (missing.size() > kMostNamed) text += fmt::format("  and {} more\n", missing.size() - kMostNamed);
   const bool gone = std::any_of(missing.begin(), missing.end(),
                                 [](const Silent& one) { return stateOf(one.process) == ProcessState::gone; });
-  if (gone) text += fmt::format("The files in {} of processes that are gone may be removed.\n", folder);
+  if (gone)
+    text += fmt::format(
+        "weft autopsy {} says what is known of those that are gone; their files may be removed then.\n",
+        folder);
   return text;
 }
 
