@@ -15,11 +15,13 @@ import re
 import subprocess
 import sys
 
-# Options that take one word of a few, each of which their help or their error names: the completion offers these.
+# Options that take one word of a few, which their help has in its text or their error names: the completion offers these, and those of
+# options whose help says {ONE,OTHER}.
 VALUES = {
     '--datatype': 'float half bfloat16 double int8 uint8 int32 uint32 int64 uint64 all',
     '--op': 'sum prod max min all',
     '--algo': 'ring tree collnet',
+    'sim --algo': 'ring tree',
     '--check': '0 1',
     '--abi': '6 7 8 9 10 11 12',
     '--topology': 'this nc-a100-v4 ndv2 nd-a100-v4 nd-h100-v5 p4d.24xlarge p4de.24xlarge',
@@ -93,9 +95,21 @@ def setting_lines(rows):
 
 
 def values_of(commands):
-    """{option, all its names: words}, of those options of VALUES that are there."""
-    return {name: VALUES[known[0]] for _, _, options in commands for names, _, _ in options
-            if (known := [one for one in names if one in VALUES]) for name in names}
+    """{(command, option), of all its names: words}. An option of one name may be another one elsewhere."""
+    found = {}
+    for command, _, options in commands:
+        for names, argument, _ in options:
+            listed = re.search(r'\{([^}]*)\}', argument)
+            known = [VALUES[key] for name in names for key in (f'{command} {name}', name) if key in VALUES]
+            words = listed.group(1).replace(',', ' ') if listed else known[0] if known else ''
+            found.update({(command, name): words for name in names if words})
+    return found
+
+
+def arguments_of(commands, values):
+    """(command, option) of those that take something else: most likely a file, or nothing that is known."""
+    return sorted((command, name) for command, _, options in commands for names, argument, _ in options for name in names
+                  if argument and (command, name) not in values)
 
 
 def operations_of(helps):
@@ -105,7 +119,9 @@ def operations_of(helps):
 
 
 def bash_completion(commands, operations):
-    values = '\n'.join(f'    {name}) words="{words}" values=1 ;;' for name, words in sorted(values_of(commands).items()))
+    known = values_of(commands)
+    values = '\n'.join(f"    '{command} {name}') words=\"{words}\" values=1 ;;" for (command, name), words in sorted(known.items()))
+    others = ' | '.join(f"'{command} {name}'" for command, name in arguments_of(commands, known))
     cases = '\n'.join(f'    {name}) words="{" ".join(flags)}" ;;' for name, flags, _ in commands)
     first = ' '.join(name for name, _, _ in commands if name)
     top = ' '.join(next(flags for name, flags, _ in commands if not name))
@@ -118,8 +134,9 @@ _weft() {{
   esac
 {taken}
   [[ $COMP_CWORD -gt 1 ]] || words="{first} {top}"
-  case $previous in
+  case "${{COMP_WORDS[1]}} $previous" in
 {values}
+    {others}) words='' ;;
   esac
   mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
   [[ ${{#COMPREPLY[@]}} -gt 0 || $current == -* || $values ]] || mapfile -t COMPREPLY < <(compgen -f -- "$current")
@@ -137,13 +154,13 @@ def zsh_completion(commands, described, operations):
     first = '\n'.join(f"    '{name}:{zsh_word(description)}'" for name, description in described)
     cases = []
 
-    def value_of(flag, argument):
-        return f':value:({values[flag]})' if flag in values else ':value:_files' if argument else ''
+    def value_of(command, flag, argument):
+        return f':value:({values[command, flag]})' if (command, flag) in values else ':value:_files' if argument else ''
 
     for name, _, options in commands:
         if not name:
             continue
-        lines = [f"'{flag}[{zsh_word(description)}]{value_of(flag, argument)}'"
+        lines = [f"'{flag}[{zsh_word(description)}]{value_of(name, flag, argument)}'"
                  for names, argument, description in options for flag in names]
         words = f"({' '.join(operations[name])})" if name in operations else '_files'
         cases.append(f'    {name}) _arguments ' + ' \\\n      '.join(lines) + f" '*:argument:{words}' ;;")

@@ -154,6 +154,10 @@ class InstalledTest(unittest.TestCase):
         self.assertEqual(self.complete('weft', 'doctor', '--fix'), ['--fix-script'])
         self.assertEqual(self.complete('weft', 'perf', 'all_r'), ['all_reduce'])
         self.assertEqual(sorted(self.complete('weft', 'perf', '--op', 'm')), ['max', 'min'])
+        self.assertEqual(sorted(self.complete('weft', 'top', '--sort', '')), ['busy', 'latency', 'name', 'rate', 'wait'])
+        os.makedirs('folder-of-reports', exist_ok=True)
+        self.addCleanup(os.rmdir, 'folder-of-reports')
+        self.assertEqual(self.complete('weft', 'report', '-o', 'folder-of-rep'), ['folder-of-reports'])  # and not an operation, as of perf
 
     @unittest.skipUnless(shutil.which('zsh'), 'zsh is not here')
     def test_zsh_reads_its_completion(self):
