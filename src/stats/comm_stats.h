@@ -21,7 +21,7 @@ class CommStats {
   // A request begins. Returns its number, which its completion is told by.
   uint32_t posted(uint32_t tag, uint32_t k, uint64_t bytes, Way way) {
     if (!line_) return 0;
-    const bool timed = isTimed(bytes);
+    const bool timed = isTimed(way == Way::none && large_ == 0 ? 0 : bytes);
     if (timed) last_ = ticks();
     if (line_->waitsSince.get() != 0) [[unlikely]]
       return postedLate(tag, k, bytes, way);
@@ -53,6 +53,7 @@ class CommStats {
         size.ticks.add(took);
       }
     }
+    large_ = bytes >= kAlwaysTimed ? kRemembered : large_ - (large_ > 0);
     count(line, size, bytes, way);
     if (line.done.get() == line.posted.get()) idle(line, now);
   }
@@ -119,6 +120,9 @@ class CommStats {
  private:
   // The time of a small message would cost more than the rest of its counting: one in 16 is timed.
   static constexpr uint64_t kAlwaysTimed = 16 << 10;
+  // What a receive gets is not known when it is posted: NCCL mostly has room for the most that may come. So
+  // it is as those before it, of which one in so many may be large.
+  static constexpr uint32_t kRemembered = 16;
   bool isTimed(uint64_t bytes) const { return bytes >= kAlwaysTimed || number_ % 16 == 0; }
 
   void write(uint32_t tag, uint32_t k, uint64_t bytes, Way way, bool timed, uint64_t done) {
@@ -175,8 +179,9 @@ class CommStats {
   }
 
   CommLine* line_ = nullptr;
-  uint64_t number_ = 0;  // of the latest request
-  uint64_t last_ = 0;    // ticks, when they were read last
+  uint64_t number_ = 0;           // of the latest request
+  uint64_t last_ = 0;             // ticks, when they were read last
+  uint32_t large_ = kRemembered;  // 0: none of the last messages was
 };
 
 }  // namespace weft::stats

@@ -36,6 +36,27 @@ TEST_CASE("a size class ends with a power of two") {
   CHECK(sizeClassOf(UINT64_MAX) == kSizeClasses - 1);
 }
 
+TEST_CASE("a receive with room for much is timed as what came before it was") {
+  const auto line = std::make_unique<CommLine>();
+  CommStats pen(line.get());
+  const auto receive = [&](uint32_t k, uint64_t bytes) {
+    pen.done(pen.posted(1, k, 512 << 10, Way::none), bytes, Way::eager);
+  };
+  const SizeClass& small = line->sizes[sizeClassOf(8)];
+  const SizeClass& large = line->sizes[sizeClassOf(64 << 10)];
+  uint32_t k = 0;
+  while (k < 32) receive(k++, 8);
+  const uint64_t begun = small.timed.get();
+  while (k < 32 + 160) receive(k++, 8);
+  CHECK(small.timed.get() == begun + 10);  // one in 16
+  receive(k++, 64 << 10);
+  receive(k++, 8);
+  receive(k++, 64 << 10);
+  CHECK(small.timed.get() == begun + 11);
+  CHECK(large.timed.get() >= 1);
+  CHECK(small.messages.get() + large.messages.get() == k);
+}
+
 TEST_CASE("busy time is the union of what is in flight, and not its sum") {
   const auto line = std::make_unique<CommLine>();
   CommStats pen(line.get());
