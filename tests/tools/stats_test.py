@@ -261,9 +261,9 @@ class StatsTest(unittest.TestCase):
         """What a terminal emulator has on its screen: whole lines, and of the columns those that matter most."""
         with tempfile.TemporaryDirectory() as folder, Job(folder) as job:
             self.moving(job, folder)
-            tmux = ['tmux', '-S', os.path.join(folder, 'tmux'), '-f', '/dev/null']
             for width, there, gone in ((200, ('BAD/SUMS', 'MSG/s', 'PEER'), ()), (100, ('BUSY%', 'WAITS s', 'PEER'), ('BAD/SUMS',)),
                                        (60, ('MB/s', 'PEER'), ('BUSY%', 'BAD/SUMS')), (24, ('PROCESS',), ('MB/s',))):
+                tmux = ['tmux', '-S', os.path.join(folder, f'tmux-{width}'), '-f', '/dev/null']  # a server that ends takes its time
                 subprocess.run([*tmux, 'new-session', '-d', '-x', str(width), '-y', '12', WEFT, 'top', '--interval', '0.2', folder],
                                env=CLEAN, check=True, timeout=PATIENCE)
                 try:
