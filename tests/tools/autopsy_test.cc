@@ -230,6 +230,8 @@ TEST_CASE("rails that are down are told where nobody stands still") {
   std::vector<Process> ranks = ring(kNow - kSecond / 10, kNow - kSecond / 10);
   ranks[1].comms[0].lanes = 2;
   ranks[1].comms[0].lanesUp = 1;
+  CHECK(judge(ranks).kind == "none");  // it has carried nothing yet: they may be on their way up
+  ranks[1].comms[0].messages = 1;
   const Verdict verdict = judge(ranks);
   CHECK(verdict.kind == "rail");
   REQUIRE(verdict.evidence.size() == 1);

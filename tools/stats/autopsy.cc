@@ -261,11 +261,12 @@ void judgeFailed(const std::vector<Process>& processes, Verdict* verdict) {
   if (std::count_if(by.begin(), by.end(), alike) == 1) verdict->peer = most->first;
 }
 
-// Messages move, and some lanes are down: the job is slower than it could be.
+// Messages move, and some lanes are down: the job is slower than it could be. Those of a connection that has
+// carried nothing may still be on their way up.
 void judgeRails(const std::vector<Process>& processes, Verdict* verdict) {
   for (const Process& process : processes)
     for (const Comm& comm : process.comms)
-      if (comm.state == stats::LineState::live && comm.lanesUp < comm.lanes)
+      if (comm.state == stats::LineState::live && comm.messages > 0 && comm.lanesUp < comm.lanes)
         verdict->evidence.push_back(fmt::format("{}: {} of {} lanes up to {} on {}", nameOf(process),
                                                 comm.lanesUp, comm.lanes, comm.peer, comm.device));
   if (verdict->evidence.empty()) return;
