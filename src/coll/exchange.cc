@@ -54,6 +54,7 @@ void Exchange::begin(const Operation& operation) {
   resultAsked_.assign(ranks, 0);
   opened_ = reduced_ = 0;
   bytesSent_ = 0;
+  held_.resize(foldsOverContribution() ? own().bytes : 0);
   enter(State::running);
   if (!plan_.reduces || ranks == 1) takeOwnPart();
 }
@@ -83,7 +84,9 @@ Exchange::Step Exchange::progress(bool oldest, bool mayPost) {
   fine = fine && advanceFoldings();
   if (fine && mayPost) fine = postResults();
   if (!fine) return Step::failed;
-  return finished() ? Step::done : Step::going;
+  if (!finished()) return Step::going;
+  putBack();
+  return Step::done;
 }
 
 bool Exchange::finished() const {
@@ -209,8 +212,12 @@ bool Exchange::advanceFoldings() {
   return true;
 }
 
+void Exchange::putBack() {
+  if (!held_.empty()) std::memcpy(operation_.receive, held_.data(), held_.size());
+}
+
 // Folds the pieces in the order of the ranks, with ours in its place. So every rank's part has the same bits
-// whatever came first.
+// whatever came first. In two steps a rank writes in place only what it does not send: its own part.
 void Exchange::fold(const Folding& folding) {
   const Part& piece = folding.piece;
   const bool scatters = operation_.kind == OperationKind::reduceScatter;
@@ -218,7 +225,8 @@ void Exchange::fold(const Folding& folding) {
   for (int rank = 0; rank < mesh_.ranks(); rank++)
     inputs[static_cast<size_t>(rank)] = blocks_.piece(*folding.block, rank);
   inputs[static_cast<size_t>(self())] = contribution() + own().offset + piece.offset;
-  auto* to = static_cast<std::byte*>(operation_.receive) + (scatters ? 0 : own().offset) + piece.offset;
+  auto* result = held_.empty() ? static_cast<std::byte*>(operation_.receive) : held_.data();
+  std::byte* to = result + (scatters ? 0 : own().offset) + piece.offset;
   reduce(operation_.type, operation_.op, inputs, to, piece.bytes);
   reduced_ = piece.offset + piece.bytes;
 }

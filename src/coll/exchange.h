@@ -108,6 +108,10 @@ class Exchange {
   bool advanceFoldings();
   bool testReceives(Folding& folding);
   void fold(const Folding& folding);
+  bool foldsOverContribution() const {
+    return plan_.whole && mesh_.ranks() > 1 && operation_.receive == operation_.send;
+  }
+  void putBack();
   bool postResults();
   bool postResultReceives();
   bool testFlights();
@@ -131,6 +135,8 @@ class Exchange {
   // Oldest first; at most kFoldingsAtOnce.
   std::deque<Folding> foldings_;
   std::deque<Flight> flights_;
+  // The result, where it is to replace what this rank still sends to others: until they have all of it.
+  std::vector<std::byte> held_;
   size_t opened_ = 0;   // bytes of our part for which foldings exist or existed
   size_t reduced_ = 0;  // bytes of our part that are final, from its begin on
   uint64_t bytesSent_ = 0;

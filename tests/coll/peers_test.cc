@@ -53,6 +53,26 @@ TEST_CASE("peers: eight operations at once, ranks that are ahead of others") {
   checkManyAtOnce(ranks, 10);
 }
 
+TEST_CASE("peers: a result in place does not reach others as what its rank brings in") {
+  Config config;
+  config.eagerMaxBytes = 0;
+  loop::LoopOptions fabric;
+  fabric.landing = loop::Landing::whenPolled;  // a write is read when its receiver looks
+  Ranks ranks(4, config, [&](int) { return loop::makeTransport(fabric); });
+  ranks.form(makePeers);
+  for (const size_t bytes : {8, 2048, 100'000}) {
+    for (uint64_t round = 0; round < 20; round++) {
+      Run run(ranks, allReduce(bytes, ElementType::i32), 7);
+      Run inPlace(ranks, allReduce(bytes, ElementType::i32), 7);
+      for (int rank = 0; rank < ranks.count(); rank++) inPlace.reduceInPlace(rank);
+      SeededRandom random(round);
+      run.finish(random);
+      inPlace.finish(random);
+      for (int rank = 0; rank < ranks.count(); rank++) REQUIRE(inPlace.sent(rank) == run.result(rank));
+    }
+  }
+}
+
 TEST_CASE("peers: bits do not depend on who comes first") {
   Ranks ranks(5);
   ranks.form(makePeers);
