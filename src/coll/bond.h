@@ -36,6 +36,7 @@ class Bond {
   // Tells every other end why the group is broken, or goodbye (an empty reason). A message leaves at once
   // where that is possible, else with repeat() and with later looks.
   void say(const Alarm& alarm);
+  size_t ends() const { return ends_.size(); }
   void repeat();
   // Waits until all others have left or failed, `most` at most. Until then they may send into receives of
   // ours.

@@ -22,18 +22,21 @@ PeersBackend::PeersBackend(std::unique_ptr<Mesh> mesh, const PeersOptions& optio
   }
 }
 
-// After a goodbye the other ranks do not take the end of our connections for a failure.
+// After a goodbye the other ranks do not take the end of our connections for a failure. Of a broken group it
+// follows the alarm, or says to the rank that raised it that it was heard.
 void PeersBackend::part() {
-  if (state_ != State::moving) return;
+  if (hasParted_) return;
+  hasParted_ = true;
   bond_.say(Alarm{});
   enter(State::parted);
 }
 
 // Data that this rank owes the others may still be on its way, and the others may still send into receives
-// that this rank has posted. The wait is bounded, as a rank may never
-// end.
+// that this rank has posted. Where the group is broken they still have to hear why: a rank that hears
+// first that our memory or our connection is gone would name this rank in place of the culprit. The wait is
+// bounded, as a rank may never end.
 void PeersBackend::close(const Clock& clock) {
-  if (state_ == State::parted) bond_.awaitGoodbyes(clock, Milliseconds(500));
+  if (hasParted_) bond_.awaitGoodbyes(clock, Milliseconds(500));
 }
 
 void PeersBackend::keep(const std::shared_ptr<const void>& memory) {

@@ -57,6 +57,7 @@ class PeersBackend final : public Backend {
   Bond bond_;
   std::vector<std::unique_ptr<Exchange>> exchanges_;  // by place, kOperations of them
   State state_ = State::moving;
+  bool hasParted_ = false;
   const Exchange* failed_ = nullptr;
   uint64_t next_ = 0;       // the turn after the youngest that was begun
   uint64_t oldest_ = 0;     // no exchange before this turn is running

@@ -334,8 +334,9 @@ void OperationRing::fail() {
   failure.lost ? lose(failure.why) : breakDown(failure.why);
 }
 
-// The one place where a group breaks. `toldBy`: the bond whose end told the reason; it needs no alarm of
-// ours. The backends halt, so nothing is begun afterwards.
+// The one place where a group breaks. `toldBy`: the bond whose end told the reason; where that is its only
+// end it needs no alarm of ours. Others may not have heard it yet, and would see only that this rank is gone.
+// The backends halt, so nothing is begun afterwards.
 void OperationRing::breakDown(std::string why, bool lost, const Bond* toldBy) {
   if (state_ == State::broken) return;
   const bool first = onFirst();
@@ -343,7 +344,7 @@ void OperationRing::breakDown(std::string why, bool lost, const Bond* toldBy) {
   why_ = std::move(why);
   WEFT_LOG(error, "collective group of %d ranks: %s", place_.ranks, why_.c_str());
   const auto tell = [&](Backend& backend) {
-    if (&backend.bond() != toldBy) backend.bond().say(Alarm{why_, lost});
+    if (&backend.bond() != toldBy || toldBy->ends() > 1) backend.bond().say(Alarm{why_, lost});
     backend.halt();
   };
   if (first) tell(*backend_);
