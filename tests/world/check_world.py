@@ -3,7 +3,7 @@
 # Copyright The weft authors
 """usage: check_world.py SIMULATE SEEDS_FILE COUNT
 
-Runs the kept seeds twice each, where COUNT is not small, then the seeds from 1 to COUNT, half of them over tcp and over shared memory too. All of them are the same in each run of the tests, so that
+Runs the kept seeds twice each, where COUNT is not small, then the seeds from 1 to COUNT, half of them over tcp and over shared memory too, and an eighth with collective groups. All of them are the same in each run of the tests, so that
 none of it fails by chance; scripts/simulate draws new ones.
 """
 import pathlib
@@ -26,9 +26,11 @@ def main():
         print('kept:', *arguments, flush=True)
         if subprocess.run([simulate, *arguments, *twice], check=False).returncode != 0:
             return 1
-    for fabric, seeds in ('loop', int(count)), ('tcp', int(count) // 2), ('local', int(count) // 2):
-        print('seeds 1 to', seeds, 'over', fabric, flush=True)
-        if subprocess.run([simulate, '--fabric', fabric, '--seeds', str(seeds)], check=False).returncode != 0:
+    many = int(count)
+    for fabric, seeds, *more in (('loop', many), ('tcp', many // 2), ('local', many // 2), ('loop', many // 8, '--groups'),
+                                 ('tcp', many // 8, '--groups'), ('local', many // 8, '--groups')):
+        print('seeds 1 to', seeds, 'over', fabric, *more, flush=True)
+        if subprocess.run([simulate, '--fabric', fabric, '--seeds', str(seeds), *more], check=False).returncode != 0:
             return 1
     return 0
 

@@ -58,12 +58,13 @@ bool isSpoilt(const WorldPlan& plan, const FlowPlan& flow) {
   });
 }
 
+bool mayFail(const WorldPlan& plan, int rank) {
+  return isLost(plan, rank) || isSlow(plan, rank) || losesRails(plan, rank) || lacksSockets(plan, rank);
+}
+
 bool mayFail(const WorldPlan& plan, const FlowPlan& flow) {
   if (isSpoilt(plan, flow)) return true;
-  for (const int rank : {flow.from, flow.to})
-    if (isLost(plan, rank) || isSlow(plan, rank) || losesRails(plan, rank) || lacksSockets(plan, rank))
-      return true;
-  return false;
+  return mayFail(plan, flow.from) || mayFail(plan, flow.to);
 }
 
 // When the last thing was done to the rank that it is lost by, and how long it may take others to hear of it.
@@ -108,6 +109,31 @@ std::string judgeFailure(const WorldPlan& plan, const End& end, int rank) {
   return {};
 }
 
+bool hurtsGroup(const HurtPlan& hurt) {
+  return hurt.kind == HurtKind::leave || hurt.kind == HurtKind::another;
+}
+
+// A group needs all of its ranks, and all of them are in it.
+bool groupMayFail(const WorldPlan& plan) {
+  for (int rank = 0; rank < plan.ranks; rank++)
+    if (mayFail(plan, rank)) return true;
+  return std::any_of(plan.hurts.begin(), plan.hurts.end(), hurtsGroup);
+}
+
+// Where one rank is all that was hurt, its group's other ranks hear of it in time, and by its number.
+std::string judgeFailure(const WorldPlan& plan, const Member& member, int rank) {
+  const MemberReport& report = member.report();
+  if (!groupMayFail(plan)) return member.name() + " failed, and nothing was done to its ranks: " + report.why;
+  if (plan.hurts.size() != 1) return {};
+  const HurtPlan& hurt = plan.hurts.front();
+  if (hurt.rank == rank || !report.opened || !(losesRank(hurt) || hurtsGroup(hurt))) return {};
+  if (report.why.find(format("rank %d", hurt.rank)) == std::string::npos)
+    return member.name() + format(" does not name rank %d: ", hurt.rank) + report.why;
+  if (losesRank(hurt) && report.when > latest(plan, hurt.rank) + 2 * plan.config.collnetTimeout)
+    return member.name() + " heard too late that a rank is lost: " + report.why;
+  return {};
+}
+
 }  // namespace
 
 bool isLost(const WorldPlan& plan, int rank) {
@@ -127,6 +153,16 @@ std::string judge(const WorldPlan& plan, const End& end, int rank) {
   if (!end.closed()) return end.name() + " is not closed: " + end.progress();
   if (report.messages != end.flow().messages())
     return end.name() + " ended before its time: " + end.progress();
+  return {};
+}
+
+std::string judge(const WorldPlan& plan, const Member& member, int rank) {
+  if (!member.complaint().empty()) return member.complaint();
+  if (isLost(plan, rank)) return {};
+  if (!member.closed()) return member.name() + " is not closed: " + member.progress();
+  if (member.report().failed) return judgeFailure(plan, member, rank);
+  if (member.report().done != member.plan().operations.size())
+    return member.name() + " ended before its time: " + member.progress();
   return {};
 }
 

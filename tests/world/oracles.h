@@ -5,13 +5,16 @@
 #include <string>
 
 #include "tests/world/end.h"
+#include "tests/world/member.h"
 #include "tests/world/plan.h"
 
-// The judgement of what an end of a connection came to, after what was done to the world. Pure.
+// The judgement of what an end of a connection or a member of a collective group came to, after what was done
+// to the world. Pure.
 namespace weft::world {
 
 // Empty: that was as it must be.
 std::string judge(const WorldPlan& plan, const End& end, int rank);
+std::string judge(const WorldPlan& plan, const Member& member, int rank);
 // Of both ends of a connection together.
 std::string judgePair(const WorldPlan& plan, const End& sender, const End& receiver);
 

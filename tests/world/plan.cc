@@ -197,6 +197,50 @@ void drawTcpHurt(SeededRandom& net, const WorldPlan& plan, HurtPlan* hurt) {
   if (draw == 1 && net.below(3) == 0) hurt->lasts = std::chrono::hours(1);
 }
 
+OperationPlan drawOperation(SeededRandom& group, int ranks) {
+  OperationPlan plan;
+  static constexpr coll::ElementType kTypes[] = {coll::ElementType::u8, coll::ElementType::i32,
+                                                 coll::ElementType::u64};
+  plan.kind = oneOf(group, {coll::OperationKind::allReduce, coll::OperationKind::allReduce,
+                            coll::OperationKind::allGather, coll::OperationKind::reduceScatter});
+  plan.type = oneOf(group, kTypes);
+  plan.op =
+      oneOf(group, {coll::ReduceOp::sum, coll::ReduceOp::prod, coll::ReduceOp::min, coll::ReduceOp::max});
+  const size_t bytes = (drawBytes(group) + 7) & ~size_t{7};
+  if (plan.kind == coll::OperationKind::allReduce) {
+    plan.bytes = std::max<size_t>(bytes, 8);
+    plan.inPlace = group.below(3) == 0;
+    return plan;
+  }
+  plan.bytesPerRank = std::max<size_t>((bytes / static_cast<size_t>(ranks)) & ~size_t{7}, 8);
+  const size_t whole = plan.bytesPerRank * static_cast<size_t>(ranks);
+  plan.windowOffset = group.below(2) == 0 ? 0 : 8 * group.below(whole / 8);
+  plan.windowBytes = whole - plan.windowOffset;
+  if (group.below(2) == 0) plan.windowBytes = 8 * (1 + group.below(plan.windowBytes / 8));
+  return plan;
+}
+
+void drawGroups(SeededRandom& group, size_t operations, WorldPlan* plan) {
+  plan->config.collnet = "peers";
+  plan->config.collnetTimeout = plan->config.connectTimeout;
+  plan->config.collnetChunkBytes = oneOf(group, {4096, 16'384, 65'536});
+  plan->config.collnetOneStepBytes = oneOf(group, {0, 2048, 16'384});
+  plan->rests = false;  // a group's own messages are never all through while its ranks are in it
+  GroupPlan made;
+  for (size_t i = 0; i < operations; i++) {
+    made.operations.push_back(drawOperation(group, plan->ranks));
+    made.operations.back().id = i + 1;
+  }
+  plan->groups.push_back(std::move(made));
+}
+
+void drawGroupHurt(SeededRandom& group, const WorldPlan& plan, HurtPlan* hurt) {
+  if (group.below(3) != 0) return;
+  hurt->kind = group.below(2) == 0 ? HurtKind::leave : HurtKind::another;
+  hurt->rank = static_cast<int>(group.below(static_cast<uint64_t>(plan.ranks)));
+  hurt->other = 0;
+}
+
 const char* nameOf(HurtKind kind) {
   static constexpr const char* kNames[] = {"is killed",
                                            "stops",
@@ -212,7 +256,9 @@ const char* nameOf(HurtKind kind) {
                                            "has a slow rail",
                                            "has connections reset",
                                            "has a rail that is down",
-                                           "gets no descriptors"};
+                                           "gets no descriptors",
+                                           "leaves a collective group",
+                                           "starts another operation"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -269,12 +315,15 @@ WorldPlan drawPlan(const PlanOptions& options) {
   if (options.fabric == FabricKind::local) drawLocal(net, &plan);
   const bool wider = isWider(options.seed);
   if (wider) drawWider(later, &plan);
+  SeededRandom group(options.seed ^ 0x636f6c6c);
+  if (options.groups) drawGroups(group, std::max<size_t>(1, options.operations / 8), &plan);
   if (!options.hurts || random.below(4) == 0) return plan;
   plan.breakable = true;
   for (uint64_t i = 1 + random.below(3); i > 0; i--) {
     plan.hurts.push_back(drawHurt(random, plan));
     if (wider) drawOtherHurt(later, &plan);
     if (options.fabric == FabricKind::tcp) drawTcpHurt(net, plan, &plan.hurts.back());
+    if (options.groups) drawGroupHurt(group, plan, &plan.hurts.back());
   }
   // Where rails are all that is lost everybody comes to rest.
   plan.rests = plan.rests && std::all_of(plan.hurts.begin(), plan.hurts.end(), hurtsRail);
@@ -297,6 +346,9 @@ std::string WorldPlan::text() const {
   if (localAlone) text += "over shared memory\n";
   if (localRanks != 0)
     text += format("shared memory of ranks %llx\n", static_cast<unsigned long long>(localRanks));
+  for (const GroupPlan& group : groups)
+    text += format("a collective group: %zu operations, pieces of %d bytes, one step up to %d\n",
+                   group.operations.size(), config.collnetChunkBytes, config.collnetOneStepBytes);
   for (const HurtPlan& hurt : hurts) text += hurt.text() + "\n";
   return text;
 }

@@ -12,6 +12,7 @@
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "tests/world/played_tcp.h"
+#include "weft/collective.h"
 
 // Everything that a seed decides before a world begins: the fabric and its habits, the settings, which rank
 // sends what to which, and what is done to whom and when. Values; the same seed draws the same plan.
@@ -37,6 +38,24 @@ struct FlowPlan {
   size_t largest() const;
 };
 
+// An operation of a collective group, as coll::Operation has it.
+struct OperationPlan {
+  uint64_t id = 0;
+  coll::OperationKind kind = coll::OperationKind::allReduce;
+  coll::ElementType type = coll::ElementType::i32;
+  coll::ReduceOp op = coll::ReduceOp::sum;
+  size_t bytes = 0;
+  size_t bytesPerRank = 0;
+  size_t windowOffset = 0;
+  size_t windowBytes = 0;
+  bool inPlace = false;
+};
+
+// A collective group of all ranks, and what they reduce in it, in that order.
+struct GroupPlan {
+  std::vector<OperationPlan> operations;
+};
+
 enum class HurtKind : uint8_t {
   kill,        // the process ends
   stop,        // every thread of the process stands still for a while, or for ever
@@ -53,6 +72,8 @@ enum class HurtKind : uint8_t {
   reset,       // over tcp: the connections of one rail of a rank are reset, or one of them
   railDown,    // over tcp: no packet of one rail of a rank arrives for a while, or ever
   noSockets,   // over tcp: a rank gets no descriptors for a while
+  leave,       // a rank closes a collective group in the middle
+  another,     // a rank starts another operation in a collective group than the others
 };
 
 struct HurtPlan {
@@ -60,7 +81,7 @@ struct HurtPlan {
   Nanoseconds at{};
   int rank = 0;
   // cut: the other rank; abort, misuse, withdraw, wrongTag: which flow; rails: which rail; pause: which
-  // thread
+  // thread; leave, another: which group
   int other = 0;
   Nanoseconds lasts{};
   std::string text() const;
@@ -88,6 +109,7 @@ struct WorldPlan {
   bool byWarnings = false;  // only what it warns of is judged, and by who made the plan
   bool rests = false;       // nobody closes before all have their messages, and all is quiet
   std::vector<FlowPlan> flows;
+  std::vector<GroupPlan> groups;
   std::vector<HurtPlan> hurts;
   int railsOf(int rank) const { return uneven ? 1 + (rank * 5 + 1) % fabric.rails : fabric.rails; }
   bool hasLocal(int rank) const { return (localRanks >> (rank % 64) & 1) != 0; }
@@ -101,6 +123,7 @@ struct PlanOptions {
   size_t operations = 200;
   bool hurts = true;
   FabricKind fabric = FabricKind::loop;
+  bool groups = false;  // beside connections, the ranks form collective groups
 };
 
 bool hurtsRail(const HurtPlan& hurt);

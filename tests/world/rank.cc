@@ -38,6 +38,7 @@ Rank::Rank(const RankWorld& world, int number)
       ground_(world.ground),
       plan_(world.plan),
       meetings_(world.meetings),
+      gatherings_(world.gatherings),
       rest_(world.rest),
       number_(number),
       clock_(world.scheduler) {}
@@ -78,6 +79,11 @@ Status Rank::start() {
     running_++;
     scheduler_.start(format("thread %d.%d", number_, i), number_, [this, i] { thread(i); });
   }
+  members_.resize(plan_.groups.size());
+  for (size_t i = 0; i < plan_.groups.size(); i++) {
+    running_++;
+    scheduler_.start(format("collective %d.%zu", number_, i), number_, [this, i] { collectiveThread(i); });
+  }
   if (plan_.occupiedFor.count() > 0)
     scheduler_.start(format("occupier %d", number_), number_, [this] { occupy(); });
   return {};
@@ -108,6 +114,25 @@ void Rank::occupy() {
 }
 
 // What the rank's process held goes with the last of its threads.
+void Rank::threadEnds() {
+  if (running_ == 1) net_.reset();
+  running_--;
+}
+
+void Rank::collectiveThread(size_t group) {
+  core::ContextOptions options;
+  options.perCommunicator = true;
+  options.communicator = 8000 + group;
+  core::ContextRef context = net_->openContext(std::move(options));
+  const EndWorld world{scheduler_,          *net_,      ground_, context, device_, number_,
+                       plan_.hurts.empty(), plan_.apart};
+  context.reset();
+  members_[group] =
+      std::make_unique<Member>(world, plan_.groups[group], gatherings_[group], format("member %zu", group));
+  members_[group]->live();
+  threadEnds();
+}
+
 void Rank::thread(int communicator) {
   core::ContextOptions options;
   options.perCommunicator = true;
@@ -132,8 +157,7 @@ void Rank::thread(int communicator) {
   if (plan_.rests) rest(mine);
   closeAll(mine);
   context.reset();
-  if (running_ == 1) net_.reset();
-  running_--;
+  threadEnds();
 }
 
 // A thread that finds nothing to do looks less and less often, as nothing else would let the time go on.
@@ -210,6 +234,14 @@ void Rank::withdraw(size_t flow) {
 void Rank::turnAway(size_t flow) {
   for (const auto& end : ends_)
     if (&end->flow() == &plan_.flows[flow]) end->turnAway();
+}
+
+void Rank::leave(size_t group) {
+  if (members_[group]) members_[group]->leave();
+}
+
+void Rank::startAnother(size_t group) {
+  if (members_[group]) members_[group]->startAnother();
 }
 
 void Rank::misuse(size_t flow) {

@@ -9,6 +9,7 @@
 #include "providers/fault/control.h"
 #include "src/core/net.h"
 #include "tests/world/end.h"
+#include "tests/world/member.h"
 #include "tests/world/plan.h"
 #include "tools/world/control_net.h"
 #include "tools/world/scheduler.h"
@@ -42,6 +43,7 @@ struct RankWorld {
   Ground& ground;
   const WorldPlan& plan;
   std::vector<Meeting>& meetings;
+  std::vector<Gathering>& gatherings;
   Rest& rest;
 };
 
@@ -57,11 +59,16 @@ class Rank {
   void misuse(size_t flow);
   void withdraw(size_t flow);
   void turnAway(size_t flow);
+  void leave(size_t group);
+  void startAnother(size_t group);
   const std::vector<std::unique_ptr<End>>& ends() const { return ends_; }
+  const std::vector<std::unique_ptr<Member>>& members() const { return members_; }
 
  private:
   std::unique_ptr<Transport> makeFabric();
   void thread(int communicator);
+  void collectiveThread(size_t group);
+  void threadEnds();
   void occupy();
   const End* anyRunning() const;
   void move(const std::vector<End*>& ends);
@@ -76,6 +83,7 @@ class Rank {
   Ground& ground_;
   const WorldPlan& plan_;
   std::vector<Meeting>& meetings_;
+  std::vector<Gathering>& gatherings_;
   Rest& rest_;
   const int number_;
   const WorldClock clock_;
@@ -83,7 +91,8 @@ class Rank {
   std::shared_ptr<core::Net> net_;
   int device_ = 0;
   std::vector<std::unique_ptr<End>> ends_;
-  int running_ = 0;  // tasks of NCCL's threads
+  std::vector<std::unique_ptr<Member>> members_;  // by group; null: its thread has not begun
+  int running_ = 0;                               // tasks of NCCL's threads
 };
 
 }  // namespace weft::world

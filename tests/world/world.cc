@@ -82,6 +82,7 @@ class World {
   PlayedInboxes inboxes_;
   Ground ground_;
   std::vector<Meeting> meetings_;
+  std::vector<Gathering> gatherings_;
   Rest rest_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   // The living have ended before all that was planned was done. A rank that would be killed only now is taken
@@ -95,11 +96,13 @@ World::World(const WorldPlan& plan, bool keepAll)
       control_(scheduler_, plan.ranks, plan.latency),
       tcp_(scheduler_, journal_, plan.tcp, plan.seed),
       inboxes_(scheduler_),
-      meetings_(plan.flows.size()) {
+      meetings_(plan.flows.size()),
+      gatherings_(plan.groups.size()) {
   if (keepAll) journal_.keepAll();
+  for (Gathering& gathering : gatherings_) gathering.handles.resize(static_cast<size_t>(plan.ranks));
   for (int i = 0; i < plan.ranks; i++)
-    ranks_.push_back(
-        std::make_unique<Rank>(RankWorld{scheduler_, control_, tcp_, ground_, plan_, meetings_, rest_}, i));
+    ranks_.push_back(std::make_unique<Rank>(
+        RankWorld{scheduler_, control_, tcp_, ground_, plan_, meetings_, gatherings_, rest_}, i));
 }
 
 void World::hurt(const HurtPlan& hurt) {
@@ -132,6 +135,10 @@ void World::hurt(const HurtPlan& hurt) {
     tcp_.down(hurt.rank, hurt.other, hurt.lasts > std::chrono::minutes(1) ? kNever : until);
   } else if (hurt.kind == HurtKind::noSockets) {
     tcp_.refuseDescriptors(hurt.rank, until);
+  } else if (hurt.kind == HurtKind::leave) {
+    rank.leave(static_cast<size_t>(hurt.other));
+  } else if (hurt.kind == HurtKind::another) {
+    rank.startAnother(static_cast<size_t>(hurt.other));
   } else if (hurt.kind == HurtKind::pause) {
     std::vector<Task*> threads;
     for (const auto& task : scheduler_.tasks())
@@ -149,6 +156,7 @@ void World::tellJob(int lost) {
     if (plan_.flows[i].from == lost) meetings_[i].senderGone = true;
     if (plan_.flows[i].to == lost) meetings_[i].receiverGone = true;
   }
+  for (Gathering& gathering : gatherings_) gathering.gone = lost;
 }
 
 void World::hurtRail(const HurtPlan& hurt) {
@@ -180,6 +188,8 @@ void World::bringBack(int rank) {
   silence.count = 0;
   if (auto* faults = ranks_[static_cast<size_t>(rank)]->faults()) faults->add(silence);
   for (size_t flow = 0; flow < plan_.flows.size(); flow++) ranks_[static_cast<size_t>(rank)]->abort(flow);
+  for (size_t group = 0; group < plan_.groups.size(); group++)
+    ranks_[static_cast<size_t>(rank)]->leave(group);
   control_.goOn(rank);
   control_.isolate(rank);
 }
@@ -191,6 +201,10 @@ std::string World::whoIsLeft() const {
     for (const auto& end : rank->ends())
       if (!end->closed())
         text += "\n  " + end->name() + " of rank " + std::to_string(rank->number()) + ": " + end->progress();
+    for (const auto& member : rank->members())
+      if (member && !member->closed())
+        text += "\n  " + member->name() + " of rank " + std::to_string(rank->number()) + ": " +
+                member->progress();
   }
   return text;
 }
@@ -231,6 +245,11 @@ std::string World::judgeAll() const {
     for (const auto& end : rank->ends())
       if (const std::string complaint = judge(plan_, *end, rank->number()); !complaint.empty())
         return format("rank %d: ", rank->number()) + complaint;
+  for (const auto& rank : ranks_)
+    for (const auto& member : rank->members())
+      if (const std::string complaint = member ? judge(plan_, *member, rank->number()) : "";
+          !complaint.empty())
+        return format("rank %d: ", rank->number()) + complaint;
   for (const FlowPlan& flow : plan_.flows) {
     const End* sender = endOf(flow, flow.from, "sender");
     const End* receiver = endOf(flow, flow.to, "receiver");
@@ -266,6 +285,8 @@ Outcome World::run() {
     outcome.complaint = "a warning, though nothing was done to anybody: " + outcome.warnings.front().text;
   for (const auto& rank : ranks_)
     for (const auto& end : rank->ends()) outcome.failed += end->report().failed;
+  for (const auto& rank : ranks_)
+    for (const auto& member : rank->members()) outcome.failed += member && member->report().failed;
   outcome.hash = journal_.hash();
   outcome.steps = scheduler_.steps();
   outcome.lasted = scheduler_.now() - began;
