@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include "src/base/log.h"
+#include "src/base/reserve.h"
 #include "src/core/engine.h"
 #include "src/core/engine_entry.h"
 #include "src/core/recv_comm.h"
@@ -72,6 +73,7 @@ bool Engine::passClosing() {
 // The comms that are closed, in the order in which that began; as long as there are some, after each pass.
 void Engine::stepClosing() {
   if (closing_.empty()) return;
+  const MustNotFail nobodyToTell;  // the call that polls may be another comm's
   for (CommBase* comm : closing_) comm->stepClosing();
   std::erase_if(closing_, [](const CommBase* comm) { return comm->isClosed(); });
   cleanUpPeerings();
