@@ -28,7 +28,7 @@ def main():
             return 1
     many = int(count)
     for fabric, seeds, *more in (('loop', many), ('tcp', many // 2), ('local', many // 2), ('loop', many // 8, '--groups'),
-                                 ('tcp', many // 8, '--groups'), ('local', many // 8, '--groups')):
+                                 ('tcp', many // 8, '--groups', '--refusals'), ('local', many // 8, '--groups', '--refusals')):
         print('seeds 1 to', seeds, 'over', fabric, *more, flush=True)
         if subprocess.run([simulate, '--fabric', fabric, '--seeds', str(seeds), *more], check=False).returncode != 0:
             return 1

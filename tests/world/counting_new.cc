@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <new>
 
+#include "src/base/reserve.h"
+
 namespace {
 
 int64_t living = 0;
@@ -12,7 +14,7 @@ int64_t living = 0;
 }  // namespace
 
 void* operator new(size_t bytes) {
-  void* made = std::malloc(bytes ? bytes : 1);
+  void* made = weft::allocateOrReserve(bytes);
   if (!made) throw std::bad_alloc();
   living++;
   return made;
@@ -26,14 +28,14 @@ void* operator new(size_t bytes, std::align_val_t alignment) {
 }
 
 void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
-  void* made = std::malloc(bytes ? bytes : 1);
+  void* made = weft::allocateOrReserve(bytes);
   if (made) living++;
   return made;
 }
 
 void operator delete(void* object) noexcept {
   if (object) living--;
-  std::free(object);
+  weft::giveBack(object);
 }
 
 void operator delete(void* object, size_t) noexcept {

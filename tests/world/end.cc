@@ -68,7 +68,9 @@ class Sender final : public End {
   bool connect() override {
     if (!handle_ && !meeting_.handle) return meeting_.receiverGone ? (fail(gone("receiver")), true) : false;
     if (!handle_) handle_ = meeting_.handle;
-    auto made = world_.net.connect(world_.context, world_.device, *handle_);
+    auto tried = called([&] { return world_.net.connect(world_.context, world_.device, *handle_); });
+    if (!tried) return true;
+    auto& made = *tried;
     if (!made) return fail(made.error()), true;
     if (!*made) return false;
     comm_ = std::move(*made);
@@ -112,7 +114,9 @@ class Sender final : public End {
     std::byte* data = place(where) + kMargin;
     const size_t bytes = message.bytes + (misusing_ ? kTooMuch : 0);
     const int tagOf = message.tag + (wrongTag_ ? kWrongTag : 0);
-    const core::Posted posted = comm_->isend(data, bytes, tagOf, memoryOf(where), nullptr);
+    const auto tried = called([&] { return comm_->isend(data, bytes, tagOf, memoryOf(where), nullptr); });
+    if (!tried) return true;
+    const core::Posted posted = *tried;
     if (!posted.ok) return fail(comm_->error()), true;
     if (!posted.request) return false;
     hasPosted();
@@ -132,7 +136,9 @@ class Sender final : public End {
     const auto which = world_.scheduler.random().below(sending_.size());
     const Sending sending = sending_[which];
     int size = -1;
-    const core::Tested tested = core::test(sending.request, &size);
+    const auto tried = called([&] { return core::test(sending.request, &size); });
+    if (!tried) return true;
+    const core::Tested tested = *tried;
     if (!tested.ok) return fail(comm_->error()), true;
     if (!tested.done) return false;
     if (size != static_cast<int>(sending.bytes))
@@ -201,7 +207,9 @@ class Receiver final : public End {
 
   bool connect() override {
     if (!listener_) return listen();
-    auto made = world_.net.accept(*listener_);
+    auto tried = called([&] { return world_.net.accept(*listener_); });
+    if (!tried) return true;
+    auto& made = *tried;
     if (!made) return fail(made.error()), true;
     if (!*made)
       return meeting_.senderGone ? (fail(Error(Code::remote, "accepting", "the sender is gone")), true)
@@ -216,7 +224,9 @@ class Receiver final : public End {
 
   bool listen() {
     std::array<std::byte, control::kHandleBytes> handle{};
-    auto made = world_.net.listen(world_.context, world_.device, handle);
+    auto tried = called([&] { return world_.net.listen(world_.context, world_.device, handle); });
+    if (!tried) return true;
+    auto& made = *tried;
     if (!made) return fail(made.error()), true;
     listener_ = std::move(*made);
     meeting_.handle = handle;
@@ -243,7 +253,9 @@ class Receiver final : public End {
           {next + kMargin, room, message.tag + (wrongTag_ ? kWrongTag : 0), memoryOf(group.row), nullptr});
       next += roomFor(message);
     }
-    const core::Posted posted = comm_->irecv(specs);
+    const auto tried = called([&] { return comm_->irecv(specs); });
+    if (!tried) return true;
+    const core::Posted posted = *tried;
     if (!posted.ok) return fail(comm_->error()), true;
     if (!posted.request) return false;
     hasPosted();
@@ -268,7 +280,9 @@ class Receiver final : public End {
     const auto which = world_.scheduler.random().below(posted_.size());
     const Group& group = posted_[which];
     int sizes[core::kMaxRecvs] = {};
-    const core::Tested tested = core::test(group.request, sizes);
+    const auto tried = called([&] { return core::test(group.request, sizes); });
+    if (!tried) return true;
+    const core::Tested tested = *tried;
     if (!tested.ok) return fail(comm_->error()), true;
     if (!tested.done) return false;
     for (size_t i = 0; i < group.messages->size(); i++) check((*group.messages)[i], group.data[i], sizes[i]);
@@ -368,7 +382,9 @@ bool End::prepare(size_t places, size_t bytes) {
     MemoryDesc desc;
     desc.address = place(i);
     desc.length = area_.size() / pieces;
-    auto registered = comm()->registerMemory(desc);
+    auto tried = called([&] { return comm()->registerMemory(desc); });
+    if (!tried) return false;
+    auto& registered = *tried;
     if (!registered) return fail(registered.error()), false;
     handles_.push_back(*registered);
   }

@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <new>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "src/core/net.h"
 #include "tests/world/ground.h"
 #include "tests/world/plan.h"
+#include "tests/world/refusals.h"
 #include "tools/world/scheduler.h"
 
 // One end of a connection, as a thread of NCCL has it: it connects, posts what its flow says in a legal
@@ -50,6 +52,7 @@ struct EndWorld {
   int rank = 0;
   bool calm = false;   // nothing is done to anybody
   bool apart = false;  // each place is registered by itself
+  Refusal* refusal = nullptr;
 };
 
 class End {
@@ -78,6 +81,17 @@ class End {
   virtual std::string progress() const = 0;
 
  protected:
+  // A call of NCCL's; empty: it had no memory, and the plugin said so.
+  template <class Call>
+  auto called(const Call& call) -> std::optional<decltype(call())> {
+    try {
+      const Refusing here(world_.refusal);
+      return call();
+    } catch (const std::bad_alloc&) {
+      fail(Error(Code::resources, "calling", "there is no memory"));
+      return std::nullopt;
+    }
+  }
   virtual bool connect() = 0;
   virtual bool run() = 0;
   virtual void drop() = 0;  // closes the comm

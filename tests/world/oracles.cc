@@ -16,11 +16,15 @@ namespace {
 
 constexpr TimePoint kBeginning{std::chrono::seconds(1)};
 
+bool isRefusal(const HurtPlan& hurt) {
+  return hurt.kind == HurtKind::noSockets || hurt.kind == HurtKind::noRegistering ||
+         hurt.kind == HurtKind::noMemory;
+}
+
 // It may have connected nobody.
-bool lacksSockets(const WorldPlan& plan, int rank) {
-  return std::any_of(plan.hurts.begin(), plan.hurts.end(), [&](const HurtPlan& hurt) {
-    return hurt.kind == HurtKind::noSockets && hurt.rank == rank;
-  });
+bool isRefused(const WorldPlan& plan, int rank) {
+  return std::any_of(plan.hurts.begin(), plan.hurts.end(),
+                     [&](const HurtPlan& hurt) { return isRefusal(hurt) && hurt.rank == rank; });
 }
 
 bool standsStill(const HurtPlan& hurt) {
@@ -59,7 +63,7 @@ bool isSpoilt(const WorldPlan& plan, const FlowPlan& flow) {
 }
 
 bool mayFail(const WorldPlan& plan, int rank) {
-  return isLost(plan, rank) || isSlow(plan, rank) || losesRails(plan, rank) || lacksSockets(plan, rank);
+  return isLost(plan, rank) || isSlow(plan, rank) || losesRails(plan, rank) || isRefused(plan, rank);
 }
 
 bool mayFail(const WorldPlan& plan, const FlowPlan& flow) {
@@ -81,7 +85,7 @@ TimePoint latest(const WorldPlan& plan, int lost) {
 bool isWell(const WorldPlan& plan, const FlowPlan& flow) {
   for (const HurtPlan& hurt : plan.hurts) {
     const bool ofRank = touches(hurt, flow.from) || touches(hurt, flow.to);
-    if (ofRank && (losesRank(hurt) || hurtsRail(hurt) || hurt.kind == HurtKind::noSockets)) return false;
+    if (ofRank && (losesRank(hurt) || hurtsRail(hurt) || isRefusal(hurt))) return false;
   }
   return !isSlow(plan, flow.from) && !isSlow(plan, flow.to);
 }

@@ -241,6 +241,12 @@ void drawGroupHurt(SeededRandom& group, const WorldPlan& plan, HurtPlan* hurt) {
   hurt->other = 0;
 }
 
+void drawRefusal(SeededRandom& lack, HurtPlan* hurt) {
+  if (lack.below(2) == 0) return;
+  hurt->kind = lack.below(2) == 0 ? HurtKind::noRegistering : HurtKind::noMemory;
+  hurt->other = static_cast<int>(lack.below(hurt->kind == HurtKind::noMemory ? 300 : 5));
+}
+
 const char* nameOf(HurtKind kind) {
   static constexpr const char* kNames[] = {"is killed",
                                            "stops",
@@ -257,6 +263,8 @@ const char* nameOf(HurtKind kind) {
                                            "has connections reset",
                                            "has a rail that is down",
                                            "gets no descriptors",
+                                           "gets no memory registered",
+                                           "gets no memory",
                                            "leaves a collective group",
                                            "starts another operation"};
   return kNames[static_cast<size_t>(kind)];
@@ -316,6 +324,7 @@ WorldPlan drawPlan(const PlanOptions& options) {
   const bool wider = isWider(options.seed);
   if (wider) drawWider(later, &plan);
   SeededRandom group(options.seed ^ 0x636f6c6c);
+  SeededRandom lack(options.seed ^ 0x6c61636b);
   if (options.groups) drawGroups(group, std::max<size_t>(1, options.operations / 8), &plan);
   if (!options.hurts || random.below(4) == 0) return plan;
   plan.breakable = true;
@@ -323,6 +332,7 @@ WorldPlan drawPlan(const PlanOptions& options) {
     plan.hurts.push_back(drawHurt(random, plan));
     if (wider) drawOtherHurt(later, &plan);
     if (options.fabric == FabricKind::tcp) drawTcpHurt(net, plan, &plan.hurts.back());
+    if (options.refusals) drawRefusal(lack, &plan.hurts.back());
     if (options.groups) drawGroupHurt(group, plan, &plan.hurts.back());
   }
   // Where rails are all that is lost everybody comes to rest.

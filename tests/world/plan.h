@@ -57,23 +57,25 @@ struct GroupPlan {
 };
 
 enum class HurtKind : uint8_t {
-  kill,        // the process ends
-  stop,        // every thread of the process stands still for a while, or for ever
-  pause,       // one of them does
-  cut,         // the path of the control link between two ranks is down for a while
-  railDies,    // the lanes of one rail of a rank break
-  railSilent,  // they say nothing more
-  abort,       // a rank closes a connection in the middle
-  misuse,      // a rank sends more than its receiver has room for
-  railGone,    // the lanes of one rail of a rank break, and it opens no others
-  withdraw,    // a receiver takes memory away that a receive is posted to
-  wrongTag,    // a rank's sends of a connection have another tag from then on
-  railSlow,    // what the lanes of one rail of a rank carry comes late
-  reset,       // over tcp: the connections of one rail of a rank are reset, or one of them
-  railDown,    // over tcp: no packet of one rail of a rank arrives for a while, or ever
-  noSockets,   // over tcp: a rank gets no descriptors for a while
-  leave,       // a rank closes a collective group in the middle
-  another,     // a rank starts another operation in a collective group than the others
+  kill,           // the process ends
+  stop,           // every thread of the process stands still for a while, or for ever
+  pause,          // one of them does
+  cut,            // the path of the control link between two ranks is down for a while
+  railDies,       // the lanes of one rail of a rank break
+  railSilent,     // they say nothing more
+  abort,          // a rank closes a connection in the middle
+  misuse,         // a rank sends more than its receiver has room for
+  railGone,       // the lanes of one rail of a rank break, and it opens no others
+  withdraw,       // a receiver takes memory away that a receive is posted to
+  wrongTag,       // a rank's sends of a connection have another tag from then on
+  railSlow,       // what the lanes of one rail of a rank carry comes late
+  reset,          // over tcp: the connections of one rail of a rank are reset, or one of them
+  railDown,       // over tcp: no packet of one rail of a rank arrives for a while, or ever
+  noSockets,      // over tcp: a rank gets no descriptors for a while
+  noRegistering,  // a rank's memory is not registered for a while: so many times
+  noMemory,       // a rank gets no memory in the middle of a call
+  leave,          // a rank closes a collective group in the middle
+  another,        // a rank starts another operation in a collective group than the others
 };
 
 struct HurtPlan {
@@ -81,7 +83,8 @@ struct HurtPlan {
   Nanoseconds at{};
   int rank = 0;
   // cut: the other rank; abort, misuse, withdraw, wrongTag: which flow; rails: which rail; pause: which
-  // thread; leave, another: which group
+  // thread; leave, another: which group;
+  // noRegistering, noMemory: how often or after how many requests
   int other = 0;
   Nanoseconds lasts{};
   std::string text() const;
@@ -123,7 +126,8 @@ struct PlanOptions {
   size_t operations = 200;
   bool hurts = true;
   FabricKind fabric = FabricKind::loop;
-  bool groups = false;  // beside connections, the ranks form collective groups
+  bool refusals = false;  // hurts are refused memory, too
+  bool groups = false;    // beside connections, the ranks form collective groups
 };
 
 bool hurtsRail(const HurtPlan& hurt);

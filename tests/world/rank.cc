@@ -23,11 +23,13 @@ constexpr uint64_t kStepNs = 900;  // most that a call of NCCL's takes
 }  // namespace
 
 void WorldClock::sleep(Nanoseconds time) const {
+  const Granting others;
   const auto more = scheduler_.random().below(static_cast<uint64_t>(time.count()) / 4 + 1000);
   scheduler_.sleep(time + Nanoseconds(more));
 }
 
 void WorldClock::yield() const {
+  const Granting others;
   scheduler_.sleep(Nanoseconds(100 + scheduler_.random().below(kStepNs)));
 }
 
@@ -138,7 +140,8 @@ void Rank::thread(int communicator) {
   options.perCommunicator = true;
   options.communicator = 7000 + static_cast<uint64_t>(communicator);
   core::ContextRef context = net_->openContext(std::move(options));
-  EndWorld world{scheduler_, *net_, ground_, context, device_, number_, plan_.hurts.empty(), plan_.apart};
+  EndWorld world{scheduler_,          *net_,       ground_,  context, device_, number_,
+                 plan_.hurts.empty(), plan_.apart, &refusal_};
   std::vector<End*> mine;
   for (size_t i = 0; i < plan_.flows.size(); i++) {
     const FlowPlan& flow = plan_.flows[i];

@@ -59,6 +59,7 @@ class Rank {
   void misuse(size_t flow);
   void withdraw(size_t flow);
   void turnAway(size_t flow);
+  void refuseMemory(uint64_t after) { refusal_ = {after, true}; }
   void leave(size_t group);
   void startAnother(size_t group);
   const std::vector<std::unique_ptr<End>>& ends() const { return ends_; }
@@ -92,7 +93,8 @@ class Rank {
   int device_ = 0;
   std::vector<std::unique_ptr<End>> ends_;
   std::vector<std::unique_ptr<Member>> members_;  // by group; null: its thread has not begun
-  int running_ = 0;                               // tasks of NCCL's threads
+  Refusal refusal_;
+  int running_ = 0;  // tasks of NCCL's threads
 };
 
 }  // namespace weft::world

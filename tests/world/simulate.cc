@@ -11,7 +11,8 @@
 #include "tests/world/world.h"
 
 // usage: simulate [--seed S] [--seeds N | --seconds T | --minutes T] [--ranks N] [--operations N]
-//                 [--only WORDS] [--fabric loop|tcp|local] [--groups] [--no-hurts] [--twice] [--verbose]
+//                 [--only WORDS] [--fabric loop|tcp|local] [--groups] [--refusals] [--no-hurts] [--twice]
+//                 [--verbose]
 //
 // Runs the worlds of one seed after another, or those of which it is said that WORDS. The exit status is 1
 // with the first that fails.
@@ -42,6 +43,8 @@ bool parse(int argc, char** argv, Arguments* out) {
     const std::string name = argv[i];
     if (name == "--no-hurts")
       out->plan.hurts = false;
+    else if (name == "--refusals")
+      out->plan.refusals = true;
     else if (name == "--groups")
       out->plan.groups = true;
     else if (name == "--twice")
@@ -75,10 +78,10 @@ bool parse(int argc, char** argv, Arguments* out) {
 void report(const PlanOptions& plan, const Outcome& outcome) {
   std::printf(
       "seed %llu failed: %s\n\n%s\nThe last events of each rank:\n%s\nAgain, with all events: "
-      "scripts/simulate --seed %llu --ranks %d --operations %zu%s%s --fabric %s --verbose\n",
+      "scripts/simulate --seed %llu --ranks %d --operations %zu%s%s%s --fabric %s --verbose\n",
       static_cast<unsigned long long>(plan.seed), outcome.complaint.c_str(), outcome.plan.c_str(),
       outcome.last.c_str(), static_cast<unsigned long long>(plan.seed), plan.ranks, plan.operations,
-      plan.hurts ? "" : " --no-hurts", plan.groups ? " --groups" : "",
+      plan.hurts ? "" : " --no-hurts", plan.groups ? " --groups" : "", plan.refusals ? " --refusals" : "",
       kFabrics[static_cast<size_t>(plan.fabric)]);
 }
 
@@ -140,7 +143,8 @@ int main(int argc, char** argv) {
   if (parse(argc, argv, &arguments)) return runAll(arguments);
   std::fprintf(stderr,
                "usage: simulate [--seed S] [--seeds N | --seconds T | --minutes T] [--ranks N] "
-               "[--operations N] [--only WORDS] [--fabric loop|tcp|local] [--groups] [--no-hurts] [--twice] "
+               "[--operations N] [--only WORDS] [--fabric loop|tcp|local] [--groups] [--refusals] "
+               "[--no-hurts] [--twice] "
                "[--verbose]\n");
   return 2;
 }

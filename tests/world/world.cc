@@ -11,6 +11,7 @@
 #include "tests/world/oracles.h"
 #include "tests/world/played_inboxes.h"
 #include "tests/world/rank.h"
+#include "tests/world/refusals.h"
 
 namespace weft::world {
 
@@ -29,6 +30,7 @@ struct Listener {
 Listener* listening = nullptr;
 
 void hear(LogLevel level, const char*, int, const char* message) {
+  const Granting line;
   if (!listening) return;
   Scheduler& scheduler = *listening->scheduler;
   const int rank = scheduler.current() ? scheduler.current()->rank : -1;
@@ -135,6 +137,8 @@ void World::hurt(const HurtPlan& hurt) {
     tcp_.down(hurt.rank, hurt.other, hurt.lasts > std::chrono::minutes(1) ? kNever : until);
   } else if (hurt.kind == HurtKind::noSockets) {
     tcp_.refuseDescriptors(hurt.rank, until);
+  } else if (hurt.kind == HurtKind::noMemory) {
+    rank.refuseMemory(static_cast<uint64_t>(hurt.other));
   } else if (hurt.kind == HurtKind::leave) {
     rank.leave(static_cast<size_t>(hurt.other));
   } else if (hurt.kind == HurtKind::another) {
@@ -163,6 +167,13 @@ void World::hurtRail(const HurtPlan& hurt) {
   auto* faults = ranks_[static_cast<size_t>(hurt.rank)]->faults();
   if (!faults) return;
   fault::FaultRule rule;
+  if (hurt.kind == HurtKind::noRegistering) {
+    rule.kind = fault::FaultKind::registerMemory;
+    rule.op = fault::FaultOp::call;
+    rule.count = 1 + static_cast<uint64_t>(hurt.other);
+    faults->add(rule);
+    return;
+  }
   rule.kind = hurt.kind == HurtKind::railSilent ? fault::FaultKind::killSilent : fault::FaultKind::kill;
   rule.op = fault::FaultOp::poll;
   rule.rail = hurt.other;

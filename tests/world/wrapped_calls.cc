@@ -17,6 +17,7 @@
 
 #include "tests/world/played_inboxes.h"
 #include "tests/world/played_tcp.h"
+#include "tests/world/refusals.h"
 
 using weft::SocketAddress;
 using weft::world::PlayedInboxes;
@@ -93,64 +94,77 @@ int __real_fcntl(int fd, int command, ...);
 int __real_fcntl64(int fd, int command, ...);
 
 int __wrap_socket(int domain, int type, int protocol) {
+  const weft::world::Granting kernel;
   const bool stream = (type & SOCK_STREAM) != 0 && (domain == AF_INET || domain == AF_INET6);
   return stream && PlayedTcp::running() ? played().socket() : __real_socket(domain, type, protocol);
 }
 
 int __wrap_bind(int fd, const sockaddr* at, socklen_t length) {
+  const weft::world::Granting kernel;
   return isPlayed(fd) ? played().bind(fd, addressFrom(at, length)) : __real_bind(fd, at, length);
 }
 
 int __wrap_listen(int fd, int backlog) {
+  const weft::world::Granting kernel;
   return isPlayed(fd) ? played().listen(fd) : __real_listen(fd, backlog);
 }
 
 int __wrap_connect(int fd, const sockaddr* to, socklen_t length) {
+  const weft::world::Granting kernel;
   return isPlayed(fd) ? played().connect(fd, addressFrom(to, length)) : __real_connect(fd, to, length);
 }
 
 int __wrap_accept4(int fd, sockaddr* from, socklen_t* length, int flags) {
+  const weft::world::Granting kernel;
   return isPlayed(fd) ? played().accept(fd) : __real_accept4(fd, from, length, flags);
 }
 
 ssize_t __wrap_sendmsg(int fd, const msghdr* message, int flags) {
+  const weft::world::Granting kernel;
   if (!isPlayed(fd)) return __real_sendmsg(fd, message, flags);
   return played().send(fd, {message->msg_iov, message->msg_iovlen});
 }
 
 ssize_t __wrap_recvmsg(int fd, msghdr* message, int flags) {
+  const weft::world::Granting kernel;
   if (!isPlayed(fd)) return __real_recvmsg(fd, message, flags);
   return played().receive(fd, {message->msg_iov, message->msg_iovlen}, (flags & MSG_PEEK) != 0);
 }
 
 ssize_t __wrap_send(int fd, const void* data, size_t bytes, int flags) {
+  const weft::world::Granting kernel;
   if (!isPlayed(fd)) return __real_send(fd, data, bytes, flags);
   const iovec part{const_cast<void*>(data), bytes};
   return played().send(fd, {&part, 1});
 }
 
 ssize_t __wrap_recv(int fd, void* data, size_t bytes, int flags) {
+  const weft::world::Granting kernel;
   if (!isPlayed(fd)) return __real_recv(fd, data, bytes, flags);
   const iovec part{data, bytes};
   return played().receive(fd, {&part, 1}, (flags & MSG_PEEK) != 0);
 }
 
 ssize_t __wrap___recv_chk(int fd, void* data, size_t bytes, size_t room, int flags) {
+  const weft::world::Granting kernel;
   return isPlayed(fd) ? __wrap_recv(fd, data, bytes, flags) : __real___recv_chk(fd, data, bytes, room, flags);
 }
 
 // One that outlives its world, as that of a world which failed, is nobody's.
 int __wrap_close(int fd) {
+  const weft::world::Granting kernel;
   if (isPlayed(fd)) return played().close(fd);
   return fd >= PlayedTcp::kFirst ? 0 : __real_close(fd);
 }
 
 int __wrap_setsockopt(int fd, int level, int option, const void* value, socklen_t length) {
+  const weft::world::Granting kernel;
   if (!isPlayed(fd)) return __real_setsockopt(fd, level, option, value, length);
   return level == SOL_SOCKET && option == SO_LINGER ? played().lingerNot(fd) : 0;
 }
 
 int __wrap_getsockopt(int fd, int level, int option, void* value, socklen_t* length) {
+  const weft::world::Granting kernel;
   if (!isPlayed(fd)) return __real_getsockopt(fd, level, option, value, length);
   if (level == SOL_SOCKET && option == SO_ERROR) return played().errorOf(fd, static_cast<int*>(value));
   if (level == IPPROTO_TCP && option == TCP_INFO && *length >= sizeof(tcp_info))
@@ -160,33 +174,40 @@ int __wrap_getsockopt(int fd, int level, int option, void* value, socklen_t* len
 }
 
 int __wrap_getsockname(int fd, sockaddr* to, socklen_t* length) {
+  const weft::world::Granting kernel;
   return isPlayed(fd) ? giveAddress(fd, false, to, length) : __real_getsockname(fd, to, length);
 }
 
 int __wrap_getpeername(int fd, sockaddr* to, socklen_t* length) {
+  const weft::world::Granting kernel;
   return isPlayed(fd) ? giveAddress(fd, true, to, length) : __real_getpeername(fd, to, length);
 }
 
 int __wrap_epoll_create1(int flags) {
+  const weft::world::Granting kernel;
   return PlayedTcp::running() ? played().epollCreate() : __real_epoll_create1(flags);
 }
 
 int __wrap_epoll_ctl(int fd, int op, int of, epoll_event* event) {
+  const weft::world::Granting kernel;
   return isPlayed(fd) ? played().epollControl(fd, op, of, event) : __real_epoll_ctl(fd, op, of, event);
 }
 
 int __wrap_epoll_wait(int fd, epoll_event* events, int count, int timeout) {
+  const weft::world::Granting kernel;
   if (!isPlayed(fd)) return __real_epoll_wait(fd, events, count, timeout);
   return played().epollWait(fd, {events, static_cast<size_t>(count)});
 }
 
 int __wrap_memfd_create(const char* name, unsigned flags) {
+  const weft::world::Granting kernel;
   const int fd = __real_memfd_create(name, flags);
   if (fd >= 0 && PlayedInboxes::running()) PlayedInboxes::running()->made(fd);
   return fd;
 }
 
 int __wrap_fcntl(int fd, int command, ...) {
+  const weft::world::Granting kernel;
   va_list more;
   va_start(more, command);
   void* argument = va_arg(more, void*);
@@ -195,6 +216,7 @@ int __wrap_fcntl(int fd, int command, ...) {
 }
 
 int __wrap_fcntl64(int fd, int command, ...) {
+  const weft::world::Granting kernel;
   va_list more;
   va_start(more, command);
   void* argument = va_arg(more, void*);
@@ -203,6 +225,7 @@ int __wrap_fcntl64(int fd, int command, ...) {
 }
 
 int __wrap_getifaddrs(ifaddrs** list) {
+  const weft::world::Granting kernel;
   if (!PlayedTcp::running()) return __real_getifaddrs(list);
   interfaces.all = played().interfaces();
   interfaces.list.assign(interfaces.all.size(), ifaddrs{});
@@ -218,6 +241,7 @@ int __wrap_getifaddrs(ifaddrs** list) {
 }
 
 void __wrap_freeifaddrs(ifaddrs* list) {
+  const weft::world::Granting kernel;
   if (interfaces.list.empty() || list != interfaces.list.data()) __real_freeifaddrs(list);
 }
 }
