@@ -73,6 +73,19 @@ TEST_CASE("peers: a result in place does not reach others as what its rank bring
   }
 }
 
+TEST_CASE("peers: a rank that does not come is named, and no other one") {
+  Ranks ranks(4);
+  std::array<std::string, 4> why;
+  ranks.each([&](int rank) {
+    if (rank == 2) return;
+    MeshOptions options = ranks.meshOptions(rank);
+    options.timeout = Milliseconds(500 * patience());
+    const auto mesh = Mesh::open(std::move(options));
+    if (!mesh) why[static_cast<size_t>(rank)] = mesh.error().message();
+  });
+  for (const size_t rank : {0, 1, 3}) CHECK(why[rank].find("rank 2 does not answer") != std::string::npos);
+}
+
 TEST_CASE("peers: bits do not depend on who comes first") {
   Ranks ranks(5);
   ranks.form(makePeers);

@@ -151,6 +151,18 @@ TEST_CASE("of several rails the one is named that carried it") {
   CHECK_THAT(why, !Contains("loop0, loop1"));
 }
 
+TEST_CASE("bytes that end where a rail's part begins are not that rail's") {
+  Corruption found;
+  found.sent.segmentCount = 3;
+  for (uint8_t lane = 0; lane < 3; lane++) found.sent.segments[lane] = {lane, 100};
+  found.begin = 100;
+  found.end = 200;
+  CHECK(found.lanes() == std::vector<uint8_t>{1});
+  found.begin = 99;
+  found.end = 201;
+  CHECK(found.lanes() == std::vector<uint8_t>{0, 1, 2});
+}
+
 TEST_CASE("the side that checks less has its way, and one that does not say it checks nothing") {
   for (const char* theirs : {"off", "another", "all"}) {
     CAPTURE(theirs);
