@@ -16,6 +16,7 @@ TOP = pathlib.Path(__file__).resolve().parents[2]
 UNDISTURBED = 0.95  # share of the time with a processor
 ENOUGH = 5          # good slices, for a median to mean something
 LEAST = 32          # messages in a slice: four windows of eight are full once
+PERFTEST_PORT = 18515
 ANSWER_SECONDS = 90  # longer than bench-end gives itself for a command
 
 
@@ -43,6 +44,25 @@ def bench_end(options):
     if not program.exists():
         sys.exit(f'{program} is missing; make it with  ninja -C {options.build} tests/bench/bench-end')
     return program
+
+
+def perftest(program, options, *arguments):
+    """The fields of the one line of figures that the client of a program of perftest prints, over options.device."""
+    command = [program, '-d', options.device, '-x', str(options.gid), '-p', str(PERFTEST_PORT), '-F', *arguments]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT) as server:
+        try:
+            for _ in range(50):  # until the server listens
+                time.sleep(0.1)
+                ran = subprocess.run(command + ['127.0.0.1'], capture_output=True, text=True, timeout=120, check=False)
+                if ran.returncode == 0:
+                    break
+            server.wait(30)
+        finally:
+            server.kill()
+    figures = [line.split() for line in ran.stdout.splitlines() if line.strip()[:1].isdigit()]
+    if not figures:
+        sys.exit(f'{" ".join(command)} said: {ran.stdout}{ran.stderr}')
+    return [float(word) for word in figures[-1]]
 
 
 def software_efa(build, cards):
