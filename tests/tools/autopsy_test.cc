@@ -47,6 +47,19 @@ TEST_CASE("ranks that move have no culprit, though each of them waits for someth
   CHECK(judge(ring(kNow - 60 * kSecond, 0)).kind == "none");
 }
 
+TEST_CASE("receives that may stand make no rank late, and no circle") {
+  std::vector<Process> ranks = ring(kNow - 60 * kSecond, kNow - 60 * kSecond);
+  CHECK(judge(ranks).kind == "circle");
+  for (Process& rank : ranks) rank.comms[0].mayStand = true;
+  CHECK(judge(ranks).kind == "none");
+  // A send of theirs that waits counts all the same.
+  Comm sends = ranks[1].comms[0];
+  sends.sends = true;
+  sends.waitsSince = kNow - 50 * kSecond;
+  ranks[1].comms.push_back(sends);
+  CHECK(judge(ranks).kind == "late");
+}
+
 TEST_CASE("the rank that others wait for and that waits for nobody is late") {
   std::vector<Process> ranks = ring(kNow - 10 * kSecond, kNow - 10 * kSecond);
   ranks[2] = rankOf(2, kNow - 11 * kSecond, 0);
