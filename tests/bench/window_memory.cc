@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <malloc.h>
