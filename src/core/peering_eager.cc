@@ -14,6 +14,7 @@ std::byte* Peering::takeStaging() {
   const size_t slotBytes = (static_cast<size_t>(parts_.eagerMax()) + sizeof(EagerHeader) + 63) / 64 * 64;
   auto block = parts_.arena().take(kEagerSlotsPerPeering * slotBytes);
   if (!block) return nullptr;
+  eagerWrites_.reserve(lanes_.size() * kEagerSlotsPerPeering);  // may fail, and nothing has changed then
   staging_ = block.take();
   for (size_t i = 0; i < lanes_.size(); i++) {
     for (int slot = 0; slot < static_cast<int>(kEagerSlotsPerPeering); slot++)
