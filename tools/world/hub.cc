@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/base/log.h"
+#include "src/base/reserve.h"
 
 namespace weft::world {
 
@@ -167,7 +168,9 @@ void WorldHub::runInline() {
   net_.scheduler().wake(*task_, nextDue());
 }
 
+// As the control thread does, whoever's thread it is on.
 void WorldHub::turn() {
+  const MustNotFail nobodyToTell;
   inTurn_ = true;
   const size_t mails = mail_.size();
   for (size_t i = mails; i > 0 && !stopping_; i--) {
