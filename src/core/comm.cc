@@ -180,7 +180,7 @@ void CommBase::publish() {
   line->lanes.set(static_cast<uint32_t>(peering().lanes().size()));
   line->lanesUp.set(static_cast<uint32_t>(peering().lanes().up()));
   line->registrations.set(handlesMade_);
-  line->mayStand.set(mayStand_.load(std::memory_order_relaxed) ? 1 : 0);
+  line->mayIdle.set(mayIdle_.load(std::memory_order_relaxed) ? 1 : 0);
   line->segmentsAgain.set(counters.segmentsAgain);
   line->bytesAgain.set(counters.bytesAgain);
   line->lanesLeft.set(counters.lanesLeft);

@@ -215,6 +215,7 @@ class CommBase {
   std::optional<Patience> patience_;  // of the closing
   WaitHistory history_;
   std::atomic<bool> mayStand_{false};  // said by the owner; the control thread looks now and then
+  std::atomic<bool> mayIdle_{false};   // likewise
 };
 
 }  // namespace weft::core

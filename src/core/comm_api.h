@@ -185,6 +185,9 @@ class RecvComm : public Comm {
   virtual Posted irecvOne(void* data, size_t bytes, int tag, MemoryHandle* memory, void* profilerHandle) = 0;
   // Its receives may stand for as long as they like: no warning says that they wait.
   virtual void mayStand() = 0;
+  // As mayStand, and that they are open does not say that anybody waits: the other end may have nothing to
+  // say.
+  virtual void mayIdle() = 0;
   virtual void mayChange() = 0;  // as of a SendComm
   // Null request with ok: nothing to wait for.
   virtual Posted iflush(std::span<const ReceiveSpec> received) = 0;

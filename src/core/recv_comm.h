@@ -31,6 +31,10 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   Posted irecvOne(void* data, size_t bytes, int tag, MemoryHandle* memory, void* profilerHandle) override;
   Posted iflush(std::span<const ReceiveSpec> received) override;
   void mayStand() override { mayStand_.store(true, std::memory_order_relaxed); }
+  void mayIdle() override {
+    mayStand();
+    mayIdle_.store(true, std::memory_order_relaxed);
+  }
   void mayChange() override { sumNothing(); }
 
   // CommBase:

@@ -23,7 +23,7 @@ Result<std::unique_ptr<Receiver>> Receiver::create(core::RecvComm& comm, uint32_
   TRY(receiver->slots_, coll::Staging::create(kHeadsAtOnce * kSlotBytes));
   TRY(receiver->memory_, receiver->slots_.registerOn(comm));
   comm.mayChange();
-  comm.mayStand();  // a peer may have nothing to say for as long as it likes
+  comm.mayIdle();  // a peer may have nothing to say for as long as it likes
   return receiver;
 }
 

@@ -150,7 +150,7 @@ struct CommLine {
   Cell<uint64_t> waits;       // how many did
   Cell<uint32_t> waitTag, waitK, waitBytes;
   Cell<uint32_t> lanes, lanesUp;  // to the peer
-  Cell<uint32_t> mayStand;        // 1: its receives may be open for as long as they like
+  Cell<uint32_t> mayIdle;         // 1: that its receives are open does not say that it waits
   Cell<uint64_t> registrations;
   Cell<uint64_t> segmentsAgain, bytesAgain, lanesLeft, lanesRevived;  // of the whole engine
   Cell<uint64_t> checked, corrupt;  // a receiver's: messages whose sums were compared; those that differed

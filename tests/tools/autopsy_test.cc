@@ -50,7 +50,7 @@ TEST_CASE("ranks that move have no culprit, though each of them waits for someth
 TEST_CASE("receives that may stand make no rank late, and no circle") {
   std::vector<Process> ranks = ring(kNow - 60 * kSecond, kNow - 60 * kSecond);
   CHECK(judge(ranks).kind == "circle");
-  for (Process& rank : ranks) rank.comms[0].mayStand = true;
+  for (Process& rank : ranks) rank.comms[0].mayIdle = true;
   CHECK(judge(ranks).kind == "none");
   // A send of theirs that waits counts all the same.
   Comm sends = ranks[1].comms[0];

@@ -93,7 +93,7 @@ Comm commOf(const stats::CommLine& line, const Scale& scale) {
   comm.waitBytes = line.waitBytes.get();
   comm.lanes = line.lanes.get();
   comm.lanesUp = line.lanesUp.get();
-  comm.mayStand = line.mayStand.get() != 0;
+  comm.mayIdle = line.mayIdle.get() != 0;
   comm.registrations = line.registrations.get();
   comm.segmentsAgain = line.segmentsAgain.get();
   comm.bytesAgain = line.bytesAgain.get();

@@ -41,7 +41,7 @@ struct Comm {
   uint64_t waitsSince = 0;                   // 0: no send waits
   uint32_t waitTag = 0, waitK = 0, waitBytes = 0;
   uint32_t lanes = 0, lanesUp = 0;
-  bool mayStand = false;  // a receive that is open says nothing
+  bool mayIdle = false;  // a receive that is open says nothing
   uint64_t registrations = 0, segmentsAgain = 0, bytesAgain = 0, lanesLeft = 0, lanesRevived = 0;
   uint64_t checked = 0, corrupt = 0;  // received messages whose bytes were summed; those that differed
   stats::OneSidedSum oneSided;

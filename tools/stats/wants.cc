@@ -42,7 +42,7 @@ bool counts(const Comm& comm) {
 
 // Receives that stand for one-sided operations wait for nobody: their peer may have nothing to say.
 void add(std::vector<Want>* wants, const Comm& comm) {
-  if (!counts(comm) || (comm.mayStand && !comm.sends)) return;
+  if (!counts(comm) || (comm.mayIdle && !comm.sends)) return;
   if (comm.waitsSince != 0)
     wants->push_back({&comm, comm.waitsSince, comm.waitTag, comm.waitK, comm.waitBytes, false});
   const auto open = std::find_if(comm.requests.begin(), comm.requests.end(),
@@ -165,7 +165,7 @@ std::vector<Mismatch> mismatchesOf(const std::vector<Process>& processes) {
       if (!sends.sends || !counts(sends)) continue;
       const Process* receiver = find(processes, sends.peer);
       const Comm* receives = receiver ? otherEnd(sender, sends, *receiver) : nullptr;
-      if (!receives || receives->mayStand || !standsStill(*receiver)) continue;
+      if (!receives || receives->mayIdle || !standsStill(*receiver)) continue;
       const auto offered = unreceived(sends, *receives);
       const Request* wanted = offered ? wantedInstead(*receives, offered->tag) : nullptr;
       if (!wanted) continue;
