@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/bench/must.h"
 #include "tools/netdriver/comm.h"
 #include "tools/netdriver/library.h"
 
@@ -23,6 +24,9 @@ using namespace weft::netdriver;
 
 namespace {
 
+using bench::die;
+using bench::must;
+
 using Time = std::chrono::steady_clock;
 
 constexpr size_t kRangeBytes = 4096;
@@ -31,17 +35,6 @@ constexpr size_t kBatches = 200;
 constexpr size_t kCountedBatches = 20;  // counts do not scatter
 constexpr size_t kMostEntries = 100'000;
 constexpr std::chrono::seconds kConnectTimeout{100};
-
-[[noreturn]] void die(const std::string& why) {
-  std::fprintf(stderr, "registration: %s\n", why.c_str());
-  std::exit(1);
-}
-
-template <class T>
-T must(Result<T> result) {
-  if (!result) die(result.error().message());
-  return result.take();
-}
 
 void must(ncclResult_t result, Call call) {
   if (result != ncclSuccess) die(std::string(callName(call)) + " returned " + resultName(result));

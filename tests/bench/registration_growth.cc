@@ -8,6 +8,7 @@
 #include <thread>
 #include <unistd.h>
 
+#include "tests/bench/must.h"
 #include "tools/netdriver/comm.h"
 #include "tools/netdriver/library.h"
 
@@ -23,22 +24,14 @@ using namespace weft::netdriver;
 
 namespace {
 
+using bench::die;
+using bench::must;
+
 constexpr size_t kRangeBytes = 8192;
 constexpr size_t kStep = 2 * kRangeBytes;  // no range lies in another's pages
 constexpr size_t kMostCycles = 1'000'000;
 constexpr size_t kMostRuns = 100;
 constexpr Milliseconds kConnectTimeout{100'000};
-
-[[noreturn]] void die(const std::string& why) {
-  std::fprintf(stderr, "registration-growth: %s\n", why.c_str());
-  std::exit(1);
-}
-
-template <class T>
-T must(Result<T> result) {
-  if (!result) die(result.error().message());
-  return result.take();
-}
 
 struct Memory {
   long heap = 0;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/rma/team.h"
+#include "tests/bench/must.h"
 #include "tests/coll/ranks.h"
 #include "tests/support/catch.h"
 
@@ -18,23 +19,13 @@
 // its windows. Of each step, what it adds for one rank, for one window and one other rank, and what that is
 // for 1,024 ranks with 16 windows.
 using namespace weft;
+using namespace weft::bench;
 using namespace weft::test;
 
 namespace {
 
 constexpr size_t kBytes = 64 << 10;
 constexpr double kManyRanks = 1024, kManyWindows = 16;
-
-[[noreturn]] void die(const std::string& why) {
-  std::fprintf(stderr, "window-memory: %s\n", why.c_str());
-  std::exit(1);
-}
-
-template <class T>
-T must(Result<T> result) {
-  if (!result) die(result.error().message());
-  return result.take();
-}
 
 size_t inUse() {
   ::malloc_trim(0);
