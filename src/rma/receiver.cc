@@ -220,18 +220,11 @@ Status Receiver::testPieces(Stream& stream) {
 }
 
 void Receiver::countGet(uint64_t bytes, bool whole) {
-  stats::OneSided* counters = comm_.oneSided();
-  if (!counters) return;
-  counters->gets.add(whole ? 1 : 0);
-  counters->getBytes.add(bytes);
+  if (stats::OneSided* counters = comm_.oneSided()) counters->countGet(bytes, whole);
 }
 
 void Receiver::countPut(const Head& head, bool signalled) {
-  stats::OneSided* counters = comm_.oneSided();
-  if (!counters) return;
-  counters->puts.add(head.bytes > 0 ? 1 : 0);  // a signal alone is none
-  counters->putBytes.add(head.bytes);
-  counters->signals.add(signalled ? 1 : 0);
+  if (stats::OneSided* counters = comm_.oneSided()) counters->countPut(head.bytes, signalled ? 1 : 0);
 }
 
 // A GPU sees what a card wrote into its memory after a flush.

@@ -29,17 +29,11 @@ uint64_t Sender::post(Message message) {
 
 void Sender::count(const Head& head) {
   stats::OneSided* counters = comm_.oneSided();
-  if (!counters || head.kind != Kind::put) return;
-  counters->puts.add(head.bytes > 0 ? 1 : 0);  // a signal alone is none
-  counters->putBytes.add(head.bytes);
-  counters->signals.add(head.signals);
+  if (counters && head.kind == Kind::put) counters->countPut(head.bytes, head.signals);
 }
 
 void Sender::answer(const Body& body) {
-  if (stats::OneSided* counters = comm_.oneSided()) {
-    counters->gets.add(1);
-    counters->getBytes.add(body.bytes);
-  }
+  if (stats::OneSided* counters = comm_.oneSided()) counters->countGet(body.bytes, true);
   body.window->inUse++;
   gets_.waiting.push_back(body);
 }

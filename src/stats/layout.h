@@ -106,6 +106,16 @@ struct OneSided {
   Cell<uint64_t> puts, putBytes;  // a sender's: that began here; a receiver's: of which all bytes are here
   Cell<uint64_t> gets, getBytes;  // a sender's: of the peer, whose answers began; a receiver's: as puts
   Cell<uint64_t> signals;         // a sender's: that began here; a receiver's: that were added here
+
+  void countPut(uint64_t bytes, uint64_t signalled) {  // without bytes it is a signal alone, and no put
+    puts.add(bytes > 0 ? 1 : 0);
+    putBytes.add(bytes);
+    signals.add(signalled);
+  }
+  void countGet(uint64_t bytes, bool whole) {  // bytes of a get; whole: it is counted with them
+    gets.add(whole ? 1 : 0);
+    getBytes.add(bytes);
+  }
 };
 
 // A copy of it, or the sum of several.
@@ -117,16 +127,28 @@ struct OneSidedSum {
   OneSidedSum& operator+=(const OneSidedSum& more);
   bool any() const { return puts + gets + signals > 0; }
 };
+
+// Each of these numbers, with its name wherever it is written down.
+struct OneSidedField {
+  const char* name;
+  Cell<uint64_t> OneSided::*counted;
+  uint64_t OneSidedSum::*sum;
+};
+inline constexpr OneSidedField kOneSidedFields[] = {
+    {"puts", &OneSided::puts, &OneSidedSum::puts},
+    {"put_bytes", &OneSided::putBytes, &OneSidedSum::putBytes},
+    {"gets", &OneSided::gets, &OneSidedSum::gets},
+    {"get_bytes", &OneSided::getBytes, &OneSidedSum::getBytes},
+    {"signals", &OneSided::signals, &OneSidedSum::signals},
+};
+
 inline OneSidedSum sumOf(const OneSided& counted) {
-  return {counted.puts.get(), counted.putBytes.get(), counted.gets.get(), counted.getBytes.get(),
-          counted.signals.get()};
+  OneSidedSum sum;
+  for (const OneSidedField& field : kOneSidedFields) sum.*field.sum = (counted.*field.counted).get();
+  return sum;
 }
 inline OneSidedSum& OneSidedSum::operator+=(const OneSidedSum& more) {
-  puts += more.puts;
-  putBytes += more.putBytes;
-  gets += more.gets;
-  getBytes += more.getBytes;
-  signals += more.signals;
+  for (const OneSidedField& field : kOneSidedFields) this->*field.sum += more.*field.sum;
   return *this;
 }
 

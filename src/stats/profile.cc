@@ -67,10 +67,9 @@ std::string numbersOf(std::initializer_list<uint64_t> numbers) {
 
 std::string oneSidedText(const OneSidedSum& sum) {
   if (!sum.any()) return "";
-  return ",\n     \"one_sided\": {" +
-         listOf({field("puts", sum.puts), field("put_bytes", sum.putBytes), field("gets", sum.gets),
-                 field("get_bytes", sum.getBytes), field("signals", sum.signals)}) +
-         "}";
+  std::vector<std::string> fields;
+  for (const OneSidedField& one : kOneSidedFields) fields.push_back(field(one.name, sum.*one.sum));
+  return ",\n     \"one_sided\": {" + listOf(fields) + "}";
 }
 
 std::string flowText(const ProfileSums::Key& key, const FlowSum& flow) {

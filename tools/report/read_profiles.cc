@@ -56,12 +56,10 @@ Result<std::vector<double>> rowOf(const JsonNode& node, size_t length) {
 
 Result<stats::OneSidedSum> oneSidedOf(const JsonNode& node) {
   stats::OneSidedSum sum;
-  for (const auto& [name, value] :
-       {std::pair{"puts", &sum.puts}, std::pair{"put_bytes", &sum.putBytes}, std::pair{"gets", &sum.gets},
-        std::pair{"get_bytes", &sum.getBytes}, std::pair{"signals", &sum.signals}}) {
-    TRY(const double number, numberOf(node, name));
+  for (const stats::OneSidedField& field : stats::kOneSidedFields) {
+    TRY(const double number, numberOf(node, field.name));
     if (number >= kMostCounted) return node.complaint("must be below 1e18");
-    *value = static_cast<uint64_t>(number);
+    sum.*field.sum = static_cast<uint64_t>(number);
   }
   return sum;
 }

@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include "tools/json/json.h"
 #include "tools/report/report.h"
+#include "tools/stats/one_sided_json.h"
 
 namespace weft::report {
 
@@ -21,12 +22,7 @@ Json flowJson(const Flow& flow) {
             {"busy_seconds", flow.busySeconds},
             {"wait_seconds", flow.waitSeconds},
             {"waits", flow.waits}};
-  if (const stats::OneSidedSum& sum = flow.oneSided; sum.any())
-    json.set("one_sided", {{"puts", sum.puts},
-                           {"put_bytes", sum.putBytes},
-                           {"gets", sum.gets},
-                           {"get_bytes", sum.getBytes},
-                           {"signals", sum.signals}});
+  if (const stats::OneSidedSum& sum = flow.oneSided; sum.any()) json.set("one_sided", counted::oneSidedJson(sum));
   json.addMembersOf(sumJson(flow.total()));
   for (const auto& [name, share] : {std::pair{"p50_seconds", 0.5}, {"p99_seconds", 0.99}})
     json.set(name, flow.latency.quantile(share));

@@ -12,6 +12,7 @@
 #include "src/base/number.h"
 #include "tools/json/json.h"
 #include "tools/output/output.h"
+#include "tools/stats/one_sided_json.h"
 #include "tools/stats/otlp.h"
 
 namespace weft::counted {
@@ -19,14 +20,6 @@ namespace weft::counted {
 namespace {
 
 constexpr double kNanosecond = 1e-9;
-
-Json jsonOf(const stats::OneSidedSum& sum) {
-  return Json{{"puts", sum.puts},
-              {"put_bytes", sum.putBytes},
-              {"gets", sum.gets},
-              {"get_bytes", sum.getBytes},
-              {"signals", sum.signals}};
-}
 
 Json jsonOf(const Comm& comm) {
   Json sizes = Json::array();
@@ -62,7 +55,7 @@ Json jsonOf(const Comm& comm) {
               {"registrations", comm.registrations},
               {"checked", comm.checked},
               {"corrupt", comm.corrupt},
-              {"one_sided", jsonOf(comm.oneSided)},
+              {"one_sided", oneSidedJson(comm.oneSided)},
               {"engine_segments_again", comm.segmentsAgain},
               {"engine_bytes_again", comm.bytesAgain},
               {"engine_lanes_left", comm.lanesLeft},
