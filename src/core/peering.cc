@@ -17,10 +17,6 @@ namespace {
 
 constexpr size_t kCreditBytes = 64;  // a line of its own, so that no cache line has two writers
 
-uint32_t slotBytesFor(int eagerMax) {
-  return eagerMax == 0 ? 0 : (static_cast<uint32_t>(eagerMax) + uint32_t{sizeof(EagerHeader)} + 63) / 64 * 64;
-}
-
 }  // namespace
 
 Peering::Peering(EngineParts& parts, PathOwner& owner, uint32_t number, uint32_t life, control::PeerRef peer,
@@ -57,7 +53,7 @@ Result<std::unique_ptr<Peering>> Peering::create(EngineParts& parts, PathOwner& 
 // The eager pool is offered only as far as the notification budget goes: every slot may fill at any time.
 Status Peering::takeMemory() {
   const Config& config = parts_.config();
-  const uint32_t slotBytes = slotBytesFor(parts_.eagerMax());
+  const uint32_t slotBytes = eagerSlotBytes(parts_.eagerMax());
   const auto wanted = slotBytes ? static_cast<uint32_t>(config.eagerSlots) : 0;
   const uint32_t slots = parts_.budget().takeSlots(std::min(wanted, kEagerSlotsPerPeering), slotBytes);
   eagerIn_.open(nullptr, slots, slotBytes);  // from here on the destructor gives the budget back
@@ -200,7 +196,7 @@ PeeringInfo Peering::half() {
   info.memory = noticeOf(*landing_.region(), 0);
   info.eagerOffset = landing_.offset();
   info.eagerSlots = eagerIn_.slots();
-  info.eagerSlotBytes = slotBytesFor(parts_.eagerMax());
+  info.eagerSlotBytes = eagerSlotBytes(parts_.eagerMax());
   info.eagerFirstSlot = number_ * kEagerSlotsPerPeering;
   info.creditOffset = landing_.region()->offsetOf(creditLanding());
   return info;
@@ -324,7 +320,7 @@ Status Peering::take(const PeeringInfo& half) {
   constexpr uint32_t kHeader = sizeof(EagerHeader);
   const uint32_t room = half.eagerSlotBytes > kHeader ? half.eagerSlotBytes - kHeader : 0;
   const auto ours = static_cast<uint32_t>(eagerMost());
-  eagerOut_.open(half.eagerSlots, slotBytesFor(parts_.eagerMax()), std::min(room, ours), number_,
+  eagerOut_.open(half.eagerSlots, eagerSlotBytes(parts_.eagerMax()), std::min(room, ours), number_,
                  creditLanding());
   life_.apply(Event::halfHere);
   failover_.onHalfHere();

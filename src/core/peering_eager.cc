@@ -11,7 +11,7 @@ namespace weft::core {
 // Most peers are never sent anything eagerly. Where no memory is left their messages wait for CTS.
 std::byte* Peering::takeStaging() {
   if (staging_) return staging_.data();
-  const size_t slotBytes = (static_cast<size_t>(parts_.eagerMax()) + sizeof(EagerHeader) + 63) / 64 * 64;
+  const size_t slotBytes = eagerSlotBytes(parts_.eagerMax());
   auto block = parts_.arena().take(kEagerSlotsPerPeering * slotBytes);
   if (!block) return nullptr;
   eagerWrites_.reserve(lanes_.size() * kEagerSlotsPerPeering);  // may fail, and nothing has changed then

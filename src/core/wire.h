@@ -111,6 +111,11 @@ static_assert(sizeof(EagerHeader) == 32);
 
 constexpr uint32_t kEagerSlotsPerPeering = 64;
 
+// Of one slot, for messages of at most so many bytes: whole cache lines; 0: there are no slots.
+inline uint32_t eagerSlotBytes(int eagerMax) {
+  return eagerMax == 0 ? 0 : (static_cast<uint32_t>(eagerMax) + uint32_t{sizeof(EagerHeader)} + 63) / 64 * 64;
+}
+
 // Credits: which eager slots are free again, in the sender's memory:
 
 // Slot i is free while bit i equals the sender's own bit i, which it flips at each use. State, not a
