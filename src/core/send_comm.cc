@@ -172,11 +172,7 @@ inline Request* SendCommImpl::sendByCts(const Send& send, TagState& tag, HeldCts
   request->transfer = {send.data, cts.offset(), cts.memory(), cts.slot()};
   usedFirstCts(&tag);
   tag.k = engine().sequences().next(tag.k);
-  unfinished_++;
-  if (send.memory && send.bytes > 0) {
-    request->memory = send.memory;
-    send.memory->inUse++;
-  }
+  awaitSent(request, send);
   const Peering::Imported& there = target ? *target : kNowhere;
   if (peering().lanes().mayBeSplit(send.bytes)) {
     postSegments(request, there);

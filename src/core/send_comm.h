@@ -108,7 +108,8 @@ class SendCommImpl final : public CommBase, public SendComm {
   [[gnu::cold]] void failAgainst(uint32_t tag, size_t bytes, HeldCts cts);
   bool mayLeaveEagerly(const Send& send) const;
   bool mayLeaveDirectly(size_t bytes, const MemoryHandle* memory) const {
-    return !followed_ && window_.holds(bytes) && (bytes == 0 || memory->host) && !toGpu_.load(std::memory_order_relaxed);
+    return !followed_ && window_.holds(bytes) && (bytes == 0 || memory->host) &&
+           !toGpu_.load(std::memory_order_relaxed);
   }
   [[gnu::noinline]] Request* sendDirect(const Send& send, TagState& tag);
   void postDirect(Request* request);
@@ -130,6 +131,7 @@ class SendCommImpl final : public CommBase, public SendComm {
   [[gnu::cold, gnu::noinline]] void sum(const Request& request);
   void addSum(const PayloadSum& sum);
   Request* begin(const Send& send, uint32_t k);
+  void awaitSent(Request* request, const Send& send);
   void answerProbe(const ProbeMessage& probe);
   bool inFlight(uint32_t tag, uint32_t k);
   void tellTotal();
@@ -172,6 +174,14 @@ inline Request* SendCommImpl::begin(const Send& send, uint32_t k) {
   inFlight_++;
   messages_++;
   return request;
+}
+
+// A fabric works on it, and on its memory, until onSent.
+inline void SendCommImpl::awaitSent(Request* request, const Send& send) {
+  unfinished_++;
+  if (!send.memory || send.bytes == 0) return;
+  request->memory = send.memory;
+  send.memory->inUse++;
 }
 
 // The CTS that waits for this message, or none. In the order of k; one that is missing at the front belongs

@@ -18,11 +18,7 @@ Request* SendCommImpl::sendDirect(const Send& send, TagState& tag) {
   if (ctsFor(tag)) dropCts(tag);
   tag.k = engine().sequences().next(tag.k);
   window_.take(send.bytes);
-  unfinished_++;
-  if (send.memory && send.bytes > 0) {
-    request->memory = send.memory;
-    send.memory->inUse++;
-  }
+  awaitSent(request, send);
   request->transfer = {.data = send.data};
   postDirect(request);
   if (sums_.concerns(request->sequence[0])) [[unlikely]]
