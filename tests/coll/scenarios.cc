@@ -9,6 +9,7 @@
 #include "src/coll/kernels.h"
 #include "tests/support/catch.h"
 #include "tests/support/patience.h"
+#include "tests/support/window_part.h"
 
 namespace weft::test {
 
@@ -21,15 +22,6 @@ namespace {
 
 size_t vectorBytes(const Operation& shape) {
   return std::max({shape.bytes, shape.windowBytes, size_t{1}});
-}
-
-// The piece of a rank's part that lies in the window: [first, second), counted from the window's begin.
-std::pair<size_t, size_t> partOf(const Operation& shape, int rank) {
-  const size_t end = shape.windowOffset + shape.windowBytes;
-  const auto r = static_cast<size_t>(rank);
-  const size_t from = std::clamp(r * shape.bytesPerRank, shape.windowOffset, end);
-  const size_t to = std::clamp((r + 1) * shape.bytesPerRank, shape.windowOffset, end);
-  return {from - shape.windowOffset, to - shape.windowOffset};
 }
 
 }  // namespace
@@ -127,7 +119,7 @@ void Run::checkReduced() const {
   coll::reduce(shape_.type, shape_.op, inputs, want.data(), scatters ? shape_.windowBytes : shape_.bytes);
   for (int rank = 0; rank < ranks_.count(); rank++) {
     INFO("rank " << rank);
-    const auto [from, to] = scatters ? partOf(shape_, rank) : std::pair<size_t, size_t>(0, shape_.bytes);
+    const auto [from, to] = scatters ? windowPart(shape_, rank) : std::pair<size_t, size_t>(0, shape_.bytes);
     REQUIRE(std::memcmp(result(rank).data(), want.data() + from, to - from) == 0);
   }
 }
@@ -136,7 +128,7 @@ void Run::checkGathered() const {
   for (int rank = 0; rank < ranks_.count(); rank++) {
     INFO("rank " << rank);
     for (int from = 0; from < ranks_.count(); from++) {
-      const auto [begin, end] = partOf(shape_, from);
+      const auto [begin, end] = windowPart(shape_, from);
       REQUIRE(std::memcmp(result(rank).data() + begin, vectors_[static_cast<size_t>(from)]->send.data(),
                           end - begin) == 0);
     }

@@ -9,6 +9,7 @@
 #include "src/base/log.h"
 #include "src/coll/kernels.h"
 #include "src/coll/offload.h"
+#include "tests/support/window_part.h"
 
 namespace weft::world {
 
@@ -24,15 +25,6 @@ bool isBlank(std::span<const std::byte> area) {
   return std::all_of(area.begin(), area.end(), [](std::byte one) { return one == kBlank; });
 }
 
-// The part of a rank that lies in the window, counted from the window's begin.
-std::pair<size_t, size_t> partOf(const OperationPlan& plan, int rank) {
-  const size_t end = plan.windowOffset + plan.windowBytes;
-  const auto r = static_cast<size_t>(rank);
-  const size_t from = std::clamp(r * plan.bytesPerRank, plan.windowOffset, end);
-  const size_t to = std::clamp((r + 1) * plan.bytesPerRank, plan.windowOffset, end);
-  return {from - plan.windowOffset, to - plan.windowOffset};
-}
-
 bool isAllReduce(const OperationPlan& plan) {
   return plan.kind == OperationKind::allReduce;
 }
@@ -40,13 +32,13 @@ bool isAllReduce(const OperationPlan& plan) {
 // What a rank sends, and what it gets: from and to, of the operation's whole vector.
 std::pair<size_t, size_t> sentOf(const OperationPlan& plan, int rank) {
   if (isAllReduce(plan)) return {0, plan.bytes};
-  return plan.kind == OperationKind::allGather ? partOf(plan, rank)
+  return plan.kind == OperationKind::allGather ? test::windowPart(plan, rank)
                                                : std::pair<size_t, size_t>(0, plan.windowBytes);
 }
 std::pair<size_t, size_t> receivedOf(const OperationPlan& plan, int rank) {
   if (isAllReduce(plan)) return {0, plan.bytes};
   return plan.kind == OperationKind::allGather ? std::pair<size_t, size_t>(0, plan.windowBytes)
-                                               : partOf(plan, rank);
+                                               : test::windowPart(plan, rank);
 }
 
 // What a rank brings in: whole numbers, of which any order of reducing makes the same.
