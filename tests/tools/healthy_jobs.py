@@ -22,6 +22,7 @@ WEFT = sys.argv[1]
 COUNT = int(sys.argv[2]) if len(sys.argv) > 2 else 6
 SEED = int(sys.argv[3]) if len(sys.argv) > 3 else 1
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(('WEFT_', 'NCCL_'))}
+CLEAN['WEFT_CONF'] = ''
 PATIENCE = 60
 SECONDS = 4.0
 LONGEST_STOP = 0.5
