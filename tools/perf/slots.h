@@ -12,7 +12,8 @@ constexpr size_t kAlignBytes = 16;
 constexpr size_t kSteps = 8;  // NCCL_STEPS: slots of a connection's buffer
 
 // The most bytes of a message where ranks send to each other, not around a ring: a quarter of the slot where
-// less than a slot is sent, and half of it up to eight. The receive is posted with the whole slot all the same.
+// less than a slot is sent, and half of it up to eight. The receive is posted with the whole slot all the
+// same.
 constexpr size_t chunkOf(size_t bytes, size_t slotBytes) {
   if (bytes < slotBytes) return slotBytes / 4;
   return bytes < kSteps * slotBytes ? slotBytes / 2 : slotBytes;

@@ -22,7 +22,8 @@ Json flowJson(const Flow& flow) {
             {"busy_seconds", flow.busySeconds},
             {"wait_seconds", flow.waitSeconds},
             {"waits", flow.waits}};
-  if (const stats::OneSidedSum& sum = flow.oneSided; sum.any()) json.set("one_sided", counted::oneSidedJson(sum));
+  if (const stats::OneSidedSum& sum = flow.oneSided; sum.any())
+    json.set("one_sided", counted::oneSidedJson(sum));
   json.addMembersOf(sumJson(flow.total()));
   for (const auto& [name, share] : {std::pair{"p50_seconds", 0.5}, {"p99_seconds", 0.99}})
     json.set(name, flow.latency.quantile(share));
