@@ -31,6 +31,11 @@ using Fingerprint = std::vector<FingerprintField>;
 // The value of a field in which this process has no part. It fits any value of the other process.
 constexpr const char* kFitsAll = "*";
 
+// How long after an outage TCP may be silent, in lengths of the outage. The first repetition after it comes
+// when as much time again has passed at the latest. A kernel that also paces what it repeats (BBR) was seen
+// to need three times as much.
+constexpr int kSettling = 3;
+
 // Another process, from its first proof of identity to its death. A reference keeps the object alive, also
 // after the death and after the hub's end.
 class Peer {
@@ -45,9 +50,9 @@ class Peer {
   // still acknowledges.
   virtual bool answers() const = 0;
 
-  // True: the process answers, and after an outage as much time again has passed as the outage took. Data
-  // that a fabric over sockets held back comes that late, since TCP repeats itself after pauses that double
-  // (RFC 6298, 5.5). No peer is blamed for silence before it is settled.
+  // True: the process answers, and after an outage kSettling times as long has passed. What a fabric over
+  // sockets held back comes that late, since TCP repeats itself after pauses that double (RFC 6298, 5.5).
+  // No peer is blamed for silence before it is settled.
   virtual bool settled() const = 0;
 
   // Tells that something came from this peer over the fabric, or that a write of ours arrived there. While

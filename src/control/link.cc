@@ -306,10 +306,10 @@ void Link::dialMistaken() {
   processHeard_ = processHeardBeforeContact_;
 }
 
-// A fabric over sockets may need as long again as the outage took, to bring the data that it held back.
 void Link::settleAfterOutage(TimePoint now) {
-  const auto outage = std::min<Nanoseconds>(now - silentSince_, kLongestSettling);
-  if (outage >= times_.redial) settlesAt_ = std::max(settlesAt_, now + outage);
+  const Nanoseconds outage = now - silentSince_;
+  if (outage >= times_.redial)
+    settlesAt_ = std::max(settlesAt_, now + std::min<Nanoseconds>(kSettling * outage, kLongestSettling));
   facts_.peer->setSettled(now >= settlesAt_);
 }
 

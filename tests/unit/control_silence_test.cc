@@ -252,7 +252,7 @@ TEST_CASE("a peer is not called alive by a host that drops its own packets to it
   CHECK(peer->reason().message().find("acknowledged nothing") != std::string::npos);
 }
 
-TEST_CASE("after an outage a peer is blamed for no silence before as much time has passed again") {
+TEST_CASE("after an outage a peer is blamed for no silence before three times as much time has passed") {
   const FarHost host;
   REQUIRE(host.up());
   ChildProcess child(host.inside({CONTROL_PEER, "wf"}));
@@ -267,9 +267,9 @@ TEST_CASE("after an outage a peer is blamed for no silence before as much time h
   REQUIRE(eventually([&] { return peer->answers() && a.answered(*peer); }));
   const auto back = Clk::now();
   CHECK_FALSE(peer->settled());
-  REQUIRE(eventually([&] { return peer->settled(); }));
-  CHECK(Clk::now() - back > milliseconds(1500));
-  CHECK(Clk::now() - start < 3 * (back - start));
+  REQUIRE(eventually([&] { return peer->settled(); }, milliseconds(30'000)));
+  CHECK(Clk::now() - back > 2 * (back - start));
+  CHECK(Clk::now() - back < 4 * (back - start));
 }
 
 // The link is lost after half of the kernel's bound; the other half passes while nobody here could hear.

@@ -100,7 +100,7 @@ std::optional<Error> WorldPeer::look(TimePoint now, Nanoseconds late) {
   kernelHeard_ = reached ? now : std::min(kernelHeard_ + late, now);
   processHeard_ = std::min(processHeard_ + late, now);
   const Nanoseconds silence = now - processHeard_;
-  if (speaks && !answers_) settlesAt_ = now + silence;
+  if (speaks && !answers_) settlesAt_ = now + control::kSettling * silence;
   if (speaks) processHeard_ = now;
   answers_ = speaks || silence < config.peerSilentWarn * 5 / 8;
   if (reached && !speaks && !std::exchange(warned_, warned_ || silence >= config.peerSilentWarn) && warned_)
