@@ -235,7 +235,6 @@ Result<std::unique_ptr<RecvComm>> Meeting::stepAnswering(const std::shared_ptr<R
     }
     runtime_.hub().runInline();
   }
-  if (state_ == State::failed) return *reason_;
   return join();
 }
 
@@ -285,9 +284,17 @@ Listening::Listening(std::shared_ptr<Runtime> runtime, ContextRef context, int d
       listener_(std::move(listener)) {}
 
 Result<std::unique_ptr<RecvComm>> Listening::step() {
-  if (!meeting_ || meeting_->isOver())
-    meeting_ = std::make_unique<Meeting>(*runtime_, context_.get(), device_, Meeting::Role::answers);
-  return meeting_->stepAnswering(runtime_, context_, *listener_);
+  if (meetings_.empty() || !meetings_.back()->isListening())
+    meetings_.push_back(
+        std::make_unique<Meeting>(*runtime_, context_.get(), device_, Meeting::Role::answers));
+  for (size_t i = 0; i < meetings_.size(); i++) {
+    if (meetings_[i]->hasFailed()) continue;
+    auto comm = meetings_[i]->stepAnswering(runtime_, context_, *listener_);
+    if (comm && !*comm) continue;
+    if (meetings_[i]->isOver()) meetings_.erase(meetings_.begin() + static_cast<ptrdiff_t>(i));
+    return comm;
+  }
+  return std::unique_ptr<RecvComm>();
 }
 
 }  // namespace weft::core

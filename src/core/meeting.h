@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "src/core/recv_comm.h"
 #include "src/core/runtime.h"
@@ -55,8 +56,10 @@ class Meeting final : public Pending {
   Result<std::unique_ptr<RecvComm>> stepAnswering(const std::shared_ptr<Runtime>& runtime,
                                                   const ContextRef& context, control::Listener& listener);
 
-  // Nothing of it is left: the next connector has a Meeting of its own. One whose comm failed on the way
-  // stays, as the other end may have its comm already.
+  bool isListening() const { return state_ == State::listening; }
+  bool hasFailed() const { return state_ == State::failed; }
+  // Nothing of it is left. One whose comm failed on the way stays, as the other end may have its comm
+  // already.
   bool isOver() const { return state_ == State::met || (state_ == State::failed && !receiving_); }
   // Pending:
   void called(TimePoint now) override;
@@ -108,7 +111,9 @@ class Meeting final : public Pending {
   std::unique_ptr<RecvCommImpl> receiving_;  // of the end that answers, likewise
 };
 
-// A listener of NCCL's: it meets connectors in the order in which their requests come.
+// A listener of NCCL's: it answers connectors in the order in which their requests come, and does not wait
+// for one of them before it answers the next: that one may have been lost on the way. An error is of one
+// connector, and is told once.
 class Listening final : public ListenComm {
  public:
   Listening(std::shared_ptr<Runtime> runtime, ContextRef context, int device,
@@ -122,7 +127,7 @@ class Listening final : public ListenComm {
   ContextRef context_;
   int device_;
   std::unique_ptr<control::Listener> listener_;
-  std::unique_ptr<Meeting> meeting_;  // with who is being accepted, or comes next
+  std::vector<std::unique_ptr<Meeting>> meetings_;  // with those being accepted, and last who comes next
 };
 
 }  // namespace weft::core

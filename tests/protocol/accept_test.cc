@@ -377,3 +377,39 @@ TEST_CASE("messages to a connection that is given up on the way cost the next on
   REQUIRE(peering);
   CHECK_FALSE(peering->ending());
 }
+
+TEST_CASE("a connector that does not come back holds up no other one") {
+  const Silence silence;
+  test::World world{test::WorldOptions{}};
+  test::Side& connecting = world.side(0);
+  test::Side& accepting = world.side(1);
+  std::array<std::byte, control::kHandleBytes> handle;
+  auto listener = accepting.net->listen(accepting.context, accepting.device, handle);
+  REQUIRE(listener);
+  // A connector has asked, is being accepted, and calls no more.
+  auto lost = handle;
+  auto asked = connecting.net->connect(connecting.context, connecting.device, lost);
+  REQUIRE((asked && !*asked));
+  world.pump();
+  auto answered = accepting.net->accept(**listener);
+  REQUIRE((answered && !*answered));
+
+  // Event: another one connects. Expect: it is accepted meanwhile.
+  std::unique_ptr<SendComm> sender;
+  std::unique_ptr<RecvComm> receiver;
+  for (int i = 0; i < 50 && !(sender && receiver); i++) {
+    if (!sender) {
+      auto made = connecting.net->connect(connecting.context, connecting.device, handle);
+      REQUIRE(made);
+      sender = made.take();
+    }
+    if (!receiver) {
+      auto made = accepting.net->accept(**listener);
+      REQUIRE(made);
+      receiver = made.take();
+    }
+    world.pump();
+  }
+  CHECK(sender);
+  CHECK(receiver);
+}
