@@ -7,7 +7,7 @@
 #include "src/base/fnv.h"
 #include "src/base/log.h"
 
-// Connecting the ranks, their greetings, and the vote.
+// Connecting the ranks, and the vote.
 namespace weft::coll {
 
 namespace {
@@ -20,16 +20,34 @@ uint64_t groupOf(const std::vector<HandleBytes>& handles) {
   return fnv1a(all);
 }
 
-// The ranks that are wanted and did not answer, in words.
-std::string missing(const std::vector<std::unique_ptr<core::SendComm>>& sends,
-                    const std::vector<bool>& wanted) {
-  std::string ranks;
-  for (size_t i = 0; i < sends.size(); i++)
-    if (wanted[i] && !sends[i]) ranks += format("%s%zu", ranks.empty() ? "" : ", ", i);
-  return ranks;
+// The longest that a rank waits for the verdict, in times of options.timeout: rank 0 may have waited as long
+// for a rank that does not come, waits for ballots, and for ranks that do not take its verdict.
+constexpr int kVerdictTimes = 4;
+// Ranks that are connected with each other between two votes may take one before they vote.
+constexpr int kBallotTimes = 2;
+
+// The next ballot or verdict, if it is here. Messages left over from a set-up that some rank gave up are
+// skipped.
+Result<std::optional<Bytes>> heardVote(Pipe& pipe) {
+  while (true) {
+    TRY(auto said, pipe.heard());
+    if (!said || !isOutOfBand(*said)) return said;
+  }
 }
 
-// The next ballot or verdict. Messages left over from a set-up that some rank gave up are skipped.
+Ballot lostBallot(const std::string& why) {
+  Ballot ballot;
+  ballot.reason = why;
+  ballot.came = false;
+  return ballot;
+}
+
+// How many ranks named the same one.
+uint32_t placesOf(const std::vector<Ballot>& ballots, const std::string& place) {
+  return static_cast<uint32_t>(
+      std::count_if(ballots.begin(), ballots.end(), [&](const Ballot& one) { return one.place == place; }));
+}
+
 Result<Bytes> hearVote(Pipe& pipe, Patience& patience) {
   while (true) {
     TRY(Bytes said, pipe.hear(patience));
@@ -39,16 +57,11 @@ Result<Bytes> hearVote(Pipe& pipe, Patience& patience) {
 
 }  // namespace
 
-Error Mesh::failed(const std::string& why, Code code) const {
-  return Error(code, format("connecting %s", options_.purpose), why);
-}
-
 Result<std::unique_ptr<Mesh>> Mesh::open(MeshOptions options) {
   auto mesh = std::make_unique<Mesh>(std::move(options));
   mesh->group_ = groupOf(mesh->options_.handles);
   mesh->pipes_.resize(mesh->options_.handles.size());
-  TRY(mesh->connectAll());
-  TRY(mesh->greetAll());
+  TRY(mesh->connect());
   return mesh;
 }
 
@@ -59,111 +72,88 @@ void Mesh::close() {
 
 Status Mesh::extend() {
   options_.full = true;
-  TRY(connectAll());
-  return greetAll();
+  return connect();
 }
 
-// Connects and accepts in turn, so that no rank waits for another in a circle.
-Status Mesh::connectAll() {
-  core::Net& net = options_.context->net();
-  Patience patience(clock(), options_.timeout);
-  std::vector<HandleBytes> handles = options_.handles;  // connect() keeps its progress in its copy
-  std::vector<bool> wanted;
-  size_t left = 0;
-  for (int peer = 0; peer < ranks(); peer++) wanted.push_back(joins(peer));
-  const auto expected = static_cast<size_t>(std::count(wanted.begin(), wanted.end(), true));
-  sends_.resize(handles.size());
-  left = expected;
-  while (left > 0 || accepted_.size() < expected) {
-    for (size_t peer = 0; peer < handles.size(); peer++) {
-      if (!wanted[peer] || sends_[peer]) continue;
-      auto send = net.connect(options_.context, options_.device, handles[peer]);
-      if (!send)
-        return failed(format("rank %zu: %s", peer, send.error().message().c_str()), send.error().code());
-      sends_[peer] = send.take();
-      if (sends_[peer]) left--;
-    }
-    if (accepted_.size() < expected) {
-      auto receive = net.accept(*options_.listener);
-      if (!receive) return failed(receive.error().message(), receive.error().code());
-      if (*receive) accepted_.push_back(receive.take());
-    }
-    if (patience.over())
-      return failed(
-          left > 0 ? format("rank %s does not answer; %s", missing(sends_, wanted).c_str(), options_.hint)
-                   : format("%zu ranks did not connect", expected - accepted_.size()),
-          Code::timeout);
-    patience.pause();
-  }
-  return {};
-}
-
-// The first message on an accepted comm says which rank has connected. Receives are posted before hellos are
-// sent: without eager messages a hello leaves only when its receive is posted.
-Status Mesh::greetAll() {
-  Patience patience(clock(), options_.timeout);
-  const Bytes hello = Hello{group_, static_cast<uint32_t>(rank()), static_cast<uint32_t>(ranks())}.encode();
-  std::vector<std::unique_ptr<Pipe>> outgoing(sends_.size()), incoming;
-  for (auto& comm : accepted_) {
-    TRY(auto pipe, Pipe::create(nullptr, std::move(comm), "a rank", clock()));
-    TRY(pipe->expect(patience));
-    incoming.push_back(std::move(pipe));
-  }
-  for (size_t peer = 0; peer < sends_.size(); peer++) {
-    if (!sends_[peer]) continue;
-    TRY(outgoing[peer], Pipe::create(std::move(sends_[peer]), nullptr, format("rank %zu", peer), clock()));
-    TRY(outgoing[peer]->tell(hello, patience));
-  }
-  for (auto& pipe : incoming) {
-    TRY(const Bytes said, pipe->hear(patience));
-    TRY(const Hello from, decodeHello(said));
-    if (from.group != group_ || from.ranks != static_cast<uint32_t>(ranks()) ||
-        !joins(static_cast<int>(from.rank)) || pipes_[from.rank])
-      return failed(format("rank %u of %u called, which does not belong to this group of %d", from.rank,
-                           from.ranks, ranks()));
-    TRY(pipes_[from.rank], Pipe::join(std::move(outgoing[from.rank]), std::move(pipe)));
-  }
-  accepted_.clear();
-  sends_.clear();
+// With all that belong to it and are not connected yet.
+Status Mesh::connect() {
+  std::vector<int> others;
+  for (int peer = 0; peer < ranks(); peer++)
+    if (belongs(peer) && !pipe(peer)) others.push_back(peer);
+  Handshakes handshakes(options_, group_, others);
+  TRY(handshakes.run());
+  missing_ = handshakes.missing();
+  Status all = missing_.empty() ? Status() : Status(handshakes.error());
+  for (const int peer : others) pipes_[static_cast<size_t>(peer)] = handshakes.take(peer);
+  if (options_.full || rank() != 0) return all;
   return {};
 }
 
 Result<Verdict> Mesh::vote(const Ballot& mine) {
-  Patience patience(clock(), options_.timeout);
-  if (rank() == 0) return countVotes(mine, patience);
-  // A rank that comes late to rank 0 delays the verdict by as much again, and the verdict names that rank.
+  if (rank() == 0) return countVotes(mine);
+  Patience patience(clock(), kVerdictTimes * options_.timeout);
   TRY(pipe(0)->tell(mine.encode(), patience));
-  Patience longer(clock(), 2 * options_.timeout);
-  TRY(const Bytes said, hearVote(*pipe(0), longer));
+  TRY(const Bytes said, hearVote(*pipe(0), patience));
   return decodeVerdict(said);
 }
 
-// Rank 0 counts. A rank whose ballot does not come counts as a vote against the group, with the error as the
-// reason. Each rank is told how many ranks share its place.
-Result<Verdict> Mesh::countVotes(const Ballot& mine, Patience& patience) {
+Result<Verdict> Mesh::countVotes(const Ballot& mine) {
   std::vector<Ballot> ballots(static_cast<size_t>(ranks()));
   ballots[0] = mine;
-  for (int peer = 1; peer < ranks(); peer++) {
-    Ballot& ballot = ballots[static_cast<size_t>(peer)];
-    auto said = hearVote(*pipe(peer), patience);
-    auto decoded = said ? decodeBallot(*said) : Result<Ballot>(said.takeError());
-    if (decoded)
-      ballot = decoded.take();
-    else
-      ballot.reason = decoded.error().message();
-  }
+  for (const auto& [peer, why] : missing_) ballots[static_cast<size_t>(peer)] = lostBallot(why);
+  collect(ballots);
   Verdict verdict = count(ballots);
-  Patience telling(clock(), options_.timeout);
-  for (int peer = ranks() - 1; peer >= 0; peer--) {
-    const std::string& place = ballots[static_cast<size_t>(peer)].place;
-    verdict.local = static_cast<uint32_t>(
-        std::count_if(ballots.begin(), ballots.end(), [&](const Ballot& one) { return one.place == place; }));
-    if (peer == 0) break;
-    if (const Status told = pipe(peer)->tell(verdict.encode(), telling); !told)
-      WEFT_LOG(info, "a collective group's verdict does not reach rank %d: %s", peer,
-               told.error().message().c_str());
-  }
+  announce(verdict, ballots);
+  verdict.local = placesOf(ballots, ballots[0].place);
   return verdict;
+}
+
+// All are listened to at once: a ballot that waits for its receive would count as late. A rank whose ballot
+// does not come is lost, with the error as the reason.
+void Mesh::collect(std::vector<Ballot>& ballots) {
+  Patience patience(clock(), kBallotTimes * options_.timeout);
+  std::vector<bool> awaited(ballots.size());
+  for (int peer = 1; peer < ranks(); peer++) awaited[static_cast<size_t>(peer)] = pipe(peer) != nullptr;
+  while (true) {
+    for (int peer = 1; peer < ranks(); peer++) {
+      const auto at = static_cast<size_t>(peer);
+      if (!awaited[at]) continue;
+      auto said = heardVote(*pipe(peer));
+      if (said && !*said) continue;
+      auto decoded = said ? decodeBallot(**said) : Result<Ballot>(said.takeError());
+      ballots[at] = decoded ? decoded.take() : lostBallot(decoded.error().message());
+      awaited[at] = false;
+    }
+    if (patience.over() || std::find(awaited.begin(), awaited.end(), true) == awaited.end()) break;
+    patience.pause();
+  }
+  for (size_t peer = 1; peer < ballots.size(); peer++)
+    if (awaited[peer]) ballots[peer] = lostBallot("nothing was heard from it");
+}
+
+// Each rank is told how many ranks share its place. Those that are lost may take it or not.
+void Mesh::announce(const Verdict& verdict, const std::vector<Ballot>& ballots) {
+  std::vector<int> left;
+  for (int peer = ranks() - 1; peer > 0; peer--) {
+    if (!pipe(peer)) continue;
+    Verdict told = verdict;
+    told.local = placesOf(ballots, ballots[static_cast<size_t>(peer)].place);
+    pipe(peer)->put(told.encode());
+    left.push_back(peer);
+  }
+  Patience patience(clock(), options_.timeout);
+  const auto isTold = [&](int peer) {
+    const auto sent = pipe(peer)->sent();
+    if (!sent)
+      WEFT_LOG(info, "a collective group's verdict does not reach rank %d: %s", peer,
+               sent.error().message().c_str());
+    return !sent || *sent || !ballots[static_cast<size_t>(peer)].came;
+  };
+  while (true) {
+    std::erase_if(left, isTold);
+    if (left.empty() || patience.over()) return;
+    patience.pause();
+  }
 }
 
 }  // namespace weft::coll

@@ -6,33 +6,17 @@
 #include <span>
 #include <vector>
 
-#include "src/coll/pipe.h"
+#include "src/coll/handshakes.h"
 
 // The connections between the ranks of a group: every pair of ranks, or each rank with rank 0 only. Making it
 // blocks, with a deadline. Used by a single thread at a time. A backend owns it.
 namespace weft::coll {
 
-using HandleBytes = std::array<std::byte, control::kHandleBytes>;
-
-// The group that is to be connected. Every rank gives the same handles in the same order.
-struct MeshOptions {
-  core::ContextRef context;
-  core::ListenComm* listener = nullptr;  // its handle is among `handles`, at `rank`
-  int device = 0;
-  int rank = 0;
-  std::vector<HandleBytes> handles;  // by rank
-  bool full = true;                  // false: connections with rank 0 only
-  Milliseconds timeout{20000};
-  const char* purpose = "a collective group";       // for errors
-  const char* hint = "is WEFT_COLLNET set there?";  // where a rank does not answer
-
-  int ranks() const { return static_cast<int>(handles.size()); }
-};
-
 class Mesh {
  public:
   // Blocks until this rank's connections are up and have said whose they are. Errors name the rank that did
-  // not come.
+  // not come. Where ranks connect with rank 0 only, rank 0 gets a mesh without those that did not: the others
+  // wait for its verdict, which names them.
   static Result<std::unique_ptr<Mesh>> open(MeshOptions options);
 
   int rank() const { return options_.rank; }
@@ -54,24 +38,22 @@ class Mesh {
   Status extend();
 
   // All ranks call it alike. Every rank gets the same verdict, or an error of its own where rank 0 is gone.
-  // Rank 0 counts.
+  // Rank 0 counts. Those that did not come or do not vote are blamed before all others.
   Result<Verdict> vote(const Ballot& mine);
 
   explicit Mesh(MeshOptions options) : options_(std::move(options)) {}
 
  private:
-  Error failed(const std::string& why, Code code = Code::remote) const;
   bool belongs(int peer) const { return peer != rank() && (options_.full || rank() == 0 || peer == 0); }
-  bool joins(int peer) const { return belongs(peer) && !pipe(peer); }  // and is not connected yet
-  Status connectAll();
-  Status greetAll();
-  Result<Verdict> countVotes(const Ballot& mine, Patience& patience);
+  Status connect();
+  Result<Verdict> countVotes(const Ballot& mine);
+  void collect(std::vector<Ballot>& ballots);
+  void announce(const Verdict& verdict, const std::vector<Ballot>& ballots);
 
   MeshOptions options_;
   uint64_t group_ = 0;
-  std::vector<std::unique_ptr<core::SendComm>> sends_;     // by rank; empty but while connections are made
-  std::vector<std::unique_ptr<core::RecvComm>> accepted_;  // in the order in which they come
-  std::vector<std::unique_ptr<Pipe>> pipes_;               // by rank
+  std::vector<std::unique_ptr<Pipe>> pipes_;  // by rank
+  std::vector<Handshakes::Missing> missing_;  // by the last connect()
 };
 
 }  // namespace weft::coll

@@ -53,8 +53,7 @@ Result<std::unique_ptr<Pipe>> Pipe::create(std::unique_ptr<core::SendComm> send,
   return pipe;
 }
 
-Result<std::unique_ptr<Pipe>> Pipe::join(std::unique_ptr<Pipe> sends, std::unique_ptr<Pipe> receives) {
-  if (!sends) return Error(Code::internal, "collective group", "a rank called that was not called");
+std::unique_ptr<Pipe> Pipe::join(std::unique_ptr<Pipe> sends, std::unique_ptr<Pipe> receives) {
   sends->in_ = std::move(receives->in_);
   sends->inMemory_ = receives->inMemory_;
   sends->hearing_ = receives->hearing_;
@@ -80,13 +79,18 @@ Error Pipe::errorOf(const core::Comm& comm) const {
 }
 
 Status Pipe::tell(const Bytes& message, Patience& patience) {
-  unsaid_.push_back(message);
+  put(message);
   while (true) {
-    TRY(push());
-    if (unsaid_.empty()) return {};
+    TRY(const bool left, sent());
+    if (left) return {};
     if (patience.over()) return Error(Code::timeout, "collective group", name_ + " takes no message");
     patience.pause();
   }
+}
+
+Result<bool> Pipe::sent() {
+  TRY(push());
+  return unsaid_.empty();
 }
 
 // Sends the messages in line as far as the comm takes them now. The bytes in out_ belong to the fabric until
@@ -120,28 +124,21 @@ Status Pipe::post() {
   return {};
 }
 
-Status Pipe::expect(Patience& patience) {
-  while (true) {
-    TRY(post());
-    if (hearing_) return {};
-    if (patience.over())
-      return Error(Code::timeout, "collective group", "no receive from " + name_ + " starts");
-    patience.pause();
-  }
+Result<std::optional<Bytes>> Pipe::heard() {
+  TRY(post());
+  if (!hearing_) return std::optional<Bytes>();
+  int size = 0;
+  const core::Tested tested = core::test(hearing_, &size);
+  if (!tested.ok) return errorOf(*receive_);
+  if (!tested.done) return std::optional<Bytes>();
+  hearing_ = nullptr;
+  return std::optional<Bytes>(Bytes(in_.data(), in_.data() + size));
 }
 
 Result<Bytes> Pipe::hear(Patience& patience) {
   while (true) {
-    TRY(post());
-    if (hearing_) {
-      int size = 0;
-      const core::Tested tested = core::test(hearing_, &size);
-      if (!tested.ok) return errorOf(*receive_);
-      if (tested.done) {
-        hearing_ = nullptr;
-        return Bytes(in_.data(), in_.data() + size);
-      }
-    }
+    TRY(auto said, heard());
+    if (said) return std::move(*said);
     if (patience.over()) return Error(Code::timeout, "collective group", "nothing was heard from " + name_);
     patience.pause();
   }

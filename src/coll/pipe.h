@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -71,7 +72,7 @@ class Pipe {
   void keep(const std::shared_ptr<const void>& memory) const;
 
   // Makes one pipe of a pipe that only sends and a pipe that only receives.
-  static Result<std::unique_ptr<Pipe>> join(std::unique_ptr<Pipe> sends, std::unique_ptr<Pipe> receives);
+  static std::unique_ptr<Pipe> join(std::unique_ptr<Pipe> sends, std::unique_ptr<Pipe> receives);
 
   core::SendComm& sending() const { return *send_; }
   core::RecvComm& receiving() const { return *receive_; }
@@ -84,9 +85,11 @@ class Pipe {
   // hear() must not be mixed with look(), since both take the next message.
   Status tell(const Bytes& message, Patience& patience);
   Result<Bytes> hear(Patience& patience);
-  // Posts the receive for the next message, without waiting for the message. Two ends that tell each other
-  // something call expect() first: without eager messages, a message leaves only when its receive is posted.
-  Status expect(Patience& patience);
+  // The same without waiting. Without eager messages, a message leaves only when its receive is posted, so
+  // two ends that tell each other something look at both in turn.
+  void put(const Bytes& message) { unsaid_.push_back(message); }
+  Result<bool> sent();                   // true: all that was put has left
+  Result<std::optional<Bytes>> heard();  // the next message, if it is here
 
   // Posts the receive for the next message if that is possible now. A group calls it as soon as it has its
   // connections, so that a goodbye is never missed that arrives before the connection ends.

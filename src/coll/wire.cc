@@ -207,17 +207,25 @@ std::string describe(const OperationHead& head) {
                 static_cast<unsigned long long>(head.windowOffset));
 }
 
-// A rank that only gave up because another did is blamed last.
+namespace {
+
+// How much the reason of a ballot weighs that is against the group: a rank that only gave up because another
+// did is blamed last.
+int weightOf(const Ballot& ballot) {
+  if (!ballot.came) return 3;
+  if (ballot.ready) return 0;
+  return ballot.reason.find(kAnotherGaveUp) == std::string::npos ? 2 : 1;
+}
+
+}  // namespace
+
 Verdict count(const std::vector<Ballot>& ballots) {
-  std::string blamed;
-  for (size_t rank = 0; rank < ballots.size(); rank++) {
-    const Ballot& one = ballots[rank];
-    if (one.ready) continue;
-    const std::string said = format("rank %zu: %s", rank, one.reason.c_str());
-    if (one.reason.find(kAnotherGaveUp) == std::string::npos) return {false, said, 0};
-    if (blamed.empty()) blamed = said;
-  }
-  if (!blamed.empty()) return {false, blamed, 0};
+  const auto blamed = std::max_element(ballots.begin(), ballots.end(), [](const Ballot& a, const Ballot& b) {
+    return weightOf(a) < weightOf(b);
+  });
+  if (blamed != ballots.end() && weightOf(*blamed) > 0)
+    return {false, format("rank %d: %s", static_cast<int>(blamed - ballots.begin()), blamed->reason.c_str()),
+            0};
   for (size_t rank = 1; rank < ballots.size(); rank++)
     if (ballots[rank].settings != ballots[0].settings)
       return {false,

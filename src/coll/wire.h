@@ -37,6 +37,7 @@ struct Ballot {
   std::string settings;  // must be equal on all ranks
   std::string place;     // the daemon that the rank would join; empty: none
   std::string reason;    // why the rank is not ready
+  bool came = true;      // false: rank 0 writes it for a rank that is lost; not part of the message
   Bytes encode() const;
 };
 
@@ -108,7 +109,7 @@ Result<OperationHead> decodeOperation(std::span<const std::byte> bytes);
 std::string describe(const OperationHead& head);
 
 // Counts the votes of all ranks: formed when all are ready with the same settings, else the first reason
-// against it.
+// against it. A rank that is lost is the reason that others give as well, so it goes first.
 Verdict count(const std::vector<Ballot>& ballots);
 
 }  // namespace weft::coll

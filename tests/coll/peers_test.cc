@@ -7,6 +7,7 @@
 #include "providers/fault/control.h"
 #include "providers/fault/transport.h"
 #include "providers/loop/transport.h"
+#include "src/coll/offload.h"
 #include "src/coll/ring.h"
 #include "tests/coll/scenarios.h"
 #include "tests/support/catch.h"
@@ -84,6 +85,33 @@ TEST_CASE("peers: a rank that does not come is named, and no other one") {
     if (!mesh) why[static_cast<size_t>(rank)] = mesh.error().message();
   });
   for (const size_t rank : {0, 1, 3}) CHECK(why[rank].find("rank 2 does not answer") != std::string::npos);
+}
+
+TEST_CASE(
+    "peers: a rank that is lost before the group is formed is named to all, though only rank 0 misses it") {
+  Config config;
+  config.collnet = "peers";
+  config.collnetTimeout = Milliseconds(500 * patience());
+  Ranks ranks(4, config);
+  std::array<std::string, 4> why;
+  ranks.each([&](int rank) {
+    if (rank == 2) return;
+    if (const auto group = openGroup(ranks.meshOptions(rank)); !group)
+      why[static_cast<size_t>(rank)] = group.error().message();
+  });
+  for (const size_t rank : {0, 1, 3}) {
+    INFO(why[rank]);
+    CHECK(why[rank].find("rank 2: does not answer") != std::string::npos);
+  }
+}
+
+TEST_CASE("peers: a rank that does not vote is blamed before those that miss it") {
+  const Ballot ready{true, "", "", ""}, misses{false, "", "", "rank 2, 3 does not answer"};
+  const Ballot gaveUp{false, "", "", kAnotherGaveUp}, lost{false, "", "", "nothing was heard from it", false};
+  CHECK(count({ready, misses, lost, gaveUp}).reason == "rank 2: nothing was heard from it");
+  CHECK(count({ready, gaveUp, misses}).reason == "rank 2: rank 2, 3 does not answer");
+  CHECK(count({gaveUp, gaveUp, ready}).reason == std::string("rank 0: ") + kAnotherGaveUp);
+  CHECK(count({ready, ready}).formed);
 }
 
 TEST_CASE("peers: bits do not depend on who comes first") {

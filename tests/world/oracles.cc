@@ -124,13 +124,14 @@ bool groupMayFail(const WorldPlan& plan) {
   return std::any_of(plan.hurts.begin(), plan.hurts.end(), hurtsGroup);
 }
 
-// Where one rank is all that was hurt, its group's other ranks hear of it in time, and by its number.
+// Where one rank is all that was hurt, its group's other ranks hear of it in time, and by its number, whether
+// the group is formed yet or not.
 std::string judgeFailure(const WorldPlan& plan, const Member& member, int rank) {
   const MemberReport& report = member.report();
   if (!groupMayFail(plan)) return member.name() + " failed, and nothing was done to its ranks: " + report.why;
   if (plan.hurts.size() != 1) return {};
   const HurtPlan& hurt = plan.hurts.front();
-  if (hurt.rank == rank || !report.opened || !(losesRank(hurt) || hurtsGroup(hurt))) return {};
+  if (hurt.rank == rank || !(losesRank(hurt) || hurtsGroup(hurt))) return {};
   // A rank that wants another operation may see it first, and takes the others' for wrong.
   const bool disagrees =
       hurt.kind == HurtKind::another && report.why.find("matching a message") != std::string::npos;
