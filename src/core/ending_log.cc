@@ -45,6 +45,11 @@ class SaidReasons {
     said_[next_++ % said_.size()] = {&peer, peer.incarnation(), reason, now, comms};
     return 0;
   }
+  void forget() {
+    const std::lock_guard lock(mutex_);
+    said_ = {};
+    next_ = 0;
+  }
 
  private:
   std::mutex mutex_;
@@ -71,6 +76,10 @@ class LastLoss {
     const auto passed = std::chrono::duration_cast<std::chrono::seconds>(now - at_);
     return format("; %" PRId64 " s earlier %s", int64_t{passed.count()}, text_.data());
   }
+  void forget() {
+    const std::lock_guard lock(mutex_);
+    peer_ = nullptr;
+  }
 
  private:
   std::mutex mutex_;
@@ -95,6 +104,11 @@ void logEnding(const control::PeerRef& peer, size_t comms, const Ending& ending,
     WEFT_LOG(warn, "%zu comm%s to %s ended: %s%s", comms, plural, peer->name().c_str(),
              ending.error.message().c_str(), cause.c_str());
   }
+}
+
+void forgetEndings() {
+  saidReasons.forget();
+  lastLoss.forget();
 }
 
 }  // namespace weft::core

@@ -16,5 +16,7 @@ inline constexpr Milliseconds kSaidAgainAfter{10'000};
 // likely: the warning names both, so that nobody takes the one that closed for the cause.
 inline constexpr Milliseconds kFollowsLoss{30'000};
 [[gnu::cold]] void logEnding(const control::PeerRef& peer, size_t comms, const Ending& ending, TimePoint now);
+// For a process that plays one job after another: what was said before was of other peers at other times.
+void forgetEndings();
 
 }  // namespace weft::core

@@ -408,4 +408,12 @@ TEST_CASE("a peer that closes after another one was lost is not taken for the ca
     logEnding(closing, 1, ended(Ending::By::peer, "it closed the connection"), now + Milliseconds(31'000));
     CHECK(log.text().find("earlier") == std::string::npos);
   }
+  SECTION("soon after, in another job that this process plays") {
+    logEnding(lost, 2, ended(Ending::By::gone, "it is gone"), now);
+    forgetEndings();
+    logEnding(closing, 1, ended(Ending::By::peer, "it closed the connection"), now + Milliseconds(2'500));
+    logEnding(lost, 2, ended(Ending::By::gone, "it is gone"), now);
+    CHECK(log.text().find("earlier") == std::string::npos);
+    CHECK(log.text().find("more comm") == std::string::npos);
+  }
 }

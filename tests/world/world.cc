@@ -8,6 +8,7 @@
 
 #include "providers/loop/fabric.h"
 #include "src/base/log.h"
+#include "src/core/ending_log.h"
 #include "tests/world/oracles.h"
 #include "tests/world/played_inboxes.h"
 #include "tests/world/rank.h"
@@ -313,6 +314,7 @@ Outcome World::run() {
 }  // namespace
 
 Outcome runPlan(const WorldPlan& plan, bool keepAll) {
+  core::forgetEndings();  // a world before it, in which what is refused, or said, would be another one's
   World world(plan, keepAll);
   return world.run();
 }
