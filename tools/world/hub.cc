@@ -281,7 +281,8 @@ void WorldHub::peerGone(uint64_t hub, uint64_t link, const char* why) {
 void WorldHub::bring(uint64_t hub, uint64_t link, uint16_t type, const Bytes& body) {
   const auto peer = peerOn(hub, link);
   if (!peer || !options_.handler) return;
-  net_.scheduler().journal().mix(uint64_t{type} << 32 | static_cast<uint64_t>(rank_) << 16 | body.size());
+  // Not the size: the reason of a failure may name a process by its number, which has more digits or fewer.
+  net_.scheduler().journal().mix(uint64_t{type} << 16 | static_cast<uint64_t>(rank_));
   options_.handler->onMessage(peer, type, body);
   tickWanted_ = true;
 }

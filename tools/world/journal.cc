@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include "tools/world/journal.h"
 
+#include <unistd.h>
 #include <utility>
 
 #include "src/base/fnv.h"
@@ -19,10 +20,20 @@ double inMilliseconds(TimePoint when) {
   return static_cast<double>(when.time_since_epoch().count()) / 1e6;
 }
 
+// A failure of shared memory names this process, whose number is another one each time.
+std::string withoutOwnNumber(std::string words) {
+  for (const char* before : {"process ", "/proc/"}) {
+    const std::string named = before + std::to_string(::getpid());
+    for (size_t at = 0; (at = words.find(named, at)) != std::string::npos;)
+      words.replace(at, named.size(), before);
+  }
+  return words;
+}
+
 }  // namespace
 
 void Journal::note(TimePoint now, int rank, std::string words) {
-  mix(fnv1a(words));
+  mix(fnv1a(withoutOwnNumber(words)));
   mix(static_cast<uint64_t>(now.time_since_epoch().count()));
   remark(now, rank, std::move(words));
 }
