@@ -47,3 +47,48 @@ TEST_CASE(
   longer.push_back(std::byte{0});
   CHECK(!decodeLaneAddress(longer));
 }
+
+TEST_CASE("a frame's header is taken if its kind is known and its length can be") {
+  const auto taken = [](FrameKind kind, uint32_t length, uint8_t flags = 0, uint16_t mark = kFrameMark) {
+    FrameHeader header;
+    header.kind = kind;
+    header.length = length;
+    header.flags = flags;
+    header.mark = mark;
+    return wellFormed(header);
+  };
+  for (const FrameKind kind : {FrameKind::write, FrameKind::notify, FrameKind::readRequest,
+                               FrameKind::readReply, FrameKind::message}) {
+    INFO(static_cast<int>(kind));
+    CHECK(taken(kind, 0));
+    CHECK(taken(kind, kMaxWriteBytes, kWantsAck));
+    CHECK_FALSE(taken(kind, kMaxWriteBytes + 1));
+    CHECK_FALSE(taken(kind, 8, 2));
+    CHECK_FALSE(taken(kind, 8, 0, kFrameMark + 1));
+  }
+  for (const FrameKind kind : {FrameKind::ack, FrameKind::welcome, FrameKind::streams, FrameKind::bye,
+                               FrameKind::byeAnswer, FrameKind::refusal}) {
+    INFO(static_cast<int>(kind));
+    CHECK(taken(kind, 0));
+    CHECK_FALSE(taken(kind, 1));
+    CHECK_FALSE(taken(kind, 0, kWantsAck));
+    CHECK_FALSE(taken(kind, 1, kWantsAck));
+  }
+  CHECK_FALSE(taken(static_cast<FrameKind>(0), 0));
+  CHECK_FALSE(taken(static_cast<FrameKind>(12), 0));
+}
+
+TEST_CASE("a greeting is taken for the streams that a lane may have, and from nobody else") {
+  Hello hello;
+  hello.lane = 17;
+  hello.stream = kMostStreams - 1;
+  Hello got;
+  CHECK(decode(encode(hello), &got));
+  CHECK((got.lane == 17 && got.stream == kMostStreams - 1));
+  hello.stream = kMostStreams;
+  CHECK_FALSE(decode(encode(hello), &got));
+  HelloBytes stranger = encode(Hello{});
+  CHECK(decode(stranger, &got));
+  stranger[0] ^= std::byte{1};
+  CHECK_FALSE(decode(stranger, &got));
+}

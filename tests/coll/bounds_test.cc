@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright The weft authors
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "src/coll/join.h"
+#include "src/coll/plan.h"
+#include "src/coll/wire.h"
+#include "tests/support/catch.h"
+
+// Every number of a message, and of an operation that NCCL starts: its first and its last value are taken,
+// and those beside them are not.
+using namespace weft;
+using namespace weft::coll;
+
+namespace {
+
+const Key128 kKey = keyOf("a secret");
+
+JoinRequest request(const std::function<void(JoinRequest&)>& change = {}) {
+  JoinRequest made;
+  made.group = 7;
+  made.ranks = 10;
+  made.order = 3;
+  made.weight = 2;
+  made.local = 4;
+  made.chunkBytes = 65536;
+  made.name = "rank 3";
+  if (change) change(made);
+  return made;
+}
+
+bool comes(const JoinRequest& request) {
+  return static_cast<bool>(decodeJoinRequest(request.encode(kKey, {}), kKey, {}));
+}
+
+OperationHead head(const std::function<void(OperationHead&)>& change = {}) {
+  OperationHead made;
+  made.bytes = 4000;
+  if (change) change(made);
+  return made;
+}
+
+bool comes(const OperationHead& head) {
+  const auto decoded = decodeOperation(head.encode());
+  return decoded && *decoded == head;
+}
+
+bool comes(const Hello& hello) {
+  return static_cast<bool>(decodeHello(hello.encode()));
+}
+
+// Cut off, or longer by a byte.
+template <class Decode>
+void checkLength(const Bytes& message, const Decode& decode) {
+  CHECK(decode(message));
+  Bytes longer = message;
+  longer.push_back(std::byte{0});
+  CHECK_FALSE(decode(longer));
+  CHECK_FALSE(decode(Bytes(message.begin(), message.end() - 1)));
+}
+
+// Of another kind, of another magic, or of another version.
+template <class Decode>
+void checkHead(const Bytes& message, const Decode& decode) {
+  for (const size_t at : {size_t{0}, size_t{4}, size_t{6}}) {
+    Bytes other = message;
+    other[at] ^= std::byte{0x40};
+    CHECK_FALSE(decode(other));
+  }
+}
+
+constexpr size_t kMost = size_t{1} << 40;
+struct SomeMemory final : GroupMemory {};
+SomeMemory memory;
+
+// In a group of four, as rank 1.
+std::string fault(const std::function<void(Operation&)>& change) {
+  Operation operation;
+  operation.kind = OperationKind::allGather;
+  operation.type = ElementType::i32;
+  operation.bytesPerRank = 100;
+  operation.windowBytes = 400;
+  operation.sendMemory = &memory;
+  change(operation);
+  const char* found = faultOf(operation, 1, 4);
+  return found ? found : "";
+}
+
+}  // namespace
+
+TEST_CASE("a request to join is taken at the edges of its numbers, and not beyond them") {
+  CHECK(comes(request()));
+  const std::vector<std::function<void(JoinRequest&)>> good = {
+      [](auto& r) { r.ranks = r.weight = 1, r.order = r.local = 0; },
+      [](auto& r) { r.ranks = kMaxRanks; },
+      [](auto& r) { r.order = 9; },
+      [](auto& r) { r.weight = 1; },
+      [](auto& r) { r.weight = 10; },
+      [](auto& r) { r.local = 10; },
+      [](auto& r) { r.chunkBytes = 4096; },
+      [](auto& r) { r.chunkBytes = 1u << 24; }};
+  for (size_t i = 0; i < good.size(); i++) {
+    INFO(i);
+    CHECK(comes(request(good[i])));
+  }
+  const std::vector<std::function<void(JoinRequest&)>> bad = {
+      [](auto& r) { r.ranks = r.order = r.local = 0, r.weight = 1; },
+      [](auto& r) { r.ranks = kMaxRanks + 1; },
+      [](auto& r) { r.order = 10; },
+      [](auto& r) { r.weight = 0; },
+      [](auto& r) { r.weight = 11; },
+      [](auto& r) { r.local = 11; },
+      [](auto& r) { r.chunkBytes = 4095; },
+      [](auto& r) { r.chunkBytes = (1u << 24) + 1; }};
+  for (size_t i = 0; i < bad.size(); i++) {
+    INFO(i);
+    CHECK_FALSE(comes(request(bad[i])));
+  }
+}
+
+TEST_CASE("a request and an answer come as they were sent, to who has the secret and the nonce") {
+  Nonce nonce{};
+  nonce[3] = std::byte{9};
+  const JoinRequest asked = request([](auto& r) { r.daemon = true; });
+  const auto came = decodeJoinRequest(asked.encode(kKey, nonce), kKey, nonce);
+  REQUIRE(came);
+  CHECK(came->daemon);
+  CHECK(came->name == "rank 3");
+  CHECK(came->weight == 2);
+  CHECK_FALSE(decodeJoinRequest(request().encode(kKey, nonce), kKey, nonce)->daemon);
+  CHECK_FALSE(decodeJoinRequest(asked.encode(kKey, nonce), keyOf("another"), nonce));
+  CHECK_FALSE(decodeJoinRequest(asked.encode(kKey, nonce), kKey, {}));
+  CHECK_FALSE(decodeJoinRequest(Bytes(20), kKey, nonce));
+  for (const bool accepted : {true, false}) {
+    JoinAnswer said;
+    said.accepted = accepted;
+    said.reason = "why";
+    said.window = 12;
+    const auto answer = decodeJoinAnswer(said.encode(kKey, nonce), kKey, nonce);
+    REQUIRE(answer);
+    CHECK(answer->accepted == accepted);
+    CHECK(answer->reason == "why");
+    CHECK(answer->window == 12);
+  }
+  CHECK(*decodeStatusRequest(encodeStatusRequest(2, kKey, nonce), kKey, nonce) == 2);
+  checkLength(Greeting{nonce}.encode(), [](const Bytes& bytes) { return bool(decodeGreeting(bytes)); });
+  checkHead(Greeting{nonce}.encode(), [](const Bytes& bytes) { return bool(decodeGreeting(bytes)); });
+}
+
+TEST_CASE("a frame's length is taken up to the most that its reader allows") {
+  const auto lengthOf = [](uint32_t length) { return frameLength(ByteWriter().put(length).take()); };
+  CHECK(*lengthOf(kFrameBytes) == kFrameBytes);
+  CHECK_FALSE(lengthOf(kFrameBytes + 1));
+}
+
+TEST_CASE("a hello is taken from the first rank to the last of a group that can be") {
+  CHECK(comes(Hello{1, 0, 1}));
+  CHECK(comes(Hello{1, kMaxRanks - 1, kMaxRanks}));
+  CHECK_FALSE(comes(Hello{1, 0, 0}));
+  CHECK_FALSE(comes(Hello{1, 1, 1}));
+  CHECK_FALSE(comes(Hello{1, 0, kMaxRanks + 1}));
+}
+
+TEST_CASE("an announcement is taken at the edges of its numbers, and not beyond them") {
+  CHECK(comes(head()));
+  const std::vector<std::function<void(OperationHead&)>> good = {
+      [](auto& h) { h.kind = OperationKind::reduceScatter; }, [](auto& h) { h.bytes = kMost; },
+      [](auto& h) { h.bytesPerRank = kMost; }, [](auto& h) { h.windowOffset = kMost * kMaxRanks; },
+      [](auto& h) { h.inlined = true, h.bytes = kInlineBytes; }};
+  for (size_t i = 0; i < good.size(); i++) {
+    INFO(i);
+    CHECK(comes(head(good[i])));
+  }
+  const std::vector<std::function<void(OperationHead&)>> bad = {
+      [](auto& h) { h.kind = static_cast<OperationKind>(3); }, [](auto& h) { h.bytes = kMost + 1; },
+      [](auto& h) { h.bytesPerRank = kMost + 1; }, [](auto& h) { h.windowOffset = kMost * kMaxRanks + 1; },
+      [](auto& h) { h.inlined = true, h.bytes = kInlineBytes + 1; }};
+  for (size_t i = 0; i < bad.size(); i++) {
+    INFO(i);
+    CHECK_FALSE(comes(head(bad[i])));
+  }
+}
+
+TEST_CASE("words between ranks come as they were said, whole, and of no other kind") {
+  const auto ballot = [](const Bytes& bytes) { return bool(decodeBallot(bytes)); };
+  const auto verdict = [](const Bytes& bytes) { return bool(decodeVerdict(bytes)); };
+  const auto alarm = [](const Bytes& bytes) { return bool(decodeAlarm(bytes)); };
+  const auto piece = [](const Bytes& bytes) { return bool(decodePiece(bytes)); };
+  for (const bool flag : {true, false}) {
+    CHECK(decodeBallot(Ballot{flag, "s", "p", "r"}.encode())->ready == flag);
+    CHECK(decodeVerdict(Verdict{flag, "r", 3}.encode())->formed == flag);
+    CHECK(decodeAlarm(Alarm{"r", flag}.encode())->treeLost == flag);
+    CHECK(decodePiece(OutOfBandPiece{flag, Bytes(3)}.encode())->gaveUp == flag);
+  }
+  checkLength(Ballot{}.encode(), ballot);
+  checkHead(Ballot{}.encode(), ballot);
+  checkLength(Verdict{}.encode(), verdict);
+  checkHead(Verdict{}.encode(), verdict);
+  checkLength(Alarm{}.encode(), alarm);
+  checkHead(Alarm{}.encode(), alarm);
+  checkLength(OutOfBandPiece{false, Bytes(kPieceBytes)}.encode(), piece);
+  checkHead(OutOfBandPiece{}.encode(), piece);
+  CHECK_FALSE(piece(OutOfBandPiece{false, Bytes(kPieceBytes + 1)}.encode()));
+  CHECK(isOutOfBand(OutOfBandPiece{}.encode()));
+  CHECK_FALSE(isOutOfBand(Ballot{}.encode()));
+  // A reason is cut where it is longer than a message has room for.
+  CHECK(decodeAlarm(Alarm{std::string(kReasonBytes, 'x')}.encode())->reason ==
+        std::string(kReasonBytes, 'x'));
+  const std::string cut = decodeAlarm(Alarm{std::string(kReasonBytes + 1, 'x')}.encode())->reason;
+  CHECK(cut == std::string(kReasonBytes - 3, 'x') + "...");
+}
+
+TEST_CASE("a rank sends and receives its part of a chunk in gathers and scatters, and else all of it") {
+  const auto of = [](OperationKind kind) {
+    return head([kind](auto& h) { h.kind = kind, h.bytes = 35, h.bytesPerRank = 10, h.windowOffset = 5; });
+  };
+  const Span chunk{3, 20};  // of the window from byte 5 to 40: bytes 8 to 25 of the vector
+  const auto is = [](Span span, size_t begin, size_t end) { return span.begin == begin && span.end == end; };
+  CHECK(is(partOf(of(OperationKind::allGather), 0), 0, 5));
+  CHECK(is(partOf(of(OperationKind::allGather), 1), 5, 15));
+  CHECK(is(partOf(of(OperationKind::allGather), 3), 25, 35));
+  CHECK(is(sentOf(of(OperationKind::allGather), 0, chunk), 3, 5));
+  CHECK(is(sentOf(of(OperationKind::allGather), 1, chunk), 5, 15));
+  CHECK(is(sentOf(of(OperationKind::allGather), 2, chunk), 15, 20));
+  CHECK(sentOf(of(OperationKind::allGather), 3, chunk).bytes() == 0);
+  CHECK(is(receivedOf(of(OperationKind::allGather), 1, chunk), 3, 20));
+  CHECK(is(receivedOf(of(OperationKind::reduceScatter), 1, chunk), 5, 15));
+  CHECK(is(sentOf(of(OperationKind::reduceScatter), 1, chunk), 3, 20));
+  CHECK(is(sentOf(of(OperationKind::allReduce), 1, chunk), 3, 20));
+  CHECK(is(receivedOf(of(OperationKind::allReduce), 1, chunk), 3, 20));
+}
+
+TEST_CASE("an operation that cannot be is refused, and the largest that can is not") {
+  CHECK(fault([](auto&) {}).empty());
+  CHECK(fault([](auto& o) { o.bytes = kMost; }).empty());
+  CHECK(fault([](auto& o) { o.bytes = kMost + 4; }).find("1 TiB") != std::string::npos);
+  CHECK(fault([](auto& o) { o.windowBytes = kMost + 4; }).find("1 TiB") != std::string::npos);
+  CHECK(fault([](auto& o) { o.bytesPerRank = kMost + 4; }).find("1 TiB") != std::string::npos);
+  CHECK(fault([](auto& o) { o.windowBytes = o.bytesPerRank = kMost; }).empty());
+  CHECK(fault([](auto& o) { o.windowBytes = 401; }).find("behind the last") != std::string::npos);
+  CHECK(fault([](auto& o) { o.windowOffset = 300, o.windowBytes = 100; }).empty());
+  CHECK(fault([](auto& o) { o.windowOffset = 400, o.windowBytes = 0; }).empty());
+  CHECK(fault([](auto& o) { o.windowOffset = 401, o.windowBytes = 0; }).find("behind") != std::string::npos);
+  CHECK(fault([](auto& o) { o.windowOffset = 300, o.windowBytes = 101; }).find("behind") !=
+        std::string::npos);
+  CHECK(fault([](auto& o) { o.sendMemory = nullptr; }).find("own part is null") != std::string::npos);
+  CHECK(fault([](auto& o) { o.sendMemory = nullptr, o.windowOffset = 200, o.windowBytes = 200; }).empty());
+  const auto scatter = [](Operation& o) {
+    o.kind = OperationKind::reduceScatter;
+    o.receiveMemory = &memory;
+    o.sendMemory = nullptr;
+  };
+  CHECK(fault(scatter).empty());
+  const auto scattered = [&](const std::function<void(Operation&)>& change) {
+    return fault([&](Operation& o) { scatter(o), change(o); });
+  };
+  CHECK(scattered([](auto& o) { o.receiveMemory = nullptr; }).find("null") != std::string::npos);
+  CHECK(scattered([](auto& o) { o.windowBytes = 398; }).find("whole elements") != std::string::npos);
+  CHECK(scattered([](auto& o) { o.windowOffset = 2, o.windowBytes = 4; }).find("whole") != std::string::npos);
+  CHECK(scattered([](auto& o) { o.op = static_cast<ReduceOp>(77); }).find("no such") != std::string::npos);
+  const auto reduces = [](Operation& o) { o.kind = OperationKind::allReduce, o.sendMemory = nullptr; };
+  CHECK(fault([&](auto& o) { reduces(o), o.bytes = 8; }).empty());
+  CHECK(fault([&](auto& o) { reduces(o), o.bytes = 6; }).find("whole elements") != std::string::npos);
+  CHECK(fault([&](auto& o) { reduces(o), o.windowBytes = 4000; }).empty());
+  CHECK(fault([&](auto& o) { reduces(o), o.op = static_cast<ReduceOp>(77); }).find("no such") !=
+        std::string::npos);
+}
+
+TEST_CASE("a plan says who reduces what, and who has it in the end") {
+  Operation operation;
+  operation.bytes = 2048;
+  Plan plan;
+  makePlan(operation, 3, 2048, &plan);
+  CHECK((plan.whole && plan.reduces && !plan.distributes));
+  CHECK((plan.parts.size() == 3 && plan.parts[2].bytes == 2048 && plan.parts[2].offset == 0));
+  makePlan(operation, 3, 2047, &plan);
+  CHECK((!plan.whole && plan.reduces && plan.distributes));
+  // Shares of whole pairs of cache lines: 2048 are 768, 768 and the rest.
+  CHECK((plan.parts[0].bytes == 768 && plan.parts[1].offset == 768 && plan.parts[2].offset == 1536));
+  CHECK(plan.parts[2].bytes == 512);
+  operation.bytes = 384;
+  makePlan(operation, 3, 0, &plan);
+  CHECK((plan.parts[0].bytes == 128 && plan.parts[1].bytes == 128 && plan.parts[2].bytes == 128));
+  operation.bytes = 385;
+  makePlan(operation, 3, 0, &plan);
+  CHECK((plan.parts[0].bytes == 256 && plan.parts[1].bytes == 129 && plan.parts[2].bytes == 0));
+  operation.kind = OperationKind::reduceScatter;
+  operation.bytesPerRank = 100;
+  operation.windowOffset = 50;
+  operation.windowBytes = 200;
+  makePlan(operation, 3, 0, &plan);
+  CHECK((plan.reduces && !plan.distributes && !plan.whole));
+  CHECK((plan.parts[0].offset == 0 && plan.parts[0].bytes == 50 && plan.parts[1].offset == 50));
+  CHECK((plan.parts[1].bytes == 100 && plan.parts[2].offset == 150 && plan.parts[2].bytes == 50));
+  CHECK(receivedBytes(operation, 2) == 50);
+  CHECK(receivedBytes(operation, 1) == 100);
+  operation.kind = OperationKind::allGather;
+  makePlan(operation, 3, 0, &plan);
+  CHECK((!plan.reduces && plan.distributes && !plan.whole));
+  CHECK(receivedBytes(operation, 2) == 200);
+  operation.kind = OperationKind::allReduce;
+  CHECK(receivedBytes(operation, 2) == 385);
+}
