@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 #include "src/coll/join.h"
@@ -149,6 +152,29 @@ TEST_CASE("a request and an answer come as they were sent, to who has the secret
   checkHead(Greeting{nonce}.encode(), [](const Bytes& bytes) { return bool(decodeGreeting(bytes)); });
 }
 
+TEST_CASE("a message with a proof and nothing else is of somebody with another secret") {
+  Bytes empty = encodeStatusRequest(0, kKey, {});
+  empty.resize(8 + sizeof(Tag128));
+  CHECK(decodeStatusRequest(empty, kKey, {}).error().message().find("another secret") != std::string::npos);
+  empty.pop_back();
+  CHECK(decodeStatusRequest(empty, kKey, {}).error().message().find("cut off") != std::string::npos);
+}
+
+TEST_CASE("a secret is the setting, or the first line of the file that it names") {
+  const auto file = std::filesystem::temp_directory_path() / ("weft-secret-" + std::to_string(::getpid()));
+  const auto written = [&](const char* text) {
+    std::ofstream(file) << text;
+    return readSecret("@" + file.string());
+  };
+  CHECK(*readSecret("barley") == "barley");
+  CHECK(*written("barley\nand more\n") == "barley");
+  CHECK(written("")->empty());
+  std::filesystem::remove(file);
+  const auto missing = readSecret("@" + file.string());
+  REQUIRE_FALSE(missing);
+  CHECK(missing.error().detail() == file.string() + " cannot be read");
+}
+
 TEST_CASE("a frame's length is taken up to the most that its reader allows") {
   const auto lengthOf = [](uint32_t length) { return frameLength(ByteWriter().put(length).take()); };
   CHECK(*lengthOf(kFrameBytes) == kFrameBytes);
@@ -181,6 +207,27 @@ TEST_CASE("an announcement is taken at the edges of its numbers, and not beyond 
     INFO(i);
     CHECK_FALSE(comes(head(bad[i])));
   }
+}
+
+TEST_CASE("a kind of operation that there is not is called unknown") {
+  const auto none = decodeOperation(head([](auto& h) { h.kind = static_cast<OperationKind>(3); }).encode());
+  CHECK(none.error().message().find("operation 0, unknown of 4000 bytes") != std::string::npos);
+}
+
+TEST_CASE("a group is formed if all are ready with the same settings, else the culprit is blamed") {
+  const Ballot ready{true, "s", "", ""}, other{true, "t", "", ""};
+  const Ballot misses{false, "", "", "rank 2, 3 does not answer"}, gaveUp{false, "", "", kAnotherGaveUp};
+  const Ballot lost{false, "", "", "nothing was heard from it", false};
+  CHECK(count({}).formed);
+  CHECK(count({ready, ready}).formed);
+  CHECK_FALSE(count({ready, other}).formed);
+  CHECK(count({ready, other}).reason.starts_with("rank 1 has t and rank 0 has s"));
+  CHECK_FALSE(count({ready, lost}).formed);
+  // A rank that does not vote goes before those that miss it, and these before those that only followed.
+  CHECK(count({ready, misses, lost, gaveUp}).reason == "rank 2: nothing was heard from it");
+  CHECK(count({ready, gaveUp, misses}).reason == "rank 2: rank 2, 3 does not answer");
+  CHECK(count({gaveUp, gaveUp, ready}).reason == std::string("rank 0: ") + kAnotherGaveUp);
+  CHECK(count({other, misses, misses}).reason.starts_with("rank 1: "));
 }
 
 TEST_CASE("words between ranks come as they were said, whole, and of no other kind") {
@@ -280,6 +327,7 @@ TEST_CASE("a plan says who reduces what, and who has it in the end") {
   // Shares of whole pairs of cache lines: 2048 are 768, 768 and the rest.
   CHECK((plan.parts[0].bytes == 768 && plan.parts[1].offset == 768 && plan.parts[2].offset == 1536));
   CHECK(plan.parts[2].bytes == 512);
+  CHECK(plan.parts.size() == 3);
   operation.bytes = 384;
   makePlan(operation, 3, 0, &plan);
   CHECK((plan.parts[0].bytes == 128 && plan.parts[1].bytes == 128 && plan.parts[2].bytes == 128));
@@ -294,6 +342,7 @@ TEST_CASE("a plan says who reduces what, and who has it in the end") {
   CHECK((plan.reduces && !plan.distributes && !plan.whole));
   CHECK((plan.parts[0].offset == 0 && plan.parts[0].bytes == 50 && plan.parts[1].offset == 50));
   CHECK((plan.parts[1].bytes == 100 && plan.parts[2].offset == 150 && plan.parts[2].bytes == 50));
+  CHECK(plan.parts.size() == 3);
   CHECK(receivedBytes(operation, 2) == 50);
   CHECK(receivedBytes(operation, 1) == 100);
   operation.kind = OperationKind::allGather;

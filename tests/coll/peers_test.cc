@@ -105,15 +105,6 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("peers: a rank that does not vote is blamed before those that miss it") {
-  const Ballot ready{true, "", "", ""}, misses{false, "", "", "rank 2, 3 does not answer"};
-  const Ballot gaveUp{false, "", "", kAnotherGaveUp}, lost{false, "", "", "nothing was heard from it", false};
-  CHECK(count({ready, misses, lost, gaveUp}).reason == "rank 2: nothing was heard from it");
-  CHECK(count({ready, gaveUp, misses}).reason == "rank 2: rank 2, 3 does not answer");
-  CHECK(count({gaveUp, gaveUp, ready}).reason == std::string("rank 0: ") + kAnotherGaveUp);
-  CHECK(count({ready, ready}).formed);
-}
-
 TEST_CASE("peers: bits do not depend on who comes first") {
   Ranks ranks(5);
   ranks.form(makePeers);

@@ -48,6 +48,20 @@ TEST_CASE(
   CHECK(!decodeLaneAddress(longer));
 }
 
+TEST_CASE("a lane's address is that of the socket, of either family, and one stream is enough") {
+  LaneAddress address = anAddress();
+  address.streams = 1;
+  CHECK(decodeLaneAddress(encode(address)));
+  address.streams = 0;
+  CHECK(!decodeLaneAddress(encode(address)));
+  address.listensAt(SocketAddress::loopback(4712));
+  CHECK(!address.v6);
+  CHECK(address.socket().text() == "127.0.0.1:4712");
+  address.listensAt(SocketAddress::any(AF_INET6, 4713));
+  CHECK(address.v6);
+  CHECK(address.socket().text() == "[::]:4713");
+}
+
 TEST_CASE("a frame's header is taken if its kind is known and its length can be") {
   const auto taken = [](FrameKind kind, uint32_t length, uint8_t flags = 0, uint16_t mark = kFrameMark) {
     FrameHeader header;
