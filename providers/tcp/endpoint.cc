@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "providers/common/keyed_memory.h"
 #include "src/base/log.h"
@@ -55,9 +56,9 @@ Result<RemoteMemory> TcpEndpoint::import(std::span<const std::byte> blob) {
   return decodeKeyedMemory(blob, kMemoryMagic);
 }
 
+// What goes over one connection leaves in one call, whatever goes over others in between.
 size_t TcpEndpoint::post(std::span<const Work> works) {
   size_t taken = 0;
-  Stream* filled = nullptr;
   while (taken < works.size() && life_.ready() && queue_.hasRoom()) {
     const Work& work = works[taken++];
     queue_.workPosted();
@@ -66,13 +67,19 @@ size_t TcpEndpoint::post(std::span<const Work> works) {
       reject(work, error);
       return taken;
     }
-    Stream& stream = streamFor(work);
-    if (filled && filled != &stream) send(*filled);
-    filled = &stream;
-    put(stream, work);
+    put(streamFor(work), work);
   }
-  if (filled) send(*filled);
+  sendFilled();
   return taken;
+}
+
+// A connection that fails takes the lane's others along.
+void TcpEndpoint::sendFilled() {
+  for (size_t i = 0; i < streams_.size(); i++) {
+    Stream& stream = *streams_[i];
+    if (!std::exchange(stream.filled, false)) continue;
+    if (stream.open()) send(stream);
+  }
 }
 
 void TcpEndpoint::put(Stream& stream, const Work& work) {
@@ -88,6 +95,7 @@ void TcpEndpoint::put(Stream& stream, const Work& work) {
   outgoing.context = work.context;
   outgoing.purpose = work.unsignaled ? Purpose::unsignaled : Purpose::work;
   stream.push(outgoing);
+  stream.filled = true;
 }
 
 void TcpEndpoint::putRead(Stream& stream, const Work& work) {
@@ -108,6 +116,7 @@ void TcpEndpoint::putRead(Stream& stream, const Work& work) {
   request.context = number;
   request.purpose = Purpose::request;
   stream.push(request);
+  stream.filled = true;
 }
 
 // The Work counts as taken, and as failed; the lane ends with it, as a queue pair does.

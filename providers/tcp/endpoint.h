@@ -49,6 +49,7 @@ class TcpEndpoint : public Endpoint, private StreamHost, private LaneLife::Host 
   bool withinHost() const { return mine_.ip == peer_.ip; }
   Stream& streamFor(const Work& work);
   void send(Stream& stream);
+  void sendFilled();
   void wantStreams(size_t number);
   void expectStreams();
   void dialStreams();

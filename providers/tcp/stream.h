@@ -97,6 +97,7 @@ class Stream {
   bool standing = false;  // both ends know each other
   bool fenced = false;    // nothing of ours is on its way any more
   bool peerLeft = false;  // its bye came, or the orderly end of the connection
+  bool filled = false;    // what was posted now has not been handed to the kernel yet
   bool sending = false;   // the Queue flushes it
 
   // Where the Queue keeps it (watch.h), and how many reads in a row found nothing.

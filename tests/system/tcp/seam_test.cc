@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 #include <algorithm>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "src/base/log.h"
 #include "tests/system/tcp/raw_peer.h"
@@ -14,6 +16,7 @@ using enum CompletionKind;
 namespace {
 
 constexpr size_t kBulk = 64 << 10;
+size_t calls = 0;  // of sendmsg, by the provider
 
 struct Pair {
   explicit Pair(const Config& config = tcpConfig(), size_t bytes = 1 << 20)
@@ -39,6 +42,31 @@ bool contains(const std::vector<std::string>& words, const std::string& part) {
 }
 
 }  // namespace
+
+// In the place of the C library's.
+extern "C" ssize_t sendmsg(int fd, const msghdr* message, int flags) {
+  calls++;
+  return ::syscall(SYS_sendmsg, fd, message, flags);
+}
+
+TEST_CASE("tcp: what is posted at once leaves in one call for each connection") {
+  constexpr size_t kBulkStreams = 3, kEach = 2;
+  Pair pair(tcpConfig(1 + kBulkStreams));
+  const size_t before = openDescriptors();
+  pair.write(pair.a, pair.b, kBulk, 1);
+  REQUIRE(pumpUntil({&pair.a, &pair.b}, [&] { return openDescriptors() == before + 2 * kBulkStreams; }));
+  pair.write(pair.a, pair.b, kBulk, kBulkStreams);  // all of them stand
+  pump({&pair.a, &pair.b}, 100);
+  std::vector<Work> works;
+  for (size_t i = 0; i < kEach * kBulkStreams; i++)
+    works.push_back(pair.a.work(Opcode::writeNotify, i * kBulk, i * kBulk, kBulk, i));
+  calls = 0;
+  CHECK(pair.a.lane->post(works) == works.size());
+  CHECK(calls == kBulkStreams);
+  REQUIRE(pumpUntil({&pair.a, &pair.b},
+                    [&] { return pair.b.count(notified) == 1 + kBulkStreams + works.size(); }));
+  CHECK(pair.b.holds(0, pair.a, 0, works.size() * kBulk));
+}
 
 TEST_CASE("tcp: a peer is one descriptor, and another one for each further connection once much flows") {
   const int streams = GENERATE(1, 2, 4);
