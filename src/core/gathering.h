@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-// When small messages to a peer wait for each other, where a post is a system call (DeviceInfo::postIsCall).
+// When messages to a peer wait for each other, where a post is a system call (DeviceInfo::postIsCall).
 // The first leaves at once; those that come close behind it wait for some passes and leave together. A job
 // that also receives makes a pass between any two of its sends, so passes alone must not end the waiting. The
 // test of a message that waits does end it: NCCL waits for that one, and it must not be late. Where tests

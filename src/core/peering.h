@@ -142,8 +142,8 @@ class Peering final : private LaneOwner,
   EagerSender& eagerOut() { return eagerOut_; }
   EagerReceiver& eagerIn() { return eagerIn_; }
   bool hasEagerSlot();  // a credit for one more; posting.h
-  // A small message that is sent now waits for others (gathering.h).
-  bool follows(size_t bytes);  // posting.h
+  // A message that is sent now waits for others (gathering.h); one above `most` is worth a call of its own.
+  bool follows(size_t bytes, size_t most);  // posting.h
   // Header and payload, from its staging. posting.h
   void sendEager(int slot, size_t bytes);
   // The same, with those that wait; its departure.

@@ -42,9 +42,8 @@ inline bool Peering::hasEagerSlot() {
   return false;
 }
 
-inline bool Peering::follows(size_t bytes) {
-  constexpr size_t kMostTogether = 4096;  // a larger one is worth a call of its own
-  return gathering_.waits(parts_.pass()) && bytes <= kMostTogether;
+inline bool Peering::follows(size_t bytes, size_t most) {
+  return gathering_.waits(parts_.pass()) && bytes <= most;
 }
 
 inline const Work& Peering::eagerWork(const Lane& lane, int slot, size_t bytes) {

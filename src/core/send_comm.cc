@@ -13,8 +13,9 @@ namespace weft::core {
 
 namespace {
 
-constexpr uint8_t kMostAttempts = 14;       // of a segment: 4 bits carry them
-constexpr uint64_t kEagerBetweenPolls = 4;  // of which each may end with the first rail
+constexpr uint8_t kMostAttempts = 14;        // of a segment: 4 bits carry them
+constexpr size_t kMostEagerTogether = 4096;  // of eager messages
+constexpr uint64_t kEagerBetweenPolls = 4;   // of which each may end with the first rail
 
 const Peering::Imported kNowhere{};
 
@@ -239,7 +240,8 @@ inline Request* SendCommImpl::sendEager(const Send& send, TagState& tag) {
     return sendProfiled(send, tag);
   if (followed_ && engine().gathersEager() && !peering().signalsAll()) [[unlikely]]
     return sendFollowed(send, tag);
-  if (engine().gathersEager() && peering().follows(send.bytes)) return sendTogether(send, tag);
+  if (engine().gathersEager() && peering().follows(send.bytes, kMostEagerTogether))
+    return sendTogether(send, tag);
   const int slot = peering().eagerOut().takeSlot();
   const uint32_t k = tag.k;
   peering().sendEager(slot, stageEager(slot, send, tag));

@@ -5,8 +5,15 @@
 
 // Direct messages as their sender sees them (recv_comm_direct.cc has the other end): a message leaves before
 // its receive is known, in one work, as long as the window that the receiver granted holds it. It is finished
-// when the fabric has its bytes. Small ones that follow each other leave together. Only inside the engine.
+// when the fabric has its bytes. Those that follow each other closely leave together. Only inside the engine.
 namespace weft::core {
+
+namespace {
+
+// Of those that leave together the bytes fill whole packets, where each alone would end in a short one.
+constexpr size_t kMostDirectTogether = 256 << 10;
+
+}  // namespace
 
 // Straight from the caller's memory to where its receiver says. A CTS that is there for it is dropped: by it,
 // the receiver would learn that messages need their CTS.
@@ -42,7 +49,7 @@ void SendCommImpl::postDirect(Request* request) {
   work.length = request->bytes;
   work.memory = request->bytes == 0 ? nullptr : request->memory->region->rail(lane.rail());
   work.context = workContext(WorkKind::segment, request->index, request->generation, lane.number());
-  if (engine().gathersEager() && peering().follows(request->bytes)) {
+  if (engine().gathersEager() && peering().follows(request->bytes, kMostDirectTogether)) {
     request->departure = peering().submitLater(lane, work);
   } else {
     peering().submit(lane, work);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 
-// Small messages where a post is a system call (src/core/gathering.h): the first leaves at once, those close
-// behind it leave together. The sender's passes and tests are made one by one here.
+// Messages where a post is a system call (src/core/gathering.h): the first leaves at once, those close behind
+// it leave together. The sender's passes and tests are made one by one here.
 #include <vector>
 
 #include "tests/support/catch.h"
@@ -15,6 +15,7 @@ using namespace weft::test;
 
 constexpr int kMostPasses = 16;  // for which a message waits
 constexpr size_t kSmall = 8, kLarge = 6000;
+constexpr size_t kMostTogether = 256 << 10;  // of direct messages
 
 WorldOptions overCalls() {
   loop::LoopOptions fabric;
@@ -118,6 +119,46 @@ TEST_CASE("where tests find a message waiting alone the next ones leave at once"
   stage.send(kSmall);
   stage.send(kSmall);
   CHECK(stage.arrived() == 4);
+}
+
+TEST_CASE("large messages that go directly wait for each other, too, but for the largest") {
+  loop::LoopOptions fabric;
+  fabric.postIsCall = fabric.messages = true;
+  fabric.landing = loop::Landing::whenPolled;
+  fabric.delivery = Delivery::accepted;
+  WorldOptions options;
+  for (auto& transport : options.transports) transport = loop::makeTransport(fabric);
+  World world(options);
+  Connection link = world.connect(0);
+  Buffer from(*link.send, 2 * kMostTogether), to(*link.recv, 2 * kMostTogether);
+  for (int i = 0; i < 4; i++) {
+    const ReceiveSpec spec{to.data(), 2 * kMostTogether, 1, to.handle(), nullptr};
+    REQUIRE(link.recv->irecv(std::span(&spec, 1)).request);
+  }
+  world.pump(5);
+  std::vector<Request*> sending;
+  const auto send = [&](size_t bytes) {
+    sending.push_back(link.send->isend(from.data(), bytes, 1, from.handle(), nullptr).request);
+    REQUIRE(sending.back());
+    return world.side(0).engine->counters().directOut;
+  };
+  const auto arrived = [&] {
+    for (int i = 0; i < 3; i++) world.progress(1);
+    return world.side(1).engine->counters().directIn;
+  };
+  CHECK(send(kMostTogether) == 1);
+  CHECK(send(kMostTogether) == 2);
+  CHECK(send(kMostTogether) == 3);
+  CHECK(arrived() == 1);
+  SECTION("until one that waits is tested") {
+    CHECK(link.send->testRequest(sending[2], nullptr).done);
+    CHECK(arrived() == 3);
+  }
+  SECTION("until one comes that is worth a call of its own") {
+    CHECK(send(kMostTogether + 1) == 4);
+    world.progress(0);
+    CHECK(arrived() == 4);
+  }
 }
 
 TEST_CASE("nothing waits for others when no credit is left") {
