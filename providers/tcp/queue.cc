@@ -35,12 +35,20 @@ Result<std::unique_ptr<Endpoint>> TcpQueue::openEndpoint() {
 }
 
 // Small writes are finished when they are posted: that is told without a system call, every other time. And
-// what arrived and was not asked for is bounded: with so much of it nothing more is read.
+// what arrived and was not asked for is bounded: with so much of it nothing more is read. While many works
+// are being posted, a poll after one that read in vain reads nothing.
 size_t TcpQueue::poll(std::span<Completion> out) {
   after_.beginPoll();
+  if (burst_ > 0 && --burst_ > kFew && readInVain_ && ready_.empty() && after_.empty()) {
+    readInVain_ = false;
+    return 0;
+  }
   const bool reportOnly = !ready_.empty() && !reportedOnly_;
   reportedOnly_ = reportOnly;
-  if (!reportOnly && ready_.size() < depths_.notifications) progress();
+  if (!reportOnly && ready_.size() < depths_.notifications) {
+    progress();
+    readInVain_ = ready_.empty();
+  }
   return emit(out);
 }
 

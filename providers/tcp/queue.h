@@ -37,7 +37,10 @@ class TcpQueue : public Queue {
   KeyTable& regions() const { return *regions_; }
   Placer* placer() const { return placer_; }
   bool hasRoom() const { return works_ < depths_.sends; }
-  void workPosted() { works_++; }
+  void workPosted() {
+    works_++;
+    if (burst_ < kMostBurst) burst_++;
+  }
   void workGone() { works_--; }  // nobody is told
   void report(const Completion& completion) { ready_.push(completion); }
   // After all that was reported by then: what failed, with its words, and the end of a lane.
@@ -49,6 +52,9 @@ class TcpQueue : public Queue {
   void forget(TcpEndpoint* lane);
 
  private:
+  static constexpr uint32_t kMostBurst = 32;
+  static constexpr uint32_t kFew = 2;  // who posts no more waits for an answer soon
+
   void progress();
   void flushAll();
   void progressLanes();
@@ -65,6 +71,8 @@ class TcpQueue : public Queue {
   size_t works_ = 0;          // posted, and not yet reported or forgotten
   uint64_t lastLane_ = 0;
   bool reportedOnly_ = false;  // the last poll read nothing
+  bool readInVain_ = false;    // the last read found nothing
+  uint32_t burst_ = 0;         // works that were posted, less the polls since
 
   Doorman doorman_;
   Watch watch_;

@@ -17,6 +17,7 @@ namespace {
 
 constexpr size_t kBulk = 64 << 10;
 size_t calls = 0;  // of sendmsg, by the provider
+size_t reads = 0;  // by recv
 
 struct Pair {
   explicit Pair(const Config& config = tcpConfig(), size_t bytes = 1 << 20)
@@ -47,6 +48,30 @@ bool contains(const std::vector<std::string>& words, const std::string& part) {
 extern "C" ssize_t sendmsg(int fd, const msghdr* message, int flags) {
   calls++;
   return ::syscall(SYS_sendmsg, fd, message, flags);
+}
+
+extern "C" ssize_t recv(int fd, void* into, size_t bytes, int flags) {
+  reads++;
+  return ::syscall(SYS_recvfrom, fd, into, bytes, flags, nullptr, nullptr);
+}
+
+TEST_CASE("tcp: between many posts every other poll reads, else each") {
+  constexpr size_t kMany = 24, kPolls = 10;
+  Pair pair(tcpConfig(1));
+  pump({&pair.a, &pair.b}, 100);
+  const auto readsOf = [&pair] {
+    reads = 0;
+    for (size_t i = 0; i < kPolls; i++) pair.a.poll();
+    return reads;
+  };
+  CHECK(readsOf() == kPolls);
+  const size_t posted = GENERATE(1, size_t{kMany});
+  const std::vector<Work> works(posted, pair.a.work(Opcode::write, 0, 0, 8));
+  CHECK(pair.a.lane->post(works) == posted);
+  while (pair.a.count(sent) < posted) pair.a.poll();
+  CHECK(readsOf() == (posted == kMany ? kPolls / 2 : kPolls));
+  pump({&pair.a, &pair.b}, 2 * kMany);
+  CHECK(readsOf() == kPolls);
 }
 
 TEST_CASE("tcp: what is posted at once leaves in one call for each connection") {
