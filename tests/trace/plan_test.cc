@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "tests/support/catch.h"
+#include "tools/replay/pattern.h"
 #include "tools/trace/encoder.h"
 
 // What is read of traces, and which are refused. The traces are two ranks' that exchange one message, written
@@ -343,4 +344,25 @@ TEST_CASE("a put outside of the other rank's window is refused") {
   CHECK(says(refusal(job.rank(0), job.rank(1)), "taken"));
   job.offset++;
   CHECK(says(refusal(job.rank(0), job.rank(1)), "reaches outside of the other rank's window"));
+}
+
+TEST_CASE("what several messages left in one place may change at any byte, and has no byte of another") {
+  const std::vector<uint64_t> seeds = {replay::seedOf(1, 2, 3), replay::seedOf(1, 2, 4)};
+  std::vector<std::byte> first(100), second(100);
+  replay::fill(seeds[0], first);
+  replay::fill(seeds[1], second);
+  CHECK_FALSE(replay::firstOfNone(seeds, first));
+  CHECK_FALSE(replay::firstOfNone(seeds, second));
+  for (const size_t cut : {1, 43, 48, 99}) {
+    std::vector<std::byte> mixed = first;
+    std::copy(second.begin() + static_cast<ptrdiff_t>(cut), second.end(),
+              mixed.begin() + static_cast<ptrdiff_t>(cut));
+    CHECK_FALSE(replay::firstOfNone(seeds, mixed));
+    std::byte wrong = mixed[cut];
+    while (wrong == first[cut] || wrong == second[cut])
+      wrong = static_cast<std::byte>(static_cast<int>(wrong) + 1);
+    mixed[cut] = wrong;
+    CHECK(replay::firstOfNone(seeds, mixed) == cut);
+    CHECK(replay::firstOfNone(std::span(seeds).first(1), mixed) == cut);
+  }
 }

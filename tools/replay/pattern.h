@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -44,6 +45,27 @@ inline std::optional<size_t> firstWrong(uint64_t seed, std::span<const std::byte
     size_t at = from;
     while (bytes[at] == reinterpret_cast<const std::byte*>(&word)[at - from]) ++at;
     return at;
+  }
+  return std::nullopt;
+}
+
+// The position of the first byte that is of none of the messages with these seeds. Messages to one place
+// between which nobody waits land in any order, byte-wise, so each byte may be of another one.
+inline std::optional<size_t> firstOfNone(std::span<const uint64_t> seeds, std::span<const std::byte> bytes) {
+  if (seeds.size() == 1) return firstWrong(seeds.front(), bytes);
+  size_t likely = 0;
+  for (size_t from = 0; from < bytes.size(); from += 8) {
+    const std::span<const std::byte> part = bytes.subspan(from, std::min<size_t>(8, bytes.size() - from));
+    const auto is = [&](uint64_t seed, size_t at, size_t length) {
+      const uint64_t word = wordOf(seed, from / 8);
+      return std::memcmp(part.data() + at, reinterpret_cast<const std::byte*>(&word) + at, length) == 0;
+    };
+    if (is(seeds[likely], 0, part.size())) continue;
+    for (size_t at = 0; at < part.size(); ++at) {
+      size_t tried = 0;
+      for (; tried < seeds.size() && !is(seeds[likely], at, 1); ++tried) likely = (likely + 1) % seeds.size();
+      if (tried == seeds.size()) return from + at;
+    }
   }
   return std::nullopt;
 }

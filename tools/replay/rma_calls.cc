@@ -21,23 +21,6 @@ namespace at = trace::at;
 
 constexpr size_t kWindowPage = 4096;
 
-// The position of the first word that is none of the messages with these seeds.
-std::optional<size_t> firstOfNone(std::span<const uint64_t> seeds, std::span<const std::byte> bytes) {
-  if (seeds.size() == 1) return firstWrong(seeds.front(), bytes);
-  size_t likely = seeds.size() - 1;
-  for (size_t from = 0; from < bytes.size(); from += 8) {
-    const size_t length = std::min<size_t>(8, bytes.size() - from);
-    size_t tried = 0;
-    for (; tried < seeds.size(); ++tried) {
-      const uint64_t word = wordOf(seeds[likely], from / 8);
-      if (std::memcmp(bytes.data() + from, &word, length) == 0) break;
-      likely = (likely + 1) % seeds.size();
-    }
-    if (tried == seeds.size()) return from;
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
 netdriver::RmaTable& RmaCalls::table() const {
