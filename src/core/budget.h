@@ -12,10 +12,23 @@ namespace weft::core {
 
 class Budget {
  public:
+  // Receives that stand for placed messages take a quarter at most, as they hold what they take for as long
+  // as their comm lives.
+  bool takeStanding(uint32_t notifications) {
+    if (standingLeft_ < notifications || !take(notifications)) return false;
+    standingLeft_ -= notifications;
+    return true;
+  }
+  void giveBackStanding(uint32_t notifications) {
+    standingLeft_ += notifications;
+    giveBack(notifications);
+  }
+
   // `notifications` that the shallowest completion queue holds; `eagerBytes` of all pools.
   void open(int64_t notifications, uint64_t eagerBytes) {
     left_ = notifications;
     eagerLeft_ = notifications / 2;
+    standingLeft_ = notifications / 4;
     eagerBytesLeft_ = eagerBytes;
   }
 
@@ -46,6 +59,7 @@ class Budget {
  private:
   int64_t left_ = 0;
   int64_t eagerLeft_ = 0;
+  int64_t standingLeft_ = 0;
   uint64_t eagerBytesLeft_ = 0;
 };
 

@@ -154,7 +154,7 @@ Status CommBase::removeHandle(MemoryHandle* handle) {
     EngineEntry in(engine(), EngineEntry::wait);
     if (!handles_.contains(handle))
       return Error(Code::invalidArgument, "deregistering memory", "this handle is not one of this comm's");
-    if (handle->inUse == 0 || isClosed()) {
+    if ((handle->inUse == 0 && !handle->mayBePlacedIn()) || isClosed()) {
       removed = takeHandle(handle);
       return {};
     }

@@ -23,6 +23,7 @@ constexpr int kMaxRecvs = 8;      // receives in one group
 constexpr int kMaxRequests = 32;  // NCCL_NET_MAX_REQUESTS: what NCCL may have in flight for each of them
 constexpr int kMaxMembers = 8;    // devices in a virtual one
 constexpr size_t kMaxMessageBytes = size_t{1} << 30;
+constexpr uint32_t kPlacedAtOnce = 16;  // placed messages of a comm under way
 
 // What the profiler is told about one message.
 struct MessageEvent {
@@ -162,6 +163,12 @@ class SendComm : public Comm {
   virtual Posted isendFollowed(const void* data, size_t bytes, int tag, MemoryHandle* memory) = 0;
   // What waits for others leaves now.
   virtual void leaveNow() = 0;
+  // Whether the receiver has opened memory to this end by that number, and not shut it since.
+  virtual bool isOpen(uint32_t number) = 0;
+  // A message that lands in that memory from `offset` on. It takes a receive of irecvPlaced. Where the memory
+  // was shut meanwhile the message is sent empty, and its bytes go nowhere.
+  virtual Posted isendPlaced(const void* data, size_t bytes, int tag, MemoryHandle* memory, uint32_t number,
+                             uint64_t offset) = 0;
   // The peer's receives may stand for as long as they like: no warning says that this end is late.
   virtual void mayStand() = 0;
   // Its messages' bytes may change while they are under way, as others may write to the same memory: so they
@@ -189,6 +196,17 @@ class RecvComm : public Comm {
   // say.
   virtual void mayIdle() = 0;
   virtual void mayChange() = 0;  // as of a SendComm
+  // Lets the sender place messages in [at, at + bytes) of that memory, which it names by `number`; again is
+  // harmless. False: not on this fabric, not as long as so many comms do, or not now.
+  virtual bool openMemory(MemoryHandle* handle, const void* at, size_t bytes, uint32_t number) = 0;
+  // Asks the sender to place nothing more there; again, or of memory that was never opened, it is harmless.
+  virtual void shutMemory(MemoryHandle* handle) = 0;
+  // Nothing more lands there.
+  virtual bool isShut(MemoryHandle* handle) = 0;
+  // A receive for a placed message of at most so many bytes, after openMemory. Its size may be less than what
+  // was sent (isendPlaced). It may stand when the other end closes. Null with ok: not now, or there are
+  // kPlacedAtOnce. All placed messages of a comm have one tag.
+  virtual Posted irecvPlaced(size_t most, int tag) = 0;
   // Null request with ok: nothing to wait for.
   virtual Posted iflush(std::span<const ReceiveSpec> received) = 0;
 };

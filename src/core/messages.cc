@@ -244,6 +244,25 @@ bool decodeBody(ByteReader* in, SumsMessage* message) {
   return in->done();
 }
 
+void encodeBody(ByteWriter* out, const OpenMemoryMessage& m) {
+  out->put(m.comm).put(m.number).put(m.memory).put(m.offset).put(m.length);
+}
+
+bool decodeBody(ByteReader* in, OpenMemoryMessage* m) {
+  for (uint32_t* field : {&m->comm, &m->number, &m->memory}) *field = in->get<uint32_t>();
+  for (uint64_t* field : {&m->offset, &m->length}) *field = in->get<uint64_t>();
+  return in->done();
+}
+
+void encodeBody(ByteWriter* out, const ShutMemoryMessage& m) {
+  out->put(m.comm).put(m.number).put(m.tag).put(m.k);
+}
+
+bool decodeBody(ByteReader* in, ShutMemoryMessage* m) {
+  for (uint32_t* field : {&m->comm, &m->number, &m->tag, &m->k}) *field = in->get<uint32_t>();
+  return in->done();
+}
+
 void encodeBody(ByteWriter* out, const MemoryNotice& message) {
   message.encode(out);
 }

@@ -43,6 +43,9 @@ enum class MessageType : uint16_t {
   localAddress,     // connector -> acceptor: my endpoint in shared memory; look for it
   waitsFor,         // my engine waits for that process, or for one that it waits for; empty: for nobody
   checksums,        // sender -> receiver: the sums of these messages' bytes
+  openMemory,       // receiver -> sender: messages may be placed in this memory, which was announced
+  shutMemory,       // receiver -> sender: place nothing more there, and say which message is the next
+  memoryShut,       //   answer
 };
 
 struct EngineHeader {
@@ -184,6 +187,23 @@ struct CtsMessage {
   std::vector<Placed> cts;
 };
 
+// Memory that a receiver opens to the sender of one comm, as a piece of what it has announced.
+struct OpenMemoryMessage {
+  uint32_t comm = 0;
+  uint32_t number = 0;  // by which the sender's owner will name it
+  uint32_t memory = 0;  // announced id
+  uint64_t offset = 0;  // of its first byte there
+  uint64_t length = 0;
+};
+
+// shutMemory, with the tag of placed messages; in memoryShut with k of the next message of that tag.
+struct ShutMemoryMessage {
+  uint32_t comm = 0;
+  uint32_t number = 0;
+  uint32_t tag = 0;
+  uint32_t k = 0;
+};
+
 struct SumsMessage {
   uint32_t comm = 0;
   std::vector<PayloadSum> sums;
@@ -199,6 +219,10 @@ bool decodeBody(ByteReader* in, MissingMessage* message);
 bool decodeBody(ByteReader* in, CtsMessage* message);
 void encodeBody(ByteWriter* out, const SumsMessage& message);
 bool decodeBody(ByteReader* in, SumsMessage* message);
+void encodeBody(ByteWriter* out, const OpenMemoryMessage& message);
+bool decodeBody(ByteReader* in, OpenMemoryMessage* message);
+void encodeBody(ByteWriter* out, const ShutMemoryMessage& message);
+bool decodeBody(ByteReader* in, ShutMemoryMessage* message);
 void encodeBody(ByteWriter* out, const OpenMessage& message);
 void encodeBody(ByteWriter* out, const CommMessage& message);
 void encodeBody(ByteWriter* out, const FailedMessage& message);

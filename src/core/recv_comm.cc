@@ -109,6 +109,7 @@ void RecvCommImpl::letGoOf(ReceiveSlot* slot) {
 
 void RecvCommImpl::closeAllSlots() {
   dropLanding();
+  placedQueued_ = 0;
   tags_.each([&](uint32_t, TagState& tag) {
     while (ReceiveSlot* slot = tag.first) {
       unlink(slot, tag);
@@ -133,7 +134,7 @@ inline uint64_t RecvCommImpl::holdUntil(const ReceiveSlot& slot, const TagState&
 // a batch only does while all that wait here do the same.
 inline uint64_t RecvCommImpl::heldUntil(const ReceiveSlot& slot) const {
   if (slot.holdUntilPass == kForBatch)
-    return batchDue_ || openCount_ - advertisedCount_ != waitingForBatch_ ? 0 : kForBatch;
+    return batchDue_ || openCount_ - advertisedCount_ - placedQueued_ != waitingForBatch_ ? 0 : kForBatch;
   return std::max(slot.holdUntilPass, eagerUntilPass_);
 }
 
@@ -205,11 +206,7 @@ inline void RecvCommImpl::open(TagState& tag, ReceiveSlot* slot) {
     return failPosting(false);
   }
   if (slot->memory) slot->memory->inUse++;
-  openCount_++;
-  slot->next = nullptr;
-  slot->previous = tag.last;
-  (tag.last ? tag.last->next : tag.first) = slot;
-  tag.last = slot;
+  append(tag, slot);
   queueCts(slot, tag);
 }
 
@@ -222,21 +219,10 @@ inline ReceiveSlot* RecvCommImpl::post(const ReceiveSpec& spec, Request* request
     return nullptr;
   }
   TagState& tag = tags_.at(static_cast<uint32_t>(spec.tag));
-  slot->arrived = slot->asked = slot->askedOdd = 0;
-  slot->segments = 0;
-  slot->state = SlotState::queued;
-  slot->tag = static_cast<uint32_t>(spec.tag);
-  slot->k = tag.k;
+  prepare(slot, spec, tag.k);
   slot->part = static_cast<uint8_t>(part);
   slot->isRequest = !request;
-  slot->reportedFailed = false;
-  slot->received = 0;
-  slot->capacity = spec.bytes;
-  slot->data = spec.data;
-  slot->comm = this;
   slot->request = request;
-  slot->memory = spec.bytes > 0 ? spec.memory : nullptr;
-  slot->record = stats_.posted(slot->tag, slot->k, spec.bytes, stats::Way::none);
   if (profiled) [[unlikely]]
     beginProfiled(request, part, spec, tag.k);
   if (tag.waiting == kNone || !takeWaiting(tag, slot)) open(tag, slot);
@@ -340,7 +326,9 @@ inline uint16_t RecvCommImpl::writeCts(ReceiveSlot& slot, TagState& tag, const L
   cts.tag = slot.tag;
   cts.k = slot.k;
   cts.slot = slot.code();
-  if (slot.memory) [[likely]] {
+  if (slot.placed) [[unlikely]] {
+    cts.memory = kAnyMemory;
+  } else if (slot.memory) [[likely]] {
     cts.memory = slot.memory->announcement->id;
     cts.offset = slot.memory->offsetOf(slot.data);
   }
@@ -371,6 +359,17 @@ inline void RecvCommImpl::addCts(ReceiveSlot& slot, CtsRun* run) {
   waitingForBatch_ -= slot.holdUntilPass == kForBatch;
 }
 
+// Those of placed messages, half of them together, so that most lie side by side in the ring and leave in one
+// write.
+void RecvCommImpl::writePlacedCts(CtsRun* run) {
+  uint32_t written = 0;
+  while (written < placedQueued_ && life_.is(Stage::open) && ctsRing_.canWrite())
+    addCts(*placedQueue_[written++], run);
+  if (written < placedQueued_ && life_.is(Stage::open)) askForPositions();
+  std::copy(placedQueue_.begin() + written, placedQueue_.begin() + placedQueued_, placedQueue_.begin());
+  placedQueued_ -= written;
+}
+
 // In posting order, so that a tag's CTS stay in order in the chain: a CTS that must wait holds up those
 // behind it.
 void RecvCommImpl::writeDueCts() {
@@ -390,14 +389,16 @@ void RecvCommImpl::writeDueCts() {
     }
     unwritten_.pop();
   }
+  if (placedDue()) [[unlikely]]
+    writePlacedCts(&run);
   post(&run, false);
-  if (unwritten_.empty()) ctsDue_ = UINT64_MAX;
+  if (unwritten_.empty() && !placedDue()) ctsDue_ = UINT64_MAX;
   if (waitingForBatch_ == 0) batchDue_ = false;
 }
 
 bool RecvCommImpl::writeAllCts() {
   writeDueCts();
-  ctsQueued_ = !unwritten_.empty() && !failed();
+  ctsQueued_ = (!unwritten_.empty() || placedDue()) && !failed();
   if (!ctsQueued_) ctsDue_ = UINT64_MAX;
   return ctsQueued_;
 }
@@ -447,7 +448,7 @@ void RecvCommImpl::onSegment(ReceiveSlot& slot, ReceivedNote note, uint64_t leng
   slot.received += length;
   if (slot.arrived != (1u << slot.segments) - 1) return stats_.begun(slot.record);
   ctsRing_.done(slot.position, slot.ctsSequence);
-  if (eagerInARow_ > 0) cameByCts();
+  if (eagerInARow_ > 0 && !slot.placed) cameByCts();
   unlink(&slot, tags_.at(slot.tag));
   fulfil(&slot, slot.received, stats::Way::rendezvous);
   messageArrived();

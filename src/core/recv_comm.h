@@ -36,17 +36,24 @@ class RecvCommImpl final : public CommBase, public RecvComm {
     mayIdle_.store(true, std::memory_order_relaxed);
   }
   void mayChange() override { sumNothing(); }
+  // Placed messages, in recv_comm_placed.cc:
+  bool openMemory(MemoryHandle* handle, const void* at, size_t bytes, uint32_t number) override;
+  void shutMemory(MemoryHandle* handle) override;
+  bool isShut(MemoryHandle* handle) override;
+  Posted irecvPlaced(size_t most, int tag) override;
 
   // CommBase:
   bool busy() const override {
-    return openCount_ + landingCount_ > 0 || (other_ == OtherEnd::settled && !hasAll());
+    return awaitedCount() + landingCount_ > 0 || (other_ == OtherEnd::settled && !hasAll());
   }
   void watch(TimePoint now) override;
   CommReport describe() override;
   void noteWaits(WaitLook* look) override;
   void onMessage(MessageType type, ByteReader* body) override;
   void onPeerClosed(std::optional<uint64_t> sent) override;
-  bool needsPeer() const override { return openCount_ + landingCount_ > 0 || !(closedByPeer() || hasAll()); }
+  bool needsPeer() const override {
+    return awaitedCount() + landingCount_ > 0 || !(closedByPeer() || hasAll());
+  }
 
   void finishRequest(Request* request, int* sizes) {  // it is done, and NCCL hears of it
     for (size_t i = 0; sizes && i < request->count; i++) sizes[i] = request->sizes[i];
@@ -93,6 +100,16 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   };
 
   void onOpen(const OpenMessage& open);
+  uint32_t awaitedCount() const { return openCount_ - placedOpen_; }  // posted by somebody who waits
+  bool placedUpTo(uint32_t k);
+  bool landsNoMore(MemoryHandle* handle);
+  bool waitUntilShut(MemoryHandle* handle);
+  void startShutting(MemoryHandle* handle);
+  void takeShut(const ShutMemoryMessage& message);
+  bool placedDue() const { return placedQueued_ * 2 >= kPlacedAtOnce; }
+  [[gnu::noinline]] void writePlacedCts(CtsRun* run);
+  void letGoOfPlaced();
+  void giveBackStanding();
   bool needsFlush(MemoryKind kind) const;
   void tellGpuMemory();
   Status adopt(const OpenMessage& open);
@@ -105,6 +122,8 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   [[gnu::cold]] void beginProfiled(Request* request, size_t part, ReceiveSpec spec, uint32_t k);
   ReceiveSlot* post(const ReceiveSpec& spec, Request* request, size_t part, bool profiled);
   [[gnu::noinline]] bool takeWaiting(TagState& tag, ReceiveSlot* slot);
+  void prepare(ReceiveSlot* slot, const ReceiveSpec& spec, uint32_t k);
+  void append(TagState& tag, ReceiveSlot* slot);
   void open(TagState& tag, ReceiveSlot* slot);
   [[gnu::cold]] void failPosting(bool noSlot);
   void queueCts(ReceiveSlot* slot, TagState& tag);
@@ -201,13 +220,18 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   uint32_t advertisedCount_ = 0;  // of them, those the sender may write
   bool ctsQueued_ = false;        // the engine knows that there are some
   uint64_t ctsDue_ = UINT64_MAX;
-  uint32_t urgent_ = 0;             // unwritten CTS that need not be held back
-  uint32_t waitingForBatch_ = 0;    // and those that wait for a batch
-  bool batchDue_ = false;           // some tag's sender has not enough to do any more
-  uint64_t eagerUntilPass_ = 0;     // CTS are held back until then, while messages are expected eagerly
-  uint8_t eagerInARow_ = 0;         // messages since one came by its CTS, at most kEagerRun
-  WindowIn window_;                 // of direct messages
-  SumBook book_{sums_};             // of messages' bytes
+  uint32_t urgent_ = 0;           // unwritten CTS that need not be held back
+  uint32_t waitingForBatch_ = 0;  // and those that wait for a batch
+  bool batchDue_ = false;         // some tag's sender has not enough to do any more
+  uint64_t eagerUntilPass_ = 0;   // CTS are held back until then, while messages are expected eagerly
+  uint8_t eagerInARow_ = 0;       // messages since one came by its CTS, at most kEagerRun
+  WindowIn window_;               // of direct messages
+  SumBook book_{sums_};           // of messages' bytes
+  std::array<ReceiveSlot*, kPlacedAtOnce> placedQueue_{};  // whose CTS are not written
+  uint32_t placedQueued_ = 0;                              // so many of them are used
+  uint32_t placedOpen_ = 0;                                // of the open slots
+  uint32_t standing_ = 0;           // notifications that were taken for them; 0: no memory was ever opened
+  int placedTag_ = 0;               // of all placed messages
   ReceiveSlot* landing_ = nullptr;  // slots with a direct message on its way; in no tag's list
   uint32_t landingCount_ = 0;
   Standing landingStanding_;  // of the one that began to land first
@@ -238,16 +262,43 @@ inline bool RecvCommImpl::senderHasEnough(const TagState& tag) const {
   return tag.toldBytes >= kAheadBytes && advertisedCount_ * 2 >= openCount_;
 }
 
+// A slot that is part of nothing yet. It keeps its generation.
+inline void RecvCommImpl::prepare(ReceiveSlot* slot, const ReceiveSpec& spec, uint32_t k) {
+  slot->arrived = slot->asked = slot->askedOdd = 0;
+  slot->segments = 0;
+  slot->state = SlotState::queued;
+  slot->tag = static_cast<uint32_t>(spec.tag);
+  slot->k = k;
+  slot->placed = false;
+  slot->reportedFailed = false;
+  slot->received = 0;
+  slot->capacity = spec.bytes;
+  slot->data = spec.data;
+  slot->comm = this;
+  slot->memory = spec.bytes > 0 ? spec.memory : nullptr;
+  slot->record = stats_.posted(slot->tag, slot->k, spec.bytes, stats::Way::none);
+}
+
+inline void RecvCommImpl::append(TagState& tag, ReceiveSlot* slot) {
+  openCount_++;
+  slot->next = nullptr;
+  slot->previous = tag.last;
+  (tag.last ? tag.last->next : tag.first) = slot;
+  tag.last = slot;
+}
+
 // No message will fill it any more. One that was filled before its CTS was written is mostly the oldest of
 // them.
 inline void RecvCommImpl::unlink(ReceiveSlot* slot, TagState& tag) {
   (slot->previous ? slot->previous->next : tag.first) = slot->next;
   (slot->next ? slot->next->previous : tag.last) = slot->previous;
   openCount_--;
+  placedOpen_ -= slot->placed ? 1 : 0;
   if (slot->state == SlotState::advertised) {
     advertisedCount_--;
     tag.toldBytes -= slot->capacity;
-    engine().budget().giveBack(static_cast<uint32_t>(peering().laneCount()));
+    if (!slot->placed) [[likely]]
+      engine().budget().giveBack(static_cast<uint32_t>(peering().laneCount()));
     if (waitingForBatch_ > 0 && !senderHasEnough(tag)) batchIsDue();
   } else {
     urgent_ -= slot->holdUntilPass == 0;
@@ -289,9 +340,14 @@ inline void RecvCommImpl::messageArrived() {
     tellReceivedAll();
 }
 
+// For a message that comes without a CTS. A placed one cannot.
+inline uint64_t roomFor(const ReceiveSlot& slot) {
+  return slot.placed ? 0 : slot.capacity;
+}
+
 inline bool RecvCommImpl::fill(const ReceiveSlot& slot, const EagerHeader& header, const std::byte* payload) {
-  if (header.size > slot.capacity) [[unlikely]] {
-    tooLarge(header.tag, header.k, header.size, slot.capacity);
+  if (header.size > roomFor(slot)) [[unlikely]] {
+    tooLarge(header.tag, header.k, header.size, roomFor(slot));
     return false;
   }
   if (slot.memory && !slot.memory->host) [[unlikely]]

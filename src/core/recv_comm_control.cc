@@ -45,7 +45,7 @@ void RecvCommImpl::tooLarge(uint32_t tag, uint32_t k, uint64_t sent, uint64_t ro
 
 // Its bytes are here, and nobody has them yet. False: they are not what was sent, and the comm has ended.
 bool RecvCommImpl::isAsSent(const ReceiveSlot& slot, uint64_t bytes) {
-  if (bytes == 0 || !canSum(slot.memory)) return true;
+  if (bytes == 0 || slot.placed || !canSum(slot.memory)) return true;
   const MustNotFail first;  // the book's memory
   Corruption found;
   const PayloadSum ours = PayloadSum::of(slot.tag, slot.k, {static_cast<const std::byte*>(slot.data), bytes});
@@ -108,7 +108,9 @@ void RecvCommImpl::onMessage(MessageType type, ByteReader* body) {
   CommMessage plain;
   OpenMessage open;
   SumsMessage sums;
+  ShutMemoryMessage shut;
   if (type == MessageType::checksums && decodeBody(body, &sums)) return takeSums(sums);
+  if (type == MessageType::memoryShut && decodeBody(body, &shut)) return takeShut(shut);
   if (type == MessageType::open && decodeBody(body, &open)) return onOpen(open);
   if (type == MessageType::probed && decodeBody(body, &probe)) return answerProbed(probe);
   if (!decodeBody(body, &plain)) return;
@@ -133,10 +135,10 @@ void RecvCommImpl::onPeerClosed(std::optional<uint64_t> sent) {
   CommBase::onPeerClosed(sent);
   unwritten_.clear();
   if (sent_ == kNotTold && sent) sent_ = *sent;
-  if (openCount_ == 0) return;
+  if (awaitedCount() == 0) return letGoOfPlaced();
   end({Ending::By::peer, Error(Code::remote, "receiving",
                                format("%s closed the connection with %u receives posted here",
-                                      peering().peer()->name().c_str(), openCount_))});
+                                      peering().peer()->name().c_str(), awaitedCount()))});
 }
 
 // What takes too long:
@@ -224,6 +226,7 @@ void RecvCommImpl::letGo() {
   closeAllSlots();
   dropWaiting();
   dropWindow();
+  giveBackStanding();
 }
 
 // No CTS is written any more, so nothing comes but what was cleared to send before.
@@ -250,9 +253,15 @@ bool RecvCommImpl::cancelReceives() {
   return agreed;
 }
 
-// What was sent arrives within the cancel's deadline. A receive that is open after it was not, and never will
-// be, whatever memory it is for: the sender has stopped. So the comm ends, and says it.
+// First, the sender places nothing more in it. What was sent arrives within the cancel's deadline. A receive
+// that is open after it was not, and never will be, whatever memory it is for: the sender has stopped. So the
+// comm ends, and says it.
 void RecvCommImpl::stopUsing(MemoryHandle* handle) {
+  if (!waitUntilShut(handle)) fence();
+  {
+    EngineEntry in(engine(), EngineEntry::wait);
+    if (handle->inUse == 0) return;
+  }
   if (!cancelReceives()) fence();
   EngineEntry in(engine(), EngineEntry::wait);
   if (openCount_ + landingCount_ == 0) return;

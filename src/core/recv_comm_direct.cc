@@ -33,8 +33,8 @@ Place RecvCommImpl::place(const DirectHeader& header, uint64_t length, bool mayW
   if (!slot) return placeEarly(header, static_cast<uint32_t>(length), nullptr);
   eagerUntilPass_ = engine().pass() + kEagerGap;
   if (eagerInARow_ < kEagerRun) eagerInARow_++;
-  if (length > slot->capacity) [[unlikely]] {
-    tooLarge(header.tag, header.k, length, slot->capacity);
+  if (length > roomFor(*slot)) [[unlikely]] {
+    tooLarge(header.tag, header.k, length, roomFor(*slot));
     return drop(length);
   }
   claim(slot, tag, length);

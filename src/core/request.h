@@ -19,6 +19,16 @@ class SendCommImpl;
 class RecvCommImpl;
 struct Announcement;
 
+// How far the sender of a comm may place messages in memory of its receiver. MemoryHandle::enter alone
+// changes it, and it never goes back.
+enum class Door : uint8_t {
+  never,     // it was not opened
+  open,      // it may
+  closing,   // it was told to place nothing more there, and has not answered
+  answered,  // it places nothing more, and what it had placed may be on its way
+  shut,      // nothing more lands
+};
+
 // What regMr returns: a region, on behalf of one comm.
 class MemoryHandle {
  public:
@@ -37,6 +47,12 @@ class MemoryHandle {
 
   uint64_t offsetOf(const void* data) const { return reinterpret_cast<uintptr_t>(data) - begin; }
 
+  void enter(Door next) {
+    if (next > door) door = next;
+  }
+  // Messages may be placed in it, now or still.
+  bool mayBePlacedIn() const { return door != Door::never && door != Door::shut; }
+
   mem::RegionRef region;
   CommBase* owner = nullptr;
   uintptr_t begin = 0;  // the region's: every data call looks at these
@@ -45,6 +61,9 @@ class MemoryHandle {
   uint64_t number = 0;                   // of its comm's, in the order of registering
   uint32_t inUse = 0;                    // requests and slots that touch it
   Announcement* announcement = nullptr;  // receiving side: how far the peer knows it
+  Door door = Door::never;               // likewise
+  uint32_t openedAs = 0;                 // the number by which the sender names it
+  uint32_t placedBefore = 0;             // once it answered: k of the first message that is not placed in it
 };
 
 enum class RequestKind : uint8_t { none, send, receive, flush };
@@ -113,6 +132,7 @@ struct ReceiveSlot {
   bool isRequest = false;       // whoever posted it tests it
   bool reportedFailed = false;  // as a request's
   bool mayComeEagerly = false;
+  bool placed = false;              // its message lands where the sender says
   uint32_t record = 0;              // its number in what others see of the comm
   ReceiveSlot* previous = nullptr;  // slots of the same tag, oldest first
   ReceiveSlot* next = nullptr;

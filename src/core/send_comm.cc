@@ -48,12 +48,6 @@ void SendCommImpl::leaveRing() {
 
 // isend:
 
-// Of the arguments alone: nothing that another thread may change meanwhile.
-inline const char* SendCommImpl::fault(const Send& send) const {
-  if (send.bytes > kMaxMessageBytes) return "a message above 1 GiB; split it";
-  return memoryFault(send.memory, this, send.data, send.bytes);
-}
-
 Posted SendCommImpl::refuse(const char* why) {
   EngineEntry in(engine(), EngineEntry::wait);
   return failSending(Code::invalidArgument, why);
@@ -166,22 +160,50 @@ inline Request* SendCommImpl::sendByCts(const Send& send, TagState& tag, HeldCts
     failAgainst(send.tag, send.bytes, cts);
     return nullptr;
   }
-  Request* request = begin(send, cts.k());
+  Request* request =
+      write(send, tag, {send.data, cts.offset(), cts.memory(), cts.slot()}, target ? *target : kNowhere);
+  if (request && sums_.concerns(request->sequence[0])) [[unlikely]]
+    sum(*request);
+  return request;
+}
+
+// By the CTS that is first of the tag.
+inline Request* SendCommImpl::write(const Send& send, TagState& tag, const Transfer& transfer,
+                                    const Peering::Imported& target) {
+  Request* request = begin(send, tag.k);
   if (!request) [[unlikely]]
     return nullptr;
-  request->record = stats_.posted(send.tag, cts.k(), send.bytes, stats::Way::rendezvous);
-  request->transfer = {send.data, cts.offset(), cts.memory(), cts.slot()};
+  request->record = stats_.posted(send.tag, tag.k, send.bytes, stats::Way::rendezvous);
+  request->transfer = transfer;
   usedFirstCts(&tag);
   tag.k = engine().sequences().next(tag.k);
   awaitSent(request, send);
-  const Peering::Imported& there = target ? *target : kNowhere;
   if (peering().lanes().mayBeSplit(send.bytes)) {
-    postSegments(request, there);
+    postSegments(request, target);
   } else {
-    postWhole(request, peering().lanes().quickest(send.bytes), there);
+    postWhole(request, peering().lanes().quickest(send.bytes), target);
   }
-  if (sums_.concerns(request->sequence[0])) [[unlikely]]
-    sum(*request);
+  return request;
+}
+
+// The bytes go nowhere where the memory was shut meanwhile: its owner has given it up.
+Request* SendCommImpl::sendPlaced(const Send& send, TagState& tag, HeldCts cts, uint32_t number,
+                                  uint64_t offset) {
+  if (cts.memory() != kAnyMemory || send.bytes > cts.size()) {
+    failAgainst(send.tag, send.bytes, cts);
+    return nullptr;
+  }
+  const auto found = opened_.find(number);
+  const Peering::Imported* target =
+      found == opened_.end() ? nullptr : peering().memory().imported(found->second.memory);
+  Request* request = nullptr;
+  if (!target) {
+    request = write({nullptr, 0, send.tag, nullptr, nullptr}, tag, {nullptr, 0, 0, cts.slot()}, kNowhere);
+  } else if (const Opened& to = found->second; offset > to.length || send.bytes > to.length - offset) {
+    (void)failSending(Code::invalidArgument, "a placed message outside of the memory that was opened for it");
+  } else {
+    request = write(send, tag, {send.data, to.offset + offset, to.memory, cts.slot()}, *target);
+  }
   return request;
 }
 

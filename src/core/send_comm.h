@@ -2,6 +2,8 @@
 // Copyright The weft authors
 #pragma once
 
+#include <unordered_map>
+
 #include "src/core/comm.h"
 #include "src/core/tag_table.h"
 
@@ -31,6 +33,10 @@ class SendCommImpl final : public CommBase, public SendComm {
   Posted isend(const void* data, size_t bytes, int tag, MemoryHandle* memory, void* profilerHandle) override;
   Posted isendFollowed(const void* data, size_t bytes, int tag, MemoryHandle* memory) override;
   void leaveNow() override;
+  // Placed messages, in send_comm_placed.cc:
+  bool isOpen(uint32_t number) override;
+  Posted isendPlaced(const void* data, size_t bytes, int tag, MemoryHandle* memory, uint32_t number,
+                     uint64_t offset) override;
 
   // CommBase:
   bool busy() const override { return unfinished_ > 0; }
@@ -92,6 +98,13 @@ class SendCommImpl final : public CommBase, public SendComm {
     void* profilerHandle;
   };
 
+  // Of the receiver's memory.
+  struct Opened {
+    uint32_t memory = 0;  // announced id
+    uint64_t offset = 0;  // from its first byte
+    uint64_t length = 0;
+  };
+
   const char* fault(const Send& send) const;
   [[gnu::cold]] Posted refuse(const char* why);
   [[gnu::cold]] Posted failSending(Code code, const char* why);
@@ -115,6 +128,11 @@ class SendCommImpl final : public CommBase, public SendComm {
   void postDirect(Request* request);
   [[gnu::noinline]] void dropCts(TagState& tag);
   [[gnu::always_inline]] Request* sendByCts(const Send& send, TagState& tag, HeldCts cts);
+  [[gnu::always_inline]] Request* write(const Send& send, TagState& tag, const Transfer& transfer,
+                                        const Peering::Imported& target);
+  Request* sendPlaced(const Send& send, TagState& tag, HeldCts cts, uint32_t number, uint64_t offset);
+  void takeOpened(const OpenMemoryMessage& message);
+  void forgetOpened(const ShutMemoryMessage& message);
   [[gnu::always_inline]] void postWhole(Request* request, Lane& lane, const Peering::Imported& target);
   [[gnu::noinline]] void postSegments(Request* request, const Peering::Imported& target);
   [[gnu::always_inline]] void postSegment(Request* request, size_t i, uint64_t offset, Lane& lane,
@@ -148,9 +166,10 @@ class SendCommImpl final : public CommBase, public SendComm {
   SumsToTell sumsToTell_;
   TagTable<TagState> tags_;
   std::array<uint16_t, kRingPositions> nextInTag_{};
-  uint16_t position_ = 0;           // where the next CTS will appear
-  uint32_t sequence_ = 0;           // and which one it is
-  uint64_t messages_ = 0;           // sent in all
+  uint16_t position_ = 0;                        // where the next CTS will appear
+  uint32_t sequence_ = 0;                        // and which one it is
+  uint64_t messages_ = 0;                        // sent in all
+  std::unordered_map<uint32_t, Opened> opened_;  // by the receiver's numbers
   bool followed_ = false;           // of the call under way: another one comes at once; the caller's
   uint32_t inFlight_ = 0;           // requests not handed back
   uint32_t unfinished_ = 0;         // of them, those a fabric still works on
@@ -174,6 +193,12 @@ inline Request* SendCommImpl::begin(const Send& send, uint32_t k) {
   inFlight_++;
   messages_++;
   return request;
+}
+
+// Of the arguments alone: nothing that another thread may change meanwhile.
+inline const char* SendCommImpl::fault(const Send& send) const {
+  if (send.bytes > kMaxMessageBytes) return "a message above 1 GiB; split it";
+  return memoryFault(send.memory, this, send.data, send.bytes);
 }
 
 // A fabric works on it, and on its memory, until onSent.

@@ -12,8 +12,12 @@ void SendCommImpl::onMessage(MessageType type, ByteReader* body) {
   CommMessage plain;
   ProbeMessage probe;
   CtsMessage again;
+  OpenMemoryMessage opened;
+  ShutMemoryMessage shut;
   if (type == MessageType::probe && decodeBody(body, &probe)) return answerProbe(probe);
   if (type == MessageType::ctsAgain && decodeBody(body, &again)) return takeCts(again);
+  if (type == MessageType::openMemory && decodeBody(body, &opened)) return takeOpened(opened);
+  if (type == MessageType::shutMemory && decodeBody(body, &shut)) return forgetOpened(shut);
   if (!decodeBody(body, &plain)) return;
   if (type == MessageType::receivedAll) otherIs(OtherEnd::settled);
   if (type == MessageType::gpuMemory) toGpu_.store(true, std::memory_order_relaxed);

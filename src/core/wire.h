@@ -73,6 +73,9 @@ inline uint32_t segmentNote(uint32_t slotCode, uint32_t segment, uint32_t segmen
 
 // Clear to send: one 64-byte line per receive, in a ring of the sender's memory:
 
+// In a CTS's place for a memory id: the message is placed, so where it lands is its sender's to say.
+constexpr uint32_t kAnyMemory = UINT32_MAX;
+
 // CTS form a chain: each names the position of the one after it, so a position busy with an old message
 // never holds up a new one. A CTS is believed only when comm, sequence and checksum fit: it may be torn,
 // late or stale.
@@ -81,7 +84,7 @@ struct Cts {
   uint32_t sequence = 0;  // place in the chain
   uint32_t tag = 0;
   uint32_t k = 0;          // how many receives of this tag came before, mod the sequence width
-  uint32_t memory = 0;     // announced id
+  uint32_t memory = 0;     // announced id, or kAnyMemory
   uint32_t slot = 0;       // receive slot (18 bits) | generation << 18
   uint64_t offset = 0;     // from the first byte of that memory
   uint64_t size = 0;       // room there, bytes

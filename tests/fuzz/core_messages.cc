@@ -22,6 +22,8 @@ enum Decoder : uint8_t {
   missing,
   lines,
   sums,
+  opened,
+  shut,
   decoders
 };
 
@@ -91,6 +93,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case sums:
       tryBody<SumsMessage>(body);
       break;
+    case opened:
+      tryBody<OpenMemoryMessage>(body);
+      break;
+    case shut:
+      tryBody<ShutMemoryMessage>(body);
+      break;
     case lines:
       tryBody<CtsMessage>(body);
       break;
@@ -120,5 +128,7 @@ std::vector<fuzz::Input> fuzz::seeds() {
           seedOf(retired, RetiredMessage{1, 2, true, {{3, 4, 5, 6, 7}, {0, 70, 0, 0, 1}}}),
           seedOf(missing, MissingMessage{1, 2, 0, {1, 0, 3}}),
           seedOf(lines, CtsMessage{1, {{2, Cts{}}}}),
-          seedOf(sums, SumsMessage{1, {PayloadSum::of(1, 2, Bytes(10'000, std::byte{7}))}})};
+          seedOf(sums, SumsMessage{1, {PayloadSum::of(1, 2, Bytes(10'000, std::byte{7}))}}),
+          seedOf(opened, OpenMemoryMessage{1, 2, 3, 4, 5}),
+          seedOf(shut, ShutMemoryMessage{1, 2, 3, 4})};
 }

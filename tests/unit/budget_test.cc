@@ -33,3 +33,16 @@ TEST_CASE("a budget: eager slots take half of the notifications and no more byte
   CHECK(budget.take(50));
   CHECK(budget.takeSlots(64, 100) == 0);  // told receives have what is left
 }
+
+TEST_CASE("a budget: receives that stand take a quarter of the notifications") {
+  Budget budget;
+  budget.open(100, 10'000);
+  CHECK(budget.takeStanding(16));
+  CHECK_FALSE(budget.takeStanding(16));
+  CHECK(budget.takeStanding(9));
+  CHECK(budget.take(75));
+  CHECK_FALSE(budget.take(1));
+  budget.giveBackStanding(16);
+  CHECK(budget.take(16));
+  CHECK_FALSE(budget.takeStanding(16));  // others have them
+}
