@@ -45,6 +45,9 @@ void Receiver::drop() {
     stream->flights.clear();
   }
   headFlights_.clear();
+  placed_.clear();
+  placedFlights_.clear();
+  places_ = false;
   arrivals_.clear();
 }
 
@@ -58,6 +61,7 @@ Status Receiver::advance(Desk& desk) {
     if (before == 0 && !stream->flights.empty())
       TRY(testPieces(*stream));  // the bytes may have come with the head
   }
+  TRY(testPlaced());
   return retire(desk);
 }
 
@@ -127,7 +131,13 @@ Status Receiver::placePut(const Head& head, Window* window, std::span<const std:
   Arrival& arrival = arrivals_.back();
   if (head.bytes == 0) return {};
   std::byte* to = window ? window->at(head.offset) : nullptr;
+  if (head.placed) {
+    if (!places_ || (window && window->staged)) return wrong("bytes for a window that was not opened to it");
+    placed_.push_back({head.bytes, head.piece, &arrival});
+    return {};
+  }
   if (head.inlined == 0) {
+    if (window && !window->staged) letPlace(*window);
     if (window && window->staged && head.piece != kStagedPieceBytes)
       return wrong("pieces that are too large");
     puts_.waiting.push_back({to, head.bytes, head.piece, window, &arrival, nullptr});
@@ -173,6 +183,48 @@ Status Receiver::postPieces(Stream& stream) {
     if (wanted.to) wanted.to += bytes;
     wanted.bytes -= bytes;
     if (wanted.bytes == 0) stream.waiting.pop_front();
+  }
+  return {};
+}
+
+// The other rank has put into this window, and may do so again: from now on the fabric writes there at once.
+void Receiver::letPlace(const Window& window) {
+  if (window.leaving) return;
+  const MemoryDesc& memory = window.memory;
+  core::MemoryHandle* handle = window.receiving[rank_];
+  if (comm_.openMemory(handle, memory.address, memory.length, window.number)) places_ = true;
+}
+
+void Receiver::postPlaced() {
+  while (!broken_ && placedFlights_.size() < core::kPlacedAtOnce) {
+    const core::Posted posted = comm_.irecvPlaced(kPieceBytes, kPlacedTag);
+    broken_ = !posted.ok;
+    if (!posted.request) return;
+    placedFlights_.push_back(posted.request);
+  }
+}
+
+// Bytes may be here before their head: their receive waits for it. Of a window that is given up they may be
+// missing, as the other end sends them no more.
+Status Receiver::testPlaced() {
+  if (!places_) return {};
+  postPlaced();
+  for (bool polled = false; !broken_ && !placed_.empty() && !placedFlights_.empty(); polled = true) {
+    Placed& next = placed_.front();
+    int size = 0;
+    const core::Tested tested =
+        polled ? core::testArrived(placedFlights_.front(), &size) : core::test(placedFlights_.front(), &size);
+    broken_ = !tested.ok;
+    if (!tested.ok || !tested.done) return {};
+    placedFlights_.pop_front();
+    const uint64_t due = std::min<uint64_t>(next.piece, next.bytes);
+    const bool goes = !next.arrival->window || next.arrival->window->leaving;
+    if (static_cast<uint64_t>(size) != due && !(goes && size == 0))
+      return wrong(format("%d placed bytes came where %" PRIu64 " were due", size, due));
+    next.bytes -= due;
+    next.arrival->left -= due;
+    if (next.bytes == 0) placed_.pop_front();
+    postPlaced();
   }
   return {};
 }

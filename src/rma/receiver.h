@@ -79,6 +79,12 @@ class Receiver {
     std::deque<Flight> flights;
     std::unique_ptr<Bounce> bounce;  // made at need
   };
+  // A put whose bytes know their place.
+  struct Placed {
+    uint64_t bytes = 0;  // that are not here
+    uint32_t piece = kPieceBytes;
+    Arrival* arrival = nullptr;
+  };
   // The place of the next message.
   struct Place {
     std::byte* data = nullptr;  // null: not now
@@ -92,6 +98,9 @@ class Receiver {
   Status placePut(const Head& head, Window* window, std::span<const std::byte> behind);
   Result<Place> placeOf(Stream& stream, const Wanted& wanted);
   Status postPieces(Stream& stream);
+  void letPlace(const Window& window);
+  void postPlaced();
+  Status testPlaced();
   Status land(Stream& stream, Flight& flight);
   Status testPieces(Stream& stream);
   Status retire(Desk& desk);
@@ -118,6 +127,9 @@ class Receiver {
   std::deque<Arrival> arrivals_;
   Stream puts_{kPutTag, {}, {}, nullptr};
   Stream gets_{kGetTag, {}, {}, nullptr};
+  bool places_ = false;  // some window was opened: receives stand for placed bytes
+  std::deque<Placed> placed_;
+  std::deque<core::Request*> placedFlights_;
 };
 
 }  // namespace weft::rma

@@ -175,6 +175,26 @@ Result<std::vector<Descriptor>> Team::exchange(uint32_t number, const Descriptor
   }
 }
 
+// The other rank's fabric writes into it no more. Of a lost one the core sees to that when the memory goes.
+bool Team::isShutTo(const Link& link, const Window& window) const {
+  core::MemoryHandle* handle = window.receiving[link.rank()];
+  if (!handle || link.state() == Link::State::lost) return true;
+  return mesh_->pipe(static_cast<int>(link.rank()))->receiving().isShut(handle);
+}
+
+// Nothing here moves from or to it any more.
+bool Team::isAtRest(const Window& window) const {
+  const auto shut = [&](const auto& one) { return !one || isShutTo(*one, window); };
+  return window.inUse == 0 && std::all_of(links_.begin(), links_.end(), shut);
+}
+
+void Team::shut(Window& window) {
+  window.leaving = true;
+  for (const auto& one : links_)
+    if (one && window.receiving[one->rank()])
+      mesh_->pipe(static_cast<int>(one->rank()))->receiving().shutMemory(window.receiving[one->rank()]);
+}
+
 Status Team::deregisterMemory(Window* window) {
   coll::Patience patience(mesh_->clock(), config().closeTimeout);
   {
@@ -184,11 +204,14 @@ Status Team::deregisterMemory(Window* window) {
     if (!ours)
       return Error(Code::invalidArgument, "deregistering a window",
                    "the window is null, or not of these ranks, or deregistered already");
+    shut(*window);
   }
   for (;; patience.pause()) {
     std::lock_guard lock(mutex_);
+    const bool rests = isAtRest(*window);
     for (const auto& one : links_) {
-      if (!one || window->inUse == 0) continue;
+      if (!one || rests) continue;
+      if (window->inUse == 0 && isShutTo(*one, *window)) continue;
       if (patience.over())
         one->lose(Error(Code::remote, kRegistering, "a window was given up while it was used"));
       if (patience.over())
@@ -196,7 +219,7 @@ Status Team::deregisterMemory(Window* window) {
       else
         advance(*one);
     }
-    if (window->inUse > 0 && !patience.over()) continue;
+    if (!isAtRest(*window) && !patience.over()) continue;
     releaseHere(*window);
     windows_.erase(window->number);
     return {};

@@ -40,12 +40,12 @@ void Sender::answer(const Body& body) {
 
 bool Sender::idle() const {
   return heads_.empty() && headFlights_.empty() && puts_.waiting.empty() && puts_.flights.empty() &&
-         gets_.waiting.empty() && gets_.flights.empty();
+         gets_.waiting.empty() && gets_.flights.empty() && placed_.waiting.empty() && placed_.flights.empty();
 }
 
 uint64_t Sender::bytesWaiting() const {
   uint64_t bytes = 0;
-  for (const Stream* stream : {&puts_, &gets_}) {
+  for (const Stream* stream : {&puts_, &gets_, &placed_}) {
     for (const Body& body : stream->waiting) bytes += body.bytes;
     for (const Flight& flight : stream->flights) bytes += flight.bytes;
   }
@@ -58,17 +58,17 @@ void Sender::drop() {
     if (flight.release) flight.release->inUse--;
   heads_.clear();
   headFlights_.clear();
-  for (Stream* stream : {&puts_, &gets_}) {
+  for (Stream* stream : {&puts_, &gets_, &placed_}) {
     stream->waiting.clear();
     stream->flights.clear();
   }
 }
 
 bool Sender::advance() {
-  for (Stream* stream : {&puts_, &gets_})
+  for (Stream* stream : {&puts_, &gets_, &placed_})
     if (!testBodies(*stream)) return false;
   if (!testHeads() || !postHeads()) return false;
-  for (Stream* stream : {&puts_, &gets_})
+  for (Stream* stream : {&puts_, &gets_, &placed_})
     if (!postBodies(*stream)) return false;
   return testHeads();
 }
@@ -83,8 +83,8 @@ bool Sender::postHeads() {
     std::memcpy(slot, &message.head, kHeadBytes);
     if (message.head.inlined > 0) std::memcpy(slot + kHeadBytes, inlined, message.head.inlined);
     // Its bytes go along, in one call of the system where each post is one.
-    const bool followed = message.body.bytes > 0 && !message.body.staged && puts_.waiting.empty() &&
-                          puts_.flights.size() < kBodiesAtOnce;
+    const bool followed = message.body.bytes > 0 && !message.body.staged && !message.body.placed &&
+                          puts_.waiting.empty() && puts_.flights.size() < kBodiesAtOnce;
     const size_t bytes = kHeadBytes + message.head.inlined;
     const core::Posted posted = followed ? comm_.isendFollowed(slot, bytes, kHeadTag, memory_)
                                          : comm_.isend(slot, bytes, kHeadTag, memory_, nullptr);
@@ -92,7 +92,7 @@ bool Sender::postHeads() {
     if (!posted.request) return true;
     sequence_++;
     headFlights_.push_back({posted.request, 0, message.request, nullptr, false});
-    if (message.body.bytes > 0) puts_.waiting.push_back(message.body);
+    if (message.body.bytes > 0) (message.body.placed ? placed_ : puts_).waiting.push_back(message.body);
     heads_.pop_front();
     if (followed && !postBodies(puts_)) return false;
     if (followed) comm_.leaveNow();
@@ -131,17 +131,24 @@ Result<Sender::Piece> Sender::nextPiece(Stream& stream, Body& body) {
   return Piece{slot, bytes, stream.bounce->memory()};
 }
 
+core::Posted Sender::postPiece(const Stream& stream, const Body& body, const Piece& piece) {
+  const auto bytes = static_cast<size_t>(piece.bytes);
+  if (body.placed)
+    return comm_.isendPlaced(piece.data, bytes, stream.tag, piece.memory, body.toWindow, body.to);
+  return comm_.isend(piece.data, bytes, stream.tag, piece.memory, nullptr);
+}
+
 bool Sender::postBodies(Stream& stream) {
   while (!fault_ && !stream.waiting.empty() && stream.flights.size() < kBodiesAtOnce) {
     Body& body = stream.waiting.front();
     const auto piece = nextPiece(stream, body);
     if (!piece) fault_ = piece.error();
     if (!piece || !piece->data) break;
-    const core::Posted posted =
-        comm_.isend(piece->data, static_cast<size_t>(piece->bytes), stream.tag, piece->memory, nullptr);
+    const core::Posted posted = postPiece(stream, body, *piece);
     if (!posted.ok) return false;
     if (!posted.request) return true;
     body.data += piece->bytes;
+    body.to += piece->bytes;
     body.bytes -= piece->bytes;
     body.filled = false;
     if (body.staged) stream.bounce->take();

@@ -29,6 +29,9 @@ class Sender {
     const Window* staged = nullptr;  // the bytes go through host memory, and `memory` is null
     uint32_t piece = kPieceBytes;
     bool filled = false;  // the next slot has the next piece already
+    bool placed = false;  // to `to`, from where on these bytes lie in that window there
+    uint32_t toWindow = 0;
+    uint64_t to = 0;
   };
   // A head, and what goes with it.
   struct Message {
@@ -49,6 +52,8 @@ class Sender {
   // Moves what can move now. False: the comm is broken, or fault() says what is.
   bool advance();
   const std::optional<Error>& fault() const { return fault_; }  // of this end's memory
+  // The other rank lets the fabric write into that window of its own.
+  bool mayPlace(uint32_t window) const { return comm_.isOpen(window); }
   bool idle() const;
   size_t headsWaiting() const { return heads_.size() + headFlights_.size(); }
   uint64_t bytesWaiting() const;  // of puts and of answers to gets
@@ -78,6 +83,7 @@ class Sender {
 
   void count(const Head& head);
   Result<Piece> nextPiece(Stream& stream, Body& body);
+  core::Posted postPiece(const Stream& stream, const Body& body, const Piece& piece);
   bool postHeads();
   bool testHeads();
   bool postBodies(Stream& stream);
@@ -94,6 +100,7 @@ class Sender {
   std::deque<Flight> headFlights_;  // each has the slot of its sequence
   Stream puts_{kPutTag, {}, {}, nullptr};
   Stream gets_{kGetTag, {}, {}, nullptr};
+  Stream placed_{kPlacedTag, {}, {}, nullptr};
 };
 
 }  // namespace weft::rma

@@ -212,6 +212,11 @@ Result<Request*> Team::put(const Put& put) {
     head.piece = put.source->piece(*put.target, put.rank);
     message.body = bodyOf(*put.source, put.sourceOffset, put.bytes, put.rank, head.piece);
     message.body.request = request;
+    message.body.placed = !put.source->staged && to->sender().mayPlace(put.target->number);
+    message.body.toWindow = put.target->number;
+    message.body.to = put.targetOffset;
+    head.placed = message.body.placed ? 1 : 0;
+    counters_.placed += head.placed;
   }
   (void)to->sender().post(std::move(message));
   (void)to->sender().advance();  // a failure is found again by the next look at the link

@@ -54,6 +54,7 @@ struct Get {
 
 struct TeamCounters {
   uint64_t puts = 0;
+  uint64_t placed = 0;  // of them, those whose bytes the fabric writes into the window at once
   uint64_t gets = 0;
   uint64_t signals = 0;    // added on this rank
   uint64_t exchanged = 0;  // bytes of descriptors that this rank sent
@@ -123,6 +124,9 @@ class Team final : private Desk {
   Result<Descriptor> registerHere(Window& window, const MemoryDesc& desc);
   Status registerOnLinks(Window& window);
   void releaseHere(Window& window);
+  void shut(Window& window);
+  bool isShutTo(const Link& link, const Window& window) const;
+  bool isAtRest(const Window& window) const;
   // A head that was posted: to which rank, and its number there.
   using Posted = std::pair<uint32_t, uint64_t>;
   void sendRounds(uint32_t number, Exchange& exchange, std::vector<Posted>* posted);

@@ -29,7 +29,8 @@ struct Window {
   // Memory of a GPU that the fabric does not reach: the driver copies it, through host memory. The handles
   // above are null then.
   bool staged = false;
-  uint32_t inUse = 0;  // puts, gets and arrivals that touch this rank's memory now
+  uint32_t inUse = 0;    // puts, gets and arrivals that touch this rank's memory now
+  bool leaving = false;  // this rank gives it up: what is put into it goes nowhere
 
   bool host() const { return memory.kind == MemoryKind::host; }
   bool direct() const { return !host() && !staged; }  // the fabric writes into the GPU, past the processor

@@ -15,8 +15,9 @@ namespace weft::rma {
 
 // The tags of the two comms' messages.
 constexpr int kHeadTag = 1;
-constexpr int kPutTag = 2;  // the bytes of puts
-constexpr int kGetTag = 3;  // the bytes that answer gets
+constexpr int kPutTag = 2;     // the bytes of puts
+constexpr int kGetTag = 3;     // the bytes that answer gets
+constexpr int kPlacedTag = 4;  // the bytes of puts that the fabric writes into the window at once
 
 // The most bytes of one message of data; the smaller one where an end copies them through host memory.
 constexpr uint32_t kPieceBytes = uint32_t{4} << 20;
@@ -43,7 +44,7 @@ struct Head {
   uint64_t signalOffset = 0;
   uint64_t addend = 0;
   uint32_t piece = kPieceBytes;  // of a put or get: the most bytes of one message of its data
-  uint32_t unused = 0;
+  uint32_t placed = 0;           // of a put: 1: its bytes have kPlacedTag, and know their place
 };
 constexpr size_t kHeadBytes = 64;
 static_assert(sizeof(Head) == kHeadBytes && std::is_trivially_copyable_v<Head>);
@@ -69,7 +70,7 @@ inline bool readHead(std::span<const std::byte> message, Head* out) {
   std::memcpy(static_cast<void*>(out), message.data(), kHeadBytes);
   const auto kind = static_cast<uint8_t>(out->kind);
   return kind >= static_cast<uint8_t>(Kind::put) && kind <= static_cast<uint8_t>(Kind::goodbye) &&
-         out->signals <= 1 && out->inlined == message.size() - kHeadBytes &&
+         out->signals <= 1 && out->placed <= 1 && out->inlined == message.size() - kHeadBytes &&
          (out->piece == kPieceBytes || out->piece == kStagedPieceBytes);
 }
 

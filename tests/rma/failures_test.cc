@@ -71,6 +71,7 @@ void checkTraffic(Teams& teams, uint64_t seed, const std::function<void()>& even
       REQUIRE(std::memcmp(teams.bytes(target, to).data() + i % 2 * kPart, teams.bytes(source, 1 - to).data(),
                           bytes) == 0);
   }
+  for (int rank = 0; rank < 2; rank++) CHECK(teams.team(rank).counters().placed > 0);
   for (const auto& [rank, request] : requests) teams.finish(rank, request);
   for (int pass = 0; pass < 1000; pass++)
     for (int rank = 0; rank < 2; rank++) REQUIRE(teams.team(rank).progress());
@@ -196,6 +197,53 @@ TEST_CASE("one-sided: a put into a window that was given up goes nowhere, and it
 
 namespace {
 
+// Puts from rank 0 to rank 1 until the fabric writes them there.
+void placeFirst(Teams& teams, size_t data, size_t signals) {
+  for (uint64_t puts = 1; teams.team(0).counters().placed == 0; puts++) {
+    REQUIRE(puts < 5000);
+    teams.finish(
+        0, begun(teams.team(0).put(withSignal(teams.put(0, 1, data, 0, 4096), teams.window(signals, 0), 0))));
+    REQUIRE(teams.until([&] { return teams.word(signals, 1, 0) == puts; }));
+  }
+}
+
+}  // namespace
+
+// More puts than can be under way: some land before the window is given up, and the others go nowhere.
+TEST_CASE("one-sided: the fabric writes no more into a window that was given up, and every signal comes") {
+  for (const uint64_t bytes : {uint64_t{4096}, uint64_t{9} << 20}) {
+    INFO(bytes);
+    Teams teams(2);
+    const size_t data = teams.addWindow(size_t{9} << 20), signals = teams.addWindow(8);
+    placeFirst(teams, data, signals);
+    const uint64_t before = teams.word(signals, 1, 0);
+    for (std::byte& byte : teams.bytes(data, 0)) byte = std::byte{9};
+    std::vector<Request*> requests;
+    for (int i = 0; i < 40; i++)
+      requests.push_back(
+          begun(teams.team(0).put(withSignal(teams.put(0, 1, data, 0, bytes), teams.window(signals, 0), 0))));
+    REQUIRE(teams.team(0).counters().placed >= 40);
+    std::atomic<bool> gone{false};
+    std::thread leaving([&] {
+      CHECK(teams.team(1).deregisterMemory(teams.window(data, 1)));
+      for (std::byte& byte : teams.bytes(data, 1)) byte = std::byte{5};
+      gone = true;
+    });
+    CHECK(teams.until([&] { return gone.load(); }));
+    leaving.join();
+    for (Request* request : requests) teams.finish(0, request);
+    teams.finish(
+        0,
+        begun(teams.team(0).put(withSignal(teams.put(0, 1, data, 0, bytes), teams.window(signals, 0), 0))));
+    CHECK(teams.until([&] { return teams.word(signals, 1, 0) == before + 41; }));
+    const auto untouched = [](std::byte byte) { return byte == std::byte{5}; };
+    CHECK(std::all_of(teams.bytes(data, 1).begin(), teams.bytes(data, 1).end(), untouched));
+    for (const int rank : {0, 1}) CHECK(teams.team(rank).progress());
+  }
+}
+
+namespace {
+
 // Rank 1 is not a team but a liar, which sends heads as it likes.
 struct Liar {
   Ranks ranks{2};
@@ -287,6 +335,8 @@ const Lie kLies[] = {
     {[](Head&) {}, "message 2 came where 1 was due", true, 1},
     {[](Head& head) { head.kind = static_cast<Kind>(77); }, "a message that is none of these operations"},
     {[](Head& head) { head.piece = 1000; }, "a message that is none of these operations"},
+    {[](Head& head) { head.placed = 2; }, "a message that is none of these operations"},
+    {[](Head& head) { head.placed = 1; }, "bytes for a window that was not opened to it", false},
     {[](Head& head) { head.kind = Kind::exchange, head.window = 9; }, "what rank 1 sent belongs to window 9"},
 };
 
