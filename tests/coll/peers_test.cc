@@ -91,7 +91,7 @@ TEST_CASE(
     "peers: a rank that is lost before the group is formed is named to all, though only rank 0 misses it") {
   Config config;
   config.collnet = "peers";
-  config.collnetTimeout = Milliseconds(500 * patience());
+  config.collnetTimeout = Milliseconds(1500 * patience());
   Ranks ranks(4, config);
   std::array<std::string, 4> why;
   ranks.each([&](int rank) {
