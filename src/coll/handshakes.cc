@@ -91,13 +91,17 @@ void Handshakes::takeLoss(const Error& error) {
   if (broken_++ == 0) brokenWhy_ = error.message();
 }
 
+Handshakes::Other* Handshakes::find(int rank) {
+  const auto found =
+      std::find_if(others_.begin(), others_.end(), [&](const Other& other) { return other.rank == rank; });
+  return found == others_.end() ? nullptr : &*found;
+}
+
 Status Handshakes::welcome(const Bytes& said, std::unique_ptr<Pipe> pipe) {
   TRY(const Hello from, decodeHello(said));
-  const auto known = std::find_if(others_.begin(), others_.end(), [&](const Other& other) {
-    return static_cast<uint32_t>(other.rank) == from.rank;
-  });
-  if (from.group != group_ || from.ranks != static_cast<uint32_t>(options_.ranks()) ||
-      known == others_.end() || known->incoming)
+  Other* const known = find(static_cast<int>(from.rank));
+  if (from.group != group_ || from.ranks != static_cast<uint32_t>(options_.ranks()) || !known ||
+      known->incoming)
     return failed(format("rank %u of %u called, which does not belong to this group of %d", from.rank,
                          from.ranks, options_.ranks()));
   known->incoming = std::move(pipe);
@@ -151,9 +155,8 @@ Error Handshakes::error() const {
 }
 
 std::unique_ptr<Pipe> Handshakes::take(int rank) {
-  const auto known =
-      std::find_if(others_.begin(), others_.end(), [&](const Other& other) { return other.rank == rank; });
-  if (known == others_.end() || !known->here()) return nullptr;
+  Other* const known = find(rank);
+  if (!known || !known->here()) return nullptr;
   return Pipe::join(std::move(known->outgoing), std::move(known->incoming));
 }
 

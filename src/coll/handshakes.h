@@ -66,6 +66,7 @@ class Handshakes {
     Code code = Code::remote;
   };
 
+  Other* find(int rank);  // null: none of those that are connected here
   Status connect(Other& other);
   void greet(Other& other);
   static void lose(Other& other, const Error& error);
