@@ -19,6 +19,7 @@ using coll::Patience;
 namespace {
 
 constexpr Milliseconds kTick{20};     // between two looks at members that may have left
+constexpr Milliseconds kIdle{5};      // between two looks for a group where there is none
 constexpr Milliseconds kToAsk{2000};  // the time that a guest has to send its request
 constexpr const char* kStarting = "starting weft-aggd";
 
@@ -43,21 +44,22 @@ Result<std::unique_ptr<Daemon>> Daemon::start(DaemonOptions options) {
     daemon->options_.listen = daemon->secret_.empty() ? "127.0.0.1:0" : "0.0.0.0:0";
   TRY(daemon->listen());
   Daemon* raw = daemon.get();
-  TRY(daemon->moving_, startThread("weft-agg-data", [raw] { raw->moveData(); }));
-  TRY(daemon->accepting_, startThread("weft-agg-join", [raw] { raw->accept(); }));
+  const Threads& threads = *raw->options_.threads;
+  TRY(daemon->moving_, threads.start("weft-agg-data", [raw] { raw->moveData(); }));
+  TRY(daemon->accepting_, threads.start("weft-agg-join", [raw] { raw->accept(); }));
   return daemon;
 }
 
 // Errands close the groups that are left, so that the end takes as long as the slowest member, and not as
 // long as all members together.
 Daemon::~Daemon() {
-  stop();
-  if (accepting_.joinable()) accepting_.join();
+  stopping_ = true;
+  if (accepting_) accepting_->join();
   talks_.finish();
-  if (moving_.joinable()) moving_.join();
+  if (moving_) moving_->join();
   for (auto& [id, forming] : forming_) giveUp(std::move(forming), "it is being shut down");
   {
-    std::lock_guard lock(groupsMutex_);
+    const std::lock_guard lock(mutex_);
     groups_.splice(groups_.end(), fresh_);
     while (!groups_.empty()) {
       endings_.push_back({std::move(groups_.front()), {}});
@@ -69,9 +71,8 @@ Daemon::~Daemon() {
 }
 
 void Daemon::kill() {
-  stop();
-  if (moving_.joinable()) moving_.join();
-  std::lock_guard lock(groupsMutex_);
+  stopping_ = true;
+  if (moving_) std::exchange(moving_, nullptr)->join();
   groups_.clear();
 }
 
@@ -368,7 +369,6 @@ void Daemon::complete(uint64_t id, Forming forming) {
   std::lock_guard lock(mutex_);
   formed_++;
   fresh_.push_back(group.take());
-  news_.notify_all();
 }
 
 bool Daemon::passOver() {
@@ -377,42 +377,36 @@ bool Daemon::passOver() {
   return moved;
 }
 
-// Spins while data moves, naps while the groups are quiet, and without groups sleeps until there is news.
 void Daemon::moveData() {
-  constexpr int kQuietPasses = 20000;
-  constexpr Milliseconds kNap{1};
-  int quiet = 0;
+  int quiet = 0;  // passes in which nothing moved
   TimePoint watched = clock().now();
   while (takeFresh()) {
-    if (quiet > kQuietPasses) clock().sleep(kNap);
-    const std::lock_guard lock(groupsMutex_);
     quiet = passOver() ? 0 : quiet + 1;
-    const TimePoint now = clock().now();
-    if (now - watched < kTick) continue;
-    watched = now;
-    watchGroups();
-    beginEnding();
+    if (const TimePoint now = clock().now(); now - watched >= kTick) {
+      watched = now;
+      watchGroups();
+      const std::lock_guard lock(mutex_);
+      beginEnding();
+    }
+    answerReports();
+    rest(quiet);
   }
 }
 
-// Takes over the groups that were formed; without any group it waits for one. An ended group needs the data
-// thread only until its errand has begun. False: the daemon stops.
-bool Daemon::takeFresh() {
-  std::unique_lock lock(mutex_);
-  std::unique_lock groups(groupsMutex_);
-  const auto begun = [](const Ending& ending) { return ending.begun; };
-  const bool idle = groups_.empty() && std::all_of(endings_.begin(), endings_.end(), begun);
-  groups.unlock();
-  if (idle) news_.wait(lock, [&] { return stopping_ || !fresh_.empty(); });
-  groups.lock();
-  groups_.splice(groups_.end(), fresh_);
-  return !stopping_;
+// Spins while data moves, naps while the groups are quiet, and looks for new groups where there is none.
+void Daemon::rest(int quiet) const {
+  constexpr int kQuietPasses = 20000;
+  constexpr Milliseconds kNap{1};
+  if (groups_.empty()) return clock().sleep(kIdle);
+  if (quiet > kQuietPasses) return clock().sleep(kNap);
+  if (quiet > 0) clock().yield();
 }
 
-void Daemon::stop() {
+// Takes over the groups that were formed. False: the daemon stops.
+bool Daemon::takeFresh() {
   const std::lock_guard lock(mutex_);
-  stopping_ = true;
-  news_.notify_all();
+  groups_.splice(groups_.end(), fresh_);
+  return !stopping_;
 }
 
 // A group that has ended leaves the data thread's round here; a report of its last state stays.
@@ -422,6 +416,7 @@ void Daemon::watchGroups() {
     const auto next = std::next(group);
     if ((*group)->hasEnded()) {
       GroupReport report = (*group)->report();
+      const std::lock_guard lock(mutex_);
       endings_.push_back({std::move(*group), std::move(report)});
       groups_.erase(group);
     }
@@ -429,7 +424,7 @@ void Daemon::watchGroups() {
   }
 }
 
-// Where the system has no thread for a group now, the next tick tries again.
+// The lock is held. Where the system has no thread for a group now, the next tick tries again.
 void Daemon::beginEnding() {
   for (Ending& ending : endings_)
     if (!ending.begun)
@@ -446,7 +441,7 @@ void Daemon::closeEnded(Ending& ending) {
   }
   ending.group->close();
   ending.group.reset();
-  std::lock_guard lock(groupsMutex_);
+  const std::lock_guard lock(mutex_);
   groupBytes_ -= bytes;
   groupCount_--;
   ended_++;

@@ -3,12 +3,10 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <list>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <thread>
 
 #include "src/agg/errands.h"
 #include "src/agg/group.h"
@@ -16,7 +14,8 @@
 
 // An aggregation daemon: lets ranks and other daemons join, forms groups of them, and moves their data. Two
 // threads live as long as the daemon: one accepts, the other moves the data of all groups in turn; without
-// groups both sleep. Neither thread ever waits for a member, and nobody waits with a lock held. Work that may
+// groups both sleep, and look a few times a second. Neither thread ever waits for a member, and nobody waits
+// with a lock held: all waiting goes through the network's clock. Work that may
 // have to wait (a talk, a refusal, the closing of an ended group) is an errand with a thread of its own, so a
 // bad member delays its own group alone. Any thread may call.
 namespace weft::agg {
@@ -41,12 +40,14 @@ struct DaemonOptions {
   std::string secret;  // as in the settings: the text, or @FILE
   size_t window = 16;  // chunks of a child that may be on their way
   Limits limits;
+  const Threads* threads = &Threads::system();
 };
 
 class Daemon {
  public:
   static Result<std::unique_ptr<Daemon>> start(DaemonOptions options);
-  explicit Daemon(DaemonOptions options) : options_(std::move(options)) {}
+  explicit Daemon(DaemonOptions options)
+      : options_(std::move(options)), talks_(*options_.threads), closings_(*options_.threads) {}
   ~Daemon();
 
   uint16_t port() const { return port_; }
@@ -57,7 +58,7 @@ class Daemon {
   enum class Format : uint8_t { text, json, prometheus };
   // Waits for a pass of the data thread at most.
   std::string status(Format format);
-  // The groups that live, then those that have ended and are not closed.
+  // The groups that live, then those that have ended and are not closed. Waits likewise.
   std::vector<GroupReport> reports();
   void kill();  // for tests: as if the process died, without a word to anyone
 
@@ -115,8 +116,8 @@ class Daemon {
   bool passOver();
   void watchGroups();
   void beginEnding();
-
-  void stop();
+  void answerReports();
+  void rest(int quiet) const;
 
   DaemonOptions options_;
   std::string secret_;  // the secret itself; empty: every process on this host may join
@@ -125,21 +126,23 @@ class Daemon {
   uint16_t port_ = 0;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> draining_{false};
-  std::mutex mutex_;              // guards forming_ and fresh_; taken before groupsMutex_ where both are
-  std::condition_variable news_;  // wakes the data thread: a group is formed, or the daemon stops
+  // Of the data thread alone: the groups in which data moves. It has ended where others touch them.
+  std::list<std::unique_ptr<AggGroup>> groups_;
+  std::atomic<uint64_t> asked_{0};  // how often somebody asked for reports
+  std::mutex mutex_;                // guards what follows, as far as groupCount_
   std::map<uint64_t, Forming> forming_;
   std::list<std::unique_ptr<AggGroup>> fresh_;  // formed, for the data thread
-  std::mutex groupsMutex_;  // guards groups_ and endings_; the data thread holds it during a pass
-  std::list<std::unique_ptr<AggGroup>> groups_;  // those in which data moves
-  std::list<Ending> endings_;                    // a list, since each errand refers to its own entry
-  std::atomic<size_t> groupCount_{0};            // groups that are complete, until they are closed
-  std::atomic<size_t> groupBytes_{0};            // of those groups' memory
+  std::list<Ending> endings_;                   // a list, since each errand refers to its own entry
+  std::vector<GroupReport> reports_;            // as the data thread answered
+  uint64_t answered_ = 0;                       // those who asked so often have their answer
+  std::atomic<size_t> groupCount_{0};           // groups that are complete, until they are closed
+  std::atomic<size_t> groupBytes_{0};           // of those groups' memory
   std::atomic<uint64_t> formed_{0}, refused_{0}, ended_{0};
   std::vector<Newcomer> guests_;  // of the accepting thread
   Errands talks_;                 // with members that join, and with processes that ask for the status
   Errands closings_;              // of groups that are given up or have ended
-  std::thread accepting_;
-  std::thread moving_;
+  std::unique_ptr<RunningThread> accepting_;
+  std::unique_ptr<RunningThread> moving_;
 };
 
 }  // namespace weft::agg

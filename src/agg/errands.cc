@@ -2,15 +2,13 @@
 // Copyright The weft authors
 #include "src/agg/errands.h"
 
-#include "src/base/process.h"
-
 // The list of errands, behind its lock.
 namespace weft::agg {
 
 bool Errands::start(const char* name, std::function<void()> work) {
   const std::lock_guard lock(mutex_);
   Errand& errand = errands_.emplace_back();
-  auto thread = startThread(name, [&errand, work = std::move(work)] {
+  auto thread = threads_.start(name, [&errand, work = std::move(work)] {
     work();
     errand.done = true;
   });
@@ -25,7 +23,7 @@ bool Errands::start(const char* name, std::function<void()> work) {
 void Errands::reap() {
   const std::lock_guard lock(mutex_);
   for (auto errand = errands_.begin(); errand != errands_.end();) {
-    if (errand->done) errand->thread.join();
+    if (errand->done) errand->thread->join();
     errand = errand->done ? errands_.erase(errand) : std::next(errand);
   }
 }
@@ -36,7 +34,7 @@ void Errands::finish() {
     const std::lock_guard lock(mutex_);
     all.swap(errands_);
   }
-  for (Errand& errand : all) errand.thread.join();
+  for (Errand& errand : all) errand.thread->join();
 }
 
 size_t Errands::count() const {

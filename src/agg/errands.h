@@ -5,8 +5,10 @@
 #include <atomic>
 #include <functional>
 #include <list>
+#include <memory>
 #include <mutex>
-#include <thread>
+
+#include "src/base/threads.h"
 
 // Short-lived threads of a daemon, each with an errand that may have to wait for a member: the talk with a
 // process that joins, the news that a group is given up, the closing of an ended group. So a slow member
@@ -15,6 +17,7 @@ namespace weft::agg {
 
 class Errands {
  public:
+  explicit Errands(const Threads& threads) : threads_(threads) {}
   ~Errands() { finish(); }
   // False: the system has no thread now, and nothing was begun.
   bool start(const char* name, std::function<void()> work);
@@ -24,9 +27,10 @@ class Errands {
 
  private:
   struct Errand {
-    std::thread thread;
+    std::unique_ptr<RunningThread> thread;
     std::atomic<bool> done{false};
   };
+  const Threads& threads_;
   mutable std::mutex mutex_;
   std::list<Errand> errands_;  // a list, since each thread refers to its own entry
 };

@@ -65,11 +65,26 @@ std::string metric(const char* name, const char* type, const char* help, Counter
 }  // namespace
 
 std::vector<GroupReport> Daemon::reports() {
-  std::lock_guard lock(groupsMutex_);
-  std::vector<GroupReport> all;
-  for (const auto& group : groups_) all.push_back(group->report());
-  for (const Ending& ending : endings_) all.push_back(ending.report);
-  return all;
+  constexpr Milliseconds kLook{1};
+  const uint64_t mine = ++asked_;
+  std::unique_lock lock(mutex_);
+  while (answered_ < mine && !stopping_) {
+    lock.unlock();
+    clock().sleep(kLook);
+    lock.lock();
+  }
+  return reports_;
+}
+
+// The groups belong to the data thread, so it is the one that describes them.
+void Daemon::answerReports() {
+  const uint64_t asked = asked_;
+  if (answered_ == asked) return;  // only this thread writes it
+  const std::lock_guard lock(mutex_);
+  reports_.clear();
+  for (const auto& group : groups_) reports_.push_back(group->report());
+  for (const Ending& ending : endings_) reports_.push_back(ending.report);
+  answered_ = asked;
 }
 
 std::string Daemon::status(Format format_) {
