@@ -3,13 +3,8 @@
 #include "tests/world/rank.h"
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
-#include "providers/fault/transport.h"
-#include "providers/local/transport.h"
-#include "providers/loop/transport.h"
-#include "providers/tcp/transport.h"
 #include "src/base/log.h"
 #include "src/core/engine_entry.h"
 #include "src/core/runtime.h"
@@ -22,17 +17,6 @@ constexpr uint64_t kStepNs = 900;  // most that a call of NCCL's takes
 
 }  // namespace
 
-void WorldClock::sleep(Nanoseconds time) const {
-  const Granting others;
-  const auto more = scheduler_.random().below(static_cast<uint64_t>(time.count()) / 4 + 1000);
-  scheduler_.sleep(time + Nanoseconds(more));
-}
-
-void WorldClock::yield() const {
-  const Granting others;
-  scheduler_.sleep(Nanoseconds(100 + scheduler_.random().below(kStepNs)));
-}
-
 Rank::Rank(const RankWorld& world, int number)
     : scheduler_(world.scheduler),
       control_(world.control),
@@ -43,40 +27,10 @@ Rank::Rank(const RankWorld& world, int number)
       gatherings_(world.gatherings),
       rest_(world.rest),
       number_(number),
-      clock_(world.scheduler) {}
-
-std::unique_ptr<Transport> Rank::makeFabric() {
-  loop::LoopOptions options = plan_.fabric;
-  options.seed += static_cast<uint64_t>(number_);
-  options.rails = plan_.railsOf(number_);
-  std::unique_ptr<Transport> fabric;
-  if (plan_.tcp.on)
-    fabric = tcp::makeTransport(plan_.config, clock_);
-  else if (plan_.localAlone)
-    fabric = local::makeTransport(plan_.config, clock_);
-  else
-    fabric = loop::makeTransport(std::move(options));
-  if (!plan_.breakable) return fabric;
-  fault::FaultOptions faults;
-  faults.control = faults_ = std::make_shared<fault::FaultControl>(plan_.seed);
-  return fault::makeTransport(std::move(fabric), std::move(faults));
-}
+      host_(world.scheduler, world.plan, number) {}
 
 Status Rank::start() {
-  tcp_.addRails(number_, plan_.railsOf(number_));
-  tcp_.callsAs(number_);
-  core::NetOptions options;
-  options.config = plan_.config;
-  options.transport = makeFabric();
-  if (plan_.hasLocal(number_)) options.local = local::makeTransport(plan_.config, clock_);
-  options.clock = &clock_;
-  options.makeHub = [this](control::HubOptions hub) { return control_.makeHub(number_, std::move(hub)); };
-  TRY(net_, core::Net::create(std::move(options)));
-  if (plan_.railsOf(number_) > 1) {
-    std::vector<int> rails(static_cast<size_t>(plan_.railsOf(number_)));
-    std::iota(rails.begin(), rails.end(), 0);
-    TRY(device_, net_->makeVirtual(rails));
-  }
+  TRY(host_.open(control_, tcp_, plan_.config));
   for (int i = 0; i < plan_.communicators; i++) {
     running_++;
     scheduler_.start(format("thread %d.%d", number_, i), number_, [this, i] { thread(i); });
@@ -106,9 +60,9 @@ void Rank::occupy() {
     const End* running = finished() ? nullptr : anyRunning();
     if (!running) continue;
     const core::ContextRef context = running->context();
-    const auto runtime = net_->runtime();
+    const auto runtime = host_.net().runtime();
     if (!runtime) continue;
-    const auto engine = (*runtime)->engineFor(context, device_);
+    const auto engine = (*runtime)->engineFor(context, host_.device());
     if (!engine) continue;
     const core::EngineEntry in(**engine, core::EngineEntry::tryOnce);
     if (in) scheduler_.sleep(Nanoseconds(scheduler_.random().below(most)));
@@ -117,7 +71,7 @@ void Rank::occupy() {
 
 // What the rank's process held goes with the last of its threads.
 void Rank::threadEnds() {
-  if (running_ == 1) net_.reset();
+  if (running_ == 1) host_.close();
   running_--;
 }
 
@@ -125,9 +79,9 @@ void Rank::collectiveThread(size_t group) {
   core::ContextOptions options;
   options.perCommunicator = true;
   options.communicator = 8000 + group;
-  core::ContextRef context = net_->openContext(std::move(options));
-  const EndWorld world{scheduler_,          *net_,      ground_, context, device_, number_,
-                       plan_.hurts.empty(), plan_.apart};
+  core::ContextRef context = host_.net().openContext(std::move(options));
+  const EndWorld world{scheduler_, host_.net(),         ground_,    context, host_.device(),
+                       number_,    plan_.hurts.empty(), plan_.apart};
   context.reset();
   members_[group] =
       std::make_unique<Member>(world, plan_.groups[group], gatherings_[group], format("member %zu", group));
@@ -139,9 +93,9 @@ void Rank::thread(int communicator) {
   core::ContextOptions options;
   options.perCommunicator = true;
   options.communicator = 7000 + static_cast<uint64_t>(communicator);
-  core::ContextRef context = net_->openContext(std::move(options));
-  EndWorld world{scheduler_,          *net_,       ground_,  context, device_, number_,
-                 plan_.hurts.empty(), plan_.apart, &refusal_};
+  core::ContextRef context = host_.net().openContext(std::move(options));
+  EndWorld world{scheduler_, host_.net(),         ground_,     context,  host_.device(),
+                 number_,    plan_.hurts.empty(), plan_.apart, &refusal_};
   std::vector<End*> mine;
   for (size_t i = 0; i < plan_.flows.size(); i++) {
     const FlowPlan& flow = plan_.flows[i];
@@ -193,9 +147,9 @@ bool Rank::stepOne(std::vector<End*>& going) {
 void Rank::pollOnce(const std::vector<End*>& ends) const {
   const auto open = std::find_if(ends.begin(), ends.end(), [](const End* end) { return !end->closed(); });
   if (open == ends.end()) return;
-  const auto runtime = net_->runtime();
+  const auto runtime = host_.net().runtime();
   if (!runtime) return;
-  const auto engine = (*runtime)->engineFor((*open)->context(), device_);
+  const auto engine = (*runtime)->engineFor((*open)->context(), host_.device());
   if (!engine) return;
   const core::EngineEntry in(**engine, core::EngineEntry::tryOnce);
   if (in) (*engine)->progress();
@@ -220,7 +174,7 @@ void Rank::closeAll(std::vector<End*> ends) {
     const auto which = scheduler_.random().below(ends.size());
     ends[which]->close();
     ends.erase(ends.begin() + static_cast<ptrdiff_t>(which));
-    clock_.yield();
+    host_.clock().yield();
   }
 }
 

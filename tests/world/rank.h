@@ -6,29 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "providers/fault/control.h"
-#include "src/core/net.h"
 #include "tests/world/end.h"
+#include "tests/world/host.h"
 #include "tests/world/member.h"
 #include "tests/world/plan.h"
-#include "tools/world/control_net.h"
-#include "tools/world/scheduler.h"
 
-// One rank's process: its Net over a fabric of its own, a context for each communicator, and for each of them
-// a task in the place of NCCL's thread, which moves all ends that the rank has there. The world owns it.
+// One rank's process (host.h): a context for each communicator, and for each of them a task in the place of
+// NCCL's thread, which moves all ends that the rank has there. The world owns it.
 namespace weft::world {
-
-// The clock of a rank: all waiting gives the turn away, and takes a little longer than was asked for.
-class WorldClock final : public Clock {
- public:
-  explicit WorldClock(Scheduler& scheduler) : scheduler_(scheduler) {}
-  TimePoint now() const override { return scheduler_.now(); }
-  void sleep(Nanoseconds time) const override;
-  void yield() const override;
-
- private:
-  Scheduler& scheduler_;
-};
 
 // How many threads have all of their messages, where all wait for each other before they close.
 struct Rest {
@@ -54,7 +39,7 @@ class Rank {
   Status start();
   bool finished() const { return running_ == 0; }
   int number() const { return number_; }
-  fault::FaultControl* faults() { return faults_.get(); }  // null: the fabric cannot be hurt
+  fault::FaultControl* faults() const { return host_.faults(); }  // null: the fabric cannot be hurt
   void abort(size_t flow);
   void misuse(size_t flow);
   void withdraw(size_t flow);
@@ -66,7 +51,6 @@ class Rank {
   const std::vector<std::unique_ptr<Member>>& members() const { return members_; }
 
  private:
-  std::unique_ptr<Transport> makeFabric();
   void thread(int communicator);
   void collectiveThread(size_t group);
   void threadEnds();
@@ -87,10 +71,7 @@ class Rank {
   std::vector<Gathering>& gatherings_;
   Rest& rest_;
   const int number_;
-  const WorldClock clock_;
-  std::shared_ptr<fault::FaultControl> faults_;
-  std::shared_ptr<core::Net> net_;
-  int device_ = 0;
+  Host host_;
   std::vector<std::unique_ptr<End>> ends_;
   std::vector<std::unique_ptr<Member>> members_;  // by group; null: its thread has not begun
   Refusal refusal_;
