@@ -30,9 +30,10 @@ PlayedTcp* PlayedTcp::running() {
   return playing;
 }
 
-PlayedTcp::PlayedTcp(Scheduler& scheduler, Journal& journal, const TcpHabits& habits, uint64_t seed)
+PlayedTcp::PlayedTcp(Scheduler& scheduler, Journal& journal, const TcpHabits& habits, bool plays,
+                     uint64_t seed)
     : scheduler_(scheduler), journal_(journal), habits_(habits), random_(seed ^ 0x736f636b) {
-  if (habits.on) playing = this;
+  if (plays) playing = this;
 }
 
 PlayedTcp::~PlayedTcp() {
@@ -306,7 +307,7 @@ ssize_t PlayedTcp::send(int fd, std::span<const iovec> parts) {
   if (!socket) return -1;
   if (!settle(*socket)) return failWith(EAGAIN);
   if (socket->error != 0) return failWith(std::exchange(socket->error, 0));
-  if (socket->over || !socket->open) return failWith(EPIPE);
+  if (socket->over || !socket->open || socket->saidAll) return failWith(EPIPE);
   size_t bytes = 0;
   for (const iovec& part : parts) bytes += part.iov_len;
   const Ref other = socket->other.lock();
@@ -349,7 +350,8 @@ ssize_t PlayedTcp::receive(int fd, std::span<const iovec> parts, bool peek) {
   bytes = std::min(bytes, arrived(*socket));
   if (bytes == 0) {  // what came before the end can still be read
     if (socket->error != 0) return counted(failWith(std::exchange(socket->error, 0)));
-    if (socket->over || !socket->open || (socket->fin && *socket->fin <= now())) return counted(0);
+    const bool over = socket->over || !socket->open || socket->deaf;
+    if (over || (socket->fin && *socket->fin <= now())) return counted(0);
     return failWith(EAGAIN);
   }
   if (peek) return 1;
@@ -396,11 +398,28 @@ void PlayedTcp::leave(const Ref& socket) {
   if (!other || !other->open) return;
   const size_t unread = arrived(*socket);
   if (unread > 0 || !socket->lingers) return tellReset(other);
-  const TimePoint end = arrival(*socket, *other, 0);
+  sayEnd(*socket);
+  if (!socket->in.empty() && socket->in.back().arrives != TimePoint::max())
+    other->reset = std::max(*other->fin, socket->in.back().arrives + habits_.latency);
+}
+
+// The end of what is sent, which is told once.
+void PlayedTcp::sayEnd(Socket& socket) {
+  const Ref other = socket.other.lock();
+  if (std::exchange(socket.saidAll, true) || !other) return;
+  const TimePoint end = arrival(socket, *other, 0);
   other->fin = end;
   other->lastArrival = end;
-  if (!socket->in.empty() && socket->in.back().arrives != TimePoint::max())
-    other->reset = std::max(end, socket->in.back().arrives + habits_.latency);
+}
+
+// The connection stays, and may be read unless both ways are shut.
+int PlayedTcp::shutdown(int fd, int how) {
+  const Ref socket = find(fd, "shutdown");
+  if (!socket) return -1;
+  if (socket->state != State::stands) return failWith(ENOTCONN);
+  sayEnd(*socket);
+  socket->deaf = socket->deaf || how == SHUT_RDWR;
+  return 0;
 }
 
 int PlayedTcp::close(int fd) {
@@ -414,45 +433,6 @@ int PlayedTcp::close(int fd) {
     epoll.armed.erase(fd);
   }
   return 0;
-}
-
-// epoll, with EPOLLONESHOT.
-
-int PlayedTcp::epollCreate() {
-  if (!mayOpen()) return failWith(EMFILE);
-  epolls_[++lastFd_] = {};
-  return lastFd_;
-}
-
-int PlayedTcp::epollControl(int fd, int op, int of, const epoll_event* event) {
-  const auto epoll = epolls_.find(fd);
-  if (epoll == epolls_.end() || !find(of, "epoll_ctl")) return failWith(EBADF);
-  const bool known = epoll->second.sockets.contains(of);
-  if (known == (op == EPOLL_CTL_ADD)) return failWith(known ? EEXIST : ENOENT);
-  epoll->second.armed.erase(of);
-  if (op == EPOLL_CTL_DEL) return epoll->second.sockets.erase(of) > 0 ? 0 : -1;
-  epoll->second.sockets[of] = *event;
-  epoll->second.armed.insert(of);
-  return 0;
-}
-
-bool PlayedTcp::canBeRead(Socket& socket) {
-  if (!settle(socket)) return false;
-  return arrived(socket) > 0 || socket.error != 0 || socket.over || (socket.fin && *socket.fin <= now());
-}
-
-int PlayedTcp::epollWait(int fd, std::span<epoll_event> events) {
-  const auto epoll = epolls_.find(fd);
-  if (epoll == epolls_.end()) return failWith(EBADF);
-  std::vector<int> ready;
-  for (const int armed : epoll->second.armed)
-    if (ready.size() < events.size() && canBeRead(*sockets_.at(armed))) ready.push_back(armed);
-  for (size_t i = 0; i < ready.size(); i++) {
-    events[i] = epoll->second.sockets.at(ready[i]);
-    events[i].events = EPOLLIN;
-    epoll->second.armed.erase(ready[i]);
-  }
-  return static_cast<int>(ready.size());
 }
 
 }  // namespace weft::world

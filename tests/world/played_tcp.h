@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <poll.h>
 #include <set>
 #include <span>
 #include <string>
@@ -19,7 +20,8 @@
 #include "src/base/random.h"
 #include "tools/world/scheduler.h"
 
-// The kernels of a world's hosts, as far as providers/tcp calls them: TCP sockets, and epoll. The linker puts
+// The kernels of a world's hosts, as far as providers/tcp and aggregation daemons call them: TCP sockets,
+// epoll and poll. The linker puts
 // wrapped_calls.cc in the place of the C library's functions, so that the product's code is what it is
 // everywhere. Streams keep their order and lose nothing, but for that they do all that tcp(7) allows: calls
 // take and give less than was asked for, buffers are full, packets come late, connections are refused, reset,
@@ -40,7 +42,8 @@ struct TcpHabits {
 
 class PlayedTcp {
  public:
-  PlayedTcp(Scheduler& scheduler, Journal& journal, const TcpHabits& habits, uint64_t seed);
+  // `plays`: the world's sockets are these.
+  PlayedTcp(Scheduler& scheduler, Journal& journal, const TcpHabits& habits, bool plays, uint64_t seed);
   ~PlayedTcp();
   PlayedTcp(const PlayedTcp&) = delete;
   PlayedTcp& operator=(const PlayedTcp&) = delete;
@@ -59,6 +62,7 @@ class PlayedTcp {
   // The system calls, by numbers of descriptors that are ours. As in the manual: -1 and errno.
   static constexpr int kFirst = 1 << 20;
   std::vector<Interface> interfaces() const;
+  SocketAddress addressOf(int host, int rail) const;
   int socket();
   int bind(int fd, const SocketAddress& at);
   int listen(int fd);
@@ -66,7 +70,9 @@ class PlayedTcp {
   int accept(int fd);
   ssize_t send(int fd, std::span<const iovec> parts);
   ssize_t receive(int fd, std::span<const iovec> parts, bool peek);
+  int shutdown(int fd, int how);
   int close(int fd);
+  int poll(std::span<pollfd> asked, int milliseconds);  // gives the turn away while it waits
   int lingerNot(int fd);
   int nameOf(int fd, bool peers, SocketAddress* out);
   int errorOf(int fd, int* error);
@@ -90,6 +96,8 @@ class PlayedTcp {
     std::weak_ptr<Socket> other;
     bool open = true;      // the process has it
     bool lingers = true;   // what was sent leaves though it is closed
+    bool saidAll = false;  // the process sends nothing more
+    bool deaf = false;     // and reads nothing more
     int error = 0;         // that the next call gets
     bool over = false;     // its error was told: nothing more can be sent
     TimePoint standsAt{};  // for the end that dials
@@ -120,11 +128,14 @@ class PlayedTcp {
   size_t arrived(const Socket& socket) const;
   bool settle(Socket& socket);
   bool canBeRead(Socket& socket);
+  bool canBeWritten(Socket& socket);
+  bool holds(const pollfd& asked);
+  int countReady(std::span<pollfd> asked);
+  void sayEnd(Socket& socket);
   void leave(const Ref& socket);
   void tellReset(const Ref& socket);
   bool isOf(const Socket& socket, int host, int rail) const;
   static std::string keyOf(const SocketAddress& address);
-  SocketAddress addressOf(int host, int rail) const;
 
   Scheduler& scheduler_;
   Journal& journal_;

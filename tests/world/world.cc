@@ -97,7 +97,7 @@ World::World(const WorldPlan& plan, bool keepAll)
     : plan_(plan),
       scheduler_(plan.seed * 2 + 1, journal_),
       control_(scheduler_, plan.ranks, plan.latency),
-      tcp_(scheduler_, journal_, plan.tcp, plan.seed),
+      tcp_(scheduler_, journal_, plan.tcp, plan.tcp.on, plan.seed),
       inboxes_(scheduler_),
       meetings_(plan.flows.size()),
       gatherings_(plan.groups.size()) {

@@ -3,7 +3,9 @@
 #include "tests/world/world.h"
 
 #include <algorithm>
+#include <poll.h>
 #include <string>
+#include <sys/socket.h>
 #include <vector>
 
 #include "src/base/net/sockets.h"
@@ -86,7 +88,7 @@ struct TwoHosts {
   PlayedTcp tcp;
   Fd listener;
 
-  explicit TwoHosts(const TcpHabits& habits) : tcp(scheduler, journal, habits, 5) {
+  explicit TwoHosts(const TcpHabits& habits) : tcp(scheduler, journal, habits, true, 5) {
     for (const int host : {0, 1}) tcp.addRails(host, 1);
   }
   static TcpHabits near(uint64_t shortOf8) {
@@ -183,6 +185,33 @@ TEST_CASE("a played connection ends in order, by a reset, or not at all") {
     CHECK(receiveSome(sixth.get(), bytes).io == Io::again);
     two.scheduler.sleep(200ms);
     CHECK(receiveSome(sixth.get(), bytes).bytes == 8);
+  });
+}
+
+TEST_CASE("a played connection is shut one way, and poll waits for what comes") {
+  TwoHosts two(TwoHosts::near(0));
+  std::array<std::byte, 8> bytes{};
+  two.run([&] {
+    auto [mine, other] = two.connection();
+    pollfd asked[] = {{mine.get(), POLLIN, 0}, {-1, POLLIN, 0}, {mine.get(), POLLOUT, 0}};
+    CHECK(::poll(asked, 2, 3) == 0);
+    CHECK(::poll(asked, 3, 3) == 1);
+    CHECK(asked[2].revents == POLLOUT);
+    CHECK(::shutdown(mine.get(), SHUT_WR) == 0);
+    CHECK(sendSome(mine.get(), bytes).error == EPIPE);
+    pollfd end{other.get(), POLLIN, 0};
+    CHECK(::poll(&end, 1, 3) == 1);
+    const IoResult said = receiveSome(other.get(), bytes);
+    CHECK(said.io == Io::closed);
+    CHECK(said.error == 0);
+    CHECK(sendSome(other.get(), bytes).bytes == 8);
+    CHECK(::poll(asked, 2, 3) == 1);
+    CHECK(receiveSome(mine.get(), bytes).bytes == 8);
+    const TimePoint before = two.scheduler.now();
+    CHECK(::poll(asked, 2, 7) == 0);
+    CHECK(two.scheduler.now() - before >= 7ms);
+    CHECK(::shutdown(mine.get(), SHUT_RDWR) == 0);
+    CHECK(receiveSome(mine.get(), bytes).io == Io::closed);
   });
 }
 

@@ -4,12 +4,14 @@
 // The C library's functions of sockets and of shared memory, for programs that hold worlds: the linker's
 // --wrap leads all calls of them here. A descriptor of a world is played, and any other one goes on to the
 // library.
+#include <algorithm>
 #include <cerrno>
 #include <cstdarg>
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -80,6 +82,8 @@ ssize_t __real_send(int fd, const void* data, size_t bytes, int flags);
 ssize_t __real_recv(int fd, void* data, size_t bytes, int flags);
 ssize_t __real___recv_chk(int fd, void* data, size_t bytes, size_t room, int flags);
 int __real_close(int fd);
+int __real_shutdown(int fd, int how);
+int __real_poll(pollfd* asked, nfds_t count, int milliseconds);
 int __real_setsockopt(int fd, int level, int option, const void* value, socklen_t length);
 int __real_getsockopt(int fd, int level, int option, void* value, socklen_t* length);
 int __real_getsockname(int fd, sockaddr* to, socklen_t* length);
@@ -155,6 +159,24 @@ int __wrap_close(int fd) {
   const weft::world::Granting kernel;
   if (isPlayed(fd)) return played().close(fd);
   return fd >= PlayedTcp::kFirst ? 0 : __real_close(fd);
+}
+
+int __wrap_shutdown(int fd, int how) {
+  const weft::world::Granting kernel;
+  return isPlayed(fd) ? played().shutdown(fd, how) : __real_shutdown(fd, how);
+}
+
+// Of a process of a world they are all played. One that waits for none of them waits for the time to pass.
+int __wrap_poll(pollfd* asked, nfds_t count, int milliseconds) {
+  const weft::world::Granting kernel;
+  const bool real = !PlayedTcp::running() || std::any_of(asked, asked + count, [](const pollfd& one) {
+    return one.fd >= 0 && one.fd < PlayedTcp::kFirst;
+  });
+  return real ? __real_poll(asked, count, milliseconds) : played().poll({asked, count}, milliseconds);
+}
+
+int __wrap___poll_chk(pollfd* asked, nfds_t count, int milliseconds, size_t) {
+  return __wrap_poll(asked, count, milliseconds);
 }
 
 int __wrap_setsockopt(int fd, int level, int option, const void* value, socklen_t length) {
