@@ -43,8 +43,10 @@ void Bond::repeat() {
 
 void Bond::awaitGoodbyes(const Clock& clock, Milliseconds most) {
   Patience patience(clock, most);
-  const auto there = [](const End& end) { return end.pipe->look() == Pipe::State::open; };
-  while (!patience.over() && std::any_of(ends_.begin(), ends_.end(), there)) patience.pause();
+  const auto unfinished = [](const End& end) {
+    return end.pipe->look() == Pipe::State::open || end.pipe->isSaying();
+  };
+  while (!patience.over() && std::any_of(ends_.begin(), ends_.end(), unfinished)) patience.pause();
 }
 
 }  // namespace weft::coll

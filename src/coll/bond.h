@@ -38,8 +38,8 @@ class Bond {
   void say(const Alarm& alarm);
   size_t ends() const { return ends_.size(); }
   void repeat();
-  // Waits until all others have left or failed, `most` at most. Until then they may send into receives of
-  // ours.
+  // Waits until all others have left or failed and have our goodbye, `most` at most. Until then they may send
+  // into receives of ours, and one that lacks the goodbye would take our end for a failure.
   void awaitGoodbyes(const Clock& clock, Milliseconds most);
 
  private:

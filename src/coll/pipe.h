@@ -108,6 +108,7 @@ class Pipe {
   // possible, else with later looks.
   void raiseAlarm(const Bytes& alarm);
   void repeatAlarm();
+  bool isSaying() const { return !unsaid_.empty(); }  // some of it has not left
 
   // The error of a comm that broke, with the name of the other end.
   Error errorOf(const core::Comm& comm) const;
