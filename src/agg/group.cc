@@ -86,6 +86,14 @@ Span AggGroup::chunkOf(const Record& record, size_t step) const {
   return {step * options_.chunkBytes, std::min<size_t>((step + 1) * options_.chunkBytes, record.head.bytes)};
 }
 
+namespace {
+
+std::string leaving(const Child& child) {
+  return child.name + " left the group or failed";
+}
+
+}  // namespace
+
 // Ends the group: a child sent nonsense. Returns false, for the callers.
 bool AggGroup::blame(const Child& child, const std::string& why) {
   end({format("%s%s", child.name.c_str(), why.c_str())});
@@ -94,7 +102,7 @@ bool AggGroup::blame(const Child& child, const std::string& why) {
 
 // Ends the group: a child's connection failed.
 bool AggGroup::lose(const Child& child) {
-  end({child.name + " left the group or failed", true});
+  end({leaving(child), true});
   return false;
 }
 
@@ -114,15 +122,29 @@ bool AggGroup::blameParent(int bytes, size_t wanted) {
 }
 
 // The first reason stands: later failures follow from it.
+bool AggGroup::enter(State next, const std::string& why) {
+  if (next <= state_) return false;
+  if (why_.empty()) {
+    why_ = why;
+    WEFT_LOG(info, "group %016llx of %u ranks ended: %s", static_cast<unsigned long long>(options_.id),
+             options_.ranks, why_.c_str());
+  }
+  state_ = next;
+  return true;
+}
+
 void AggGroup::end(const coll::Alarm& why) {
-  if (!broken_.empty()) return;
-  broken_ = why.reason;
-  WEFT_LOG(info, "group %016llx of %u ranks ended: %s", static_cast<unsigned long long>(options_.id),
-           options_.ranks, broken_.c_str());
-  const Bytes alarm = why.encode();
+  if (!enter(State::broken, why.reason)) return;
+  const Bytes alarm = coll::Alarm{why_, why.treeLost}.encode();
   for (Child& child : children_)
     if (!child.gone) child.pipe->raiseAlarm(alarm);
   if (options_.parent) options_.parent->pipe->raiseAlarm(alarm);
+}
+
+// The parent sees that this daemon leaves, and tells it to nobody either.
+void AggGroup::part(const Child& child) {
+  if (!enter(State::parting, leaving(child))) return;
+  if (options_.parent) options_.parent->part();
 }
 
 // A child that leaves closes its link first, and waits for ours: we have receives posted at its end.
@@ -347,15 +369,22 @@ void AggGroup::retire() {
   }
 }
 
+// Something was started that no child may be absent from.
+bool AggGroup::waitsForAll() const {
+  const uint64_t begun = first_ + operations_.size();
+  return std::any_of(operations_.begin(), operations_.end(),
+                     [](const Record& open) { return open.reduced < open.steps; }) ||
+         std::any_of(children_.begin(), children_.end(),
+                     [&](const Child& child) { return child.heads.arrived() > begun; });
+}
+
+// A child may have its last result before the other children have theirs: those get it first.
 void AggGroup::watch() {
-  // A child may have its last result before the other children have theirs: those get it first.
-  const bool finishing =
-      !operations_.empty() && std::all_of(operations_.begin(), operations_.end(),
-                                          [](const Record& open) { return open.reduced == open.steps; });
-  // Nothing that the others start can be finished any more. So they are told at once, although they may only
-  // be closing later than this one.
-  for (const Child& child : children_)
-    if (!finishing && !isLinked(child.link.get())) lose(child);
+  for (const Child& child : children_) {
+    if (isLinked(child.link.get())) continue;
+    if (waitsForAll()) lose(child);
+    if (operations_.empty()) part(child);
+  }
   for (Child& child : children_)
     if (child.pipe->look() == coll::Pipe::State::alarmed) end(child.pipe->alarm());
   if (!options_.parent || hasEnded()) return;
@@ -363,9 +392,14 @@ void AggGroup::watch() {
   if (options_.parent->pipe->look() == coll::Pipe::State::alarmed) end(options_.parent->pipe->alarm());
 }
 
-// Words of a child change nothing now. But alarms that could not leave have to be repeated, and a child waits
-// until its connection is closed.
+// Words of a child change nothing now. But alarms that could not leave have to be repeated, a child waits
+// until its connection is closed, and one that starts something has to hear that nothing comes of it.
 void AggGroup::settle() {
+  bool moved = false;
+  for (Child& child : children_)
+    if (state_ == State::parting && !child.gone && child.heads.progress(first_ + kHeads, &moved) &&
+        waitsForAll())
+      end({why_, true});
   for (Child& child : children_) {
     if (child.gone) continue;
     if (!isLinked(child.link.get()))
@@ -377,7 +411,7 @@ void AggGroup::settle() {
 }
 
 GroupReport AggGroup::report() const {
-  GroupReport report{options_.id, options_.ranks, isRoot(), broken_, statistics_, {}};
+  GroupReport report{options_.id, options_.ranks, isRoot(), why_, statistics_, {}};
   for (const Child& child : children_) report.members.push_back({child.name, child.weight, child.late});
   return report;
 }

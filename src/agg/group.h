@@ -13,7 +13,9 @@
 // root back down. Operations and their chunks go in order. A slot is free again when its result was delivered
 // to every child; that bounds how far a child may be ahead.
 // There are two stages. While the group lives, progress() and watch() wait for no member. When it has ended
-// nothing moves any more, and settle() and the destructor may wait for each child in turn.
+// nothing moves any more, and settle() and the destructor may wait for each child in turn. A group whose
+// child leaves while nothing is to be done ends in silence, as all of them may be leaving: the other children
+// are told as soon as one of them starts an operation.
 // A single thread at a time: the daemon's data thread, then the group's own errand.
 namespace weft::agg {
 
@@ -60,9 +62,9 @@ class AggGroup {
   bool progress();
   // Checks whether children have left or raised an alarm. Too slow for every pass.
   void watch();
-  bool hasEnded() const { return !broken_.empty(); }
-  // After the end: closes the children that have left, one after another, and repeats alarms that they have
-  // not heard.
+  bool hasEnded() const { return state_ != State::living; }
+  // After the end: closes the children that have left, one after another, and tells the others what they have
+  // to hear and have not heard.
   void settle();
   bool over() const;  // every child has left and is closed
   // The last call: leaves the parent, and waits until nothing of the connections is under way. A group that
@@ -95,6 +97,14 @@ class AggGroup {
     bool head;
   };
 
+  // Ordered: a state never goes back, and enter() alone changes it.
+  enum class State : uint8_t {
+    living,
+    parting,  // a child left when nothing was to be done; the others do not know it
+    broken,   // every child and the parent were told why
+  };
+  // False: it is in that state already, or beyond it. `why` stands for good.
+  bool enter(State next, const std::string& why);
   Status prepare(std::vector<Child> children);
   Status prepareParent();
   bool receiveAll(bool* moved);
@@ -119,6 +129,8 @@ class AggGroup {
   bool blameParent();                          // it is gone, or said why
   bool blameParent(int bytes, size_t wanted);  // it sent a result of another size
   void end(const coll::Alarm& why);            // tells every child and the parent
+  void part(const Child& child);               // ends it in silence
+  bool waitsForAll() const;
   void dismiss(Child& child);
 
   coll::Span chunkOf(const Record& record, size_t step) const;
@@ -151,7 +163,8 @@ class AggGroup {
   std::deque<UpFlight> lowered_;                          // receives posted for the parent's results
   std::vector<const void*> inputs_;
   GroupStatistics statistics_;
-  std::string broken_;  // the reason of the end; empty: it lives
+  State state_ = State::living;
+  std::string why_;  // the reason of the end
 };
 
 }  // namespace weft::agg
