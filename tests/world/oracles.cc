@@ -117,15 +117,21 @@ bool hurtsGroup(const HurtPlan& hurt) {
   return hurt.kind == HurtKind::leave || hurt.kind == HurtKind::another;
 }
 
-// A group needs all of its ranks, and all of them are in it.
+// A group needs all of its ranks, all of which are in it, and the daemons.
 bool groupMayFail(const WorldPlan& plan) {
-  for (int rank = 0; rank < plan.ranks; rank++)
-    if (mayFail(plan, rank)) return true;
+  for (int process = 0; process < plan.processes(); process++)
+    if (mayFail(plan, process)) return true;
   return std::any_of(plan.hurts.begin(), plan.hurts.end(), hurtsGroup);
 }
 
-// Where one rank is all that was hurt, its group's other ranks hear of it in time, and by its number, whether
-// the group is formed yet or not.
+// As others speak of it.
+std::string nameOf(const WorldPlan& plan, int process) {
+  return plan.isDaemon(process) ? plan.daemons[static_cast<size_t>(process - plan.ranks)].address
+                                : format("rank %d", process);
+}
+
+// Where one process is all that was hurt, its group's other ranks hear of it in time, and by its name,
+// whether the group is formed yet or not.
 std::string judgeFailure(const WorldPlan& plan, const Member& member, int rank) {
   const MemberReport& report = member.report();
   if (!groupMayFail(plan)) return member.name() + " failed, and nothing was done to its ranks: " + report.why;
@@ -135,8 +141,8 @@ std::string judgeFailure(const WorldPlan& plan, const Member& member, int rank) 
   // A rank that wants another operation may see it first, and takes the others' for wrong.
   const bool disagrees =
       hurt.kind == HurtKind::another && report.why.find("matching a message") != std::string::npos;
-  if (!disagrees && report.why.find(format("rank %d", hurt.rank)) == std::string::npos)
-    return member.name() + format(" does not name rank %d: ", hurt.rank) + report.why;
+  if (!disagrees && report.why.find(nameOf(plan, hurt.rank)) == std::string::npos)
+    return member.name() + " does not name " + nameOf(plan, hurt.rank) + ": " + report.why;
   if (losesRank(hurt) && report.when > latest(plan, hurt.rank) + 2 * plan.config.collnetTimeout)
     return member.name() + " heard too late that a rank is lost: " + report.why;
   return {};

@@ -234,6 +234,32 @@ void drawGroups(SeededRandom& group, size_t operations, WorldPlan* plan) {
   plan->groups.push_back(std::move(made));
 }
 
+SocketAddress addressOf(int process, bool v6) {
+  return PlayedTcp::addressOf(process, 0, v6).withPort(7000);
+}
+
+// One for all ranks, or two below a third.
+void drawDaemons(SeededRandom& tree, WorldPlan* plan) {
+  plan->config.collnet = "tree";
+  plan->config.collnetSpareRanks = oneOf(tree, {0, 64});
+  plan->config.aggdSecret = "a secret of the world's";
+  if (!plan->tcp.on) plan->tcp.latency = plan->latency;
+  const size_t window = oneOf<size_t>(tree, {1, 2, 16});
+  const size_t count = oneOf<size_t>(tree, {1, 1, 3});
+  for (size_t i = 0; i < count; i++)
+    plan->daemons.push_back({addressOf(plan->hostOf(i), plan->tcp.v6).text(), i > 0 ? 0 : -1, window});
+}
+
+// A daemon in the place of the rank.
+void drawDaemonHurt(SeededRandom& tree, const WorldPlan& plan, HurtPlan* hurt) {
+  if (tree.below(2) == 0) return;
+  hurt->kind = oneOf(tree, {HurtKind::kill, HurtKind::kill, HurtKind::stop, HurtKind::cut, HurtKind::pause});
+  hurt->rank = plan.hostOf(tree.below(plan.daemons.size()));
+  if (hurt->kind == HurtKind::stop && tree.below(3) == 0) hurt->lasts = std::chrono::hours(1);
+  if (hurt->kind == HurtKind::cut)
+    hurt->other = static_cast<int>(tree.below(static_cast<uint64_t>(plan.ranks)));
+}
+
 void drawGroupHurt(SeededRandom& group, const WorldPlan& plan, HurtPlan* hurt) {
   if (group.below(3) != 0) return;
   hurt->kind = group.below(2) == 0 ? HurtKind::leave : HurtKind::another;
@@ -289,6 +315,11 @@ size_t FlowPlan::largest() const {
   return most;
 }
 
+const DaemonPlan& WorldPlan::daemonOf(int rank) const {
+  const size_t leaves = daemons.size() - 1;
+  return leaves == 0 ? daemons[0] : daemons[1 + static_cast<size_t>(rank) % leaves];
+}
+
 std::string HurtPlan::text() const {
   return format("at %.3f ms rank %d %s (%d, for %.3f ms)", milli(at), rank, nameOf(kind), other,
                 milli(lasts));
@@ -325,7 +356,9 @@ WorldPlan drawPlan(const PlanOptions& options) {
   if (wider) drawWider(later, &plan);
   SeededRandom group(options.seed ^ 0x636f6c6c);
   SeededRandom lack(options.seed ^ 0x6c61636b);
+  SeededRandom tree(options.seed ^ 0x74726565);
   if (options.groups) drawGroups(group, std::max<size_t>(1, options.operations / 8), &plan);
+  if (options.daemons) drawDaemons(tree, &plan);
   if (!options.hurts || random.below(4) == 0) return plan;
   plan.breakable = true;
   for (uint64_t i = 1 + random.below(3); i > 0; i--) {
@@ -334,6 +367,7 @@ WorldPlan drawPlan(const PlanOptions& options) {
     if (options.fabric == FabricKind::tcp) drawTcpHurt(net, plan, &plan.hurts.back());
     if (options.refusals) drawRefusal(lack, &plan.hurts.back());
     if (options.groups) drawGroupHurt(group, plan, &plan.hurts.back());
+    if (options.daemons) drawDaemonHurt(tree, plan, &plan.hurts.back());
   }
   // Where rails are all that is lost everybody comes to rest.
   plan.rests = plan.rests && std::all_of(plan.hurts.begin(), plan.hurts.end(), hurtsRail);
@@ -359,6 +393,10 @@ std::string WorldPlan::text() const {
   for (const GroupPlan& group : groups)
     text += format("a collective group: %zu operations, pieces of %d bytes, one step up to %d\n",
                    group.operations.size(), config.collnetChunkBytes, config.collnetOneStepBytes);
+  for (const DaemonPlan& daemon : daemons)
+    text +=
+        format("a daemon at %s%s, windows of %zu, %d ranks may go on without it\n", daemon.address.c_str(),
+               daemon.parent < 0 ? "" : " below the first", daemon.window, config.collnetSpareRanks);
   for (const HurtPlan& hurt : hurts) text += hurt.text() + "\n";
   return text;
 }

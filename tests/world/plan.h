@@ -56,6 +56,13 @@ struct GroupPlan {
   std::vector<OperationPlan> operations;
 };
 
+// An aggregation daemon: a process that comes after those of the ranks.
+struct DaemonPlan {
+  std::string address;  // of its first rail, with a port
+  int parent = -1;      // the place of the daemon above; -1: none
+  size_t window = 16;
+};
+
 enum class HurtKind : uint8_t {
   kill,           // the process ends
   stop,           // every thread of the process stands still for a while, or for ever
@@ -113,7 +120,13 @@ struct WorldPlan {
   bool rests = false;       // nobody closes before all have their messages, and all is quiet
   std::vector<FlowPlan> flows;
   std::vector<GroupPlan> groups;
+  std::vector<DaemonPlan> daemons;
   std::vector<HurtPlan> hurts;
+  int processes() const { return ranks + static_cast<int>(daemons.size()); }
+  int hostOf(size_t daemon) const { return ranks + static_cast<int>(daemon); }
+  bool isDaemon(int process) const { return process >= ranks; }
+  // The one that a rank joins. The first of several is above the others.
+  const DaemonPlan& daemonOf(int rank) const;
   int railsOf(int rank) const { return uneven ? 1 + (rank * 5 + 1) % fabric.rails : fabric.rails; }
   bool hasLocal(int rank) const { return (localRanks >> (rank % 64) & 1) != 0; }
   int lanesOf(int rank) const { return std::min(railsOf(rank), config.maxRails); }
@@ -128,6 +141,7 @@ struct PlanOptions {
   FabricKind fabric = FabricKind::loop;
   bool refusals = false;  // hurts are refused memory, too
   bool groups = false;    // beside connections, the ranks form collective groups
+  bool daemons = false;   // and reduce in them by aggregation daemons
 };
 
 bool hurtsRail(const HurtPlan& hurt);

@@ -42,11 +42,11 @@ PlayedTcp::~PlayedTcp() {
 
 // Hosts, their addresses and what is done to them.
 
-SocketAddress PlayedTcp::addressOf(int host, int rail) const {
+SocketAddress PlayedTcp::addressOf(int host, int rail, bool v6) {
   std::array<uint8_t, 16> ip{};
   const std::array<uint8_t, 4> low{10, static_cast<uint8_t>(rail), static_cast<uint8_t>(host >> 8),
                                    static_cast<uint8_t>(host)};
-  if (!habits_.v6) return SocketAddress::of(std::as_bytes(std::span(low)), 0);
+  if (!v6) return SocketAddress::of(std::as_bytes(std::span(low)), 0);
   ip[0] = 0xfd;
   std::copy(low.begin(), low.end(), ip.begin() + 12);
   return SocketAddress::of(std::as_bytes(std::span(ip)), 0);
@@ -258,6 +258,7 @@ void PlayedTcp::hello(const Ref& from, int tries) {
         answering->remote = from->local;
         answering->host = listener->host;
         answering->other = from;
+        answering->fresh = true;
         from->other = answering;
         from->standsAt = now() + habits_.latency;
         answering->standsAt = now() + 2 * habits_.latency;
@@ -286,7 +287,9 @@ TimePoint PlayedTcp::arrival(const Socket& from, const Socket& to, size_t bytes)
   return to.lastArrival == TimePoint::max() ? to.lastArrival : std::max(soonest, to.lastArrival) + wire;
 }
 
-size_t PlayedTcp::atMost(size_t bytes) {
+size_t PlayedTcp::atMost(Socket& socket, size_t bytes) {
+  constexpr size_t kSmall = 2048;
+  if (std::exchange(socket.fresh, false) && bytes <= kSmall) return bytes;
   return bytes > 1 && random_.below(8) < habits_.shortOf8 ? 1 + random_.below(bytes) : bytes;
 }
 
@@ -318,7 +321,7 @@ ssize_t PlayedTcp::send(int fd, std::span<const iovec> parts) {
   }
   const size_t room = habits_.buffer - std::min(habits_.buffer, other->waiting);
   if (room == 0) return counted(failWith(EAGAIN));
-  bytes = atMost(std::min(bytes, room));
+  bytes = atMost(*socket, std::min(bytes, room));
   Chunk chunk{arrival(*socket, *other, bytes), {}, 0};
   chunk.bytes.reserve(bytes);
   for (const iovec& part : parts) {
@@ -355,7 +358,7 @@ ssize_t PlayedTcp::receive(int fd, std::span<const iovec> parts, bool peek) {
     return failWith(EAGAIN);
   }
   if (peek) return 1;
-  bytes = atMost(bytes);
+  bytes = atMost(*socket, bytes);
   size_t done = 0;
   for (const iovec& part : parts) {
     for (size_t at = 0; at < part.iov_len && done < bytes;) {

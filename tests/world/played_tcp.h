@@ -62,7 +62,8 @@ class PlayedTcp {
   // The system calls, by numbers of descriptors that are ours. As in the manual: -1 and errno.
   static constexpr int kFirst = 1 << 20;
   std::vector<Interface> interfaces() const;
-  SocketAddress addressOf(int host, int rail) const;
+  SocketAddress addressOf(int host, int rail) const { return addressOf(host, rail, habits_.v6); }
+  static SocketAddress addressOf(int host, int rail, bool v6);
   int socket();
   int bind(int fd, const SocketAddress& at);
   int listen(int fd);
@@ -95,6 +96,7 @@ class PlayedTcp {
     SocketAddress local, remote;
     std::weak_ptr<Socket> other;
     bool open = true;      // the process has it
+    bool fresh = false;    // it was accepted, and nothing was sent or read: a small message goes whole
     bool lingers = true;   // what was sent leaves though it is closed
     bool saidAll = false;  // the process sends nothing more
     bool deaf = false;     // and reads nothing more
@@ -124,7 +126,7 @@ class PlayedTcp {
   TimePoint arrival(const Socket& from, const Socket& to, size_t bytes);
   TimePoint upAgain(const SocketAddress& a, const SocketAddress& b) const;
   void hello(const Ref& from, int tries);
-  size_t atMost(size_t bytes);
+  size_t atMost(Socket& socket, size_t bytes);
   size_t arrived(const Socket& socket) const;
   bool settle(Socket& socket);
   bool canBeRead(Socket& socket);

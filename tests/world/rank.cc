@@ -30,7 +30,9 @@ Rank::Rank(const RankWorld& world, int number)
       host_(world.scheduler, world.plan, number) {}
 
 Status Rank::start() {
-  TRY(host_.open(control_, tcp_, plan_.config));
+  Config config = plan_.config;
+  if (!plan_.daemons.empty()) config.aggd = plan_.daemonOf(number_).address;
+  TRY(host_.open(control_, tcp_, config));
   for (int i = 0; i < plan_.communicators; i++) {
     running_++;
     scheduler_.start(format("thread %d.%d", number_, i), number_, [this, i] { thread(i); });

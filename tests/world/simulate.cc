@@ -11,8 +11,8 @@
 #include "tests/world/world.h"
 
 // usage: simulate [--seed S] [--seeds N | --seconds T | --minutes T] [--ranks N] [--operations N]
-//                 [--only WORDS] [--fabric loop|tcp|local] [--groups] [--refusals] [--no-hurts] [--twice]
-//                 [--verbose]
+//                 [--only WORDS] [--fabric loop|tcp|local] [--groups] [--daemons] [--refusals] [--no-hurts]
+//                 [--twice] [--verbose]
 //
 // Runs the worlds of one seed after another, or those of which it is said that WORDS. The exit status is 1
 // with the first that fails.
@@ -47,6 +47,8 @@ bool parse(int argc, char** argv, Arguments* out) {
       out->plan.refusals = true;
     else if (name == "--groups")
       out->plan.groups = true;
+    else if (name == "--daemons")
+      out->plan.groups = out->plan.daemons = true;
     else if (name == "--twice")
       out->twice = true;
     else if (name == "--verbose")
@@ -78,11 +80,11 @@ bool parse(int argc, char** argv, Arguments* out) {
 void report(const PlanOptions& plan, const Outcome& outcome) {
   std::printf(
       "seed %llu failed: %s\n\n%s\nThe last events of each rank:\n%s\nAgain, with all events: "
-      "scripts/simulate --seed %llu --ranks %d --operations %zu%s%s%s --fabric %s --verbose\n",
+      "scripts/simulate --seed %llu --ranks %d --operations %zu%s%s%s%s --fabric %s --verbose\n",
       static_cast<unsigned long long>(plan.seed), outcome.complaint.c_str(), outcome.plan.c_str(),
       outcome.last.c_str(), static_cast<unsigned long long>(plan.seed), plan.ranks, plan.operations,
-      plan.hurts ? "" : " --no-hurts", plan.groups ? " --groups" : "", plan.refusals ? " --refusals" : "",
-      kFabrics[static_cast<size_t>(plan.fabric)]);
+      plan.hurts ? "" : " --no-hurts", plan.groups ? " --groups" : "", plan.daemons ? " --daemons" : "",
+      plan.refusals ? " --refusals" : "", kFabrics[static_cast<size_t>(plan.fabric)]);
 }
 
 bool sameAgain(const PlanOptions& plan, const Outcome& first) {
@@ -141,10 +143,11 @@ int runAll(const Arguments& arguments) {
 int main(int argc, char** argv) {
   Arguments arguments;
   if (parse(argc, argv, &arguments)) return runAll(arguments);
-  std::fprintf(stderr,
-               "usage: simulate [--seed S] [--seeds N | --seconds T | --minutes T] [--ranks N] "
-               "[--operations N] [--only WORDS] [--fabric loop|tcp|local] [--groups] [--refusals] "
-               "[--no-hurts] [--twice] "
-               "[--verbose]\n");
+  std::fprintf(
+      stderr,
+      "usage: simulate [--seed S] [--seeds N | --seconds T | --minutes T] [--ranks N] "
+      "[--operations N] [--only WORDS] [--fabric loop|tcp|local] [--groups] [--daemons] [--refusals] "
+      "[--no-hurts] [--twice] "
+      "[--verbose]\n");
   return 2;
 }

@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include "tests/world/world.h"
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "providers/loop/fabric.h"
 #include "src/base/log.h"
 #include "src/core/ending_log.h"
+#include "tests/world/aggregator.h"
 #include "tests/world/oracles.h"
 #include "tests/world/played_inboxes.h"
 #include "tests/world/rank.h"
@@ -67,10 +69,15 @@ class World {
 
  private:
   std::string live();
+  std::string begin();
   void hurt(const HurtPlan& hurt);
+  bool hurtProcess(const HurtPlan& hurt, TimePoint until);
+  void hurtRank(Rank& rank, const HurtPlan& hurt, TimePoint until);
   void tellJob(int lost);
   void hurtRail(const HurtPlan& hurt);
-  void bringBack(int rank);
+  void bringBack(int process);
+  bool livingAreDone() const;
+  fault::FaultControl* faultsOf(int process) const;
   std::string judgeAll() const;
   const End* endOf(const FlowPlan& flow, int rank, const char* which) const;
   std::string leftovers() const;
@@ -87,6 +94,7 @@ class World {
   std::vector<Meeting> meetings_;
   std::vector<Gathering> gatherings_;
   Rest rest_;
+  std::vector<std::unique_ptr<Aggregator>> daemons_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   // The living have ended before all that was planned was done. A rank that would be killed only now is taken
   // down already, and would stand still in it for ever.
@@ -96,13 +104,15 @@ class World {
 World::World(const WorldPlan& plan, bool keepAll)
     : plan_(plan),
       scheduler_(plan.seed * 2 + 1, journal_),
-      control_(scheduler_, plan.ranks, plan.latency),
-      tcp_(scheduler_, journal_, plan.tcp, plan.tcp.on, plan.seed),
+      control_(scheduler_, plan.processes(), plan.latency),
+      tcp_(scheduler_, journal_, plan.tcp, plan.tcp.on || !plan.daemons.empty(), plan.seed),
       inboxes_(scheduler_),
       meetings_(plan.flows.size()),
       gatherings_(plan.groups.size()) {
   if (keepAll) journal_.keepAll();
   for (Gathering& gathering : gatherings_) gathering.handles.resize(static_cast<size_t>(plan.ranks));
+  for (size_t i = 0; i < plan.daemons.size(); i++)
+    daemons_.push_back(std::make_unique<Aggregator>(scheduler_, plan_, i));
   for (int i = 0; i < plan.ranks; i++)
     ranks_.push_back(std::make_unique<Rank>(
         RankWorld{scheduler_, control_, tcp_, ground_, plan_, meetings_, gatherings_, rest_}, i));
@@ -112,9 +122,13 @@ void World::hurt(const HurtPlan& hurt) {
   if (takingDown_) return;
   journal_.note(scheduler_.now(), hurt.rank, "is hurt: " + hurt.text());
   const TimePoint until = scheduler_.now() + hurt.lasts;
-  Rank& rank = *ranks_[static_cast<size_t>(hurt.rank)];
-  if (losesRank(hurt))
+  if (losesRank(hurt) && !plan_.isDaemon(hurt.rank))
     scheduler_.after(plan_.config.connectTimeout * 3 / 2, [this, &hurt] { tellJob(hurt.rank); });
+  if (!hurtProcess(hurt, until)) hurtRank(*ranks_[static_cast<size_t>(hurt.rank)], hurt, until);
+}
+
+// What can be done to a daemon, too. False: it is something else.
+bool World::hurtProcess(const HurtPlan& hurt, TimePoint until) {
   if (hurt.kind == HurtKind::kill) {
     control_.kill(hurt.rank);
     tcp_.kill(hurt.rank);
@@ -124,7 +138,20 @@ void World::hurt(const HurtPlan& hurt) {
     control_.stop(hurt.rank, until);
   } else if (hurt.kind == HurtKind::cut) {
     control_.cut(hurt.rank, hurt.other, until);
-  } else if (hurt.kind == HurtKind::abort) {
+  } else if (hurt.kind == HurtKind::pause) {
+    std::vector<Task*> threads;
+    for (const auto& task : scheduler_.tasks())
+      if (task->rank == hurt.rank && !task->over()) threads.push_back(task.get());
+    if (!threads.empty())
+      scheduler_.holdTask(*threads[static_cast<size_t>(hurt.other) % threads.size()], until);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void World::hurtRank(Rank& rank, const HurtPlan& hurt, TimePoint until) {
+  if (hurt.kind == HurtKind::abort) {
     rank.abort(static_cast<size_t>(hurt.other));
   } else if (hurt.kind == HurtKind::misuse) {
     rank.misuse(static_cast<size_t>(hurt.other));
@@ -144,12 +171,6 @@ void World::hurt(const HurtPlan& hurt) {
     rank.leave(static_cast<size_t>(hurt.other));
   } else if (hurt.kind == HurtKind::another) {
     rank.startAnother(static_cast<size_t>(hurt.other));
-  } else if (hurt.kind == HurtKind::pause) {
-    std::vector<Task*> threads;
-    for (const auto& task : scheduler_.tasks())
-      if (task->rank == hurt.rank && !task->over()) threads.push_back(task.get());
-    if (!threads.empty())
-      scheduler_.holdTask(*threads[static_cast<size_t>(hurt.other) % threads.size()], until);
   } else {
     hurtRail(hurt);
   }
@@ -164,8 +185,13 @@ void World::tellJob(int lost) {
   for (Gathering& gathering : gatherings_) gathering.gone = lost;
 }
 
+fault::FaultControl* World::faultsOf(int process) const {
+  return plan_.isDaemon(process) ? daemons_[static_cast<size_t>(process - plan_.ranks)]->faults()
+                                 : ranks_[static_cast<size_t>(process)]->faults();
+}
+
 void World::hurtRail(const HurtPlan& hurt) {
-  auto* faults = ranks_[static_cast<size_t>(hurt.rank)]->faults();
+  auto* faults = faultsOf(hurt.rank);
   if (!faults) return;
   fault::FaultRule rule;
   if (hurt.kind == HurtKind::noRegistering) {
@@ -193,17 +219,19 @@ void World::hurtRail(const HurtPlan& hurt) {
 }
 
 // A dead process is taken down once nobody looks any more: it cannot do anything to anybody.
-void World::bringBack(int rank) {
+void World::bringBack(int process) {
   fault::FaultRule silence;
   silence.kind = fault::FaultKind::killSilent;
   silence.op = fault::FaultOp::poll;
   silence.count = 0;
-  if (auto* faults = ranks_[static_cast<size_t>(rank)]->faults()) faults->add(silence);
-  for (size_t flow = 0; flow < plan_.flows.size(); flow++) ranks_[static_cast<size_t>(rank)]->abort(flow);
-  for (size_t group = 0; group < plan_.groups.size(); group++)
-    ranks_[static_cast<size_t>(rank)]->leave(group);
-  control_.goOn(rank);
-  control_.isolate(rank);
+  if (auto* faults = faultsOf(process)) faults->add(silence);
+  if (!plan_.isDaemon(process)) {
+    Rank& rank = *ranks_[static_cast<size_t>(process)];
+    for (size_t flow = 0; flow < plan_.flows.size(); flow++) rank.abort(flow);
+    for (size_t group = 0; group < plan_.groups.size(); group++) rank.leave(group);
+  }
+  control_.goOn(process);
+  control_.isolate(process);
 }
 
 std::string World::whoIsLeft() const {
@@ -221,10 +249,30 @@ std::string World::whoIsLeft() const {
   return text;
 }
 
-std::string World::live() {
+// Daemons are there before a job begins.
+std::string World::begin() {
+  for (const auto& daemon : daemons_)
+    if (const Status started = daemon->start(control_, tcp_); !started)
+      return "a daemon's process did not start: " + started.error().message();
+  const auto serving = [this] {
+    return std::all_of(daemons_.begin(), daemons_.end(), [](const auto& daemon) { return daemon->serves(); });
+  };
+  if (!scheduler_.run(serving, scheduler_.now() + kLongest, kMostSteps)) return "a daemon does not begin";
+  for (const auto& daemon : daemons_)
+    if (!daemon->complaint().empty()) return daemon->complaint();
   for (const auto& rank : ranks_)
     if (const Status started = rank->start(); !started)
       return "a rank did not start: " + started.error().message();
+  return {};
+}
+
+bool World::livingAreDone() const {
+  return std::all_of(ranks_.begin(), ranks_.end(),
+                     [this](const auto& rank) { return rank->finished() || isLost(plan_, rank->number()); });
+}
+
+std::string World::live() {
+  if (const std::string complaint = begin(); !complaint.empty()) return complaint;
   for (const HurtPlan& planned : plan_.hurts)
     scheduler_.after(planned.at, [this, &planned] { hurt(planned); });
   if (plan_.endsAt.count() > 0)
@@ -232,16 +280,13 @@ std::string World::live() {
       for (const auto& rank : ranks_)
         for (size_t flow = 0; flow < plan_.flows.size(); flow++) rank->abort(flow);
     });
-  const auto livingAreDone = [this] {
-    for (const auto& rank : ranks_)
-      if (!rank->finished() && !isLost(plan_, rank->number())) return false;
-    return true;
-  };
   const TimePoint latest = scheduler_.now() + kLongest;
-  if (!scheduler_.run(livingAreDone, latest, kMostSteps)) return "it does not end:" + whoIsLeft();
+  if (!scheduler_.run([this] { return livingAreDone(); }, latest, kMostSteps))
+    return "it does not end:" + whoIsLeft();
   takingDown_ = true;
-  for (const auto& rank : ranks_)
-    if (isLost(plan_, rank->number())) bringBack(rank->number());
+  for (const auto& daemon : daemons_) daemon->dismiss();
+  for (int process = 0; process < plan_.processes(); process++)
+    if (isLost(plan_, process)) bringBack(process);
   const auto allAreOver = [this] {
     for (const auto& task : scheduler_.tasks())
       if (!task->over()) return false;
@@ -306,8 +351,10 @@ Outcome World::run() {
   outcome.whole = journal_.whole();
   outcome.plan = plan_.text();
   // What lies on the stacks of tasks that did not end can be neither used nor destroyed.
-  if (!outcome.complaint.empty())
+  if (!outcome.complaint.empty()) {
     for (auto& rank : ranks_) (void)rank.release();
+    for (auto& daemon : daemons_) (void)daemon.release();
+  }
   return outcome;
 }
 
