@@ -60,6 +60,7 @@ Result<Bytes> hearVote(Pipe& pipe, Patience& patience) {
 Result<std::unique_ptr<Mesh>> Mesh::open(MeshOptions options) {
   auto mesh = std::make_unique<Mesh>(std::move(options));
   mesh->group_ = groupOf(mesh->options_.handles);
+  mesh->lastVerdict_ = mesh->clock().now();
   mesh->pipes_.resize(mesh->options_.handles.size());
   TRY(mesh->connect());
   return mesh;
@@ -89,8 +90,15 @@ Status Mesh::connect() {
   return {};
 }
 
-Result<Verdict> Mesh::vote(const Ballot& mine) {
-  if (rank() == 0) return countVotes(mine);
+Result<Verdict> Mesh::vote(Ballot mine) {
+  const auto since = std::chrono::duration_cast<Milliseconds>(clock().now() - lastVerdict_);
+  mine.afterMs = static_cast<uint32_t>(since.count());
+  auto verdict = rank() == 0 ? countVotes(mine) : hearVerdict(mine);
+  lastVerdict_ = clock().now();
+  return verdict;
+}
+
+Result<Verdict> Mesh::hearVerdict(const Ballot& mine) {
   Patience patience(clock(), kVerdictTimes * options_.timeout);
   TRY(pipe(0)->tell(mine.encode(), patience));
   TRY(const Bytes said, hearVote(*pipe(0), patience));

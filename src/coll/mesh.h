@@ -38,8 +38,8 @@ class Mesh {
   Status extend();
 
   // All ranks call it alike. Every rank gets the same verdict, or an error of its own where rank 0 is gone.
-  // Rank 0 counts. Those that did not come or do not vote are blamed before all others.
-  Result<Verdict> vote(const Ballot& mine);
+  // Rank 0 counts. Those that did not come or do not vote are blamed before all others. `mine` gets the time.
+  Result<Verdict> vote(Ballot mine);
 
   explicit Mesh(MeshOptions options) : options_(std::move(options)) {}
 
@@ -47,11 +47,13 @@ class Mesh {
   bool belongs(int peer) const { return peer != rank() && (options_.full || rank() == 0 || peer == 0); }
   Status connect();
   Result<Verdict> countVotes(const Ballot& mine);
+  Result<Verdict> hearVerdict(const Ballot& mine);
   void collect(std::vector<Ballot>& ballots);
   void announce(const Verdict& verdict, const std::vector<Ballot>& ballots);
 
   MeshOptions options_;
   uint64_t group_ = 0;
+  TimePoint lastVerdict_{};                   // or the beginning
   std::vector<std::unique_ptr<Pipe>> pipes_;  // by rank
   std::vector<Handshakes::Missing> missing_;  // by the last connect()
 };

@@ -56,6 +56,7 @@ Bytes Ballot::encode() const {
       .text(shortened(settings))
       .text(shortened(place))
       .text(shortened(reason))
+      .put(afterMs)
       .take();
 }
 
@@ -106,6 +107,7 @@ Result<Ballot> decodeBallot(std::span<const std::byte> bytes) {
   ballot.settings = in.text();
   ballot.place = in.text();
   ballot.reason = in.text();
+  ballot.afterMs = in.get<uint32_t>();
   TRY(readEnd(in, "ballot"));
   return ballot;
 }
@@ -219,9 +221,10 @@ int weightOf(const Ballot& ballot) {
 
 }  // namespace
 
+// Of equal weight is blamed who gave up first: what happened later may have come of it.
 Verdict count(const std::vector<Ballot>& ballots) {
   const auto blamed = std::max_element(ballots.begin(), ballots.end(), [](const Ballot& a, const Ballot& b) {
-    return weightOf(a) < weightOf(b);
+    return weightOf(a) != weightOf(b) ? weightOf(a) < weightOf(b) : a.afterMs > b.afterMs;
   });
   if (blamed != ballots.end() && weightOf(*blamed) > 0)
     return {false, format("rank %d: %s", static_cast<int>(blamed - ballots.begin()), blamed->reason.c_str()),

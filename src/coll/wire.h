@@ -15,7 +15,7 @@
 namespace weft::coll {
 
 constexpr uint32_t kMagic = 0x6c6f6377;  // "wcol"
-constexpr uint16_t kVersion = 2;
+constexpr uint16_t kVersion = 3;
 constexpr int kMaxRanks = 4096;
 constexpr size_t kControlBytes = 1600;  // the longest control message of a group
 constexpr size_t kReasonBytes = 480;    // a longer text is cut
@@ -38,6 +38,7 @@ struct Ballot {
   std::string place;     // the daemon that the rank would join; empty: none
   std::string reason;    // why the rank is not ready
   bool came = true;      // false: rank 0 writes it for a rank that is lost; not part of the message
+  uint32_t afterMs = 0;  // since the last verdict: of several ranks that are not ready the first is blamed
   Bytes encode() const;
 };
 

@@ -227,6 +227,10 @@ TEST_CASE("a group is formed if all are ready with the same settings, else the c
   CHECK(count({ready, misses, lost, gaveUp}).reason == "rank 2: nothing was heard from it");
   CHECK(count({ready, gaveUp, misses}).reason == "rank 2: rank 2, 3 does not answer");
   CHECK(count({gaveUp, gaveUp, ready}).reason == std::string("rank 0: ") + kAnotherGaveUp);
+  // Of two that are not ready, who gave up first is nearer to the cause.
+  const Ballot late{false, "", "", "nothing came", true, 3000}, early{false, "", "", "refused", true, 2};
+  CHECK(count({late, early, late}).reason == "rank 1: refused");
+  CHECK(count({early, late, early}).reason == "rank 0: refused");
   CHECK(count({other, misses, misses}).reason.starts_with("rank 1: "));
 }
 
@@ -237,6 +241,7 @@ TEST_CASE("words between ranks come as they were said, whole, and of no other ki
   const auto piece = [](const Bytes& bytes) { return bool(decodePiece(bytes)); };
   for (const bool flag : {true, false}) {
     CHECK(decodeBallot(Ballot{flag, "s", "p", "r"}.encode())->ready == flag);
+    CHECK(decodeBallot(Ballot{flag, "s", "p", "r", true, 70'000}.encode())->afterMs == 70'000);
     CHECK(decodeVerdict(Verdict{flag, "r", 3}.encode())->formed == flag);
     CHECK(decodeAlarm(Alarm{"r", flag}.encode())->treeLost == flag);
     CHECK(decodePiece(OutOfBandPiece{flag, Bytes(3)}.encode())->gaveUp == flag);
