@@ -255,6 +255,7 @@ void drawDaemonHurt(SeededRandom& tree, const WorldPlan& plan, HurtPlan* hurt) {
   if (tree.below(2) == 0) return;
   hurt->kind = oneOf(tree, {HurtKind::kill, HurtKind::kill, HurtKind::stop, HurtKind::cut, HurtKind::pause});
   hurt->rank = plan.hostOf(tree.below(plan.daemons.size()));
+  hurt->lasts = microseconds(100 << tree.below(12));
   if (hurt->kind == HurtKind::stop && tree.below(3) == 0) hurt->lasts = std::chrono::hours(1);
   if (hurt->kind == HurtKind::cut)
     hurt->other = static_cast<int>(tree.below(static_cast<uint64_t>(plan.ranks)));
