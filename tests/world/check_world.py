@@ -3,7 +3,7 @@
 # Copyright The weft authors
 """usage: check_world.py SIMULATE SEEDS_FILE COUNT
 
-Runs the kept seeds twice each, where COUNT is not small, then the seeds from 1 to COUNT, half of them over tcp and over shared memory too, and an eighth with collective groups. All of them are the same in each run of the tests, so that
+Runs the kept seeds twice each, where COUNT is not small, then the seeds from 1 to COUNT, half of them over tcp and over shared memory too, and an eighth with collective groups, by daemons too. All of them are the same in each run of the tests, so that
 none of it fails by chance; scripts/simulate draws new ones. At last some of them run one after the other, and each in a process of
 its own: they must be the same runs.
 """
@@ -50,12 +50,13 @@ def main():
             return 1
     many = int(count)
     for fabric, seeds, *more in (('loop', many), ('tcp', many // 2), ('local', many // 2), ('loop', many // 8, '--groups'),
-                                 ('tcp', many // 8, '--groups', '--refusals'), ('local', many // 8, '--groups', '--refusals')):
+                                 ('tcp', many // 8, '--groups', '--refusals'), ('local', many // 8, '--groups', '--refusals'),
+                                 ('loop', many // 8, '--daemons'), ('tcp', many // 8, '--daemons', '--refusals'), ('local', many // 8, '--daemons')):
         print('seeds 1 to', seeds, 'over', fabric, *more, flush=True)
         if subprocess.run([simulate, '--fabric', fabric, '--seeds', str(seeds), *more], check=False).returncode != 0:
             return 1
-    for fabric in ('loop', 'tcp', 'local'):
-        if not same_alone(simulate, min(many // 20, 20), '--fabric', fabric, '--groups', '--refusals'):
+    for fabric, *more in (('loop', '--groups'), ('tcp', '--groups'), ('local', '--groups'), ('tcp', '--daemons')):
+        if not same_alone(simulate, min(many // 20, 20), '--fabric', fabric, '--refusals', *more):
             print('a seed that runs after others is another run than alone')
             return 1
     return 0
