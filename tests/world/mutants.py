@@ -7,7 +7,7 @@ How much the tests see. Draws changes of one comparison, one boolean, one && or 
 providers/tcp and src/coll, and weaves all of them into a copy of this commit, which is built once: WEFT_MUTANT says which of them
 is on (mutant.inc). What does not compile is dropped. A first run shows which programs reach which mutant; then, for each mutant,
 those that reach it run, the quick ones first, until one fails or hangs: unit and protocol tests, the parts of the world, N worlds
-over each fabric with groups and without, and three times as many more where nothing else has found it. A failure of programs that use the time of day counts
+over each fabric, without groups, with them, and with daemons, and three times as many more where nothing else has found it. A failure of programs that use the time of day counts
 if it comes twice. A line for each mutant says which found it. Those that nothing finds are to be looked at: some change nothing
 that can be seen, the others lack a case or an oracle. The same seed draws the same mutants, and --known FILE takes the
 results of those that an earlier run has printed there.
@@ -31,7 +31,7 @@ from mutant_places import places, weave
 TOP = pathlib.Path(__file__).resolve().parents[2]
 ROOMS = ['src/core', 'src/control', 'providers/tcp', 'src/coll']
 SUITES = {'unit', 'protocol', 'world'}
-WORLDS = [['--fabric', fabric, *more] for more in ([], ['--groups', '--refusals']) for fabric in ('loop', 'tcp', 'local')]
+WORLDS = [['--fabric', fabric, *more] for more in ([], ['--groups', '--refusals'], ['--daemons']) for fabric in ('loop', 'tcp', 'local')]
 NOT_RUN = {'world', 'world-quiet'}  # the worlds run by their seeds
 MARKS = 1 << 16  # mutant.inc
 
