@@ -29,6 +29,13 @@ Error broken(const Error& error) {
                error.errnum());
 }
 
+// The error with the daemon in front, where it does not begin with that.
+Error of(const std::string& daemon, const Error& error) {
+  const bool named = error.detail().starts_with(daemon);
+  return Error(error.code(), kOperation, named ? error.detail() : daemon + ": " + error.detail(),
+               error.errnum());
+}
+
 ByteWriter begin(uint8_t word) {
   ByteWriter out;
   out.put(kMagic).put(kVersion).put(word).put(uint8_t{0});
@@ -228,8 +235,7 @@ Result<Fd> dialDaemon(const std::string& address, const Patience& patience) {
   if (!addresses) return broken(addresses.error());
   auto fd = connectToOne(*addresses, patience.deadline());
   if (fd) return fd;
-  return broken(
-      Error(fd.error().code(), kOperation, address + ": " + fd.error().detail(), fd.error().errnum()));
+  return broken(of(address, fd.error()));
 }
 
 // Connects and accepts in turn, so that the two ends do not wait for each other in a circle.
@@ -304,7 +310,7 @@ Result<Membership> joinDaemon(JoinOptions options) {
   Patience patience(options.context->net().clock(), options.timeout);
   auto made = join(options, patience);
   if (made) return made;
-  return Error(made.error().code(), kOperation, options.daemon + ": " + made.error().detail());
+  return of(options.daemon, made.error());
 }
 
 }  // namespace weft::coll
