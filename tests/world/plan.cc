@@ -250,6 +250,12 @@ void drawDaemons(SeededRandom& tree, WorldPlan* plan) {
     plan->daemons.push_back({addressOf(plan->hostOf(i), plan->tcp.v6).text(), i > 0 ? 0 : -1, window});
 }
 
+// Half of the worlds with groups are hurt when these have formed, too, and the others are what they were
+// before that was so: the number is such that the seeds which are kept from then are among the others.
+bool isHurtLater(uint64_t seed) {
+  return SeededRandom(seed ^ 0x1a7e2).below(2) == 1;
+}
+
 // A daemon in the place of the rank.
 void drawDaemonHurt(SeededRandom& tree, const WorldPlan& plan, HurtPlan* hurt) {
   if (tree.below(2) == 0) return;
@@ -369,6 +375,8 @@ WorldPlan drawPlan(const PlanOptions& options) {
     if (options.refusals) drawRefusal(lack, &plan.hurts.back());
     if (options.groups) drawGroupHurt(group, plan, &plan.hurts.back());
     if (options.daemons) drawDaemonHurt(tree, plan, &plan.hurts.back());
+    if (options.groups && isHurtLater(options.seed))
+      plan.hurts.back().at += microseconds(tree.below(30'000));
   }
   // Where rails are all that is lost everybody comes to rest.
   plan.rests = plan.rests && std::all_of(plan.hurts.begin(), plan.hurts.end(), hurtsRail);
