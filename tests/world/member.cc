@@ -109,6 +109,8 @@ bool Member::open() {
   if (!made) return fail(made.error().message()), false;
   group_ = made.take();
   report_.opened = true;
+  if (++gathering_.formed == static_cast<int>(gathering_.handles.size()) && gathering_.whenFormed)
+    gathering_.whenFormed();
   note("has formed the group");
   return true;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +23,8 @@ namespace weft::world {
 struct Gathering {
   std::vector<std::optional<coll::HandleBytes>> handles;  // by rank
   int gone = -1;                                          // a rank that the job says is lost; -1: none
+  int formed = 0;                                         // ranks that have formed it
+  std::function<void()> whenFormed;                       // called when all have
 };
 
 struct MemberReport {

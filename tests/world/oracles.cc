@@ -15,6 +15,7 @@ bool losesRank(const HurtPlan& hurt) {
 namespace {
 
 constexpr TimePoint kBeginning{std::chrono::seconds(1)};
+constexpr Nanoseconds kForming = std::chrono::seconds(1);  // that a group takes at most which nobody hurts
 
 bool isRefusal(const HurtPlan& hurt) {
   return hurt.kind == HurtKind::noSockets || hurt.kind == HurtKind::noRegistering ||
@@ -76,7 +77,8 @@ TimePoint latest(const WorldPlan& plan, int lost) {
   TimePoint when = kBeginning;
   for (const HurtPlan& hurt : plan.hurts) {
     const auto patience = hurt.kind == HurtKind::kill ? Milliseconds(100) : plan.config.peerTimeout * 3 / 2;
-    if (losesRank(hurt) && hurt.rank == lost) when = std::max(when, kBeginning + hurt.at + patience);
+    if (losesRank(hurt) && hurt.rank == lost)
+      when = std::max(when, kBeginning + hurt.at + patience + (hurt.onceFormed ? kForming : Nanoseconds{}));
   }
   return when + plan.config.connectTimeout + 10 * plan.config.closeTimeout;
 }

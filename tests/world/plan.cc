@@ -256,6 +256,13 @@ bool isHurtLater(uint64_t seed) {
   return SeededRandom(seed ^ 0x1a7e2).below(2) == 1;
 }
 
+void putOff(SeededRandom& tree, HurtPlan* hurt) {
+  static constexpr HurtKind kKinds[] = {HurtKind::kill, HurtKind::stop,  HurtKind::pause,
+                                        HurtKind::cut,  HurtKind::leave, HurtKind::another};
+  hurt->onceFormed = std::find(std::begin(kKinds), std::end(kKinds), hurt->kind) != std::end(kKinds);
+  if (hurt->onceFormed) hurt->at = microseconds(tree.below(uint64_t{1} << (6 + tree.below(8))));
+}
+
 // A daemon in the place of the rank.
 void drawDaemonHurt(SeededRandom& tree, const WorldPlan& plan, HurtPlan* hurt) {
   if (tree.below(2) == 0) return;
@@ -328,8 +335,8 @@ const DaemonPlan& WorldPlan::daemonOf(int rank) const {
 }
 
 std::string HurtPlan::text() const {
-  return format("at %.3f ms rank %d %s (%d, for %.3f ms)", milli(at), rank, nameOf(kind), other,
-                milli(lasts));
+  return format("at %.3f ms%s rank %d %s (%d, for %.3f ms)", milli(at),
+                onceFormed ? " after the group has formed" : "", rank, nameOf(kind), other, milli(lasts));
 }
 
 bool hurtsRail(const HurtPlan& hurt) {
@@ -375,8 +382,7 @@ WorldPlan drawPlan(const PlanOptions& options) {
     if (options.refusals) drawRefusal(lack, &plan.hurts.back());
     if (options.groups) drawGroupHurt(group, plan, &plan.hurts.back());
     if (options.daemons) drawDaemonHurt(tree, plan, &plan.hurts.back());
-    if (options.groups && isHurtLater(options.seed))
-      plan.hurts.back().at += microseconds(tree.below(30'000));
+    if (options.groups && isHurtLater(options.seed)) putOff(tree, &plan.hurts.back());
   }
   // Where rails are all that is lost everybody comes to rest.
   plan.rests = plan.rests && std::all_of(plan.hurts.begin(), plan.hurts.end(), hurtsRail);

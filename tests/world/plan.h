@@ -94,6 +94,7 @@ struct HurtPlan {
   // noRegistering, noMemory: how often or after how many requests
   int other = 0;
   Nanoseconds lasts{};
+  bool onceFormed = false;  // `at` counts from when all ranks have formed their group
   std::string text() const;
 };
 

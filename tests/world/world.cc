@@ -71,6 +71,7 @@ class World {
   std::string live();
   std::string begin();
   void hurt(const HurtPlan& hurt);
+  void planHurts(bool onceFormed);
   bool hurtProcess(const HurtPlan& hurt, TimePoint until);
   void hurtRank(Rank& rank, const HurtPlan& hurt, TimePoint until);
   void tellJob(int lost);
@@ -116,6 +117,11 @@ World::World(const WorldPlan& plan, bool keepAll)
   for (int i = 0; i < plan.ranks; i++)
     ranks_.push_back(std::make_unique<Rank>(
         RankWorld{scheduler_, control_, tcp_, ground_, plan_, meetings_, gatherings_, rest_}, i));
+}
+
+void World::planHurts(bool onceFormed) {
+  for (const HurtPlan& planned : plan_.hurts)
+    if (planned.onceFormed == onceFormed) scheduler_.after(planned.at, [this, &planned] { hurt(planned); });
 }
 
 void World::hurt(const HurtPlan& hurt) {
@@ -273,8 +279,8 @@ bool World::livingAreDone() const {
 
 std::string World::live() {
   if (const std::string complaint = begin(); !complaint.empty()) return complaint;
-  for (const HurtPlan& planned : plan_.hurts)
-    scheduler_.after(planned.at, [this, &planned] { hurt(planned); });
+  planHurts(false);
+  for (Gathering& gathering : gatherings_) gathering.whenFormed = [this] { planHurts(true); };
   if (plan_.endsAt.count() > 0)
     scheduler_.after(plan_.endsAt, [this] {
       for (const auto& rank : ranks_)
