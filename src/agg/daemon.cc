@@ -223,10 +223,16 @@ Status Daemon::answerStatus(const Fd& link, Format format) {
   return coll::writeFrame(link, Bytes(bytes.begin(), bytes.end()), patience);
 }
 
+// A member that has heard nothing until it gives up takes this daemon for the one at fault, and not the
+// parent or the members that are missing. So they have less time than it has.
+Milliseconds Daemon::patienceFor(const JoinRequest& request) const {
+  return std::min(options_.limits.patience, Milliseconds(request.waitMs) * 7 / 8);
+}
+
 // An errand. The member makes its half of the connection over the fabric at the same time. A member that does
 // not make it holds up this thread only, for as long as a group may take to form.
 Status Daemon::welcome(Fd& link, const JoinRequest& request) {
-  Patience patience(clock(), options_.limits.patience);
+  Patience patience(clock(), patienceFor(request));
   TRY(JoinAnswer answer, admit(request));
   if (!answer.accepted) {
     TRY(coll::writeFrame(link, answer.encode(key_, request.nonce), patience));
@@ -287,7 +293,7 @@ Result<JoinAnswer> Daemon::admit(const JoinRequest& request) {
   forming.ranks = request.ranks;
   forming.chunkBytes = request.chunkBytes;
   if (!request.daemon) forming.local = request.local;
-  if (forming.until == TimePoint()) forming.until = clock().now() + options_.limits.patience;
+  forming.until = std::min(forming.until, clock().now() + patienceFor(request));
   return answer;
 }
 
@@ -334,7 +340,7 @@ Result<std::unique_ptr<AggGroup>> Daemon::makeGroup(uint64_t id, Forming* formin
     join.device = options_.device;
     join.daemon = options_.parent;
     join.secret = options_.secret;
-    join.timeout = options_.limits.patience;
+    join.timeout = std::chrono::duration_cast<Milliseconds>(forming->until - clock().now());
     join.request.group = id;
     join.request.ranks = forming->ranks;
     join.request.order = order;

@@ -69,9 +69,9 @@ class Daemon {
     std::vector<Child> children;  // those that are connected
     uint32_t ranks = 0;           // of the whole group, at all daemons
     uint32_t chunkBytes = 0;
-    uint32_t local = 0;   // ranks that join this daemon themselves
-    size_t admitted = 0;  // children that were let in, connected or not yet
-    TimePoint until{};    // the end of its time
+    uint32_t local = 0;                  // ranks that join this daemon themselves
+    size_t admitted = 0;                 // children that were let in, connected or not yet
+    TimePoint until = TimePoint::max();  // the end of its time
   };
   // A connection whose request has not come yet. It belongs to the accepting thread.
   struct Newcomer {
@@ -102,6 +102,7 @@ class Daemon {
   void logFailure(const Status& status) const;
   // Errands:
   Status answerStatus(const Fd& link, Format format);
+  Milliseconds patienceFor(const coll::JoinRequest& request) const;
   Status welcome(Fd& link, const coll::JoinRequest& request);
   Result<coll::JoinAnswer> admit(const coll::JoinRequest& request);
   std::string refusal(const coll::JoinRequest& request);

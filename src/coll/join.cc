@@ -95,7 +95,15 @@ Bytes Greeting::encode() const {
 
 Bytes JoinRequest::encode(const Key128& key, const Nonce& greeting) const {
   ByteWriter out = begin(kRequest);
-  out.raw(nonce).put(group).put(ranks).put(order).put(weight).put(local).put(uint8_t{daemon}).put(chunkBytes);
+  out.raw(nonce)
+      .put(group)
+      .put(ranks)
+      .put(order)
+      .put(weight)
+      .put(local)
+      .put(uint8_t{daemon})
+      .put(chunkBytes)
+      .put(waitMs);
   out.text(name.substr(0, 200)).raw(handle);
   return sealed(std::move(out), key, greeting);
 }
@@ -177,6 +185,7 @@ Result<JoinRequest> decodeJoinRequest(std::span<const std::byte> bytes, const Ke
   request.local = in.get<uint32_t>();
   request.daemon = in.get<uint8_t>() != 0;
   request.chunkBytes = in.get<uint32_t>();
+  request.waitMs = in.get<uint32_t>();
   request.name = in.text();
   in.fill(request.handle);
   TRY(readEnd(in));
@@ -289,6 +298,7 @@ Result<Membership> join(JoinOptions& options, Patience& patience) {
   TRY(const Greeting greeting, decodeGreeting(greeted));
   TRY(auto listener, options.context->net().listen(options.context, options.device, options.request.handle));
   options.request.nonce = freshNonce();
+  options.request.waitMs = static_cast<uint32_t>(patience.left().count());
   TRY(writeFrame(made.link, options.request.encode(key, greeting.nonce), patience));
   TRY(const Bytes answered, readFrame(made.link, patience));
   TRY(const JoinAnswer answer, decodeJoinAnswer(answered, key, options.request.nonce));

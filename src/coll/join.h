@@ -34,6 +34,7 @@ struct JoinRequest {
   uint32_t local = 0;       // ranks that join this daemon themselves; 0 from a daemon
   bool daemon = false;      // the child is a daemon
   uint32_t chunkBytes = 0;  // must be equal for all members
+  uint32_t waitMs = 0;      // that the member still waits: it can hear only what the daemon says before
   std::string name;         // for people: logs and status
   HandleBytes handle{};     // the listener that the daemon connects to
   Bytes encode(const Key128& key, const Nonce& greeting) const;

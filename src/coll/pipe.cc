@@ -2,12 +2,17 @@
 // Copyright The weft authors
 #include "src/coll/pipe.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "src/base/log.h"
 
 // Control messages over two comms, one at a time in each direction.
 namespace weft::coll {
+
+Milliseconds Patience::left() const {
+  return std::chrono::duration_cast<Milliseconds>(std::max(until_ - clock_.now(), Nanoseconds{}));
+}
 
 void Patience::pause() {
   constexpr int kSpins = 2000;

@@ -26,6 +26,7 @@ class Patience {
   Patience(const Clock& clock, Milliseconds time) : clock_(clock), until_(clock.now() + time) {}
   bool over() const { return clock_.now() >= until_; }
   Deadline deadline() const { return {clock_, until_}; }  // the same, for sockets
+  Milliseconds left() const;                              // 0: it is over
   void pause();
 
  private:

@@ -126,12 +126,13 @@ TEST_CASE("a request to join is taken at the edges of its numbers, and not beyon
 TEST_CASE("a request and an answer come as they were sent, to who has the secret and the nonce") {
   Nonce nonce{};
   nonce[3] = std::byte{9};
-  const JoinRequest asked = request([](auto& r) { r.daemon = true; });
+  const JoinRequest asked = request([](auto& r) { r.daemon = true, r.waitMs = 90'000; });
   const auto came = decodeJoinRequest(asked.encode(kKey, nonce), kKey, nonce);
   REQUIRE(came);
   CHECK(came->daemon);
   CHECK(came->name == "rank 3");
   CHECK(came->weight == 2);
+  CHECK(came->waitMs == 90'000);
   CHECK_FALSE(decodeJoinRequest(request().encode(kKey, nonce), kKey, nonce)->daemon);
   CHECK_FALSE(decodeJoinRequest(asked.encode(kKey, nonce), keyOf("another"), nonce));
   CHECK_FALSE(decodeJoinRequest(asked.encode(kKey, nonce), kKey, {}));
