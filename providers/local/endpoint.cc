@@ -56,7 +56,7 @@ LocalEndpoint::~LocalEndpoint() {
   }
   if (!mine_ || inForkedChild()) return;
   if (theirs_) theirs_->peer.fence.store(1, std::memory_order_seq_cst);
-  say(Word::left);
+  sayOver();
   while (const auto sent = outbox_.takeAny())
     if (sent->last) queue_.workGone();
   if (writing_.open) queue_.workGone();
@@ -307,6 +307,7 @@ void LocalEndpoint::hearPeer(TimePoint now) {
   switch (theirs_->owner.word.load(std::memory_order_acquire)) {
     case Word::willing:
     case Word::tried:
+    case Word::ended:
       if (!equalSecret(theirs_->owner.peer, here_.nonce))
         return refused(ECONNREFUSED, "the peer connected to another lane");
       return heardWilling(now);
@@ -351,7 +352,8 @@ bool LocalEndpoint::proveGpu() {
     mine_->owner.reached.store(proof.ways, std::memory_order_relaxed);
     say(Word::tried);
   }
-  const bool both = theirs_->owner.word.load(std::memory_order_seq_cst) == Word::tried;
+  const Word word = theirs_->owner.word.load(std::memory_order_seq_cst);
+  const bool both = word == Word::tried || word == Word::ended;
   if (both) shares_->proven(theirs_->owner.reached.load(std::memory_order_relaxed));
   return both;
 }
@@ -361,9 +363,9 @@ bool LocalEndpoint::proveGpu() {
 void LocalEndpoint::checkPeer() {
   if (!life_.ready()) return;
   const Word word = theirs_->owner.word.load(std::memory_order_acquire);
-  if (word == Word::left && theirs_->owner.error.load(std::memory_order_relaxed) != 0)
+  if (word == Word::ended && theirs_->owner.error.load(std::memory_order_relaxed) != 0)
     peerRefused();
-  else if (word == Word::left)
+  else if (word == Word::ended || word == Word::left)
     broke(ECONNRESET, "the peer closed its end");
   else if (word == Word::declined)
     broke(ECONNRESET, "the peer gave up connecting as this end was ready");
@@ -372,7 +374,7 @@ void LocalEndpoint::checkPeer() {
 }
 
 size_t LocalEndpoint::dropOutstanding(LaneState from, int error, const std::string& why) {
-  say(from == LaneState::ready ? Word::left : Word::declined);
+  say(from == LaneState::ready ? Word::ended : Word::declined);
   if (flying_ > 0) queue_.attend(this);
   return failWorks(error, why);
 }
@@ -385,7 +387,7 @@ void LocalEndpoint::retire() {
 void LocalEndpoint::startFence(LaneState from) {
   if (theirs_) theirs_->peer.fence.store(1, std::memory_order_seq_cst);
   if (from == LaneState::ready) tell();
-  say(Word::left);
+  sayOver();
   queue_.attend(this);
 }
 

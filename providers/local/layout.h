@@ -18,7 +18,7 @@ namespace weft::local {
 constexpr size_t kMaxWriteBytes = size_t{1} << 30;
 
 constexpr uint64_t kMagic = 0x316c636c74666577;  // "weftlcl1"
-constexpr uint32_t kVersion = 4;
+constexpr uint32_t kVersion = 5;
 
 constexpr uint32_t kSlots = 256;           // a power of two
 constexpr size_t kInlineBytes = 80;        // bytes in the frame itself
@@ -38,8 +38,10 @@ enum class Word : uint32_t {
   silent,    // it has not looked for the peer's inbox yet
   declined,  // it cannot use the peer's inbox: there is no lane
   willing,   // it has mapped the peer's inbox and seen the nonce
-  left,      // the lane is over
+  left,      // it is over, and there was no lane
   tried,  // willing, and it has tried to copy out of the peer's GPU memory; only where both offer such memory
+  ended,  // the lane stood here, and is over: to the other end, which may learn it only now, it stands and
+          // breaks
 };
 
 // The ways by which GPU memory is named to another process, as bits.

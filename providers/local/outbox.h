@@ -37,6 +37,7 @@ struct Sent {
 class Outbox {
  public:
   void attach(Inbox* peer) { peer_ = peer; }
+  bool attached() const { return peer_ != nullptr; }
   // Puts a frame. False: there is no room now. `consumed`: frames of the other direction that we have taken.
   bool put(const Piece& piece, const Sent& sent, uint32_t consumed);
 

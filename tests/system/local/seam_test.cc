@@ -77,6 +77,25 @@ TEST_CASE("local: a peer that connected to another lane is none") {
   CHECK(b.count(connected, true) == 1);
 }
 
+TEST_CASE("local: a peer whose lane stood and ended before we looked stood here, too") {
+  auto transport = local::makeTransport(localConfig());
+  SeamEnd a(*transport, 4096), b(*transport, 4096);
+  const bool stands = GENERATE(true, false);
+  const bool retires = GENERATE(true, false);
+  a.connectTo(b);
+  if (stands) {
+    b.connectTo(a);
+    REQUIRE(pumpUntil({&b}, [&] { return b.count(connected, true) == 1; }));
+  }
+  if (stands && retires) {
+    b.lane->retire();
+    REQUIRE(pumpUntil({&b}, [&] { return b.count(retired, true) == 1; }));
+  }
+  b.lane.reset();
+  REQUIRE(pumpUntil({&a}, [&] { return a.count(stands ? broken : connected, false) == 1; }));
+  CHECK(a.count(connected, true) == (stands ? 1 : 0));
+}
+
 TEST_CASE("local: a peer that does not look for us is waited for until the deadline") {
   const FakeClock clock;
   const Config config = localConfig();
