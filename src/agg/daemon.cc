@@ -200,8 +200,8 @@ std::string Daemon::faultOf(const Forming& forming, TimePoint now) const {
     if (!isLinked(child.link.get())) return child.name + " left again";
   }
   if (now <= forming.until) return {};
-  return format("only %u of %u ranks joined %s in time; ranks of other daemons need a common --parent", here,
-                forming.ranks, options_.name.c_str());
+  return format("only %u of %u ranks joined %s%s", here, forming.ranks, options_.name.c_str(),
+                coll::kTooFewInTime);
 }
 
 // Telling members and closing their connections may have to wait for them, so an errand does both. Where no

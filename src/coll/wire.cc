@@ -212,11 +212,13 @@ std::string describe(const OperationHead& head) {
 namespace {
 
 // How much the reason of a ballot weighs that is against the group: a rank that only gave up because another
-// did is blamed last.
+// did, or was not there, is blamed last.
 int weightOf(const Ballot& ballot) {
   if (!ballot.came) return 3;
   if (ballot.ready) return 0;
-  return ballot.reason.find(kAnotherGaveUp) == std::string::npos ? 2 : 1;
+  for (const char* follows : {kAnotherGaveUp, kTooFewInTime})
+    if (ballot.reason.find(follows) != std::string::npos) return 1;
+  return 2;
 }
 
 }  // namespace

@@ -53,6 +53,8 @@ struct Verdict {
 // The reason of a rank that could not go on since another rank could not. The vote blames the other one, if
 // it can.
 constexpr const char* kAnotherGaveUp = "another rank gave up";
+// The same of a daemon that waited for ranks which did not come: the end of its words.
+constexpr const char* kTooFewInTime = " in time; ranks of other daemons need a common --parent";
 
 // Tells that the group is broken. The rank or daemon that notices it says so once to all others.
 struct Alarm {

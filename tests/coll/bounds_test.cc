@@ -232,6 +232,9 @@ TEST_CASE("a group is formed if all are ready with the same settings, else the c
   const Ballot late{false, "", "", "nothing came", true, 3000}, early{false, "", "", "refused", true, 2};
   CHECK(count({late, early, late}).reason == "rank 1: refused");
   CHECK(count({early, late, early}).reason == "rank 0: refused");
+  // That too few have come says only that others are missing.
+  const Ballot few{false, "", "", std::string("only 4 of 8 ranks joined a:1") + kTooFewInTime, true, 2};
+  CHECK(count({few, late, few}).reason == "rank 1: nothing came");
   CHECK(count({other, misses, misses}).reason.starts_with("rank 1: "));
 }
 
