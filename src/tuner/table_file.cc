@@ -8,6 +8,7 @@
 #include <charconv>
 #include <fcntl.h>
 #include <limits>
+#include <span>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -61,6 +62,24 @@ struct Key {
   bool (*isSet)(const MeasuredTable& table);
 };
 
+template <double HostCosts::*Member>
+bool setHostUs(MeasuredTable* table, std::string_view value) {
+  return setNumber(value, kMostUs, &(table->host.*Member));
+}
+
+template <double HostCosts::*Member>
+bool setHostGBps(MeasuredTable* table, std::string_view value) {
+  return setNumber(value, kMostGBps, &(table->host.*Member));
+}
+
+template <double HostCosts::*Member>
+bool hasOfHost(const MeasuredTable& table) {
+  return (table.host.*Member) != 0;
+}
+
+constexpr const char* kUs = "microseconds, above 0, at most 1e6, once";
+constexpr const char* kGBps = "GB/s, above 0, at most 1e5, once";
+
 constexpr Key kKeys[] = {
     {"provider", "a name without blanks, once",
      [](MeasuredTable* t, std::string_view v) { return setText(v, &t->provider); },
@@ -74,15 +93,28 @@ constexpr Key kKeys[] = {
     {"ranks", "a number from 1 on, once",
      [](MeasuredTable* t, std::string_view v) { return setCount(v, &t->ranks); },
      [](const MeasuredTable& t) { return t.ranks != 0; }},
-    {"step_us", "microseconds, above 0, at most 1e6, once",
-     [](MeasuredTable* t, std::string_view v) { return setNumber(v, kMostUs, &t->stepUs); },
+    {"step_us", kUs, [](MeasuredTable* t, std::string_view v) { return setNumber(v, kMostUs, &t->stepUs); },
      [](const MeasuredTable& t) { return t.stepUs != 0; }},
-    {"device_gbps", "GB/s, above 0, at most 1e5, once",
+    {"device_gbps", kGBps,
      [](MeasuredTable* t, std::string_view v) { return setNumber(v, kMostGBps, &t->deviceGBps); },
      [](const MeasuredTable& t) { return t.deviceGBps != 0; }},
     {"devices", "a number from 1 on, once",
      [](MeasuredTable* t, std::string_view v) { return setCount(v, &t->devices); },
      [](const MeasuredTable& t) { return t.devices != 0; }},
+};
+
+constexpr Key kHostKeys[] = {
+    {"host_processors", "a number from 1 on, once",
+     [](MeasuredTable* t, std::string_view v) { return setCount(v, &t->host.processors); },
+     [](const MeasuredTable& t) { return t.host.processors != 0; }},
+    {"host_send_us", kUs, setHostUs<&HostCosts::sendUs>, hasOfHost<&HostCosts::sendUs>},
+    {"host_receive_us", kUs, setHostUs<&HostCosts::receiveUs>, hasOfHost<&HostCosts::receiveUs>},
+    {"host_look_us", kUs, setHostUs<&HostCosts::lookUs>, hasOfHost<&HostCosts::lookUs>},
+    {"host_shared_step_us", kUs, setHostUs<&HostCosts::sharedStepUs>, hasOfHost<&HostCosts::sharedStepUs>},
+    {"host_send_gbps", kGBps, setHostGBps<&HostCosts::sendGBps>, hasOfHost<&HostCosts::sendGBps>},
+    {"host_receive_gbps", kGBps, setHostGBps<&HostCosts::receiveGBps>, hasOfHost<&HostCosts::receiveGBps>},
+    {"host_copy_gbps", kGBps, setHostGBps<&HostCosts::copyGBps>, hasOfHost<&HostCosts::copyGBps>},
+    {"host_reduce_gbps", kGBps, setHostGBps<&HostCosts::reduceGBps>, hasOfHost<&HostCosts::reduceGBps>},
 };
 
 Error bad(std::string what) {
@@ -103,31 +135,56 @@ Status setLine(MeasuredTable* table, std::string_view line, int number) {
   const std::string_view name = line.substr(0, blank);
   std::string_view value = line.substr(blank);
   while (!value.empty() && value.front() == ' ') value.remove_prefix(1);
-  for (const Key& key : kKeys) {
-    if (name != key.name) continue;
-    if (key.set(table, value)) return {};
-    return bad(format("line %d: %.*s must be %s", number, static_cast<int>(key.name.size()), key.name.data(),
-                      key.allowed));
-  }
+  for (const std::span<const Key> keys : {std::span<const Key>(kKeys), std::span<const Key>(kHostKeys)})
+    for (const Key& key : keys) {
+      if (name != key.name) continue;
+      if (key.set(table, value)) return {};
+      return bad(format("line %d: %.*s must be %s", number, static_cast<int>(key.name.size()),
+                        key.name.data(), key.allowed));
+    }
   return bad(format(
-      "line %d does not begin with provider, date, hosts, ranks, step_us, device_gbps or devices", number));
+      "line %d does not begin with provider, date, hosts, ranks, step_us, device_gbps, devices or host_",
+      number));
 }
 
 Status complete(const MeasuredTable& table) {
   for (const Key& key : kKeys)
     if (!key.isSet(table)) return bad(std::string(key.name) + " is missing");
+  const auto isSet = [&](const Key& key) { return key.isSet(table); };
+  if (std::none_of(std::begin(kHostKeys), std::end(kHostKeys), isSet)) return {};
+  for (const Key& key : kHostKeys)
+    if (!key.isSet(table)) return bad(std::string(key.name) + " is missing beside others of host_");
   return {};
+}
+
+std::string textOf(const HostCosts& host, int digits) {
+  if (host.processors == 0) return {};
+  std::string text = format("host_processors %d\n", host.processors);
+  const auto add = [&](const char* name, double value) {
+    text += format("host_%s %.*g\n", name, digits, value);
+  };
+  add("send_us", host.sendUs);
+  add("receive_us", host.receiveUs);
+  add("look_us", host.lookUs);
+  add("shared_step_us", host.sharedStepUs);
+  add("send_gbps", host.sendGBps);
+  add("receive_gbps", host.receiveGBps);
+  add("copy_gbps", host.copyGBps);
+  add("reduce_gbps", host.reduceGBps);
+  return text;
 }
 
 // The table as text, with numbers of so many digits.
 std::string textOf(const MeasuredTable& table, int digits) {
   return format(
-      "%.*s\n"
-      "# Written by weft perf --fit. One way between two processes; us are microseconds, gbps 1e9 bytes a "
-      "second.\n"
-      "provider %s\ndate %s\nhosts %d\nranks %d\nstep_us %.*g\ndevice_gbps %.*g\ndevices %d\n",
-      static_cast<int>(kTitle.size()), kTitle.data(), table.provider.c_str(), table.date.c_str(), table.hosts,
-      table.ranks, digits, table.stepUs, digits, table.deviceGBps, table.devices);
+             "%.*s\n"
+             "# Written by weft perf --fit. One way between two processes; us are microseconds, gbps 1e9 "
+             "bytes a "
+             "second.\n"
+             "provider %s\ndate %s\nhosts %d\nranks %d\nstep_us %.*g\ndevice_gbps %.*g\ndevices %d\n",
+             static_cast<int>(kTitle.size()), kTitle.data(), table.provider.c_str(), table.date.c_str(),
+             table.hosts, table.ranks, digits, table.stepUs, digits, table.deviceGBps, table.devices) +
+         textOf(table.host, digits);
 }
 
 }  // namespace

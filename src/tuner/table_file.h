@@ -12,6 +12,19 @@
 // docs/tuner.md has the format. Read at start-up only; any thread.
 namespace weft::tuner {
 
+// The work of processors for ranks of one host, which share them. All or none of it is measured.
+struct HostCosts {
+  int processors = 0;       // 0: not measured
+  double sendUs = 0;        // of the call that sends a small message
+  double receiveUs = 0;     // of the call that finds one
+  double lookUs = 0;        // of a call that finds nothing, and the yield behind it
+  double sharedStepUs = 0;  // one way between two ranks that share a processor
+  double sendGBps = 0;      // at which a sender's processor moves bytes, and a receiver's
+  double receiveGBps = 0;
+  double copyGBps = 0;    // of memory, beside the network
+  double reduceGBps = 0;  // two sources to one target; bytes of the target
+};
+
 struct MeasuredTable {
   std::string provider;  // by weft's name: "ofi:efa"
   std::string date;      // "2025-01-31", for people
@@ -20,6 +33,7 @@ struct MeasuredTable {
   double stepUs = 0;      // one way of a small message between two processes
   double deviceGBps = 0;  // one way, over one device
   int devices = 0;        // devices of a host that NCCL uses side by side
+  HostCosts host;         // where all ranks were on one; the tuner does not use it
 };
 
 // An error names the line and its fault.

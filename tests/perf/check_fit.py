@@ -30,7 +30,9 @@ def complaints(weft, table):
         return
     lines = [line.split() for line in table.read_text().splitlines()[1:] if not line.startswith('#')]
     written = dict(lines)
-    if [name for name, _ in lines] != ['provider', 'date', 'hosts', 'ranks', 'step_us', 'device_gbps', 'devices']:
+    of_host = ['processors', 'send_us', 'receive_us', 'look_us', 'shared_step_us', 'send_gbps', 'receive_gbps', 'copy_gbps', 'reduce_gbps']
+    if [name for name, _ in lines] != ['provider', 'date', 'hosts', 'ranks', 'step_us', 'device_gbps', 'devices',
+                                       *(f'host_{name}' for name in of_host)]:
         yield f'the table has other lines: {lines}'
     if (written['hosts'], written['ranks']) != ('1', '2'):
         yield f'it is not of one host and two ranks: {written}'

@@ -353,6 +353,24 @@ TEST_CASE("a measured table is read as it was written, and its numbers name it")
   CHECK(policy.identity() != TableFile(nearly).policy().identity());
 }
 
+TEST_CASE("a table of one host has the work of its processors, all of it or none") {
+  MeasuredTable table = kMeasured;
+  table.host = {2, 5.5, 1.5, 0.75, 11.25, 3.5, 4.5, 10.5, 9.5};
+  const std::string text = tableText(table);
+  const auto read = parseTable(text);
+  REQUIRE(read);
+  CHECK(tableText(*read) == text);
+  CHECK(read->host.processors == 2);
+  CHECK(read->host.sharedStepUs == 11.25);
+  CHECK(read->host.reduceGBps == 9.5);
+  std::string missing = text;
+  missing.erase(missing.find("host_look_us"), std::string("host_look_us 0.75\n").size());
+  const auto refused = parseTable(missing);
+  REQUIRE(!refused);
+  CHECK(refused.error().detail().find("host_look_us is missing beside others of host_") != std::string::npos);
+  CHECK(!parseTable(text + "host_processors 2\n"));
+}
+
 TEST_CASE("a bad table is one complaint, and costs stay NCCL's") {
   const std::string good = tableText(kMeasured);
   std::string twice = good + "devices 4\n";

@@ -4,6 +4,7 @@
 
 #include "tools/perf/cluster_findings.h"
 #include "tools/perf/options.h"
+#include "tools/perf/pair_probe.h"
 
 // `weft perf --check-cluster`: every pair of ranks, those side by side that share no host, so that a slow one
 // cannot hide behind another's traffic. A rank or path that does not work is a result as any other. Used by
@@ -36,6 +37,7 @@ struct ClusterResults {
   double seconds = 0;              // that they took
   CostMatrix latency{0};           // microseconds, one way
   CostMatrix bandwidth{0};         // GB/s
+  EndCosts costs;                  // the best of all ends, with --fit
   std::vector<DeadPath> dead;
   std::vector<LostRank> lost;
   std::vector<Finding> slowLatency;

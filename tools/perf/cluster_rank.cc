@@ -191,13 +191,17 @@ PeerAnswer ClusterRank::measure(Link& link, bool begins) {
   };
   const auto run = [&]() -> Status {
     const Milliseconds stall = std::min(kStall, Milliseconds(int64_t{options_.stallSeconds} * 1000));
-    TRY(PairProbe probe, PairProbe::create(take(netdriver::Side::send, &link.send),
-                                           take(netdriver::Side::recv, &link.recv), rank_, link.rank, stall));
+    PairProbe::Ends ends{take(netdriver::Side::send, &link.send), take(netdriver::Side::recv, &link.recv),
+                         rank_, link.rank};
+    if (!options_.fit.empty()) ends.largest = PairProbe::kCostMessage;
+    TRY(PairProbe probe, PairProbe::create(std::move(ends), stall));
     TRY(answer.latency, probe.latency(begins));
     answer.small = 1;
     TRY(const double first, probe.bandwidth(begins, options_.clusterBytes));
     TRY(const double second, probe.bandwidth(!begins, options_.clusterBytes));
     answer.bandwidth = std::max(first, second);  // 0: what we sent
+    if (options_.fit.empty()) return {};
+    TRY(answer.costs, probe.costs(begins));
     return {};
   };
   const Status done = run();

@@ -44,6 +44,7 @@ struct PeerAnswer {
   int32_t unused = 0;
   double latency = 0;    // microseconds, from the peer to us
   double bandwidth = 0;  // GB/s, likewise
+  EndCosts costs;        // of our end; measured for --fit alone
   netdriver::Handle handle{};
   Words why{};  // what the plugin said, where it is not well
 };

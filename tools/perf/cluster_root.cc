@@ -172,6 +172,7 @@ void ClusterRoot::measure(const Round& round, bool again) {
       latency = better(latency, receiver.latency, true);
       bandwidth = better(bandwidth, receiver.bandwidth, false);
     };
+    for (const PeerAnswer* answer : {&first, &second}) results_.costs.better(answer->costs);
     note(pair.second, pair.first, first);
     note(pair.first, pair.second, second);
   }

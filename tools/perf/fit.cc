@@ -11,6 +11,7 @@
 #include "src/tuner/table_file.h"
 #include "tools/output/output.h"
 #include "tools/perf/cluster_check.h"
+#include "tools/perf/host_costs.h"
 #include "tools/perf/results.h"
 
 namespace weft::perf {
@@ -41,6 +42,23 @@ Result<std::string> fabricName() {
   return choice.transport->name();
 }
 
+// Ranks of one host share its processors, so the work of those counts for them.
+tuner::HostCosts hostCosts(const ClusterResults& results) {
+  const ProcessorCosts processor = measureProcessor(results.latency.size());
+  const EndCosts& ends = results.costs;
+  tuner::HostCosts host;
+  host.processors = processor.processors;
+  host.sendUs = ends.sendUs;
+  host.receiveUs = ends.receiveUs;
+  host.lookUs = ends.lookUs;
+  host.sharedStepUs = ends.sharedStepUs;
+  host.sendGBps = ends.sendGBps;
+  host.receiveGBps = ends.receiveGBps;
+  host.copyGBps = processor.copyGBps;
+  host.reduceGBps = processor.reduceGBps;
+  return host;
+}
+
 }  // namespace
 
 Status writeFit(const ClusterResults& results) {
@@ -52,6 +70,7 @@ Status writeFit(const ClusterResults& results) {
   table.stepUs = median(results, results.latency);
   table.deviceGBps = median(results, results.bandwidth);
   table.devices = results.devices;
+  if (table.hosts == 1) table.host = hostCosts(results);
   const std::string text = tuner::tableText(table);
   TRY(tuner::parseTable(text));  // a run that measured nonsense must not leave it behind
   if (table.hosts == 1)

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <ctime>
 #include <sched.h>
 
 namespace weft::perf {
@@ -16,12 +17,21 @@ using Clock = std::chrono::steady_clock;
 constexpr int kPings = 200;
 constexpr int kPingsToWarmUp = 20;
 constexpr int kStreams = 8;
-constexpr size_t kStreamMessage = size_t{128} << 10;
 constexpr uint64_t kFewestMessages = 25;  // three times what is in flight
+constexpr uint64_t kCostMessages = 24;
+constexpr size_t kDataBytes = size_t{64} << 20;  // no cache holds it
 constexpr int kIdleSpins = 64;  // before the clock is read: on a busy machine a yield takes milliseconds
 
 int64_t now() {
   return std::chrono::nanoseconds(Clock::now().time_since_epoch()).count();
+}
+
+// Of the calling thread: other work on the machine does not count. Reading it takes a system
+// call.
+int64_t processorTime() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
 }
 
 // The value that one in twenty stays below: other work on the machine makes many slower, a slow path all.
@@ -31,6 +41,33 @@ double lowest(std::vector<double> values) {
   return *place;
 }
 
+double middle(std::vector<double> values) {
+  const auto place = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), place, values.end());
+  return *place;
+}
+
+// The calling thread stays on the first processor that it may use, as long as this lives.
+class OneProcessor {
+ public:
+  OneProcessor() {
+    CPU_ZERO(&before_);
+    if (sched_getaffinity(0, sizeof(before_), &before_) != 0) return;
+    size_t first = 0;
+    while (first + 1 < CPU_SETSIZE && !CPU_ISSET(first, &before_)) ++first;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(first, &one);
+    (void)sched_setaffinity(0, sizeof(one), &one);
+  }
+  ~OneProcessor() { (void)sched_setaffinity(0, sizeof(before_), &before_); }
+  OneProcessor(const OneProcessor&) = delete;
+  OneProcessor& operator=(const OneProcessor&) = delete;
+
+ private:
+  cpu_set_t before_{};
+};
+
 }  // namespace
 
 // At the beginning of every message; the number again at the end of long ones.
@@ -39,16 +76,15 @@ struct PairProbe::Packet {
   int64_t stamp;  // nanoseconds
 };
 
-Result<PairProbe> PairProbe::create(netdriver::Comm to, netdriver::Comm from, int rank, int peer,
-                                    Milliseconds stall) {
+Result<PairProbe> PairProbe::create(Ends ends, Milliseconds stall) {
   PairProbe probe;
   netdriver::ChannelShape shape;
-  shape.slotBytes = kStreamMessage;
+  shape.slotBytes = ends.largest;
   shape.slots = 8;
-  shape.tag = rank;
-  TRY(probe.send_, netdriver::SendChannel::create(std::move(to), shape));
-  shape.tag = peer;
-  TRY(probe.receive_, netdriver::RecvChannel::create(std::move(from), shape));
+  shape.tag = ends.rank;
+  TRY(probe.send_, netdriver::SendChannel::create(std::move(ends.to), shape));
+  shape.tag = ends.peer;
+  TRY(probe.receive_, netdriver::RecvChannel::create(std::move(ends.from), shape));
   probe.stall_ = stall;
   return probe;
 }
@@ -58,14 +94,15 @@ Status PairProbe::until(F&& done) {
   auto deadline = Clock::time_point::max();
   for (int idle = 0; !done();) {
     bool moved = false;
-    TRY(send_->progress(&moved));
-    TRY(receive_->progress(&moved));
+    const int64_t began = stamp();
+    TRY(pass(&moved));
     if (moved) {
       idle = 0;
       deadline = Clock::time_point::max();
       continue;
     }
     sched_yield();
+    if (passes_) passes_->withYield.push_back(static_cast<double>(stamp() - began));
     if (++idle < kIdleSpins) continue;
     if (deadline == Clock::time_point::max()) deadline = Clock::now() + stall_;
     if (Clock::now() > deadline)
@@ -77,12 +114,37 @@ Status PairProbe::until(F&& done) {
 Status PairProbe::send(size_t bytes, uint64_t number) {
   std::byte* slot = nullptr;
   TRY(until([&] { return (slot = send_->freeSlot()) != nullptr; }));
+  if (!data_.empty()) std::memcpy(slot, nextData(bytes), bytes);
   std::memcpy(slot + bytes - sizeof(number), &number, sizeof(number));
   const Packet packet{number, now()};
   std::memcpy(slot, &packet, sizeof(packet));
   send_->commit(bytes);
   bool moved = false;
-  return send_->progress(&moved);
+  const int64_t began = stamp();
+  TRY(send_->progress(&moved));
+  if (!passes_) return {};
+  passes_->sends.push_back(static_cast<double>(stamp() - began));
+  passes_->total += passes_->sends.back();
+  return {};
+}
+
+// By the clock of the passes that are noted; 0 where none are.
+int64_t PairProbe::stamp() const {
+  if (!passes_) return 0;
+  return passes_->clock == Passes::Clock::wall ? now() : processorTime();
+}
+
+Status PairProbe::pass(bool* moved) {
+  const int64_t began = stamp();
+  TRY(send_->progress(moved));
+  TRY(receive_->progress(moved));
+  if (!passes_) return {};
+  const auto took = static_cast<double>(stamp() - began);
+  if (receive_->ready()) passes_->finds.push_back(took);
+  if (!*moved) passes_->looks.push_back(took);
+  passes_->total += took;
+  passes_->inVain += *moved ? 0 : 1;
+  return {};
 }
 
 Result<int64_t> PairProbe::receive(size_t bytes, uint64_t number, int64_t* stamp) {
@@ -98,11 +160,17 @@ Result<int64_t> PairProbe::receive(size_t bytes, uint64_t number, int64_t* stamp
   if (message.size() != bytes || packet.number != number || last != number)
     return Error(Code::internal, "check cluster", "a message arrived with wrong contents");
   *stamp = packet.stamp;
+  if (!data_.empty()) std::memcpy(nextData(bytes), message.data(), bytes);
   receive_->release();
   return arrived;
 }
 
 Result<double> PairProbe::latency(bool begins) {
+  TRY(auto times, pings(begins));
+  return lowest(std::move(times));
+}
+
+Result<std::vector<double>> PairProbe::pings(bool begins) {
   constexpr size_t kBytes = sizeof(Packet) + sizeof(uint64_t);
   std::vector<double> times;
   receive_->expect(kPings + kPingsToWarmUp);
@@ -115,7 +183,7 @@ Result<double> PairProbe::latency(bool begins) {
     if (i >= kPingsToWarmUp) times.push_back(static_cast<double>(arrived - stamp) / 1e3);
   }
   TRY(until([&] { return send_->idle(); }));
-  return lowest(std::move(times));
+  return times;
 }
 
 Result<double> PairProbe::bandwidth(bool sends, uint64_t bytes) {
@@ -127,6 +195,74 @@ Result<double> PairProbe::bandwidth(bool sends, uint64_t bytes) {
     best = std::max(best, rate);
   }
   return best;
+}
+
+// Where both ends are on one host, both stay on the same processor, as both take the first that they may use.
+Result<EndCosts> PairProbe::costs(bool begins) {
+  EndCosts costs;
+  TRY(smallCosts(begins, &costs));
+  {
+    const OneProcessor scope;
+    TRY(auto times, pings(begins));
+    costs.sharedStepUs = middle(std::move(times));
+  }
+  data_.resize(kDataBytes);
+  std::vector<double> sending;
+  std::vector<double> receiving;
+  for (int i = 0; i < kStreams; ++i)
+    for (const bool sends : {begins, !begins}) {
+      TRY(const double cost, streamCost(sends, costs));
+      (sends ? sending : receiving).push_back(cost);
+    }
+  costs.sendGBps = 1 / middle(sending);
+  costs.receiveGBps = 1 / middle(receiving);
+  return costs;
+}
+
+std::byte* PairProbe::nextData(size_t bytes) {
+  if (at_ + bytes > data_.size()) at_ = 0;
+  at_ += bytes;
+  return data_.data() + at_ - bytes;
+}
+
+Status PairProbe::smallCosts(bool begins, EndCosts* costs) {
+  Passes small;
+  passes_ = &small;
+  TRY(latency(begins));
+  passes_ = nullptr;
+  costs->sendUs = lowest(small.sends) / 1e3;
+  costs->receiveUs = lowest(small.finds) / 1e3;
+  // A processor that something else is on may always have been too late to look in vain.
+  costs->lookUs = small.withYield.empty() ? costs->receiveUs : lowest(small.withYield) / 1e3;
+  return {};
+}
+
+// Nanoseconds a byte, without a message's own time and that of looks in vain. A pass that finds no whole
+// message may still move bytes, so all passes count.
+Result<double> PairProbe::streamCost(bool sends, const EndCosts& small) {
+  Passes passes;
+  passes.clock = Passes::Clock::processor;
+  passes_ = &passes;
+  TRY(stream(sends, kCostMessages, kCostMessage));
+  passes_ = nullptr;
+  const double bytes = static_cast<double>(kCostMessages) * kCostMessage;
+  const double each = 1e3 * (sends ? small.sendUs : small.receiveUs);
+  const double look = passes.looks.empty() ? 0 : lowest(passes.looks);
+  const double moving =
+      passes.total - static_cast<double>(passes.inVain) * look - static_cast<double>(kCostMessages) * each;
+  return std::max(moving, bytes / 1e3) / bytes;
+}
+
+void EndCosts::better(const EndCosts& other) {
+  const auto less = [](double& mine, double theirs) {
+    if (theirs > 0 && (mine == 0 || theirs < mine)) mine = theirs;
+  };
+  less(sendUs, other.sendUs);
+  less(receiveUs, other.receiveUs);
+  less(lookUs, other.lookUs);
+  less(sharedStepUs, other.sharedStepUs);
+  sendGBps = std::max(sendGBps, other.sendGBps);
+  receiveGBps = std::max(receiveGBps, other.receiveGBps);
 }
 
 Result<double> PairProbe::stream(bool sends, uint64_t messages, size_t bytes) {

@@ -2,6 +2,8 @@
 // Copyright The weft authors
 #pragma once
 
+#include <vector>
+
 #include "tools/netdriver/channel.h"
 
 // The two ends of one pair of ranks, connected both ways: small messages to and fro, and a stream in one
@@ -9,10 +11,32 @@
 // thread.
 namespace weft::perf {
 
+// The work of a rank's processor for what goes to a peer and comes from there.
+struct EndCosts {
+  double sendUs = 0;        // of the call that sends a small message; 0: not measured, as all below
+  double receiveUs = 0;     // of the pass that finds one
+  double lookUs = 0;        // of a pass that finds nothing, and the yield behind it
+  double sharedStepUs = 0;  // one way of a small message where both ends share a processor
+  double sendGBps = 0;
+  double receiveGBps = 0;
+
+  void better(const EndCosts& other);  // the smaller times and larger rates of both
+};
+
 class PairProbe {
  public:
-  static Result<PairProbe> create(netdriver::Comm to, netdriver::Comm from, int rank, int peer,
-                                  Milliseconds stall);
+  // The ends of a connection each way, and room for messages of so many bytes.
+  struct Ends {
+    netdriver::Comm to;
+    netdriver::Comm from;
+    int rank = 0;
+    int peer = 0;
+    size_t largest = kStreamMessage;
+  };
+  static constexpr size_t kStreamMessage = size_t{128} << 10;
+  static constexpr size_t kCostMessage = size_t{1} << 20;  // as large as those of weft perf's rings
+
+  static Result<PairProbe> create(Ends ends, Milliseconds stall);
 
   // Exchanges small messages, the caller with `begins` first. The time, in microseconds, from a
   // message's stamp by the sender's clock to its arrival here by ours, that one in twenty stays below.
@@ -23,8 +47,24 @@ class PairProbe {
   // path all. The sender gets 0.
   Result<double> bandwidth(bool sends, uint64_t bytes);
 
+  // Small messages, and streams of messages of kCostMessage, with a look at the clock before and after each
+  // pass: the time in passes, without what those take that find nothing. Small messages once more on one
+  // processor.
+  Result<EndCosts> costs(bool begins);
+
  private:
   struct Packet;
+  // The passes of a measurement; in nanoseconds.
+  struct Passes {
+    enum class Clock : uint8_t { wall, processor };
+    Clock clock = Clock::wall;
+    std::vector<double> looks;      // in vain
+    std::vector<double> withYield;  // likewise, until the next one
+    std::vector<double> finds;
+    std::vector<double> sends;
+    double total = 0;  // of all but the yields
+    uint64_t inVain = 0;
+  };
 
   Status send(size_t bytes, uint64_t number);
   // Until the oldest message is there; the time is when it was seen.
@@ -32,10 +72,21 @@ class PairProbe {
   template <class F>
   Status until(F&& done);
   Result<double> stream(bool sends, uint64_t messages, size_t bytes);
+  int64_t stamp() const;
+  Status pass(bool* moved);
+  Result<std::vector<double>> pings(bool begins);  // the times, in microseconds
+  std::byte* nextData(size_t bytes);
+  Status smallCosts(bool begins, EndCosts* costs);
+  Result<double> streamCost(bool sends, const EndCosts& small);
 
   std::unique_ptr<netdriver::SendChannel> send_;
   std::unique_ptr<netdriver::RecvChannel> receive_;
   Milliseconds stall_{0};
+  // Where messages of costs() come from and go to, as an operation's do, outside the passes: what was copied
+  // just before is in other caches than what lay still.
+  std::vector<std::byte> data_;
+  size_t at_ = 0;
+  Passes* passes_ = nullptr;  // where they are noted, during costs()
 };
 
 }  // namespace weft::perf
