@@ -23,7 +23,10 @@ Nothing is measured: the protocol is weft's own, the network is computed.)";
 void declareSim(CLI::App& command, sim::Options& options) {
   command.add_option("operation", options.operation,
                      "all_reduce, all_gather, reduce_scatter, broadcast, alltoall, connect");
-  command.add_option("-n,--ranks", options.ranks, "ranks, each on a host of its own")->capture_default_str();
+  command
+      .add_option("-n,--ranks", options.ranks,
+                  "ranks, each on a host of its own, or all on the one host of --fabric FILE")
+      ->capture_default_str();
   command.add_option("--fabric", options.fabric,
                      "the network: p5, ndr, ethernet-100g, or a file that weft perf --fit wrote");
   command.add_option("--algo", options.algorithm, "ring or tree of all_reduce (default: ring)");
@@ -38,6 +41,9 @@ void declareSim(CLI::App& command, sim::Options& options) {
       ->transform(sizeInBytes());
   command.add_option("--iters", options.iterations, "iterations timed at each size")->capture_default_str();
   command.add_option("-w,--warmup_iters", options.warmup, "iterations before that")->capture_default_str();
+  command.add_option(
+      "--processors", options.processors,
+      "that the ranks share, where FILE was measured on one host (default: as many as there were)");
   command.add_option("--peers", options.peers, "with connect: so many of each rank (default: all others)");
   command.add_option("--seed", options.seed, "of the order of what happens at one time")
       ->capture_default_str();

@@ -68,6 +68,23 @@ class Sim(unittest.TestCase):
             again = run('sim', 'all_reduce', '-n', 2, '--fabric', table, '-b', 8, '-e', 8)
             self.assertEqual(again.returncode, 0, again.stderr)
 
+    def test_ranks_of_one_host_share_its_processors(self):
+        numbers = {'processors': 2, 'send_us': 5, 'receive_us': 1, 'look_us': 1, 'shared_step_us': 10, 'send_gbps': 4, 'receive_gbps': 5,
+                   'copy_gbps': 10, 'reduce_gbps': 10}
+        with tempfile.TemporaryDirectory() as folder:
+            table = pathlib.Path(folder) / 'here.table'
+            table.write_text('weft-tuner-table 1\nprovider tcp\ndate 2026-01-01\nhosts 1\nranks 2\nstep_us 7\ndevice_gbps 4\ndevices 1\n' +
+                             ''.join(f'host_{name} {value}\n' for name, value in numbers.items()))
+            times = {}
+            for processors in (0, 4):
+                done = run('sim', 'all_reduce', '-n', 4, '--fabric', table, '-b', '16M', '-e', '16M', '--processors', processors, '--json', '-')
+                self.assertEqual(done.returncode, 0, done.stderr)
+                times[processors] = json.loads(done.stdout)['results'][0]['out_of_place']['time_us']
+            self.assertGreater(times[0], 1.5 * times[4])
+            shown = run('sim', 'all_reduce', '-n', 4, '--fabric', table, '-b', 8, '-e', 8)
+            self.assertIn('4 ranks on one host of 2 processors, SIMULATED', shown.stdout)
+            self.assertIn('a processor takes 5 us and 4 GB/s to send', shown.stdout)
+
     def test_what_does_not_fit_is_named_in_one_line(self):
         self.assertIn('--fabric ndx: is neither a file nor a fabric; the nearest is ndr; fabrics are p5', self.complaint('all_reduce', '--fabric', 'ndx'))
         self.assertIn('--fabric is missing: p5, ndr', self.complaint('all_reduce'))
@@ -75,6 +92,7 @@ class Sim(unittest.TestCase):
         self.assertIn('-b 64 is larger than -e 8', self.complaint('all_reduce', '--fabric', 'ndr', '-b', 64, '-e', 8))
         self.assertIn('there is no operation all_redu', self.complaint('all_redu', '--fabric', 'ndr'))
         self.assertIn('all_reduce (collnet) is not simulated', self.complaint('all_reduce', '--algo', 'collnet', '--fabric', 'ndr'))
+        self.assertIn('--processors: ndr says nothing of ranks that share a host', self.complaint('all_reduce', '--processors', 2, '--fabric', 'ndr'))
         self.assertIn('--peers 9: a rank of 4 has at most 3', self.complaint('connect', '-n', 4, '--peers', 9, '--fabric', 'ndr'))
         self.assertIn('name an operation', self.complaint('--fabric', 'ndr'))
         with tempfile.NamedTemporaryFile('w', suffix='.table') as table:

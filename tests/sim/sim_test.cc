@@ -95,6 +95,44 @@ TEST_CASE("sockets may send before they are asked, and it takes no longer") {
   CHECK(distance(outcome.rows[0].microseconds, 6 * 7) < 0.2);
 }
 
+// Ranks on one host: bytes are moved by its processors.
+Setup hostSetup(const char* operation, int ranks, int processors, std::vector<uint64_t> sizes) {
+  Setup setup = setupFor(operation, "", ranks, std::move(sizes));
+  setup.fabric.host = {processors, 1, 1, 0.5, 4, 10, 10, 20, 20};
+  setup.fabric.railGBps = setup.fabric.host.sendGBps;
+  setup.fabric.latencyUs = 0;
+  return setup;
+}
+
+TEST_CASE("two ranks that share a processor do one after the other what else goes side by side") {
+  const uint64_t bytes = uint64_t{64} << 20;
+  const auto alone = outcomeOf(hostSetup("broadcast", 2, 2, {bytes})).rows[0].slowest;
+  const auto shared = outcomeOf(hostSetup("broadcast", 2, 1, {bytes})).rows[0].slowest;
+  const double sends =
+      static_cast<double>(bytes) * (1 / 10e3 + 2 / 20e3);  // copied to its output and its slot
+  const double receives = static_cast<double>(bytes) * (1 / 10e3 + 1 / 20e3);
+  CHECK(distance(alone, sends) < 0.1);
+  CHECK(distance(shared, sends + receives) < 0.1);
+}
+
+TEST_CASE("a small message waits until its receiver has the processor") {
+  const double two = outcomeOf(hostSetup("all_reduce", 2, 2, {8})).rows[0].microseconds;
+  CHECK(distance(two, 2 * 2) < 0.5);  // two steps of two calls, and looks between them
+  const double few = outcomeOf(hostSetup("all_reduce", 8, 8, {8})).rows[0].microseconds;
+  const double many = outcomeOf(hostSetup("all_reduce", 8, 2, {8})).rows[0].microseconds;
+  CHECK(many > 1.5 * few);
+}
+
+TEST_CASE("ranks that share processors are the same run again") {
+  for (const char* operation : {"all_reduce", "alltoall"}) {
+    const Setup setup = hostSetup(operation, 5, 2, {8, 300'000});
+    const Outcome first = outcomeOf(setup);
+    const Outcome again = outcomeOf(setup);
+    CHECK(first.hash == again.hash);
+    CHECK(first.rows[1].microseconds == again.rows[1].microseconds);
+  }
+}
+
 TEST_CASE("the same setup is the same run") {
   const Setup setup = setupFor("all_reduce", "ring", 4, {8, 300'000});
   const Outcome first = outcomeOf(setup);

@@ -49,6 +49,7 @@ Status Outlet::post(Effort* effort) {
     requests_[slot] = posted.request;
     posted_++;
     effort->sent++;
+    effort->bytesSent += bytes_[slot];
     effort->moved = true;
   }
   return {};
@@ -99,6 +100,7 @@ Status Inlet::progress(Effort* effort) {
     bytes_[slot] = static_cast<size_t>(bytes);
     done_++;
     effort->received++;
+    effort->arrivals.push_back(bytes_[slot]);
     effort->moved = true;
   }
   return {};

@@ -6,7 +6,6 @@
 #include <filesystem>
 
 #include "src/base/nearest.h"
-#include "src/tuner/table_file.h"
 
 namespace weft::sim {
 
@@ -60,6 +59,16 @@ Driver driverOf(const std::string& provider) {
 // A step is measured from call to call, so the processors' share is in it: a fifth at each end.
 constexpr double kShareOfProcessor = 0.2;
 
+// There is no card: a message is under way while a processor copies it. The rest of a step lies between
+// the two ends' calls; on average half a look is over when something comes.
+void onOneHost(const tuner::MeasuredTable& table, Fabric* fabric) {
+  fabric->host = table.host;
+  fabric->railGBps = table.host.sendGBps;
+  fabric->messageUs = table.host.sendUs;
+  fabric->latencyUs =
+      std::max(0.0, table.stepUs - table.host.sendUs - table.host.receiveUs - table.host.lookUs / 2);
+}
+
 Fabric fabricOf(const tuner::MeasuredTable& table, const std::string& file) {
   Fabric fabric;
   fabric.name = std::filesystem::path(file).filename().string();
@@ -70,6 +79,7 @@ Fabric fabricOf(const tuner::MeasuredTable& table, const std::string& file) {
   fabric.messageUs = table.stepUs * kShareOfProcessor;
   fabric.latencyUs = table.stepUs - 2 * fabric.messageUs;
   fabric.callUs = 0;
+  if (table.host.processors > 0) onOneHost(table, &fabric);
   return fabric;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "src/tuner/table_file.h"
 #include "weft/result.h"
 
 // A network as a simulation has it: what a rank's cards and processor take for a message. Times in
@@ -18,14 +19,15 @@ struct Fabric {
   std::string name;
   std::string source;  // of the numbers
   Driver driver = Driver::verbs;
-  int rails = 1;         // cards of a rank
-  double railGBps = 0;   // of each, in each direction
-  double latencyUs = 0;  // from card to card
-  double workUs = 0;     // that a card takes for each write, beside its bytes
-  double messageUs = 0;  // that a processor takes for each message, at either end
-  double callUs = 0.05;  // for a call that posts or tests
-  double copyGBps = 0;   // at which a processor reduces what came; 0: no time, as a GPU does it
+  int rails = 1;          // cards of a rank
+  double railGBps = 0;    // of each, in each direction
+  double latencyUs = 0;   // from card to card
+  double workUs = 0;      // that a card takes for each write, beside its bytes
+  double messageUs = 0;   // that a processor takes for each message, at either end
+  double callUs = 0.05;   // for a call that posts or tests
+  tuner::HostCosts host;  // where all ranks are on one host, whose processors also move and reduce all bytes
 
+  bool oneHost() const { return host.sendGBps > 0; }  // all ranks are on one
   int speedMbps() const;
   int eagerBytes() const;  // of a message that leaves before it is asked for
 };

@@ -16,11 +16,16 @@ namespace weft::sim {
 namespace {
 
 constexpr auto kLongestPass = std::chrono::microseconds(2);
+constexpr uint64_t kPiece = uint64_t{64} << 10;   // of a message that one processor copies behind the other
 constexpr int kMostAtOnce = 8;                    // passes that a thread makes when it looks again
 constexpr size_t kMostCopied = size_t{64} << 10;  // bytes of larger writes are nobody's concern
 
 Nanoseconds nanoseconds(double us) {
   return Nanoseconds(static_cast<int64_t>(us * 1000));
+}
+
+Nanoseconds timeOf(uint64_t bytes, double gbps) {
+  return Nanoseconds(static_cast<int64_t>(static_cast<double>(bytes) / gbps));
 }
 
 void setDriver(Driver driver, loop::LoopOptions* options) {
@@ -31,7 +36,8 @@ void setDriver(Driver driver, loop::LoopOptions* options) {
 
 }  // namespace
 
-Host::Host(const Site& site, int number) : site_(site), number_(number), clock_(site.scheduler) {}
+Host::Host(const Site& site, int number, Processor* processor)
+    : site_(site), number_(number), clock_(site.scheduler), processor_(processor) {}
 
 std::shared_ptr<Transport> Host::makeFabric() {
   const Fabric& fabric = site_.fabric;
@@ -104,31 +110,76 @@ void Host::prepareMessage() {
   pay();
 }
 
-void Host::take(const Effort& effort) {
+void Host::take(Effort* effort) {
   const Fabric& fabric = site_.fabric;
-  double us = static_cast<double>(effort.calls) * fabric.callUs +
-              static_cast<double>(effort.received) * fabric.messageUs;
-  if (fabric.copyGBps > 0) us += static_cast<double>(effort.bytes) / fabric.copyGBps / 1e3;
-  owed_ += nanoseconds(us);
+  const double foundUs = processor_ ? fabric.host.receiveUs : fabric.messageUs;
+  owed_ += nanoseconds(static_cast<double>(effort->calls) * fabric.callUs +
+                       static_cast<double>(effort->received) * foundUs);
+  work(effort);
+  if (processor_) move(*effort);
+}
+
+void Host::work(Effort* effort) {
+  if (!processor_) return;
+  owed_ += timeOf(std::exchange(effort->copied, 0), site_.fabric.host.copyGBps) +
+           timeOf(std::exchange(effort->reduced, 0), site_.fabric.host.reduceGBps);
+}
+
+// Both ends of a message are copies of processors, the receiver's behind the sender's. Where the receiver
+// had nothing else to do meanwhile it has all but the last piece already.
+void Host::move(const Effort& effort) {
+  const tuner::HostCosts& costs = site_.fabric.host;
+  owed_ += timeOf(effort.bytesSent, costs.sendGBps);
+  for (const uint64_t bytes : effort.arrivals) {
+    const Nanoseconds whole = timeOf(bytes, costs.receiveGBps);
+    const Nanoseconds last = timeOf(std::min(bytes, kPiece), costs.receiveGBps);
+    const Nanoseconds before = std::min({looked_, timeOf(bytes, costs.sendGBps), whole - last});
+    looked_ -= before;
+    owed_ += whole - before;
+  }
 }
 
 void Host::pay() {
+  if (owed_.count() > 0) looked_ = Nanoseconds(0);
   if (owed_.count() > 0) site_.scheduler.sleep(std::exchange(owed_, Nanoseconds(0)));
 }
 
 // Where the engine counts passes until something leaves, the thread makes them, less and less often.
 bool Host::idle(TimePoint latest) {
+  const bool shares = place_.state == Processor::Place::State::works;
+  if (shares && owed_.count() > 0) {
+    pay();
+    return true;
+  }
   const TimePoint now = site_.scheduler.now();
   while (!due_.empty() && due_.top() <= now) due_.pop();
   const bool passes = engine_ && engine_->waitsForPasses();
   if (passes) latest = std::min(latest, now + pass_);
   pass_ = passes ? std::min<Nanoseconds>(pass_ * 5 / 4, kMostAtOnce * kLongestPass) : kShortestPass;
-  busyUntil_ = now + std::exchange(owed_, Nanoseconds(0));
-  idles_ = true;
-  site_.scheduler.sleepUntil(std::max(busyUntil_, due_.empty() ? latest : std::min(latest, due_.top())));
-  idles_ = false;
+  if (!due_.empty()) latest = std::min(latest, due_.top());
+  if (shares)
+    looked_ = processor_->wait(place_, latest);
+  else
+    sleepUntil(latest);
   if (passes) makePasses(site_.scheduler.now() - now);
   return passes || (!due_.empty() && due_.top() <= site_.scheduler.now());
+}
+
+void Host::sleepUntil(TimePoint latest) {
+  busyUntil_ = site_.scheduler.now() + std::exchange(owed_, Nanoseconds(0));
+  idles_ = true;
+  site_.scheduler.sleepUntil(std::max(busyUntil_, latest));
+  idles_ = false;
+}
+
+void Host::enter() {
+  if (!processor_ || place_.state != Processor::Place::State::away) return;
+  place_.task = task_;
+  (void)processor_->wait(place_, now());
+}
+
+void Host::leave() {
+  if (processor_) processor_->leave(place_);
 }
 
 // Those that a thread would have made meanwhile: most find nothing, and each for itself would be a step.
@@ -142,6 +193,7 @@ void Host::makePasses(Nanoseconds time) {
 void Host::tell(TimePoint when) {
   const TimePoint soonest = site_.scheduler.now() + Nanoseconds(1);
   due_.push(std::max(when, soonest));
+  if (processor_) processor_->tell(place_, due_.top());
   if (idles_ && task_) site_.scheduler.wake(*task_, std::max(busyUntil_, due_.top()));
 }
 

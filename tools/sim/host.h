@@ -13,6 +13,7 @@
 #include "src/core/net.h"
 #include "tools/sim/effort.h"
 #include "tools/sim/fabric.h"
+#include "tools/sim/processor.h"
 #include "tools/world/control_net.h"
 #include "tools/world/scheduler.h"
 
@@ -44,7 +45,8 @@ struct Site {
 
 class Host {
  public:
-  Host(const Site& site, int number);
+  // Null: it has processors enough of its own, and none is counted.
+  Host(const Site& site, int number, Processor* processor);
 
   Status open();       // the Net and a context
   Status connected();  // the first of its comms stands
@@ -59,11 +61,17 @@ class Host {
 
   TimePoint now() const { return site_.scheduler.now(); }
 
+  // The thread has the processor from here on, where it shares one, until it sleeps for other reasons than
+  // that it finds nothing.
+  void enter();
+  void leave();
+
   // The thread:
-  void prepareMessage();            // its time before it leaves
-  void take(const Effort& effort);  // the time for all else, which is owed until the next wait
-  void pay();                       // what is owed
-  bool idle(TimePoint latest);      // until something comes, or that time: then false
+  void work(Effort* effort);    // bytes that it copied and reduced, which is owed from then on
+  void prepareMessage();        // its time before it leaves
+  void take(Effort* effort);    // the time for all else, which is owed until the next wait
+  void pay();                   // what is owed
+  bool idle(TimePoint latest);  // until something comes, or that time: then false
   // Anybody: something is new for the thread from then on.
   void tell(TimePoint when);
 
@@ -72,6 +80,8 @@ class Host {
 
   std::shared_ptr<Transport> makeFabric();
   void makePasses(Nanoseconds time);
+  void sleepUntil(TimePoint latest);
+  void move(const Effort& effort);
 
   const Site site_;
   const int number_;
@@ -85,6 +95,10 @@ class Host {
   world::Task* task_ = nullptr;
   bool idles_ = false;
   Nanoseconds owed_{};
+  Processor* const processor_;
+  Processor::Place place_;
+  Nanoseconds
+      looked_{};  // for that long it did nothing but look before the last time that it found something
   TimePoint busyUntil_{};  // while it idles
   std::priority_queue<TimePoint, std::vector<TimePoint>, std::greater<>> due_;
 };

@@ -58,7 +58,8 @@ class Ring final : public Movement {
     if (!*ran) return {};
     const size_t bytes = schedule_.length() * kElementBytes;
     if (step.receives) TRY(checkSize(*previous_, bytes));
-    effort->bytes += bytes;
+    (step.reduces ? effort->reduced : effort->copied) += bytes;
+    if (step.stores && step.sends) effort->copied += bytes;
     effort->moved = true;
     if (step.sends) next_->commit(bytes);
     if (step.receives) previous_->release();
@@ -137,9 +138,11 @@ class Tree final : public Movement {
     for (Child& child : children) {
       TRY(checkSize(*child.from, bytes));
       child.from->release();
-      effort->bytes += bytes;
+      effort->reduced += bytes;
       if (isRoot) child.to->commit(bytes);
     }
+    if (children.empty()) effort->copied += bytes;
+    if (isRoot) effort->copied += children.size() * bytes;
     if (!isRoot) parent.to->commit(bytes);
     effort->moved = true;
     return {};
@@ -152,7 +155,7 @@ class Tree final : public Movement {
     TRY(checkSize(*parent.from, bytes));
     parent.from->release();
     for (Child& child : children) child.to->commit(bytes);
-    effort->bytes += bytes;
+    effort->copied += (1 + children.size()) * bytes;
     effort->moved = true;
     return {};
   }
@@ -178,6 +181,7 @@ class Exchange final : public Movement {
 
   void start(uint64_t bytes) override {
     const uint64_t part = bytes / kElementBytes / size_ * kElementBytes;
+    own_ = part;
     chunk_ = perf::chunkOf(part, kP2pBytes);
     const uint64_t messages = std::max<uint64_t>(1, (part + chunk_ - 1) / chunk_);
     for (Out& out : outs) {
@@ -192,14 +196,15 @@ class Exchange final : public Movement {
   }
 
   Status progress(Effort* effort) override {
+    effort->copied += std::exchange(own_, 0);
     for (Out* out : sending_) {
       while (out->messages > 0 && out->outlet->hasSlot()) feed(out, effort);
       TRY(out->outlet->progress(effort));
     }
     for (Inlet* in : receiving_) {
-      for (; in->ready(); in->release()) effort->bytes += in->size();
+      for (; in->ready(); in->release()) effort->copied += in->size();
       TRY(in->progress(effort));
-      for (; in->ready(); in->release()) effort->bytes += in->size();
+      for (; in->ready(); in->release()) effort->copied += in->size();
     }
     std::erase_if(sending_, [](const Out* out) { return out->idle(); });
     std::erase_if(receiving_, [](const Inlet* in) { return in->idle(); });
@@ -214,11 +219,13 @@ class Exchange final : public Movement {
     out->outlet->commit(bytes);
     out->left -= bytes;
     out->messages--;
+    effort->copied += bytes;
     effort->moved = true;
   }
 
   const uint64_t size_;
   size_t chunk_ = 0;
+  uint64_t own_ = 0;  // bytes for itself, which are still to be copied
   std::vector<Out*> sending_;
   std::vector<Inlet*> receiving_;
 };

@@ -43,9 +43,29 @@ void fill(const Setup& setup, const Outcome& outcome, Shown* shown) {
 }
 
 Json fabricJson(const Fabric& fabric) {
-  return {{"name", fabric.name},          {"source", fabric.source},        {"rails", fabric.rails},
-          {"rail_GBps", fabric.railGBps}, {"latency_us", fabric.latencyUs}, {"message_us", fabric.messageUs},
-          {"call_us", fabric.callUs}};
+  return {{"name", fabric.name},
+          {"source", fabric.source},
+          {"rails", fabric.rails},
+          {"rail_GBps", fabric.railGBps},
+          {"latency_us", fabric.latencyUs},
+          {"message_us", fabric.messageUs},
+          {"call_us", fabric.callUs},
+          {"processors", fabric.host.processors}};
+}
+
+std::string cardsText(const Fabric& fabric) {
+  return fmt::format("# fabric  {}: {} x {:g} GB/s a rank, {:g} us from card to card, {:g} us a message\n",
+                     fabric.name, fabric.rails, fabric.railGBps, fabric.latencyUs, fabric.messageUs);
+}
+
+std::string processorsText(const Fabric& fabric) {
+  const tuner::HostCosts& host = fabric.host;
+  return fmt::format(
+      "# fabric  {}: a processor takes {:g} us and {:g} GB/s to send, {:g} us and {:g} GB/s to receive, "
+      "copies {:g} GB/s "
+      "and reduces {:g} GB/s\n",
+      fabric.name, host.sendUs, host.sendGBps, host.receiveUs, host.receiveGBps, host.copyGBps,
+      host.reduceGBps);
 }
 
 }  // namespace
@@ -56,11 +76,12 @@ std::string headerText(const Setup& setup) {
                                ? fmt::format("{} ({})", setup.operation->name, setup.operation->algorithm)
                                : std::string("connect");
   std::string text = fmt::format(
-      "# weft sim {}: {} ranks on a host each, SIMULATED: weft's own protocol, cards that are computed, a "
+      "# weft sim {}: {} ranks on {}, SIMULATED: weft's own protocol, cards that are computed, a "
       "virtual clock\n",
-      what, setup.ranks);
-  text += fmt::format("# fabric  {}: {} x {:g} GB/s a rank, {:g} us from card to card, {:g} us a message\n",
-                      fabric.name, fabric.rails, fabric.railGBps, fabric.latencyUs, fabric.messageUs);
+      what, setup.ranks,
+      fabric.oneHost() ? fmt::format("one host of {} processors", fabric.host.processors)
+                       : std::string("a host each"));
+  text += fabric.oneHost() ? processorsText(fabric) : cardsText(fabric);
   text += fmt::format("# source  {}\n", fabric.source);
   if (!setup.operation) return text;
   return text +

@@ -18,6 +18,7 @@ namespace weft::sim {
 namespace {
 
 constexpr int kMostRanks = 4096;
+constexpr int kMostProcessors = 4096;
 constexpr const char* kConnect = "connect";
 const plan::Progress::Pace kPace{.command = "weft sim"};
 
@@ -50,6 +51,9 @@ Status checkNumbers(const Options& options) {
     return refuse(fmt::format("-f {:g}: it must be a number from 1.01 on", options.factor));
   if (options.iterations < 1) return refuse(fmt::format("--iters {}: at least 1", options.iterations));
   if (options.warmup < 0) return refuse(fmt::format("-w {}: at least 0", options.warmup));
+  if (options.processors < 0 || options.processors > kMostProcessors)
+    return refuse(fmt::format("--processors {}: 1 to {}, or 0 for what the file says", options.processors,
+                              kMostProcessors));
   if (options.peers < 0 || options.peers >= options.ranks)
     return refuse(fmt::format("--peers {}: a rank of {} has at most {} others", options.peers, options.ranks,
                               options.ranks - 1));
@@ -77,6 +81,12 @@ Result<Setup> setupOf(const Options& options) {
   TRY(findOperation(options, &setup));
   TRY(checkNumbers(options));
   TRY(setup.fabric, readFabric(options.fabric));
+  if (options.processors > 0) setup.fabric.host.processors = options.processors;
+  if (options.processors > 0 && !setup.fabric.oneHost())
+    return refuse(fmt::format(
+        "--processors: {} says nothing of ranks that share a host, as a file of weft perf --fit does "
+        "whose ranks were on one",
+        options.fabric));
   auto config = readConfigFromEnvironment();
   if (!config) return refuse(config.error().detail());
   setup.config = config.take();

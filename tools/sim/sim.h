@@ -21,7 +21,8 @@ struct Options {
   uint64_t stepBytes = 0;
   int iterations = 1;
   int warmup = 1;
-  int peers = 0;  // of each rank with connect; 0: all others
+  int processors = 0;  // that all ranks share, on one host; 0: as many as --fabric says
+  int peers = 0;       // of each rank with connect; 0: all others
   uint64_t seed = 1;
   std::string json;
   std::string fit;  // where to write what weft perf --fit would have

@@ -83,6 +83,7 @@ class Simulation {
   };
 
   int instances() const { return setup_.operation ? setup_.operation->ways : 1; }
+  Processor* processorOf(int rank);
   bool connects(int from, int to, int instance) const;
   void layLinks();
   void thread(size_t rank);
@@ -101,6 +102,7 @@ class Simulation {
   world::ControlNet control_;
   std::deque<Link> links_;
   std::vector<Seat> seats_;
+  std::deque<Processor> processors_;
   std::deque<Host> hosts_;
   Gate gate_{hosts_};
   Outcome outcome_;
@@ -121,6 +123,11 @@ world::ControlCosts controlCosts(const Fabric& fabric) {
   return costs;
 }
 
+Processor::Looks looksOf(const tuner::HostCosts& host) {
+  const auto time = [](double us) { return Nanoseconds(static_cast<int64_t>(us * 1000)); };
+  return {time(host.lookUs), time(std::max(host.lookUs, host.sharedStepUs - host.sendUs - host.receiveUs))};
+}
+
 QueueDepths depthsFor(int ranks, const perf::Operation* operation) {
   const bool many = !operation || operation->movement == perf::Movement::allToAll;
   return ranks > 64 && !many ? QueueDepths{1024, 2048, -1} : QueueDepths{4096, 8192, -1};
@@ -134,11 +141,20 @@ Simulation::Simulation(const Setup& setup, const Watcher& watcher)
       seats_(static_cast<size_t>(setup.ranks)) {
   const Site site{scheduler_, control_, setup_.fabric, setup_.config,
                   depthsFor(setup.ranks, setup.operation)};
-  for (int rank = 0; rank < setup.ranks; rank++) hosts_.emplace_back(site, rank);
+  for (int i = 0; setup.fabric.oneHost() && i < setup.fabric.host.processors; i++)
+    processors_.emplace_back(scheduler_, looksOf(setup.fabric.host));
+  for (int rank = 0; rank < setup.ranks; rank++) hosts_.emplace_back(site, rank, processorOf(rank));
   control_.hearBy([this](int rank) {
     Host& host = hosts_[static_cast<size_t>(rank)];
     host.tell(host.now());
   });
+}
+
+// Ranks are as many on each as can be, one beside the other, as a system lays them out that starts them one
+// by one.
+Processor* Simulation::processorOf(int rank) {
+  if (processors_.empty()) return nullptr;
+  return &processors_[static_cast<size_t>(rank) % processors_.size()];
 }
 
 bool Simulation::connects(int from, int to, int instance) const {
@@ -165,6 +181,7 @@ void Simulation::layLinks() {
 
 // `last` is done by the rank that comes last, before any goes on.
 void Simulation::meet(Host& host, const std::function<void()>& last) {
+  host.leave();
   const uint64_t before = gate_.passed();
   if (gate_.arrive() && last) last();
   gate_.wait(host, before);
@@ -174,20 +191,24 @@ void Simulation::meet(Host& host, const std::function<void()>& last) {
 // it finds something. So the thread rests after as many in vain, or after one in which no rail had anything.
 Status Simulation::once(Host& host, Seat& seat, uint64_t bytes) {
   const int mostInVain = setup_.fabric.rails + 1;
+  host.enter();
   for (const auto& movement : seat.movements) movement->start(bytes);
   const auto isDone = [](const auto& movement) { return movement->done(); };
   int inVain = 0;
   bool untold = false;
   while (!std::all_of(seat.movements.begin(), seat.movements.end(), isDone)) {
     Effort effort;
-    effort.prepareMessage = [&host] { host.prepareMessage(); };
+    effort.prepareMessage = [&host, &effort] {
+      host.work(&effort);
+      host.prepareMessage();
+    };
     const uint64_t found = host.found();
     for (const auto& movement : seat.movements) TRY(movement->progress(&effort));
     messages_ += effort.sent + effort.received;
     outcome_.untold += untold && effort.moved;
     untold = false;
     inVain = effort.moved ? 0 : host.found() == found ? mostInVain : inVain + 1;
-    if (effort.moved) host.take(effort);
+    if (effort.moved) host.take(&effort);
     if (inVain < mostInVain) continue;
     untold = !host.idle(host.now() + kLook);
     inVain = 0;
