@@ -252,6 +252,22 @@ TEST_CASE("messages go by lanes that are up, and where none is by one that will 
   for (int i = 0; i < 6; i++) CHECK(owner.lanes.quickest(8).state() == LaneState::suspected);
 }
 
+TEST_CASE("a rail is up where a lane on it is") {
+  Owner owner(2);
+  CHECK_FALSE(owner.lanes.upOn(0));
+  owner.lanes.connected(owner.lanes.at(0), true, "");
+  CHECK(owner.lanes.upOn(0));
+  CHECK_FALSE(owner.lanes.upOn(1));
+  CHECK_FALSE(owner.lanes.upOn(2));
+  CHECK(owner.lanes.upWithout(1));
+  CHECK_FALSE(owner.lanes.upWithout(0));
+  owner.lanes.connected(owner.lanes.at(1), true, "");
+  owner.lanes.lose(owner.lanes.at(0), "broken");
+  CHECK_FALSE(owner.lanes.upOn(0));
+  CHECK(owner.lanes.upOn(1));
+  CHECK(owner.lanes.upWithout(0));
+}
+
 TEST_CASE("a lane that has one work at a time is measured, and what it was is forgotten in time") {
   Owner owner(2);
   owner.allUp();
