@@ -259,6 +259,8 @@ TEST_CASE("a rail is up where a lane on it is") {
   CHECK(owner.lanes.upOn(0));
   CHECK_FALSE(owner.lanes.upOn(1));
   CHECK_FALSE(owner.lanes.upOn(2));
+  CHECK(owner.lanes.find(1) == &owner.lanes.at(1));
+  CHECK(owner.lanes.find(2) == nullptr);
   CHECK(owner.lanes.upWithout(1));
   CHECK_FALSE(owner.lanes.upWithout(0));
   owner.lanes.connected(owner.lanes.at(1), true, "");
