@@ -124,8 +124,8 @@ class LocalEndpoint : public Endpoint, private LaneLife::Host {
   Status findPeer();
   // Sequentially consistent, ordered before the next look at the peer's word: of two ends that speak at once,
   // at least one sees the other's word.
-  void sayOver() { say(outbox_.attached() ? Word::ended : Word::left); }
   void say(Word word) { mine_->owner.word.store(word, std::memory_order_seq_cst); }
+  void sayOver() { say(outbox_.attached() ? Word::ended : Word::left); }
   void hearPeer(TimePoint now);
   void heardWilling(TimePoint now);
   bool proveGpu();

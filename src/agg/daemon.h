@@ -14,10 +14,10 @@
 
 // An aggregation daemon: lets ranks and other daemons join, forms groups of them, and moves their data. Two
 // threads live as long as the daemon: one accepts, the other moves the data of all groups in turn; without
-// groups both sleep, and look a few times a second. Neither thread ever waits for a member, and nobody waits
-// with a lock held: all waiting goes through the network's clock. Work that may
-// have to wait (a talk, a refusal, the closing of an ended group) is an errand with a thread of its own, so a
-// bad member delays its own group alone. Any thread may call.
+// groups both sleep, and look again every few milliseconds. Neither thread ever waits for a member, and
+// nobody waits with a lock held: all waiting goes through the network's clock. Work that may have to wait (a
+// talk, a refusal, the closing of an ended group) is an errand with a thread of its own, so a bad member
+// delays its own group alone. Any thread may call.
 namespace weft::agg {
 
 // Quotas.
