@@ -220,6 +220,8 @@ TEST_CASE("the reductions there are are NCCL's, and the daemons' own") {
   CHECK_FALSE(canReduce(static_cast<ElementType>(2), ReduceOp::sum));
   CHECK_FALSE(canReduce(static_cast<ElementType>(99), ReduceOp::sum));
   CHECK_FALSE(canReduce(ElementType::f32, static_cast<ReduceOp>(99)));
+  for (size_t type = 0; type <= kElementTypes; type++)
+    CHECK_FALSE(canReduce(static_cast<ElementType>(type), static_cast<ReduceOp>(kReduceOps)));
   for (const KernelTable* table : runnableKernels())
     for (size_t type = 0; type < kElementTypes; type++)
       for (size_t op = 0; op < kReduceOps; op++)
