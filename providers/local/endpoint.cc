@@ -269,13 +269,14 @@ size_t LocalEndpoint::failWorks(int error, const std::string& why) {
 // Both ends look for each other's inbox, and each says the outcome in its own inbox. Where an end cannot use
 // the other's inbox, the other end reads that word, or finds nothing itself: there is no lane, and both ends
 // know it. With GPU memory, the end that connects second has everything that its proof needs, and goes on at
-// once.
+// once. What may run out of memory comes before the lane connects, as a lane that does has the peer's inbox.
 Status LocalEndpoint::connect(std::span<const std::byte> peerAddress) {
   TRY(life_.mayConnect());
   TRY(there_, decodeAddress(peerAddress));
-  life_.apply(LaneEvent::connect);
   queue_.attend(this);
-  if (const Status found = findPeer(); !found)
+  const Status found = findPeer();
+  life_.apply(LaneEvent::connect);
+  if (!found)
     life_.apply(LaneEvent::refused, found.error().errnum() ? found.error().errnum() : ENOENT,
                 found.error().message());
   else if (shares_)
