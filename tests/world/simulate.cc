@@ -2,11 +2,14 @@
 // Copyright The weft authors
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <unistd.h>
 
+#include "src/base/log.h"
 #include "tests/world/counting_new.h"
 #include "tests/world/world.h"
 
@@ -77,14 +80,44 @@ bool parse(int argc, char** argv, Arguments* out) {
   return out->plan.ranks >= 2 && out->plan.ranks <= 1024;
 }
 
+std::string commandOf(const PlanOptions& plan) {
+  return format("scripts/simulate --seed %llu --ranks %d --operations %zu%s%s%s%s --fabric %s --verbose",
+                static_cast<unsigned long long>(plan.seed), plan.ranks, plan.operations,
+                plan.hurts ? "" : " --no-hurts", plan.groups ? " --groups" : "",
+                plan.daemons ? " --daemons" : "", plan.refusals ? " --refusals" : "",
+                kFabrics[static_cast<size_t>(plan.fabric)]);
+}
+
 void report(const PlanOptions& plan, const Outcome& outcome) {
-  std::printf(
-      "seed %llu failed: %s\n\n%s\nThe last events of each rank:\n%s\nAgain, with all events: "
-      "scripts/simulate --seed %llu --ranks %d --operations %zu%s%s%s%s --fabric %s --verbose\n",
-      static_cast<unsigned long long>(plan.seed), outcome.complaint.c_str(), outcome.plan.c_str(),
-      outcome.last.c_str(), static_cast<unsigned long long>(plan.seed), plan.ranks, plan.operations,
-      plan.hurts ? "" : " --no-hurts", plan.groups ? " --groups" : "", plan.daemons ? " --daemons" : "",
-      plan.refusals ? " --refusals" : "", kFabrics[static_cast<size_t>(plan.fabric)]);
+  std::printf("seed %llu failed: %s\n\n%s\nThe last events of each rank:\n%s\nAgain, with all events: %s\n",
+              static_cast<unsigned long long>(plan.seed), outcome.complaint.c_str(), outcome.plan.c_str(),
+              outcome.last.c_str(), commandOf(plan).c_str());
+}
+
+// What is said where a world ends the whole program. A fiber's stack may be what is at fault, so the signal
+// has a stack of its own.
+char lastWords[512];
+
+void crash(int signal) {
+  (void)!::write(STDOUT_FILENO, lastWords, std::strlen(lastWords));
+  (void)::signal(signal, SIG_DFL);
+  (void)::raise(signal);
+}
+
+void hearCrashes() {
+  static char stack[64 << 10];
+  stack_t own{};
+  own.ss_sp = stack;
+  own.ss_size = sizeof stack;
+  (void)::sigaltstack(&own, nullptr);
+  struct sigaction action {};
+  action.sa_handler = crash;
+  action.sa_flags = SA_ONSTACK;
+  for (const int signal : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL}) {
+    struct sigaction before {};
+    (void)::sigaction(signal, nullptr, &before);
+    if (before.sa_handler == SIG_DFL) (void)::sigaction(signal, &action, nullptr);  // a sanitizer says more
+  }
 }
 
 bool sameAgain(const PlanOptions& plan, const Outcome& first) {
@@ -93,6 +126,8 @@ bool sameAgain(const PlanOptions& plan, const Outcome& first) {
 }
 
 bool runOne(const Arguments& arguments, const PlanOptions& plan, Outcome* outcome) {
+  std::snprintf(lastWords, sizeof lastWords, "seed %llu failed: it ended the program\nAgain: %s\n",
+                static_cast<unsigned long long>(plan.seed), commandOf(plan).c_str());
   *outcome = runWorld(plan, arguments.verbose);
   if (arguments.verbose) std::printf("%s%s", outcome->plan.c_str(), outcome->whole.c_str());
   if (outcome->complaint.empty() && arguments.twice) {
@@ -142,6 +177,7 @@ int runAll(const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   Arguments arguments;
+  hearCrashes();
   if (parse(argc, argv, &arguments)) return runAll(arguments);
   std::fprintf(
       stderr,
