@@ -106,7 +106,7 @@ std::string judgeFailure(const WorldPlan& plan, const End& end, int rank) {
   if (!mayFail(plan, end.flow()))
     return end.name() + " failed, and nothing was done to either of its ranks: " + report.why;
   const int other = rank == end.flow().from ? end.flow().to : end.flow().from;
-  if (report.aborted || !isLost(plan, other) || isSlow(plan, rank)) return {};
+  if (report.aborted || !isLost(plan, other) || isSlow(plan, rank) || isRefused(plan, rank)) return {};
   if (plan.hurts.size() == 1 && report.when > latest(plan, other))
     return end.name() + " heard too late that its peer is lost: " + report.why;
   const std::string culprit = "rank" + std::to_string(other);
