@@ -325,7 +325,8 @@ std::unique_ptr<Call> WorldHub::call(const control::Handle& handle, Bytes body) 
 void WorldHub::forget(uint64_t call) {
   const auto found = calls_.find(call);
   if (found == calls_.end()) return;
-  deadlines_.erase(deadlines_.find(found->second.deadline));
+  const auto deadline = deadlines_.find(found->second.deadline);
+  if (deadline != deadlines_.end()) deadlines_.erase(deadline);  // memory may have run out before it was kept
   calls_.erase(found);
 }
 
