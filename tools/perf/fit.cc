@@ -13,13 +13,14 @@
 #include "tools/perf/cluster_check.h"
 #include "tools/perf/host_costs.h"
 #include "tools/perf/results.h"
+#include "tools/perf/samples.h"
 
 namespace weft::perf {
 
 namespace {
 
 // Of the pairs between hosts; where there is only one, of all.
-double median(const ClusterResults& results, const CostMatrix& matrix) {
+double medianOf(const ClusterResults& results, const CostMatrix& matrix) {
   const bool several =
       std::any_of(results.hosts.begin(), results.hosts.end(), [](int host) { return host != 0; });
   std::vector<double> values;
@@ -30,9 +31,7 @@ double median(const ClusterResults& results, const CostMatrix& matrix) {
       if (known && (across || !several)) values.push_back(matrix.at(from, to));
     }
   if (values.empty()) return 0;  // which no table takes
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  return median(std::move(values));
 }
 
 // The fabric that the plugin takes, given the same settings.
@@ -67,8 +66,8 @@ Status writeFit(const ClusterResults& results) {
   table.date = dateOf(std::time(nullptr));
   table.ranks = results.latency.size();
   table.hosts = 1 + *std::max_element(results.hosts.begin(), results.hosts.end());
-  table.stepUs = median(results, results.latency);
-  table.deviceGBps = median(results, results.bandwidth);
+  table.stepUs = medianOf(results, results.latency);
+  table.deviceGBps = medianOf(results, results.bandwidth);
   table.devices = results.devices;
   if (table.hosts == 1) table.host = hostCosts(results);
   const std::string text = tuner::tableText(table);

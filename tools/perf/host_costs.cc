@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <ctime>
 #include <sched.h>
 #include <thread>
 #include <vector>
 
 #include "tools/perf/elements.h"
+#include "tools/perf/samples.h"
 
 namespace weft::perf {
 
@@ -21,24 +21,17 @@ constexpr size_t kSlots = 4;
 constexpr size_t kData = size_t{32} << 20;
 constexpr int kTimes = 7;
 
-// Of the calling thread, so that other work on the machine does not count.
-double processorSeconds() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
-}
-
 // GB/s of the median of several times.
 template <class F>
 double rateOf(F&& piece) {
   std::vector<double> rates;
   for (int i = 0; i < kTimes; ++i) {
-    const double begin = processorSeconds();
+    const int64_t begin = processorTime(CLOCK_THREAD_CPUTIME_ID);
     for (size_t at = 0; at < kData; at += kSlot) piece(at, at / kSlot % kSlots * kSlot);
-    rates.push_back(kData / 1e9 / (processorSeconds() - begin));
+    rates.push_back(static_cast<double>(kData) /
+                    static_cast<double>(processorTime(CLOCK_THREAD_CPUTIME_ID) - begin));
   }
-  std::nth_element(rates.begin(), rates.begin() + kTimes / 2, rates.end());
-  return rates[kTimes / 2];
+  return median(std::move(rates));
 }
 
 struct Rates {

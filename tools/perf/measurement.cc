@@ -3,11 +3,12 @@
 #include "tools/perf/measurement.h"
 
 #include <algorithm>
-#include <ctime>
 #include <sched.h>
 #include <utility>
 
 #include <fmt/format.h>
+
+#include "tools/perf/samples.h"
 
 namespace weft::perf {
 
@@ -20,10 +21,8 @@ double microseconds(std::chrono::nanoseconds d) {
 }
 
 // Of all threads of the process, the plugin's own too.
-std::chrono::nanoseconds processorTime() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+std::chrono::nanoseconds ownTime() {
+  return std::chrono::nanoseconds(processorTime(CLOCK_PROCESS_CPUTIME_ID));
 }
 
 }  // namespace
@@ -110,12 +109,12 @@ int Measurement::batchFor(const Team& team, const Case& c, int iterations) const
 Status Measurement::runBatch(Team& team, const Case& c, int iterations) {
   fillInputs(team, c, options_.check != 0 ? iterations : 1);
   TRY(bootstrap_.barrier());
-  const auto cpuBefore = processorTime();
+  const auto cpuBefore = ownTime();
   TRY(crew_.run([&](int thread) {
     const auto mine = team.ofThread(thread, crew_.size());
     return runIterations(mine, c, iterations, &timings_[static_cast<size_t>(thread)], thread == 0);
   }));
-  cpu_ += processorTime() - cpuBefore;
+  cpu_ += ownTime() - cpuBefore;
   return {};
 }
 

@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <ctime>
 #include <sched.h>
+
+#include "tools/perf/samples.h"
 
 namespace weft::perf {
 
@@ -26,25 +27,9 @@ int64_t now() {
   return std::chrono::nanoseconds(Clock::now().time_since_epoch()).count();
 }
 
-// Of the calling thread: other work on the machine does not count. Reading it takes a system
-// call.
-int64_t processorTime() {
-  timespec time{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-}
-
 // The value that one in twenty stays below: other work on the machine makes many slower, a slow path all.
 double lowest(std::vector<double> values) {
-  const auto place = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 20);
-  std::nth_element(values.begin(), place, values.end());
-  return *place;
-}
-
-double middle(std::vector<double> values) {
-  const auto place = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), place, values.end());
-  return *place;
+  return valueAt(std::move(values), 20);
 }
 
 // The calling thread stays on the first processor that it may use, as long as this lives.
@@ -131,7 +116,7 @@ Status PairProbe::send(size_t bytes, uint64_t number) {
 // By the clock of the passes that are noted; 0 where none are.
 int64_t PairProbe::stamp() const {
   if (!passes_) return 0;
-  return passes_->clock == Passes::Clock::wall ? now() : processorTime();
+  return passes_->clock == Passes::Clock::wall ? now() : processorTime(CLOCK_THREAD_CPUTIME_ID);
 }
 
 Status PairProbe::pass(bool* moved) {
@@ -204,7 +189,7 @@ Result<EndCosts> PairProbe::costs(bool begins) {
   {
     const OneProcessor scope;
     TRY(auto times, pings(begins));
-    costs.sharedStepUs = middle(std::move(times));
+    costs.sharedStepUs = median(std::move(times));
   }
   data_.resize(kDataBytes);
   std::vector<double> sending;
@@ -214,8 +199,8 @@ Result<EndCosts> PairProbe::costs(bool begins) {
       TRY(const double cost, streamCost(sends, costs));
       (sends ? sending : receiving).push_back(cost);
     }
-  costs.sendGBps = 1 / middle(sending);
-  costs.receiveGBps = 1 / middle(receiving);
+  costs.sendGBps = 1 / median(sending);
+  costs.receiveGBps = 1 / median(receiving);
   return costs;
 }
 
