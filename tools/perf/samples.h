@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-// What measurements have in common: processor time, and one value for many. Any thread.
+// Processor time, and one value that stands for many: two things that each measurement needs. Any thread.
 namespace weft::perf {
 
 // Nanoseconds that processors have spent: CLOCK_THREAD_CPUTIME_ID, of the calling thread;
