@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include "src/core/same_host.h"
 
+#include <new>
 #include <utility>
 
 #include "src/base/log.h"
@@ -27,11 +28,17 @@ Bytes SameHost::address() const {
   return state_ == State::no ? Bytes{} : address_;
 }
 
+// Without memory the answer is no, and not an exception: the rails still lead to the peer, which sees that
+// our endpoint is gone, where it would wait for one that never connects.
 void SameHost::ask(std::span<const std::byte> peerAddress) {
   if (state_ != State::offered) return;
   if (peerAddress.empty()) return refuse("the peer offers none");
   enter(State::asked);
-  if (Status asked = endpoint_->connect(peerAddress); !asked) refuse(asked.error().message());
+  try {
+    if (Status asked = endpoint_->connect(peerAddress); !asked) refuse(asked.error().message());
+  } catch (const std::bad_alloc&) {
+    refuse("out of memory");  // as long as fits into a string without memory
+  }
 }
 
 void SameHost::answered(bool stands, const std::string& reason) {
