@@ -31,6 +31,7 @@ class Card {
 
   TimePoint now() const { return clock_.now(); }
   Nanoseconds latency() const { return speed_.latency; }
+  void setRate(double bytesPerNs) { speed_.bytesPerNs = bytesPerNs; }  // of works from the next one on
   void tell(TimePoint when) const { tell_(when); }
 
   struct Journey {
@@ -45,7 +46,7 @@ class Card {
   TimePoint occupy(TimePoint comes, Nanoseconds length);  // until when
 
   const Clock& clock_;
-  const CardSpeed speed_;
+  CardSpeed speed_;
   const Tell tell_;
   TimePoint sendsUntil_{};
   std::map<TimePoint, TimePoint> receives_;  // from when until when it is occupied, apart from each other

@@ -54,6 +54,9 @@ bool setNumber(std::string_view value, double most, double* out) {
   return true;
 }
 
+constexpr const char* kUs = "microseconds, above 0, at most 1e6, once";
+constexpr const char* kGBps = "GB/s, above 0, at most 1e5, once";
+
 struct Key {
   std::string_view name;
   const char* allowed;
@@ -67,9 +70,9 @@ bool setHostUs(MeasuredTable* table, std::string_view value) {
   return setNumber(value, kMostUs, &(table->host.*Member));
 }
 
-template <double HostCosts::*Member>
+template <HostRates HostCosts::*Rates, double HostRates::*Member>
 bool setHostGBps(MeasuredTable* table, std::string_view value) {
-  return setNumber(value, kMostGBps, &(table->host.*Member));
+  return setNumber(value, kMostGBps, &(table->host.*Rates.*Member));
 }
 
 template <double HostCosts::*Member>
@@ -77,8 +80,15 @@ bool hasOfHost(const MeasuredTable& table) {
   return (table.host.*Member) != 0;
 }
 
-constexpr const char* kUs = "microseconds, above 0, at most 1e6, once";
-constexpr const char* kGBps = "GB/s, above 0, at most 1e5, once";
+template <HostRates HostCosts::*Rates, double HostRates::*Member>
+bool hasRateOfHost(const MeasuredTable& table) {
+  return (table.host.*Rates.*Member) != 0;
+}
+
+template <HostRates HostCosts::*Rates, double HostRates::*Member>
+constexpr Key rateOfHost(std::string_view name) {
+  return {name, kGBps, setHostGBps<Rates, Member>, hasRateOfHost<Rates, Member>};
+}
 
 constexpr Key kKeys[] = {
     {"provider", "a name without blanks, once",
@@ -109,12 +119,18 @@ constexpr Key kHostKeys[] = {
      [](const MeasuredTable& t) { return t.host.processors != 0; }},
     {"host_send_us", kUs, setHostUs<&HostCosts::sendUs>, hasOfHost<&HostCosts::sendUs>},
     {"host_receive_us", kUs, setHostUs<&HostCosts::receiveUs>, hasOfHost<&HostCosts::receiveUs>},
+    {"host_test_us", kUs, setHostUs<&HostCosts::testUs>, hasOfHost<&HostCosts::testUs>},
     {"host_look_us", kUs, setHostUs<&HostCosts::lookUs>, hasOfHost<&HostCosts::lookUs>},
+    {"host_step_us", kUs, setHostUs<&HostCosts::stepUs>, hasOfHost<&HostCosts::stepUs>},
     {"host_shared_step_us", kUs, setHostUs<&HostCosts::sharedStepUs>, hasOfHost<&HostCosts::sharedStepUs>},
-    {"host_send_gbps", kGBps, setHostGBps<&HostCosts::sendGBps>, hasOfHost<&HostCosts::sendGBps>},
-    {"host_receive_gbps", kGBps, setHostGBps<&HostCosts::receiveGBps>, hasOfHost<&HostCosts::receiveGBps>},
-    {"host_copy_gbps", kGBps, setHostGBps<&HostCosts::copyGBps>, hasOfHost<&HostCosts::copyGBps>},
-    {"host_reduce_gbps", kGBps, setHostGBps<&HostCosts::reduceGBps>, hasOfHost<&HostCosts::reduceGBps>},
+    rateOfHost<&HostCosts::near, &HostRates::sendGBps>("host_near_send_gbps"),
+    rateOfHost<&HostCosts::near, &HostRates::receiveGBps>("host_near_receive_gbps"),
+    rateOfHost<&HostCosts::near, &HostRates::copyGBps>("host_near_copy_gbps"),
+    rateOfHost<&HostCosts::near, &HostRates::reduceGBps>("host_near_reduce_gbps"),
+    rateOfHost<&HostCosts::far, &HostRates::sendGBps>("host_far_send_gbps"),
+    rateOfHost<&HostCosts::far, &HostRates::receiveGBps>("host_far_receive_gbps"),
+    rateOfHost<&HostCosts::far, &HostRates::copyGBps>("host_far_copy_gbps"),
+    rateOfHost<&HostCosts::far, &HostRates::reduceGBps>("host_far_reduce_gbps"),
 };
 
 Error bad(std::string what) {
@@ -163,14 +179,20 @@ std::string textOf(const HostCosts& host, int digits) {
   const auto add = [&](const char* name, double value) {
     text += format("host_%s %.*g\n", name, digits, value);
   };
+  const auto addRates = [&](const std::string& where, const HostRates& rates) {
+    add((where + "_send_gbps").c_str(), rates.sendGBps);
+    add((where + "_receive_gbps").c_str(), rates.receiveGBps);
+    add((where + "_copy_gbps").c_str(), rates.copyGBps);
+    add((where + "_reduce_gbps").c_str(), rates.reduceGBps);
+  };
   add("send_us", host.sendUs);
   add("receive_us", host.receiveUs);
+  add("test_us", host.testUs);
   add("look_us", host.lookUs);
+  add("step_us", host.stepUs);
   add("shared_step_us", host.sharedStepUs);
-  add("send_gbps", host.sendGBps);
-  add("receive_gbps", host.receiveGBps);
-  add("copy_gbps", host.copyGBps);
-  add("reduce_gbps", host.reduceGBps);
+  addRates("near", host.near);
+  addRates("far", host.far);
   return text;
 }
 

@@ -12,17 +12,25 @@
 // docs/tuner.md has the format. Read at start-up only; any thread.
 namespace weft::tuner {
 
+// The rates at which a processor moves bytes.
+struct HostRates {
+  double sendGBps = 0;     // as the sender of messages
+  double receiveGBps = 0;  // as their receiver
+  double copyGBps = 0;     // beside the network
+  double reduceGBps = 0;   // two sources to one target; bytes of the target
+};
+
 // The work of processors for ranks of one host, which share them. All or none of it is measured.
 struct HostCosts {
   int processors = 0;       // 0: not measured
   double sendUs = 0;        // of the call that sends a small message
   double receiveUs = 0;     // of the call that finds one
-  double lookUs = 0;        // of a call that finds nothing, and the yield behind it
+  double testUs = 0;        // of a call that finds nothing
+  double lookUs = 0;        // likewise, and the yield behind it
+  double stepUs = 0;        // one way between two ranks on two processors
   double sharedStepUs = 0;  // one way between two ranks that share a processor
-  double sendGBps = 0;      // at which a sender's processor moves bytes, and a receiver's
-  double receiveGBps = 0;
-  double copyGBps = 0;    // of memory, beside the network
-  double reduceGBps = 0;  // two sources to one target; bytes of the target
+  HostRates near;           // where the caches hold what is moved
+  HostRates far;            // where they hold little of it
 };
 
 struct MeasuredTable {

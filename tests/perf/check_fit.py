@@ -30,7 +30,8 @@ def complaints(weft, table):
         return
     lines = [line.split() for line in table.read_text().splitlines()[1:] if not line.startswith('#')]
     written = dict(lines)
-    of_host = ['processors', 'send_us', 'receive_us', 'look_us', 'shared_step_us', 'send_gbps', 'receive_gbps', 'copy_gbps', 'reduce_gbps']
+    of_host = ['processors', 'send_us', 'receive_us', 'test_us', 'look_us', 'step_us', 'shared_step_us',
+               *(f'{where}_{what}_gbps' for where in ('near', 'far') for what in ('send', 'receive', 'copy', 'reduce'))]
     if [name for name, _ in lines] != ['provider', 'date', 'hosts', 'ranks', 'step_us', 'device_gbps', 'devices',
                                        *(f'host_{name}' for name in of_host)]:
         yield f'the table has other lines: {lines}'

@@ -69,8 +69,9 @@ class Sim(unittest.TestCase):
             self.assertEqual(again.returncode, 0, again.stderr)
 
     def test_ranks_of_one_host_share_its_processors(self):
-        numbers = {'processors': 2, 'send_us': 5, 'receive_us': 1, 'look_us': 1, 'shared_step_us': 10, 'send_gbps': 4, 'receive_gbps': 5,
-                   'copy_gbps': 10, 'reduce_gbps': 10}
+        numbers = {'processors': 2, 'send_us': 5, 'receive_us': 1, 'test_us': 0.5, 'look_us': 1, 'step_us': 7, 'shared_step_us': 10,
+                   'near_send_gbps': 6, 'near_receive_gbps': 8, 'near_copy_gbps': 20, 'near_reduce_gbps': 20,
+                   'far_send_gbps': 4, 'far_receive_gbps': 5, 'far_copy_gbps': 10, 'far_reduce_gbps': 10}
         with tempfile.TemporaryDirectory() as folder:
             table = pathlib.Path(folder) / 'here.table'
             table.write_text('weft-tuner-table 1\nprovider tcp\ndate 2026-01-01\nhosts 1\nranks 2\nstep_us 7\ndevice_gbps 4\ndevices 1\n' +
@@ -83,7 +84,7 @@ class Sim(unittest.TestCase):
             self.assertGreater(times[0], 1.5 * times[4])
             shown = run('sim', 'all_reduce', '-n', 4, '--fabric', table, '-b', 8, '-e', 8)
             self.assertIn('4 ranks on one host of 2 processors, SIMULATED', shown.stdout)
-            self.assertIn('a processor takes 5 us and 4 GB/s to send', shown.stdout)
+            self.assertIn('a processor takes 5 us and 4 to 6 GB/s to send', shown.stdout)
 
     def test_what_does_not_fit_is_named_in_one_line(self):
         self.assertIn('--fabric ndx: is neither a file nor a fabric; the nearest is ndr; fabrics are p5', self.complaint('all_reduce', '--fabric', 'ndx'))

@@ -98,8 +98,8 @@ TEST_CASE("sockets may send before they are asked, and it takes no longer") {
 // Ranks on one host: bytes are moved by its processors.
 Setup hostSetup(const char* operation, int ranks, int processors, std::vector<uint64_t> sizes) {
   Setup setup = setupFor(operation, "", ranks, std::move(sizes));
-  setup.fabric.host = {processors, 1, 1, 0.5, 4, 10, 10, 20, 20};
-  setup.fabric.railGBps = setup.fabric.host.sendGBps;
+  setup.fabric.host = {processors, 1, 1, 0.1, 0.5, 2, 4, {20, 20, 40, 40}, {10, 10, 20, 20}};
+  setup.fabric.railGBps = setup.fabric.host.far.sendGBps;
   setup.fabric.latencyUs = 0;
   return setup;
 }
@@ -113,6 +113,30 @@ TEST_CASE("two ranks that share a processor do one after the other what else goe
   const double receives = static_cast<double>(bytes) * (1 / 10e3 + 1 / 20e3);
   CHECK(distance(alone, sends) < 0.1);
   CHECK(distance(shared, sends + receives) < 0.1);
+}
+
+TEST_CASE("bytes that the caches hold take less time, of much memory they hold none") {
+  // What the caches save of the time, where with them everything is done at twice the rates.
+  const auto savingAt = [](uint64_t bytes) {
+    Setup setup = hostSetup("broadcast", 2, 2, {bytes});
+    const double cached = outcomeOf(setup).rows[0].slowest;
+    setup.fabric.host.near = setup.fabric.host.far;
+    return 1 - cached / outcomeOf(setup).rows[0].slowest;
+  };
+  const uint64_t mib = uint64_t{1} << 20;
+  const double half = savingAt(mib);
+  CHECK(distance(half, 0.5) < 0.1);
+  CHECK(savingAt(64 * mib) == 0);
+  const double partly = savingAt(8 * mib);
+  CHECK(partly > 0.05);
+  CHECK(partly < half - 0.05);
+}
+
+TEST_CASE("a test that finds nothing takes its time, where something else has gone on") {
+  Setup setup = hostSetup("all_reduce", 8, 1, {8});
+  const double quick = outcomeOf(setup).rows[0].microseconds;
+  setup.fabric.host.testUs = 1;
+  CHECK(outcomeOf(setup).rows[0].microseconds > 1.1 * quick);
 }
 
 TEST_CASE("a small message waits until its receiver has the processor") {

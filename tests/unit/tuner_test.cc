@@ -355,14 +355,17 @@ TEST_CASE("a measured table is read as it was written, and its numbers name it")
 
 TEST_CASE("a table of one host has the work of its processors, all of it or none") {
   MeasuredTable table = kMeasured;
-  table.host = {2, 5.5, 1.5, 0.75, 11.25, 3.5, 4.5, 10.5, 9.5};
+  table.host = {2, 5.5, 1.5, 0.5, 0.75, 6.5, 11.25, {5.5, 6.5, 20.5, 19.5}, {3.5, 4.5, 10.5, 9.25}};
   const std::string text = tableText(table);
   const auto read = parseTable(text);
   REQUIRE(read);
   CHECK(tableText(*read) == text);
   CHECK(read->host.processors == 2);
+  CHECK(read->host.testUs == 0.5);
   CHECK(read->host.sharedStepUs == 11.25);
-  CHECK(read->host.reduceGBps == 9.5);
+  CHECK(read->host.stepUs == 6.5);
+  CHECK(read->host.near.copyGBps == 20.5);
+  CHECK(read->host.far.reduceGBps == 9.25);
   std::string missing = text;
   missing.erase(missing.find("host_look_us"), std::string("host_look_us 0.75\n").size());
   const auto refused = parseTable(missing);

@@ -41,6 +41,10 @@ Result<std::string> fabricName() {
   return choice.transport->name();
 }
 
+tuner::HostRates ratesOf(const EndCosts::Rates& ends, const ProcessorCosts::Rates& processor) {
+  return {ends.sendGBps, ends.receiveGBps, processor.copyGBps, processor.reduceGBps};
+}
+
 // Ranks of one host share its processors, so the work of those counts for them.
 tuner::HostCosts hostCosts(const ClusterResults& results) {
   const ProcessorCosts processor = measureProcessor(results.latency.size());
@@ -49,12 +53,12 @@ tuner::HostCosts hostCosts(const ClusterResults& results) {
   host.processors = processor.processors;
   host.sendUs = ends.sendUs;
   host.receiveUs = ends.receiveUs;
+  host.testUs = ends.testUs;
   host.lookUs = ends.lookUs;
+  host.stepUs = ends.stepUs;
   host.sharedStepUs = ends.sharedStepUs;
-  host.sendGBps = ends.sendGBps;
-  host.receiveGBps = ends.receiveGBps;
-  host.copyGBps = processor.copyGBps;
-  host.reduceGBps = processor.reduceGBps;
+  host.near = ratesOf(ends.near, processor.near);
+  host.far = ratesOf(ends.far, processor.far);
   return host;
 }
 

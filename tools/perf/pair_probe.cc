@@ -19,8 +19,6 @@ constexpr int kPings = 200;
 constexpr int kPingsToWarmUp = 20;
 constexpr int kStreams = 8;
 constexpr uint64_t kFewestMessages = 25;  // three times what is in flight
-constexpr uint64_t kCostMessages = 24;
-constexpr size_t kDataBytes = size_t{64} << 20;  // no cache holds it
 constexpr int kIdleSpins = 64;  // before the clock is read: on a busy machine a yield takes milliseconds
 
 int64_t now() {
@@ -32,28 +30,36 @@ double lowest(std::vector<double> values) {
   return valueAt(std::move(values), 20);
 }
 
-// The calling thread stays on the first processor that it may use, as long as this lives.
-class OneProcessor {
+// The calling thread stays on one of the processors that it may use, the last one where they are fewer, as
+// long as this lives.
+class OnProcessor {
  public:
-  OneProcessor() {
+  explicit OnProcessor(size_t index) {
     CPU_ZERO(&before_);
     if (sched_getaffinity(0, sizeof(before_), &before_) != 0) return;
-    size_t first = 0;
-    while (first + 1 < CPU_SETSIZE && !CPU_ISSET(first, &before_)) ++first;
+    size_t chosen = 0;
+    for (size_t at = 0, usable = 0; at < CPU_SETSIZE && usable <= index; ++at)
+      if (CPU_ISSET(at, &before_)) {
+        chosen = at;
+        ++usable;
+      }
     cpu_set_t one;
     CPU_ZERO(&one);
-    CPU_SET(first, &one);
+    CPU_SET(chosen, &one);
     (void)sched_setaffinity(0, sizeof(one), &one);
   }
-  ~OneProcessor() { (void)sched_setaffinity(0, sizeof(before_), &before_); }
-  OneProcessor(const OneProcessor&) = delete;
-  OneProcessor& operator=(const OneProcessor&) = delete;
+  ~OnProcessor() { (void)sched_setaffinity(0, sizeof(before_), &before_); }
+  OnProcessor(const OnProcessor&) = delete;
+  OnProcessor& operator=(const OnProcessor&) = delete;
 
  private:
   cpu_set_t before_{};
 };
 
 }  // namespace
+
+const PairProbe::Stream PairProbe::kNear{48, kCostMessage / 2, size_t{1} << 20};
+const PairProbe::Stream PairProbe::kFar{24, kCostMessage, size_t{64} << 20};
 
 // At the beginning of every message; the number again at the end of long ones.
 struct PairProbe::Packet {
@@ -182,26 +188,44 @@ Result<double> PairProbe::bandwidth(bool sends, uint64_t bytes) {
   return best;
 }
 
-// Where both ends are on one host, both stay on the same processor, as both take the first that they may use.
+// Where both ends are on one host, both have the same processors. On two of them the time is that of a
+// message whose receiver happens to look as it comes; on one, the receiver's turn comes with every message.
 Result<EndCosts> PairProbe::costs(bool begins) {
   EndCosts costs;
   TRY(smallCosts(begins, &costs));
-  {
-    const OneProcessor scope;
-    TRY(auto times, pings(begins));
-    costs.sharedStepUs = median(std::move(times));
-  }
-  data_.resize(kDataBytes);
+  TRY(auto apart, pingsOn(begins ? 0 : 1, begins));
+  costs.stepUs = lowest(std::move(apart));
+  TRY(auto shared, pingsOn(0, begins));
+  costs.sharedStepUs = median(std::move(shared));
+  TRY(costs.near, rates(begins, kNear, costs));
+  TRY(costs.far, rates(begins, kFar, costs));
+  return costs;
+}
+
+Result<std::vector<double>> PairProbe::pingsOn(size_t processor, bool begins) {
+  const OnProcessor scope(processor);
+  return pings(begins);
+}
+
+// A stream in one direction tells what a byte costs the sender and what the receiver. Where both ends do both
+// at once, as in a ring, they also contend for the memory.
+Result<EndCosts::Rates> PairProbe::rates(bool begins, const Stream& of, const EndCosts& small) {
+  data_.resize(of.memory);
   std::vector<double> sending;
   std::vector<double> receiving;
-  for (int i = 0; i < kStreams; ++i)
+  std::vector<double> both;
+  for (int i = 0; i < kStreams; ++i) {
     for (const bool sends : {begins, !begins}) {
-      TRY(const double cost, streamCost(sends, costs));
+      TRY(const double cost, streamCost(sends, of, small));
       (sends ? sending : receiving).push_back(cost);
     }
-  costs.sendGBps = 1 / median(sending);
-  costs.receiveGBps = 1 / median(receiving);
-  return costs;
+    TRY(const double cost, exchangeCost(of, small));
+    both.push_back(cost);
+  }
+  const double send = median(std::move(sending));
+  const double receive = median(std::move(receiving));
+  const double contention = median(std::move(both)) / (send + receive);
+  return EndCosts::Rates{1 / (send * contention), 1 / (receive * contention)};
 }
 
 std::byte* PairProbe::nextData(size_t bytes) {
@@ -215,26 +239,51 @@ Status PairProbe::smallCosts(bool begins, EndCosts* costs) {
   passes_ = &small;
   TRY(latency(begins));
   passes_ = nullptr;
-  costs->sendUs = lowest(small.sends) / 1e3;
-  costs->receiveUs = lowest(small.finds) / 1e3;
+  costs->sendUs = median(small.sends) / 1e3;
+  costs->receiveUs = median(small.finds) / 1e3;
   // A processor that something else is on may always have been too late to look in vain.
-  costs->lookUs = small.withYield.empty() ? costs->receiveUs : lowest(small.withYield) / 1e3;
+  costs->testUs = small.looks.empty() ? costs->receiveUs : median(small.looks) / 1e3;
+  costs->lookUs = small.withYield.empty() ? costs->receiveUs : median(small.withYield) / 1e3;
   return {};
 }
 
 // Nanoseconds a byte, without a message's own time and that of looks in vain. A pass that finds no whole
 // message may still move bytes, so all passes count.
-Result<double> PairProbe::streamCost(bool sends, const EndCosts& small) {
+Result<double> PairProbe::streamCost(bool sends, const Stream& of, const EndCosts& small) {
   Passes passes;
   passes.clock = Passes::Clock::processor;
   passes_ = &passes;
-  TRY(stream(sends, kCostMessages, kCostMessage));
+  TRY(stream(sends, of.messages, of.bytes));
   passes_ = nullptr;
-  const double bytes = static_cast<double>(kCostMessages) * kCostMessage;
-  const double each = 1e3 * (sends ? small.sendUs : small.receiveUs);
-  const double look = passes.looks.empty() ? 0 : lowest(passes.looks);
-  const double moving =
-      passes.total - static_cast<double>(passes.inVain) * look - static_cast<double>(kCostMessages) * each;
+  return passes.movingCost(of, sends ? small.sendUs : small.receiveUs);
+}
+
+// Likewise of a byte that goes each way.
+Result<double> PairProbe::exchangeCost(const Stream& of, const EndCosts& small) {
+  Passes passes;
+  passes.clock = Passes::Clock::processor;
+  passes_ = &passes;
+  TRY(exchange(of));
+  passes_ = nullptr;
+  return passes.movingCost(of, small.sendUs + small.receiveUs);
+}
+
+// Each end has a message or two on the way to the other one.
+Status PairProbe::exchange(const Stream& of) {
+  receive_->expect(of.messages);
+  for (uint64_t i = 0; i <= of.messages; ++i) {
+    if (i < of.messages) TRY(send(of.bytes, i));
+    int64_t ignored = 0;
+    if (i > 0) TRY(receive(of.bytes, i - 1, &ignored));
+  }
+  return until([&] { return send_->idle(); });
+}
+
+double PairProbe::Passes::movingCost(const Stream& of, double messageUs) const {
+  const auto messages = static_cast<double>(of.messages);
+  const double bytes = messages * static_cast<double>(of.bytes);
+  const double look = looks.empty() ? 0 : lowest(looks);
+  const double moving = total - static_cast<double>(inVain) * look - messages * 1e3 * messageUs;
   return std::max(moving, bytes / 1e3) / bytes;
 }
 
@@ -244,10 +293,14 @@ void EndCosts::better(const EndCosts& other) {
   };
   less(sendUs, other.sendUs);
   less(receiveUs, other.receiveUs);
+  less(testUs, other.testUs);
   less(lookUs, other.lookUs);
+  less(stepUs, other.stepUs);
   less(sharedStepUs, other.sharedStepUs);
-  sendGBps = std::max(sendGBps, other.sendGBps);
-  receiveGBps = std::max(receiveGBps, other.receiveGBps);
+  for (Rates EndCosts::*const rates : {&EndCosts::near, &EndCosts::far}) {
+    (this->*rates).sendGBps = std::max((this->*rates).sendGBps, (other.*rates).sendGBps);
+    (this->*rates).receiveGBps = std::max((this->*rates).receiveGBps, (other.*rates).receiveGBps);
+  }
 }
 
 Result<double> PairProbe::stream(bool sends, uint64_t messages, size_t bytes) {

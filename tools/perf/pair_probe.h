@@ -15,10 +15,16 @@ namespace weft::perf {
 struct EndCosts {
   double sendUs = 0;        // of the call that sends a small message; 0: not measured, as all below
   double receiveUs = 0;     // of the pass that finds one
-  double lookUs = 0;        // of a pass that finds nothing, and the yield behind it
-  double sharedStepUs = 0;  // one way of a small message where both ends share a processor
-  double sendGBps = 0;
-  double receiveGBps = 0;
+  double testUs = 0;        // of a pass that finds nothing
+  double lookUs = 0;        // likewise, and the yield behind it
+  double stepUs = 0;        // one way of a small message between two processors
+  double sharedStepUs = 0;  // likewise on one that both ends share
+  struct Rates {
+    double sendGBps = 0;
+    double receiveGBps = 0;
+  };
+  Rates near;  // of bytes that the caches hold
+  Rates far;   // of those that they do not
 
   void better(const EndCosts& other);  // the smaller times and larger rates of both
 };
@@ -47,13 +53,21 @@ class PairProbe {
   // path all. The sender gets 0.
   Result<double> bandwidth(bool sends, uint64_t bytes);
 
-  // Small messages, and streams of messages of kCostMessage, with a look at the clock before and after each
-  // pass: the time in passes, without what those take that find nothing. Small messages once more on one
-  // processor.
+  // Small messages, and streams of messages, with a look at the clock before and after each pass: the time in
+  // passes, without what those take that find nothing. Small messages once more on two processors, and on
+  // one.
   Result<EndCosts> costs(bool begins);
 
  private:
   struct Packet;
+  // A stream whose messages have their bytes out of so much memory, and into as much at the other end.
+  struct Stream {
+    uint64_t messages = 0;
+    size_t bytes = 0;  // of a message
+    size_t memory = 0;
+  };
+  static const Stream kNear, kFar;
+
   // The passes of a measurement; in nanoseconds.
   struct Passes {
     enum class Clock : uint8_t { wall, processor };
@@ -64,6 +78,8 @@ class PairProbe {
     std::vector<double> sends;
     double total = 0;  // of all but the yields
     uint64_t inVain = 0;
+
+    double movingCost(const Stream& of, double messageUs) const;  // of a byte, without the messages' own time
   };
 
   Status send(size_t bytes, uint64_t number);
@@ -75,9 +91,13 @@ class PairProbe {
   int64_t stamp() const;
   Status pass(bool* moved);
   Result<std::vector<double>> pings(bool begins);  // the times, in microseconds
+  Result<std::vector<double>> pingsOn(size_t processor, bool begins);
   std::byte* nextData(size_t bytes);
   Status smallCosts(bool begins, EndCosts* costs);
-  Result<double> streamCost(bool sends, const EndCosts& small);
+  Result<EndCosts::Rates> rates(bool begins, const Stream& of, const EndCosts& small);
+  Result<double> streamCost(bool sends, const Stream& of, const EndCosts& small);
+  Result<double> exchangeCost(const Stream& of, const EndCosts& small);
+  Status exchange(const Stream& of);
 
   std::unique_ptr<netdriver::SendChannel> send_;
   std::unique_ptr<netdriver::RecvChannel> receive_;

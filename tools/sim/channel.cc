@@ -61,7 +61,10 @@ Status Outlet::progress(Effort* effort) {
     effort->calls++;
     const core::Tested tested = core::test(requests_[done_ % shape_.slots], nullptr);
     if (!tested.ok) return comm_->error();
-    if (!tested.done) return {};
+    if (!tested.done) {
+      effort->inVain++;
+      return {};
+    }
     done_++;
     effort->moved = true;
   }
@@ -96,7 +99,10 @@ Status Inlet::progress(Effort* effort) {
     int bytes = 0;
     const core::Tested tested = core::test(requests_[slot], &bytes);
     if (!tested.ok) return comm_->error();
-    if (!tested.done) return {};
+    if (!tested.done) {
+      effort->inVain++;
+      return {};
+    }
     bytes_[slot] = static_cast<size_t>(bytes);
     done_++;
     effort->received++;

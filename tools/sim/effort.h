@@ -13,6 +13,7 @@ namespace weft::sim {
 struct Effort {
   std::function<void()> prepareMessage;  // sleeps as long as that takes
   uint64_t calls = 0;                    // that post or test
+  uint64_t inVain = 0;                   // tests of what is not done
   uint64_t sent = 0;
   uint64_t received = 0;
   uint64_t bytesSent = 0;

@@ -60,13 +60,12 @@ Driver driverOf(const std::string& provider) {
 constexpr double kShareOfProcessor = 0.2;
 
 // There is no card: a message is under way while a processor copies it. The rest of a step lies between
-// the two ends' calls; on average half a look is over when something comes.
+// the two ends' calls.
 void onOneHost(const tuner::MeasuredTable& table, Fabric* fabric) {
   fabric->host = table.host;
-  fabric->railGBps = table.host.sendGBps;
+  fabric->railGBps = table.host.far.sendGBps;
   fabric->messageUs = table.host.sendUs;
-  fabric->latencyUs =
-      std::max(0.0, table.stepUs - table.host.sendUs - table.host.receiveUs - table.host.lookUs / 2);
+  fabric->latencyUs = std::max(0.0, table.host.stepUs - table.host.sendUs - table.host.receiveUs);
 }
 
 Fabric fabricOf(const tuner::MeasuredTable& table, const std::string& file) {

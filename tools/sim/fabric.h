@@ -27,7 +27,7 @@ struct Fabric {
   double callUs = 0.05;   // for a call that posts or tests
   tuner::HostCosts host;  // where all ranks are on one host, whose processors also move and reduce all bytes
 
-  bool oneHost() const { return host.sendGBps > 0; }  // all ranks are on one
+  bool oneHost() const { return host.far.sendGBps > 0; }  // all ranks are on one
   int speedMbps() const;
   int eagerBytes() const;  // of a message that leaves before it is asked for
 };

@@ -3,6 +3,7 @@
 #include "tools/sim/host.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -34,6 +35,15 @@ void setDriver(Driver driver, loop::LoopOptions* options) {
   options->targetMustKnow = driver == Driver::efa;
 }
 
+// Of the memory that the threads on one processor use: of less of it caches hold all, of more hardly any.
+constexpr double kNearBytes = 4 << 20;
+constexpr double kFarBytes = 64 << 20;
+
+// The time of a byte lies between both.
+double mixed(double near, double far, double share) {
+  return 1 / ((1 - share) / near + share / far);
+}
+
 }  // namespace
 
 Host::Host(const Site& site, int number, Processor* processor)
@@ -51,8 +61,8 @@ std::shared_ptr<Transport> Host::makeFabric() {
   setDriver(fabric.driver, &options);
   const loop::CardSpeed speed{fabric.railGBps, nanoseconds(fabric.latencyUs), nanoseconds(fabric.workUs)};
   for (int rail = 0; rail < fabric.rails; rail++)
-    options.cards.push_back(
-        std::make_shared<loop::Card>(clock_, speed, [this](TimePoint when) { tell(when); }));
+    cards_.push_back(std::make_shared<loop::Card>(clock_, speed, [this](TimePoint when) { tell(when); }));
+  options.cards = cards_;
   return loop::makeTransport(std::move(options));
 }
 
@@ -114,26 +124,38 @@ void Host::take(Effort* effort) {
   const Fabric& fabric = site_.fabric;
   const double foundUs = processor_ ? fabric.host.receiveUs : fabric.messageUs;
   owed_ += nanoseconds(static_cast<double>(effort->calls) * fabric.callUs +
-                       static_cast<double>(effort->received) * foundUs);
+                       static_cast<double>(effort->received) * foundUs +
+                       static_cast<double>(effort->inVain) * fabric.host.testUs);
   work(effort);
   if (processor_) move(*effort);
 }
 
+// There are no cards, so a message is under way as long as its sender copies it.
+void Host::useMemory(uint64_t bytes) {
+  if (!processor_) return;
+  const tuner::HostRates& near = site_.fabric.host.near;
+  const tuner::HostRates& far = site_.fabric.host.far;
+  const double share = std::clamp(
+      std::log(static_cast<double>(bytes) / kNearBytes) / std::log(kFarBytes / kNearBytes), 0.0, 1.0);
+  rates_ = {mixed(near.sendGBps, far.sendGBps, share), mixed(near.receiveGBps, far.receiveGBps, share),
+            mixed(near.copyGBps, far.copyGBps, share), mixed(near.reduceGBps, far.reduceGBps, share)};
+  for (const auto& card : cards_) card->setRate(rates_.sendGBps);
+}
+
 void Host::work(Effort* effort) {
   if (!processor_) return;
-  owed_ += timeOf(std::exchange(effort->copied, 0), site_.fabric.host.copyGBps) +
-           timeOf(std::exchange(effort->reduced, 0), site_.fabric.host.reduceGBps);
+  owed_ += timeOf(std::exchange(effort->copied, 0), rates_.copyGBps) +
+           timeOf(std::exchange(effort->reduced, 0), rates_.reduceGBps);
 }
 
 // Both ends of a message are copies of processors, the receiver's behind the sender's. Where the receiver
 // had nothing else to do meanwhile it has all but the last piece already.
 void Host::move(const Effort& effort) {
-  const tuner::HostCosts& costs = site_.fabric.host;
-  owed_ += timeOf(effort.bytesSent, costs.sendGBps);
+  owed_ += timeOf(effort.bytesSent, rates_.sendGBps);
   for (const uint64_t bytes : effort.arrivals) {
-    const Nanoseconds whole = timeOf(bytes, costs.receiveGBps);
-    const Nanoseconds last = timeOf(std::min(bytes, kPiece), costs.receiveGBps);
-    const Nanoseconds before = std::min({looked_, timeOf(bytes, costs.sendGBps), whole - last});
+    const Nanoseconds whole = timeOf(bytes, rates_.receiveGBps);
+    const Nanoseconds last = timeOf(std::min(bytes, kPiece), rates_.receiveGBps);
+    const Nanoseconds before = std::min({looked_, timeOf(bytes, rates_.sendGBps), whole - last});
     looked_ -= before;
     owed_ += whole - before;
   }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "providers/loop/card.h"
 #include "providers/loop/options.h"
 #include "src/core/engine.h"
 #include "src/core/net.h"
@@ -66,6 +67,9 @@ class Host {
   void enter();
   void leave();
 
+  // The rates of its processor from here on, where the threads on it use so much memory together.
+  void useMemory(uint64_t bytes);
+
   // The thread:
   void work(Effort* effort);    // bytes that it copied and reduced, which is owed from then on
   void prepareMessage();        // its time before it leaves
@@ -97,6 +101,8 @@ class Host {
   Nanoseconds owed_{};
   Processor* const processor_;
   Processor::Place place_;
+  tuner::HostRates rates_;  // of its processor, where it shares one
+  std::vector<std::shared_ptr<loop::Card>> cards_;
   Nanoseconds
       looked_{};  // for that long it did nothing but look before the last time that it found something
   TimePoint busyUntil_{};  // while it idles

@@ -61,11 +61,11 @@ std::string cardsText(const Fabric& fabric) {
 std::string processorsText(const Fabric& fabric) {
   const tuner::HostCosts& host = fabric.host;
   return fmt::format(
-      "# fabric  {}: a processor takes {:g} us and {:g} GB/s to send, {:g} us and {:g} GB/s to receive, "
-      "copies {:g} GB/s "
-      "and reduces {:g} GB/s\n",
-      fabric.name, host.sendUs, host.sendGBps, host.receiveUs, host.receiveGBps, host.copyGBps,
-      host.reduceGBps);
+      "# fabric  {}: a processor takes {:g} us and {:g} to {:g} GB/s to send, "
+      "{:g} us and {:g} to {:g} GB/s to receive, copies {:g} to {:g} GB/s and reduces {:g} to {:g} GB/s\n",
+      fabric.name, host.sendUs, host.far.sendGBps, host.near.sendGBps, host.receiveUs, host.far.receiveGBps,
+      host.near.receiveGBps, host.far.copyGBps, host.near.copyGBps, host.far.reduceGBps,
+      host.near.reduceGBps);
 }
 
 }  // namespace

@@ -90,6 +90,7 @@ class Simulation {
   Status live(size_t rank);
   Status connect(Host& host, Seat& seat);
   Status measureAll(Host& host, Seat& seat);
+  uint64_t sharers() const;
   Status once(Host& host, Seat& seat, uint64_t bytes);
   void meet(Host& host, const std::function<void()>& last);
   void noteConnections();
@@ -187,11 +188,18 @@ void Simulation::meet(Host& host, const std::function<void()>& last) {
   gate_.wait(host, before);
 }
 
+// The ranks of a processor, where they share one.
+uint64_t Simulation::sharers() const {
+  const size_t processors = std::max<size_t>(1, processors_.size());
+  return (hosts_.size() + processors - 1) / processors;
+}
+
 // A pass may poll in what an earlier part of it waited for, and leaves the other rails to the next one where
 // it finds something. So the thread rests after as many in vain, or after one in which no rail had anything.
 Status Simulation::once(Host& host, Seat& seat, uint64_t bytes) {
   const int mostInVain = setup_.fabric.rails + 1;
   host.enter();
+  host.useMemory(sharers() * 2 * bytes);
   for (const auto& movement : seat.movements) movement->start(bytes);
   const auto isDone = [](const auto& movement) { return movement->done(); };
   int inVain = 0;
