@@ -24,7 +24,7 @@ Version: {version}
 Summary: Network plugin for NCCL, and its tools
 Author: The weft authors
 Author-email: weft@example.org
-License: Apache-2.0
+{homepage}License: Apache-2.0
 Requires-Python: >=3.8
 Classifier: Operating System :: POSIX :: Linux
 
@@ -32,6 +32,12 @@ weft carries NCCL's traffic over EFA, InfiniBand, RoCE or TCP.
 
     export NCCL_NET_PLUGIN=$(python3 -m weft path)
 '''
+
+
+def metadata():
+    """The home page is that of whoever builds the wheel: WEFT_HOMEPAGE, or none."""
+    homepage = os.environ.get('WEFT_HOMEPAGE', '')
+    return METADATA.format(version=version(), homepage=f'Home-page: {homepage}\n' if homepage else '')
 
 
 def version():
@@ -123,7 +129,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
         wheel = Wheel(pathlib.Path(wheel_directory) / name)
         for inside, path in sorted(files.items()):
             wheel.add(inside, path.read_bytes(), 0o755 if executable(inside) else 0o644)
-        wheel.add(f'{info}/METADATA', METADATA.format(version=version()).encode())
+        wheel.add(f'{info}/METADATA', metadata().encode())
         wheel.add(f'{info}/WHEEL', f'Wheel-Version: 1.0\nGenerator: weft\nRoot-Is-Purelib: false\nTag: {tag}\n'.encode())
         wheel.add(f'{info}/entry_points.txt', b'[console_scripts]\nweft = weft.__main__:command\nweft-aggd = weft.__main__:daemon\n')
         wheel.add(f'{info}/licenses/COPYING', (TOP / 'COPYING').read_bytes())
