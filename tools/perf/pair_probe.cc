@@ -194,9 +194,12 @@ Result<EndCosts> PairProbe::costs(bool begins) {
   EndCosts costs;
   TRY(smallCosts(begins, &costs));
   TRY(auto apart, pingsOn(begins ? 0 : 1, begins));
-  costs.stepUs = lowest(std::move(apart));
+  costs.stepUs = std::min(costs.stepUs, lowest(std::move(apart)));
   TRY(auto shared, pingsOn(0, begins));
   costs.sharedStepUs = median(std::move(shared));
+  // Of ranks that never had two processors the other one's turn is in the time of a look.
+  const double turn = costs.sharedStepUs - costs.sendUs - costs.receiveUs;
+  costs.lookUs = std::min(costs.lookUs, std::max(costs.testUs, turn));
   TRY(costs.near, rates(begins, kNear, costs));
   TRY(costs.far, rates(begins, kFar, costs));
   return costs;
@@ -237,7 +240,7 @@ std::byte* PairProbe::nextData(size_t bytes) {
 Status PairProbe::smallCosts(bool begins, EndCosts* costs) {
   Passes small;
   passes_ = &small;
-  TRY(latency(begins));
+  TRY(costs->stepUs, latency(begins));
   passes_ = nullptr;
   costs->sendUs = median(small.sends) / 1e3;
   costs->receiveUs = median(small.finds) / 1e3;
