@@ -250,3 +250,66 @@ TEST_CASE("rails that are down are told where nobody stands still") {
   REQUIRE(verdict.evidence.size() == 1);
   CHECK(verdict.evidence[0].find("1 of 2 lanes up") != std::string::npos);
 }
+
+// The comm by which `rank` sends to or receives from `peer`: the numbers of both ends are made of both.
+Comm commOf(int rank, int peer, bool sends) {
+  Comm comm;
+  comm.state = stats::LineState::live;
+  comm.sends = sends;
+  comm.peer = placeOf(peer) + " pid " + std::to_string(100 + peer) + " (127.0.0.1)";
+  comm.number = static_cast<uint32_t>(10 * rank + peer);
+  comm.remote = static_cast<uint32_t>(10 * peer + rank);
+  return comm;
+}
+
+// A child and its parent in a tree, after some operations; the child is rank 0. Message k goes up, then k
+// comes down, and each rank has the receive of the next one posted. `up` and `down` have gone in the last
+// operation.
+std::vector<Process> childAndParent(bool up, bool down) {
+  constexpr uint32_t kLast = 8;
+  std::vector<Process> ranks = {rankOf(0, kNow - 20 * kSecond, 0), rankOf(1, kNow - 20 * kSecond, 0)};
+  for (int rank : {0, 1}) {
+    const bool isChild = rank == 0;
+    Comm sends = commOf(rank, 1 - rank, true);
+    Comm receives = commOf(rank, 1 - rank, false);
+    for (uint32_t k = 0; k <= kLast; k++) {
+      const uint64_t at = kNow - (20 - k) * kSecond;
+      const uint64_t sent = at + (isChild ? 0 : kSecond / 5),
+                     came = at + (isChild ? kSecond / 4 : kSecond / 10);
+      if (k < kLast || (isChild ? up : down))
+        sends.requests.push_back({k, sent, sent, sent, sent, 0, k, 8, stats::Way::eager});
+      const bool here = k < kLast || (isChild ? down : up);
+      receives.requests.push_back(
+          {k, at - kSecond / 2, at, here ? came : 0, here ? came : 0, 0, k, 8, stats::Way::eager});
+      if (k == kLast && here)
+        receives.requests.push_back({k + 1, at, at, 0, 0, 0, k + 1, 8, stats::Way::none});
+    }
+    ranks[static_cast<size_t>(rank)].comms = {sends, receives};
+  }
+  return ranks;
+}
+
+TEST_CASE("a receive that is posted ahead is no wait for a rank that has to send first") {
+  SECTION("the child has sent nothing up: the parent's answer is not awaited yet") {
+    const std::vector<Process> ranks = childAndParent(false, false);
+    CHECK(judge(ranks).kind == "late");
+    CHECK(judge(ranks).culprit == &ranks[0]);
+  }
+  SECTION("the parent has what the child sent, and has not answered") {
+    const std::vector<Process> ranks = childAndParent(true, false);
+    CHECK(judge(ranks).kind == "late");
+    CHECK(judge(ranks).culprit == &ranks[1]);
+  }
+  SECTION("of a few messages no habit is known") {
+    std::vector<Process> ranks = childAndParent(false, false);
+    for (Process& rank : ranks)
+      for (Comm& comm : rank.comms) comm.requests.erase(comm.requests.begin(), comm.requests.begin() + 5);
+    CHECK(judge(ranks).kind == "circle");
+  }
+  SECTION("a message that was sent and has not come is not owed") {
+    std::vector<Process> ranks = childAndParent(true, false);
+    ranks[1].comms[1].requests.pop_back();
+    ranks[1].comms[1].requests.back().first = ranks[1].comms[1].requests.back().done = 0;
+    CHECK(judge(ranks).kind == "circle");
+  }
+}

@@ -85,6 +85,69 @@ const Process* find(const std::vector<Process>& processes, const std::string& pe
   return found == processes.end() ? nullptr : &*found;
 }
 
+// Receives that are posted ahead:
+
+namespace {
+
+constexpr size_t kEnough = 4;   // messages, for a habit to be one
+constexpr size_t kLooked = 32;  // at so many of the last
+
+const Comm* sendingEnd(const Process& sender, const Comm& receives, const Process& receiver) {
+  const auto isIt = [&](const Comm& comm) {
+    return comm.sends && counts(comm) && comm.number == receives.remote && comm.remote == receives.number &&
+           names(comm.peer, receiver);
+  };
+  const auto found = std::find_if(sender.comms.begin(), sender.comms.end(), isIt);
+  return found == sender.comms.end() ? nullptr : &*found;
+}
+
+// The last ones are looked for most.
+const Request* messageOf(const Comm& comm, uint32_t tag, uint32_t k) {
+  const auto found = std::find_if(comm.requests.rbegin(), comm.requests.rend(), [&](const Request& request) {
+    return request.tag == tag && request.k == k;
+  });
+  return found == comm.requests.rend() ? nullptr : &*found;
+}
+
+// True: the last messages of `sends` had each left before another one came, that which by its number is as
+// far from it as `wanted` is from `owed`. Both comms are of one process, so its clock orders them.
+bool sentBefore(const Comm& sends, const Want& owed, const Want& wanted) {
+  size_t known = 0;
+  const size_t last = std::min(kLooked, sends.requests.size());
+  for (auto sent = sends.requests.end() - static_cast<std::ptrdiff_t>(last); sent != sends.requests.end();
+       ++sent) {
+    if (sent->tag != owed.tag) continue;
+    const Request* came = messageOf(*wanted.comm, wanted.tag, sent->k + (wanted.k - owed.k));
+    if (!came || came->done == 0) continue;
+    if (sent->posted >= came->done) return false;
+    known++;
+  }
+  return known >= kEnough;
+}
+
+// The message that the peer waits for is one that the process sends without the one it wants itself, as it
+// always did: so it does not wait, it owes. In a tree that is an answer for which nobody has asked yet.
+bool owesFirst(const Process& process, const Want& wanted, const Process& peer) {
+  if (wanted.comm->sends) return false;
+  const std::vector<Want> theirs = wantsOf(peer);
+  return std::any_of(theirs.begin(), theirs.end(), [&](const Want& owed) {
+    if (owed.comm->sends || !names(owed.comm->peer, process)) return false;
+    const Comm* sends = sendingEnd(process, *owed.comm, peer);
+    return sends && !messageOf(*sends, owed.tag, owed.k) && sentBefore(*sends, owed, wanted);
+  });
+}
+
+std::vector<Want> waitsOf(const std::vector<Process>& processes, const Process& process) {
+  std::vector<Want> wants = wantsOf(process);
+  std::erase_if(wants, [&](const Want& want) {
+    const Process* peer = find(processes, want.comm->peer);
+    return peer && owesFirst(process, want, *peer);
+  });
+  return wants;
+}
+
+}  // namespace
+
 // Always the oldest wait: the others followed from it.
 WaitEnd follow(const std::vector<Process>& processes, const Process& from) {
   WaitEnd end;
@@ -97,7 +160,7 @@ WaitEnd follow(const std::vector<Process>& processes, const Process& from) {
       return end;
     }
     passed.push_back(at);
-    const std::vector<Want> wants = wantsOf(*at);
+    const std::vector<Want> wants = waitsOf(processes, *at);
     if (wants.empty()) return end;
     const Want& oldest = *std::min_element(wants.begin(), wants.end(),
                                            [](const Want& a, const Want& b) { return a.since < b.since; });

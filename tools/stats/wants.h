@@ -37,7 +37,8 @@ double secondsOf(uint64_t span);
 bool names(const std::string& peer, const Process& process);
 const Process* find(const std::vector<Process>& processes, const std::string& peer);  // null: it left nothing
 
-// Where the waits that begin at a process lead to.
+// Where the waits that begin at a process lead to. A receive that was posted ahead is no wait while the
+// process owes the peer a message that comes first.
 struct WaitEnd {
   const Process* process = nullptr;  // it waits for nobody, or is in the circle; null: `peer` left nothing
   std::string peer;
