@@ -85,20 +85,16 @@ const Process* find(const std::vector<Process>& processes, const std::string& pe
   return found == processes.end() ? nullptr : &*found;
 }
 
-// Receives that are posted ahead:
-
 namespace {
 
-constexpr size_t kEnough = 4;   // messages, for a habit to be one
-constexpr size_t kLooked = 32;  // at so many of the last
-
-const Comm* sendingEnd(const Process& sender, const Comm& receives, const Process& receiver) {
-  const auto isIt = [&](const Comm& comm) {
-    return comm.sends && counts(comm) && comm.number == receives.remote && comm.remote == receives.number &&
-           names(comm.peer, receiver);
+// The comm at the other end of `comm`, which is of `process`; at its peer.
+const Comm* otherEnd(const Process& process, const Comm& comm, const Process& peer) {
+  const auto isIt = [&](const Comm& other) {
+    return other.sends != comm.sends && counts(other) && other.number == comm.remote &&
+           other.remote == comm.number && names(other.peer, process);
   };
-  const auto found = std::find_if(sender.comms.begin(), sender.comms.end(), isIt);
-  return found == sender.comms.end() ? nullptr : &*found;
+  const auto found = std::find_if(peer.comms.begin(), peer.comms.end(), isIt);
+  return found == peer.comms.end() ? nullptr : &*found;
 }
 
 // The last ones are looked for most.
@@ -108,6 +104,11 @@ const Request* messageOf(const Comm& comm, uint32_t tag, uint32_t k) {
   });
   return found == comm.requests.rend() ? nullptr : &*found;
 }
+
+// Receives that are posted ahead:
+
+constexpr size_t kEnough = 4;   // messages, for a habit to be one
+constexpr size_t kLooked = 32;  // at so many of the last
 
 // True: the last messages of `sends` had each left before another one came, that which by its number is as
 // far from it as `wanted` is from `owed`. Both comms are of one process, so its clock orders them.
@@ -132,23 +133,30 @@ bool owesFirst(const Process& process, const Want& wanted, const Process& peer) 
   const std::vector<Want> theirs = wantsOf(peer);
   return std::any_of(theirs.begin(), theirs.end(), [&](const Want& owed) {
     if (owed.comm->sends || !names(owed.comm->peer, process)) return false;
-    const Comm* sends = sendingEnd(process, *owed.comm, peer);
+    const Comm* sends = otherEnd(peer, *owed.comm, process);
     return sends && !messageOf(*sends, owed.tag, owed.k) && sentBefore(*sends, owed, wanted);
   });
 }
 
-std::vector<Want> waitsOf(const std::vector<Process>& processes, const Process& process) {
+struct Wait {
+  Want want;
+  const Process* peer;  // null: it left nothing
+};
+
+// Always the oldest: the others followed from it. None: the process waits for nobody.
+std::optional<Wait> oldestWait(const std::vector<Process>& processes, const Process& process) {
   std::vector<Want> wants = wantsOf(process);
-  std::erase_if(wants, [&](const Want& want) {
+  std::stable_sort(wants.begin(), wants.end(),
+                   [](const Want& a, const Want& b) { return a.since < b.since; });
+  for (const Want& want : wants) {
     const Process* peer = find(processes, want.comm->peer);
-    return peer && owesFirst(process, want, *peer);
-  });
-  return wants;
+    if (!peer || !owesFirst(process, want, *peer)) return Wait{want, peer};
+  }
+  return std::nullopt;
 }
 
 }  // namespace
 
-// Always the oldest wait: the others followed from it.
 WaitEnd follow(const std::vector<Process>& processes, const Process& from) {
   WaitEnd end;
   std::vector<const Process*> passed;
@@ -160,38 +168,21 @@ WaitEnd follow(const std::vector<Process>& processes, const Process& from) {
       return end;
     }
     passed.push_back(at);
-    const std::vector<Want> wants = waitsOf(processes, *at);
-    if (wants.empty()) return end;
-    const Want& oldest = *std::min_element(wants.begin(), wants.end(),
-                                           [](const Want& a, const Want& b) { return a.since < b.since; });
-    end.way.push_back(textOf(*at, oldest));
-    const Process* next = find(processes, oldest.comm->peer);
-    if (!next) {
+    const auto wait = oldestWait(processes, *at);
+    if (!wait) return end;
+    end.way.push_back(textOf(*at, wait->want));
+    if (!wait->peer) {
       end.process = nullptr;
-      end.peer = oldest.comm->peer;
+      end.peer = wait->want.comm->peer;
       return end;
     }
-    at = next;
+    at = wait->peer;
   }
 }
 
 // Ranks in different collectives:
 
 namespace {
-
-const Comm* otherEnd(const Process& sender, const Comm& sends, const Process& receiver) {
-  for (const Comm& comm : receiver.comms) {
-    const bool isIt = !comm.sends && counts(comm) && comm.number == sends.remote &&
-                      comm.remote == sends.number && names(comm.peer, sender);
-    if (isIt) return &comm;
-  }
-  return nullptr;
-}
-
-bool has(const Comm& comm, uint32_t tag, uint32_t k) {
-  return std::any_of(comm.requests.begin(), comm.requests.end(),
-                     [&](const Request& request) { return request.tag == tag && request.k == k; });
-}
 
 struct Offer {
   uint32_t tag, k;
@@ -200,7 +191,7 @@ struct Offer {
 // A message that the sender has for its receiver and the receiver has no receive for: a send that is refused,
 // or the last one that left by itself.
 std::optional<Offer> unreceived(const Comm& sends, const Comm& receives) {
-  const auto isNew = [&](uint32_t tag, uint32_t k) { return !has(receives, tag, k); };
+  const auto isNew = [&](uint32_t tag, uint32_t k) { return !messageOf(receives, tag, k); };
   if (sends.waitsSince != 0 && isNew(sends.waitTag, sends.waitK)) return Offer{sends.waitTag, sends.waitK};
   if (sends.requests.empty()) return std::nullopt;
   const Request& last = sends.requests.back();
