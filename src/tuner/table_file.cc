@@ -70,14 +70,19 @@ bool setHostUs(MeasuredTable* table, std::string_view value) {
   return setNumber(value, kMostUs, &(table->host.*Member));
 }
 
-template <HostRates HostCosts::*Rates, double HostRates::*Member>
-bool setHostGBps(MeasuredTable* table, std::string_view value) {
-  return setNumber(value, kMostGBps, &(table->host.*Rates.*Member));
+template <double HostCosts::*Member>
+bool hasTimeOfHost(const MeasuredTable& table) {
+  return (table.host.*Member) != 0;
 }
 
 template <double HostCosts::*Member>
-bool hasOfHost(const MeasuredTable& table) {
-  return (table.host.*Member) != 0;
+constexpr Key timeOfHost(std::string_view name) {
+  return {name, kUs, setHostUs<Member>, hasTimeOfHost<Member>};
+}
+
+template <HostRates HostCosts::*Rates, double HostRates::*Member>
+bool setHostGBps(MeasuredTable* table, std::string_view value) {
+  return setNumber(value, kMostGBps, &(table->host.*Rates.*Member));
 }
 
 template <HostRates HostCosts::*Rates, double HostRates::*Member>
@@ -117,12 +122,12 @@ constexpr Key kHostKeys[] = {
     {"host_processors", "a number from 1 on, once",
      [](MeasuredTable* t, std::string_view v) { return setCount(v, &t->host.processors); },
      [](const MeasuredTable& t) { return t.host.processors != 0; }},
-    {"host_send_us", kUs, setHostUs<&HostCosts::sendUs>, hasOfHost<&HostCosts::sendUs>},
-    {"host_receive_us", kUs, setHostUs<&HostCosts::receiveUs>, hasOfHost<&HostCosts::receiveUs>},
-    {"host_test_us", kUs, setHostUs<&HostCosts::testUs>, hasOfHost<&HostCosts::testUs>},
-    {"host_look_us", kUs, setHostUs<&HostCosts::lookUs>, hasOfHost<&HostCosts::lookUs>},
-    {"host_step_us", kUs, setHostUs<&HostCosts::stepUs>, hasOfHost<&HostCosts::stepUs>},
-    {"host_shared_step_us", kUs, setHostUs<&HostCosts::sharedStepUs>, hasOfHost<&HostCosts::sharedStepUs>},
+    timeOfHost<&HostCosts::sendUs>("host_send_us"),
+    timeOfHost<&HostCosts::receiveUs>("host_receive_us"),
+    timeOfHost<&HostCosts::testUs>("host_test_us"),
+    timeOfHost<&HostCosts::lookUs>("host_look_us"),
+    timeOfHost<&HostCosts::stepUs>("host_step_us"),
+    timeOfHost<&HostCosts::sharedStepUs>("host_shared_step_us"),
     rateOfHost<&HostCosts::near, &HostRates::sendGBps>("host_near_send_gbps"),
     rateOfHost<&HostCosts::near, &HostRates::receiveGBps>("host_near_receive_gbps"),
     rateOfHost<&HostCosts::near, &HostRates::copyGBps>("host_near_copy_gbps"),

@@ -210,6 +210,18 @@ Result<std::vector<double>> PairProbe::pingsOn(size_t processor, bool begins) {
   return pings(begins);
 }
 
+// Nanoseconds a byte of the passes of `run`, which moves such a stream. A pass that finds no whole message
+// may still move bytes, so all passes count.
+template <class F>
+Result<double> PairProbe::costOf(const Stream& of, double messageUs, F&& run) {
+  Passes passes;
+  passes.clock = Passes::Clock::processor;
+  passes_ = &passes;
+  TRY(run());
+  passes_ = nullptr;
+  return passes.movingCost(of, messageUs);
+}
+
 // A stream in one direction tells what a byte costs the sender and what the receiver. Where both ends do both
 // at once, as in a ring, they also contend for the memory.
 Result<EndCosts::Rates> PairProbe::rates(bool begins, const Stream& of, const EndCosts& small) {
@@ -219,10 +231,11 @@ Result<EndCosts::Rates> PairProbe::rates(bool begins, const Stream& of, const En
   std::vector<double> both;
   for (int i = 0; i < kStreams; ++i) {
     for (const bool sends : {begins, !begins}) {
-      TRY(const double cost, streamCost(sends, of, small));
+      TRY(const double cost, costOf(of, sends ? small.sendUs : small.receiveUs,
+                                    [&] { return stream(sends, of.messages, of.bytes); }));
       (sends ? sending : receiving).push_back(cost);
     }
-    TRY(const double cost, exchangeCost(of, small));
+    TRY(const double cost, costOf(of, small.sendUs + small.receiveUs, [&] { return exchange(of); }));
     both.push_back(cost);
   }
   const double send = median(std::move(sending));
@@ -250,27 +263,6 @@ Status PairProbe::smallCosts(bool begins, EndCosts* costs) {
   return {};
 }
 
-// Nanoseconds a byte, without a message's own time and that of looks in vain. A pass that finds no whole
-// message may still move bytes, so all passes count.
-Result<double> PairProbe::streamCost(bool sends, const Stream& of, const EndCosts& small) {
-  Passes passes;
-  passes.clock = Passes::Clock::processor;
-  passes_ = &passes;
-  TRY(stream(sends, of.messages, of.bytes));
-  passes_ = nullptr;
-  return passes.movingCost(of, sends ? small.sendUs : small.receiveUs);
-}
-
-// Likewise of a byte that goes each way.
-Result<double> PairProbe::exchangeCost(const Stream& of, const EndCosts& small) {
-  Passes passes;
-  passes.clock = Passes::Clock::processor;
-  passes_ = &passes;
-  TRY(exchange(of));
-  passes_ = nullptr;
-  return passes.movingCost(of, small.sendUs + small.receiveUs);
-}
-
 // Each end has a message or two on the way to the other one.
 Status PairProbe::exchange(const Stream& of) {
   receive_->expect(of.messages);
@@ -282,6 +274,7 @@ Status PairProbe::exchange(const Stream& of) {
   return until([&] { return send_->idle(); });
 }
 
+// Without the messages' own time and that of looks in vain.
 double PairProbe::Passes::movingCost(const Stream& of, double messageUs) const {
   const auto messages = static_cast<double>(of.messages);
   const double bytes = messages * static_cast<double>(of.bytes);

@@ -95,8 +95,8 @@ class PairProbe {
   std::byte* nextData(size_t bytes);
   Status smallCosts(bool begins, EndCosts* costs);
   Result<EndCosts::Rates> rates(bool begins, const Stream& of, const EndCosts& small);
-  Result<double> streamCost(bool sends, const Stream& of, const EndCosts& small);
-  Result<double> exchangeCost(const Stream& of, const EndCosts& small);
+  template <class F>
+  Result<double> costOf(const Stream& of, double messageUs, F&& run);
   Status exchange(const Stream& of);
 
   std::unique_ptr<netdriver::SendChannel> send_;

@@ -15,6 +15,13 @@ MemoryDesc describe(const ChannelShape& shape) {
   return desc;
 }
 
+core::Tested test(core::Request* request, int* bytes, Effort* effort) {
+  effort->calls++;
+  const core::Tested tested = core::test(request, bytes);
+  if (tested.ok && !tested.done) effort->inVain++;
+  return tested;
+}
+
 }  // namespace
 
 Outlet::Outlet(Key, std::unique_ptr<core::SendComm> comm, const ChannelShape& shape,
@@ -58,13 +65,9 @@ Status Outlet::post(Effort* effort) {
 Status Outlet::progress(Effort* effort) {
   TRY(post(effort));
   while (done_ < posted_) {
-    effort->calls++;
-    const core::Tested tested = core::test(requests_[done_ % shape_.slots], nullptr);
+    const core::Tested tested = test(requests_[done_ % shape_.slots], nullptr, effort);
     if (!tested.ok) return comm_->error();
-    if (!tested.done) {
-      effort->inVain++;
-      return {};
-    }
+    if (!tested.done) return {};
     done_++;
     effort->moved = true;
   }
@@ -94,15 +97,11 @@ Status Inlet::progress(Effort* effort) {
     effort->moved = true;
   }
   while (done_ < posted_) {
-    effort->calls++;
     const size_t slot = done_ % shape_.slots;
     int bytes = 0;
-    const core::Tested tested = core::test(requests_[slot], &bytes);
+    const core::Tested tested = test(requests_[slot], &bytes, effort);
     if (!tested.ok) return comm_->error();
-    if (!tested.done) {
-      effort->inVain++;
-      return {};
-    }
+    if (!tested.done) return {};
     bytes_[slot] = static_cast<size_t>(bytes);
     done_++;
     effort->received++;
