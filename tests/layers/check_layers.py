@@ -15,6 +15,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import circles
 import comments
 import floors
+import folders
 import rooms
 import rules
 import source
@@ -55,6 +56,7 @@ def check_file(top, path, text):
         yield from comments.check_comments(path, text)
     elif is_script(path, text):
         yield from rules.check_licence(path, text)
+        yield from folders.check(path, text)
 
 
 def sources(top):

@@ -49,6 +49,16 @@ class HouseTest(unittest.TestCase):
         self.put('tools/info/info.h', HEADER)
         self.assertTrue(any('tools/info/: has no README.md' in found for found in check_layers.check_rooms(self.top)))
 
+    def test_folders_of_one_machine_are_refused(self):
+        head = HEAD.replace('//', '#')
+        self.put('tests/unit/meson.build', head + "found = include_directories('include')  # /usr/local/cuda is not asked for\n")
+        self.put('scripts/go', '#!/usr/bin/env bash\n' + head + 'weft "$top/usr/lib"\n')
+        self.assertEqual(self.complaints(), [])
+        self.expect('tests/unit/meson.build', head + "cuda = include_directories('/usr/local/cuda/include')\n",
+                    'names /usr/local/cuda/include, which another machine may not have', line=3)
+        (self.top / 'tests/unit/meson.build').unlink()
+        self.expect('scripts/go', '#!/usr/bin/env bash\n' + head + 'exec /home/somebody/weft\n', 'names /home/somebody/weft', line=4)
+
     def test_units_of_a_room_go_in_no_circle(self):
         self.put('src/base/high.h', HEADER)
         self.put('src/base/high.cc', HEAD + '#include "src/base/high.h"\n#include "src/base/low.h"\n')
