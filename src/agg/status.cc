@@ -11,7 +11,7 @@ namespace {
 using Counter = unsigned long long;
 
 // A JSON string: control characters become blanks.
-std::string quoted(const std::string& text) {
+std::string jsonText(const std::string& text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') out += '\\';
@@ -46,13 +46,13 @@ std::string groupJson(const GroupReport& group) {
   std::string children;
   for (const auto& member : group.members)
     children += format("%s{\"name\":%s,\"ranks\":%u,\"late\":%llu}", children.empty() ? "" : ",",
-                       quoted(member.name).c_str(), member.ranks, static_cast<Counter>(member.late));
+                       jsonText(member.name).c_str(), member.ranks, static_cast<Counter>(member.late));
   return format(
       "{\"id\":\"%016llx\",\"ranks\":%u,\"root\":%s,\"ended\":%s,\"operations\":%llu,\"chunks\":%llu,\"bytes_"
       "in\":%llu,"
       "\"bytes_out\":%llu,\"children\":[%s]}",
       static_cast<Counter>(group.id), group.ranks, group.root ? "true" : "false",
-      group.ended.empty() ? "null" : quoted(group.ended).c_str(), static_cast<Counter>(s.operations),
+      group.ended.empty() ? "null" : jsonText(group.ended).c_str(), static_cast<Counter>(s.operations),
       static_cast<Counter>(s.chunks), static_cast<Counter>(s.bytesIn), static_cast<Counter>(s.bytesOut),
       children.c_str());
 }
@@ -111,8 +111,8 @@ std::string Daemon::status(Format format_) {
       return format(
                  "{\"name\":%s,\"parent\":%s,\"draining\":%s,\"groups_formed\":%llu,\"groups_refused\":%llu,"
                  "\"groups_ended\":%llu,\"bytes_in_use\":%llu,\"groups\":[",
-                 quoted(options_.name).c_str(),
-                 options_.parent.empty() ? "null" : quoted(options_.parent).c_str(),
+                 jsonText(options_.name).c_str(),
+                 options_.parent.empty() ? "null" : jsonText(options_.parent).c_str(),
                  draining_ ? "true" : "false", counts[1], counts[2], counts[3], counts[4]) +
              json + "]}\n";
     case Format::prometheus:

@@ -16,7 +16,6 @@
 using namespace weft;
 using namespace weft::core;
 using namespace weft::test;
-using Catch::Matchers::Contains;
 
 namespace {
 
@@ -125,9 +124,9 @@ TEST_CASE("a flipped bit ends the comm, with peer, rail, message and place") {
       REQUIRE(scene.carry(kEager, early).empty());
       const std::string why = scene.carry(kEager, early);
       CHECK(rule->counts().hits == 1);
-      CHECK_THAT(why, Contains("tag 4, message 2 of 1000 bytes from node"));
-      CHECK_THAT(
-          why, Contains("over rail loop0 is not what was sent: its bytes from 0 to 1000 differ, in 1 of 1"));
+      CHECK_THAT(why, hasText("tag 4, message 2 of 1000 bytes from node"));
+      CHECK_THAT(why,
+                 hasText("over rail loop0 is not what was sent: its bytes from 0 to 1000 differ, in 1 of 1"));
       CHECK(scene.differed() == 1);
       CHECK(scene.link().send->failed());  // it has heard
     }
@@ -138,7 +137,7 @@ TEST_CASE("the place of a flipped bit in a large message is a sixteenth of it") 
     CAPTURE(direct);
     Scene scene("all", direct);
     scene.corrupt(1);  // the middle of what is there, backwards from the end
-    CHECK_THAT(scene.carry(kLarge), Contains("its bytes from 375360 to 400000 differ, in 1 of 16 parts"));
+    CHECK_THAT(scene.carry(kLarge), hasText("its bytes from 375360 to 400000 differ, in 1 of 16 parts"));
   }
 }
 
@@ -147,8 +146,8 @@ TEST_CASE("of several rails the one is named that carried it") {
   scene.corrupt(2);
   std::string why;
   for (int i = 0; i < 3 && why.empty(); i++) why = scene.carry(2'000'000);
-  CHECK_THAT(why, Contains("over rail loop1 is not what was sent") || Contains("over rail loop0 is not"));
-  CHECK_THAT(why, !Contains("loop0, loop1"));
+  CHECK_THAT(why, hasText("over rail loop1 is not what was sent") || hasText("over rail loop0 is not"));
+  CHECK_THAT(why, !hasText("loop0, loop1"));
 }
 
 TEST_CASE("bytes that end where a rail's part begins are not that rail's") {
