@@ -19,9 +19,11 @@ import tempfile
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TOP / 'scripts/lib'))
+sys.path.insert(0, str(TOP / 'tests/support'))
+import own_sockets
 from ports import free_port
 
-FABRICS = ('tcp', 'ofi:net', 'ofi:shm')
+FABRICS = ('tcp', own_sockets.fabric(), 'ofi:shm')
 SKIP = 77
 PATIENCE = 120  # seconds, for a run that needs two
 

@@ -157,7 +157,7 @@ class ProbeTest(unittest.TestCase):
         self.assertIn('swallowed without a word', last['evidence'])
 
     def test_a_port_that_is_blocked(self):
-        blocked = sh(f'ip -n {self.wires.router} rule add ipproto tcp dport 20100 blackhole')
+        blocked = sh(f'ip -n {self.wires.router} rule add ipproto 6 dport 20100 blackhole')
         self.assertEqual(blocked.returncode, 0, blocked.stderr)
         found = self.paths(WEFT_PORT_RANGE='20000-20100')
         self.assertEqual([one['severity'] for one in found if ':20100' in one['what']], ['error'])

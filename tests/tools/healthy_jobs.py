@@ -18,6 +18,9 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'support'))
+import own_sockets
+
 WEFT = sys.argv[1]
 COUNT = int(sys.argv[2]) if len(sys.argv) > 2 else 6
 SEED = int(sys.argv[3]) if len(sys.argv) > 3 else 1
@@ -26,7 +29,7 @@ CLEAN['WEFT_CONF'] = ''
 PATIENCE = 60
 SECONDS = 4.0
 LONGEST_STOP = 0.5
-FABRICS = ({'WEFT_PROVIDER': 'tcp', 'WEFT_LOCAL': 'off'}, {'WEFT_PROVIDER': 'tcp', 'WEFT_LOCAL': 'on'}, {'WEFT_PROVIDER': 'ofi:net', 'WEFT_LOCAL': 'off'})
+FABRICS = ({'WEFT_PROVIDER': 'tcp', 'WEFT_LOCAL': 'off'}, {'WEFT_PROVIDER': 'tcp', 'WEFT_LOCAL': 'on'}, {'WEFT_PROVIDER': own_sockets.fabric(), 'WEFT_LOCAL': 'off'})
 OPERATIONS = ('all_reduce', 'all_gather', 'alltoall', 'broadcast', 'sendrecv')
 
 

@@ -17,6 +17,10 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / 'support'))
+import own_sockets
+
+OFI = own_sockets.fabric()
 FAULTS = 'fault(seed=1,fault=delay,p=0.05,fault=reorder,p=0.05,fault=refuse,p=0.05)'
 RUNS = {
     'all_reduce': (2, ['all_reduce', '-e', '1M', '-f', '8']),
@@ -79,7 +83,7 @@ def replay(weft, folder, provider, *more):
 
 
 def record(weft, recorder, folder, ranks, arguments):
-    done = run([weft, 'perf', *arguments, '-n', str(ranks), '--iters', '3', '-w', '1', '--plugin', recorder], 'ofi:net',
+    done = run([weft, 'perf', *arguments, '-n', str(ranks), '--iters', '3', '-w', '1', '--plugin', recorder], OFI,
                WEFT_RECORD_DIR=folder, WEFT_COLLNET='peers')
     demand(done.returncode == 0, f'recording ended with {done.returncode}: {done.stderr}')
     demand('is not a setting' not in done.stderr, f'the recorder\'s settings are unknown: {done.stderr}')
@@ -92,7 +96,7 @@ def check_recorded(weft, recorder):
             record(weft, recorder, folder, ranks, arguments)
             expected = moved(weft, folder)
             demand(expected[0] + expected[1] > 0, f'{name}: nothing was recorded')
-            ways = [('ofi:net', ['-n', str(ranks)]), ('ofi:net', []), ('loop', []), (f'{FAULTS}:ofi:net', ['-n', str(ranks)])]
+            ways = [(OFI, ['-n', str(ranks)]), (OFI, []), ('loop', []), (f'{FAULTS}:{OFI}', ['-n', str(ranks)])]
             for provider, more in ways:
                 document = replay(weft, folder, provider, *more)
                 demand_same(f'{name} over {provider} {" ".join(more)}', document, expected)
@@ -103,7 +107,7 @@ def check_refused(weft, folder):
     """A rank's trace is missing; a wrong number of processes."""
     traces = sorted(str(path) for path in pathlib.Path(folder).glob('*.trace'))
     for arguments, words in ([traces[:1], 'give the traces of all ranks'], [[folder, '-n', '9'], 'traces and 9 processes']):
-        done = run([weft, 'perf', '--replay', *arguments], 'ofi:net')
+        done = run([weft, 'perf', '--replay', *arguments], OFI)
         demand(done.returncode != 0 and words in done.stderr, f'{arguments} was not refused in words: {done.stderr}')
 
 
@@ -111,7 +115,7 @@ def check_killed(weft, recorder):
     """A rank is killed while it is recorded: what was written can be read and replayed."""
     with tempfile.TemporaryDirectory() as folder:
         command = [weft, 'perf', 'all_reduce', '-n', '2', '-b', '64K', '-e', '64K', '--iters', '1000000', '-c', '0', '--plugin', recorder]
-        with subprocess.Popen(command, env=environment('ofi:net', WEFT_RECORD_DIR=folder), stdout=subprocess.DEVNULL,
+        with subprocess.Popen(command, env=environment(OFI, WEFT_RECORD_DIR=folder), stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL) as job:
             try:
                 traces = wait_for_traces(folder, 2)
@@ -120,7 +124,7 @@ def check_killed(weft, recorder):
             finally:
                 job.kill()
         demand(moved(weft, folder)[0] > 0, 'nothing of a killed rank was recorded')
-        document = replay(weft, folder, 'ofi:net')
+        document = replay(weft, folder, OFI)
         print(f'after a kill: {document["messages"]} messages, {document["aborted_comms"]} comms aborted')
 
 
@@ -140,7 +144,7 @@ def check_kept(weft, folder, providers):
     for job in sorted(path for path in pathlib.Path(folder).iterdir() if path.is_dir()):
         expected = moved(weft, str(job))
         ranks = len(list(job.glob('*.trace')))
-        for provider, *more in providers or [('ofi:net',), ('tcp',), (f'{FAULTS}:ofi:net',), (f'{FAULTS}:tcp',), ('tcp', '-n', str(ranks))]:
+        for provider, *more in providers or [(OFI,), ('tcp',), (f'{FAULTS}:{OFI}',), (f'{FAULTS}:tcp',), ('tcp', '-n', str(ranks))]:
             document = replay(weft, str(job), provider, *more)
             demand_same(f'{job.name} over {provider} {" ".join(more)}', document, expected)
 
