@@ -7,7 +7,7 @@
 #include <poll.h>
 
 #include "src/base/log.h"
-#include "src/base/process.h"
+#include "src/control/addresses.h"
 
 // The daemon's two threads, its errands, and the way of a request from a guest to a group.
 namespace weft::agg {
@@ -32,6 +32,17 @@ Status checkReach(const std::string& secret, const std::string& listen, const So
       "without a secret it serves this host alone, and other hosts reach " + listen +
           "; give a secret with --secret or WEFT_AGGD_SECRET (itself, or @FILE whose first line it is), "
           "or --listen 127.0.0.1:PORT");
+}
+
+// ADDRESS:PORT by which other hosts reach the listener. A host's own name may resolve nowhere, or on this
+// host alone, so it is none.
+Result<std::string> placeOf(const SocketAddress& bound, const Config& config) {
+  const auto ip = bound.ip();
+  if (std::any_of(ip.begin(), ip.end(), [](std::byte byte) { return byte != std::byte{0}; }))
+    return bound.text();
+  TRY(const auto interfaces, localInterfaces());
+  TRY(const auto addresses, control::chooseAddresses(interfaces, config.socketIfname));
+  return addresses.front().withPort(bound.port()).text();
 }
 
 }  // namespace
@@ -81,8 +92,11 @@ Status Daemon::listen() {
   TRY(checkReach(secret_, options_.listen, addresses.front()));
   TRY(const PortRange ports, parsePortRange(options_.context->net().config().portRange));
   TRY(listener_, listenOn(addresses.front(), kStarting, Hears::bothFamilies, ports));
-  port_ = localAddress(listener_.get()).port();
-  if (options_.name.empty()) options_.name = format("%s:%u", hostName().c_str(), port_);
+  const SocketAddress bound = localAddress(listener_.get());
+  port_ = bound.port();
+  if (options_.name.empty()) {
+    TRY(options_.name, placeOf(bound, options_.context->net().config()));
+  }
   return {};
 }
 

@@ -47,7 +47,8 @@ void declare(CLI::App& app, Options& options) {
       "--listen", daemon.listen,
       "ADDRESS:PORT where ranks and other daemons join; port 0: any (default: 0.0.0.0:0, without a "
       "secret 127.0.0.1:0)");
-  app.add_option("--name", daemon.name, "HOST:PORT by which others know it (default: this host's name)");
+  app.add_option("--name", daemon.name,
+                 "HOST:PORT by which others know it (default: the address where it listens)");
   app.add_option("--parent", daemon.parent, "HOST:PORT of the daemon above; without one it is a root");
   CLI::Option* topology =
       app.add_option("--topology", options.topology, "file of lines NAME HOST:PORT PARENT; with --node");
