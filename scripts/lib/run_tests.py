@@ -124,7 +124,9 @@ class Run:
         begin = time.time()
         # A changed meson.build is read first: which tests there are is asked before anything is compiled.
         good = self.shell(build, build.configure + ' "${@:3}"; weftNinja "$2" build.ninja', *COMMON)
-        good = good and self.shell(build, f'NINJA_STATUS="[{build.name} %f of %t, %es] " weftNinja "$2" "${{@:3}}"', *self.needed(build))
+        files = self.needed(build) if good else []
+        if files != []:
+            good = good and self.shell(build, f'NINJA_STATUS="[{build.name} %f of %t, %es] " weftNinja "$2" "${{@:3}}"', *(files or []))
         row = testlog.Row(self.where, seconds=time.time() - begin)
         if not good:
             row.fail('the build failed, so none of its suites ran')
@@ -132,9 +134,9 @@ class Run:
         return good
 
     def needed(self, build):
-        """The files to build; none: all of them."""
-        if not build.suites or self.options.full:
-            return []
+        """The files to build; None: all of them."""
+        if not self.options.suites and (not build.suites or self.options.full):
+            return None
         files = {target['id']: target['filename'] for target in introspect(build.folder, 'targets')}
         ids = {depended for tests in self.tests(build).values() for test in tests for depended in test['depends']}
         return sorted(os.path.relpath(file, build.folder) for id in ids for file in files[id])
@@ -142,7 +144,7 @@ class Run:
     def wanted(self, build, test):
         named, place = self.options.suites, place_of(test)
         if named:
-            return suites_of(test)[0] in named
+            return suites_of(test)[0] in named or test['name'] in named
         if build.suites and not self.options.full:
             return suites_of(test)[0] in build.suites and not place
         return not place or self.options.elsewhere
@@ -150,7 +152,9 @@ class Run:
     def tests(self, build):
         """{place: [tests that shall run there]}"""
         found = introspect(build.folder, 'tests')
-        self.options.known.update(suites_of(test)[0] for test in found)
+        for test in found:
+            self.options.known.add(suites_of(test)[0])
+            self.options.tests.add(test['name'])
         places = collections.defaultdict(list)
         for test in found:
             if self.wanted(build, test):
@@ -160,12 +164,17 @@ class Run:
     def command(self, build, place, tests):
         command = [*without_random_layout(build), 'meson', 'test', '-C', build.folder, '--no-rebuild', '--setup', self.options.setup,
                    '--logbase', place, '--num-processes', str(self.cores * build.side_by_side), '--print-errorlogs']
-        for suite in sorted({suites_of(test)[0] for test in tests}):
-            command += ['--suite', suite]
+        command += self.selection(tests)
         if place != 'guest':
             return command
         seconds = GUEST_SECONDS * (3 if self.options.full else 1)
         return [TOP / 'scripts' / 'rdma-vm', '--rails', '2', '--timeout', str(seconds), '--write', build.folder, '--', *command]
+
+    def selection(self, tests):
+        """The part of Meson's command line that names `tests`: their suites, or themselves where one was asked for by name."""
+        if set(self.options.suites) & {test['name'] for test in tests}:
+            return [test['name'] for test in tests]
+        return [word for suite in sorted({suites_of(test)[0] for test in tests}) for word in ('--suite', suite)]
 
     def run_place(self, build, place, tests):
         """Has Meson run `tests`, and adds a row for each of their suites whatever becomes of it."""
@@ -208,10 +217,15 @@ class Run:
         for place, tests in sorted(self.tests(build).items(), reverse=True):  # "here" first
             self.run_place(build, place, tests)
 
+    def builds(self):
+        if self.options.sanitizers_only:
+            return SANITIZED
+        return [RELEASE] + (SANITIZED if self.options.sanitize else [])
+
     def everything(self):
         """The table's rows are complete when this returns, whatever happens."""
         try:
-            for build in [RELEASE] + (SANITIZED if self.options.sanitize else []):
+            for build in self.builds():
                 self.run_build(build)
         except DeadlinePassed as passed:
             self.failed_by('deadline', f'{self.options.deadline:g} minutes passed while this was running: {passed}')
@@ -219,9 +233,9 @@ class Run:
             self.failed_by('interrupted', f'while {self.where} was running')
         if not any(row.passed or row.failed for row in self.rows):
             self.failed_by('nothing', 'no test ran')
-        missing = set(self.options.suites) - self.options.known
+        missing = set(self.options.suites) - self.options.known - self.options.tests
         if missing and self.options.known:
-            self.failed_by('unknown', f'no such suite: {", ".join(sorted(missing))}; there are: {", ".join(sorted(self.options.known))}')
+            self.failed_by('unknown', f'no such suite or test: {", ".join(sorted(missing))}; suites are: {", ".join(sorted(self.options.known))}')
 
     def failed_by(self, name, note):
         row = testlog.Row(name)
@@ -249,7 +263,7 @@ def can_start(build):
 
 def parse(arguments):
     parser = argparse.ArgumentParser(prog='scripts/test', add_help=False, allow_abbrev=False)
-    for flag in ('--sanitize', '--elsewhere', '--full'):
+    for flag in ('--sanitize', '--sanitizers-only', '--elsewhere', '--full'):
         parser.add_argument(flag, action='store_true')
     parser.add_argument('--deadline', type=float)
     parser.add_argument('--started', type=float, default=time.time())
@@ -258,7 +272,7 @@ def parse(arguments):
     options.deadline = options.deadline or (720 if options.full else 85)
     options.elsewhere |= options.full
     options.setup = 'full' if options.full else 'small'
-    options.known = set()  # suites that some build has
+    options.known, options.tests = set(), set()  # suites and tests that some build has
     return options
 
 
@@ -275,6 +289,7 @@ def main(arguments):
     run.everything()
     print('\n' + '\n'.join(testlog.table(run.rows)))
     print('\n'.join(testlog.failures(run.rows)))
+    print('\n'.join(testlog.skipped(run.rows)))
     print(f'total time: {testlog.duration(time.time() - options.started)}')
     print(testlog.verdict(run.rows), flush=True)
     return 1 if any(row.failed for row in run.rows) else 0

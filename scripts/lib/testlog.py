@@ -22,7 +22,8 @@ class Row:
     failed: int = 0
     skipped: int = 0
     seconds: float = 0.0          # of its programs, one after the other
-    notes: list = dataclasses.field(default_factory=list)  # which failed, what was skipped and why
+    notes: list = dataclasses.field(default_factory=list)  # which failed
+    skips: list = dataclasses.field(default_factory=list)  # (test, why it was skipped)
     outputs: dict = dataclasses.field(default_factory=dict)  # {test that failed: what it printed}
 
     def fail(self, note):
@@ -80,7 +81,7 @@ def add_skip(row, entry, skips):
     allowed = [why for pattern, why in skips if fnmatch.fnmatch(test, pattern)]
     if allowed:
         row.skipped += 1
-        row.notes.append(f'{short_name(entry)} skipped: {reason} (allowed: {allowed[0]})')
+        row.skips.append((short_name(entry), reason.removeprefix('skip: ')))
     else:
         row.fail(f'{short_name(entry)} SKIPPED without leave in tests/skips: {reason}')
 
@@ -124,7 +125,7 @@ def duration(seconds):
 
 
 def table(rows):
-    """Lines of text: one a suite, notes indented below it."""
+    """Lines of text: one a suite, what failed indented below it."""
     width = max([len('suite')] + [len(row.name) for row in rows])
     lines = [f'{"suite":<{width}}  {"passed":>7} {"failed":>7} {"skipped":>8}  time']
     for row in rows:
@@ -143,6 +144,19 @@ def failures(rows, most_tests=6, most_lines=20, most_characters=300):
     if len(outputs) > most_tests:
         lines += ['', f'-- and {len(outputs) - most_tests} more tests failed']
     return lines
+
+
+def skipped(rows, most_names=3):
+    """Lines of text: one for each reason why tests were skipped, and which ones were."""
+    by_reason = {}
+    for row in rows:
+        for test, reason in row.skips:
+            by_reason.setdefault(reason, []).append(test)
+    lines = []
+    for reason, tests in by_reason.items():
+        names = ', '.join(tests[:most_names]) + (', ...' if len(tests) > most_names else '')
+        lines.append(f'skipped: {reason} ({len(tests)}: {names})')
+    return lines or ['skipped: nothing']
 
 
 def verdict(rows):

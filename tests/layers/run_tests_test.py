@@ -36,7 +36,7 @@ class CountingTest(InFolder):
     def summarise(self, *entries, expected=None, skips=()):
         names = expected or [testlog.short_name(e) for e in entries]
         row = testlog.summarise('release/unit', entries, names, skips)
-        return row.passed, row.failed, row.skipped, ' '.join(row.notes)
+        return row.passed, row.failed, row.skipped, ' '.join(row.notes + [reason for _, reason in row.skips])
 
     def test_programs_count_as_their_cases(self):
         both = 'All tests passed (127 assertions in 12 test cases)\n'
@@ -68,7 +68,7 @@ class CountingTest(InFolder):
         skip = entry('gpu-copy', 'SKIP', 'looking\nskip: no NVIDIA GPU\n', 77)
         passed, failed, skipped, notes = self.summarise(skip)
         self.assertEqual((passed, failed, skipped), (0, 1, 0))
-        self.assertIn('skip: no NVIDIA GPU', notes)
+        self.assertIn('no NVIDIA GPU', notes)
         allowed = [('*/unit/gpu-*', 'needs a GPU')]
         self.assertEqual(self.summarise(skip, skips=allowed)[:3], (0, 0, 1))
         self.assertEqual(self.summarise(entry('cpu', 'SKIP'), skips=allowed)[:3], (0, 1, 0))
@@ -84,6 +84,13 @@ class CountingTest(InFolder):
         rows = [testlog.Row('a', passed=3), testlog.Row('b', passed=1, failed=2)]
         self.assertEqual(testlog.verdict(rows), '4 passed, 2 failed')
         self.assertEqual(testlog.verdict([testlog.Row('a', passed=3, skipped=1)]), '3 passed, 0 failed, 1 skipped')
+
+    def test_the_end_says_once_why_tests_were_skipped(self):
+        skips = [('*', 'a reason')]
+        entries = [entry(name, 'SKIP', f'skip: {why}\n', 77) for name, why in (('a', 'no card'), ('b', 'no card'), ('c', 'no guest'))]
+        rows = [testlog.summarise('release/unit', entries, ['a', 'b', 'c'], skips)]
+        self.assertEqual(testlog.skipped(rows), ['skipped: no card (2: a, b)', 'skipped: no guest (1: c)'])
+        self.assertEqual(testlog.skipped([]), ['skipped: nothing'])
 
     def test_the_end_shows_what_failed_tests_printed(self):
         entries = [entry('a', 'FAIL', 'x\n' * 50 + 'the reason\n', 1), entry('b')]
@@ -171,7 +178,12 @@ class RunnerTest(InFolder):
     def test_an_unknown_suite_fails(self):
         status, printed = self.run_tests("test('a', find_program('true'), suite: 'one')\n", 'oen')
         self.assertEqual(status, 1)
-        self.assertIn('no such suite: oen; there are: one', printed)
+        self.assertIn('no such suite or test: oen; suites are: one', printed)
+
+    def test_a_test_may_be_named_and_nothing_else_is_built_for_it(self):
+        programs = "bad = custom_target('bad', output: 'bad', command: ['false'])\nt = find_program('true')\n"
+        status, printed = self.run_tests(programs + "test('a', t, suite: 'one')\ntest('b', t, suite: 'one', depends: bad)\n", 'a')
+        self.assertEqual((status, printed.splitlines()[-1]), (0, '1 passed, 0 failed'), printed)
 
     def test_the_deadline_names_what_hangs_and_ends_it(self):
         pid = self.folder / 'pid'
