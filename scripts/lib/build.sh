@@ -103,3 +103,12 @@ weftNinja() {
     return 1
   fi
 }
+
+# weftSaySkipped BUILD: what the build lacks and why, in one line.
+weftSaySkipped() {
+  local skipped=''
+  [[ -d $1/providers/ofi/libweft-ofi.a.p ]] || skipped+="; the libfabric provider (no headers: libfabric-dev)"
+  [[ -d $1/providers/verbs/libweft-verbs.a.p ]] || skipped+="; the verbs provider (no headers: libibverbs-dev)"
+  skipped=${skipped#; }
+  echo "skipped: ${skipped:-nothing}"
+}

@@ -115,6 +115,12 @@ esac""")
             self.assertEqual([name for name in listed if name in ('debhelper', 'rpm')], wanted, kinds)
             self.assertIn('git', listed)
 
+    def test_the_parts_that_a_build_lacks_are_named(self):
+        (self.folder / 'build/providers/ofi/libweft-ofi.a.p').mkdir(parents=True)
+        self.assertEqual(self.printed('weftSaySkipped build'), 'skipped: the verbs provider (no headers: libibverbs-dev)\n')
+        (self.folder / 'build/providers/verbs/libweft-verbs.a.p').mkdir(parents=True)
+        self.assertEqual(self.printed('weftSaySkipped build'), 'skipped: nothing\n')
+
     def checkout(self):
         """A copy of the scripts, whose sources git does not know."""
         shutil.copytree(LIB.parent, self.folder / 'scripts')
