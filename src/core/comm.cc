@@ -177,7 +177,7 @@ void CommBase::publish() {
   if (!line) return;
   stats_.refresh();
   const EngineCounters& counters = engine().counters();
-  line->lanes.set(static_cast<uint32_t>(peering().lanes().size()));
+  line->lanes.set(static_cast<uint32_t>(peering().lanes().tried()));
   line->lanesUp.set(static_cast<uint32_t>(peering().lanes().up()));
   line->registrations.set(handlesMade_);
   line->mayIdle.set(mayIdle_.load(std::memory_order_relaxed) ? 1 : 0);

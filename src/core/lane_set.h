@@ -82,6 +82,8 @@ class LaneSet {
   void watch(TimePoint now, bool settled, bool mayReopen);
 
   size_t up() const { return up_; }
+  // Those that have been up or have failed. The others are on their first way, so nothing is wrong with them.
+  size_t tried() const { return size() - connectingFirst_; }
   bool connectingFirst() const { return connectingFirst_ > 0 && !firstCarriesAll(); }
   bool anyLeft() const { return up_ + connectingFirst_ + suspected_ > 0; }
   bool onlySuspected() const { return suspected_ > 0 && up_ + connectingFirst_ == 0; }

@@ -72,6 +72,17 @@ class Owner final : public LaneOwner {
   LaneSet lanes{*this, config};
 };
 
+// Others judge a job by these two numbers, so a lane on its first way up may not look like one that is down.
+TEST_CASE("a lane counts as tried when it has been up or has failed") {
+  Owner owner(2);
+  LaneSet& lanes = owner.lanes;
+  CHECK(lanes.tried() == 0);
+  lanes.connected(lanes.at(0), true, "");
+  CHECK((lanes.tried() == 1 && lanes.up() == 1));
+  lanes.connected(lanes.at(1), false, "no answer");
+  CHECK((lanes.tried() == 2 && lanes.up() == 1));
+}
+
 TEST_CASE("a lane goes through its states, and no other way") {
   Owner owner(2);
   LaneSet& lanes = owner.lanes;
