@@ -17,6 +17,7 @@ ALLOWED = [
     ('tests/plan/meson.build', '/usr/bin/python3', 'the interpreter that has Debian\'s protobuf, if it is there; else any'),
     ('scripts/bake', '/usr/*', 'the PATH inside the image that it changes'),
     ('scripts/rdma-vm', '/usr/sbin', 'added to PATH, in case it is not there'),
+    ('scripts/test-in', '/home', 'the home of a user of the root that it made'),
     ('scripts/lib/root.sh', '/usr/*', 'the PATH of a root that it made'),
     ('scripts/lib/root.sh', '/root', 'likewise its home'),
     ('scripts/lib/guest_*', '*', 'paths of the guest that it made'),
