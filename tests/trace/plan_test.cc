@@ -269,6 +269,7 @@ struct OneSided {
   uint64_t offset = 128;  // in the other rank's window
   uint64_t bytes = 100;
   uint64_t source = 512;
+  uint64_t got = 4000;  // where bytes of the other rank's are got to, before the puts
 
   std::string rank(uint64_t number) const {
     const uint64_t other = 1 - number;
@@ -276,6 +277,8 @@ struct OneSided {
                    event(Kind::rmaConnect, {1, 2, number, 2, 99}), event(Kind::closeListen, {1}),
                    event(Kind::createContext, {2, 7, 1}), event(Kind::regMrSym, {2, 1, 4096, 16, 1, 3}),
                    event(Kind::regMrSym, {2, 2, 8192, 4096, 1}),
+                   event(Kind::iget, {2, 3, 0, other}, {{64, 2, got, 0}, {64, 2, 3000, 0}}),
+                   event(Kind::test, {2, 3, 1}),
                    event(Kind::iput, {2, 1, 0, other}, {{64, 2, source, 0}, {64, 2, 0, 0}}),
                    event(Kind::iputSignal, {2, 2, 0, other, 0, 1, number * 8, 3, 1},
                          {{bytes, 2, 1024, 0}, {bytes, 2, offset, 0}}),
@@ -306,7 +309,7 @@ TEST_CASE("a window holds what other ranks put there once their signals say so")
   REQUIRE(landing.puts.size() == 2);
   CHECK(landing.puts[0].offset == 0);
   CHECK(landing.puts[1].offset == 128);
-  CHECK(landing.puts[1].seeds.at(0) == groupOf((*made)->ranks[0]).ops[5].messages.at(0).seed);
+  CHECK(landing.puts[1].seeds.at(0) == groupOf((*made)->ranks[0]).ops[7].messages.at(0).seed);
   CHECK(landing.puts[0].seeds != landing.puts[1].seeds);
   CHECK(group.landings.at(0).words.size() == 1);
 }
@@ -335,6 +338,31 @@ TEST_CASE("a put is compared where nothing else went to its place, or came to wh
     REQUIRE(made);
     REQUIRE(groupOf((*made)->ranks[1]).landings.at(2).puts.size() == 1);
     CHECK(groupOf((*made)->ranks[1]).landings.at(2).puts[0].offset == 128);
+  }
+}
+
+// In the job the rank had waited for the signal of that put; a trace has no waits.
+TEST_CASE("a get comes behind the window where the other rank puts to the same place") {
+  const Folder folder;
+  OneSided job;
+  const auto getOf = [](const replay::RankPlan& rank) {
+    const auto& ops = groupOf(rank).ops;
+    return *std::find_if(ops.begin(), ops.end(),
+                         [](const replay::Op& op) { return op.event->kind == Kind::iget; });
+  };
+  SECTION("nothing else goes there") {
+    const auto made = plan(folder, job.rank(0), job.rank(1));
+    REQUIRE(made);
+    CHECK(getOf((*made)->ranks[1]).aside == 0);
+    CHECK((*made)->ranks[1].memories.at(2).aside == 0);
+  }
+  SECTION("the last byte of a put does") {
+    job.got = 63;
+    const auto made = plan(folder, job.rank(0), job.rank(1));
+    REQUIRE(made);
+    CHECK(getOf((*made)->ranks[1]).aside == 4096);
+    CHECK((*made)->ranks[1].memories.at(2).aside == 4096);
+    CHECK(groupOf((*made)->ranks[1]).landings.at(2).puts.size() == 2);  // and those are compared now
   }
 }
 

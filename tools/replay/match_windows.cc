@@ -34,8 +34,9 @@ struct Range {
 struct Arrival {
   size_t from = 0;
   Range range;
-  Op* op = nullptr;  // null: the rank's own get, or another's
-  Range read;        // that another gets from
+  Op* op = nullptr;   // null: the rank's own get, or another's
+  Op* get = nullptr;  // of the rank's own get
+  Range read;         // that another gets from
   bool signals = false;
   Range word;
   uint64_t sum = 0;  // of all signals of that rank to that word, this one included
@@ -57,6 +58,7 @@ class Group {
   Status run() {
     for (Member& member : members_) findWindows(&member);
     for (size_t rank = 0; rank < members_.size(); ++rank) TRY(findArrivals(rank));
+    for (Member& member : members_) setAside(&member);
     for (Member& member : members_) chooseBytes(&member);
     for (Member& member : members_) findLandings(&member);
     return {};
@@ -112,6 +114,7 @@ class Group {
         getting.read = std::exchange(arrival.range, Range{});
         to.arrivals.push_back(getting);
         arrival.range = {local.memory, local.offset, local.offset + local.size};
+        arrival.get = &op;
         members_[rank].arrivals.push_back(arrival);
         continue;
       }
@@ -124,6 +127,22 @@ class Group {
       to.arrivals.push_back(arrival);
     }
     return {};
+  }
+
+  // What kept a get and the puts of others to its place apart was a wait for a signal, which no trace has.
+  // Here they would be under way at once, so the bytes of such a get come behind the window, as far into a
+  // page.
+  void setAside(Member* member) {
+    auto& memories = plan_->ranks[static_cast<size_t>(member->queue->rank)].memories;
+    for (Arrival& got : member->arrivals) {
+      if (!got.get || std::none_of(member->arrivals.begin(), member->arrivals.end(),
+                                   [&](const Arrival& put) { return put.op && put.range.meets(got.range); }))
+        continue;
+      MemoryFacts& window = memories.at(got.range.memory);
+      window.aside = (window.bytes + kWindowPage - 1) / kWindowPage * kWindowPage;
+      got.get->aside = window.aside;
+      got.range = {};
+    }
   }
 
   // A put brings bytes of its own where nothing else is in their place: no other put that is under way, and

@@ -40,6 +40,7 @@ struct Op {
   const trace::Event* event = nullptr;
   std::vector<Message> messages;  // of isend and irecv; of a collective operation, one
   bool neverDone = false;         // a post that no test finished
+  uint64_t aside = 0;             // of a get: how far behind its place in the window its bytes come
 };
 
 enum class QueueKind : uint8_t {
@@ -84,9 +85,12 @@ struct Queue {
   std::string name() const;  // "rank 1, recv comm 5 from rank 0"
 };
 
+constexpr uint64_t kWindowPage = 4096;  // a window keeps its place in its page
+
 struct MemoryFacts {
   uint64_t bytes = 0;
   uint64_t address = 0;
+  uint64_t aside = 0;  // of a window: bytes behind it, for gets
 };
 
 struct RankPlan {

@@ -19,8 +19,6 @@ namespace {
 using trace::Kind;
 namespace at = trace::at;
 
-constexpr size_t kWindowPage = 4096;
-
 }  // namespace
 
 netdriver::RmaTable& RmaCalls::table() const {
@@ -99,7 +97,7 @@ ncclResult_t RmaCalls::post(const Posted& posted, void** request) {
   };
   netdriver::RmaMove move;
   move.local = handleOf(event.parts[0].memory);
-  move.localOffset = event.parts[0].offset;
+  move.localOffset = event.parts[0].offset + posted.op->aside;
   move.remote = handleOf(event.parts[1].memory);
   move.remoteOffset = event.parts[1].offset;
   move.bytes = event.parts[0].size;
@@ -171,8 +169,8 @@ Result<Step> RmaCalls::registerWindow(const Op& op) {
   const MemoryFacts& facts = rank_->plan->memories.at(memory);
   Window window;
   window.shift = facts.address % kWindowPage;
-  window.bytes = facts.bytes;
-  TRY(window.buffer, netdriver::HostBuffer::create(std::max<size_t>(1, facts.bytes) + window.shift));
+  window.bytes = facts.aside + (facts.aside > 0 ? facts.aside : facts.bytes);
+  TRY(window.buffer, netdriver::HostBuffer::create(std::max<size_t>(1, window.bytes) + window.shift));
   const ncclResult_t result = table().regMr(comm_, window.span().data(), window.bytes,
                                             (*op.event)[at::kWindowFlags], &window.mhandle);
   rank_->slept();
