@@ -10,7 +10,7 @@ namespace weft::rma {
 Result<std::unique_ptr<Link>> Link::create(uint32_t rank, uint32_t self, coll::Pipe& pipe,
                                            const OwnMemory& memory) {
   auto link = std::make_unique<Link>(rank, pipe);
-  TRY(link->sender_, Sender::create(pipe.sending(), memory));
+  TRY(link->sender_, Sender::create(pipe.sending(), rank, memory));
   TRY(link->receiver_, Receiver::create(pipe.receiving(), rank, self, memory));
   return link;
 }

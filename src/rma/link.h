@@ -37,6 +37,7 @@ class Link {
   void leave();
   bool saidGoodbye() const { return saidGoodbye_; }  // the other end, also before it was lost
   void lose(Error why);
+  void giveUp(const Error& why);  // by this end's fault or the other's: the other end is told
   // Tells the other end why this one cannot go on with it, as far as that leaves at once.
   void alarm(const std::string& why);
   void sayGoodbye();
@@ -44,7 +45,6 @@ class Link {
 
  private:
   void loseBy(const core::Comm& comm);
-  void giveUp(const Error& why);  // by this end's fault or the other's: the other end is told
   void enter(State next) {
     if (next > state_) state_ = next;
   }

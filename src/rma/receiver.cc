@@ -37,8 +37,8 @@ void Receiver::await(const Window& to, uint64_t offset, uint64_t bytes, uint32_t
 
 void Receiver::drop() {
   for (const Arrival& arrival : arrivals_) {
-    if (arrival.window) arrival.window->inUse--;
-    if (arrival.signal) arrival.signal->inUse--;
+    if (arrival.window) arrival.window->unuse(rank_);
+    if (arrival.signal) arrival.signal->unuse(rank_);
   }
   for (Stream* stream : {&puts_, &gets_}) {
     stream->waiting.clear();
@@ -121,8 +121,8 @@ Status Receiver::takePut(Desk& desk, const Head& head, std::span<const std::byte
     return wrong(format("a signal into window %u, which there is not", head.signalWindow));
   if (signal && !signal->covers(self_, head.signalOffset, sizeof(uint64_t)))
     return wrong("a signal of " + signal->describe(self_, head.signalOffset, sizeof(uint64_t)));
-  if (window) window->inUse++;
-  if (signal) signal->inUse++;
+  if (window) window->use(rank_);
+  if (signal) signal->use(rank_);
   arrivals_.push_back({head, window, signal, head.bytes, !window || !window->direct(), nullptr});
   return placePut(head, window, behind);
 }
@@ -301,11 +301,11 @@ Status Receiver::retire(Desk& desk) {
     if (!oldest.flushed) return {};
     Window* signal = oldest.signal;
     const Head head = oldest.head;
-    if (oldest.window) oldest.window->inUse--;
+    if (oldest.window) oldest.window->unuse(rank_);
     arrivals_.pop_front();
     countPut(head, signal != nullptr);
     if (!signal) continue;
-    signal->inUse--;
+    signal->unuse(rank_);
     TRY(desk.add(*signal, head.signalOffset, head.addend));
   }
   return {};

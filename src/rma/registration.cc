@@ -64,6 +64,7 @@ Result<Window*> Team::registerMemory(const Result<MemoryDesc>& desc, bool neverR
   made->neverReset = neverReset;
   made->sending.assign(ranks(), nullptr);
   made->receiving.assign(ranks(), nullptr);
+  made->uses.assign(ranks(), 0);
   auto own = desc ? registerHere(*made, *desc) : Result<Descriptor>(desc.error());
   Window* window = made.get();
   {
@@ -82,14 +83,13 @@ Result<Window*> Team::registerMemory(const Result<MemoryDesc>& desc, bool neverR
       if ((*all)[rank].registered == 0)
         refused =
             Error(Code::unavailable, kRegistering, format("rank %u could not register its memory", rank));
-  std::lock_guard lock(mutex_);
-  if (!refused) {
-    window->ranks = all.take();
-    return window;
+  if (refused) {
+    giveUp(window);  // another rank may have it, and have put into it
+    return *refused;
   }
-  releaseHere(*window);
-  windows_.erase(window->number);
-  return *refused;
+  std::lock_guard lock(mutex_);
+  window->ranks = all.take();
+  return window;
 }
 
 Exchange& Team::exchangeOf(uint32_t number) {
@@ -182,10 +182,9 @@ bool Team::isShutTo(const Link& link, const Window& window) const {
   return mesh_->pipe(static_cast<int>(link.rank()))->receiving().isShut(handle);
 }
 
-// Nothing here moves from or to it any more.
-bool Team::isAtRest(const Window& window) const {
-  const auto shut = [&](const auto& one) { return !one || isShutTo(*one, window); };
-  return window.inUse == 0 && std::all_of(links_.begin(), links_.end(), shut);
+// Nothing moves between that rank and this memory any more.
+bool Team::isAtRest(const Link& link, const Window& window) const {
+  return window.uses[link.rank()] == 0 && isShutTo(link, window);
 }
 
 void Team::shut(Window& window) {
@@ -195,8 +194,44 @@ void Team::shut(Window& window) {
       mesh_->pipe(static_cast<int>(one->rank()))->receiving().shutMemory(window.receiving[one->rank()]);
 }
 
-Status Team::deregisterMemory(Window* window) {
+Error Team::stillUsed(const Link& link, const Window& window) {
+  return Error(
+      Code::remote, "one-sided operations",
+      format("window %u was given up while rank %u and rank %u moved bytes of it (WEFT_CLOSE_TIMEOUT); "
+             "give windows up behind the last put and get",
+             window.number, window.team->rank(), link.rank()));
+}
+
+// A link that has not come to rest in time is lost, and no other: its rank alone moves something here.
+// Nothing waits with the lock held, as the fabric may take seconds to give memory back.
+void Team::giveUp(Window* window) {
   coll::Patience patience(mesh_->clock(), config().closeTimeout);
+  {
+    std::lock_guard lock(mutex_);
+    shut(*window);
+  }
+  std::unique_ptr<Window> gone;
+  for (; !gone; patience.pause()) {
+    std::lock_guard lock(mutex_);
+    bool rests = true;
+    for (const auto& one : links_) {
+      if (!one || isAtRest(*one, *window)) continue;
+      rests = false;
+      if (!patience.over()) {
+        advance(*one);
+        continue;
+      }
+      one->giveUp(stillUsed(*one, *window));
+      noteLost(*one);
+    }
+    if (!rests && !patience.over()) continue;
+    gone = std::move(windows_.at(window->number));
+    windows_.erase(window->number);
+  }
+  releaseHere(*gone);
+}
+
+Status Team::deregisterMemory(Window* window) {
   {
     std::lock_guard lock(mutex_);
     const bool ours = std::any_of(windows_.begin(), windows_.end(),
@@ -204,26 +239,9 @@ Status Team::deregisterMemory(Window* window) {
     if (!ours)
       return Error(Code::invalidArgument, "deregistering a window",
                    "the window is null, or not of these ranks, or deregistered already");
-    shut(*window);
   }
-  for (;; patience.pause()) {
-    std::lock_guard lock(mutex_);
-    const bool rests = isAtRest(*window);
-    for (const auto& one : links_) {
-      if (!one || rests) continue;
-      if (window->inUse == 0 && isShutTo(*one, *window)) continue;
-      if (patience.over())
-        one->lose(Error(Code::remote, kRegistering, "a window was given up while it was used"));
-      if (patience.over())
-        noteLost(*one);
-      else
-        advance(*one);
-    }
-    if (!isAtRest(*window) && !patience.over()) continue;
-    releaseHere(*window);
-    windows_.erase(window->number);
-    return {};
-  }
+  giveUp(window);
+  return {};
 }
 
 }  // namespace weft::rma

@@ -26,9 +26,9 @@ struct Request {
 
   // The window is free of it as soon as nothing moves, as NCCL may test it much later.
   void enter(State next) {
-    if (state == State::moving && window) window->inUse--;
+    if (state == State::moving && window) window->unuse(rank);
     state = next;
-    if (state == State::moving && window) window->inUse++;
+    if (state == State::moving && window) window->use(rank);
   }
   void settle() {
     if (state == State::moving && headLeft && left == 0) enter(State::done);

@@ -13,8 +13,8 @@ constexpr size_t kBodiesAtOnce = 16;  // messages of one stream under way
 
 }  // namespace
 
-Result<std::unique_ptr<Sender>> Sender::create(core::SendComm& comm, const OwnMemory& memory) {
-  auto sender = std::make_unique<Sender>(comm, memory);
+Result<std::unique_ptr<Sender>> Sender::create(core::SendComm& comm, uint32_t rank, const OwnMemory& memory) {
+  auto sender = std::make_unique<Sender>(comm, rank, memory);
   comm.mayChange();
   TRY(sender->slots_, coll::Staging::create(kHeadsAtOnce * kSlotBytes));
   TRY(sender->memory_, sender->slots_.registerOn(comm));
@@ -34,7 +34,7 @@ void Sender::count(const Head& head) {
 
 void Sender::answer(const Body& body) {
   if (stats::OneSided* counters = comm_.oneSided()) counters->countGet(body.bytes, true);
-  body.window->inUse++;
+  body.window->use(rank_);
   gets_.waiting.push_back(body);
 }
 
@@ -53,9 +53,9 @@ uint64_t Sender::bytesWaiting() const {
 }
 
 void Sender::drop() {
-  for (const Body& body : gets_.waiting) body.window->inUse--;
+  for (const Body& body : gets_.waiting) body.window->unuse(rank_);
   for (const Flight& flight : gets_.flights)
-    if (flight.release) flight.release->inUse--;
+    if (flight.release) flight.release->unuse(rank_);
   heads_.clear();
   headFlights_.clear();
   for (Stream* stream : {&puts_, &gets_, &placed_}) {
@@ -166,7 +166,7 @@ bool Sender::testBodies(Stream& stream) {
     if (!tested.ok) return false;
     if (!tested.done) return true;
     if (flight.slot) stream.bounce->giveBack();
-    if (flight.release) flight.release->inUse--;
+    if (flight.release) flight.release->unuse(rank_);
     if (flight.of) {
       flight.of->left -= flight.bytes;
       flight.of->settle();

@@ -42,8 +42,9 @@ class Sender {
     Body body;
   };
 
-  static Result<std::unique_ptr<Sender>> create(core::SendComm& comm, const OwnMemory& memory);
-  Sender(core::SendComm& comm, const OwnMemory& memory) : comm_(comm), own_(memory) {}
+  static Result<std::unique_ptr<Sender>> create(core::SendComm& comm, uint32_t rank, const OwnMemory& memory);
+  Sender(core::SendComm& comm, uint32_t rank, const OwnMemory& memory)
+      : comm_(comm), rank_(rank), own_(memory) {}
 
   // Returns the sequence number that the head will have.
   uint64_t post(Message message);
@@ -90,6 +91,7 @@ class Sender {
   bool testBodies(Stream& stream);
 
   core::SendComm& comm_;
+  const uint32_t rank_;  // the other end
   const OwnMemory& own_;
   std::optional<Error> fault_;
   coll::Staging slots_;  // of heads: a ring

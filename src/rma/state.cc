@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include <algorithm>
 #include <cinttypes>
+#include <numeric>
 
 #include "src/base/log.h"
 #include "src/rma/team.h"
@@ -17,7 +18,7 @@ std::string windowText(const Window& window) {
   const std::string where = window.host() ? "the host" : format("GPU %d", window.memory.gpu);
   return format("  window %u: %zu bytes of %s%s, in use by %u operations\n", window.number,
                 window.memory.length, where.c_str(), window.staged ? " through host memory" : "",
-                window.inUse);
+                std::accumulate(window.uses.begin(), window.uses.end(), uint32_t{0}));
 }
 
 }  // namespace

@@ -353,12 +353,16 @@ void Team::close() {
       if (one) advance(*one);
     if (patience.over() || std::all_of(links_.begin(), links_.end(), over)) break;
   }
-  std::lock_guard lock(mutex_);
-  for (const auto& one : links_)
-    if (one) one->lose(Error(Code::remote, kOperation, format("rank %u: this end is closed", one->rank())));
+  std::map<uint32_t, std::unique_ptr<Window>> left;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& one : links_)
+      if (one) one->lose(Error(Code::remote, kOperation, format("rank %u: this end is closed", one->rank())));
+    left.swap(windows_);
+  }
+  // What waits for the fabric does so without the lock: a lost link moves nothing.
   closeComms();
-  for (const auto& [number, left] : windows_) releaseHere(*left);
-  windows_.clear();
+  for (const auto& [number, window] : left) releaseHere(*window);
 }
 
 // The comms first: what is registered on them is in use until they are closed.

@@ -75,7 +75,8 @@ class Team final : private Desk {
   // Every rank calls it in the same order; blocks until all have. All ranks get a window or none does; the
   // error names the rank that could not. A rank whose memory cannot be described takes part with the reason.
   Result<Window*> registerMemory(const Result<MemoryDesc>& desc, bool neverReset);
-  // Not together with others. Waits, with a deadline, until nothing here moves from or to the memory.
+  // Not together with others. Waits, with a deadline, until nothing here moves from or to the memory. Ranks
+  // that still move something then lose this one, and are told why.
   Status deregisterMemory(Window* window);
 
   // An error: the arguments cannot be, or the team is broken; nothing was begun then. Never null.
@@ -126,7 +127,9 @@ class Team final : private Desk {
   void releaseHere(Window& window);
   void shut(Window& window);
   bool isShutTo(const Link& link, const Window& window) const;
-  bool isAtRest(const Window& window) const;
+  bool isAtRest(const Link& link, const Window& window) const;
+  static Error stillUsed(const Link& link, const Window& window);
+  void giveUp(Window* window);
   // A head that was posted: to which rank, and its number there.
   using Posted = std::pair<uint32_t, uint64_t>;
   void sendRounds(uint32_t number, Exchange& exchange, std::vector<Posted>* posted);

@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <unordered_map>
@@ -11,7 +12,7 @@
 #include "src/rma/wire.h"
 
 // A registration that all ranks of a team made together: this rank's memory, and how large every rank's is.
-// The team owns it. Filled while the ranks register; immutable afterwards, but for `words` and `inUse`,
+// The team owns it. Filled while the ranks register; immutable afterwards, but for `words` and `uses`,
 // which the team's lock guards.
 namespace weft::rma {
 
@@ -29,8 +30,14 @@ struct Window {
   // Memory of a GPU that the fabric does not reach: the driver copies it, through host memory. The handles
   // above are null then.
   bool staged = false;
-  uint32_t inUse = 0;    // puts, gets and arrivals that touch this rank's memory now
-  bool leaving = false;  // this rank gives it up: what is put into it goes nowhere
+  std::vector<uint32_t> uses;  // by rank: puts, gets and arrivals that touch this rank's memory now
+  bool leaving = false;        // this rank gives it up: what is put into it goes nowhere
+
+  void use(uint32_t by) { uses[by]++; }
+  void unuse(uint32_t by) { uses[by]--; }
+  bool inUse() const {
+    return std::any_of(uses.begin(), uses.end(), [](uint32_t one) { return one > 0; });
+  }
 
   bool host() const { return memory.kind == MemoryKind::host; }
   bool direct() const { return !host() && !staged; }  // the fabric writes into the GPU, past the processor

@@ -244,6 +244,85 @@ TEST_CASE("one-sided: the fabric writes no more into a window that was given up,
 
 namespace {
 
+// Calls progress() of some ranks for as long as it lives, and measures how long it is kept waiting.
+struct Progress {
+  using Clock = std::chrono::steady_clock;
+  std::atomic<bool> over{false};
+  Clock::duration longest{};
+  std::vector<std::string> failures;
+  std::thread thread;
+
+  Progress(Teams& teams, const std::vector<int>& ranks)
+      : failures(static_cast<size_t>(teams.count())), thread([this, &teams, ranks] {
+          while (!over)
+            for (const int rank : ranks) {
+              const auto begin = Clock::now();
+              const Status moved = teams.team(rank).progress();
+              longest = std::max(longest, Clock::now() - begin);
+              if (!moved) failures[static_cast<size_t>(rank)] = moved.error().message();
+            }
+        }) {}
+  ~Progress() { end(); }
+  void end() {
+    over = true;
+    if (thread.joinable()) thread.join();
+  }
+};
+
+// Rank 1 has asked rank 0 for bytes, and rank 0 does not come to answering.
+Config hasty() {
+  Config config;
+  config.closeTimeout = Milliseconds(600);
+  return config;
+}
+void getFromIdle(Teams& teams, size_t window) {
+  Get get;
+  get.rank = 0;
+  get.bytes = size_t{1} << 20;
+  get.remote = get.local = teams.window(window, 1);
+  (void)begun(teams.team(1).get(get));
+}
+
+}  // namespace
+
+TEST_CASE("one-sided: a window that one rank keeps busy costs the connection with that rank alone") {
+  Teams teams(3, hasty());
+  const size_t busy = teams.addWindow(size_t{1} << 20), signals = teams.addWindow(64);
+  getFromIdle(teams, busy);
+  Progress others(teams, {1, 2});
+  CHECK(teams.team(1).deregisterMemory(teams.window(busy, 1)));
+  others.end();
+  // The proxy of that rank went on meanwhile.
+  CHECK(others.longest < std::chrono::milliseconds(250 * patience()));
+  CHECK(others.failures[2] == "");
+  // The rank in question hears why, and the third one is reached as before.
+  std::string heard;
+  CHECK(teams.until([&] {
+    if (const Status moved = teams.team(0).progress(); !moved) heard = moved.error().message();
+    return !heard.empty();
+  }));
+  INFO(heard);
+  CHECK(heard.find("rank 1 gave up: window 0 was given up while rank 1 and rank 0 moved bytes of it") !=
+        std::string::npos);
+  Put put;
+  put.rank = 2;
+  auto signal = teams.team(1).put(withSignal(put, teams.window(signals, 1), 8));
+  REQUIRE(signal);
+  CHECK(teams.until([&] { return teams.word(signals, 2, 8) == 1; }));
+}
+
+TEST_CASE("one-sided: a close that waits for the fabric keeps nobody waiting") {
+  Teams teams(2, hasty());
+  const size_t busy = teams.addWindow(size_t{1} << 20);
+  getFromIdle(teams, busy);
+  Progress mine(teams, {1});
+  teams.team(1).close();
+  mine.end();
+  CHECK(mine.longest < std::chrono::milliseconds(250 * patience()));
+}
+
+namespace {
+
 // Rank 1 is not a team but a liar, which sends heads as it likes.
 struct Liar {
   Ranks ranks{2};
@@ -300,6 +379,22 @@ struct Liar {
       REQUIRE(std::chrono::steady_clock::now() < limit);
     }
     while (!core::test(posted.request, nullptr).done) REQUIRE(std::chrono::steady_clock::now() < limit);
+  }
+  // The bytes of a put whose head was sent.
+  void sendBytes(size_t size) {
+    auto made = coll::Staging::create(size);
+    REQUIRE(made);
+    auto handle = made->registerOn(comm());
+    REQUIRE(handle);
+    std::fill(made->data(), made->data() + size, std::byte{3});
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10 * patience());
+    core::Posted posted;
+    for (bool done = false; !done;) {
+      if (!posted.request) posted = comm().isend(made->data(), size, kPutTag, *handle, nullptr);
+      REQUIRE(posted.ok);
+      if (posted.request) done = core::test(posted.request, nullptr).done;
+      REQUIRE(std::chrono::steady_clock::now() < limit);
+    }
   }
   // The team's failure.
   std::string heard() {
@@ -360,6 +455,41 @@ TEST_CASE("one-sided: a rank that names what it may not reach is refused, and no
     const auto untouched = [](std::byte byte) { return byte == std::byte{5}; };
     CHECK(std::all_of(liar.bytes.begin(), liar.bytes.end(), untouched));
   }
+}
+
+// A rank that has heard of all others puts into a window at once. Here the registration has failed meanwhile,
+// and the bytes of the put come only then.
+TEST_CASE("one-sided: a registration that fails waits for what came into its window") {
+  Liar liar;
+  std::vector<std::byte> second(size_t{1} << 20);
+  std::string failure;
+  std::thread registering([&] {
+    MemoryDesc desc;
+    desc.address = second.data();
+    desc.length = second.size();
+    const auto made = liar.team->registerMemory(desc, false);
+    if (!made) failure = made.error().message();
+  });
+  Head put;
+  put.window = 1;
+  put.bytes = second.size();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the window has its number
+  liar.send(put);
+  Head exchange;
+  exchange.kind = Kind::exchange;
+  exchange.window = 1;
+  exchange.offset = 1;
+  exchange.bytes = 1;
+  const Descriptor refused{};
+  liar.send(exchange, std::as_bytes(std::span(&refused, 1)));
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  liar.sendBytes(second.size());
+  registering.join();
+  INFO(failure);
+  CHECK(failure.find("rank 1 could not register its memory") != std::string::npos);
+  CHECK(std::all_of(second.begin(), second.end(), [](std::byte byte) { return byte == std::byte{3}; }));
+  CHECK(liar.team->progress());
+  CHECK_FALSE(liar.team->failed());
 }
 
 TEST_CASE("one-sided: a rank that says why it goes is quoted") {
