@@ -392,12 +392,14 @@ void LocalEndpoint::startFence(LaneState from) {
   queue_.attend(this);
 }
 
-// Waits for a write that the peer lands just now, and for copies of the GPU here.
+// Waits for a write that the peer lands just now, and for copies of the GPU here. A copy that nobody can take
+// back is waited for however late it is: it would move whatever the two buffers hold by then. The protocol
+// gives such a lane up in its own time (LaneSet::watchFencing).
 std::optional<int> LocalEndpoint::fenced(TimePoint, bool late) {
-  const bool flown = allLanded();
+  if (!allLanded()) return std::nullopt;
   const bool landing =
       theirs_ && theirs_->turn.landing.load(std::memory_order_seq_cst) != 0 && theirs_.ownerLives();
-  if (!landing && (flown || late)) return 0;
+  if (!landing) return 0;
   return late ? std::optional<int>(ETIMEDOUT) : std::nullopt;
 }
 

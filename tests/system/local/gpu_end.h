@@ -58,7 +58,9 @@ struct Introduction {
 enum class Made : char { forSharing = 1, byCudaMalloc, not_ };
 
 struct GpuEnd {
-  explicit GpuEnd(Made made) : driver(need(mem::gpu::Driver::open({}, false))) {
+  // A copy that is held is not given up, unless a test wants that.
+  explicit GpuEnd(Made made, Milliseconds patience = std::chrono::minutes(10))
+      : driver(need(mem::gpu::Driver::open({}, false))) {
     const bool withGpu = made != Made::not_;
     if (made == Made::byCudaMalloc)
       plain = need(driver->allocate(0, kBytes));
@@ -66,7 +68,7 @@ struct GpuEnd {
       shared = need(driver->allocateShareable(0, kBytes));
     Config config = localConfig();
     config.libcuda = "libcuda.so.1";
-    config.closeTimeout = std::chrono::minutes(10);  // a copy that is held is not given up
+    config.closeTimeout = patience;
     transport = local::makeTransport(config);
     DeviceInfo info = need(transport->discover()).front();
     info.cudaMemory = withGpu;

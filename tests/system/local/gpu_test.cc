@@ -221,7 +221,9 @@ TEST_CASE("local: a fence is not passed while a copy is under way, whichever end
   skipWithoutDriver();
   if (!GpuInUse() || !isSoftwareGpu()) return;  // it alone holds copies
   const bool receiverRetires = GENERATE(false, true);
-  GpuEnd sender(Made::forSharing), receiver(Made::forSharing);
+  const bool late = GENERATE(false, true);  // the receiver's deadline passes meanwhile
+  GpuEnd sender(Made::forSharing);
+  GpuEnd receiver(Made::forSharing, late ? Milliseconds(20) : Milliseconds(std::chrono::minutes(10)));
   join(sender, receiver);
   sender.write(4096, 1000);  // from the answer to its offer on, the memory is copied from GPU to GPU
   const auto soon = std::chrono::steady_clock::now() + std::chrono::seconds(10) * patience();
@@ -238,6 +240,7 @@ TEST_CASE("local: a fence is not passed while a copy is under way, whichever end
     REQUIRE(held.underWay() == 1);
     if (receiverRetires) receiver.lane->retire();
     sender.lane->retire();
+    if (late) std::this_thread::sleep_for(std::chrono::milliseconds(40));
     for (int i = 0; i < 1000; i++) sender.poll(), receiver.poll();
     CHECK(sender.of(retired) == 0);
     CHECK(receiver.of(retired) == 0);
@@ -248,4 +251,7 @@ TEST_CASE("local: a fence is not passed while a copy is under way, whichever end
   CHECK(std::find_if(sender.seen.begin(), sender.seen.end(), [](const Completion& one) {
           return one.kind == retired;
         })->ok);
+  while (receiverRetires && receiver.of(retired) == 0 && std::chrono::steady_clock::now() < end)
+    receiver.poll();
+  CHECK(receiver.of(retired) == (receiverRetires ? 1 : 0));
 }
