@@ -138,9 +138,12 @@ constexpr ConfigField kFields[] = {
      32},
     {"WEFT_SEQUENCE_BITS", &Config::sequenceBits,
      "Width of message numbers; lower it only to test their wrap. Both ends must agree.", nullptr, 10, 32},
-    {"WEFT_FLUSH", &Config::alwaysFlush,
-     "1: flush host memory too (an expert's check of the flush path; GPU memory is always flushed).",
+    {"WEFT_FLUSH", &Config::alwaysFlush, "1: flush host memory too (an expert's check of the flush path).",
      nullptr},
+    {"WEFT_FORCE_FLUSH", &Config::forceFlush,
+     "1: a flush of GPU memory that NCCL asks for is done also where the platform is said to order a card's "
+     "writes. NCCL's own variable makes NCCL ask on every GPU.",
+     "NCCL_NET_FORCE_FLUSH"},
     {"WEFT_GDR", &Config::gdr,
      "GPU memory over the network without a copy through the host (GPUDirect RDMA): auto (where a trial "
      "registration works), require (no device where none works; the log says why) or off.",

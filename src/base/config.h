@@ -53,6 +53,7 @@ struct Config {
   int loopRails = 1;
   int sequenceBits = 32;
   bool alwaysFlush = false;
+  bool forceFlush = false;
   std::string gdr = "auto";
   bool dataDirect = true;
   std::string libcuda;

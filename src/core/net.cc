@@ -78,6 +78,7 @@ Status Net::decideGpuDirect() {
   input.driver = driver_ = mem::gpu::Driver::ofProcess(config().libcuda, &input.whyNoDriver);
   if (driver_) input.gpu = driver_->gpuInUse().value_or(-1);
   input.off = mode == "off";
+  input.forceFlush = config().forceFlush;
   std::string refusals;
   for (DeviceInfo& rail : rails_) {
     input.device = &rail;

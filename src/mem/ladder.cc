@@ -191,6 +191,14 @@ std::string whySlow(const std::string& pciPath) {
          "it)";
 }
 
+// The driver's promise is about one function of a card: its writes come into the GPU's memory in their order.
+// A coherent GPU is reached past PCIe too, where that promise is not relied upon (docs/gpudirect.md). By data
+// direct the bytes take the card's second function and the completion takes the first one: nothing orders
+// these two.
+bool cardOrdersWrites(const gpu::GpuFacts& facts, const GpuPath& path) {
+  return facts.ordersWrites && !facts.coherent && !path.direct;
+}
+
 std::string whyNeither(const std::vector<Rung>& rungs) {
   std::string why;
   for (const Rung& rung : rungs) why += (why.empty() ? "" : "; ") + rung.name + ": " + rung.why;
@@ -231,9 +239,8 @@ GdrVerdict climb(const LadderInput& input) {
     // Peer memory is not tried where dma-buf works: its kernel module need not be loaded.
     if (!shared && !verdict.path.dmabuf) verdict.rungs.push_back(trial.peerMemory(&verdict.path));
     if (!verdict.path.works()) verdict.path.why = whyNeither(verdict.rungs);
-    // A copy by the driver is visible once the driver says that it is done. A coherent GPU is reached past
-    // PCIe too, where the driver's promise of an order of writes is not relied upon (docs/gpudirect.md).
-    verdict.ordersWrites = shared || (trial.facts().ordersWrites && !trial.facts().coherent);
+    // A copy by the driver is visible once the driver says that it is done.
+    verdict.ordersWrites = shared || (!input.forceFlush && cardOrdersWrites(trial.facts(), verdict.path));
     verdict.forceFlush = verdict.path.works() && !verdict.ordersWrites;
     if (verdict.path.works())
       verdict.slow = whySlow(verdict.path.direct ? input.device->directPath : input.device->pciPath);

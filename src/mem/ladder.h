@@ -50,6 +50,7 @@ struct LadderInput {
   std::string whyNoDriver;
   int gpu = -1;  // -1: no GPU is in use by this process
   bool off = false;
+  bool forceFlush = false;  // the user does not believe in an order of writes
 };
 
 // Tries the rungs. It may take seconds: opening a device and registering memory block.

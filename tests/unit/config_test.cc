@@ -63,6 +63,12 @@ TEST_CASE("cards that NCCL is told to merge by name are left apart for it") {
   CHECK(read({{"NCCL_NET_FORCE_MERGE", "a,b"}, {"WEFT_MERGE_NICS", "port"}})->mergeNics == "port");
 }
 
+TEST_CASE("NCCL's forced flush is ours") {
+  CHECK_FALSE(read({})->forceFlush);
+  CHECK(read({{"NCCL_NET_FORCE_FLUSH", "1"}})->forceFlush);
+  CHECK_FALSE(read({{"NCCL_NET_FORCE_FLUSH", "0"}})->forceFlush);
+}
+
 TEST_CASE("numbers may be hexadecimal") {
   CHECK(read({{"WEFT_IB_TC", "0x68"}})->ibTrafficClass == 104);
   CHECK_FALSE(read({{"WEFT_IB_TC", "0x"}}));

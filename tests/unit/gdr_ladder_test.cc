@@ -24,6 +24,7 @@ struct Ladder {
   FakeGpu gpu;
   std::shared_ptr<FakeCard> card = std::make_shared<FakeCard>();
   int opened = 0;
+  bool forceFlush = false;
 
   GdrVerdict climb(bool off = false) {
     LadderInput input;
@@ -36,6 +37,7 @@ struct Ladder {
     input.whyNoDriver = "no driver here";
     if (input.driver) input.gpu = input.driver->gpuInUse().value_or(-1);
     input.off = off;
+    input.forceFlush = forceFlush;
     GdrVerdict verdict = mem::climb(input);
     CHECK(card->live() == 0);
     CHECK(gpu.allocations() == 0);
@@ -205,6 +207,27 @@ TEST_CASE("a flush is left out only where the platform orders a card's writes") 
   CHECK(ladder.climb().ordersWrites);
   CHECK_FALSE(ladder.climb().forceFlush);
   ladder.gpu.coherent = true;  // C2C: what the attribute says is not enough
+  CHECK_FALSE(ladder.climb().ordersWrites);
+  CHECK(ladder.climb().forceFlush);
+}
+
+TEST_CASE("bytes that take the card's second function are flushed, whatever the platform orders") {
+  Ladder ladder;
+  ladder.gpu.ordered = true;
+  ladder.card->change().directPath = "/sys/devices/direct";
+  const GdrVerdict direct = ladder.climb();
+  REQUIRE(direct.path.direct);
+  CHECK_FALSE(direct.ordersWrites);
+  CHECK(direct.forceFlush);
+  CHECK(contains(direct.line(), "flushed by a read"));
+  ladder.card->refusesDirect = EOPNOTSUPP;  // its first function carries bytes and completions
+  CHECK(ladder.climb().ordersWrites);
+}
+
+TEST_CASE("a flush that the user forces is done where the platform orders writes, too") {
+  Ladder ladder;
+  ladder.gpu.ordered = true;
+  ladder.forceFlush = true;
   CHECK_FALSE(ladder.climb().ordersWrites);
   CHECK(ladder.climb().forceFlush);
 }

@@ -74,6 +74,7 @@ void climbAll(const core::Net& net, const Gpus& gpus, Survey* out) {
     input.driver = gpus.driver;
     input.whyNoDriver = out->noGpuDriver;
     input.off = out->gdrMode == "off";
+    input.forceFlush = net.config().forceFlush;
     const bool eachGpu = gpus.driver && !input.off && rail.withoutGpu.empty();
     for (int gpu = 0; gpu < (eachGpu ? gpus.driver->gpuCount() : 1); gpu++) {
       input.gpu = eachGpu ? gpu : -1;
