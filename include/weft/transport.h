@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -197,6 +198,13 @@ enum class Delivery : uint8_t {
   always,      // every completion means delivered (reliable hardware)
 };
 
+// The patience of a card with a peer that acknowledges nothing. 0: it has none, or nobody knows it. The
+// protocol blames no lane before the card had its tries.
+struct CardRetries {
+  std::chrono::milliseconds first{0};  // then it sends the packet again, for the first time
+  std::chrono::milliseconds all{0};    // then it gives up, and the work fails
+};
+
 // The facts about a device. A value; the device's `info()` never changes.
 struct DeviceInfo {
   std::string name;      // unique within its provider: "eth0", "mlx5_0:1", "loop0"
@@ -223,7 +231,8 @@ struct DeviceInfo {
   bool offload = false;          // the card moves the data, not this machine's processors
   bool virtualFunction = false;  // a virtual function (SR-IOV) on the host that has the card itself
   bool targetMustKnow = false;  // a card refuses writes from Endpoints to which none of its own has connected
-  std::string linkLayer;        // "InfiniBand", "Ethernet" or empty
+  CardRetries retries;
+  std::string linkLayer;                   // "InfiniBand", "Ethernet" or empty
   size_t maxWriteBytes = size_t{1} << 30;  // the longest Work
   // A message up to this size is better copied at both ends than announced first.
   int eagerBytes = 8192;

@@ -144,6 +144,7 @@ void describe(const Candidate& seen, Port* port) {
     info.directPath = seen.library->directPath(seen.handle, seen.context);
   info.mtu = 128 << port->address.mtu;
   info.delivery = Delivery::always;
+  info.retries = retriesWith(port->settings);
   // A connected queue pair writes in order, and a card puts an aligned line into one PCIe packet. NCCL's own
   // transport relies on both, with relaxed ordering too.
   info.lines128InOrder = true;

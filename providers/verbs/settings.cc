@@ -26,4 +26,12 @@ Settings settingsFrom(const Config& config, bool software, bool ethernet) {
   return settings;
 }
 
+// 4.096 us times 2 to the power of the setting for each try (ibv_modify_qp(3)).
+CardRetries retriesWith(const Settings& settings) {
+  if (settings.timeout == 0) return {};
+  const std::chrono::nanoseconds once{int64_t{4096} << settings.timeout};
+  const auto first = std::chrono::ceil<Milliseconds>(once);
+  return {first, std::chrono::ceil<Milliseconds>(once * (settings.retryCount + 1))};
+}
+
 }  // namespace weft::verbs

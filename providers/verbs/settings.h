@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "src/base/config.h"
+#include "weft/transport.h"
 
 // The user's settings for every queue pair, in the card's units. An immutable value.
 namespace weft::verbs {
@@ -23,6 +24,9 @@ struct Settings {
   Milliseconds connectTimeout{20000};
   Milliseconds closeTimeout{2000};
 };
+
+// The time of the card's tries with these settings; none where it waits for ever.
+CardRetries retriesWith(const Settings& settings);
 
 // SoftRoCE takes 7 retries for "for ever", so such a port (`software`) gets 6 at most.
 Settings settingsFrom(const Config& config, bool software, bool ethernet);

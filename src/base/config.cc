@@ -214,10 +214,12 @@ constexpr ConfigField kFields[] = {
      nullptr, 0, 65536},
     {"WEFT_IDLE_TIME", &Config::idleTime, "And how long they stay.", nullptr, 0, 24 * kHourMs},
     {"WEFT_LANE_TIMEOUT", &Config::laneTimeout,
-     "How long posted data may stay without effect, while the peer answers, before its rail is called dead.",
+     "How long posted data may stay without effect, while the peer answers, before its rail is called dead; "
+     "over verbs at least as long as the card sends again by itself (WEFT_IB_TIMEOUT, WEFT_IB_RETRY_CNT).",
      nullptr, 10, kHourMs},
     {"WEFT_RAIL_TIMEOUT", &Config::railTimeout,
-     "As WEFT_LANE_TIMEOUT, while another rail to that peer is left to take over; at most half of it counts.",
+     "As WEFT_LANE_TIMEOUT, while another rail to that peer is left to take over; at most half of it counts, "
+     "and over verbs at least five times WEFT_IB_TIMEOUT's time, which is three tries of a slow card.",
      nullptr, 10, kHourMs},
     {"WEFT_RAIL_RETRY", &Config::railRetry,
      "Pause before a dead rail is tried again; doubled, up to 30 s, each time it lives less than ten times "

@@ -136,7 +136,7 @@ void FlushLanes::laneLost(Lane& lane) {
 void FlushLanes::watch(TimePoint now) {
   lanes_.watch(now, true, true);
   const auto late = [&](const Read& read) {
-    if (now - read.since < parts_.config().laneTimeout) return false;
+    if (now - read.since < lanes_.patience()) return false;
     const Lane& lane = lanes_.at(read.lane);
     if (Request* request = waitingFor(read)) fail(request, lane, "it does not come up: " + lane.cause());
     return true;

@@ -43,6 +43,7 @@ class FlushLanes final : private LaneOwner {
   Result<std::unique_ptr<Endpoint>> openEndpoint(size_t rail) override;
   void laneUp(Lane& lane) override;
   void askPeer(TimePoint) override {}
+  CardRetries retriesOf(size_t rail) const override { return parts_.railInfo(rail).retries; }
   void laneSuspected(Lane& lane) override { lanes_.lose(lane); }
   void laneLost(Lane& lane) override;
   void laneFenced(Lane& lane) override { lanes_.accounted(lane); }

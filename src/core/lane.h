@@ -35,6 +35,20 @@ inline Nanoseconds slowest(uint64_t bytes) {
   return std::chrono::seconds(bytes / kBytesPerSecond);
 }
 
+// How long a work may stay without effect on a lane before that is called dead. A card that will send again
+// by itself gets the time for all its tries, and a quarter more, as it measures that time roughly.
+inline Nanoseconds patienceWith(const Config& config, const CardRetries& card) {
+  return std::max<Nanoseconds>(config.laneTimeout, card.all + card.all / 4);
+}
+
+// The same while another lane is left to take over: three tries of the card. A card may take four times as
+// long as it was told for each (InfiniBand specification, volume 1, 9.7.6.1.3), so that there is time for
+// five of the nominal length.
+inline Nanoseconds railPatienceWith(const Config& config, const CardRetries& card) {
+  const Nanoseconds set = std::min(config.railTimeout, config.laneTimeout / 2);
+  return std::min(std::max<Nanoseconds>(set, 5 * card.first), patienceWith(config, card));
+}
+
 // What a lane that has others beside it did so far, over all its incarnations.
 struct LaneTotals {
   uint64_t works = 0, bytes = 0;            // finished: messages' segments and, with several lanes, CTS

@@ -185,6 +185,13 @@ bool LaneSet::tickBusy() {
   });
 }
 
+Nanoseconds LaneSet::patience() const {
+  Nanoseconds most = config_.laneTimeout;
+  for (const auto& lane : lanes_)
+    most = std::max(most, patienceWith(config_, owner_.retriesOf(lane->rail())));
+  return most;
+}
+
 std::string LaneSet::causes() const {
   std::string text;
   for (const auto& lane : lanes_) {
@@ -244,9 +251,8 @@ void LaneSet::watchSilence(Lane& lane, TimePoint now, bool settled) {
   const TimePoint since = settled ? lane.stalledSince(now) : TimePoint{};
   if (since == TimePoint{}) return lane.restartStallClock(now);
   const bool last = up_ == 1 || loopback_;
-  const Nanoseconds bound =
-      last ? Nanoseconds(config_.laneTimeout)
-           : std::min(Nanoseconds(config_.railTimeout), Nanoseconds(config_.laneTimeout) / 2);
+  const CardRetries card = owner_.retriesOf(lane.rail());
+  const Nanoseconds bound = last ? patienceWith(config_, card) : railPatienceWith(config_, card);
   if (now - since < bound / 2) return;
   if (!last) owner_.askPeer(now);
   if (now - since < bound + slowest(lane.outstandingBytes())) return;

@@ -27,6 +27,7 @@ class LaneOwner {
   virtual void laneUp(Lane& lane) = 0;
   // Ask the peer whether it is still there, and call LaneSet::answered with this time when it says so.
   virtual void askPeer(TimePoint now) = 0;
+  virtual CardRetries retriesOf(size_t rail) const = 0;
   virtual void laneSuspected(Lane& lane) = 0;
   virtual void laneLost(Lane& lane) = 0;      // that is the verdict; why is in lane.cause()
   virtual void laneFenced(Lane& lane) = 0;    // account for it, then call LaneSet::accounted
@@ -95,6 +96,8 @@ class LaneSet {
   bool tickBusy();                    // asked by the control thread, once a tick
   std::string causes() const;         // of every lane that is not up, for an error
   std::string railNames() const;
+  // How long works may stay without effect on the lane that is most patient.
+  Nanoseconds patience() const;
   float rate() const { return fastest_; }  // bytes per microsecond of the quickest lane; 0: not known
 
   // Choosing:

@@ -199,6 +199,7 @@ class Peering final : private LaneOwner,
   Result<std::unique_ptr<Endpoint>> openEndpoint(size_t rail) override;
   void laneUp(Lane& lane) override;
   void askPeer(TimePoint now) override;
+  CardRetries retriesOf(size_t rail) const override { return parts_.railInfo(rail).retries; }
   void laneSuspected(Lane& lane) override;
   void laneLost(Lane& lane) override;
   void laneFenced(Lane& lane) override;

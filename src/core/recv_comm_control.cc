@@ -171,7 +171,7 @@ void RecvCommImpl::answerProbed(const ProbeMessage& answer) {
   }
   const TimePoint now = engine().now();
   if (slot.sentAt == TimePoint{} || !peering().peer()->settled()) slot.sentAt = now;
-  if (now - slot.sentAt < engine().config().laneTimeout + slowest(slot.capacity)) return;
+  if (now - slot.sentAt < peering().lanes().patience() + slowest(slot.capacity)) return;
   const bool cts = answer.state == ProbeState::waitingForCts;
   const std::string rails = peering().lanes().railNames();
   endByUs(

@@ -305,6 +305,7 @@ verbs::Port FakeVerbs::portOf(size_t card, const Config& config) {
   port.info.delivery = Delivery::always;
   port.ethernet = !infiniband;
   port.settings = verbs::settingsFrom(config, false, port.ethernet);
+  port.info.retries = verbs::retriesWith(port.settings);
   port.readAddress = [this, card](ibv_context*) {
     auto address = addressOf(static_cast<int>(card));
     if (onAsking) onAsking();

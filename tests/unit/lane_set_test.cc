@@ -55,6 +55,7 @@ class Owner final : public LaneOwner {
     return std::unique_ptr<Endpoint>(std::make_unique<Sink>(&retired));
   }
   void laneUp(Lane& lane) override { hear("up", lane); }
+  CardRetries retriesOf(size_t) const override { return card; }
   void askPeer(TimePoint) override { heard.emplace_back("ask"); }
   void laneSuspected(Lane& lane) override { hear("suspected", lane); }
   void laneLost(Lane& lane) override { hear("lost", lane); }
@@ -65,6 +66,7 @@ class Owner final : public LaneOwner {
 
   Config config;
   FakeClock clock;
+  CardRetries card;
   int retired = 0;
   bool settled = true;
   bool cardGone = false;
@@ -168,6 +170,41 @@ TEST_CASE("a silent lane beside another is suspected when the peer polls, the la
   CHECK(owner.take() == "lost rail0");
   owner.pass(Milliseconds(1), false);
   CHECK(owner.take() == "suspected rail1");
+}
+
+// NCCL_IB_TIMEOUT=22 and 7 retries: the first after 17 s, the last one ends after 137 s.
+TEST_CASE("a lane is not blamed before its card had its tries") {
+  Owner owner(2);
+  owner.card = {Milliseconds(17'180), Milliseconds(137'439)};
+  owner.allUp();
+  Work work;
+  work.length = 1;
+  REQUIRE(owner.lanes.at(0).submit(work, false, owner.clock));
+  const auto answers = [&](Milliseconds time) {
+    owner.pass(time);
+    owner.lanes.answered(owner.clock.now());
+    owner.pass(Milliseconds(1));
+  };
+  answers(3 * owner.card.first);
+  CHECK(owner.lanes.up() == 2);
+  answers(2 * owner.card.first);
+  CHECK(owner.lanes.up() == 1);
+
+  REQUIRE(owner.lanes.at(1).submit(work, false, owner.clock));
+  owner.pass(owner.card.all, false);
+  CHECK(owner.lanes.up() == 1);
+  owner.pass(owner.card.all / 4 + Milliseconds(1), false);
+  CHECK(owner.lanes.up() == 0);
+  CHECK(owner.lanes.patience() > owner.card.all);
+}
+
+TEST_CASE("a card that gives up soon leaves the settings as they are") {
+  Owner owner(2);
+  owner.card = {Milliseconds(100), Milliseconds(700)};
+  CHECK(owner.lanes.patience() == owner.config.laneTimeout);
+  CHECK(railPatienceWith(owner.config, owner.card) == owner.config.railTimeout);
+  owner.card = {Milliseconds(17'180), Milliseconds(17'180)};  // one try is all
+  CHECK(railPatienceWith(owner.config, owner.card) == patienceWith(owner.config, owner.card));
 }
 
 TEST_CASE("what a lane is given while it connects leaves when it is up") {

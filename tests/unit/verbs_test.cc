@@ -207,9 +207,13 @@ TEST_CASE("settings fit what a card takes") {
   Config config;
   config.ibRetryCount = 15;
   CHECK(settingsFrom(config, false, true).retryCount == 7);
-  CHECK(settingsFrom(config, true, true).retryCount == 6);  // 7 is for ever there
-  CHECK_FALSE(settingsFrom(config, false, true).apart);     // RoCE
-  CHECK(settingsFrom(config, false, false).apart);          // InfiniBand
+  const auto told = retriesWith({.timeout = 22, .retryCount = 7});
+  CHECK(told.first == Milliseconds(17'180));
+  CHECK(told.all == Milliseconds(137'439));
+  CHECK(retriesWith({.timeout = 0}).all == Milliseconds(0));  // the card waits for ever
+  CHECK(settingsFrom(config, true, true).retryCount == 6);    // 7 is for ever there
+  CHECK_FALSE(settingsFrom(config, false, true).apart);       // RoCE
+  CHECK(settingsFrom(config, false, false).apart);            // InfiniBand
   for (const int wish : {0, 1}) {
     config.ibAdaptiveRouting = wish;
     for (const bool ethernet : {false, true})
