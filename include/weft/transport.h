@@ -35,6 +35,7 @@ struct MemoryDesc {
   int fd = -1;
   uint64_t fdOffset = 0;
   bool strictOrder = false;  // relaxed ordering is not allowed: the protocol's own rings
+  bool ours = false;         // weft's own, which has to be mapped by itself (src/base/pages.h)
   bool direct = false;       // dmabuf: by the card's second function, DeviceInfo::directPath
   int gpu = -1;  // the GPU that the memory belongs to, by the driver's number; -1: the host, or unknown
 };
@@ -82,7 +83,9 @@ enum class CompletionKind : uint8_t {
   notified,   // a peer's writeNotify landed
   landed,     // all of a peer's message is in its Place; `context` is the Place's
   retired,    // Endpoint::retire finished
-  broken,     // the Endpoint died, and no Work of ours failed with it (peer closed, port down)
+  broken,     // the Endpoint died, and no Work of ours failed with it (peer closed, address changed)
+  faltering,  // not ok: nothing passes for now (port down, address gone), and the card goes on trying; ok:
+              // it is over
 };
 
 class Endpoint;
@@ -232,10 +235,12 @@ struct DeviceInfo {
   bool virtualFunction = false;  // a virtual function (SR-IOV) on the host that has the card itself
   bool targetMustKnow = false;  // a card refuses writes from Endpoints to which none of its own has connected
   CardRetries retries;
-  std::string linkLayer;                   // "InfiniBand", "Ethernet" or empty
+  bool peerMustStand = false;  // an Endpoint may be connected before its peer's is, which loses writes then
+  std::string linkLayer;       // "InfiniBand", "Ethernet" or empty
   size_t maxWriteBytes = size_t{1} << 30;  // the longest Work
   // A message up to this size is better copied at both ends than announced first.
   int eagerBytes = 8192;
+  std::string abilities;    // what the card does by itself, as its fabric says; empty: nothing to say of it
   std::string connections;  // to each peer: how many, and why; empty: nothing to say of them
   bool messages = false;    // Opcode::message works: the receiver's processor moves the bytes
   bool postIsCall = false;  // a post enters the kernel, so small works are better posted several at a time

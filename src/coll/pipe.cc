@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "src/base/log.h"
+#include "src/base/pages.h"
 
 // Control messages over two comms, one at a time in each direction.
 namespace weft::coll {
@@ -24,7 +25,7 @@ void Patience::pause() {
 
 Result<Staging> Staging::create(size_t bytes) {
   Staging staging;
-  staging.bytes_ = std::make_shared<std::byte[]>(bytes);
+  TRY(staging.bytes_, mapPages(bytes));
   staging.size_ = bytes;
   return staging;
 }
@@ -33,6 +34,7 @@ Result<core::MemoryHandle*> Staging::registerOn(core::Comm& comm) {
   MemoryDesc desc;
   desc.address = bytes_.get();
   desc.length = size_;
+  desc.ours = true;
   comm.keep(bytes_);
   return comm.registerMemory(desc);
 }

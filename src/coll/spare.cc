@@ -2,7 +2,10 @@
 // Copyright The weft authors
 #include "src/coll/spare.h"
 
+#include <memory>
+
 #include "src/base/log.h"
+#include "src/base/pages.h"
 
 // The question to all ranks, as an all-reduce of two numbers.
 namespace weft::coll {
@@ -14,12 +17,15 @@ constexpr uint64_t kCannot = UINT64_MAX;  // in the place of `after`: this rank 
 }  // namespace
 
 Status Spare::ask(const Claim& mine) {
+  TRY(const auto page, mapPages(sizeof(Question)));
+  question_ = std::shared_ptr<Question>(page, std::construct_at(reinterpret_cast<Question*>(page.get())));
   auto& [ours, maxima] = *question_;
   ours = {mine.canBeginAgain ? mine.after : kCannot, ~mine.oldest};
   until_ = backend_->mesh().clock().now() + patience_;
   backend_->keep(question_);
-  TRY(mineMemory_, backend_->registerMemory({.address = ours.data(), .length = sizeof ours}));
-  TRY(allMemory_, backend_->registerMemory({.address = maxima.data(), .length = sizeof maxima}));
+  const MemoryDesc whole{.address = question_.get(), .length = sizeof(Question), .ours = true};
+  TRY(mineMemory_, backend_->registerMemory(whole));
+  TRY(allMemory_, backend_->registerMemory(whole));
   Operation greatest;
   greatest.type = ElementType::u64;
   greatest.op = ReduceOp::max;

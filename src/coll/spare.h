@@ -50,7 +50,7 @@ class Spare {
  private:
   // An all-reduce among the ranks: the greatest `after` of all of them, and the greatest complement of
   // `oldest`, which is the least `oldest`. The connections own it as well, as they may work on it longer than
-  // the spare lives.
+  // the spare lives. It lies on a page of its own (src/base/pages.h).
   struct Question {
     std::array<uint64_t, 2> mine{}, all{};
   };
@@ -62,7 +62,7 @@ class Spare {
   const Milliseconds patience_;
   TimePoint until_{};
   std::string why_;
-  const std::shared_ptr<Question> question_ = std::make_shared<Question>();
+  std::shared_ptr<Question> question_;  // once it was asked
   std::unique_ptr<GroupMemory> mineMemory_, allMemory_;
   Closing closing_;
 };

@@ -3,10 +3,8 @@
 #include "src/mem/arena.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <sys/mman.h>
 
-#include "src/base/log.h"
+#include "src/base/pages.h"
 #include "src/base/reserve.h"
 
 // The arena: first a free piece of the same size, then the rest of the last chunk, then a new chunk.
@@ -26,17 +24,11 @@ size_t alignUp(size_t n, size_t to) {
 
 }  // namespace
 
-// Anonymous pages, marked MADV_DONTFORK: copy-on-write after a fork would give the parent new pages, while
-// the card would go on with the old ones.
 struct Arena::Chunk {
-  ~Chunk() {
-    region.reset();
-    if (data) munmap(data, bytes);
-  }
-  void* data = nullptr;
+  std::shared_ptr<std::byte[]> data;
   size_t bytes = 0;
-  size_t used = 0;  // bytes handed out from the front
-  RegionRef region;
+  size_t used = 0;   // bytes handed out from the front
+  RegionRef region;  // goes before the memory
 };
 
 Block& Block::operator=(Block&& other) noexcept {
@@ -84,7 +76,7 @@ Block Arena::cut(size_t bytes) {
   if (size.pieces == size.free.capacity()) size.free.reserve(std::max(kFirstPieces, 2 * size.pieces));
   size.pieces++;
   Chunk& chunk = *chunks_.back();
-  auto* data = static_cast<std::byte*>(chunk.data) + chunk.used;
+  auto* data = chunk.data.get() + chunk.used;
   chunk.used += bytes;
   return {this, chunk.region, data, bytes};
 }
@@ -109,16 +101,11 @@ size_t Arena::registeredBytes() {
 
 Result<std::unique_ptr<Arena::Chunk>> Arena::makeChunk(size_t atLeast) const {
   auto chunk = std::make_unique<Chunk>();
-  chunk->bytes = alignUp(std::max(atLeast, kChunkBytes), 4096);
-  void* data = mmap(nullptr, chunk->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (data == MAP_FAILED) {
-    return Error(Code::resources, "allocating protocol memory",
-                 format("%zu bytes; raise the limit on address space (ulimit -v)", chunk->bytes), errno);
-  }
-  chunk->data = data;
-  (void)madvise(data, chunk->bytes, MADV_DONTFORK);
+  chunk->bytes = alignUp(std::max(atLeast, kChunkBytes), pageBytes());
+  TRY(chunk->data, mapPages(chunk->bytes));
   MemoryDesc desc;
-  desc.address = data;
+  desc.address = chunk->data.get();
+  desc.ours = true;
   // The protocol's own memory needs the order of a card's writes (transport.h).
   desc.length = chunk->bytes;
   desc.strictOrder = true;

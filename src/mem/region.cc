@@ -7,6 +7,7 @@
 
 #include "src/base/clock.h"
 #include "src/base/log.h"
+#include "src/base/pages.h"
 #include "src/mem/region_table.h"
 
 // Regions of host memory, and what host and GPU memory have in common. GPU memory: region_gpu.cc. The table
@@ -17,30 +18,12 @@ namespace {
 
 std::atomic<uint32_t> nextId{1};
 
-// Rounds a range to whole pages. The pages at both ends are mapped as a whole, so buffers that share a page
-// share a region.
-MemoryDesc rounded(MemoryDesc desc) {
-  const auto address = reinterpret_cast<uintptr_t>(desc.address);
-  const uintptr_t first = address / kPage * kPage;
-  const uintptr_t end = (address + desc.length + kPage - 1) / kPage * kPage;
-  desc.address = static_cast<std::byte*>(desc.address) - (address - first);
-  desc.length = end - first;
-  return desc;
-}
-
-Status checkRange(const MemoryDesc& desc) {
-  const auto first = reinterpret_cast<uintptr_t>(desc.address);
-  if (desc.address && desc.length > 0 && desc.length <= UINTPTR_MAX - kPage - first) return {};
-  return Error(Code::invalidArgument, "registering memory",
-               format("%zu bytes at %p are not a range; pass the buffer's address and size", desc.length,
-                      desc.address));
-}
-
 }  // namespace
 
 RegionCache::RegionCache(std::vector<std::shared_ptr<Device>> rails, CacheOptions options)
     : rails_(std::move(rails)),
       options_(std::move(options)),
+      page_(options_.pageBytes ? options_.pageBytes : pageBytes()),
       table_(std::make_shared<Table>(options_.mostKept, options_.mostKeptBytes)) {}
 
 // Regions that nobody uses end here, before the devices that they are registered with.
@@ -48,6 +31,30 @@ RegionCache::~RegionCache() {
   if (counters().misses > 0 && !rails_.empty())
     WEFT_LOG(info, "%s: %s", rails_.front()->info().name.c_str(), summary().c_str());
   table_->evictUnused();
+}
+
+// Rounds a range to whole pages. The pages at both ends are mapped as a whole, so buffers that share a page
+// share a region.
+MemoryDesc RegionCache::rounded(MemoryDesc desc) const {
+  const auto address = reinterpret_cast<uintptr_t>(desc.address);
+  const uintptr_t first = pageOf(address);
+  desc.length = pageBehind(address + desc.length) - first;
+  desc.address = static_cast<std::byte*>(desc.address) - (address - first);
+  return desc;
+}
+
+// Memory of ours that begins within a page shares that page with something else, which a forked child would
+// lose with it.
+Status RegionCache::checkRange(const MemoryDesc& desc) const {
+  const auto first = reinterpret_cast<uintptr_t>(desc.address);
+  if (desc.ours && first % pageBytes() != 0)
+    return Error(Code::internal, "registering memory",
+                 format("%zu bytes at %p are weft's own and not mapped by themselves (src/base/pages.h)",
+                        desc.length, desc.address));
+  if (desc.address && desc.length > 0 && desc.length <= UINTPTR_MAX - page_ - first) return {};
+  return Error(Code::invalidArgument, "registering memory",
+               format("%zu bytes at %p are not a range; pass the buffer's address and size", desc.length,
+                      desc.address));
 }
 
 RegionCache::Key RegionCache::keyOf(const MemoryDesc& desc) {

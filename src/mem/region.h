@@ -72,6 +72,7 @@ struct CacheOptions {
   size_t mostKept = 256;                      // regions of GPU memory that nobody uses, at most
   // Their bytes together, at most; an allocation larger than this is registered in parts.
   uint64_t mostKeptBytes = uint64_t{4} << 30;
+  size_t pageBytes = 0;  // of the host; 0: the kernel's. Tests play kernels with larger ones.
   size_t hostRails = 0;  // the last so many of the rails reach host memory only
 };
 
@@ -112,6 +113,10 @@ class RegionCache {
   struct Table;
   struct GpuRange;
 
+  uintptr_t pageOf(uintptr_t address) const { return address / page_ * page_; }
+  uintptr_t pageBehind(uintptr_t end) const { return pageOf(end + page_ - 1); }
+  MemoryDesc rounded(MemoryDesc desc) const;
+  Status checkRange(const MemoryDesc& desc) const;
   // Key of a host range; `desc` is rounded to pages.
   static Key keyOf(const MemoryDesc& desc);
   Result<RegionRef> getHost(const MemoryDesc& desc);
@@ -127,6 +132,7 @@ class RegionCache {
 
   const std::vector<std::shared_ptr<Device>> rails_;
   const CacheOptions options_;
+  const uintptr_t page_;                // bytes
   const std::shared_ptr<Table> table_;  // the deleters of GPU regions hold it weakly, too
 };
 

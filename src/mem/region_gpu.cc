@@ -35,10 +35,6 @@ const char* wrongKind(Pointer::Kind kind) {
   return nullptr;
 }
 
-uintptr_t pageOf(uintptr_t address) {
-  return address / kPage * kPage;
-}
-
 }  // namespace
 
 // A range and its allocation, as the driver knows them.
@@ -74,10 +70,10 @@ Result<RegionCache::GpuRange> RegionCache::findOut(const MemoryDesc& desc) const
   out.buffer = at.buffer;
   out.gpu = at.gpu;
   out.first = pageOf(address);
-  out.end = pageOf(end + kPage - 1);
+  out.end = pageBehind(end);
   out.wholeFirst = std::min(pageOf(at.begin), out.first);
-  out.wholeEnd = std::max(pageOf(at.begin + at.length + kPage - 1), out.end);
-  while (pageOf(at.begin + at.length + kPage - 1) < end) {
+  out.wholeEnd = std::max(pageBehind(at.begin + at.length), out.end);
+  while (pageBehind(at.begin + at.length) < end) {
     const uintptr_t next = at.begin + at.length;
     at = options_.driver->lookUp(reinterpret_cast<const void*>(next));
     if (at.kind != Pointer::Kind::device || at.gpu != out.gpu || at.begin + at.length <= next) {

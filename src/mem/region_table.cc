@@ -10,7 +10,8 @@ namespace weft::mem {
 
 // A cell of 64 by multiplicative hashing; the top 6 bits of the product are the best mixed ones.
 RegionCache::Table::Recent& RegionCache::Table::recentOf(const Key& key) {
-  const uint64_t pages = (key.first / kPage) ^ ((key.end / kPage) << 20);
+  constexpr uint64_t kLeastPage = 4096;
+  const uint64_t pages = (key.first / kLeastPage) ^ ((key.end / kLeastPage) << 20);
   return recent_[(pages * 0x9e3779b97f4a7c15u) >> 58];
 }
 

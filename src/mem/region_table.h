@@ -10,8 +10,6 @@
 // a fabric takes its time to deregister. `mutex` is taken inside each function, never by the caller.
 namespace weft::mem {
 
-constexpr uintptr_t kPage = 4096;
-
 struct RegionCache::Table {
   Table(size_t most, uint64_t bytes) : mostKept(most), mostKeptBytes(bytes) {}
 

@@ -3,10 +3,14 @@
 #include "src/mem/region.h"
 
 #include <chrono>
+#include <fstream>
 #include <functional>
 #include <future>
+#include <string>
 
 #include "providers/loop/transport.h"
+#include "src/base/log.h"
+#include "src/base/pages.h"
 #include "src/mem/arena.h"
 #include "tests/support/catch.h"
 
@@ -24,6 +28,7 @@ struct Stage {
     REQUIRE(devices);
     const auto device = transport->open(devices->front());
     REQUIRE(device);
+    rail = *device;
     cache = std::make_unique<RegionCache>(std::vector{*device});
   }
 
@@ -45,6 +50,7 @@ struct Stage {
 
   alignas(kPage) std::byte pages[4 * kPage] = {};
   std::unique_ptr<Transport> transport;
+  std::shared_ptr<Device> rail;
   std::unique_ptr<RegionCache> cache;
 };
 
@@ -135,4 +141,64 @@ TEST_CASE("many ranges that come and go leave those that stay to be found") {
     for (size_t page = 1; page < 4; page++) stage.get(page * kPage, kPage);
   CHECK(stage.get(0, kPage) == stays);
   CHECK(stage.counted(1, 301));
+}
+
+TEST_CASE("memory of weft's own is mapped by itself, and what is not is refused") {
+  Stage stage;
+  const auto mapped = mapPages(100);
+  REQUIRE(mapped);
+  MemoryDesc desc;
+  desc.address = mapped->get();
+  desc.length = 100;
+  desc.ours = true;
+  CHECK(stage.cache->get(desc));
+  const auto heap = std::make_unique<std::byte[]>(3 * kPage);
+  desc.address = heap.get() + 16;
+  if (reinterpret_cast<uintptr_t>(desc.address) % kPage == 0) desc.address = heap.get() + 32;
+  const auto refused = stage.cache->get(desc);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code() == Code::internal);
+  desc.ours = false;  // NCCL's and its user's is theirs
+  CHECK(stage.cache->get(desc));
+}
+
+// The kernel of Grace hosts has pages of 64 KiB.
+TEST_CASE("regions are whole pages, as large as the kernel's are") {
+  Stage stage;
+  const size_t page = GENERATE(4096, 65536);
+  CacheOptions options;
+  options.pageBytes = page;
+  RegionCache cache({stage.rail}, options);
+  const auto memory = mapPages(4 * 65536);
+  REQUIRE(memory);
+  auto* first = memory->get();
+  first += (65536 - reinterpret_cast<uintptr_t>(first) % 65536) % 65536;
+  MemoryDesc desc;
+  desc.address = first + 5000;
+  desc.length = 8;
+  const auto one = cache.get(desc);
+  REQUIRE(one);
+  CHECK((*one)->length() == page);
+  CHECK(reinterpret_cast<uintptr_t>((*one)->begin()) % page == 0);
+  desc.address = first + 20000;
+  const auto other = cache.get(desc);
+  REQUIRE(other);
+  CHECK((*other == *one) == (page == 65536));
+}
+
+TEST_CASE("a forked child gets no pages of memory for messages") {
+  const auto mapped = mapPages(1);
+  REQUIRE(mapped);
+  std::ifstream maps("/proc/self/smaps");
+  const std::string start =
+      format("%lx-", static_cast<unsigned long>(reinterpret_cast<uintptr_t>(mapped->get())));
+  std::string line, flags;
+  bool inside = false;
+  while (std::getline(maps, line)) {
+    if (line.find('-') != std::string::npos && line.find("kB") == std::string::npos &&
+        line.find("VmFlags") == std::string::npos)
+      inside = line.starts_with(start);
+    if (inside && line.starts_with("VmFlags:")) flags = line;
+  }
+  CHECK(flags.find(" dc") != std::string::npos);
 }
