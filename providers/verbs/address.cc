@@ -9,7 +9,7 @@ namespace weft::verbs {
 
 namespace {
 
-constexpr uint8_t kVersion = 4;
+constexpr uint8_t kVersion = 5;
 // Queue pair and packet numbers have 24 bits.
 constexpr uint32_t kMost24 = 0xffffff;
 
@@ -23,7 +23,7 @@ const Gid& anyGid(const LaneAddress& address) {
 Bytes encode(const LaneAddress& address) {
   ByteWriter out;
   out.put(kVersion).put(static_cast<uint8_t>(address.ethernet)).put(address.mtu).put(address.readsServed);
-  out.put(static_cast<uint8_t>(address.takesApart)).put(static_cast<uint8_t>(address.needsHeader));
+  out.put(static_cast<uint8_t>(address.apart)).put(static_cast<uint8_t>(address.needsHeader));
   out.put(address.lid);
   for (const Gid& gid : address.gids) out.raw(std::as_bytes(std::span(gid)));
   out.put(address.eceVendor).put(address.eceOptions);
@@ -40,8 +40,8 @@ Result<LaneAddress> decodeLaneAddress(std::span<const std::byte> bytes) {
   address.ethernet = ethernet == 1;
   address.mtu = in.get<uint8_t>();
   address.readsServed = in.get<uint8_t>();
-  const auto takesApart = in.get<uint8_t>();
-  address.takesApart = takesApart == 1;
+  const auto apart = in.get<uint8_t>();
+  address.apart = static_cast<Apart>(apart);
   const auto needsHeader = in.get<uint8_t>();
   address.needsHeader = needsHeader == 1;
   address.lid = in.get<uint16_t>();
@@ -52,8 +52,9 @@ Result<LaneAddress> decodeLaneAddress(std::span<const std::byte> bytes) {
   address.eceVendor = in.get<uint32_t>();
   address.eceOptions = in.get<uint32_t>();
   const size_t count = in.get<uint8_t>();
-  bool sane = version == kVersion && ethernet <= 1 && takesApart <= 1 && needsHeader <= 1 &&
-              address.mtu >= 1 && address.mtu <= 5 && count >= 1 && count <= LaneAddress::kMostPairs;
+  bool sane = version == kVersion && ethernet <= 1 && apart <= static_cast<uint8_t>(Apart::always) &&
+              needsHeader <= 1 && address.mtu >= 1 && address.mtu <= 5 && count >= 1 &&
+              count <= LaneAddress::kMostPairs;
   for (size_t i = 0; sane && i < count; i++) {
     const auto queuePair = in.get<uint32_t>();
     const auto packetNumber = in.get<uint32_t>();
@@ -68,6 +69,13 @@ LaneAddress LaneAddress::only(size_t i) const {
   LaneAddress one = *this;
   one.pairs = {pairs[i]};
   return one;
+}
+
+bool goesByGid(const LaneAddress& mine, const LaneAddress& peer, size_t gid) {
+  constexpr size_t kSubnetBytes = 8;
+  const Gid &here = mine.gids[gid], &there = peer.gids[gid];
+  return mine.ethernet || mine.needsHeader || peer.needsHeader || peer.lid == 0 ||
+         !std::equal(here.begin(), here.begin() + kSubnetBytes, there.begin());
 }
 
 Result<size_t> commonGid(const LaneAddress& mine, const LaneAddress& peer) {

@@ -19,13 +19,18 @@ struct PairAddress {
   bool operator==(const PairAddress&) const = default;
 };
 
+// How an end takes notifications (send_queue.h): with their data; behind their data where the peer wants
+// that, too; or behind their data in any case, as its card does not tell how long the write of a notification
+// was.
+enum class Apart : uint8_t { never, ifWanted, always };
+
 struct LaneAddress {
   static constexpr size_t kMostPairs = 16;
 
   bool ethernet = true;
-  uint8_t mtu = 1;                 // ibv_mtu
-  uint8_t readsServed = 1;         // outstanding reads that this end answers
-  bool takesApart = false;         // this end takes notifications that come behind their data (send_queue.h)
+  uint8_t mtu = 1;          // ibv_mtu
+  uint8_t readsServed = 1;  // outstanding reads that this end answers
+  Apart apart = Apart::never;
   bool needsHeader = false;        // every packet needs InfiniBand's global header
   uint16_t lid = 0;                // InfiniBand's local address; 0: none
   std::array<Gid, 2> gids{};       // [0] IPv4 or InfiniBand, [1] IPv6; zero: none
@@ -43,6 +48,10 @@ Result<LaneAddress> decodeLaneAddress(std::span<const std::byte> bytes);
 
 // The index of the gids that both ends have, IPv4 first. Where there is none, the error names both ends.
 Result<size_t> commonGid(const LaneAddress& mine, const LaneAddress& peer);
+
+// The packets of the two ends carry the gids with that index. RoCE has nothing else. InfiniBand needs them to
+// leave a subnet, or where a port asks for it.
+bool goesByGid(const LaneAddress& mine, const LaneAddress& peer, size_t gid);
 
 // "10.99.0.2, queue pair 17"
 std::string addressText(const LaneAddress& address);

@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include "providers/verbs/device.h"
 
+#include <algorithm>
 #include <cerrno>
 
 #include "providers/verbs/memory.h"
@@ -30,12 +31,15 @@ Status VerbsDevice::start() {
   TRY(auto now, port_.readAddress(context_.get()));  // with all changes before the first event came
   WEFT_LOG(info, "verbs %s: %s; path MTU %d, timeout 2^%d, %d retries", port_.info.name.c_str(),
            now.gids.why.c_str(), 128 << now.mtu, port_.settings.timeout, port_.settings.retryCount);
+  if (!now.none.empty()) return Error(Code::unavailable, "opening a card", now.none);
   announce(std::move(now));
   return {};
 }
 
 Result<std::unique_ptr<Memory>> VerbsDevice::registerMemory(const MemoryDesc& desc) {
-  return VerbsMemory::create(*library_, pd_.get(), desc);
+  MemoryDesc asked = desc;
+  asked.strictOrder = desc.strictOrder || !port_.settings.relaxedOrder;
+  return VerbsMemory::create(*library_, pd_.get(), asked);
 }
 
 Result<std::unique_ptr<Queue>> VerbsDevice::openQueue(const QueueDepths& wanted) {
@@ -52,10 +56,16 @@ void VerbsDevice::forget(const Mailbox* mailbox) {
   std::erase_if(listeners_, [&](const Listener& listener) { return listener.mailbox.get() == mailbox; });
 }
 
-void VerbsDevice::announce(PortAddress address) {
+std::shared_ptr<const PortAddress> VerbsDevice::announce(PortAddress address) {
   auto shared = std::make_shared<const PortAddress>(std::move(address));
   const std::lock_guard lock(mutex_);
-  address_ = std::move(shared);
+  if (shared->none.empty()) address_ = shared;
+  return shared;
+}
+
+std::string VerbsDevice::portDown() const {
+  const std::lock_guard lock(mutex_);
+  return portDown_;
 }
 
 std::shared_ptr<const PortAddress> VerbsDevice::address() const {
@@ -102,9 +112,9 @@ void VerbsDevice::happened(const ibv_async_event& async) {
     event.queuePair = async.element.qp->qp_num;
     tell(event, async.element.qp->send_cq);
   } else if (type == IBV_EVENT_PORT_ERR) {
-    event.error = ENETDOWN;
-    tell(event);
+    portWent(event.why);
   } else if (isOfPort(type)) {
+    if (type == IBV_EVENT_PORT_ACTIVE) portWent({});
     readAddress();
   } else if (type == IBV_EVENT_CQ_ERR) {
     tell(event, async.element.cq);
@@ -115,21 +125,53 @@ void VerbsDevice::happened(const ibv_async_event& async) {
   }
 }
 
-// Peers reach lanes by the address that they were told. Where that address is gone, nothing comes any more,
-// and the card's retries would take seconds to say so; hence the event. Lanes that are made from now on
-// announce the new address.
+// A port that is down may be up again before the card's retries are over, and then nothing is lost. So its
+// lanes hear that nothing passes, and go on.
+void VerbsDevice::portWent(const std::string& down) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (portDown_ == down) return;
+    portDown_ = down;
+  }
+  if (down.empty())
+    WEFT_LOG(info, "port %d of %s is up again", port_.info.port, port_.card.c_str());
+  else
+    WEFT_LOG(warn, "%s; what is on its way waits for the card's retries", down.c_str());
+  QueueEvent event;
+  event.about = QueueEvent::About::port;
+  event.error = down.empty() ? 0 : ENETDOWN;
+  event.why = down;
+  tell(event);
+}
+
+// Peers reach lanes by the address that they were told. Each lane sees for itself whether the one that it
+// uses is still there. Lanes that are made from now on announce the new ones. A table that cannot be read
+// says nothing about any address.
 void VerbsDevice::readAddress() {
   const std::lock_guard lock(reading_);
-  const auto before = address();
-  auto now = port_.readAddress(context_.get());
-  const std::string gone = now ? whatIsGone(*before, *now) : now.error().detail();
-  if (now) announce(now.take());
-  if (gone.empty()) return;
+  auto now = readSettled(*address());
+  if (!now) {
+    WEFT_LOG(warn, "the addresses of %s could not be read, and count as unchanged: %s",
+             port_.info.name.c_str(), now.error().message().c_str());
+    return;
+  }
   QueueEvent event;
-  event.about = QueueEvent::About::queue;
-  event.error = EADDRNOTAVAIL;
-  event.why = format("port %d of %s: %s", port_.info.port, port_.card.c_str(), gone.c_str());
+  event.about = QueueEvent::About::address;
+  event.now = announce(now.take());
   tell(event);
+}
+
+// An address that is replaced by itself (a lease is renewed, the kernel gives it another place) is away for a
+// moment, so one that is missing is looked for once more.
+Result<PortAddress> VerbsDevice::readSettled(const PortAddress& before) const {
+  constexpr Milliseconds kMoment{20};
+  auto now = port_.readAddress(context_.get());
+  const auto missing = [&](const GidEntry& told) { return !now || !whyGone(told.gid, *now).empty(); };
+  if (std::any_of(before.gids.entries.begin(), before.gids.entries.end(), missing)) {
+    clock_.sleep(kMoment);
+    now = port_.readAddress(context_.get());
+  }
+  return now;
 }
 
 }  // namespace weft::verbs

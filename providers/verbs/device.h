@@ -29,6 +29,7 @@ class VerbsDevice : public Device {
   const Port& port() const { return port_; }
   const Clock& clock() const { return clock_; }
   std::shared_ptr<const PortAddress> address() const;  // the address that queue pairs announce now
+  std::string portDown() const;                        // why nothing passes the port now; empty: it is up
   ibv_context* context() const { return context_.get(); }
   ibv_pd* pd() const { return pd_.get(); }
   Dialer& dialer() { return dialer_; }
@@ -54,8 +55,10 @@ class VerbsDevice : public Device {
  private:
   Status start();
   void happened(const ibv_async_event& event);
+  void portWent(const std::string& down);
   void readAddress();
-  void announce(PortAddress address);
+  Result<PortAddress> readSettled(const PortAddress& before) const;
+  std::shared_ptr<const PortAddress> announce(PortAddress address);
   void tell(const QueueEvent& event, const ibv_cq* cq = nullptr, const ibv_srq* srq = nullptr);
 
   // Members are destroyed in reverse order: the threads first, the context last.
@@ -65,8 +68,9 @@ class VerbsDevice : public Device {
   Handle<ibv_context> context_{nullptr, nullptr};
   Handle<ibv_pd> pd_{nullptr, nullptr};
   std::mutex reading_;  // held from reading the port's address until it is announced; taken before mutex_
-  mutable std::mutex mutex_;  // guards the next two
+  mutable std::mutex mutex_;  // guards the next three
   std::shared_ptr<const PortAddress> address_;
+  std::string portDown_;
   std::vector<Listener> listeners_;
   Dialer dialer_;
   Watcher watcher_;

@@ -8,7 +8,7 @@
 #include "src/base/process.h"
 #include "src/base/reserve.h"
 
-// The thread that connects queue pairs, and its list of calls.
+// The threads that connect and destroy queue pairs, and their lists.
 namespace weft::verbs {
 
 namespace {
@@ -30,17 +30,29 @@ Dialer::~Dialer() {
     calls_.clear();
   }
   changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+Status Dialer::haveThread() {
+  if (idle_ > 0 || threads_.size() >= kMostThreads) return {};
+  auto thread = startThread("weft-verbs-dial", [this] { run(); });
+  if (thread) threads_.push_back(std::move(*thread));
+  return threads_.empty() ? Status(thread.takeError()) : Status();
 }
 
 Status Dialer::dial(Call call) {
   const std::lock_guard lock(mutex_);
-  if (!thread_.joinable()) {
-    TRY(thread_, startThread("weft-verbs-dial", [this] { run(); }));
-  }
+  TRY(haveThread());
   calls_.push_back(std::move(call));
   changed_.notify_one();
   return {};
+}
+
+void Dialer::bury(std::shared_ptr<QueuePair> pair) {
+  const std::lock_guard lock(mutex_);
+  if (!pair || !haveThread()) return;
+  buried_.push_back(std::move(pair));
+  changed_.notify_one();
 }
 
 void Dialer::run() {
@@ -48,18 +60,32 @@ void Dialer::run() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     const TimePoint now = clock_.now();
-    const auto due =
-        std::find_if(calls_.begin(), calls_.end(), [&](const Call& call) { return call.notBefore <= now; });
-    if (due == calls_.end()) {
-      rest(lock, now);
-      continue;
-    }
+    if (work(lock, now)) continue;
+    idle_++;
+    rest(lock, now);
+    idle_--;
+  }
+}
+
+// Peers that wait for a connection come before queue pairs that nobody waits for. False: nothing is due.
+bool Dialer::work(std::unique_lock<std::mutex>& lock, TimePoint now) {
+  const auto due =
+      std::find_if(calls_.begin(), calls_.end(), [&](const Call& call) { return call.notBefore <= now; });
+  if (due != calls_.end()) {
     Call call = std::move(*due);
     calls_.erase(due);
     lock.unlock();
     attempt(std::move(call));
     lock.lock();
+    return true;
   }
+  if (buried_.empty()) return false;
+  std::shared_ptr<QueuePair> pair = std::move(buried_.front());
+  buried_.pop_front();
+  lock.unlock();
+  pair.reset();
+  lock.lock();
+  return true;
 }
 
 // Waits until a call is due, or another one may have come. The time of a call passes by the clock, which no

@@ -7,13 +7,16 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "providers/verbs/mailbox.h"
 #include "providers/verbs/queue_pair.h"
 #include "src/base/clock.h"
 
-// Connects queue pairs on a thread of its own, since the kernel may take seconds to resolve a peer's address.
-// Each Device owns one; the thread starts with the first call. Thread-safe.
+// Does what the kernel takes its time for, on threads of its own: connects queue pairs, as a peer's address
+// may take seconds to resolve, and destroys them, which takes a card some hundred microseconds each. So no
+// poll waits for either. Each Device owns one; a thread starts with the first call, and others while all are
+// busy. Thread-safe.
 namespace weft::verbs {
 
 class Dialer {
@@ -29,14 +32,20 @@ class Dialer {
   };
 
   explicit Dialer(const Clock& clock) : clock_(clock) {}
-  ~Dialer();  // waits for the call that runs, and forgets the others
+  ~Dialer();  // waits for the calls that run, and forgets the others
   Dialer(const Dialer&) = delete;
   Dialer& operator=(const Dialer&) = delete;
 
   Status dial(Call call);
+  // Lets go of a queue pair that nobody uses any more. Where no thread can be had it goes at once.
+  void bury(std::shared_ptr<QueuePair> pair);
 
  private:
+  static constexpr size_t kMostThreads = 4;
+
+  Status haveThread();  // the lock is held
   void run();
+  bool work(std::unique_lock<std::mutex>& lock, TimePoint now);
   void rest(std::unique_lock<std::mutex>& lock, TimePoint now);
   void attempt(Call call);
 
@@ -44,8 +53,10 @@ class Dialer {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Call> calls_;
+  std::deque<std::shared_ptr<QueuePair>> buried_;
   bool stopping_ = false;
-  std::thread thread_;
+  size_t idle_ = 0;  // threads that wait
+  std::vector<std::thread> threads_;
 };
 
 }  // namespace weft::verbs

@@ -3,6 +3,7 @@
 #include "providers/verbs/endpoint.h"
 
 #include <algorithm>
+#include <cerrno>
 
 #include "providers/verbs/memory.h"
 #include "providers/verbs/words.h"
@@ -55,7 +56,7 @@ Status VerbsEndpoint::start() {
       own_.pairs.push_back(address.first());
     sendQueues_.push_back(std::move(made));
   }
-  own_.takesApart = queue_.settings().apart && depth >= kLeastApartDepth;
+  if (depth >= kLeastApartDepth) own_.apart = queue_.settings().apart;
   address_ = encode(own_);
   return {};
 }
@@ -115,8 +116,8 @@ void VerbsEndpoint::rejected(const Work& work, int code) {
 }
 
 void VerbsEndpoint::lost(int error, const std::string& why) {
-  if (firstFailure_.empty()) firstFailure_ = why;
-  if (life_.ready()) life_.apply(LaneEvent::workFailed, error, why);
+  if (firstFailure_.empty()) firstFailure_ = told_.empty() ? why : told_ + "; then " + why;
+  if (life_.ready()) life_.apply(LaneEvent::workFailed, error, firstFailure_);
 }
 
 std::string VerbsEndpoint::named(const char* what, const std::string& why) const {
@@ -130,19 +131,32 @@ std::string VerbsEndpoint::named(const char* what, const std::string& why) const
 Status VerbsEndpoint::connect(std::span<const std::byte> peerAddress) {
   TRY(life_.mayConnect());
   TRY(const LaneAddress peer, decodeLaneAddress(peerAddress));
-  TRY(commonGid(own_, peer));
+  TRY(const size_t gid, commonGid(own_, peer));
+  if (goesByGid(own_, peer, gid)) used_ = own_.gids[gid];
   peerText_ = addressText(peer);
   sendQueues_.resize(std::min(sendQueues_.size(), peer.pairs.size()));
   const TimePoint deadline = queue_.device().clock().now() + queue_.settings().connectTimeout;
   for (size_t i = 0; i < sendQueues_.size(); i++) {
     SendQueue& one = *sendQueues_[i];
-    if (own_.takesApart && peer.takesApart) one.goApart(queue_.settings().apartAbove);
+    const bool always = own_.apart == Apart::always || peer.apart == Apart::always;
+    const bool both = own_.apart != Apart::never && peer.apart != Apart::never;
+    if (always || both) one.goApart(always ? 0 : queue_.settings().apartAbove);
     TRY(one.dial(peer.only(i), deadline));
   }
   dialling_ = sendQueues_.size();
   life_.apply(LaneEvent::connect);
   queue_.progress(this);
+  const std::string why = whyUnreachable(*queue_.device().address());
+  if (!why.empty()) life_.apply(LaneEvent::refused, EADDRNOTAVAIL, why);
   return {};
+}
+
+std::string VerbsEndpoint::whyUnreachable(const PortAddress& now) const {
+  const Port& port = queue_.device().port();
+  std::string why = used_ ? whyGone(*used_, now) : "";
+  if (!own_.ethernet && own_.lid != now.lid)
+    why = format("its LID changed from %u to %u, as the subnet manager decides", own_.lid, now.lid);
+  return why.empty() ? why : format("port %d of %s: %s", port.info.port, port.card.c_str(), why.c_str());
 }
 
 void VerbsEndpoint::dialled(int error, const std::string& why) {
@@ -150,7 +164,31 @@ void VerbsEndpoint::dialled(int error, const std::string& why) {
   if (error != 0) return void(life_.apply(LaneEvent::refused, error, why));
   if (--dialling_ > 0) return;
   everReady_ = true;
-  life_.apply(LaneEvent::stands);
+  portDown_ = queue_.device().portDown();
+  if (life_.apply(LaneEvent::stands)) tellTrouble();
+}
+
+void VerbsEndpoint::portWent(const std::string& down) {
+  portDown_ = down;
+  tellTrouble();
+}
+
+// A LID that changed does not come back, so the lane is over. An address may come back, and the kernel keeps
+// the entry of one that is in use: then the card's retries lose nothing.
+void VerbsEndpoint::addressRead(const PortAddress& now) {
+  const std::string why = whyUnreachable(now);
+  if (!own_.ethernet && own_.lid != now.lid) return broke(EADDRNOTAVAIL, why);
+  addressGone_ = why;
+  tellTrouble();
+}
+
+// The protocol hears of a trouble when it begins and when it is over.
+void VerbsEndpoint::tellTrouble() {
+  const std::string& trouble = portDown_.empty() ? addressGone_ : portDown_;
+  if (!life_.ready() || trouble == told_) return;
+  told_ = trouble;
+  const int error = trouble.empty() ? 0 : portDown_.empty() ? EADDRNOTAVAIL : ENETDOWN;
+  report(about(CompletionKind::faltering, error), trouble.empty() ? "" : named("lane to", trouble));
 }
 
 // An error that breaks a lane breaks its markers too. A lane that is not connected yet finds the error when

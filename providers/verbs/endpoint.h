@@ -30,7 +30,10 @@ class VerbsEndpoint : public Endpoint, private LaneLife::Host {
   // From the Queue:
   void dialled(int error, const std::string& why);  // about one of the queue pairs
   void broke(int error, const std::string& why);    // a queue pair died, and no work failed with it
-  bool progress(TimePoint now);                     // false: nothing remains to be done
+  void portWent(const std::string& down);           // empty: it is up
+  void addressRead(const PortAddress& now);         // the port's addresses, as they are now
+  bool isFirst(const SendQueue& one) const { return sendQueues_.front().get() == &one; }
+  bool progress(TimePoint now);  // false: nothing remains to be done
 
   // From its SendQueues:
   void lost(int error, const std::string& why);  // a work failed
@@ -50,6 +53,8 @@ class VerbsEndpoint : public Endpoint, private LaneLife::Host {
   SendQueue* choose(const Work& work);
   size_t together(std::span<const Work> works) const;
   void rejected(const Work& work, int code);
+  std::string whyUnreachable(const PortAddress& now) const;
+  void tellTrouble();
   void startDraining();
   bool drained(TimePoint now, bool late);
   size_t outstanding() const;
@@ -75,6 +80,10 @@ class VerbsEndpoint : public Endpoint, private LaneLife::Host {
   FenceBy fenceBy_ = FenceBy::markers;
   size_t dialling_ = 0;       // queue pairs that are not connected yet
   bool everReady_ = false;    // packets may have left
+  std::optional<Gid> used_;   // our address by which the peer reaches us; none: not known yet, or by LID
+  std::string portDown_;      // why nothing passes the port now; empty: it is up
+  std::string addressGone_;   // why the peer cannot reach us now; empty: it can
+  std::string told_;          // the one of these two that the protocol knows of
   std::string firstFailure_;  // the reason of the lane's end, for all its works
   TimePoint strayUntil_{};    // until then a packet may be on the wire
 };

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "providers/verbs/dialer.h"
+
 // The list of queue pairs that wait for their last receive.
 namespace weft::verbs {
 
@@ -17,11 +19,12 @@ void LeavingPairs::tookLast(uint32_t queuePair) {
     if (one.pair->number() == queuePair) one.pair->noteLastTaken();
 }
 
-size_t LeavingPairs::drained(TimePoint now) {
+size_t LeavingPairs::drained(TimePoint now, Dialer& gone) {
   size_t free = 0;
-  std::erase_if(leaving_, [&](const Leaving& one) {
+  std::erase_if(leaving_, [&](Leaving& one) {
     if (!one.pair->tookLast() && now < one.until) return false;
     free += one.requests;
+    gone.bury(std::move(one.pair));
     return true;
   });
   return free;

@@ -17,6 +17,8 @@
 // destroyed with it.
 namespace weft::verbs {
 
+class Dialer;
+
 class LeavingPairs {
  public:
   static constexpr Milliseconds kPatience{250};
@@ -25,8 +27,9 @@ class LeavingPairs {
   // `requests`: the part of the Queue's room that its outstanding works hold until then.
   void add(std::shared_ptr<QueuePair> pair, size_t requests, TimePoint now);
   void tookLast(uint32_t queuePair);
-  // The completion queue was read to its end. Returns the room that is free again.
-  size_t drained(TimePoint now);
+  // The completion queue was read to its end. Returns the room that is free again. `gone`: takes the queue
+  // pairs that have nothing left to say.
+  size_t drained(TimePoint now, Dialer& gone);
 
  private:
   struct Leaving {

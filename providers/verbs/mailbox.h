@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -14,11 +15,15 @@
 // takes.
 namespace weft::verbs {
 
+struct PortAddress;
+
 struct QueueEvent {
   enum class About : uint8_t {
     connected,  // a SendQueue's queue pair is connected, or cannot be
     lane,       // a queue pair has failed
     last,       // a queue pair in ERR took its last receive
+    port,       // it went down, or is up again
+    address,    // the port's addresses were read anew
     queue,      // something that all lanes need has failed
   };
   About about = About::connected;
@@ -26,6 +31,7 @@ struct QueueEvent {
   uint32_t queuePair = 0;  // lane, last: the queue pair's number
   int error = 0;           // errno-like; 0: success
   std::string why;
+  std::shared_ptr<const PortAddress> now{};  // address
 };
 
 class Mailbox {

@@ -9,8 +9,10 @@
 #include <net/if.h>
 #include <sys/mman.h>
 #include <tuple>
+#include <utility>
 
 #include "providers/verbs/memory.h"
+#include "providers/verbs/trial.h"
 #include "providers/verbs/words.h"
 #include "src/base/fd.h"
 #include "src/base/log.h"
@@ -30,6 +32,7 @@ constexpr int kDefaultSpeedMbps = 10000;
 // Bytes that are locked for a trial: NCCL's default buffer for a connection.
 constexpr size_t kTryBytes = 4 << 20;
 constexpr float kLatencyUs = 2;
+constexpr const char* kLooking = "looking at a port";
 
 const char* stateWords(ibv_port_state state) {
   switch (state) {
@@ -44,34 +47,6 @@ const char* stateWords(ibv_port_state state) {
   }
 }
 
-// active_width times active_speed (ibv_query_port(3)), in Mb/s: for ports whose speed sysfs does not tell.
-int speedOf(const ibv_port_attr& port) {
-  const auto lanes = port.active_width == 1   ? 1
-                     : port.active_width == 2 ? 4
-                     : port.active_width == 4 ? 8
-                     : port.active_width == 8 ? 12
-                                              : 2;
-  switch (port.active_speed) {
-    case 1:
-      return 2500 * lanes;
-    case 2:
-      return 5000 * lanes;
-    case 4:
-    case 8:
-      return 10000 * lanes;
-    case 16:
-      return 14000 * lanes;
-    case 32:
-      return 25000 * lanes;
-    case 64:
-      return 50000 * lanes;
-    case 128:
-      return 100000 * lanes;
-    default:
-      return kDefaultSpeedMbps;
-  }
-}
-
 // A port that is looked at. It lives only during discovery.
 struct Candidate {
   const std::shared_ptr<const Library>& library;
@@ -82,6 +57,7 @@ struct Candidate {
   ibv_context* context;
   ibv_device_attr device;
   ibv_port_attr port;
+  uint32_t speed;  // of a lane of the port
   uint8_t number;
 
   std::string name() const { return format("%s:%d", card.c_str(), number); }
@@ -131,7 +107,7 @@ void describe(const Candidate& seen, Port* port) {
   info.pciPath = facts.pciPath;
   info.guid = facts.guid ? facts.guid : topo::madeUpGuid(hostName(), seen.card);
   info.port = seen.number;
-  info.speedMbps = facts.speedMbps > 0 ? facts.speedMbps : speedOf(seen.port);
+  info.speedMbps = facts.speedMbps > 0 ? facts.speedMbps : speedOf(seen.port.active_width, seen.speed);
   info.latencyUs = kLatencyUs;
   info.linkLayer = port->ethernet ? "Ethernet" : "InfiniBand";
   info.virtualFunction = facts.virtualFunction;
@@ -145,6 +121,9 @@ void describe(const Candidate& seen, Port* port) {
   info.mtu = 128 << port->address.mtu;
   info.delivery = Delivery::always;
   info.retries = retriesWith(port->settings);
+  // A queue pair that is not ready to receive drops what comes, without a word (InfiniBand specification,
+  // volume 1, 10.3.1); the sender would repeat it after a second or more.
+  info.peerMustStand = true;
   // A connected queue pair writes in order, and a card puts an aligned line into one PCIe packet. NCCL's own
   // transport relies on both, with relaxed ordering too.
   info.lines128InOrder = true;
@@ -185,11 +164,15 @@ struct AddressReader {
 
   Result<PortAddress> operator()(ibv_context* context) const {
     ibv_port_attr port{};
-    if (const int code = queryPort(context, number, &port))
+    uint32_t speed = 0;
+    if (const int code = queryPort(context, number, &port, &speed))
       return verbsError("asking the port", format("%s:%d", card.c_str(), number), code);
     PortAddress address;
     address.table = readGidTable(card, number, gidIndexes(context, port));
-    TRY(address.gids, chooseGids(address.table, wish));
+    if (auto chosen = chooseGids(address.table, wish))
+      address.gids = chosen.take();
+    else
+      address.none = chosen.error().detail();
     address.mtu = port.active_mtu;
     address.lid = port.lid;
     address.needsHeader = (port.flags & IBV_QPF_GRH_REQUIRED) != 0;
@@ -210,6 +193,7 @@ Result<Port> makePort(const Candidate& seen) {
                                    seen.device.phys_port_cnt,
                                    {port.ethernet, port.settings.gidIndex, isOurs}};
   TRY(port.address, port.readAddress(seen.context));
+  if (!port.address.none.empty()) return Error(Code::unavailable, kLooking, port.address.none);
   port.maxCompletions = seen.device.max_cqe;
   port.maxReceives = seen.device.max_srq_wr;
   port.maxWorks = std::min(seen.device.max_qp_wr, isSoftware(seen) ? kSoftRoceWorks : INT_MAX);
@@ -217,6 +201,24 @@ Result<Port> makePort(const Candidate& seen) {
   port.readsAsked = static_cast<uint8_t>(std::clamp(seen.device.max_qp_init_rd_atom, 1, 16));
   describe(seen, &port);
   return port;
+}
+
+// What the driver does otherwise than most is met with the other way, and said. Why the port cannot be used;
+// empty: it can. A card that does not talk to itself is believed.
+std::string learnHabits(const Candidate& seen, Port* port) {
+  const CardHabits habits = tryCard(seen.library, *port, Clock::system());
+  if (!habits.untried.empty()) {
+    WEFT_LOG(info, "verbs %s was not tried: %s", seen.name().c_str(), habits.untried.c_str());
+    return {};
+  }
+  if (!habits.carriesEmpty) return "it does not carry a notification of a write without bytes";
+  if (!habits.tellsLength) {
+    port->settings.apart = Apart::always;
+    port->info.abilities =
+        "its driver does not tell the length of a write with a notification; it goes apart";
+    WEFT_LOG(info, "verbs %s: %s", seen.name().c_str(), port->info.abilities.c_str());
+  }
+  return {};
 }
 
 // A port that is used, or a refusal with the reason.
@@ -229,6 +231,8 @@ void consider(const Candidate& seen, Catalogue* catalogue) {
   if (const Status usable = tryOut(seen); !usable) return refuse(usable.error().message(), true);
   auto port = makePort(seen);
   if (!port) return refuse(port.error().detail());
+  const std::string wrong = learnHabits(seen, &*port);
+  if (!wrong.empty()) return refuse(wrong, true);
   catalogue->ports.push_back(port.take());
 }
 
@@ -259,7 +263,7 @@ void lookAt(Candidate seen, Catalogue* catalogue) {
     seen.port = {};
     if (!filter.accepts(seen.card, number)) {
       leaveOut(seen.name());
-    } else if (const int code = queryPort(seen.context, seen.number, &seen.port)) {
+    } else if (const int code = queryPort(seen.context, seen.number, &seen.port, &seen.speed)) {
       refuse(seen.name(), verbsError("asking the port", seen.name(), code).message(), true);
     } else {
       consider(seen, catalogue);
@@ -278,6 +282,17 @@ void sortByPlace(std::vector<Port>* ports) {
 
 }  // namespace
 
+// The numbers are of ibv_query_port(3), from SDR to XDR.
+int speedOf(uint8_t width, uint32_t speed) {
+  const int lanes = width == 1 ? 1 : width == 2 ? 4 : width == 4 ? 8 : width == 8 ? 12 : 2;
+  constexpr std::pair<uint32_t, int> kLaneSpeeds[] = {{1, 2500},   {2, 5000},     {4, 10000},
+                                                      {8, 10000},  {16, 14000},   {32, 25000},
+                                                      {64, 50000}, {128, 100000}, {256, 200000}};
+  for (const auto& [number, mbps] : kLaneSpeeds)
+    if (number == speed) return mbps * lanes;
+  return kDefaultSpeedMbps;
+}
+
 CardList::CardList(std::shared_ptr<const Library> library, ibv_device** list, int count)
     : library_(std::move(library)), list_(list, library_->freeDeviceList), count_(count) {}
 
@@ -292,19 +307,10 @@ Result<std::shared_ptr<const CardList>> CardList::read(std::shared_ptr<const Lib
   return verbsError("listing RDMA devices", "ibv_get_device_list", errno);
 }
 
-// Lanes announce LID and GIDs; a change of either makes the peers' address wrong.
-std::string whatIsGone(const PortAddress& before, const PortAddress& now) {
-  if (before.lid != now.lid)
-    return format("its LID changed from %u to %u, as the subnet manager decides", before.lid, now.lid);
-  for (const GidEntry& told : before.gids.entries) {
-    const auto same = [&](const GidEntry& entry) {
-      return entry.index == told.index && entry.gid == told.gid;
-    };
-    if (std::none_of(now.table.begin(), now.table.end(), same))
-      return format("its address %s (GID %d) is gone; look at the addresses of its interface",
-                    gidText(told.gid).c_str(), told.index);
-  }
-  return {};
+std::string whyGone(const Gid& used, const PortAddress& now) {
+  const auto same = [&](const GidEntry& entry) { return entry.gid == used; };
+  if (std::any_of(now.table.begin(), now.table.end(), same)) return {};
+  return format("its address %s is gone; look at the addresses of its interface", gidText(used).c_str());
 }
 
 // A node in /dev that may not be opened is noticed here. libibverbs would take it for a node that udev has
@@ -323,7 +329,7 @@ Result<Catalogue> discoverPorts(const std::shared_ptr<const Library>& library, c
   Catalogue catalogue;
   TRY(const auto list, CardList::read(library));
   for (ibv_device* card : list->cards())
-    lookAt({library, config, list, card, library->getDeviceName(card), nullptr, {}, {}, 1}, &catalogue);
+    lookAt({library, config, list, card, library->getDeviceName(card), nullptr, {}, {}, 0, 1}, &catalogue);
   if (list->cards().empty()) {
     catalogue.refusals.push_back(
         {"verbs",

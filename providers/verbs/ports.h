@@ -36,15 +36,16 @@ class CardList {
 // each queue pair announces those that hold when it is made.
 struct PortAddress {
   GidChoice gids;
+  std::string none;             // why no address will do; empty: one does
   std::vector<GidEntry> table;  // the table from which `gids` was chosen
   ibv_mtu mtu = IBV_MTU_1024;
   uint16_t lid = 0;          // InfiniBand's local address; 0: none
   bool needsHeader = false;  // virtual functions share a LID and are told apart by GID
 };
 
-// The address in `before` that peers were told and that does not hold in `now`, in words; empty: all of them
-// hold.
-std::string whatIsGone(const PortAddress& before, const PortAddress& now);
+// Why a lane that uses this address of the port cannot use it now; empty: it holds. Its place in the table
+// plays no part: the kernel keeps an entry that is in use, also where the address has another one by now.
+std::string whyGone(const Gid& used, const PortAddress& now);
 
 // A usable port. A value.
 struct Port {
@@ -71,6 +72,9 @@ struct Catalogue {
 // An error only where libibverbs cannot list devices at all. Where nothing is usable, the refusals have the
 // reasons.
 Result<Catalogue> discoverPorts(const std::shared_ptr<const Library>& library, const Config& config);
+
+// Of a port whose speed sysfs does not tell, in Mb/s, by its width and the speed of one of its lanes.
+int speedOf(uint8_t width, uint32_t speed);
 
 // Opens a card for its use; the handle closes it.
 Result<Handle<ibv_context>> openCard(const Library& library, ibv_device* card);

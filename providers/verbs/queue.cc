@@ -105,7 +105,7 @@ size_t VerbsQueue::poll(std::span<Completion> out) {
   count += readCompletions(out.subspan(count));
   if (!leaving_.empty() && count < out.size()) [[unlikely]]
     // There was room, so the completion queue was read to its end.
-    give(leaving_.drained(device_.clock().now()));
+    give(leaving_.drained(device_.clock().now(), device_.dialer()));
   receives_.refill();
   if (!pending_.empty()) [[unlikely]]
     progressLanes();
@@ -173,6 +173,8 @@ void VerbsQueue::readMail() {
 void VerbsQueue::open(const QueueEvent& event) {
   if (event.about == QueueEvent::About::queue) return failed(event.error, event.why);
   if (event.about == QueueEvent::About::last) return tookLast(event.queuePair);
+  if (event.about == QueueEvent::About::port || event.about == QueueEvent::About::address)
+    return passOn(event);
   SendQueue* found = nullptr;
   senders_.forEach([&](SendQueue& sender) {
     const bool meant = event.about == QueueEvent::About::connected ? sender.number() == event.sender
@@ -182,6 +184,17 @@ void VerbsQueue::open(const QueueEvent& event) {
   if (!found) return;
   if (event.about == QueueEvent::About::lane) return found->lane().broke(event.error, event.why);
   found->lane().dialled(event.error, event.why);
+}
+
+// To every lane, by its first queue pair.
+void VerbsQueue::passOn(const QueueEvent& event) {
+  senders_.forEach([&](SendQueue& sender) {
+    if (!sender.lane().isFirst(sender)) return;
+    if (event.now)
+      sender.lane().addressRead(*event.now);
+    else
+      sender.lane().portWent(event.why);
+  });
 }
 
 void VerbsQueue::tookLast(uint32_t queuePair) {

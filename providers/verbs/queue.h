@@ -65,7 +65,7 @@ class VerbsQueue : public Queue {
 
   Status start();
   // Receives that a notification may consume.
-  uint32_t perNotification() const { return settings().apart ? 2 : 1; }
+  uint32_t perNotification() const { return settings().apart == Apart::never ? 1 : 2; }
   Status openCompletionQueue();
   Status openReceiveQueue();
   size_t readCompletions(std::span<Completion> out);
@@ -74,6 +74,7 @@ class VerbsQueue : public Queue {
   bool arrived(const ibv_wc& entry, Completion* out);
   void readMail();
   void open(const QueueEvent& event);
+  void passOn(const QueueEvent& event);
   void tookLast(uint32_t queuePair);
   void failed(int error, const std::string& why);
   void progressLanes();

@@ -19,10 +19,6 @@ constexpr uint8_t kMinRnrTimer = 12;     // 0.64 ms (InfiniBand specification, v
 constexpr uint8_t kRnrRetryForever = 7;  // a peer without a receive is slow, not dead
 constexpr uint8_t kHopLimit = 64;
 
-bool sameSubnet(const Gid& a, const Gid& b) {
-  return std::equal(a.begin(), a.begin() + 8, b.begin());
-}
-
 // The index in our table of the entry with the chosen address.
 uint8_t indexOf(const std::vector<GidEntry>& entries, const Gid& gid) {
   for (const GidEntry& entry : entries)
@@ -123,17 +119,14 @@ Status QueuePair::connect(const LaneAddress& peer) {
   return send();
 }
 
-// InfiniBand needs the global header only to leave the subnet, or where a port asks for it. RoCE always needs
-// it.
 void QueuePair::route(const LaneAddress& peer, size_t gid, ibv_ah_attr* out) const {
   out->port_num = static_cast<uint8_t>(objects_->port.info.port);
   out->sl = objects_->port.settings.serviceLevel;
   out->dlid = peer.lid;
+  out->is_global = goesByGid(address_, peer, gid);
+  if (!out->is_global) return;
   const Gid& mine = address_.gids[gid];
   const Gid& theirs = peer.gids[gid];
-  out->is_global = address_.ethernet || address_.needsHeader || peer.needsHeader || peer.lid == 0 ||
-                   !sameSubnet(mine, theirs);
-  if (!out->is_global) return;
   std::copy(theirs.begin(), theirs.end(), out->grh.dgid.raw);
   out->grh.sgid_index = indexOf(reachedBy_->gids.entries, mine);
   out->grh.hop_limit = kHopLimit;

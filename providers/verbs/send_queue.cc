@@ -49,10 +49,12 @@ SendQueue::~SendQueue() {
   queue_.forget(this);
   size_t requests = 0;
   for (; unfolded_ != posted_; unfolded_++) requests += slot(unfolded_).purpose != Purpose::marker;
-  if (dialled_)
+  if (dialled_) {
     queue_.letGo(std::move(pair_), requests);
-  else
+  } else {
     queue_.give(requests);
+    queue_.device().dialer().bury(std::move(pair_));
+  }
 }
 
 Status SendQueue::dial(const LaneAddress& peer, TimePoint deadline) {

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "providers/verbs/address.h"
-
 // The settings within the limits of cards.
 namespace weft::verbs {
 
@@ -18,8 +16,10 @@ Settings settingsFrom(const Config& config, bool software, bool ethernet) {
   settings.retryCount = static_cast<uint8_t>(std::min(config.ibRetryCount, software ? 6 : 7));
   settings.pkeyIndex = static_cast<uint16_t>(config.ibPkeyIndex);
   settings.ece = config.ibEce;
+  settings.relaxedOrder = config.ibRelaxedOrdering != 0;
   settings.queuePairs = std::clamp(config.qpsPerConnection, 1, static_cast<int>(LaneAddress::kMostPairs));
-  settings.apart = config.ibAdaptiveRouting < 0 ? !ethernet : config.ibAdaptiveRouting != 0;
+  const bool apart = config.ibAdaptiveRouting < 0 ? !ethernet : config.ibAdaptiveRouting != 0;
+  settings.apart = apart ? Apart::ifWanted : Apart::never;
   settings.apartAbove = static_cast<uint32_t>(config.ibAdaptiveMinBytes);
   settings.connectTimeout = config.connectTimeout;
   settings.closeTimeout = config.closeTimeout;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "providers/verbs/address.h"
 #include "src/base/config.h"
 #include "weft/transport.h"
 
@@ -18,8 +19,9 @@ struct Settings {
   uint8_t retryCount = 6;
   uint16_t pkeyIndex = 0;
   bool ece = true;
+  bool relaxedOrder = true;    // a card's writes may pass each other, where nothing needs their order
   int queuePairs = 1;          // of a lane
-  bool apart = false;          // large writes go apart from their notifications, for adaptive routing
+  Apart apart = Apart::never;  // ifWanted: large writes go apart from their notifications (adaptive routing)
   uint32_t apartAbove = 8192;  // bytes from which on a write is large
   Milliseconds connectTimeout{20000};
   Milliseconds closeTimeout{2000};

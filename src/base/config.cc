@@ -86,6 +86,11 @@ constexpr ConfigField kFields[] = {
     {"WEFT_IB_ECE", &Config::ibEce,
      "verbs: 0: do not let two cards that offer the same extensions of a connection (ECE) agree on them.",
      "NCCL_IB_ECE_ENABLE"},
+    {"WEFT_IB_PCI_RELAXED_ORDERING", &Config::ibRelaxedOrdering,
+     "verbs: 0: the card's writes to NCCL's buffers keep their order on PCIe, for hosts that are slow or "
+     "wrong "
+     "with relaxed ordering. 1 and 2: they need not, where the card and the library know of it.",
+     "NCCL_IB_PCI_RELAXED_ORDERING", 0, 2},
     {"WEFT_IB_ADAPTIVE_ROUTING", &Config::ibAdaptiveRouting,
      "verbs: 1: a large write and its notification go apart, since switches that route adaptively may take "
      "any path for the write alone; both ends must have it. Below 0: on for InfiniBand, off for RoCE.",

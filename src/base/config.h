@@ -37,6 +37,7 @@ struct Config {
   int ibRetryCount = 6;
   int ibPkeyIndex = 0;
   bool ibEce = true;
+  int ibRelaxedOrdering = 2;
   int ibAdaptiveRouting = -2;
   int ibAdaptiveMinBytes = 8192;
   int qpsPerConnection = 1;

@@ -116,6 +116,8 @@ void Engine::onLaneEvent(size_t rail, const Completion& completion) {
     lanes->connected(*lane, completion.ok, why);
   } else if (completion.kind == CompletionKind::retired) {
     if (completion.error != EBUSY || !owner || !cutOff(*owner, *lane, why)) lanes->fenced(*lane);
+  } else if (completion.kind == CompletionKind::faltering) {
+    lanes->faltering(*lane, why);
   } else {
     lanes->suspect(*lane, why.empty() ? "the lane broke" : why);
   }

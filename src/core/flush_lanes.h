@@ -42,6 +42,7 @@ class FlushLanes final : private LaneOwner {
   TimePoint now() override;
   Result<std::unique_ptr<Endpoint>> openEndpoint(size_t rail) override;
   void laneUp(Lane& lane) override;
+  bool awaitsPeer(Lane&) override { return false; }
   void askPeer(TimePoint) override {}
   CardRetries retriesOf(size_t rail) const override { return parts_.railInfo(rail).retries; }
   void laneSuspected(Lane& lane) override { lanes_.lose(lane); }

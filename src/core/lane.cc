@@ -39,6 +39,7 @@ TimePoint Lane::stalledSince(TimePoint now) {
 void Lane::replace(std::unique_ptr<Endpoint> endpoint, TimePoint now) {
   endpoint_ = std::move(endpoint);
   standing.incarnation++;
+  standing.connected = StandingEnd::neither;
   queued_.clear();
   outstandingBytes_ = windowBytes_ = 0;
   outstandingWorks_ = 0;

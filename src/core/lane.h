@@ -55,6 +55,9 @@ struct LaneTotals {
   uint64_t worksAgain = 0, bytesAgain = 0;  // of those, written again after another lane had lost them
 };
 
+// Which of a lane's two ends has said that it stands, while the other one has not.
+enum class StandingEnd : uint8_t { neither, ours, peers };
+
 // Where a lane stands. Its LaneSet writes this, and nobody else.
 struct LaneStanding {
   LaneState state = LaneState::connecting;
@@ -62,6 +65,10 @@ struct LaneStanding {
   std::string cause{};    // why it is not up; empty: it has not connected yet
   TimePoint since{};      // it is in this state, or not up any more for one that is being fenced
   Milliseconds pause{0};  // before the next incarnation
+  StandingEnd connected = StandingEnd::neither;  // of one that connects
+  bool avoided = false;                          // it falters, and another one does not
+  std::string falters{};                         // why nothing passes for now; empty: it does
+  TimePoint faltersSince{};
 };
 
 class Lane {
@@ -87,6 +94,8 @@ class Lane {
   bool up() const { return standing.state == LaneState::up; }
 
   const std::string& cause() const { return standing.cause; }
+  bool falters() const { return !standing.falters.empty(); }
+  bool carries() const { return up() && !standing.avoided; }  // it is chosen for new work
 
   // Hands one work to the fabric, at once unless others wait already or `more` follow that should go with it
   // as one burst. False: it is queued, and flush must be called. What a connecting lane is given waits until
@@ -158,9 +167,9 @@ class Lane {
   }
   // No more works are outstanding, and it is not known to be slower than that, in bytes per microsecond.
   bool isFree(uint32_t works, float rate) const {
-    return up() && outstandingWorks_ <= works && (bytesPerUs_ >= rate || bytesPerUs_ == 0);
+    return carries() && outstandingWorks_ <= works && (bytesPerUs_ >= rate || bytesPerUs_ == 0);
   }
-  LaneLoad load() const { return {up(), outstandingBytes_, bytesPerUs_}; }
+  LaneLoad load() const { return {carries(), outstandingBytes_, bytesPerUs_}; }
 
   // For its LaneSet alone:
   void replace(std::unique_ptr<Endpoint> endpoint, TimePoint now);  // for the next incarnation: idle

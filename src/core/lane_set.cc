@@ -84,11 +84,15 @@ bool LaneSet::enter(Lane& lane, LaneState to, const std::string& why) {
   }
   if (to == LaneState::suspected) suspected_++;
   if (to == LaneState::retiring) lane.startFencing();
+  weigh();
   return true;
 }
 
 void LaneSet::leave(Lane& lane) {
-  if (lane.standing.state == LaneState::up) up_--;
+  if (lane.standing.state == LaneState::up) {
+    up_--;
+    lane.standing.falters.clear();
+  }
   if (lane.standing.state == LaneState::suspected) suspected_--;
   if (lane.standing.state == LaneState::connecting && lane.standing.incarnation == 1) connectingFirst_--;
 }
@@ -106,8 +110,36 @@ void LaneSet::planNext(Lane& lane, LaneState from, TimePoint now) const {
 void LaneSet::connected(Lane& lane, bool ok, const std::string& why) {
   if (lane.standing.state != LaneState::connecting) return;
   if (!ok) return suspect(lane, why);
+  if (owner_.awaitsPeer(lane) && lane.standing.connected != StandingEnd::peers) {
+    lane.standing.connected = StandingEnd::ours;
+    return;
+  }
   enter(lane, LaneState::up);
   owner_.laneUp(lane);
+}
+
+void LaneSet::peerStands(Lane& lane) {
+  if (lane.standing.state != LaneState::connecting) return;
+  const bool both = std::exchange(lane.standing.connected, StandingEnd::peers) == StandingEnd::ours;
+  if (both && enter(lane, LaneState::up)) owner_.laneUp(lane);
+}
+
+// What is under way stays there: a card that goes on trying loses nothing if the trouble is short.
+void LaneSet::faltering(Lane& lane, const std::string& why) {
+  if (!lane.up()) return;
+  if (!lane.falters()) lane.standing.faltersSince = owner_.now();
+  lane.standing.falters = why;
+  weigh();
+}
+
+bool LaneSet::hasSteadyBeside(const Lane& lane) const {
+  return std::any_of(lanes_.begin(), lanes_.end(), [&](const auto& other) {
+    return other.get() != &lane && other->up() && !other->falters();
+  });
+}
+
+void LaneSet::weigh() {
+  for (const auto& lane : lanes_) lane->standing.avoided = lane->falters() && hasSteadyBeside(*lane);
 }
 
 void LaneSet::suspect(Lane& lane, const std::string& why) {
@@ -217,7 +249,8 @@ void LaneSet::watch(TimePoint now, bool settled, bool mayReopen) {
         watchConnecting(*lane, now);
         break;
       case LaneState::up:
-        watchSilence(*lane, now, settled);
+        watchFaltering(*lane, now);
+        if (lane->up()) watchSilence(*lane, now, settled);
         break;
       case LaneState::suspected:
         if (now - lane->standing.since >= kSuspicion) lose(*lane);
@@ -244,13 +277,24 @@ void LaneSet::watchConnecting(Lane& lane, TimePoint now) {
                         : "no connection within WEFT_CONNECT_TIMEOUT");
 }
 
+// Where another lane is steady, this one is left after a while, so that what it holds goes over that. A
+// shorter trouble passes. Where all falter, each may still come back, and its card has the last word. A
+// loopback lane has no substitute: it is made anew when nothing waits for it.
+void LaneSet::watchFaltering(Lane& lane, TimePoint now) {
+  if (!lane.falters() || (loopback_ ? lane.waiting() : !hasSteadyBeside(lane))) return;
+  const Nanoseconds bound = std::min(config_.railTimeout, config_.laneTimeout / 2);
+  if (now - lane.standing.faltersSince < bound) return;
+  const std::string why = lane.standing.falters;
+  suspect(lane, why);
+}
+
 // A lane that holds work of ours and shows no sign of life is lost, unless the peer's whole process is
 // silent: then the control link decides. While others are up it is left sooner, if the peer's engine polls
 // meanwhile. Every byte outstanding buys time, so a slow rail is not mistaken for a dead one.
 void LaneSet::watchSilence(Lane& lane, TimePoint now, bool settled) {
   const TimePoint since = settled ? lane.stalledSince(now) : TimePoint{};
   if (since == TimePoint{}) return lane.restartStallClock(now);
-  const bool last = up_ == 1 || loopback_;
+  const bool last = loopback_ || !hasSteadyBeside(lane);
   const CardRetries card = owner_.retriesOf(lane.rail());
   const Nanoseconds bound = last ? patienceWith(config_, card) : railPatienceWith(config_, card);
   if (now - since < bound / 2) return;

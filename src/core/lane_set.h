@@ -25,6 +25,8 @@ class LaneOwner {
   virtual TimePoint now() = 0;
   virtual Result<std::unique_ptr<Endpoint>> openEndpoint(size_t rail) = 0;
   virtual void laneUp(Lane& lane) = 0;
+  // Our end stands. True: the peer was told so, and the lane is up once the peer has said the same.
+  virtual bool awaitsPeer(Lane& lane) = 0;
   // Ask the peer whether it is still there, and call LaneSet::answered with this time when it says so.
   virtual void askPeer(TimePoint now) = 0;
   virtual CardRetries retriesOf(size_t rail) const = 0;
@@ -68,6 +70,9 @@ class LaneSet {
   // States:
   bool enter(Lane& lane, LaneState to, const std::string& why = {});  // false: not from the one it is in
   void connected(Lane& lane, bool ok, const std::string& why);
+  void peerStands(Lane& lane);  // the peer has said that its end does
+  // Nothing passes for now, though the card goes on trying; empty: that is over.
+  void faltering(Lane& lane, const std::string& why);
   void suspect(Lane& lane, const std::string& why);
   void lose(Lane& lane, const std::string& why = {});  // the peer has said so itself, or answered
   void answered(TimePoint asked);                      // the peer was there when it heard our question
@@ -126,8 +131,11 @@ class LaneSet {
  private:
   bool firstCarriesAll() const { return prefersFirst_ && lanes_.front()->up(); }
   void leave(Lane& lane);
+  void weigh();
+  bool hasSteadyBeside(const Lane& lane) const;
   void planNext(Lane& lane, LaneState from, TimePoint now) const;
   void watchConnecting(Lane& lane, TimePoint now);
+  void watchFaltering(Lane& lane, TimePoint now);
   void watchSilence(Lane& lane, TimePoint now, bool settled);
   void watchFencing(Lane& lane, TimePoint now, bool settled);
   uint32_t nextTurn();

@@ -38,7 +38,8 @@ enum class MessageType : uint16_t {
   ctsAgain,         // CTS that may have been lost with a lane
   askPolled,        // tell me when your engine has polled
   tellPolled,       //   answer
-  laneConnected,    // my end of the lane has your address: where the fabric asks for that, you may write
+  laneConnected,    // my end of the lane has your address, or stands: where the fabric wants that, you may
+                    // write
   gpuMemory,        // receiver -> sender: I receive into GPU memory, so send nothing eagerly
   localAddress,     // connector -> acceptor: my endpoint in shared memory; look for it
   waitsFor,         // my engine waits for that process, or for one that it waits for; empty: for nobody

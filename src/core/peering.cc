@@ -356,8 +356,16 @@ Status Peering::connectLane(Lane& lane, std::span<const std::byte> address) {
 void Peering::onLaneConnected(const LaneMessage& message) {
   if (message.lane >= lanes_.size()) return;
   Lane& lane = lanes_.at(message.lane);
-  if (lane.state() == LaneState::connecting && lane.incarnation() == message.incarnation)
-    lane.endpoint().peerConnected();
+  if (lane.state() != LaneState::connecting || lane.incarnation() != message.incarnation) return;
+  const DeviceInfo& rail = parts_.railInfo(lane.rail());
+  if (rail.targetMustKnow) lane.endpoint().peerConnected();
+  if (rail.peerMustStand) lanes_.peerStands(lane);
+}
+
+bool Peering::awaitsPeer(Lane& lane) {
+  if (!parts_.railInfo(lane.rail()).peerMustStand) return false;
+  tell(MessageType::laneConnected, LaneMessage{lane.number(), lane.incarnation(), {}, {}});
+  return true;
 }
 
 // Its life:

@@ -76,7 +76,7 @@ class Peering final : private LaneOwner,
   void afterPoll();  // the queues were just polled: the next lane, and what fail-over waits for
   // Our end of a lane gets the peer's address; the peer is told where its writes depend on that.
   Status connectLane(Lane& lane, std::span<const std::byte> address) override;
-  void onLaneConnected(const LaneMessage& message);  // the peer's end has ours
+  void onLaneConnected(const LaneMessage& message);  // the peer's end has ours, or stands
   Stage stage() const { return life_.stage(); }
   // A comm that has not failed can be used: also where the peer is gone already that needed it no more.
   bool ready() const { return life_.is(Stage::open) || over(); }
@@ -198,6 +198,7 @@ class Peering final : private LaneOwner,
   TimePoint now() override;
   Result<std::unique_ptr<Endpoint>> openEndpoint(size_t rail) override;
   void laneUp(Lane& lane) override;
+  bool awaitsPeer(Lane& lane) override;
   void askPeer(TimePoint now) override;
   CardRetries retriesOf(size_t rail) const override { return parts_.railInfo(rail).retries; }
   void laneSuspected(Lane& lane) override;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <chrono>
+#include <thread>
+
 #include "tests/support/catch.h"
 #include "tests/support/engine_pair.h"
 #include "tests/support/fake_verbs.h"
@@ -119,4 +122,83 @@ TEST_CASE("over two rails of verbs a message is one call and one signalled work 
     CHECK(data.signalled == kMessages);
   }
   CHECK(askedOf(fake, 0).bytes + askedOf(fake, 2).bytes == kMessages * kBytes);
+}
+
+// Cards drop without a word what comes to a queue pair that is not ready to receive, and repeat it a second
+// later at the earliest.
+TEST_CASE("nothing is written over verbs before the peer's queue pair can receive") {
+  FakeVerbs fake;
+  const int late = GENERATE(0, 1);
+  fake.receivesLate(late, std::chrono::milliseconds(30));
+  const bool eager = GENERATE(false, true);
+  World world(over(fake, {0, 2}, {1, 3}));
+  const Connection link = world.connect(0);
+  Buffer out(*link.send, kBytes), in(*link.recv, kBytes);
+  const size_t bytes = eager ? 64 : kBytes;
+  const ReceiveSpec spec{in.data(), bytes, 0, in.handle(), nullptr};
+  const Posted receiving = link.recv->irecv(std::span(&spec, 1));
+  REQUIRE(receiving.request);
+  Posted sending;
+  for (int turn = 0; turn < 1000 && !sending.request; turn++) {
+    sending = link.send->isend(out.data(), bytes, 0, out.handle(), nullptr);
+    world.pump();
+  }
+  REQUIRE(sending.request);
+  finish(world, *link.recv, receiving.request);
+  finish(world, *link.send, sending.request);
+  CHECK(fake.tooEarly == 0);
+}
+
+TEST_CASE("a connection over one rail outlives a flap of its port, and one over two uses the other one") {
+  FakeVerbs fake;
+  const bool two = GENERATE(false, true);
+  World world(two ? over(fake, {0, 2}, {1, 3}) : over(fake, {0}, {1}));
+  const Connection link = world.connect(0);
+  fake.happens(0, IBV_EVENT_PORT_ERR);
+  const auto noticed = [&] {
+    world.pump();
+    return link.send->peering().lane(0).falters();
+  };
+  for (int turn = 0; turn < 1000 && !noticed(); turn++)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  REQUIRE(noticed());
+  fake.resetCounts();
+  sendAll(world, link);
+  CHECK((askedOf(fake, 0).requests == 0) == two);
+  CHECK_FALSE(link.send->failed());
+  fake.happens(0, IBV_EVENT_PORT_ACTIVE);
+  for (int turn = 0; turn < 1000 && noticed(); turn++)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK(link.send->peering().lane(0).carries());
+}
+
+// The habits of real cards together: the order in which they meet is the machine's.
+TEST_CASE("with all that real cards do otherwise at once, messages arrive whole") {
+  FakeVerbs fake;
+  fake.tellsLength = false;
+  fake.apart = verbs::Apart::always;
+  fake.dropsEarly = true;
+  fake.batch = 5;
+  fake.saysLast = false;
+  fake.room = 200;
+  fake.receivesLate(1, std::chrono::milliseconds(10));
+  for (const int card : {0, 1, 2, 3})
+    fake.setReached(
+        card, {"::ffff:192.0.2." + std::to_string(card + 1), 0, false, "fd99::" + std::to_string(card + 1)});
+  WorldOptions options;
+  options.config.qpsPerConnection = 2;
+  World world(over(fake, {0, 2}, {1, 3}, std::move(options)));
+  const Connection link = world.connect(0);
+  for (int round = 0; round < 3; round++) {
+    fake.setReached(0, {"::ffff:192.0.2.1"});  // nobody uses the other one
+    fake.happens(0, IBV_EVENT_GID_CHANGE);
+    fake.happens(2, IBV_EVENT_PORT_ERR);
+    sendAll(world, link);
+    fake.happens(2, IBV_EVENT_PORT_ACTIVE);
+    fake.setReached(0, {"::ffff:192.0.2.1", 0, false, "fd99::1", 3});
+    fake.happens(0, IBV_EVENT_GID_CHANGE);
+    sendAll(world, link);
+  }
+  CHECK(fake.tooEarly == 0);
+  CHECK_FALSE(link.send->failed());
 }

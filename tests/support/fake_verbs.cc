@@ -2,11 +2,13 @@
 // Copyright The weft authors
 #include "tests/support/fake_verbs.h"
 
+#include <algorithm>
 #include <arpa/inet.h>
 #include <cerrno>
 #include <cstring>
 #include <iterator>
 #include <sys/eventfd.h>
+#include <thread>
 #include <unistd.h>
 
 #include "providers/verbs/device.h"
@@ -33,6 +35,7 @@ struct FakeVerbs::Card {
   verbs_context table{};
   ibv_pd domain{};
   Reached reached;
+  Milliseconds late{0};  // before its queue pairs are ready to receive
   std::deque<ibv_async_event> happened;
   Fd events{::eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE)};
 };
@@ -40,6 +43,7 @@ struct FakeVerbs::Card {
 struct FakeVerbs::CompletionQueue {
   ibv_cq queue{};
   std::deque<ibv_wc> entries;
+  int looks = 0;  // in vain
 };
 
 struct FakeVerbs::ReceiveQueue {
@@ -183,8 +187,9 @@ int FakeVerbs::askPort(ibv_context*, uint8_t, ibv_port_attr* out, size_t bytes) 
 void FakeVerbs::bindMemory(verbs::Library* library) {
   library->regMr = [](ibv_pd* pd, void* address, size_t length, int) -> ibv_mr* {
     const std::lock_guard lock(theOne->mutex_);
-    errno = theOne->registerFails;
-    if (theOne->registerFails != 0) return nullptr;
+    errno = theOne->registerFails != 0 ? theOne->registerFails : theOne->room <= 0 ? ENOMEM : 0;
+    if (errno != 0) return nullptr;
+    theOne->room--;
     auto made = std::make_unique<Region>();
     made->region.context = pd->context;
     made->region.pd = pd;
@@ -194,9 +199,14 @@ void FakeVerbs::bindMemory(verbs::Library* library) {
     theOne->regions_.emplace(key, std::move(made));
     return key;
   };
+  library->regMrIova2 = [](ibv_pd* pd, void* address, size_t length, uint64_t, unsigned access) -> ibv_mr* {
+    theOne->relaxed += (access & IBV_ACCESS_RELAXED_ORDERING) != 0;
+    return theOne->library_->regMr(pd, address, length, 0);
+  };
   library->deregMr = [](ibv_mr* region) {
     const std::lock_guard lock(theOne->mutex_);
     theOne->regions_.erase(region);
+    theOne->room++;
     return 0;
   };
   library->createCq = [](ibv_context* context, int, void*, ibv_comp_channel*, int) {
@@ -242,10 +252,16 @@ void FakeVerbs::bindPairs(verbs::Library* library) {
     return key;
   };
   library->modifyQp = [](ibv_qp* qp, ibv_qp_attr* to, int mask) {
-    const std::lock_guard lock(theOne->mutex_);
+    std::unique_lock lock(theOne->mutex_);
     if ((mask & IBV_QP_AV) && theOne->noRoute) {
       theOne->lookedFor++;
       return ENETUNREACH;
+    }
+    const Milliseconds late = theOne->cards_[static_cast<size_t>(pairOf(qp)->card)]->late;
+    if ((mask & IBV_QP_AV) && late > Milliseconds(0)) {
+      lock.unlock();
+      std::this_thread::sleep_for(late);
+      lock.lock();
     }
     theOne->move(*pairOf(qp), *to, mask);
     return 0;
@@ -270,6 +286,7 @@ void FakeVerbs::bindPairs(verbs::Library* library) {
 // Its entries that nobody read go with it, as with real cards, and so do events; it waits for the one that is
 // being handled.
 void FakeVerbs::destroy(const ibv_qp* qp) {
+  destroyedByPoll += std::this_thread::get_id() == polls;
   std::unique_lock lock(mutex_);
   for (auto& card : cards_)
     std::erase_if(card->happened, [&](const ibv_async_event& event) {
@@ -303,8 +320,10 @@ verbs::Port FakeVerbs::portOf(size_t card, const Config& config) {
   port.info.provider = "verbs";
   port.info.mtu = 128 << mtus[card];
   port.info.delivery = Delivery::always;
+  port.info.peerMustStand = true;
   port.ethernet = !infiniband;
   port.settings = verbs::settingsFrom(config, false, port.ethernet);
+  port.settings.apart = std::max(port.settings.apart, apart);
   port.info.retries = verbs::retriesWith(port.settings);
   port.readAddress = [this, card](ibv_context*) {
     auto address = addressOf(static_cast<int>(card));
@@ -320,12 +339,17 @@ verbs::Port FakeVerbs::portOf(size_t card, const Config& config) {
 Result<verbs::PortAddress> FakeVerbs::addressOf(int number) {
   const std::lock_guard lock(mutex_);
   const Reached& by = cards_[static_cast<size_t>(number)]->reached;
-  if (by.gid.empty()) return Error(Code::unavailable, "choosing a GID", "the port has none");
-  verbs::GidEntry entry{0, {}, infiniband ? "" : "RoCE v2", infiniband ? "" : "eth0"};
-  verbs::parseGid(by.gid, &entry.gid);
+  if (readFails > 0 && readFails-- > 0) return Error(Code::system, "asking the port", "fake", EIO);
   verbs::PortAddress address;
-  address.table = {entry};
-  address.gids = {{entry}, "the only one"};
+  int index = by.firstIndex;
+  for (const std::string& gid : {by.gid, by.other}) {
+    if (gid.empty()) continue;
+    verbs::GidEntry entry{index++, {}, infiniband ? "" : "RoCE v2", infiniband ? "" : "eth0"};
+    verbs::parseGid(gid, &entry.gid);
+    address.table.push_back(entry);
+  }
+  address.gids = {address.table, "all there are"};
+  if (address.table.empty()) address.none = "the port has none";
   address.mtu = mtus[number];
   address.lid = infiniband ? by.lid : uint16_t{0};
   address.needsHeader = by.needsHeader;
@@ -335,6 +359,11 @@ Result<verbs::PortAddress> FakeVerbs::addressOf(int number) {
 void FakeVerbs::setReached(int card, const Reached& by) {
   const std::lock_guard lock(mutex_);
   cards_[static_cast<size_t>(card)]->reached = by;
+}
+
+void FakeVerbs::receivesLate(int card, Milliseconds by) {
+  const std::lock_guard lock(mutex_);
+  cards_[static_cast<size_t>(card)]->late = by;
 }
 
 void FakeVerbs::happens(int number, ibv_event_type type) {
@@ -359,6 +388,8 @@ void FakeVerbs::move(Pair& pair, const ibv_qp_attr& to, int mask) {
   if (to.qp_state == IBV_QPS_ERR) return toError(pair);
   pair.state = to.qp_state;
   if (mask & IBV_QP_DEST_QPN) pair.connected = to;
+  for (auto& [number, other] : pairs_)  // what was dropped here before comes again
+    if (dropsEarly && !holding_ && other->connected.dest_qp_num == pair.pair.qp_num) carryOutHeld(*other);
 }
 
 void FakeVerbs::toError(Pair& pair) {
@@ -397,9 +428,14 @@ void FakeVerbs::take(Pair& pair, const ibv_send_wr& request) {
   asked.writes += request.opcode == IBV_WR_RDMA_WRITE;
   asked.notifications += request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
   asked.bytes += length;
-  if (!holding_ || pair.state == IBV_QPS_ERR) return carryOut(pair, request);
+  if ((!holding_ && pair.held.empty()) || pair.state == IBV_QPS_ERR) return carryOut(pair, request);
+  keep(pair, request);
+}
+
+void FakeVerbs::keep(Pair& pair, const ibv_send_wr& request) {
   std::vector<std::byte> data;
-  if (length > 0) data.assign(at(request.sg_list->addr), at(request.sg_list->addr) + length);
+  if (request.num_sge)
+    data.assign(at(request.sg_list->addr), at(request.sg_list->addr) + request.sg_list->length);
   pair.held.emplace_back(request, std::move(data));
 }
 
@@ -411,6 +447,10 @@ void FakeVerbs::carryOut(Pair& pair, const ibv_send_wr& request) {
     finish(pair, request, IBV_WC_RETRY_EXC_ERR);
     return toError(pair);
   }
+  if (peer->second->state < IBV_QPS_RTR) {
+    tooEarly++;
+    if (dropsEarly) return keep(pair, request);
+  }
   const size_t length = request.num_sge ? request.sg_list->length : 0;
   std::byte* local = length ? at(request.sg_list->addr) : nullptr;
   std::byte* remote = at(request.wr.rdma.remote_addr);
@@ -419,12 +459,13 @@ void FakeVerbs::carryOut(Pair& pair, const ibv_send_wr& request) {
   if (request.opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
     Pair& there = *peer->second;
     ReceiveQueue& receives = *receiveQueues_.at(there.pair.srq);
+    if (length == 0 && !carriesEmpty) return finish(pair, request, IBV_WC_SUCCESS);
     ibv_wc entry{};
     entry.wr_id = receives.ids.front();
     receives.ids.pop_front();
     entry.opcode = IBV_WC_RECV_RDMA_WITH_IMM;
     entry.imm_data = request.imm_data;
-    entry.byte_len = static_cast<uint32_t>(length);
+    entry.byte_len = tellsLength ? static_cast<uint32_t>(length) : 0;
     entry.qp_num = there.pair.qp_num;
     completionQueues_.at(there.pair.recv_cq)->entries.push_back(entry);
   }
@@ -443,6 +484,8 @@ void FakeVerbs::finish(Pair& pair, const ibv_send_wr& request, ibv_wc_status sta
 int FakeVerbs::poll(ibv_cq* cq, int most, ibv_wc* out) {
   const std::lock_guard lock(theOne->mutex_);
   auto& entries = theOne->completionQueues_.at(cq)->entries;
+  CompletionQueue& queue = *theOne->completionQueues_.at(cq);
+  if (entries.size() < theOne->batch && ++queue.looks % 4 != 0) return 0;
   int count = 0;
   for (; count < most && !entries.empty(); count++, entries.pop_front()) out[count] = entries.front();
   return count;

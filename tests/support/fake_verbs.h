@@ -11,6 +11,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "providers/verbs/ports.h"
@@ -42,6 +43,8 @@ class FakeVerbs {
   // A transport whose devices are those cards' ports, opened with these settings.
   std::unique_ptr<Transport> transport(std::vector<int> cards, const Config& config = {});
 
+  verbs::Port portOf(size_t card, const Config& config = {});
+
   // Before the first use:
   const Clock* clock = &Clock::system();  // of the devices
   int openFails = 0;                      // errno of opening a card
@@ -52,7 +55,17 @@ class FakeVerbs {
   bool infiniband = false;  // else RoCE
   bool eceThere = true;     // the library has its two functions
   Ece ece[4];               // what each card offers
-  bool saysLast = true;     // that a queue pair in ERR took its last receive
+  // Habits of real cards, each for itself or together:
+  bool tellsLength = true;   // of the write of a notification
+  bool carriesEmpty = true;  // a notification without bytes arrives
+  bool dropsEarly = false;   // what comes to a queue pair that cannot receive yet; it is repeated later
+  size_t batch = 1;          // entries of a completion queue show so many at a time, or at the fourth look
+  std::atomic<int> room = 1 << 20;           // registrations, of all cards
+  verbs::Apart apart = verbs::Apart::never;  // of its ports, beside what settings say
+  std::thread::id polls = std::this_thread::get_id();
+  std::atomic<int> destroyedByPoll{0};  // queue pairs, by the thread that polls
+  std::atomic<int> relaxed{0};          // registrations whose writes may pass each other
+  bool saysLast = true;                 // that a queue pair in ERR took its last receive
 
   std::vector<uint32_t> pairsOf(int card);  // alive, in the order of making
   size_t receivesOf(int card);              // posted there and not taken by a notification
@@ -60,8 +73,10 @@ class FakeVerbs {
   ibv_qp_attr connectedWith(uint32_t pair);  // what it was moved to RTR with
   Ece eceSet(uint32_t pair);                 // zero: none
   void resetCounts();
-  void hold(bool on);               // false: what was held happens
-  void release(uint32_t pair);      // of this one alone, what was held so far
+  std::atomic<int> tooEarly{0};  // works that came where the peer's queue pair could not receive yet
+  void receivesLate(int card, Milliseconds by);  // its queue pairs are ready to receive so much later
+  void hold(bool on);                            // false: what was held happens
+  void release(uint32_t pair);                   // of this one alone, what was held so far
   std::atomic<int> takesOnly = -1;  // so many requests of the next post; the rest is refused for want of room
   void failNext(uint32_t pair);     // its next work ends as if the peer were gone
   std::atomic<bool> noRoute{false};  // the kernel finds no way to any peer, and says so at once
@@ -72,9 +87,12 @@ class FakeVerbs {
     std::string gid;  // empty: by none
     uint16_t lid = 0;
     bool needsHeader = false;
+    std::string other{};  // of IPv6 beside one of IPv4; empty: none
+    int firstIndex = 0;   // of the first one in the card's table
   };
   void setReached(int card, const Reached& by);
   std::function<void()> onAsking;               // with each look at it, when that is known
+  std::atomic<int> readFails = 0;               // so many of the next looks fail
   void happens(int card, ibv_event_type type);  // at its port
 
  private:
@@ -91,11 +109,11 @@ class FakeVerbs {
   static Pair* pairOf(ibv_qp* qp);
   Card& cardOf(const ibv_device* device);
   Result<verbs::PortAddress> addressOf(int card);
-  verbs::Port portOf(size_t card, const Config& config);
   void bindCards(verbs::Library* library);
   void bindMemory(verbs::Library* library);
   void bindPairs(verbs::Library* library);
   void take(Pair& pair, const ibv_send_wr& request);
+  void keep(Pair& pair, const ibv_send_wr& request);
   void carryOut(Pair& pair, const ibv_send_wr& request);
   void carryOutHeld(Pair& pair);
   void finish(Pair& pair, const ibv_send_wr& request, ibv_wc_status status);

@@ -55,6 +55,7 @@ class Owner final : public LaneOwner {
     return std::unique_ptr<Endpoint>(std::make_unique<Sink>(&retired));
   }
   void laneUp(Lane& lane) override { hear("up", lane); }
+  bool awaitsPeer(Lane&) override { return peerMustStand; }
   CardRetries retriesOf(size_t) const override { return card; }
   void askPeer(TimePoint) override { heard.emplace_back("ask"); }
   void laneSuspected(Lane& lane) override { hear("suspected", lane); }
@@ -70,6 +71,7 @@ class Owner final : public LaneOwner {
   int retired = 0;
   bool settled = true;
   bool cardGone = false;
+  bool peerMustStand = false;
   std::vector<std::string> heard;
   LaneSet lanes{*this, config};
 };
@@ -170,6 +172,81 @@ TEST_CASE("a silent lane beside another is suspected when the peer polls, the la
   CHECK(owner.take() == "lost rail0");
   owner.pass(Milliseconds(1), false);
   CHECK(owner.take() == "suspected rail1");
+}
+
+TEST_CASE("where a peer's end loses what comes before it stands, a lane is up when both ends stand") {
+  Owner owner(1);
+  owner.peerMustStand = true;
+  Lane& lane = owner.lanes.at(0);
+  SECTION("ours first") {
+    owner.lanes.connected(lane, true, "");
+    CHECK_FALSE(lane.up());
+    Work work;
+    CHECK_FALSE(lane.submit(work, false, owner.clock));  // it waits
+    owner.lanes.peerStands(lane);
+  }
+  SECTION("the peer's first") {
+    owner.lanes.peerStands(lane);
+    CHECK_FALSE(lane.up());
+    owner.lanes.connected(lane, true, "");
+  }
+  CHECK(lane.up());
+  CHECK(owner.take() == "up rail0");
+  owner.lanes.peerStands(lane);  // says nothing new
+  CHECK(owner.take().empty());
+  // Expect: its next incarnation asks for both again.
+  owner.lanes.lose(lane, "broken");
+  owner.lanes.fenced(lane);
+  owner.lanes.accounted(lane);
+  owner.pass(Milliseconds(1000));
+  owner.lanes.connected(lane, true, "");
+  CHECK_FALSE(lane.up());
+}
+
+TEST_CASE("a lane that falters is avoided where another is steady, and left after a while") {
+  Owner owner(2);
+  owner.allUp();
+  Lane &first = owner.lanes.at(0), &second = owner.lanes.at(1);
+  owner.lanes.faltering(first, "its port is down");
+  CHECK(first.up());
+  for (int i = 0; i < 10; i++) CHECK(&owner.lanes.quickest(1) == &second);
+  SECTION("it is soon over") {
+    owner.pass(owner.config.railTimeout - Milliseconds(1));
+    owner.lanes.faltering(first, "");
+    owner.pass(owner.config.railTimeout);
+    CHECK(owner.take().empty());
+    CHECK(first.carries());
+  }
+  SECTION("it is not") {
+    owner.pass(owner.config.railTimeout);
+    CHECK(owner.take() == "suspected rail0");
+    CHECK(first.cause() == "its port is down");
+    owner.lanes.faltering(first, "");  // too late
+    CHECK_FALSE(first.up());
+  }
+  SECTION("the other one falters too") {
+    owner.lanes.faltering(second, "its port is down");
+    owner.pass(10 * owner.config.railTimeout);
+    CHECK(owner.take().empty());
+    CHECK(owner.lanes.quickest(1).up());
+    owner.lanes.faltering(second, "");
+    owner.pass(Milliseconds(1));
+    CHECK(owner.take() == "suspected rail0");
+  }
+}
+
+TEST_CASE("the only lane goes on while it falters, until its patience is over") {
+  Owner owner(1);
+  owner.allUp();
+  owner.lanes.faltering(owner.lanes.at(0), "its port is down");
+  Work work;
+  work.length = 1;
+  REQUIRE(owner.lanes.quickest(1).submit(work, false, owner.clock));
+  owner.pass(Milliseconds(1));  // its clock is read by looks alone
+  owner.pass(owner.config.laneTimeout - Milliseconds(1));
+  CHECK(owner.take().empty());
+  owner.pass(Milliseconds(1));
+  CHECK(owner.take() == "suspected rail0");
 }
 
 // NCCL_IB_TIMEOUT=22 and 7 retries: the first after 17 s, the last one ends after 137 s.

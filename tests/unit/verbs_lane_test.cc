@@ -5,6 +5,7 @@
 
 #include "providers/verbs/address.h"
 #include "providers/verbs/receives.h"
+#include "providers/verbs/trial.h"
 #include "tests/support/catch.h"
 #include "tests/support/fake_verbs.h"
 #include "tests/support/seam_end.h"
@@ -230,6 +231,26 @@ TEST_CASE("receives that the notifications of ended lanes took come back") {
   CHECK(fake.receivesOf(1) + verbs::Receives::kBatch > all);  // they are posted again by whole batches
 }
 
+// A card takes some hundred microseconds for each, and a job closes thousands of peers at once.
+TEST_CASE("queue pairs are destroyed on another thread than the one that polls") {
+  FakeVerbs fake;
+  const auto left = fake.transport({0}), right = fake.transport({1});
+  SeamEnd a(*left, 64), b(*right, 64);
+  for (int i = 0; i < 20; i++) {
+    if (i > 0) {
+      a.lane = a.queue->openEndpoint().take();
+      b.lane = b.queue->openEndpoint().take();
+    }
+    a.seen.clear();
+    b.seen.clear();
+    joinEnds(a, b);
+    a.lane.reset();
+    b.lane.reset();
+  }
+  CHECK(pumpUntil({&a, &b}, [&] { return fake.pairsOf(0).empty() && fake.pairsOf(1).empty(); }));
+  CHECK(fake.destroyedByPoll == 0);
+}
+
 TEST_CASE("with adaptive routing a large write and its notification go apart, others do not") {
   FakeVerbs fake;
   Lane lane(fake, adaptive(), adaptive());
@@ -412,28 +433,111 @@ TEST_CASE("InfiniBand is routed by LID, with a global header between subnets and
   CHECK(fake.connectedWith(fake.pairsOf(1)[0]).ah_attr.dlid == 0x11);
 }
 
-TEST_CASE("a lane breaks when what its peer knows it by is gone, and the next one announces what is there") {
+TEST_CASE("a lane is over when its LID is another one, and the next one announces that") {
   FakeVerbs fake;
-  fake.infiniband = GENERATE(true, false);
-  CAPTURE(fake.infiniband);
-  const FakeVerbs::Reached first{"fe80::2:c903:1", 0x11};
-  FakeVerbs::Reached second{"fe80::2:c903:1", 0x33};
-  if (!fake.infiniband) second = {"fe80::2:c903:9", 0};
-  fake.setReached(0, first);
+  fake.infiniband = true;
+  fake.setReached(0, {"fe80::2:c903:1", 0x11});
   fake.setReached(1, {"fe80::2:c903:2", 0x22});
   Lane lane(fake);
-  fake.happens(0, fake.infiniband ? IBV_EVENT_CLIENT_REREGISTER : IBV_EVENT_GID_CHANGE);  // nothing changed
-  fake.setReached(0, second);
-  fake.happens(0, fake.infiniband ? IBV_EVENT_LID_CHANGE : IBV_EVENT_GID_CHANGE);
+  fake.happens(0, IBV_EVENT_CLIENT_REREGISTER);  // nothing changed
+  fake.setReached(0, {"fe80::2:c903:1", 0x33});
+  fake.happens(0, IBV_EVENT_LID_CHANGE);
   REQUIRE(pumpUntil({&lane.a, &lane.b}, [&] { return lane.a.count(broken, false) == 1; }));
   REQUIRE(lane.a.words.size() == 1);
-  CHECK(contains(lane.a.words[0],
-                 fake.infiniband ? "its LID changed from 17 to 51" : "its address fe80::2:c903:1"));
+  CHECK(contains(lane.a.words[0], "its LID changed from 17 to 51"));
   CHECK(lane.b.count(broken, false) == 0);
+  CHECK(announcedBy(lane.a).lid == 0x33);
+}
 
-  const verbs::LaneAddress announced = announcedBy(lane.a);
-  CHECK(announced.lid == second.lid);
-  CHECK(verbs::gidText(announced.gids[fake.infiniband ? 0 : 1]) == second.gid);
+TEST_CASE("a lane falters while its address is gone, and goes on when that is back") {
+  FakeVerbs fake;
+  const FakeVerbs::Reached first{"::ffff:192.0.2.1"};
+  Lane lane(fake);
+  fake.setReached(0, {"::ffff:192.0.2.77"});
+  fake.happens(0, IBV_EVENT_GID_CHANGE);
+  REQUIRE(pumpUntil({&lane.a, &lane.b}, [&] { return lane.a.count(faltering, false) == 1; }));
+  CHECK(contains(lane.a.words[0], "its address 192.0.2.1 is gone"));
+  CHECK(verbs::gidText(announcedBy(lane.a).gids[0]) == "192.0.2.77");
+  REQUIRE(lane.a.post(lane.a.work(Opcode::write, 0, 0, kLarge)));
+  CHECK(lane.allSent(1));
+  FakeVerbs::Reached again = first;
+  again.firstIndex = 5;  // the kernel gives it another place; it keeps the one that is in use
+  fake.setReached(0, again);
+  fake.happens(0, IBV_EVENT_GID_CHANGE);
+  CHECK(pumpUntil({&lane.a, &lane.b}, [&] { return lane.a.count(faltering, true) == 1; }));
+  CHECK(lane.a.count(broken) == 0);
+}
+
+TEST_CASE("the loss of an address that no peer uses is nothing to a lane") {
+  FakeVerbs fake;
+  fake.setReached(0, {"::ffff:192.0.2.1", 0, false, "fd99::1"});
+  Lane lane(fake);
+  const auto loopback = lane.a.queue->openEndpoint();
+  REQUIRE(loopback);
+  REQUIRE((*loopback)->connect((*loopback)->address()));
+  REQUIRE(pumpUntil({&lane.a}, [&] { return lane.a.count(connected, true) == 2; }));
+  fake.setReached(0, {"::ffff:192.0.2.1"});
+  fake.happens(0, IBV_EVENT_GID_CHANGE);
+  const auto read = [&]() -> bool { return announcedBy(lane.a).gids[1] == verbs::Gid{}; };
+  REQUIRE(pumpUntil({&lane.a, &lane.b}, read));
+  pump({&lane.a, &lane.b}, 50);
+  CHECK(lane.a.count(broken) == 0);
+  CHECK(lane.a.count(faltering) == 0);
+}
+
+TEST_CASE("a table of addresses that cannot be read says nothing about them") {
+  FakeVerbs fake;
+  Lane lane(fake);
+  fake.readFails = 2;
+  fake.happens(0, IBV_EVENT_GID_CHANGE);
+  REQUIRE(pumpUntil({&lane.a, &lane.b}, [&] { return fake.readFails == 0; }));
+  fake.readFails = 1;  // and one that can be read a moment later
+  fake.setReached(0, {"::ffff:192.0.2.1", 0, false, "fd99::1"});
+  fake.happens(0, IBV_EVENT_GID_CHANGE);
+  const auto read = [&]() -> bool { return verbs::gidText(announcedBy(lane.a).gids[1]) == "fd99::1"; };
+  CHECK(pumpUntil({&lane.a, &lane.b}, read));
+  CHECK(lane.a.count(broken) == 0);
+  CHECK(lane.a.count(faltering) == 0);
+}
+
+TEST_CASE("a flap of the port loses nothing: what was posted lands when it is up again") {
+  FakeVerbs fake;
+  Lane lane(fake, withPairs(2), withPairs(2));
+  fake.hold(true);
+  for (uint64_t i = 0; i < 8; i++)
+    REQUIRE(lane.a.post(lane.a.work(Opcode::writeNotify, i * kLarge, i * kLarge, kLarge, i)));
+  fake.happens(0, IBV_EVENT_PORT_ERR);
+  REQUIRE(pumpUntil({&lane.a, &lane.b}, [&] { return lane.a.count(faltering, false) == 1; }));
+  CHECK(contains(lane.a.words[0], "port 1 of fake0 went down"));
+  CHECK(lane.a.first(faltering)->error == ENETDOWN);
+  CHECK(lane.a.count(sent) == 0);
+  SECTION("it comes back") {
+    fake.happens(0, IBV_EVENT_PORT_ACTIVE);
+    fake.hold(false);
+    CHECK(lane.allSent(8));
+    CHECK(lane.a.count(sent, true) == 8);
+    CHECK(pumpUntil({&lane.a, &lane.b}, [&] { return lane.b.count(notified) == 8; }));
+    CHECK(lane.b.holds(0, lane.a, 0, 8 * kLarge));
+    CHECK(pumpUntil({&lane.a, &lane.b}, [&] { return lane.a.count(faltering, true) == 1; }));
+  }
+  SECTION("the card gives up") {
+    for (const uint32_t pair : fake.pairsOf(0)) fake.failNext(pair);
+    fake.hold(false);
+    CHECK(lane.allSent(8));
+    CHECK(lane.a.count(sent, false) == 8);
+    CHECK(contains(lane.a.words.back(), "port 1 of fake0 went down"));
+    CHECK(contains(lane.a.words.back(), "did not acknowledge within all retries"));
+  }
+  CHECK(lane.a.count(broken) == 0);
+}
+
+TEST_CASE("a lane that is made while the port is down says so once it stands") {
+  FakeVerbs fake;
+  const auto left = fake.transport({0}), right = fake.transport({1});
+  SeamEnd a(*left, 64), b(*right, 64);
+  fake.happens(0, IBV_EVENT_PORT_ERR);
+  joinEnds(a, b);
+  CHECK(pumpUntil({&a, &b}, [&] { return a.count(faltering, false) == 1; }));
 }
 
 TEST_CASE("an address that changes while the device is being opened is what its lanes announce") {
@@ -451,13 +555,13 @@ TEST_CASE("an address that changes while the device is being opened is what its 
   CHECK(pumpUntil({&end}, [&] { return verbs::gidText(announcedBy(end).gids[0]) == "192.0.2.77"; }));
 }
 
-TEST_CASE("a port that lost its last address breaks its lanes, and works again when it has one") {
+TEST_CASE("a port that lost its last address works again when it has one") {
   FakeVerbs fake;
   Lane lane(fake);
   fake.setReached(0, {});
   fake.happens(0, IBV_EVENT_GID_CHANGE);
-  REQUIRE(pumpUntil({&lane.a, &lane.b}, [&] { return lane.a.count(broken, false) == 1; }));
-  CHECK(contains(lane.a.words[0], "the port has none"));
+  REQUIRE(pumpUntil({&lane.a, &lane.b}, [&] { return lane.a.count(faltering, false) == 1; }));
+  CHECK(contains(lane.a.words[0], "its address 192.0.2.1 is gone"));
   fake.setReached(0, {"::ffff:192.0.2.77", 0});
   fake.happens(0, IBV_EVENT_PORT_ACTIVE);
   const auto back = [&]() -> bool { return verbs::gidText(announcedBy(lane.a).gids[0]) == "192.0.2.77"; };
@@ -530,4 +634,57 @@ TEST_CASE("a card reads GPU memory itself: it never goes inline") {
   REQUIRE(lane.a.post(work));
   REQUIRE(lane.allSent(2));
   CHECK(inlined() == 1);
+}
+
+TEST_CASE("a trial shows what a driver does otherwise than most") {
+  FakeVerbs fake;
+  fake.tellsLength = GENERATE(true, false);
+  fake.carriesEmpty = GENERATE(true, false);
+  const auto habits = verbs::tryCard(fake.library(), fake.portOf(0), Clock::system());
+  CHECK(habits.untried.empty());
+  CHECK(habits.tellsLength == fake.tellsLength);
+  CHECK(habits.carriesEmpty == fake.carriesEmpty);
+  CHECK(fake.pairsOf(0).empty());  // nothing of it stays
+  fake.openFails = EACCES;
+  CHECK_FALSE(verbs::tryCard(fake.library(), fake.portOf(0), Clock::system()).untried.empty());
+}
+
+TEST_CASE("where a driver does not tell the length of a write, every notification goes apart and has it") {
+  FakeVerbs fake;
+  fake.tellsLength = false;
+  fake.apart = verbs::Apart::always;
+  Lane lane(fake);
+  const size_t lengths[] = {0, 1, 64, kLarge, 4 * kLarge};
+  for (const size_t length : lengths) REQUIRE(lane.a.post(notify(lane.a, 0, length, 7)));
+  REQUIRE(lane.allSent(5));
+  REQUIRE(pumpUntil({&lane.b}, [&] { return lane.b.count(notified) == 5; }));
+  const auto arrived = of(lane.b, notified);
+  for (size_t i = 0; i < 5; i++) {
+    CHECK(arrived[i].length == lengths[i]);
+    CHECK(arrived[i].imm == 7);
+  }
+}
+
+TEST_CASE("relaxed ordering is for NCCL's buffers, and can be switched off") {
+  FakeVerbs fake;
+  Config config;
+  config.ibRelaxedOrdering = GENERATE(0, 1, 2);
+  const auto transport = fake.transport({0}, config);
+  SeamEnd end(*transport, 4096);
+  fake.relaxed = 0;
+  MemoryDesc desc;
+  desc.address = end.bytes.data();
+  desc.length = 4096;
+  CHECK(end.device->registerMemory(desc));
+  CHECK(fake.relaxed == (config.ibRelaxedOrdering != 0));
+  desc.strictOrder = true;  // the protocol's own
+  CHECK(end.device->registerMemory(desc));
+  CHECK(fake.relaxed == (config.ibRelaxedOrdering != 0));
+}
+
+TEST_CASE("the speed of a port follows from its width and that of a lane, up to 1.6 Tb/s") {
+  CHECK(verbs::speedOf(2, 128) == 400'000);    // NDR, 4x
+  CHECK(verbs::speedOf(2, 256) == 800'000);    // XDR, 4x
+  CHECK(verbs::speedOf(4, 256) == 1'600'000);  // XDR, 8x
+  CHECK(verbs::speedOf(16, 32) == 50'000);     // EDR, 2x
 }

@@ -170,7 +170,7 @@ TEST_CASE("a lane's address survives the wire, and damage is noticed") {
   REQUIRE(back);
   CHECK(back->pairs == address.pairs);
   CHECK(back->only(1).pairs == std::vector<PairAddress>{{0xabcdf0, 1}});
-  CHECK(back->takesApart == address.takesApart);
+  CHECK(back->apart == address.apart);
   CHECK(back->needsHeader == address.needsHeader);
   CHECK(back->lid == address.lid);
   CHECK(back->eceVendor == address.eceVendor);
@@ -210,14 +210,14 @@ TEST_CASE("settings fit what a card takes") {
   const auto told = retriesWith({.timeout = 22, .retryCount = 7});
   CHECK(told.first == Milliseconds(17'180));
   CHECK(told.all == Milliseconds(137'439));
-  CHECK(retriesWith({.timeout = 0}).all == Milliseconds(0));  // the card waits for ever
-  CHECK(settingsFrom(config, true, true).retryCount == 6);    // 7 is for ever there
-  CHECK_FALSE(settingsFrom(config, false, true).apart);       // RoCE
-  CHECK(settingsFrom(config, false, false).apart);            // InfiniBand
+  CHECK(retriesWith({.timeout = 0}).all == Milliseconds(0));           // the card waits for ever
+  CHECK(settingsFrom(config, true, true).retryCount == 6);             // 7 is for ever there
+  CHECK(settingsFrom(config, false, true).apart == Apart::never);      // RoCE
+  CHECK(settingsFrom(config, false, false).apart == Apart::ifWanted);  // InfiniBand
   for (const int wish : {0, 1}) {
     config.ibAdaptiveRouting = wish;
     for (const bool ethernet : {false, true})
-      CHECK(settingsFrom(config, false, ethernet).apart == (wish == 1));
+      CHECK(settingsFrom(config, false, ethernet).apart == (wish == 1 ? Apart::ifWanted : Apart::never));
   }
   config.ibServiceLevel = -1;
   CHECK(settingsFrom(config, false, true).serviceLevel == 0);
