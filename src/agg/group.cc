@@ -216,7 +216,9 @@ bool AggGroup::takeHeads(bool* moved) {
 bool AggGroup::openRecord(const OperationHead& head) {
   const bool reduces =
       head.kind == coll::OperationKind::allReduce || head.kind == coll::OperationKind::reduceScatter;
-  if (reduces && (!coll::canReduce(head.type, head.op) || head.bytes % coll::elementBytes(head.type) != 0))
+  const auto cut = [&](uint64_t bytes) { return bytes % coll::elementBytes(head.type) != 0; };
+  if (reduces && (!coll::canReduce(head.type, head.op) || cut(head.bytes) || cut(head.bytesPerRank) ||
+                  cut(head.windowOffset)))
     return end({"there is no such reduction: " + coll::describe(head)}), false;
   Record record;
   record.head = head;
@@ -275,7 +277,7 @@ bool AggGroup::reduceStep(Record& record, size_t step) {
   }
   combine(record, chunk, record.head.inlined ? smallOf(reducing_) : resultOf(record.firstChunk + step));
   statistics_.chunks++;
-  return true;
+  return !hasEnded();
 }
 
 // Reductions fold the children in their order. In a gather each rank sends only its own part, which is copied
@@ -284,13 +286,17 @@ void AggGroup::combine(const Record& record, Span chunk, std::byte* to) {
   const bool reduces = record.head.kind == coll::OperationKind::allReduce ||
                        record.head.kind == coll::OperationKind::reduceScatter;
   if (chunk.bytes() == 0) return;
-  if (reduces) return coll::reduce(record.head.type, record.head.op, inputs_, to, chunk.bytes());
+  if (reduces) {
+    if (!coll::reduce(record.head.type, record.head.op, inputs_, to, chunk.bytes()))
+      end({"a chunk is no number of whole elements: " + coll::describe(record.head)});
+    return;
+  }
   std::memset(to, 0, chunk.bytes());
   for (size_t i = 0; i < children_.size(); i++) {
     const Child& child = children_[i];
     if (child.daemon) {
       const void* both[] = {to, inputs_[i]};
-      coll::reduce(coll::ElementType::u8, coll::ReduceOp::bor, both, to, chunk.bytes());
+      (void)coll::reduce(coll::ElementType::u8, coll::ReduceOp::bor, both, to, chunk.bytes());
       continue;
     }
     const Span piece = coll::sentOf(record.head, child.order, chunk);

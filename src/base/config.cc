@@ -188,8 +188,9 @@ constexpr ConfigField kFields[] = {
      "/opt/mellanox/sharp/lib.",
      nullptr},
     {"WEFT_COLLNET_CHUNK", &Config::collnetChunkBytes,
-     "Bytes of a vector that are reduced at a time; several are on their way. All ranks must agree.", nullptr,
-     4096, 1 << 24},
+     "Bytes of a vector that are reduced at a time, a multiple of 128; several are on their way. All ranks "
+     "must agree.",
+     nullptr, 4096, 1 << 24, 128},
     {"WEFT_COLLNET_ONE_STEP", &Config::collnetOneStepBytes,
      "WEFT_COLLNET=peers: vectors up to so many bytes are reduced by every rank, in one step instead of two. "
      "All "
@@ -301,7 +302,7 @@ std::string placeOf(const ConfigField& field, const Lookup& environment, const C
 bool parseNumber(const std::string& text, const ConfigField& field, int* out) {
   const bool hex = text.starts_with("0x");
   const auto value = weft::parseNumber<int>(hex ? text.substr(2) : text, hex ? 16 : 10);
-  if (!value || *value < field.min || *value > field.max) return false;
+  if (!value || *value < field.min || *value > field.max || *value % field.multipleOf != 0) return false;
   *out = *value;
   return true;
 }
@@ -512,7 +513,10 @@ std::string allowedText(const ConfigField& field) {
   if (std::holds_alternative<std::string Config::*>(field.member)) return "text";
   if (std::holds_alternative<bool Config::*>(field.member)) return "0 or 1";
   const bool time = std::holds_alternative<Milliseconds Config::*>(field.member);
-  return format("%s, %d to %d", time ? "milliseconds" : "a number", field.min, field.max);
+  const std::string kind = field.multipleOf > 1 ? format("a multiple of %d", field.multipleOf)
+                           : time               ? "milliseconds"
+                                                : "a number";
+  return format("%s, %d to %d", kind.c_str(), field.min, field.max);
 }
 
 const char* environmentValue(const char* name) {

@@ -99,6 +99,7 @@ struct ConfigField {
   const char* alias;  // NCCL's variable, read in NCCL's way when ours is unset; null: none
   int min = 0;        // for numbers and times
   int max = 1 << 30;
+  int multipleOf = 1;
 };
 
 std::span<const ConfigField> configFields();

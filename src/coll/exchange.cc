@@ -205,7 +205,7 @@ bool Exchange::advanceFoldings() {
     Folding& oldest = foldings_.front();
     if (!testReceives(oldest)) return false;
     if (oldest.next < mesh_.ranks()) return true;
-    fold(oldest);
+    if (!fold(oldest)) return fail(self(), "a piece of the vector is no number of whole elements");
     blocks_.give(oldest.block);
     foldings_.pop_front();
   }
@@ -218,7 +218,7 @@ void Exchange::putBack() {
 
 // Folds the pieces in the order of the ranks, with ours in its place. So every rank's part has the same bits
 // whatever came first. In two steps a rank writes in place only what it does not send: its own part.
-void Exchange::fold(const Folding& folding) {
+bool Exchange::fold(const Folding& folding) {
   const Part& piece = folding.piece;
   const bool scatters = operation_.kind == OperationKind::reduceScatter;
   std::vector<const void*> inputs(static_cast<size_t>(mesh_.ranks()));
@@ -227,8 +227,8 @@ void Exchange::fold(const Folding& folding) {
   inputs[static_cast<size_t>(self())] = contribution() + own().offset + piece.offset;
   auto* result = held_.empty() ? static_cast<std::byte*>(operation_.receive) : held_.data();
   std::byte* to = result + (scatters ? 0 : own().offset) + piece.offset;
-  reduce(operation_.type, operation_.op, inputs, to, piece.bytes);
   reduced_ = piece.offset + piece.bytes;
+  return reduce(operation_.type, operation_.op, inputs, to, piece.bytes);
 }
 
 // The results of our part go out while later pieces are still being reduced.

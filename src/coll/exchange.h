@@ -107,7 +107,7 @@ class Exchange {
   bool postFoldings();
   bool advanceFoldings();
   bool testReceives(Folding& folding);
-  void fold(const Folding& folding);
+  bool fold(const Folding& folding);
   bool foldsOverContribution() const {
     return plan_.whole && mesh_.ranks() > 1 && operation_.receive == operation_.send;
   }

@@ -191,8 +191,8 @@ Result<JoinRequest> decodeJoinRequest(std::span<const std::byte> bytes, const Ke
   TRY(readEnd(in));
   const bool possible = request.ranks >= 1 && request.ranks <= kMaxRanks && request.order < request.ranks &&
                         request.weight >= 1 && request.weight <= request.ranks &&
-                        request.local <= request.ranks && request.chunkBytes >= 4096 &&
-                        request.chunkBytes <= (1u << 24);
+                        request.local <= request.ranks && request.chunkBytes >= kLeastChunk &&
+                        request.chunkBytes <= kMostChunk && request.chunkBytes % kChunkAlign == 0;
   if (!possible) return broken("a request to join has numbers that cannot be");
   return request;
 }

@@ -39,11 +39,13 @@ size_t elementBytes(ElementType type);
 const char* nameOf(ElementType type);
 const char* nameOf(ReduceOp op);
 
-// `bytes` is a multiple of the element's size, and canReduce() said yes.
-inline void reduce(ElementType type, ReduceOp op, std::span<const void* const> inputs, void* out,
+// canReduce() said yes. False: `bytes` is no number of whole elements, and nothing was written.
+inline bool reduce(ElementType type, ReduceOp op, std::span<const void* const> inputs, void* out,
                    size_t bytes) {
+  if (bytes % elementBytes(type) != 0) return false;
   kernels().of[static_cast<size_t>(type)][static_cast<size_t>(op)](inputs.data(), inputs.size(), out,
                                                                    bytes / elementBytes(type));
+  return true;
 }
 
 // The tables, one file each. The processor that weft is compiled for decides which of them exist.

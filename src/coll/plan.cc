@@ -97,7 +97,7 @@ const char* faultOf(const Operation& operation, int rank, int ranks) {
   if (operation.bytes > kMost || operation.windowBytes > kMost || operation.bytesPerRank > kMost)
     return "the size is negative or over 1 TiB";
   if (operation.bytes % element != 0 || operation.windowBytes % element != 0 ||
-      operation.windowOffset % element != 0)
+      operation.windowOffset % element != 0 || operation.bytesPerRank % element != 0)
     return "the size is not a number of whole elements";
   if (windowed &&
       (operation.windowOffset > operation.bytesPerRank * static_cast<size_t>(ranks) ||

@@ -17,6 +17,9 @@ namespace weft::coll {
 constexpr uint32_t kMagic = 0x6c6f6377;  // "wcol"
 constexpr uint16_t kVersion = 3;
 constexpr int kMaxRanks = 4096;
+// The least and the most bytes that are reduced at a time. A chunk is a multiple of kChunkAlign, so that it
+// cuts no element of any type.
+constexpr uint32_t kLeastChunk = 4096, kMostChunk = 1u << 24, kChunkAlign = 128;
 constexpr size_t kControlBytes = 1600;  // the longest control message of a group
 constexpr size_t kReasonBytes = 480;    // a longer text is cut
 

@@ -116,6 +116,8 @@ TEST_CASE("a request to join is taken at the edges of its numbers, and not beyon
       [](auto& r) { r.weight = 11; },
       [](auto& r) { r.local = 11; },
       [](auto& r) { r.chunkBytes = 4095; },
+      [](auto& r) { r.chunkBytes = 4100; },
+      [](auto& r) { r.chunkBytes = 10'001; },
       [](auto& r) { r.chunkBytes = (1u << 24) + 1; }};
   for (size_t i = 0; i < bad.size(); i++) {
     INFO(i);
@@ -314,6 +316,7 @@ TEST_CASE("an operation that cannot be is refused, and the largest that can is n
   };
   CHECK(scattered([](auto& o) { o.receiveMemory = nullptr; }).find("null") != std::string::npos);
   CHECK(scattered([](auto& o) { o.windowBytes = 398; }).find("whole elements") != std::string::npos);
+  CHECK(scattered([](auto& o) { o.bytesPerRank = 101; }).find("whole elements") != std::string::npos);
   CHECK(scattered([](auto& o) { o.windowOffset = 2, o.windowBytes = 4; }).find("whole") != std::string::npos);
   CHECK(scattered([](auto& o) { o.op = static_cast<ReduceOp>(77); }).find("no such") != std::string::npos);
   const auto reduces = [](Operation& o) { o.kind = OperationKind::allReduce, o.sendMemory = nullptr; };

@@ -48,6 +48,10 @@ TEST_CASE("out-of-range numbers, flags and levels are refused") {
   CHECK_FALSE(read({{"WEFT_FALLBACK", "yes"}}));
   CHECK_FALSE(read({{"WEFT_DEBUG", "LOUD"}}));
   CHECK_FALSE(read({{"WEFT_PEER_TIMEOUT", ""}}));
+  // A piece that cuts an element would be reduced out of phase.
+  CHECK(read({{"WEFT_COLLNET_CHUNK", "4224"}}));
+  CHECK(read({{"WEFT_COLLNET_CHUNK", "4100"}}).error().detail().find("a multiple of 128") !=
+        std::string::npos);
 }
 
 TEST_CASE("NCCL's variable is honoured only when ours is unset") {

@@ -271,7 +271,8 @@ TEST_CASE("the result may take the place of any input") {
     Inputs inputs = makeInputs(3, 4 * 777, 5);
     const auto want = expected(ElementType::i32, ReduceOp::sum, inputs);
     const void* pointers[] = {inputs[0].data(), inputs[1].data(), inputs[2].data()};
-    reduce(ElementType::i32, ReduceOp::sum, pointers, inputs[target].data(), inputs[target].size());
+    REQUIRE(reduce(ElementType::i32, ReduceOp::sum, pointers, inputs[target].data(), inputs[target].size()));
+    CHECK_FALSE(reduce(ElementType::i32, ReduceOp::sum, pointers, inputs[target].data(), 6));
     CHECK(inputs[target] == want);
   }
 }
