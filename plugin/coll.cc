@@ -162,7 +162,8 @@ ncclResult_t reduceSupport(ncclDataType_t type, ncclRedOp_t op, int* supported) 
     *supported = 0;
     const auto element = elementType(type);
     const auto how = reduceOp(op);
-    if (element && how) *supported = coll::offloadReduces(*element, *how) ? 1 : 0;
+    TRY(const Config* config, Plugin::get().config());
+    if (config && element && how) *supported = coll::offloadReduces(*config, *element, *how) ? 1 : 0;
     return {};
   });
 }

@@ -71,8 +71,8 @@ class Backend {
   // Says goodbye to the other ends. Where the goodbye is a message, a broken group's alarm takes its place;
   // where it is the end of a connection, that ends in any case. Does not wait.
   virtual void part() = 0;
-  // Called after part() and before disconnect(): lets the other ends of the connections end first. Waits a
-  // second at most.
+  // Called after part() and before disconnect(): lets the other ends of the connections end first, and ends
+  // what works on memory without a connection. Waits a second at most. Memory is deregistered after it.
   virtual void close(const Clock& clock) = 0;
   // The last call: waits until nothing of the connections is under way. A backend that is destroyed without
   // it waits for nothing; its connections go to their engine, and work on registered memory until then.

@@ -58,6 +58,19 @@ Result<std::unique_ptr<PeersBackend>> makePeers(Mesh& mesh, const Config& config
   return std::make_unique<PeersBackend>(std::move(*owner), options);
 }
 
+// NCCL gathers and scatters by every group that it has, and asks for neither. What the switches do not do the
+// ranks reduce in host memory, so a gap under GPU memory would end the job at its first gather.
+Status checkGaps(const Mesh& mesh, const SharpJob& job) {
+  TRY(const core::Properties device, mesh.options().context->net().properties(mesh.options().device));
+  if (job.streams() || (!device.cudaMemory && !device.dmabufMemory)) return {};
+  return Error(
+      Code::unavailable, "forming a collective group",
+      format("the switches reduce whole vectors only, and %s takes GPU memory, in which the ranks "
+             "themselves cannot gather and scatter; set SHARP_COLL_ENABLE_SAT=1, or WEFT_GDR=off for "
+             "host buffers",
+             device.name.c_str()));
+}
+
 // The ranks' connections are needed to set up the library, and for the operations that the switches cannot
 // do.
 Result<std::unique_ptr<Group>> makeSharp(Mesh& mesh, const Config& config, std::unique_ptr<Mesh>* owner,
@@ -69,6 +82,7 @@ Result<std::unique_ptr<Group>> makeSharp(Mesh& mesh, const Config& config, std::
   if (!library) return library.takeError();
   TRY(auto job, SharpJob::open(mesh, library.take()));
   *capabilities = " " + job->describe();
+  TRY(checkGaps(mesh, *job));
   TRY(auto peers, makePeers(mesh, config, owner));
   return ringOf(mesh, std::make_unique<SharpBackend>(std::move(job), std::move(peers)));
 }
@@ -118,8 +132,9 @@ Result<Offload> offloadOf(const Config& config) {
                format("WEFT_COLLNET is \"%s\"; allowed: off, peers, tree or sharp", config.collnet.c_str()));
 }
 
-bool offloadReduces(ElementType type, ReduceOp op) {
-  return canReduce(type, op);
+bool offloadReduces(const Config& config, ElementType type, ReduceOp op) {
+  if (!canReduce(type, op)) return false;
+  return config.collnet != kOffloads[static_cast<size_t>(Offload::sharp)] || SharpJob::reduces(type, op);
 }
 
 namespace {

@@ -15,9 +15,9 @@ enum class Offload : uint8_t { off, peers, tree, sharp };
 // The setting WEFT_COLLNET; an error names the allowed words.
 Result<Offload> offloadOf(const Config& config);
 
-// True for the reductions that NCCL may ask of every group of this job. The answer is constant: NCCL asks
-// before there is a group.
-bool offloadReduces(ElementType type, ReduceOp op);
+// True for the reductions that NCCL may ask of every group of this process. NCCL asks after it has connected
+// its groups, and takes what all ranks say yes to. Switches know fewer reductions than ranks and daemons do.
+bool offloadReduces(const Config& config, ElementType type, ReduceOp op);
 
 // Blocks until all ranks have the group, or all ranks have an error that names the rank at fault.
 Result<std::unique_ptr<Group>> openGroup(MeshOptions options);

@@ -76,10 +76,16 @@ void SharpBackend::freeRequests() {
   }
 }
 
-// Requests of unfinished operations are freed first, then the job ends, then the connections of the peers,
-// over which the library's processes end together.
-void SharpBackend::disconnect() {
+// Requests of unfinished operations are freed first, then the library's communicator ends: nothing is written
+// to registered memory any more, which is deregistered next, in the job that is still there.
+void SharpBackend::close(const Clock& clock) {
+  peers_->close(clock);
   freeRequests();
+  job_->closeComm();
+}
+
+// The connections of the peers go last, as the library's processes end together over them.
+void SharpBackend::disconnect() {
   job_->close();
   peers_->disconnect();
 }

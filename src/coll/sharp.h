@@ -39,7 +39,7 @@ class SharpBackend final : public Backend {
   bool needsEveryone() const override { return true; }
   uint64_t bytesSent() const override { return bytesSent_ + peers_->bytesSent(); }
   void part() override { peers_->part(); }
-  void close(const Clock& clock) override { peers_->close(clock); }
+  void close(const Clock& clock) override;
   void disconnect() override;
   void keep(const std::shared_ptr<const void>& memory) override { peers_->keep(memory); }
 

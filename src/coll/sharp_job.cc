@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include "src/coll/sharp_job.h"
 
+#include <mutex>
 #include <utility>
 
 #include "src/base/log.h"
@@ -36,6 +37,35 @@ int onGather(void* context, int root, void* send, void* receive, int bytes) {
   const auto each = static_cast<size_t>(bytes);
   const std::span all(static_cast<std::byte*>(receive), calls.isRank(root) ? each * calls.ranks() : 0);
   return answer(calls.gather({static_cast<const std::byte*>(send), each}, all, root));
+}
+
+// What the switches of this process's jobs have in common, for NCCL's question, which names no group.
+struct Common {
+  std::mutex mutex;
+  bool known = false;
+  // Every generation of switches has these: no 8-bit types, no bfloat16.
+  uint64_t types = 1u << sharp::kU32 | 1u << sharp::kI32 | 1u << sharp::kU64 | 1u << sharp::kI64 |
+                   1u << sharp::kF32 | 1u << sharp::kF64 | 1u << sharp::kF16;
+  uint64_t operations = 1u << sharp::kSum | 1u << sharp::kMin | 1u << sharp::kMax;
+
+  void add(const sharp::Capabilities& job) {
+    const std::lock_guard lock(mutex);
+    types = known ? types & job.types : job.types;
+    operations = known ? operations & job.operations : job.operations;
+    known = true;
+  }
+};
+
+Common& common() {
+  static Common all;
+  return all;
+}
+
+// The library counts types and operations by bits.
+bool has(uint64_t types, uint64_t operations, ElementType type, ReduceOp op) {
+  const auto known = sharpType(type);
+  const auto how = sharpOperation(op);
+  return known && how && (types >> *known & 1) && (operations >> *how & 1);
 }
 
 // The cards of the device, as the library names them. A card without a port in its name means port 1.
@@ -135,11 +165,17 @@ Status SharpJob::start(Mesh& mesh) {
   // No rank goes on where another rank could not.
   Status all = outOfBand_.barrier();
   if (!all && outOfBand_.isOver()) return Error(Code::unavailable, "creating a SHARP group", kAnotherGaveUp);
+  if (all) common().add(capabilities_);
   return all;
 }
 
 SharpJob::~SharpJob() {
   end(Milliseconds(0));
+}
+
+void SharpJob::closeComm() {
+  outOfBand_.setTimeout(Milliseconds(500));
+  if (comm_) (void)library_->closeComm(std::exchange(comm_, nullptr));
 }
 
 void SharpJob::close() {
@@ -153,15 +189,20 @@ void SharpJob::end(Milliseconds patience) {
   if (context_) (void)library_->finalize(std::exchange(context_, nullptr));
 }
 
+bool SharpJob::streams() const {
+  return (capabilities_.features & sharp::kStreaming) != 0 && library_->allGather && library_->reduceScatter;
+}
+
 bool SharpJob::does(const Operation& operation) const {
-  const bool streams = (capabilities_.features & sharp::kStreaming) != 0;
-  if (operation.kind == OperationKind::allGather) return streams && library_->allGather;
-  const bool scatters = operation.kind == OperationKind::reduceScatter;
-  if (scatters ? !streams || !library_->reduceScatter : operation.kind != OperationKind::allReduce)
-    return false;
-  const auto type = sharpType(operation.type);
-  const auto how = sharpOperation(operation.op);
-  return type && how && (capabilities_.types >> *type & 1) && (capabilities_.operations >> *how & 1);
+  if (operation.kind != OperationKind::allReduce && !streams()) return false;
+  return operation.kind == OperationKind::allGather ||
+         has(capabilities_.types, capabilities_.operations, operation.type, operation.op);
+}
+
+bool SharpJob::reduces(ElementType type, ReduceOp op) {
+  Common& all = common();
+  const std::lock_guard lock(all.mutex);
+  return has(all.types, all.operations, type, op);
 }
 
 std::string SharpJob::describe() const {

@@ -21,6 +21,8 @@ class SharpJob {
   SharpJob(const SharpJob&) = delete;
   SharpJob& operator=(const SharpJob&) = delete;
 
+  // Ends the job's operations: nothing that was begun writes to memory any more, and the memory may go.
+  void closeComm();
   // Ends the job together with the other ranks, which may be gone: each step waits half a second at most.
   void close();
 
@@ -30,7 +32,12 @@ class SharpJob {
   // True: the switches do the operation. False: the ranks have to. The answer is the same on all ranks, since
   // their capabilities were compared.
   bool does(const Operation& operation) const;
+  bool streams() const;          // gathers and scatters, too
   std::string describe() const;  // the text that the ranks compare
+
+  // Whether the switches of every job of this process reduce so; before there is a job, whether all switches
+  // do that have been built. Any thread.
+  static bool reduces(ElementType type, ReduceOp op);
 
   SharpJob(Mesh& mesh, std::shared_ptr<const SharpLibrary> library);
 

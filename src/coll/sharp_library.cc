@@ -2,7 +2,9 @@
 // Copyright The weft authors
 #include "src/coll/sharp_library.h"
 
+#include <cstdlib>
 #include <dlfcn.h>
+#include <utility>
 
 #include "src/base/log.h"
 
@@ -15,6 +17,17 @@ constexpr const char* kOpening = "opening libsharp_coll";
 // In the order in which they are tried.
 constexpr const char* kPlaces[] = {"libsharp_coll.so.5", "libsharp_coll.so",
                                    "/opt/mellanox/sharp/lib/libsharp_coll.so"};
+
+// NVIDIA's plugin sets these before it opens the library, which reads them as it is loaded; the user's own
+// stand. Without SHARP_COLL_ENABLE_SAT the switches neither gather nor scatter.
+void setDefaults() {
+  constexpr std::pair<const char*, const char*> kDefaults[] = {
+      {"SHARP_COLL_ENABLE_SAT", "1"},
+      {"SHARP_COLL_NUM_COLL_GROUP_RESOURCE_ALLOC_THRESHOLD", "0"},
+      {"SHARP_COLL_LOCK_ON_COMM_INIT", "1"},
+      {"SHARP_COLL_LOG_LEVEL", "3"}};
+  for (const auto& [name, value] : kDefaults) (void)::setenv(name, value, 0);
+}
 
 void* openAt(const std::string& path, std::string* reason) {
   void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -41,6 +54,7 @@ struct Finder {
 }  // namespace
 
 Result<std::shared_ptr<const SharpLibrary>> SharpLibrary::open(const std::string& path) {
+  setDefaults();
   std::string reason;
   void* handle = nullptr;
   if (!path.empty()) handle = openAt(path, &reason);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -51,14 +52,28 @@ struct State {
   std::mutex mutex;
   std::map<uint64_t, std::shared_ptr<Job>> jobs;
   std::set<void*> registrations;
+  std::multiset<void*> inUse;  // registrations of requests that are not freed
+  int misused = 0;             // registrations that went before their request
   std::vector<Failure> failures;
   uint64_t types = 0xfff & ~(1u << sharp::kU16);
   uint64_t operations = 1u << sharp::kMax | 1u << sharp::kMin | 1u << sharp::kSum;
-  uint64_t features = sharp::kStreaming;
+  bool old = false;  // switches before Quantum-2
+  bool canStream = true;
   int contexts = 0;
 };
 
 State state;
+
+// The lock is held.
+bool streams() {
+  const char* enabled = std::getenv("SHARP_COLL_ENABLE_SAT");
+  return state.canStream && enabled && std::strcmp(enabled, "1") == 0;
+}
+
+bool streamsNow() {
+  const std::lock_guard lock(state.mutex);
+  return streams();
+}
 
 int failing(const char* what, int rank) {
   const std::lock_guard lock(state.mutex);
@@ -74,6 +89,7 @@ struct Request {
   std::shared_ptr<Job> job;
   uint64_t number = 0;
   int rank = 0;
+  void* registrations[2] = {};
   std::byte* receive = nullptr;
   size_t offset = 0;  // of what this rank gets of the result
   size_t bytes = 0;
@@ -125,12 +141,17 @@ bool isKnown(const sharp::Buffer& buffer) {
 
 // A rank's part is complete; the last one of them makes the result.
 template <class Finish>
-Request* contribute(sharp::Comm* comm, const sharp::Buffer& send, size_t bytes, Finish finish) {
+Request* contribute(sharp::Comm* comm, const sharp::Buffer& send, const sharp::Buffer& receive, size_t bytes,
+                    Finish finish) {
   auto request = std::make_unique<Request>();
   request->job = comm->context->job;
   request->rank = comm->context->rank;
   Job& job = *request->job;
+  request->registrations[0] = send.registration;
+  request->registrations[1] = receive.registration;
+  request->receive = static_cast<std::byte*>(receive.address);
   const std::lock_guard lock(state.mutex);
+  state.inUse.insert(std::begin(request->registrations), std::end(request->registrations));
   request->number = job.next[static_cast<size_t>(request->rank)]++;
   Operation& operation = job.operations[request->number];
   operation.parts.resize(static_cast<size_t>(job.ranks));
@@ -156,9 +177,8 @@ int startReduction(sharp::Comm* comm, const sharp::Reduction* spec, size_t resul
   const ElementType type = kTypes[spec->type];
   const size_t bytes = spec->elements * weft::coll::elementBytes(type);
   if (spec->send.bytes != bytes || spec->receive.bytes < resultBytes) return kInvalid;
-  *out = contribute(comm, spec->send, bytes,
+  *out = contribute(comm, spec->send, spec->receive, bytes,
                     [&](Operation* operation) { fold(operation, type, kOperations[spec->operation]); });
-  (*out)->receive = static_cast<std::byte*>(spec->receive.address);
   return 0;
 }
 
@@ -184,15 +204,17 @@ void sharpStandInFail(const char* what, int rank, int code, int times) {
   state.failures.push_back({what, rank, code, times});
 }
 
-void sharpStandInFeatures(uint64_t types, uint64_t features) {
+// Switches of that generation. They stream where they can and SHARP_COLL_ENABLE_SAT, which is 0 by default,
+// is 1.
+void sharpStandInSwitches(bool old, bool canStream) {
   const std::lock_guard lock(state.mutex);
-  state.types = types;
-  state.features = features;
+  state.old = old;
+  state.canStream = canStream;
 }
 
 int sharpStandInContexts() {
   const std::lock_guard lock(state.mutex);
-  return state.contexts + static_cast<int>(state.registrations.size());
+  return state.contexts + static_cast<int>(state.registrations.size()) + state.misused;
 }
 
 int sharp_coll_init(sharp::JobSpec* spec, sharp::Context** out) {
@@ -220,8 +242,10 @@ int sharp_coll_finalize(sharp::Context* context) {
 int sharp_coll_caps_query(sharp::Context*, sharp::Capabilities* out) {
   const std::lock_guard lock(state.mutex);
   out->types = state.types;
+  if (state.old)
+    out->types &= ~(1u << sharp::kBf16 | 1u << sharp::kU8 | 1u << sharp::kI8 | 1u << sharp::kI16);
   out->operations = state.operations;
-  out->features = state.features;
+  out->features = streams() ? sharp::kStreaming : 0;
   return 0;
 }
 
@@ -248,6 +272,7 @@ int sharp_coll_reg_mr(sharp::Context* context, void* address, size_t bytes, void
 int sharp_coll_dereg_mr(sharp::Context*, void* registration) {
   const std::lock_guard lock(state.mutex);
   if (state.registrations.erase(registration) == 0) return kInvalid;
+  if (state.inUse.contains(registration)) state.misused++;
   const std::unique_ptr<char> gone(static_cast<char*>(registration));
   return 0;
 }
@@ -261,6 +286,7 @@ int sharp_coll_do_allreduce_nb(sharp::Comm* comm, sharp::Reduction* spec, void**
 }
 
 int sharp_coll_do_reduce_scatter_nb(sharp::Comm* comm, sharp::Reduction* spec, void** out) {
+  if (!streamsNow()) return kInvalid;
   size_t begin = 0, end = 0;
   ownPart(spec->offset, spec->send.bytes, spec->receive.bytes, comm->context->rank, &begin, &end);
   Request* request = nullptr;
@@ -272,14 +298,14 @@ int sharp_coll_do_reduce_scatter_nb(sharp::Comm* comm, sharp::Reduction* spec, v
 }
 
 int sharp_coll_do_allgather_nb(sharp::Comm* comm, sharp::Gather* spec, void** out) {
-  if (!isKnown(spec->send) || !isKnown(spec->receive) || spec->receive.bytes < spec->size) return kInvalid;
+  if (!streamsNow() || !isKnown(spec->send) || !isKnown(spec->receive) || spec->receive.bytes < spec->size)
+    return kInvalid;
   size_t begin = 0, end = 0;
   ownPart(spec->offset, spec->size, spec->send.bytes, comm->context->rank, &begin, &end);
-  Request* request = contribute(comm, spec->send, end - begin, [](Operation* operation) {
+  Request* request = contribute(comm, spec->send, spec->receive, end - begin, [](Operation* operation) {
     for (const Part& part : operation->parts)
       operation->result.insert(operation->result.end(), part.data.begin(), part.data.end());
   });
-  request->receive = static_cast<std::byte*>(spec->receive.address);
   request->bytes = spec->size;
   *out = request;
   return 0;
@@ -298,6 +324,8 @@ int sharp_coll_req_test(void* handle) {
 
 int sharp_coll_req_free(void* handle) {
   const std::unique_ptr<Request> gone(static_cast<Request*>(handle));
+  const std::lock_guard lock(state.mutex);
+  for (void* registration : gone->registrations) state.inUse.erase(state.inUse.find(registration));
   return 0;
 }
 

@@ -9,6 +9,7 @@
 #include "src/base/log.h"
 #include "src/coll/offload.h"
 #include "src/coll/ring.h"
+#include "tests/coll/gpu_memory.h"
 #include "tests/coll/scenarios.h"
 #include "tests/support/catch.h"
 #include "tests/support/patience.h"
@@ -42,9 +43,15 @@ int leftOpen() {
   return control<int()>("sharpStandInContexts")();
 }
 
-void offer(uint64_t types, uint64_t features) {
-  control<void(uint64_t, uint64_t)>("sharpStandInFeatures")(types, features);
-}
+struct Switches {
+  explicit Switches(bool old, bool canStream) { set(old, canStream); }
+  ~Switches() { set(false, true); }
+  Switches(const Switches&) = delete;
+  Switches& operator=(const Switches&) = delete;
+  static void set(bool old, bool canStream) {
+    control<void(bool, bool)>("sharpStandInSwitches")(old, canStream);
+  }
+};
 
 Config settings() {
   Config config;
@@ -92,13 +99,63 @@ TEST_CASE("sharp: types and operations that the switches do not know are done by
 }
 
 TEST_CASE("sharp: windows, by the switches and where these only reduce whole vectors") {
-  for (const uint64_t features : {sharp::kStreaming, uint64_t{0}}) {
-    offer(0xfff, features);
+  for (const bool stream : {true, false}) {
+    const Switches these(false, stream);
     Ranks ranks(4, settings());
     form(ranks);
     checkWindows(ranks);
   }
-  offer(0xfff, sharp::kStreaming);
+}
+
+TEST_CASE("sharp: the library has NVIDIA's defaults, and NCCL is told what the switches of all jobs do") {
+  const auto told = [](ElementType type, ReduceOp op) { return offloadReduces(settings(), type, op); };
+  {
+    Ranks ranks(2, settings());
+    form(ranks);
+    CHECK(std::string(environmentValue("SHARP_COLL_ENABLE_SAT")) == "1");
+    CHECK(told(ElementType::f32, ReduceOp::sum));
+    CHECK(told(ElementType::bf16, ReduceOp::max));
+    CHECK_FALSE(told(ElementType::f32, ReduceOp::prod));
+    CHECK(offloadReduces({}, ElementType::f32, ReduceOp::prod));
+  }
+  const Switches old(true, true);
+  Ranks ranks(2, settings());
+  form(ranks);
+  CHECK(told(ElementType::f16, ReduceOp::sum));
+  CHECK_FALSE(told(ElementType::bf16, ReduceOp::max));
+  CHECK_FALSE(told(ElementType::i8, ReduceOp::sum));
+}
+
+TEST_CASE("sharp: no group is formed where GPU memory would meet what the switches do not do") {
+  const Switches whole(false, false);
+  Config config = settings();
+  config.libcuda = cudaStandIn();
+  {
+    Ranks ranks(2, config);
+    for (const std::string& failure : open(ranks))
+      CHECK(failure.find("SHARP_COLL_ENABLE_SAT=1") != std::string::npos);
+  }
+  CHECK(leftOpen() == 0);
+  Ranks ranks(2, settings());
+  form(ranks);
+}
+
+TEST_CASE("sharp: memory of a group that is closed with an operation under way goes back to its job") {
+  {
+    Ranks ranks(2, settings());
+    form(ranks);
+    std::vector<std::byte> bytes(1000);
+    MemoryDesc desc;
+    desc.address = bytes.data();
+    desc.length = bytes.size();
+    const auto memory = ranks.group(0).registerMemory(desc);
+    REQUIRE(memory);
+    Operation operation = allReduce(1000);
+    operation.send = operation.receive = bytes.data();
+    operation.sendMemory = operation.receiveMemory = *memory;
+    REQUIRE(ranks.group(0).start(operation).request);
+  }
+  CHECK(leftOpen() == 0);
 }
 
 TEST_CASE("sharp: eight operations at once, ranks that are ahead of others") {
