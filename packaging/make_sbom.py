@@ -16,6 +16,7 @@ import sys
 # (name, licence, supplier, how it stands to weft)
 PARTS = {
     'libstdc++': ('GPL-3.0-only WITH GCC-exception-3.1', 'Organization: GNU project', 'STATIC_LINK'),
+    'libsodium': ('ISC', 'NOASSERTION', 'STATIC_LINK'),
     'libfabric': ('BSD-2-Clause OR GPL-2.0-only', 'Organization: OpenFabrics Interfaces', 'OPTIONAL_DEPENDENCY_OF'),
     'libibverbs': ('GPL-2.0-only OR Linux-OpenIB', 'Organization: linux-rdma', 'OPTIONAL_DEPENDENCY_OF'),
     'fmt': ('MIT', 'NOASSERTION', 'STATIC_LINK'),

@@ -19,6 +19,7 @@ libfabric-dev       headers of the libfabric provider
 libfabric1          the library it opens at run time
 libfabric-bin       fi_info and fi_pingpong (efa tests)
 libibverbs-dev      headers of the verbs provider and of the software EFA device
+libsodium-dev       cryptography of control links, linked statically
 catch2              tests
 libcli11-dev        command line of the tools
 libfmt-dev          output of the tools

@@ -82,6 +82,8 @@ def problems_of(library, sanitized):
     if sanitized:  # a sanitizer brings libraries, symbols and unique objects of its own
         return
     yield from problems_of_needs(library, symbols)
+    if "TEXTREL" in readelf("-d", library):
+        yield "has text relocations, which hardened systems refuse to load"
     if " UNIQUE " in readelf("-s", library):
         yield "has unique symbols, which keep a library mapped after dlclose"
     if "NODELETE" in readelf("-d", library):
