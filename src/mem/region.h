@@ -20,7 +20,8 @@
 // user. Only pages that somebody has registered now are sure to stay mapped; a region kept longer could name
 // pages that were unmapped and mapped anew.
 //
-// GPU memory: the driver numbers allocations and never uses a number twice. Regions are found by that number,
+// GPU memory: the driver numbers allocations and never uses a number twice (memory without a number is
+// treated as the host's). Regions are found by that number,
 // so an address that was freed and allocated anew gets another region. An allocation is registered as a whole
 // where it is small enough, and its parts are found in it. An allocation of several segments never is, as the
 // neighbour of a segment may belong to another allocation. Regions stay for the next user, within limits.
@@ -97,17 +98,23 @@ class RegionCache {
  private:
   // Orders regions by allocation and range, so that all regions of an allocation stand together.
   struct Key {
-    uint64_t buffer = 0;  // the driver's number of the allocation; 0: host memory
+    uint64_t buffer = 0;  // the driver's number of the allocation; 0: host memory, or it has none
     bool strictOrder = false;
     uintptr_t first = 0;
     uintptr_t end = 0;
     auto operator<=>(const Key&) const = default;
+  };
+  // A range as a user named it.
+  struct Asked {
+    const void* address = nullptr;
+    size_t length = 0;
   };
   // A region in the table. Host memory: `users` alone. GPU memory: `kept` is the region, and `users` share a
   // second reference that reports its end (region_table.cc).
   struct Entry {
     std::weak_ptr<Region> users;
     RegionRef kept;         // GPU memory: also without users
+    Asked asked;            // GPU memory: what the region was made for
     uint64_t lastUsed = 0;  // by Table::clock_, for the order of eviction
   };
   struct Table;
@@ -121,10 +128,12 @@ class RegionCache {
   static Key keyOf(const MemoryDesc& desc);
   Result<RegionRef> getHost(const MemoryDesc& desc);
   Result<RegionRef> getGpu(const MemoryDesc& desc);
+  Result<RegionRef> getUnnumbered(const MemoryDesc& desc, const GpuRange& range);
   // Asks the driver for the allocation around a range.
   Result<GpuRange> findOut(const MemoryDesc& desc) const;
   Status refuseGpu(const MemoryDesc& desc) const;  // an error where the address is a GPU's
   Result<RegionRef> registerGpu(const MemoryDesc& desc, const GpuRange& range);
+  Result<RegionRef> registerPart(const MemoryDesc& desc, const GpuRange& range);
   // `given`: the caller's own dma-buf descriptor is used and no other one is exported.
   Result<RegionRef> registerGpuRange(const MemoryDesc& desc, uintptr_t first, uintptr_t end, bool given);
   Result<RegionRef> registerEvicting(const MemoryDesc& desc);

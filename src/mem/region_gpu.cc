@@ -39,7 +39,8 @@ const char* wrongKind(Pointer::Kind kind) {
 
 // A range and its allocation, as the driver knows them.
 struct RegionCache::GpuRange {
-  // The driver's number of the allocation; for several segments, a hash of their numbers in order.
+  // The driver's number of the allocation; for several segments, a hash of their numbers in order. 0: the
+  // driver has no number for it, or for one of them.
   uint64_t buffer = 0;
   int gpu = -1;
   uintptr_t first = 0;  // of the range, whole pages
@@ -73,6 +74,7 @@ Result<RegionCache::GpuRange> RegionCache::findOut(const MemoryDesc& desc) const
   out.end = pageBehind(end);
   out.wholeFirst = std::min(pageOf(at.begin), out.first);
   out.wholeEnd = std::max(pageBehind(at.begin + at.length), out.end);
+  bool numbered = at.buffer != 0;
   while (pageBehind(at.begin + at.length) < end) {
     const uintptr_t next = at.begin + at.length;
     at = options_.driver->lookUp(reinterpret_cast<const void*>(next));
@@ -81,10 +83,12 @@ Result<RegionCache::GpuRange> RegionCache::findOut(const MemoryDesc& desc) const
                                   out.gpu, static_cast<size_t>(next - address)));
     }
     out.oneSegment = false;
+    numbered = numbered && at.buffer != 0;
     out.buffer = (out.buffer ^ at.buffer * 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
     out.wholeFirst = out.first;
     out.wholeEnd = out.end;
   }
+  if (!numbered) out.buffer = 0;
   return out;
 }
 
@@ -94,20 +98,39 @@ Result<RegionRef> RegionCache::getGpu(const MemoryDesc& desc) {
                  format("%zu bytes at %p: this device takes host memory only: %s", desc.length, desc.address,
                         options_.path.why.empty() ? "there is no CUDA driver" : options_.path.why.c_str()));
   TRY(const GpuRange range, findOut(desc));
+  if (range.buffer == 0) return getUnnumbered(desc, range);
   if (RegionRef found = Table::findGpu(table_, {range.buffer, desc.strictOrder, range.first, range.end}))
     return found;
   dropFreed();
   TRY(RegionRef fresh, registerGpu(desc, range));
   const auto first = reinterpret_cast<uintptr_t>(fresh->begin());
   const Key key{range.buffer, desc.strictOrder, first, first + fresh->length()};
-  return Table::keepGpu(table_, key, std::move(fresh));
+  return Table::keepGpu(table_, key, {desc.address, desc.length}, std::move(fresh));
 }
 
-// Runs before each registration: a freed allocation's number no longer belongs to its address.
+// Nothing tells memory without a number from what was freed at its address. So it has a region of its own for
+// as long as somebody uses it, as host memory has.
+Result<RegionRef> RegionCache::getUnnumbered(const MemoryDesc& desc, const GpuRange& range) {
+  const Key key{0, desc.strictOrder, range.first, range.end};
+  if (RegionRef found = table_->find(key)) return found;
+  dropFreed();
+  MemoryDesc wanted = desc;
+  wanted.gpu = range.gpu;
+  TRY(RegionRef fresh, registerPart(wanted, range));
+  return table_->keep(key, std::move(fresh));
+}
+
+// Runs before each registration: a freed allocation's number no longer belongs to its address. The range that
+// was asked for has the same segments as then, or it is another one.
 void RegionCache::dropFreed() {
   if (!options_.driver) return;
-  for (const auto& [buffer, address] : table_->unused())
-    if (options_.driver->lookUp(address).buffer != buffer) table_->evictBuffer(buffer);
+  for (const auto& [buffer, asked] : table_->unused()) {
+    MemoryDesc desc;
+    desc.address = const_cast<void*>(asked.address);
+    desc.length = asked.length;
+    const auto now = findOut(desc);
+    if (!now || now->buffer != buffer) table_->evictBuffer(buffer);
+  }
 }
 
 // Tries the whole allocation first, so that its other parts are found later. Its failure is no error: the
@@ -120,11 +143,15 @@ Result<RegionRef> RegionCache::registerGpu(const MemoryDesc& desc, const GpuRang
     auto whole = registerGpuRange(wanted, range.wholeFirst, range.wholeEnd, false);
     if (whole) return whole;
   }
-  // The caller's own descriptor covers just this range.
+  return registerPart(wanted, range);
+}
+
+// The caller's own descriptor covers just this range.
+Result<RegionRef> RegionCache::registerPart(const MemoryDesc& desc, const GpuRange& range) {
+  const auto first = reinterpret_cast<uintptr_t>(desc.address);
   if (desc.kind == MemoryKind::dmabuf && options_.path.dmabuf)
-    return registerGpuRange(wanted, reinterpret_cast<uintptr_t>(desc.address),
-                            reinterpret_cast<uintptr_t>(desc.address) + desc.length, true);
-  return registerGpuRange(wanted, range.first, range.end, false);
+    return registerGpuRange(desc, first, first + desc.length, true);
+  return registerGpuRange(desc, range.first, range.end, false);
 }
 
 Result<RegionRef> RegionCache::registerGpuRange(const MemoryDesc& desc, uintptr_t first, uintptr_t end,

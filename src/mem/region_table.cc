@@ -78,10 +78,14 @@ RegionRef RegionCache::Table::findGpu(const std::shared_ptr<Table>& table, const
   return nullptr;
 }
 
-RegionRef RegionCache::Table::keepGpu(const std::shared_ptr<Table>& table, const Key& key, RegionRef fresh) {
+RegionRef RegionCache::Table::keepGpu(const std::shared_ptr<Table>& table, const Key& key, const Asked& asked,
+                                      RegionRef fresh) {
   std::lock_guard lock(table->mutex);
   auto& entry = table->entries_[key];
-  if (!entry.kept) entry.kept = std::move(fresh);
+  if (!entry.kept) {
+    entry.kept = std::move(fresh);
+    entry.asked = asked;
+  }
   return handOut(table, key, &entry);
 }
 
@@ -136,11 +140,11 @@ bool RegionCache::Table::evictUnused() {
   return !gone.empty();
 }
 
-std::vector<std::pair<uint64_t, const void*>> RegionCache::Table::unused() {
-  std::vector<std::pair<uint64_t, const void*>> list;
+std::vector<std::pair<uint64_t, RegionCache::Asked>> RegionCache::Table::unused() {
+  std::vector<std::pair<uint64_t, Asked>> list;
   std::lock_guard lock(mutex);
   for (const auto& [key, entry] : entries_)
-    if (entry.kept && entry.users.expired()) list.emplace_back(key.buffer, entry.kept->begin());
+    if (entry.kept && entry.users.expired()) list.emplace_back(key.buffer, entry.asked);
   return list;
 }
 

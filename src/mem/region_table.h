@@ -21,13 +21,14 @@ struct RegionCache::Table {
   // GPU memory: any region of the allocation that covers the range. Static, as the references handed out hold
   // the table weakly.
   static RegionRef findGpu(const std::shared_ptr<Table>& table, const Key& range);
-  static RegionRef keepGpu(const std::shared_ptr<Table>& table, const Key& key, RegionRef fresh);
+  static RegionRef keepGpu(const std::shared_ptr<Table>& table, const Key& key, const Asked& asked,
+                           RegionRef fresh);
   void returned(const Key& key);  // the last user of the region is gone
   // Deregisters all regions without users. False: there was none, so asking the device again is no use.
   bool evictUnused();  // all of it; false: there was none
 
-  // The numbers of allocations with regions that nobody uses, and an address in each.
-  std::vector<std::pair<uint64_t, const void*>> unused();
+  // The numbers of allocations with regions that nobody uses, and the ranges that these were made for.
+  std::vector<std::pair<uint64_t, Asked>> unused();
   void evictBuffer(uint64_t buffer);
 
   std::mutex mutex;

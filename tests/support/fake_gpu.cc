@@ -155,7 +155,7 @@ std::shared_ptr<const mem::gpu::Driver> FakeGpu::driver() {
 }
 
 void* FakeGpu::allocateAt(uintptr_t address, size_t bytes, int gpu, unsigned type, bool managed) {
-  memory[address] = {bytes, gpu, type, managed, ++lastNumber_};
+  memory[address] = {bytes, gpu, type, managed, numbers ? ++lastNumber_ : 0};
   return reinterpret_cast<void*>(address);
 }
 

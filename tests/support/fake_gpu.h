@@ -39,6 +39,7 @@ class FakeGpu {
   int exportFails = 0;  // CUresult
   bool takesPcieFlag = true;
   bool memoryShort = false;  // allocations fail
+  bool numbers = true;       // it has numbers for new allocations
 
   // An allocation at that address, of a new number. `type` 1: pinned host memory.
   void* allocateAt(uintptr_t address, size_t bytes, int gpu = 0, unsigned type = 2, bool managed = false);

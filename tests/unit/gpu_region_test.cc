@@ -177,6 +177,51 @@ TEST_CASE("memory mapped of several segments is never widened") {
   CHECK(stage.get(at(kBase + kMiB), 2 * kMiB) != across);
 }
 
+TEST_CASE("a region of several segments is kept for its next user, until one of them is freed") {
+  Stage stage;
+  for (uintptr_t i = 0; i < 2; i++) stage.gpu.allocateAt(kBase + i * 2 * kMiB, 2 * kMiB);
+  stage.gpu.allocateAt(kBase + 64 * kMiB, kMiB);
+  const uint32_t id = stage.get(at(kBase + kMiB), 2 * kMiB)->id();
+  stage.get(at(kBase + 64 * kMiB), kMiB);  // looks for what was freed
+  CHECK(stage.get(at(kBase + kMiB), 2 * kMiB)->id() == id);
+  CHECK(stage.cache->counters().evictions == 0);
+  stage.gpu.free(reinterpret_cast<void*>(kBase + 2 * kMiB));
+  stage.cache->dropFreed();
+  CHECK(stage.cache->counters().evictions == 1);
+  CHECK(stage.card->live() == 1);
+}
+
+// An allocation that begins within a page shares it with another one.
+TEST_CASE("an allocation that begins behind another one's end in a page is kept as well") {
+  Stage stage;
+  stage.gpu.allocateAt(kBase, kMiB + 512);
+  stage.gpu.allocateAt(kBase + kMiB + 512, kMiB);
+  const uint32_t id = stage.get(at(kBase + kMiB + 512), 100)->id();
+  stage.cache->dropFreed();
+  CHECK(stage.get(at(kBase + kMiB + 512), 100)->id() == id);
+}
+
+TEST_CASE("memory that the driver has no number for has a region for as long as it is used, and no longer") {
+  Stage stage;
+  stage.gpu.numbers = false;
+  stage.gpu.allocateAt(kBase, 2 * kMiB);
+  RegionRef first = stage.get(at(kBase), kMiB);
+  CHECK(first->length() == kMiB);
+  CHECK(stage.get(at(kBase), kMiB) == first);
+  const uint32_t id = first->id();
+  first.reset();
+  CHECK(stage.card->live() == 0);
+  // Another allocation at the same address, which has no number either.
+  stage.gpu.free(reinterpret_cast<void*>(kBase));
+  stage.gpu.allocateAt(kBase, 2 * kMiB);
+  CHECK(stage.get(at(kBase), kMiB)->id() != id);
+  // A range of which one segment has a number.
+  stage.gpu.numbers = true;
+  stage.gpu.allocateAt(kBase + 2 * kMiB, 2 * kMiB);
+  stage.get(at(kBase + kMiB), 2 * kMiB);
+  CHECK(stage.card->live() == 0);
+}
+
 TEST_CASE("by the older way memory goes by its address") {
   Stage stage(256, uint64_t{1} << 30, false);
   stage.gpu.allocateAt(kBase, kMiB);
