@@ -49,6 +49,7 @@ void Receiver::drop() {
   placedFlights_.clear();
   places_ = false;
   arrivals_.clear();
+  batch_ = {};
 }
 
 Status Receiver::advance(Desk& desk) {
@@ -123,7 +124,7 @@ Status Receiver::takePut(Desk& desk, const Head& head, std::span<const std::byte
     return wrong("a signal of " + signal->describe(self_, head.signalOffset, sizeof(uint64_t)));
   if (window) window->use(rank_);
   if (signal) signal->use(rank_);
-  arrivals_.push_back({head, window, signal, head.bytes, !window || !window->direct(), nullptr});
+  arrivals_.push_back({head, window, signal, head.bytes});
   return placePut(head, window, behind);
 }
 
@@ -293,20 +294,65 @@ bool Receiver::flush(const Window& window, const void* at, core::Request** flush
   return tested.ok && tested.done;
 }
 
-Status Receiver::retire(Desk& desk) {
-  while (!broken_ && !arrivals_.empty() && arrivals_.front().left == 0) {
-    Arrival& oldest = arrivals_.front();
-    if (!oldest.flushed)
-      oldest.flushed = flush(*oldest.window, oldest.window->at(oldest.head.offset), &oldest.flushing);
-    if (!oldest.flushed) return {};
-    Window* signal = oldest.signal;
-    const Head head = oldest.head;
+// False: no put has come whole since the last batch.
+bool Receiver::beginBatch() {
+  while (batch_.puts < arrivals_.size() && arrivals_[batch_.puts].left == 0) {
+    const Arrival& next = arrivals_[batch_.puts++];
+    if (!next.window || !next.window->direct()) continue;
+    const Batch::Part part{next.window->memory.gpu, next.window, next.window->at(next.head.offset)};
+    const auto same = std::find_if(batch_.flushes.begin(), batch_.flushes.end(),
+                                   [&](const Batch::Part& one) { return one.gpu == part.gpu; });
+    if (same == batch_.flushes.end())
+      batch_.flushes.push_back(part);
+    else
+      *same = part;
+  }
+  return batch_.puts > 0;
+}
+
+bool Receiver::batchFlushed() {
+  bool all = true;
+  for (Batch::Part& part : batch_.flushes) {
+    part.over = part.over || flush(*part.window, part.at, &part.request);
+    all = all && part.over;
+  }
+  return all && !broken_;
+}
+
+// Signals of one batch to one word are added at once: nobody could have seen the sums between them, as all of
+// their bytes were here before the first.
+Status Receiver::retireBatch(Desk& desk) {
+  struct Sum {
+    Window* window;
+    uint64_t offset, addend, signals;
+  };
+  Sum sum{nullptr, 0, 0, 0};
+  const auto add = [&]() -> Status {
+    return sum.window ? desk.add(*sum.window, sum.offset, sum.addend, sum.signals) : Status();
+  };
+  batch_.flushes.clear();
+  for (; batch_.puts > 0; batch_.puts--) {
+    const Arrival oldest = arrivals_.front();
     if (oldest.window) oldest.window->unuse(rank_);
     arrivals_.pop_front();
-    countPut(head, signal != nullptr);
-    if (!signal) continue;
-    signal->unuse(rank_);
-    TRY(desk.add(*signal, head.signalOffset, head.addend));
+    countPut(oldest.head, oldest.signal != nullptr);
+    if (!oldest.signal) continue;
+    oldest.signal->unuse(rank_);
+    if (sum.window != oldest.signal || sum.offset != oldest.head.signalOffset) {
+      TRY(add());
+      sum = {oldest.signal, oldest.head.signalOffset, 0, 0};
+    }
+    sum.addend += oldest.head.addend;
+    sum.signals++;
+  }
+  return add();
+}
+
+Status Receiver::retire(Desk& desk) {
+  while (!broken_) {
+    if (batch_.puts == 0 && !beginBatch()) return {};
+    if (!batchFlushed()) return {};
+    TRY(retireBatch(desk));
   }
   return {};
 }

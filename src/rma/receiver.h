@@ -5,6 +5,7 @@
 #include <deque>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "src/coll/pipe.h"
 #include "src/rma/bounce.h"
@@ -22,8 +23,9 @@ class Desk {
   virtual ~Desk() = default;
   // Null: no window of that number is registered now. `known`: there was one.
   virtual Window* window(uint32_t number, bool* known) = 0;
-  // Adds to a word of this rank's memory. An error: the word is not where a word can be.
-  virtual Status add(Window& window, uint64_t offset, uint64_t addend) = 0;
+  // Adds the sum of `signals` signals to a word of this rank's memory. An error: the word is not where a word
+  // can be.
+  virtual Status add(Window& window, uint64_t offset, uint64_t addend, uint64_t signals) = 0;
   // Any other head. An error ends the connection.
   virtual Status heard(uint32_t from, const Head& head, std::span<const std::byte> behind) = 0;
 };
@@ -51,8 +53,19 @@ class Receiver {
     Window* window = nullptr;  // null: no bytes, or the window is gone, and they go nowhere
     Window* signal = nullptr;  // null: none
     uint64_t left = 0;         // bytes that are not here
-    bool flushed = false;      // or nothing to flush
-    core::Request* flushing = nullptr;
+  };
+  // Puts that are retired together: the oldest ones, all of whose bytes are here. Each GPU among them is
+  // flushed once, which shows it all that was written before.
+  struct Batch {
+    struct Part {
+      int gpu;
+      const Window* window;  // of its last put
+      const std::byte* at;
+      core::Request* request = nullptr;
+      bool over = false;
+    };
+    size_t puts = 0;
+    std::vector<Part> flushes;
   };
   // Bytes that are to come.
   struct Wanted {
@@ -104,6 +117,9 @@ class Receiver {
   Status land(Stream& stream, Flight& flight);
   Status testPieces(Stream& stream);
   Status retire(Desk& desk);
+  bool beginBatch();
+  bool batchFlushed();
+  Status retireBatch(Desk& desk);
   void countGet(uint64_t bytes, bool whole);
   void countPut(const Head& head, bool signalled);
   // True: what was received there is visible to the GPU, now or before.
@@ -125,6 +141,7 @@ class Receiver {
   size_t goodbyes_ = 0;    // heard; at most kHeadsAtOnce
   bool broken_ = false;
   std::deque<Arrival> arrivals_;
+  Batch batch_;
   Stream puts_{kPutTag, {}, {}, nullptr};
   Stream gets_{kGetTag, {}, {}, nullptr};
   bool places_ = false;  // some window was opened: receives stand for placed bytes

@@ -161,7 +161,7 @@ Result<Request*> Team::putHere(const Put& put) {
     TRY(memory_.copy(*put.target, put.targetOffset, *put.source, put.sourceOffset, put.bytes));
   }
   if (put.signals) {
-    TRY(add(*put.signal, put.signalOffset, put.addend));
+    TRY(add(*put.signal, put.signalOffset, put.addend, 1));
   }
   TRY(Request * request, begin(put.rank, nullptr, 0));
   request->headLeft = true;
@@ -288,8 +288,8 @@ Window* Team::window(uint32_t number, bool* known) {
   return found == windows_.end() ? nullptr : found->second.get();
 }
 
-Status Team::add(Window& window, uint64_t offset, uint64_t addend) {
-  counters_.signals++;
+Status Team::add(Window& window, uint64_t offset, uint64_t addend, uint64_t signals) {
+  counters_.signals += signals;
   return memory_.add(window, offset, addend);
 }
 

@@ -117,7 +117,7 @@ class Team final : private Desk {
   Status checkPut(const Put& put) const;
   // Desk.
   Window* window(uint32_t number, bool* known) override;
-  Status add(Window& window, uint64_t offset, uint64_t addend) override;
+  Status add(Window& window, uint64_t offset, uint64_t addend, uint64_t signals) override;
   Status heard(uint32_t from, const Head& head, std::span<const std::byte> behind) override;
   Status heardGet(uint32_t from, const Head& head);
   Status heardExchange(uint32_t from, const Head& head, std::span<const std::byte> behind);

@@ -3,6 +3,9 @@
 #include <cstring>
 #include <dlfcn.h>
 
+#include "providers/fault/control.h"
+#include "providers/fault/transport.h"
+#include "providers/loop/transport.h"
 #include "providers/tcp/transport.h"
 #include "src/mem/gpu/abi.h"
 #include "tests/coll/gpu_memory.h"
@@ -36,14 +39,18 @@ struct GpuTeams {
     return config;
   }
   explicit GpuTeams(bool reached = true)
-      : teams(
-            3, config(),
-            reached ? Ranks::MakeTransport() : [](int) { return tcp::makeTransport(overLoopback()); }) {}
+      : teams(3, config(), [this, reached](int rank) -> std::unique_ptr<Transport> {
+          if (!reached) return tcp::makeTransport(overLoopback());
+          auto transport = fault::makeTransport(loop::makeTransport({}));
+          controls[static_cast<size_t>(rank)] = transport->control();
+          return transport;
+        }) {}
   static Config overLoopback() {
     Config config;
     config.socketIfname = "=lo";
     return config;
   }
+  std::vector<std::shared_ptr<fault::FaultControl>> controls{3};  // where the fabric reaches it
   Teams teams;
   std::vector<std::pair<std::byte*, size_t>> allocated;
 
@@ -124,6 +131,36 @@ TEST_CASE("one-sided: puts, signals and gets between windows of a GPU") {
     gpus.teams.finish(2, begun(gpus.teams.team(2).get(get)));
     CHECK(std::memcmp(data.data[0], data.data[2], bytes) == 0);
   }
+}
+
+// A flush shows the GPU everything that was written before it.
+TEST_CASE("one-sided: puts that are here together are flushed once, and their signals added at once") {
+  GpuTeams gpus;
+  const auto data = gpus.add(16384, false), words = gpus.add(64, false);
+  std::memset(data.data[0], 7, 16384);
+  fault::FaultRule counts;  // and hits nothing
+  counts.kind = fault::FaultKind::delay;
+  counts.op = fault::FaultOp::read;
+  counts.nth = uint64_t{1} << 40;
+  const auto flushes = gpus.controls[1]->add(counts);
+  constexpr uint64_t kPuts = 4;
+  for (uint64_t i = 0; i < kPuts; i++) {
+    Put put;
+    put.rank = 1;
+    put.bytes = 4096;
+    put.sourceOffset = put.targetOffset = i * 4096;
+    put.source = put.target = data.handle[0];
+    put.signals = true;
+    put.signal = words.handle[0];
+    put.addend = 3;
+    (void)begun(gpus.teams.team(0).put(put));
+    REQUIRE(gpus.teams.team(0).progress());
+  }
+  REQUIRE(gpus.teams.until([&] { return words.word(1, 0) == 3 * kPuts; }));
+  CHECK(gpus.teams.team(1).counters().signals == kPuts);
+  CHECK(std::memcmp(data.data[0], data.data[1], 16384) == 0);
+  CHECK(flushes->counts().seen >= 1);
+  CHECK(flushes->counts().seen <= 2);
 }
 
 // Whoever resets such a word, as the user of a window may, is not overwritten by an older value.
