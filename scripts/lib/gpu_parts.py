@@ -11,9 +11,11 @@ import tempfile
 import time
 import types
 
+import check_parts
 import nccl_group
 import nccl_host
 import nccl_programs
+from check_parts import SKIP, failures, last_lines
 from ports import free_port
 
 PLUGIN = 'plugin/libnccl-net-weft.so'
@@ -22,8 +24,6 @@ NEEDED = (PLUGIN, WITH_LOOP, 'tools/weft', 'tests/nccl/nccl-ranks', 'tests/nccl/
           'tests/softgpu/libcuda.so.1')
 LIB = pathlib.Path(__file__).resolve().parent
 MPS_CONTROL = 'nvidia-cuda-mps-control'
-SKIP = 77
-OUR_LINE = r'NET/weft.*WARN|WARN.*NET/weft|NCCL WARN'
 
 # How weft carries data, and whether NCCL's log has to say that GPU memory went without a copy.
 TCP = {'WEFT_PROVIDER': 'tcp'}
@@ -35,19 +35,13 @@ MOST = ('all_reduce', 'all_gather', 'reduce_scatter', 'roots', 'types', 'all_to_
 FEW = ('all_reduce', 'all_gather', 'all_to_all', 'split')
 
 
-class OutOfTime(Exception):
-    """Nothing of what is left can end in time."""
-
-
-class Check:
-    """The machine, the time that is left, and what was found. One thread."""
+class Check(check_parts.Parts):
+    """The machine, and what was found."""
 
     def __init__(self, options):
-        self.options, self.out, self.build = options, options.out.resolve(), options.build
-        self.until = time.monotonic() + options.seconds
-        self.began = time.monotonic()
-        self.lines, self.wrong, self.mps_settings = [], [], {}
-        self.no_nccl = ''
+        super().__init__('gpu-check', options.out, options.seconds)
+        self.options, self.build = options, options.build
+        self.mps_settings, self.no_nccl = {}, ''
         try:
             self.host = nccl_host.Host(self.build / 'tests' / 'softgpu', options.nccl, options.python)
             self.software = self.host.software
@@ -57,6 +51,7 @@ class Check:
                 raise
             # The software GPU does without NCCL what it can.
             self.host, self.software, self.no_nccl = None, True, str(reason)
+        self.played_by = 'a software GPU' if self.software else ''
         self.note('GPU', f'SOFTWARE GPU ({nccl_host.find_gpus().why}): results are real, times are not a GPU\'s' if self.software
                   else f'{", ".join(self.host.gpus.names)} ({self.host.gpus.driver})')
         if self.host:
@@ -64,46 +59,6 @@ class Check:
             self.note('NCCL', f'{nccl_host.version_text(library.version)}, {library.file} ({library.where})')
         else:
             self.note('NCCL', f'left out: {self.no_nccl}')
-
-    # What is said:
-
-    def note(self, head, text):
-        self.lines.append(f'{head:11}{text}'[:190])
-        print(self.lines[-1], flush=True)
-
-    def judge(self, head, what, wrong, seconds):
-        """One line of the summary: `wrong` is empty, or a list of reasons."""
-        self.note(head, f'{"WRONG " if wrong else "right "}{what} ({seconds:.1f} s)' + (f': {wrong[0].splitlines()[0]}' if wrong else ''))
-        self.wrong += [f'{head} {what}: {reason}' for reason in wrong]
-        return not wrong
-
-    def summary(self, most):
-        """All lines if they fit; those that are wrong in any case."""
-        end = [f'gpu-check: {"NOT all right, " + str(len(self.wrong)) + " things are wrong" if self.wrong else "all right"} after '
-               f'{time.monotonic() - self.began:.0f} s' + (' (on a software GPU)' if self.software else '') + f'; all that was said is in {self.out}']
-        lines = list(self.lines)
-        for kind in ('right ', 'left out'):
-            while len(lines) + len(end) > most and any(kind in line for line in lines[2:]):
-                lines.remove(next(line for line in reversed(lines) if kind in line))
-        (self.out / 'wrong.txt').write_text('\n\n'.join(self.wrong))
-        return lines[:most - len(end)] + end
-
-    # How things are run:
-
-    def left(self, most):
-        """Seconds that something may take."""
-        left = self.until - time.monotonic()
-        if left < 3:
-            raise OutOfTime
-        return min(left, most)
-
-    def run(self, name, part):
-        try:
-            part(self)
-        except OutOfTime:
-            self.note(name, 'left out, or cut short: no time is left (--seconds)')
-        except (OSError, subprocess.SubprocessError) as error:
-            self.judge(name, 'starting it', [str(error)], 0)
 
     @contextlib.contextmanager
     def mps(self):
@@ -139,44 +94,6 @@ class Check:
 
     def device(self, rank):
         return self.host.device(rank) if self.host else 0
-
-    def ranks(self, name, commands, environments, seconds, lost=None):
-        """(statuses, what each said, seconds it took); of one that is lost the status is 0 in any case."""
-        folder = self.out / re.sub(r'[^a-z0-9]+', '-', name.lower())
-        folder.mkdir(parents=True, exist_ok=True)
-        begin = time.monotonic()
-        processes, files = [], [folder / f'{number}.log' for number in range(len(commands))]
-        for command, environment, file in zip(commands, environments, files):
-            with open(file, 'wb') as log:
-                processes.append(subprocess.Popen([str(word) for word in command], env=environment, stdout=log, stderr=subprocess.STDOUT))
-        statuses = wait_all(processes, begin + self.left(seconds), lost)
-        return statuses, [nccl_programs.text_of(file) for file in files], time.monotonic() - begin
-
-
-def wait_all(processes, until, lost):
-    """All but the lost one are waited for; what is still there then is ended."""
-    statuses = []
-    for number, process in enumerate(processes):
-        try:
-            statuses.append(0 if number == lost else process.wait(max(until - time.monotonic(), 0.1)))
-        except subprocess.TimeoutExpired:
-            statuses.append(124)
-    for process in processes:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-    return statuses
-
-
-def last_lines(text, count=12):
-    said = [line for line in text.splitlines() if line.strip()]
-    telling = [line for line in said if re.search(OUR_LINE, line)]
-    return '\n'.join((telling[-count:] or said[-count:]))
-
-
-def failures(statuses, texts):
-    return [f'rank {rank} ' + ('did not end in time' if status == 124 else f'ended with {status}') + '\n' + last_lines(texts[rank])
-            for rank, status in enumerate(statuses) if status != 0]
 
 
 def info(check):
