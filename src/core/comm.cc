@@ -72,9 +72,11 @@ std::vector<MemoryHandle*> CommBase::handlesInOrder() const {
 void CommBase::end(const Ending& ending) {
   if (!sticky_.put(ending.error)) return;
   stats_.failed(ending.error.message());
-  if (ending.by != Ending::By::caller && !closedByPeer()) engine().waitsFollowFrom(peering().peer()->name());
+  const bool byOwner = ending.by == Ending::By::owner;
+  if (ending.by != Ending::By::caller && !byOwner && !closedByPeer())
+    engine().waitsFollowFrom(peering().peer()->name());
   const bool closing = life_.apply(Event::failed, ending.error.message()) == Action::none;
-  const bool tell = ending.by == Ending::By::us && !peering().ending();
+  const bool tell = (ending.by == Ending::By::us || byOwner) && !peering().ending();
   if (tell) peering().tell(MessageType::failed, FailedMessage{remoteNumber_, ending.error.message()});
   if (closing) return;
   if (mayBeUnheard(ending)) {
@@ -86,11 +88,24 @@ void CommBase::end(const Ending& ending) {
   }
 }
 
+// The error's text, which the other end gets as its detail, begins with kOwnerSays.
+void CommBase::endForOwner(const std::string& why) {
+  const MustNotFail telling;
+  EngineEntry in(engine(), EngineEntry::wait);
+  const std::string_view says = kOwnerSays;
+  end({Ending::By::owner, Error(Code::remote, std::string(says.substr(0, says.size() - 2)), why)});
+}
+
+bool CommBase::isLeftByPeer() {
+  EngineEntry in(engine(), EngineEntry::wait);
+  return closedByPeer();
+}
+
 // Endings that deserve no warning of their own: the peering's, which was told once for all comms; NCCL's own
 // doing; and lanes that break because the peer has closed. A call that fails because the peer has closed does
 // get its warning: NCCL has nothing else to say why.
 bool CommBase::mayBeUnheard(const Ending& ending) const {
-  return peering().ending() || ending.by == Ending::By::caller ||
+  return peering().ending() || ending.by == Ending::By::caller || ending.by == Ending::By::owner ||
          (closedByPeer() && ending.by == Ending::By::us);
 }
 

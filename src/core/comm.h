@@ -73,6 +73,8 @@ class CommBase {
   // the peering, and logs what its owner does not know, as long as that has not closed it. Inside the engine.
   [[gnu::cold]] void end(const Ending& ending);
   bool failed() const { return sticky_.set(); }
+  void endForOwner(const std::string& why);
+  bool isLeftByPeer();
   Stage stage() const { return life_.stage(); }
   bool closedByPeer() const { return other_ == OtherEnd::closed; }         // inside the engine
   bool wantsPeer() const { return stage() < Stage::left && needsPeer(); }  // its owner has to hear

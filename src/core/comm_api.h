@@ -99,6 +99,8 @@ struct Tested {
   bool done = false;
 };
 
+inline constexpr const char* kOwnerSays = "collective group: ";
+
 class Comm {
  public:
   virtual ~Comm() = default;
@@ -120,8 +122,15 @@ class Comm {
   // send.
   virtual Tested test(Request* request, int* sizes) = 0;
 
-  // The sticky error; only when a call said !ok.
+  // The sticky error; only when a call said !ok, or hasFailed().
   virtual Error error() const = 0;
+
+  // What its owner may know without a data call; any thread.
+  virtual bool hasFailed() const = 0;
+  virtual bool isLeft() = 0;  // the other end closed it, failed or not: nothing more comes
+  // Ends it for a reason of its owner's. The other end hears of it by the control link, behind all that was
+  // said before and also where no lane is up: the detail of its error is kOwnerSays and then `why`.
+  virtual void fail(const std::string& why) = 0;
 
   // What the owner counts of one-sided operations, as their only writer; null: nothing is counted. Valid as
   // long as the comm.

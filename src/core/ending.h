@@ -15,6 +15,7 @@ namespace weft::core {
 struct Ending {
   enum class By : uint8_t {
     us,      // this end cannot go on, and tells the other one
+    owner,   // the comm's owner has no use for it any more, knows why, and wants the other end to hear it
     peer,    // the other end said so
     gone,    // the peer's process or host is gone: nobody is left to tell
     caller,  // NCCL took something away that was in use, as it does when it aborts; the other end hears of it

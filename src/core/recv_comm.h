@@ -27,6 +27,9 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   Status deregisterMemory(MemoryHandle* handle) override { return removeHandle(handle); }
   Tested test(Request* request, int* sizes) override { return testRequest(request, sizes); }
   Error error() const override { return stickyError(); }
+  bool hasFailed() const override { return failed(); }
+  bool isLeft() override { return isLeftByPeer(); }
+  void fail(const std::string& why) override { endForOwner(why); }
   Posted irecv(std::span<const ReceiveSpec> receives) override;
   Posted irecvOne(void* data, size_t bytes, int tag, MemoryHandle* memory, void* profilerHandle) override;
   Posted iflush(std::span<const ReceiveSpec> received) override;

@@ -28,6 +28,9 @@ class SendCommImpl final : public CommBase, public SendComm {
   Status deregisterMemory(MemoryHandle* handle) override { return removeHandle(handle); }
   Tested test(Request* request, int* sizes) override { return testRequest(request, sizes); }
   Error error() const override { return stickyError(); }
+  bool hasFailed() const override { return failed(); }
+  bool isLeft() override { return isLeftByPeer(); }
+  void fail(const std::string& why) override { endForOwner(why); }
   void mayStand() override { mayStand_.store(true, std::memory_order_relaxed); }
   void mayChange() override { sumNothing(); }
   Posted isend(const void* data, size_t bytes, int tag, MemoryHandle* memory, void* profilerHandle) override;
