@@ -7,6 +7,7 @@
 #include <poll.h>
 
 #include "src/base/log.h"
+#include "src/base/reserve.h"
 #include "src/control/addresses.h"
 
 // The daemon's two threads, its errands, and the way of a request from a guest to a group.
@@ -22,6 +23,16 @@ constexpr Milliseconds kTick{20};     // between two looks at members that may h
 constexpr Milliseconds kIdle{5};      // between two looks for a group where there is none
 constexpr Milliseconds kToAsk{2000};  // the time that a guest has to send its request
 constexpr const char* kStarting = "starting weft-aggd";
+
+// A want of memory ends one group, and not the daemon with the groups of all others.
+template <class Work>
+Status withoutThrowing(Work work) {
+  try {
+    return work();
+  } catch (const std::exception& error) {
+    return Error(Code::resources, "aggregating", error.what());
+  }
+}
 
 // Without a secret, the port would serve every process that reaches it, with this host's memory and
 // processors.
@@ -102,43 +113,59 @@ Status Daemon::listen() {
 
 // Hears the guests until their requests are whole, all guests at once and without waiting for any of them.
 void Daemon::accept() {
-  while (!stopping_) {
+  const auto turn = [&]() -> Status {
     talks_.reap();
     closings_.reap();
     dropForming(clock().now());
-    const size_t talking = talks_.count();
-    const size_t most = options_.limits.joining - std::min(options_.limits.joining, talking);
-    awaitGuests(most);
-    letIn(most);
+    awaitGuests();
+    letIn();
     std::erase_if(guests_, [&](Newcomer& newcomer) { return !hear(newcomer); });
-  }
+    beginTalks();
+    return {};
+  };
+  while (!stopping_) (void)withoutThrowing(turn);
 }
 
-// While there is no room for another guest, the listener is not watched: connections wait in the kernel's
-// queue.
-void Daemon::awaitGuests(size_t most) {
-  constexpr int kMostMs = 50;
-  std::vector<pollfd> sockets = {{guests_.size() < most ? listener_.get() : -1, POLLIN, 0}};
+void Daemon::awaitGuests() {
+  const int most = waiting_.empty() ? 50 : 1;  // milliseconds
+  std::vector<pollfd> sockets = {{listener_.get(), POLLIN, 0}};
   for (const Newcomer& newcomer : guests_) sockets.push_back({newcomer.guest.socket().get(), POLLIN, 0});
-  (void)::poll(sockets.data(), sockets.size(), kMostMs);
+  (void)::poll(sockets.data(), sockets.size(), most);
 }
 
-void Daemon::letIn(size_t most) {
+// A bounded number in a turn, so that a flood keeps nobody from being heard.
+void Daemon::letIn() {
+  constexpr int kInATurn = 64;
   const TimePoint now = clock().now();
-  while (guests_.size() < most) {
+  for (int turn = 0; turn < kInATurn; turn++) {
     auto link = acceptOne(listener_.get(), {.keepAlive = true});
-    if (!link) return restIfShort(link.error().errnum());
-    Newcomer newcomer{Guest(link.take(), now + kToAsk, coll::kLengthBytes), freshNonce()};
+    if (!link) return makeRoom(link.error().errnum());
+    if (guests_.size() >= options_.limits.guests) dropGuest();
+    std::string host = remoteAddress(link->get()).ipText();
+    Newcomer newcomer{Guest(link.take(), now + kToAsk, coll::kLengthBytes), std::move(host), freshNonce()};
     if (newcomer.guest.say(coll::framed(coll::Greeting{newcomer.nonce}.encode())))
       guests_.push_back(std::move(newcomer));
   }
 }
 
-// Without descriptors the connection stays in the queue, and the listener readable. A pause keeps this thread
-// from spinning.
-void Daemon::restIfShort(int errnum) const {
+// The oldest guest of the address that has most of them goes: who fills the table pushes out nobody else.
+void Daemon::dropGuest() {
+  std::map<std::string, size_t> byHost;
+  for (const Newcomer& newcomer : guests_) byHost[newcomer.host]++;
+  const auto most = std::max_element(byHost.begin(), byHost.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most == byHost.end()) return;
+  guests_.erase(std::find_if(guests_.begin(), guests_.end(),
+                             [&](const Newcomer& one) { return one.host == most->first; }));
+}
+
+// Without descriptors the connection stays in the queue, and the listener readable: a guest makes room, or a
+// pause keeps this thread from spinning.
+void Daemon::makeRoom(int errnum) {
   const bool isShort = errnum == EMFILE || errnum == ENFILE || errnum == ENOBUFS || errnum == ENOMEM;
-  if (isShort) clock().sleep(kTick);
+  if (!isShort) return;
+  if (guests_.empty()) return clock().sleep(kTick);
+  dropGuest();
 }
 
 // The length of a request is read first. A guest that is no member of ours sends no such length, and must not
@@ -160,25 +187,30 @@ bool Daemon::hear(Newcomer& newcomer) {
 // The answer to a request may have to wait for the guest or for the fabric, so an errand gives it.
 void Daemon::judge(Newcomer& newcomer) {
   const auto said = newcomer.guest.bytes();
-  if (const auto format = coll::decodeStatusRequest(said, key_, newcomer.nonce)) {
-    auto link = std::make_shared<Fd>(std::move(newcomer.guest.socket()));
-    (void)talks_.start("weft-agg-talk", [this, link, format = static_cast<Format>(*format)] {
-      logFailure(answerStatus(*link, format));
-    });
-    return;
-  }
+  const auto format = coll::decodeStatusRequest(said, key_, newcomer.nonce);
   const auto request = coll::decodeJoinRequest(said, key_, newcomer.nonce);
-  if (!request) return refuse(newcomer, request.error());
+  if (!format && !request) return refuse(newcomer, request.error());
   auto link = std::make_shared<Fd>(std::move(newcomer.guest.socket()));
-  (void)talks_.start("weft-agg-talk",
-                     [this, link, request = *request] { logFailure(welcome(*link, request)); });
+  if (format)
+    waiting_.push_back(
+        [this, link, how = static_cast<Format>(*format)] { logFailure(answerStatus(*link, how)); });
+  else
+    waiting_.push_back([this, link, request = *request] { logFailure(welcome(*link, request)); });
+}
+
+// Those that have proven themselves wait for each other only.
+void Daemon::beginTalks() {
+  while (!waiting_.empty() && talks_.count() < options_.limits.joining) {
+    if (!talks_.start("weft-agg-talk", waiting_.front())) return;
+    waiting_.pop_front();
+  }
 }
 
 // A refusal is no secret. It is sealed without a nonce of the guest's, as the guest's request could not be
 // read.
 void Daemon::refuse(Newcomer& newcomer, const Error& why) {
   refused_++;
-  const JoinAnswer no{false, why.detail(), 0, {}};
+  const JoinAnswer no{false, why.detail(), {}};
   (void)newcomer.guest.say(coll::framed(no.encode(key_, {})));
   logFailure(why);
 }
@@ -208,24 +240,22 @@ void Daemon::dropForming(TimePoint now) {
 
 // The lock is held. Empty: the group may go on waiting for its members.
 std::string Daemon::faultOf(const Forming& forming, TimePoint now) const {
-  uint32_t here = 0;
-  for (const Child& child : forming.children) {
-    here += child.weight;
+  for (const Child& child : forming.children)
     if (!isLinked(child.link.get())) return child.name + " left again";
-  }
   if (now <= forming.until) return {};
-  return format("only %u of %u ranks joined %s%s", here, forming.ranks, options_.name.c_str(),
-                coll::kTooFewInTime);
+  return format("only %zu of %u ranks joined %s%s", forming.children.size(), forming.ranks,
+                options_.name.c_str(), coll::kTooFewInTime);
 }
 
 // Telling members and closing their connections may have to wait for them, so an errand does both. Where no
 // thread can be had, the members see only that their connections close.
 void Daemon::giveUp(Forming forming, const std::string& why) {
+  groupBytes_ -= forming.bytes;
   auto shared = std::make_shared<Forming>(std::move(forming));
   (void)closings_.start("weft-agg-refuse", [this, shared, why] {
     Patience patience(clock(), Milliseconds(200));
     for (const Child& child : shared->children)
-      (void)coll::writeFrame(child.link, coll::Verdict{false, why, 0}.encode(), patience);
+      (void)coll::writeFrame(child.link, coll::Verdict{false, why}.encode(), patience);
     shared->children.clear();
   });
 }
@@ -238,7 +268,7 @@ Status Daemon::answerStatus(const Fd& link, Format format) {
 }
 
 // A member that has heard nothing until it gives up takes this daemon for the one at fault, and not the
-// parent or the members that are missing. So they have less time than it has.
+// members that are missing. So they have less time than it has.
 Milliseconds Daemon::patienceFor(const JoinRequest& request) const {
   return std::min(options_.limits.patience, Milliseconds(request.waitMs) * 7 / 8);
 }
@@ -246,73 +276,79 @@ Milliseconds Daemon::patienceFor(const JoinRequest& request) const {
 // An errand. The member makes its half of the connection over the fabric at the same time. A member that does
 // not make it holds up this thread only, for as long as a group may take to form.
 Status Daemon::welcome(Fd& link, const JoinRequest& request) {
-  Patience patience(clock(), patienceFor(request));
   TRY(JoinAnswer answer, admit(request));
-  if (!answer.accepted) {
-    TRY(coll::writeFrame(link, answer.encode(key_, request.nonce), patience));
-    return Error(Code::resources, "joining", request.name + " is refused: " + answer.reason);
-  }
-  TRY(auto listener, options_.context->net().listen(options_.context, options_.device, answer.handle));
-  TRY(coll::writeFrame(link, answer.encode(key_, request.nonce), patience));
   Child child;
-  TRY(child.pipe,
+  Status connected = connect(link, request, &answer, &child);
+  if (connected) return enter(request, std::move(child)), Status();
+  const std::lock_guard lock(mutex_);
+  const auto forming = forming_.find(request.group);
+  if (answer.accepted && forming != forming_.end()) forming->second.admitted.erase(request.rank);
+  return connected;
+}
+
+Status Daemon::connect(Fd& link, const JoinRequest& request, JoinAnswer* answer, Child* child) {
+  Patience patience(clock(), patienceFor(request));
+  if (!answer->accepted) {
+    TRY(coll::writeFrame(link, answer->encode(key_, request.nonce), patience));
+    return Error(Code::resources, "joining", request.name + " is refused: " + answer->reason);
+  }
+  TRY(auto listener, options_.context->net().listen(options_.context, options_.device, answer->handle));
+  TRY(coll::writeFrame(link, answer->encode(key_, request.nonce), patience));
+  TRY(child->pipe,
       coll::openPipe(options_.context, options_.device, *listener, request.handle, request.name, patience));
-  child.link = std::move(link);
-  child.order = request.order;
-  child.weight = request.weight;
-  child.daemon = request.daemon;
-  child.name = request.daemon ? "the aggregation daemon " + request.name : request.name;
-  enter(request, std::move(child));
+  child->link = std::move(link);
+  child->rank = request.rank;
+  child->name = request.name;
   return {};
 }
 
-// The lock is held. Empty: the child may come in.
+// The lock is held. Empty: the member may come in. A group's memory is reserved with its first member.
 std::string Daemon::refusal(const JoinRequest& request) {
+  const Limits& limits = options_.limits;
   if (draining_) return "it is being shut down";
+  if (request.ranks > limits.ranks)
+    return format("the group has %u ranks, and %zu is the most here (--fan-in)", request.ranks, limits.ranks);
   const auto known = forming_.find(request.group);
-  const size_t more = known == forming_.end() ? 1 : 0;
-  if (groupCount_ + forming_.size() + more > options_.limits.groups)
-    return format("it has %zu groups, its quota (--max-groups)", options_.limits.groups);
-  const size_t children = known == forming_.end() ? 1 : known->second.admitted + 1;
-  if (children > options_.limits.children)
-    return format("the group has more than %zu children here (--fan-in)", options_.limits.children);
-  const size_t expected = std::max<size_t>(request.local, children);
-  if (groupBytes_ + AggGroup::memoryBytes(expected, request.chunkBytes, options_.window) >
-      options_.limits.bytes)
-    return format("its quota of memory, %zu bytes, does not have room for the group (--max-bytes)",
-                  options_.limits.bytes);
-  if (known == forming_.end()) return {};
-  const Forming& forming = known->second;
-  if (forming.ranks != request.ranks || forming.chunkBytes != request.chunkBytes)
-    return format("%s says %u ranks and chunks of %u, others of its group %u and %u", request.name.c_str(),
-                  request.ranks, request.chunkBytes, forming.ranks, forming.chunkBytes);
-  for (const Child& child : forming.children)
-    if (child.order == request.order) return request.name + " has joined already";
+  if (known != forming_.end()) {
+    const Forming& forming = known->second;
+    if (forming.ranks != request.ranks || forming.chunkBytes != request.chunkBytes)
+      return format("%s says %u ranks and chunks of %u, others of its group %u and %u", request.name.c_str(),
+                    request.ranks, request.chunkBytes, forming.ranks, forming.chunkBytes);
+    return forming.admitted.contains(request.rank) ? request.name + " has joined already" : "";
+  }
+  if (groupCount_ + forming_.size() >= limits.groups)
+    return format("it has %zu groups, its quota (--max-groups)", limits.groups);
+  const size_t bytes = AggGroup::memoryBytes(request.ranks, request.chunkBytes, options_.window);
+  if (bytes > limits.bytes - std::min<size_t>(groupBytes_, limits.bytes))
+    return format("its quota of memory, %zu bytes, does not have room for the group's %zu (--max-bytes)",
+                  limits.bytes, bytes);
   return {};
 }
 
-// A child counts from here on, connected or not: quotas include children that are on their way.
+// A member counts from here on, connected or not: quotas include groups that form.
 Result<JoinAnswer> Daemon::admit(const JoinRequest& request) {
   std::lock_guard lock(mutex_);
   JoinAnswer answer;
   answer.reason = refusal(request);
   answer.accepted = answer.reason.empty();
-  answer.window = static_cast<uint32_t>(options_.window);
   if (!answer.accepted) {
     refused_++;
     return answer;
   }
-  Forming& forming = forming_[request.group];
-  forming.admitted++;
+  const auto [entry, isNew] = forming_.try_emplace(request.group);
+  Forming& forming = entry->second;
+  if (isNew) {
+    forming.bytes = AggGroup::memoryBytes(request.ranks, request.chunkBytes, options_.window);
+    groupBytes_ += forming.bytes;
+  }
+  forming.admitted.insert(request.rank);
   forming.ranks = request.ranks;
   forming.chunkBytes = request.chunkBytes;
-  if (!request.daemon) forming.local = request.local;
   forming.until = std::min(forming.until, clock().now() + patienceFor(request));
   return answer;
 }
 
-// A group is complete when all of its ranks are below this daemon. With a parent it is also complete when all
-// ranks that join this daemon are here: the other ranks are below the parent's other children.
+// A group is complete when all of its ranks are connected.
 void Daemon::enter(const JoinRequest& request, Child child) {
   Forming whole;
   {
@@ -320,14 +356,7 @@ void Daemon::enter(const JoinRequest& request, Child child) {
     const auto entry = forming_.find(request.group);
     if (entry == forming_.end()) return;  // it was given up meanwhile
     entry->second.children.push_back(std::move(child));
-    uint32_t all = 0, own = 0;
-    for (const Child& one : entry->second.children) {
-      all += one.weight;
-      if (!one.daemon) own += 1;
-    }
-    const bool here = all == entry->second.ranks;
-    const bool ours = !options_.parent.empty() && own > 0 && own == entry->second.local && own == all;
-    if (!here && !ours) return;
+    if (entry->second.children.size() < entry->second.ranks) return;
     whole = std::move(entry->second);
     forming_.erase(entry);
     groupCount_++;
@@ -335,65 +364,48 @@ void Daemon::enter(const JoinRequest& request, Child child) {
   complete(request.group, std::move(whole));
 }
 
-// With ranks elsewhere the group joins the parent, as one child with the weight of all its ranks. Its place
-// in the parent's order is the place of its lowest rank, so the order of folding is the same in each run.
-Result<std::unique_ptr<AggGroup>> Daemon::makeGroup(uint64_t id, Forming* forming) {
-  GroupOptions group;
-  group.id = id;
-  group.ranks = forming->ranks;
-  group.chunkBytes = forming->chunkBytes;
-  group.window = options_.window;
-  uint32_t weight = 0, order = forming->ranks;
-  for (const Child& child : forming->children) {
-    weight += child.weight;
-    order = std::min(order, child.order);
-  }
-  if (weight < forming->ranks) {
-    coll::JoinOptions join;
-    join.context = options_.context;
-    join.device = options_.device;
-    join.daemon = options_.parent;
-    join.secret = options_.secret;
-    join.timeout = std::chrono::duration_cast<Milliseconds>(forming->until - clock().now());
-    join.request.group = id;
-    join.request.ranks = forming->ranks;
-    join.request.order = order;
-    join.request.weight = weight;
-    join.request.daemon = true;
-    join.request.chunkBytes = forming->chunkBytes;
-    join.request.name = options_.name;
-    TRY(group.parent, coll::joinDaemon(std::move(join)));
-  }
-  return AggGroup::create(std::move(group), std::move(forming->children));
-}
-
 // The verdict goes out before data may move, on the errand of the member that came last: the members of other
 // groups do not wait for it.
 void Daemon::complete(uint64_t id, Forming forming) {
-  auto group = makeGroup(id, &forming);
-  coll::Verdict verdict{static_cast<bool>(group), group ? "" : group.error().message(), 0};
+  GroupOptions options;
+  options.id = id;
+  options.ranks = forming.ranks;
+  options.chunkBytes = forming.chunkBytes;
+  options.window = options_.window;
+  options.parting = options_.limits.patience;
+  options.clock = &clock();
+  auto group = std::make_unique<AggGroup>(options, std::move(forming.children));
+  const Status ready = withoutThrowing([&] { return group->prepare(); });
+  const coll::Verdict verdict{static_cast<bool>(ready), ready ? "" : ready.error().message()};
   Patience patience(clock(), Milliseconds(2000));
-  const auto tell = [&](const Child& child) {
+  for (Child& child : group->children()) {
     (void)coll::writeFrame(child.link, verdict.encode(), patience);
-  };
-  if (!group) {
-    for (const Child& child : forming.children) tell(child);
+    child.link.reset();
+  }
+  if (!ready) {
     WEFT_LOG(warn, "%s: a group of %u ranks is refused: %s", options_.name.c_str(), forming.ranks,
              verdict.reason.c_str());
+    group.reset();
+    groupBytes_ -= forming.bytes;
     groupCount_--;
     refused_++;
     return;
   }
-  for (const Child& child : (*group)->children()) tell(child);
-  groupBytes_ += (*group)->bytes();
   std::lock_guard lock(mutex_);
   formed_++;
-  fresh_.push_back(group.take());
+  fresh_.push_back(std::move(group));
 }
 
 bool Daemon::passOver() {
   bool moved = false;
-  for (const auto& group : groups_) moved = group->progress() || moved;
+  for (const auto& group : groups_) {
+    const Status fine = withoutThrowing([&]() -> Status {
+      moved = group->progress() || moved;
+      return {};
+    });
+    const MustNotFail telling;
+    if (!fine) group->end(options_.name + " has no memory left");
+  }
   return moved;
 }
 
@@ -451,8 +463,7 @@ void Daemon::beginEnding() {
       ending.begun = closings_.start("weft-agg-close", [this, &ending] { closeEnded(ending); });
 }
 
-// An errand. Members leave one after another, and each is closed when it has left. A daemon that stops waits
-// for none of them.
+// An errand. A daemon that stops waits for no member.
 void Daemon::closeEnded(Ending& ending) {
   const size_t bytes = ending.group->bytes();
   while (!stopping_ && !ending.group->over()) {

@@ -3,16 +3,20 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 
 #include "src/agg/errands.h"
 #include "src/agg/group.h"
 #include "src/base/net/guest.h"
+#include "src/coll/join.h"
 
-// An aggregation daemon: lets ranks and other daemons join, forms groups of them, and moves their data. Two
+// An aggregation daemon: lets ranks join, forms groups of them, and moves their data. Two
 // threads live as long as the daemon: one accepts, the other moves the data of all groups in turn; without
 // groups both sleep, and look again every few milliseconds. Neither thread ever waits for a member, and
 // nobody waits with a lock held: all waiting goes through the network's clock. Work that may have to wait (a
@@ -23,9 +27,10 @@ namespace weft::agg {
 // Quotas.
 struct Limits {
   size_t groups = 64;
-  size_t bytes = size_t{1} << 30;  // bytes over all groups
-  size_t children = 64;            // of a group, at this daemon
-  size_t joining = 128;            // connections that join or ask at a time
+  size_t bytes = size_t{1} << 30;  // of all groups, those that form included
+  size_t ranks = 64;               // of a group
+  size_t guests = 128;             // connections that have proven nothing yet
+  size_t joining = 128;            // talks with those that have, at a time; more of them wait
   Milliseconds patience{20000};    // for a group to become complete
 };
 
@@ -36,9 +41,8 @@ struct DaemonOptions {
   // loopback address. Without a secret, an address that other hosts reach is an error.
   std::string listen;
   std::string name;    // HOST:PORT in the words of others; empty: the address it listens on
-  std::string parent;  // ADDRESS:PORT of the daemon above; empty: none
   std::string secret;  // as in the settings: the text, or @FILE
-  size_t window = 16;  // chunks of a child that may be on their way
+  size_t window = 16;  // chunks of a group that may be here at a time
   Limits limits;
   const Threads* threads = &Threads::system();
 };
@@ -65,17 +69,18 @@ class Daemon {
  private:
   // A group of which some members are here. It ends when it is complete, when its time is over, or when a
   // member leaves.
-  struct Forming {                // the connected ones
+  struct Forming {
     std::vector<Child> children;  // those that are connected
-    uint32_t ranks = 0;           // of the whole group, at all daemons
+    std::set<uint32_t> admitted;  // ranks that were let in, connected or not yet
+    uint32_t ranks = 0;           // of the whole group
     uint32_t chunkBytes = 0;
-    uint32_t local = 0;                  // ranks that join this daemon themselves
-    size_t admitted = 0;                 // children that were let in, connected or not yet
+    size_t bytes = 0;                    // reserved for it
     TimePoint until = TimePoint::max();  // the end of its time
   };
   // A connection whose request has not come yet. It belongs to the accepting thread.
   struct Newcomer {
     Guest guest;
+    std::string host;          // its address, without the port
     Nonce nonce{};             // ours; the request has to prove that the guest has seen it
     bool lengthKnown = false;  // the guest is to send the request itself now
   };
@@ -90,10 +95,12 @@ class Daemon {
   // The accepting thread:
   Status listen();
   void accept();
-  void awaitGuests(size_t most);
-  void letIn(size_t most);
-  void restIfShort(int errnum) const;
+  void awaitGuests();
+  void letIn();
+  void dropGuest();
+  void makeRoom(int errnum);
   bool hear(Newcomer& newcomer);
+  void beginTalks();
   void judge(Newcomer& newcomer);
   void dropForming(TimePoint now);
   std::string faultOf(const Forming& forming, TimePoint now) const;
@@ -104,11 +111,11 @@ class Daemon {
   Status answerStatus(const Fd& link, Format format);
   Milliseconds patienceFor(const coll::JoinRequest& request) const;
   Status welcome(Fd& link, const coll::JoinRequest& request);
+  Status connect(Fd& link, const coll::JoinRequest& request, coll::JoinAnswer* answer, Child* child);
   Result<coll::JoinAnswer> admit(const coll::JoinRequest& request);
   std::string refusal(const coll::JoinRequest& request);
   void enter(const coll::JoinRequest& request, Child child);
   void complete(uint64_t id, Forming forming);
-  Result<std::unique_ptr<AggGroup>> makeGroup(uint64_t id, Forming* forming);
   void closeEnded(Ending& ending);
   // The data thread:
   void moveData();
@@ -137,11 +144,13 @@ class Daemon {
   std::vector<GroupReport> reports_;            // as the data thread answered
   uint64_t answered_ = 0;                       // those who asked so often have their answer
   std::atomic<size_t> groupCount_{0};           // groups that are complete, until they are closed
-  std::atomic<size_t> groupBytes_{0};           // of those groups' memory
+  std::atomic<size_t> groupBytes_{0};           // of those groups' memory, and of those that form
   std::atomic<uint64_t> formed_{0}, refused_{0}, ended_{0};
-  std::vector<Newcomer> guests_;  // of the accepting thread
-  Errands talks_;                 // with members that join, and with processes that ask for the status
-  Errands closings_;              // of groups that are given up or have ended
+  // Of the accepting thread:
+  std::vector<Newcomer> guests_;               // that have proven nothing, oldest first
+  std::deque<std::function<void()>> waiting_;  // talks with those that have, for which there is no thread yet
+  Errands talks_;     // with members that join, and with processes that ask for the status
+  Errands closings_;  // of groups that are given up or have ended
   std::unique_ptr<RunningThread> accepting_;
   std::unique_ptr<RunningThread> moving_;
 };

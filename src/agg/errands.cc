@@ -2,6 +2,10 @@
 // Copyright The weft authors
 #include "src/agg/errands.h"
 
+#include <exception>
+
+#include "src/base/log.h"
+
 // The list of errands, behind its lock.
 namespace weft::agg {
 
@@ -9,7 +13,11 @@ bool Errands::start(const char* name, std::function<void()> work) {
   const std::lock_guard lock(mutex_);
   Errand& errand = errands_.emplace_back();
   auto thread = threads_.start(name, [&errand, work = std::move(work)] {
-    work();
+    try {
+      work();
+    } catch (const std::exception& error) {
+      WEFT_LOG(warn, "weft-aggd: an errand ended: %s", error.what());
+    }
     errand.done = true;
   });
   if (thread)

@@ -31,11 +31,8 @@ const GroupReport::Member* slowest(const GroupReport& group) {
 std::string groupText(const GroupReport& group) {
   const GroupStatistics& s = group.statistics;
   const auto* slow = slowest(group);
-  return format("  group %016llx: %u ranks, %zu children, %s, %llu operations, %llu bytes in, %llu out%s%s\n",
-                static_cast<Counter>(group.id), group.ranks, group.members.size(),
-                !group.ended.empty() ? "ended"
-                : group.root         ? "root"
-                                     : "leaf",
+  return format("  group %016llx: %u ranks, %s, %llu operations, %llu bytes in, %llu out%s%s\n",
+                static_cast<Counter>(group.id), group.ranks, group.ended.empty() ? "lives" : "ended",
                 static_cast<Counter>(s.operations), static_cast<Counter>(s.bytesIn),
                 static_cast<Counter>(s.bytesOut), slow ? ", mostly waits for " : "",
                 slow ? slow->name.c_str() : "");
@@ -45,16 +42,15 @@ std::string groupJson(const GroupReport& group) {
   const GroupStatistics& s = group.statistics;
   std::string children;
   for (const auto& member : group.members)
-    children += format("%s{\"name\":%s,\"ranks\":%u,\"late\":%llu}", children.empty() ? "" : ",",
-                       jsonText(member.name).c_str(), member.ranks, static_cast<Counter>(member.late));
+    children += format("%s{\"name\":%s,\"late\":%llu}", children.empty() ? "" : ",",
+                       jsonText(member.name).c_str(), static_cast<Counter>(member.late));
   return format(
-      "{\"id\":\"%016llx\",\"ranks\":%u,\"root\":%s,\"ended\":%s,\"operations\":%llu,\"chunks\":%llu,\"bytes_"
+      "{\"id\":\"%016llx\",\"ranks\":%u,\"ended\":%s,\"operations\":%llu,\"chunks\":%llu,\"bytes_"
       "in\":%llu,"
       "\"bytes_out\":%llu,\"children\":[%s]}",
-      static_cast<Counter>(group.id), group.ranks, group.root ? "true" : "false",
-      group.ended.empty() ? "null" : jsonText(group.ended).c_str(), static_cast<Counter>(s.operations),
-      static_cast<Counter>(s.chunks), static_cast<Counter>(s.bytesIn), static_cast<Counter>(s.bytesOut),
-      children.c_str());
+      static_cast<Counter>(group.id), group.ranks, group.ended.empty() ? "null" : jsonText(group.ended).c_str(),
+      static_cast<Counter>(s.operations), static_cast<Counter>(s.chunks), static_cast<Counter>(s.bytesIn),
+      static_cast<Counter>(s.bytesOut), children.c_str());
 }
 
 std::string metric(const char* name, const char* type, const char* help, Counter value) {
@@ -101,19 +97,16 @@ std::string Daemon::status(Format format_) {
   const Counter counts[] = {groups.size(), formed_, refused_, ended_, groupBytes_};
   switch (format_) {
     case Format::text:
-      return format(
-                 "%s%s%s: %llu groups, %llu formed, %llu refused, %llu ended, %llu of %zu bytes in use%s\n",
-                 options_.name.c_str(), options_.parent.empty() ? "" : " below ", options_.parent.c_str(),
-                 counts[0], counts[1], counts[2], counts[3], counts[4], options_.limits.bytes,
-                 draining_ ? ", draining" : "") +
+      return format("%s: %llu groups, %llu formed, %llu refused, %llu ended, %llu of %zu bytes in use%s\n",
+                    options_.name.c_str(), counts[0], counts[1], counts[2], counts[3], counts[4],
+                    options_.limits.bytes, draining_ ? ", draining" : "") +
              text;
     case Format::json:
       return format(
-                 "{\"name\":%s,\"parent\":%s,\"draining\":%s,\"groups_formed\":%llu,\"groups_refused\":%llu,"
+                 "{\"name\":%s,\"draining\":%s,\"groups_formed\":%llu,\"groups_refused\":%llu,"
                  "\"groups_ended\":%llu,\"bytes_in_use\":%llu,\"groups\":[",
-                 jsonText(options_.name).c_str(),
-                 options_.parent.empty() ? "null" : jsonText(options_.parent).c_str(),
-                 draining_ ? "true" : "false", counts[1], counts[2], counts[3], counts[4]) +
+                 jsonText(options_.name).c_str(), draining_ ? "true" : "false", counts[1], counts[2], counts[3],
+                 counts[4]) +
              json + "]}\n";
     case Format::prometheus:
       return metric("groups", "gauge", "Groups that are formed now.", counts[0]) +

@@ -173,12 +173,11 @@ constexpr ConfigField kFields[] = {
      nullptr},
     {"WEFT_COLLNET", &Config::collnet,
      "Collective offload for NCCL_COLLNET_ENABLE=1: off, peers (the ranks share the reduction), tree "
-     "(daemons "
-     "named by WEFT_AGGD do it) or sharp (InfiniBand switches do it). All ranks must agree.",
+     "(the daemon named by WEFT_AGGD does it) or sharp (InfiniBand switches do it). All ranks must agree.",
      nullptr},
     {"WEFT_AGGD", &Config::aggd,
-     "WEFT_COLLNET=tree: HOST:PORT of the daemon this rank joins; of a comma list, one for each device in "
-     "turn.",
+     "WEFT_COLLNET=tree: HOST:PORT of the daemon, spelt alike by all ranks; of a comma list, one for each "
+     "device in turn.",
      nullptr},
     {"WEFT_AGGD_SECRET", &Config::aggdSecret,
      "What proves to weft-aggd that a rank may use it: the secret, or @FILE whose first line it is.",
@@ -196,11 +195,6 @@ constexpr ConfigField kFields[] = {
      "All "
      "ranks must agree.",
      nullptr, 0, 1 << 20},
-    {"WEFT_COLLNET_SPARE", &Config::collnetSpareRanks,
-     "WEFT_COLLNET=tree: groups of up to so many ranks connect their ranks too, and go on among them when "
-     "the "
-     "tree fails. 0: a group ends with its tree. All ranks must agree.",
-     nullptr, 0, 4096},
     {"WEFT_COLLNET_TIMEOUT", &Config::collnetTimeout,
      "How long forming a collective group may take before all its ranks give it up, and NCCL goes on "
      "without.",

@@ -68,7 +68,6 @@ struct Config {
   std::string libsharp;
   int collnetChunkBytes = 65536;
   int collnetOneStepBytes = 2048;
-  int collnetSpareRanks = 64;
   Milliseconds collnetTimeout{20000};
   Milliseconds connectTimeout{20000};
   Milliseconds acceptTimeout{1800000};

@@ -43,7 +43,7 @@ Status Handshakes::connect(Other& other) {
   auto comm = net.connect(options_.context, options_.device, other.handle);
   if (!comm) return lose(other, comm.error()), Status();
   if (!*comm) return {};
-  TRY(other.outgoing, Pipe::create(comm.take(), nullptr, format("rank %d", other.rank), net.clock()));
+  TRY(other.outgoing, Pipe::create(comm.take(), nullptr, format("rank %d", other.rank)));
   other.enter(Other::State::greeting);
   other.outgoing->put(
       Hello{group_, static_cast<uint32_t>(options_.rank), static_cast<uint32_t>(options_.ranks())}.encode());
@@ -70,7 +70,7 @@ Status Handshakes::accept() {
   if (comm && !*comm) return {};
   accepted_++;
   if (!comm) return takeLoss(comm.error()), Status();
-  TRY(auto pipe, Pipe::create(nullptr, comm.take(), "a rank", net.clock()));
+  TRY(auto pipe, Pipe::create(nullptr, comm.take(), "a rank"));
   strangers_.push_back(std::move(pipe));
   return {};
 }

@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <fcntl.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "src/base/log.h"
@@ -95,22 +94,14 @@ Bytes Greeting::encode() const {
 
 Bytes JoinRequest::encode(const Key128& key, const Nonce& greeting) const {
   ByteWriter out = begin(kRequest);
-  out.raw(nonce)
-      .put(group)
-      .put(ranks)
-      .put(order)
-      .put(weight)
-      .put(local)
-      .put(uint8_t{daemon})
-      .put(chunkBytes)
-      .put(waitMs);
+  out.raw(nonce).put(group).put(ranks).put(rank).put(chunkBytes).put(waitMs);
   out.text(name.substr(0, 200)).raw(handle);
   return sealed(std::move(out), key, greeting);
 }
 
 Bytes JoinAnswer::encode(const Key128& key, const Nonce& request) const {
   ByteWriter out = begin(kAnswer);
-  out.put(uint8_t{accepted}).text(reason.substr(0, kReasonBytes)).put(window).raw(handle);
+  out.put(uint8_t{accepted}).text(reason.substr(0, kReasonBytes)).raw(handle);
   return sealed(std::move(out), key, request);
 }
 
@@ -180,19 +171,15 @@ Result<JoinRequest> decodeJoinRequest(std::span<const std::byte> bytes, const Ke
   in.fill(request.nonce);
   request.group = in.get<uint64_t>();
   request.ranks = in.get<uint32_t>();
-  request.order = in.get<uint32_t>();
-  request.weight = in.get<uint32_t>();
-  request.local = in.get<uint32_t>();
-  request.daemon = in.get<uint8_t>() != 0;
+  request.rank = in.get<uint32_t>();
   request.chunkBytes = in.get<uint32_t>();
   request.waitMs = in.get<uint32_t>();
   request.name = in.text();
   in.fill(request.handle);
   TRY(readEnd(in));
-  const bool possible = request.ranks >= 1 && request.ranks <= kMaxRanks && request.order < request.ranks &&
-                        request.weight >= 1 && request.weight <= request.ranks &&
-                        request.local <= request.ranks && request.chunkBytes >= kLeastChunk &&
-                        request.chunkBytes <= kMostChunk && request.chunkBytes % kChunkAlign == 0;
+  const bool possible = request.ranks >= 1 && request.ranks <= kMaxRanks && request.rank < request.ranks &&
+                        request.chunkBytes >= kLeastChunk && request.chunkBytes <= kMostChunk &&
+                        request.chunkBytes % kChunkAlign == 0;
   if (!possible) return broken("a request to join has numbers that cannot be");
   return request;
 }
@@ -206,7 +193,6 @@ Result<JoinAnswer> decodeJoinAnswer(std::span<const std::byte> bytes, const Key1
   JoinAnswer answer;
   answer.accepted = in.get<uint8_t>() != 0;
   answer.reason = in.text();
-  answer.window = in.get<uint32_t>();
   in.fill(answer.handle);
   TRY(readEnd(in));
   return answer;
@@ -264,24 +250,7 @@ Result<std::unique_ptr<Pipe>> openPipe(const core::ContextRef& context, int devi
     if (patience.over()) return broken("no connection over the fabric with " + name, Code::timeout);
     if (!send || !receive) patience.pause();
   }
-  return Pipe::create(std::move(send), std::move(receive), std::move(name), net.clock());
-}
-
-void Membership::part() {
-  if (link) ::shutdown(link.get(), SHUT_WR);
-}
-
-// The daemon closes its end when it has taken back the receives that it had posted for us. The wait is short,
-// as groups are closed here.
-void Membership::leave(const Clock& clock) {
-  if (!link) return;
-  part();
-  const Patience patience(clock, Milliseconds(1000));
-  (void)readFrame(link, patience);
-}
-
-bool Membership::linked() const {
-  return isLinked(link.get());
+  return Pipe::create(std::move(send), std::move(receive), std::move(name));
 }
 
 namespace {
@@ -293,20 +262,19 @@ Result<Membership> join(JoinOptions& options, Patience& patience) {
   const Key128 key = keyOf(secret);
   Membership made;
   made.daemon = options.daemon;
-  TRY(made.link, dialDaemon(options.daemon, patience));
-  TRY(const Bytes greeted, readFrame(made.link, patience));
+  TRY(const Fd link, dialDaemon(options.daemon, patience));
+  TRY(const Bytes greeted, readFrame(link, patience));
   TRY(const Greeting greeting, decodeGreeting(greeted));
   TRY(auto listener, options.context->net().listen(options.context, options.device, options.request.handle));
   options.request.nonce = freshNonce();
   options.request.waitMs = static_cast<uint32_t>(patience.left().count());
-  TRY(writeFrame(made.link, options.request.encode(key, greeting.nonce), patience));
-  TRY(const Bytes answered, readFrame(made.link, patience));
+  TRY(writeFrame(link, options.request.encode(key, greeting.nonce), patience));
+  TRY(const Bytes answered, readFrame(link, patience));
   TRY(const JoinAnswer answer, decodeJoinAnswer(answered, key, options.request.nonce));
   if (!answer.accepted) return broken("it refuses: " + answer.reason, Code::unavailable);
-  made.window = answer.window;
   TRY(made.pipe, openPipe(options.context, options.device, *listener, answer.handle,
                           "the aggregation daemon " + options.daemon, patience));
-  TRY(const Bytes formed, readFrame(made.link, patience));
+  TRY(const Bytes formed, readFrame(link, patience));
   TRY(const Verdict verdict, decodeVerdict(formed));
   if (!verdict.formed) return broken("it refuses: " + verdict.reason, Code::unavailable);
   return made;

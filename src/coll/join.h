@@ -9,9 +9,9 @@
 #include "src/base/net/sockets.h"
 #include "src/coll/mesh.h"
 
-// How a rank, or a daemon further down, joins a group at an aggregation daemon. First comes a short talk over
+// How a rank joins a group at an aggregation daemon. First comes a short talk over
 // a TCP connection, in which both sides prove that they know the secret; then a Pipe over the fabric. The TCP
-// connection stays open as long as the membership lasts, and the group ends with it.
+// connection ends with the verdict; from then on the pipe's control link says whether a member is there.
 // The order: greeting (daemon), request, answer (daemon), pipe, verdict (daemon). Any thread; blocks until a
 // deadline.
 namespace weft::coll {
@@ -26,13 +26,10 @@ struct Greeting {
 
 // A request to join. Its proof is over the greeting's nonce, so a recorded request is worth nothing.
 struct JoinRequest {
-  Nonce nonce{};            // covered by the proof of the answer
-  uint64_t group = 0;       // Mesh::group(), the same on all ranks
-  uint32_t ranks = 0;       // of the whole group
-  uint32_t order = 0;       // place among the children: the rank, or the lowest rank below a daemon
-  uint32_t weight = 1;      // ranks below it
-  uint32_t local = 0;       // ranks that join this daemon themselves; 0 from a daemon
-  bool daemon = false;      // the child is a daemon
+  Nonce nonce{};       // covered by the proof of the answer
+  uint64_t group = 0;  // Mesh::group(), the same on all ranks
+  uint32_t ranks = 0;  // of the whole group
+  uint32_t rank = 0;
   uint32_t chunkBytes = 0;  // must be equal for all members
   uint32_t waitMs = 0;      // that the member still waits: it can hear only what the daemon says before
   std::string name;         // for people: logs and status
@@ -44,7 +41,6 @@ struct JoinRequest {
 struct JoinAnswer {
   bool accepted = false;
   std::string reason;    // when it was not accepted
-  uint32_t window = 0;   // chunks that may be on their way to the daemon
   HandleBytes handle{};  // the daemon's listener, to connect to
   Bytes encode(const Key128& key, const Nonce& request) const;
 };
@@ -86,18 +82,9 @@ Result<std::unique_ptr<Pipe>> openPipe(const core::ContextRef& context, int devi
                                        core::ListenComm& listener, HandleBytes peer, std::string name,
                                        Patience& patience);
 
-// A rank's place in a group at a daemon. Closing the link ends it; the daemon then breaks or ends the group.
+// A rank's place in a group at a daemon. Closing the pipe ends it; the daemon then breaks or ends the group.
 struct Membership {
-  // Says goodbye; this end sends nothing more on the link. Does not wait.
-  void part();
-  // Says goodbye and waits a second at most until the daemon has closed its end: the daemon has receives
-  // posted for which nothing will come. Called before the pipe goes.
-  void leave(const Clock& clock);
-  bool linked() const;  // the daemon has not closed the link and has not died
-
-  Fd link;  // destroyed after the pipe: the daemon hears of an end by the pipe first
   std::unique_ptr<Pipe> pipe;
-  uint32_t window = 0;
   std::string daemon;  // its address
 };
 

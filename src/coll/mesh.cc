@@ -42,12 +42,6 @@ Ballot lostBallot(const std::string& why) {
   return ballot;
 }
 
-// How many ranks named the same one.
-uint32_t placesOf(const std::vector<Ballot>& ballots, const std::string& place) {
-  return static_cast<uint32_t>(
-      std::count_if(ballots.begin(), ballots.end(), [&](const Ballot& one) { return one.place == place; }));
-}
-
 Result<Bytes> hearVote(Pipe& pipe, Patience& patience) {
   while (true) {
     TRY(Bytes said, pipe.hear(patience));
@@ -69,6 +63,12 @@ Result<std::unique_ptr<Mesh>> Mesh::open(MeshOptions options) {
 void Mesh::close() {
   for (const auto& pipe : pipes_)
     if (pipe) pipe->close();
+}
+
+Members Mesh::members() const {
+  Members all{{}, rank()};
+  for (const auto& pipe : pipes_) all.pipes.push_back(pipe.get());
+  return all;
 }
 
 Status Mesh::extend() {
@@ -112,7 +112,6 @@ Result<Verdict> Mesh::countVotes(const Ballot& mine) {
   collect(ballots);
   Verdict verdict = count(ballots);
   announce(verdict, ballots);
-  verdict.local = placesOf(ballots, ballots[0].place);
   return verdict;
 }
 
@@ -139,14 +138,12 @@ void Mesh::collect(std::vector<Ballot>& ballots) {
     if (awaited[peer]) ballots[peer] = lostBallot("nothing was heard from it");
 }
 
-// Each rank is told how many ranks share its place. Those that are lost may take it or not.
+// Ranks that are lost may take it or not.
 void Mesh::announce(const Verdict& verdict, const std::vector<Ballot>& ballots) {
   std::vector<int> left;
   for (int peer = ranks() - 1; peer > 0; peer--) {
     if (!pipe(peer)) continue;
-    Verdict told = verdict;
-    told.local = placesOf(ballots, ballots[static_cast<size_t>(peer)].place);
-    pipe(peer)->put(told.encode());
+    pipe(peer)->put(verdict.encode());
     left.push_back(peer);
   }
   Patience patience(clock(), options_.timeout);

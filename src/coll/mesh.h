@@ -30,6 +30,8 @@ class Mesh {
     return pipes_[static_cast<size_t>(rank)].get();
   }  // null: this rank itself, or a rank that is not connected
 
+  Members members() const;
+
   // Waits until nothing of the connections is under way. A mesh that is destroyed without it waits for
   // nothing.
   void close();

@@ -16,13 +16,6 @@ namespace {
 
 constexpr const char* kOffloads[] = {"off", "peers", "tree", "sharp"};
 
-// The settings that have to be equal on all ranks, as text for the ballot.
-std::string settingsOf(const Config& config) {
-  return format("WEFT_COLLNET=%s WEFT_COLLNET_CHUNK=%d WEFT_COLLNET_ONE_STEP=%d WEFT_COLLNET_SPARE=%d",
-                config.collnet.c_str(), config.collnetChunkBytes, config.collnetOneStepBytes,
-                config.collnetSpareRanks);
-}
-
 // The daemon of this rank. Where WEFT_AGGD names several, the devices take them in turn.
 std::string daemonOf(const Config& config, int device) {
   std::vector<std::string> named;
@@ -34,16 +27,21 @@ std::string daemonOf(const Config& config, int device) {
   return named[static_cast<size_t>(device) % named.size()];
 }
 
-// The verdict of all ranks. `local` gets the number of ranks with this rank's daemon, as rank 0 counted them.
-Status agree(Mesh& mesh, const Config& config, const Status& ready, uint32_t* local = nullptr,
-             const std::string& capabilities = {}) {
+// The settings that have to be equal on all ranks, as text for the ballot.
+std::string settingsOf(const Config& config, int device) {
+  const std::string text =
+      format("WEFT_COLLNET=%s WEFT_COLLNET_CHUNK=%d WEFT_COLLNET_ONE_STEP=%d", config.collnet.c_str(),
+             config.collnetChunkBytes, config.collnetOneStepBytes);
+  return config.collnet == "tree" ? text + " WEFT_AGGD=" + daemonOf(config, device) : text;
+}
+
+// The verdict of all ranks.
+Status agree(Mesh& mesh, const Config& config, const Status& ready, const std::string& capabilities = {}) {
   Ballot mine;
-  mine.place = daemonOf(config, mesh.options().device);
   mine.ready = static_cast<bool>(ready);
-  mine.settings = settingsOf(config) + capabilities;
+  mine.settings = settingsOf(config, mesh.options().device) + capabilities;
   if (!ready) mine.reason = ready.error().message();
   TRY(const Verdict verdict, mesh.vote(mine));
-  if (local) *local = verdict.local;
   if (verdict.formed) return {};
   return Error(Code::unavailable, "forming a collective group", verdict.reason);
 }
@@ -87,8 +85,8 @@ Result<std::unique_ptr<Group>> makeSharp(Mesh& mesh, const Config& config, std::
   return ringOf(mesh, std::make_unique<SharpBackend>(std::move(job), std::move(peers)));
 }
 
-// This rank's membership at its daemon. Blocks until all ranks below that daemon have joined.
-Result<std::unique_ptr<TreeBackend>> joinTree(const Mesh& mesh, const Config& config, uint32_t local) {
+// This rank's membership at the daemon. Blocks until all ranks have joined it.
+Result<std::unique_ptr<Group>> makeTree(const Mesh& mesh, const Config& config) {
   JoinOptions join;
   join.context = mesh.options().context;
   join.device = mesh.options().device;
@@ -97,22 +95,13 @@ Result<std::unique_ptr<TreeBackend>> joinTree(const Mesh& mesh, const Config& co
   join.timeout = config.collnetTimeout;
   join.request.group = mesh.group();
   join.request.ranks = static_cast<uint32_t>(mesh.ranks());
-  join.request.order = static_cast<uint32_t>(mesh.rank());
-  join.request.local = local;
+  join.request.rank = static_cast<uint32_t>(mesh.rank());
   join.request.chunkBytes = static_cast<uint32_t>(config.collnetChunkBytes);
   join.request.name = format("rank %d", mesh.rank());
-  const uint32_t rank = join.request.order;
   TRY(auto membership, joinDaemon(std::move(join)));
-  return TreeBackend::create(std::move(membership), rank, static_cast<size_t>(config.collnetChunkBytes));
-}
-
-// A small group can go on without the tree (WEFT_COLLNET_SPARE): its ranks are connected for that in advance.
-Result<std::unique_ptr<Group>> makeTree(Mesh& mesh, const Config& config, uint32_t local,
-                                        std::unique_ptr<Mesh>* owner) {
-  TRY(auto tree, joinTree(mesh, config, local));
-  if (mesh.ranks() > config.collnetSpareRanks) return ringOf(mesh, std::move(tree));
-  TRY(auto peers, makePeers(mesh, config, owner));
-  return ringOf(mesh, std::move(tree), std::make_unique<Spare>(std::move(peers), config.collnetTimeout));
+  TRY(auto tree,
+      TreeBackend::create(std::move(membership), mesh.rank(), static_cast<size_t>(config.collnetChunkBytes)));
+  return ringOf(mesh, std::move(tree));
 }
 
 // The backend of the settings. A rank with none is no error yet: it tells the others by its vote.
@@ -144,8 +133,7 @@ namespace {
 Result<std::unique_ptr<Group>> formGroup(std::unique_ptr<Mesh>& mesh, const Config& config) {
   const auto backend = wantedOffload(config);
   Mesh& connected = *mesh;
-  uint32_t local = 0;
-  TRY(agree(connected, config, backend ? Status() : Status(backend.error()), &local));
+  TRY(agree(connected, config, backend ? Status() : Status(backend.error())));
   Result<std::unique_ptr<Group>> group = Error(Code::unavailable, "forming a collective group",
                                                "WEFT_COLLNET=" + config.collnet + " is not there");
   std::string capabilities;
@@ -153,9 +141,9 @@ Result<std::unique_ptr<Group>> formGroup(std::unique_ptr<Mesh>& mesh, const Conf
     auto peers = makePeers(connected, config, &mesh);
     group = peers ? Result<std::unique_ptr<Group>>(ringOf(connected, peers.take())) : peers.takeError();
   }
-  if (*backend == Offload::tree) group = makeTree(connected, config, local, &mesh);
+  if (*backend == Offload::tree) group = makeTree(connected, config);
   if (*backend == Offload::sharp) group = makeSharp(connected, config, &mesh, &capabilities);
-  Status agreed = agree(connected, config, group ? Status() : Status(group.error()), nullptr, capabilities);
+  Status agreed = agree(connected, config, group ? Status() : Status(group.error()), capabilities);
   if (agreed) return group;
   if (group) (*group)->close();
   return agreed.takeError();

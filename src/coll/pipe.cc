@@ -40,13 +40,11 @@ Result<core::MemoryHandle*> Staging::registerOn(core::Comm& comm) {
 }
 
 Result<std::unique_ptr<Pipe>> Pipe::create(std::unique_ptr<core::SendComm> send,
-                                           std::unique_ptr<core::RecvComm> receive, std::string name,
-                                           const Clock& clock) {
+                                           std::unique_ptr<core::RecvComm> receive, std::string name) {
   auto pipe = std::make_unique<Pipe>();
   pipe->send_ = std::move(send);
   pipe->receive_ = std::move(receive);
   pipe->name_ = std::move(name);
-  pipe->clock_ = &clock;
   TRY(pipe->out_, Staging::create(kControlBytes));
   TRY(pipe->in_, Staging::create(kControlBytes));
   if (pipe->send_) {
@@ -55,7 +53,7 @@ Result<std::unique_ptr<Pipe>> Pipe::create(std::unique_ptr<core::SendComm> send,
   }
   if (pipe->receive_) {
     TRY(pipe->inMemory_, pipe->in_.registerOn(*pipe->receive_));
-    pipe->receive_->mayStand();  // a receive may stay open for long: for an alarm that may never come
+    pipe->receive_->mayStand();  // a group may have nothing to do for as long as it likes
   }
   return pipe;
 }
@@ -72,11 +70,6 @@ std::unique_ptr<Pipe> Pipe::join(std::unique_ptr<Pipe> sends, std::unique_ptr<Pi
 void Pipe::close() {
   if (receive_) receive_->close();
   if (send_) send_->close();
-}
-
-void Pipe::keep(const std::shared_ptr<const void>& memory) const {
-  if (receive_) receive_->keep(memory);
-  if (send_) send_->keep(memory);
 }
 
 Error Pipe::errorOf(const core::Comm& comm) const {
@@ -151,48 +144,31 @@ Result<Bytes> Pipe::hear(Patience& patience) {
   }
 }
 
-void Pipe::enter(State next) {
-  if (state_ != State::open) return;
-  state_ = next;
+Pipe::State Pipe::look() const {
+  if (!alarm().empty()) return State::alarmed;
+  if (receive_->isLeft() || send_->isLeft()) return State::left;
+  return receive_->hasFailed() || send_->hasFailed() ? State::broken : State::open;
 }
 
-Pipe::State Pipe::look() {
-  repeatAlarm();
-  if (state_ != State::open) return state_;
-  if (!post()) enter(State::broken);
-  if (!hearing_) return state_;
-  int size = 0;
-  const core::Tested tested = core::test(hearing_, &size);
-  if (!tested.ok) enter(State::broken);
-  if (!tested.ok || !tested.done) return state_;
-  hearing_ = nullptr;
-  take(std::span(in_.data(), static_cast<size_t>(size)));
-  return state_;
-}
-
-// Bytes that are no alarm break the group as well; the reason says what is wrong with them.
-void Pipe::take(std::span<const std::byte> message) {
-  auto said = decodeAlarm(message);
-  alarm_ = said ? said.take() : Alarm{said.error().message()};
-  enter(alarm_.reason.empty() ? State::left : State::alarmed);
-}
-
-// The caller may never call this group again, so a few tries are made at once: the network's control thread
-// has an engine for microseconds at a time, and nothing can be sent then. Two messages in line are enough: an
-// alarm, and the goodbye after it.
-void Pipe::raiseAlarm(const Bytes& alarm) {
-  constexpr int kTries = 100;
-  constexpr size_t kMostWaiting = 2;
-  if (unsaid_.size() < kMostWaiting) unsaid_.push_back(alarm);
-  for (int tries = 0; tries < kTries && !unsaid_.empty(); tries++) {
-    if (tries > 0) clock_->yield();
-    repeatAlarm();
+std::string Pipe::alarm() const {
+  for (const core::Comm* comm :
+       {static_cast<core::Comm*>(send_.get()), static_cast<core::Comm*>(receive_.get())}) {
+    if (!comm->hasFailed()) continue;
+    const Error error = comm->error();
+    if (error.detail().starts_with(core::kOwnerSays))
+      return error.detail().substr(std::string_view(core::kOwnerSays).size());
   }
+  return {};
 }
 
-// Errors are dropped: the receiving side or the data finds a connection that takes nothing any more.
-void Pipe::repeatAlarm() {
-  if (!unsaid_.empty()) (void)push();
+std::string Pipe::fault() const {
+  if (receive_->hasFailed()) return errorOf(*receive_).detail();
+  return send_->hasFailed() ? errorOf(*send_).detail() : "the connection stands";
+}
+
+void Pipe::fail(const std::string& why) const {
+  receive_->fail(shortened(why));
+  send_->fail(shortened(why));
 }
 
 }  // namespace weft::coll

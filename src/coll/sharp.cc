@@ -54,10 +54,6 @@ sharp::Gather gatherOf(const Operation& operation) {
   return spec;
 }
 
-size_t bytesOf(const Operation& operation) {
-  return operation.kind == OperationKind::allReduce ? operation.bytes : operation.windowBytes;
-}
-
 }  // namespace
 
 SharpBackend::SharpBackend(std::unique_ptr<SharpJob> job, std::unique_ptr<PeersBackend> peers)
@@ -78,8 +74,7 @@ void SharpBackend::freeRequests() {
 
 // Requests of unfinished operations are freed first, then the library's communicator ends: nothing is written
 // to registered memory any more, which is deregistered next, in the job that is still there.
-void SharpBackend::close(const Clock& clock) {
-  peers_->close(clock);
+void SharpBackend::stop() {
   freeRequests();
   job_->closeComm();
 }
@@ -144,8 +139,8 @@ void SharpBackend::deregisterMemory(GroupMemory& memory) {
 
 // Operations:
 
-Backend::Begun SharpBackend::fail(std::string why) {
-  failure_.why = std::move(why);
+Backend::Begun SharpBackend::giveUp(std::string why) {
+  failure_ = std::move(why);
   return Begun::failed;
 }
 
@@ -155,18 +150,18 @@ Backend::Begun SharpBackend::begin(uint64_t turn, const Operation& operation) {
   const int code = hand(operation, &place.request);
   if (code == sharp::kLockFailed) return notNow();
   if (code != 0 || !place.request)
-    return fail(format("rank %d: libsharp_coll began no operation: %s", mesh_.rank(),
-                       job_->library().words(code).c_str()));
+    return giveUp(format("rank %d: libsharp_coll began no operation: %s", mesh_.rank(),
+                         job_->library().words(code).c_str()));
   refusedSince_ = TimePoint{};
   place.enter(Place::State::inSwitches);
-  bytesSent_ += bytesOf(operation);
+  bytesSent_ += vectorBytes(operation);
   return Begun::begun;
 }
 
 Backend::Begun SharpBackend::beginAmongRanks(Place& place, Operation operation) {
   if (!onHost(operation.sendMemory) || !onHost(operation.receiveMemory))
-    return fail(format("rank %d: the switches do no %s of %s, and the ranks only reduce host memory",
-                       mesh_.rank(), nameOf(operation.op), nameOf(operation.type)));
+    return giveUp(format("rank %d: the switches do no %s of %s, and the ranks only reduce host memory",
+                         mesh_.rank(), nameOf(operation.op), nameOf(operation.type)));
   const auto known = [](GroupMemory* memory) {
     return memory ? static_cast<SharpMemory*>(memory)->peers.get() : nullptr;
   };
@@ -210,7 +205,7 @@ Backend::Begun SharpBackend::notNow() {
   const TimePoint now = mesh_.clock().now();
   if (refusedSince_ == TimePoint{}) refusedSince_ = now;
   if (now - refusedSince_ < mesh_.timeout()) return Begun::notNow;
-  return fail(format("rank %d: the switches' tree stays locked by another job", mesh_.rank()));
+  return giveUp(format("rank %d: the switches' tree stays locked by another job", mesh_.rank()));
 }
 
 // A connection of the ranks flushes a GPU's memory, whichever card wrote to it. Host memory is visible as
@@ -222,8 +217,8 @@ core::Posted SharpBackend::flush(const void* data, size_t bytes, GroupMemory& me
   return flushingComm()->iflush(std::span(&spec, 1));
 }
 
-Backend::Failure SharpBackend::flushFailure() {
-  return {format("rank %d: flushing failed: %s", mesh_.rank(), flushingComm()->error().message().c_str())};
+std::string SharpBackend::flushFailure() {
+  return format("rank %d: flushing failed: %s", mesh_.rank(), flushingComm()->error().message().c_str());
 }
 
 }  // namespace weft::coll

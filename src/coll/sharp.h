@@ -31,17 +31,15 @@ class SharpBackend final : public Backend {
   void deregisterMemory(GroupMemory& memory) override;
   Begun begin(uint64_t turn, const Operation& operation) override;
   Step advance(uint64_t turn) override;
-  Failure failure() override { return failure_.why.empty() ? peers_->failure() : failure_; }
+  std::string failure() override { return failure_.empty() ? peers_->failure() : failure_; }
   core::Posted flush(const void* data, size_t bytes, GroupMemory& memory) override;
-  Failure flushFailure() override;
-  void halt() override { peers_->halt(); }
-  Bond& bond() override { return peers_->bond(); }
+  std::string flushFailure() override;
+  Heard hear() override { return peers_->hear(); }
+  void fail(const std::string& why) override { peers_->fail(why); }
   bool needsEveryone() const override { return true; }
   uint64_t bytesSent() const override { return bytesSent_ + peers_->bytesSent(); }
-  void part() override { peers_->part(); }
-  void close(const Clock& clock) override;
+  void stop() override;
   void disconnect() override;
-  void keep(const std::shared_ptr<const void>& memory) override { peers_->keep(memory); }
 
  private:
   // An operation under way. free -> inSwitches or amongRanks (begin) -> free (it is done).
@@ -59,7 +57,7 @@ class SharpBackend final : public Backend {
   // Begins the operation in the library; its error code, 0: begun.
   int hand(const Operation& operation, void** request);
   Begun notNow();  // the tree is locked
-  Begun fail(std::string why);
+  Begun giveUp(std::string why);
   // Registers with the library and with the peers or the flushing comm. On an error, the parts that were made
   // stay in `memory`.
   Status takeMemory(const MemoryDesc& desc, SharpMemory* memory);
@@ -73,7 +71,7 @@ class SharpBackend final : public Backend {
   uint64_t peersTurns_ = 0;   // operations that the peers have begun
   TimePoint refusedSince_{};  // since then another job has had the tree's lock; default: none has
   uint64_t bytesSent_ = 0;
-  Failure failure_;
+  std::string failure_;
 };
 
 }  // namespace weft::coll

@@ -17,10 +17,6 @@ ByteWriter begin(Word word) {
   return out;
 }
 
-std::string shortened(const std::string& text) {
-  return text.size() <= kReasonBytes ? text : text.substr(0, kReasonBytes - 3) + "...";
-}
-
 Error notIt(const char* what, const std::string& why) {
   return Error(Code::remote, format("reading the %s of a collective group", what), why);
 }
@@ -46,6 +42,10 @@ Status readEnd(const ByteReader& in, const char* what) {
 
 }  // namespace
 
+std::string shortened(const std::string& text) {
+  return text.size() <= kReasonBytes ? text : text.substr(0, kReasonBytes - 3) + "...";
+}
+
 Bytes Hello::encode() const {
   return begin(Word::hello).put(group).put(rank).put(ranks).take();
 }
@@ -54,18 +54,13 @@ Bytes Ballot::encode() const {
   return begin(Word::ballot)
       .put(uint8_t{ready})
       .text(shortened(settings))
-      .text(shortened(place))
       .text(shortened(reason))
       .put(afterMs)
       .take();
 }
 
 Bytes Verdict::encode() const {
-  return begin(Word::verdict).put(uint8_t{formed}).text(shortened(reason)).put(local).take();
-}
-
-Bytes Alarm::encode() const {
-  return begin(Word::alarm).text(shortened(reason)).put(uint8_t{treeLost}).take();
+  return begin(Word::verdict).put(uint8_t{formed}).text(shortened(reason)).take();
 }
 
 Bytes OutOfBandPiece::encode() const {
@@ -78,7 +73,7 @@ Bytes OperationHead::encode() const {
       .put(kind)
       .put(type)
       .put(op)
-      .put(uint8_t{inlined})
+      .put(uint8_t{0})
       .put(uint32_t{0})
       .put(bytes)
       .put(bytesPerRank)
@@ -105,7 +100,6 @@ Result<Ballot> decodeBallot(std::span<const std::byte> bytes) {
   Ballot ballot;
   ballot.ready = in.get<uint8_t>() != 0;
   ballot.settings = in.text();
-  ballot.place = in.text();
   ballot.reason = in.text();
   ballot.afterMs = in.get<uint32_t>();
   TRY(readEnd(in, "ballot"));
@@ -118,19 +112,8 @@ Result<Verdict> decodeVerdict(std::span<const std::byte> bytes) {
   Verdict verdict;
   verdict.formed = in.get<uint8_t>() != 0;
   verdict.reason = in.text();
-  verdict.local = in.get<uint32_t>();
   TRY(readEnd(in, "verdict"));
   return verdict;
-}
-
-Result<Alarm> decodeAlarm(std::span<const std::byte> bytes) {
-  ByteReader in(bytes);
-  TRY(readHead(&in, Word::alarm, "alarm"));
-  Alarm alarm;
-  alarm.reason = in.text();
-  alarm.treeLost = in.get<uint8_t>() != 0;
-  TRY(readEnd(in, "alarm"));
-  return alarm;
 }
 
 Result<OutOfBandPiece> decodePiece(std::span<const std::byte> bytes) {
@@ -158,7 +141,7 @@ Result<OperationHead> decodeOperation(std::span<const std::byte> bytes) {
   head.kind = in.get<OperationKind>();
   head.type = in.get<ElementType>();
   head.op = in.get<ReduceOp>();
-  head.inlined = in.get<uint8_t>() != 0;
+  in.get<uint8_t>();
   in.get<uint32_t>();
   head.bytes = in.get<uint64_t>();
   head.bytesPerRank = in.get<uint64_t>();
@@ -166,18 +149,15 @@ Result<OperationHead> decodeOperation(std::span<const std::byte> bytes) {
   TRY(readEnd(in, "announcement"));
   constexpr uint64_t kMost = uint64_t{1} << 40;
   if (head.kind > OperationKind::reduceScatter || head.bytes > kMost || head.bytesPerRank > kMost ||
-      head.windowOffset > kMost * kMaxRanks || (head.inlined && head.bytes > kInlineBytes))
+      head.windowOffset > kMost * kMaxRanks)
     return notIt("announcement", "there is no such operation: " + describe(head));
   return head;
 }
 
-// Written with clamps, so that parts outside the window are empty.
-Span partOf(const OperationHead& head, uint32_t rank) {
-  const size_t first = head.windowOffset;
-  const size_t end = first + head.bytes;
-  const size_t from = std::clamp<size_t>(rank * head.bytesPerRank, first, end);
-  const size_t to = std::clamp<size_t>((rank + uint64_t{1}) * head.bytesPerRank, first, end);
-  return {from - first, to - first};
+Span partOf(uint64_t bytesPerRank, uint64_t offset, uint64_t bytes, uint32_t rank) {
+  const size_t from = std::clamp<size_t>(rank * bytesPerRank, offset, offset + bytes);
+  const size_t to = std::clamp<size_t>((rank + uint64_t{1}) * bytesPerRank, offset, offset + bytes);
+  return {from - offset, to - offset};
 }
 
 namespace {
@@ -187,15 +167,19 @@ Span overlap(Span a, Span b) {
   return {begin, std::max(begin, std::min(a.end, b.end))};
 }
 
+Span windowPart(const OperationHead& head, uint32_t rank) {
+  return partOf(head.bytesPerRank, head.windowOffset, head.bytes, rank);
+}
+
 }  // namespace
 
 Span sentOf(const OperationHead& head, uint32_t rank, Span chunk) {
-  if (head.kind == OperationKind::allGather) return overlap(partOf(head, rank), chunk);
+  if (head.kind == OperationKind::allGather) return overlap(windowPart(head, rank), chunk);
   return chunk;
 }
 
 Span receivedOf(const OperationHead& head, uint32_t rank, Span chunk) {
-  return head.kind == OperationKind::reduceScatter ? overlap(partOf(head, rank), chunk) : chunk;
+  return head.kind == OperationKind::reduceScatter ? overlap(windowPart(head, rank), chunk) : chunk;
 }
 
 std::string describe(const OperationHead& head) {
@@ -229,15 +213,12 @@ Verdict count(const std::vector<Ballot>& ballots) {
     return weightOf(a) != weightOf(b) ? weightOf(a) < weightOf(b) : a.afterMs > b.afterMs;
   });
   if (blamed != ballots.end() && weightOf(*blamed) > 0)
-    return {false, format("rank %d: %s", static_cast<int>(blamed - ballots.begin()), blamed->reason.c_str()),
-            0};
+    return {false, format("rank %d: %s", static_cast<int>(blamed - ballots.begin()), blamed->reason.c_str())};
   for (size_t rank = 1; rank < ballots.size(); rank++)
     if (ballots[rank].settings != ballots[0].settings)
-      return {false,
-              format("rank %zu has %s and rank 0 has %s; give all ranks the same settings", rank,
-                     ballots[rank].settings.c_str(), ballots[0].settings.c_str()),
-              0};
-  return {true, {}, 0};
+      return {false, format("rank %zu has %s and rank 0 has %s; give all ranks the same settings", rank,
+                            ballots[rank].settings.c_str(), ballots[0].settings.c_str())};
+  return {true, {}};
 }
 
 }  // namespace weft::coll

@@ -15,16 +15,17 @@
 namespace weft::coll {
 
 constexpr uint32_t kMagic = 0x6c6f6377;  // "wcol"
-constexpr uint16_t kVersion = 3;
+constexpr uint16_t kVersion = 4;
 constexpr int kMaxRanks = 4096;
 // The least and the most bytes that are reduced at a time. A chunk is a multiple of kChunkAlign, so that it
 // cuts no element of any type.
 constexpr uint32_t kLeastChunk = 4096, kMostChunk = 1u << 24, kChunkAlign = 128;
 constexpr size_t kControlBytes = 1600;  // the longest control message of a group
 constexpr size_t kReasonBytes = 480;    // a longer text is cut
+std::string shortened(const std::string& text);
 
 // The kinds of message.
-enum class Word : uint8_t { hello = 1, ballot, verdict, alarm, operation, outOfBand };
+enum class Word : uint8_t { hello = 1, ballot, verdict, operation = 5, outOfBand };
 
 // The first message on a connection between two ranks: the name of the caller.
 struct Hello {
@@ -38,7 +39,6 @@ struct Hello {
 struct Ballot {
   bool ready = false;
   std::string settings;  // must be equal on all ranks
-  std::string place;     // the daemon that the rank would join; empty: none
   std::string reason;    // why the rank is not ready
   bool came = true;      // false: rank 0 writes it for a rank that is lost; not part of the message
   uint32_t afterMs = 0;  // since the last verdict: of several ranks that are not ready the first is blamed
@@ -49,7 +49,6 @@ struct Ballot {
 struct Verdict {
   bool formed = false;
   std::string reason;  // names the rank at fault
-  uint32_t local = 0;  // ranks of the same place as the rank that is told
   Bytes encode() const;
 };
 
@@ -57,14 +56,7 @@ struct Verdict {
 // it can.
 constexpr const char* kAnotherGaveUp = "another rank gave up";
 // The same of a daemon that waited for ranks which did not come: the end of its words.
-constexpr const char* kTooFewInTime = " in time; ranks of other daemons need a common --parent";
-
-// Tells that the group is broken. The rank or daemon that notices it says so once to all others.
-struct Alarm {
-  std::string reason;     // empty: nothing is wrong, the sender leaves
-  bool treeLost = false;  // a daemon or a connection of the tree failed: the ranks may go on without it
-  Bytes encode() const;
-};
+constexpr const char* kTooFewInTime = " in time";
 
 // A piece of the talk of a library that sets itself up.
 constexpr size_t kPieceBytes = 1500;
@@ -83,12 +75,21 @@ struct OperationHead {
   uint64_t bytes = 0;         // of the whole vector, or of the window
   uint64_t bytesPerRank = 0;  // of a gather or scatter; else 0
   uint64_t windowOffset = 0;
-  bool inlined = false;  // the data is behind this head, not in messages of its own
   bool operator==(const OperationHead&) const = default;
   Bytes encode() const;
 };
 constexpr size_t kOperationHeadBytes = 48;
-constexpr size_t kInlineBytes = 4096;  // the most data behind a head
+
+// The tags: control messages have 0. An operation has two by its turn, for what its members bring in and for
+// results, so that operations never match each other's messages.
+constexpr uint64_t kOperationsAtOnce = 64;
+constexpr int contributionTag(uint64_t turn) {
+  return 1 + 2 * static_cast<int>(turn % kOperationsAtOnce);
+}
+constexpr int resultTag(uint64_t turn) {
+  return contributionTag(turn) + 1;
+}
+constexpr int kHeadTag = resultTag(kOperationsAtOnce - 1) + 1;
 
 // A piece of an operation's vector, or of its window.
 struct Span {
@@ -99,14 +100,14 @@ struct Span {
 // The part of a chunk that `rank` sends, and the part of the chunk's result that `rank` receives.
 Span sentOf(const OperationHead& head, uint32_t rank, Span chunk);
 Span receivedOf(const OperationHead& head, uint32_t rank, Span chunk);
-// The rank's part of the vector or window, for operations that have parts.
-Span partOf(const OperationHead& head, uint32_t rank);
+// The rank's part of a window [offset, offset + bytes) of all ranks' parts, counted from the window's begin;
+// outside of the window it is empty.
+Span partOf(uint64_t bytesPerRank, uint64_t offset, uint64_t bytes, uint32_t rank);
 
 // The decoders check every number against its limits, so that the caller may use them as sizes.
 Result<Hello> decodeHello(std::span<const std::byte> bytes);
 Result<Ballot> decodeBallot(std::span<const std::byte> bytes);
 Result<Verdict> decodeVerdict(std::span<const std::byte> bytes);
-Result<Alarm> decodeAlarm(std::span<const std::byte> bytes);
 Result<OutOfBandPiece> decodePiece(std::span<const std::byte> bytes);
 bool isOutOfBand(std::span<const std::byte> bytes);
 Result<OperationHead> decodeOperation(std::span<const std::byte> bytes);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/coll/join.h"
-#include "src/coll/plan.h"
+#include "src/coll/peers.h"
 #include "src/coll/wire.h"
 #include "tests/support/catch.h"
 
@@ -25,9 +25,7 @@ JoinRequest request(const std::function<void(JoinRequest&)>& change = {}) {
   JoinRequest made;
   made.group = 7;
   made.ranks = 10;
-  made.order = 3;
-  made.weight = 2;
-  made.local = 4;
+  made.rank = 3;
   made.chunkBytes = 65536;
   made.name = "rank 3";
   if (change) change(made);
@@ -96,29 +94,20 @@ std::string fault(const std::function<void(Operation&)>& change) {
 TEST_CASE("a request to join is taken at the edges of its numbers, and not beyond them") {
   CHECK(comes(request()));
   const std::vector<std::function<void(JoinRequest&)>> good = {
-      [](auto& r) { r.ranks = r.weight = 1, r.order = r.local = 0; },
-      [](auto& r) { r.ranks = kMaxRanks; },
-      [](auto& r) { r.order = 9; },
-      [](auto& r) { r.weight = 1; },
-      [](auto& r) { r.weight = 10; },
-      [](auto& r) { r.local = 10; },
-      [](auto& r) { r.chunkBytes = 4096; },
+      [](auto& r) { r.ranks = 1, r.rank = 0; }, [](auto& r) { r.ranks = kMaxRanks; },
+      [](auto& r) { r.rank = 9; }, [](auto& r) { r.chunkBytes = 4096; },
       [](auto& r) { r.chunkBytes = 1u << 24; }};
   for (size_t i = 0; i < good.size(); i++) {
     INFO(i);
     CHECK(comes(request(good[i])));
   }
-  const std::vector<std::function<void(JoinRequest&)>> bad = {
-      [](auto& r) { r.ranks = r.order = r.local = 0, r.weight = 1; },
-      [](auto& r) { r.ranks = kMaxRanks + 1; },
-      [](auto& r) { r.order = 10; },
-      [](auto& r) { r.weight = 0; },
-      [](auto& r) { r.weight = 11; },
-      [](auto& r) { r.local = 11; },
-      [](auto& r) { r.chunkBytes = 4095; },
-      [](auto& r) { r.chunkBytes = 4100; },
-      [](auto& r) { r.chunkBytes = 10'001; },
-      [](auto& r) { r.chunkBytes = (1u << 24) + 1; }};
+  const std::vector<std::function<void(JoinRequest&)>> bad = {[](auto& r) { r.ranks = r.rank = 0; },
+                                                              [](auto& r) { r.ranks = kMaxRanks + 1; },
+                                                              [](auto& r) { r.rank = 10; },
+                                                              [](auto& r) { r.chunkBytes = 4095; },
+                                                              [](auto& r) { r.chunkBytes = 4100; },
+                                                              [](auto& r) { r.chunkBytes = 10'001; },
+                                                              [](auto& r) { r.chunkBytes = (1u << 24) + 1; }};
   for (size_t i = 0; i < bad.size(); i++) {
     INFO(i);
     CHECK_FALSE(comes(request(bad[i])));
@@ -128,14 +117,12 @@ TEST_CASE("a request to join is taken at the edges of its numbers, and not beyon
 TEST_CASE("a request and an answer come as they were sent, to who has the secret and the nonce") {
   Nonce nonce{};
   nonce[3] = std::byte{9};
-  const JoinRequest asked = request([](auto& r) { r.daemon = true, r.waitMs = 90'000; });
+  const JoinRequest asked = request([](auto& r) { r.waitMs = 90'000; });
   const auto came = decodeJoinRequest(asked.encode(kKey, nonce), kKey, nonce);
   REQUIRE(came);
-  CHECK(came->daemon);
   CHECK(came->name == "rank 3");
-  CHECK(came->weight == 2);
+  CHECK(came->rank == asked.rank);
   CHECK(came->waitMs == 90'000);
-  CHECK_FALSE(decodeJoinRequest(request().encode(kKey, nonce), kKey, nonce)->daemon);
   CHECK_FALSE(decodeJoinRequest(asked.encode(kKey, nonce), keyOf("another"), nonce));
   CHECK_FALSE(decodeJoinRequest(asked.encode(kKey, nonce), kKey, {}));
   CHECK_FALSE(decodeJoinRequest(Bytes(20), kKey, nonce));
@@ -143,12 +130,10 @@ TEST_CASE("a request and an answer come as they were sent, to who has the secret
     JoinAnswer said;
     said.accepted = accepted;
     said.reason = "why";
-    said.window = 12;
     const auto answer = decodeJoinAnswer(said.encode(kKey, nonce), kKey, nonce);
     REQUIRE(answer);
     CHECK(answer->accepted == accepted);
     CHECK(answer->reason == "why");
-    CHECK(answer->window == 12);
   }
   CHECK(*decodeStatusRequest(encodeStatusRequest(2, kKey, nonce), kKey, nonce) == 2);
   checkLength(Greeting{nonce}.encode(), [](const Bytes& bytes) { return bool(decodeGreeting(bytes)); });
@@ -196,16 +181,14 @@ TEST_CASE("an announcement is taken at the edges of its numbers, and not beyond 
   CHECK(comes(head()));
   const std::vector<std::function<void(OperationHead&)>> good = {
       [](auto& h) { h.kind = OperationKind::reduceScatter; }, [](auto& h) { h.bytes = kMost; },
-      [](auto& h) { h.bytesPerRank = kMost; }, [](auto& h) { h.windowOffset = kMost * kMaxRanks; },
-      [](auto& h) { h.inlined = true, h.bytes = kInlineBytes; }};
+      [](auto& h) { h.bytesPerRank = kMost; }, [](auto& h) { h.windowOffset = kMost * kMaxRanks; }};
   for (size_t i = 0; i < good.size(); i++) {
     INFO(i);
     CHECK(comes(head(good[i])));
   }
   const std::vector<std::function<void(OperationHead&)>> bad = {
       [](auto& h) { h.kind = static_cast<OperationKind>(3); }, [](auto& h) { h.bytes = kMost + 1; },
-      [](auto& h) { h.bytesPerRank = kMost + 1; }, [](auto& h) { h.windowOffset = kMost * kMaxRanks + 1; },
-      [](auto& h) { h.inlined = true, h.bytes = kInlineBytes + 1; }};
+      [](auto& h) { h.bytesPerRank = kMost + 1; }, [](auto& h) { h.windowOffset = kMost * kMaxRanks + 1; }};
   for (size_t i = 0; i < bad.size(); i++) {
     INFO(i);
     CHECK_FALSE(comes(head(bad[i])));
@@ -218,9 +201,9 @@ TEST_CASE("a kind of operation that there is not is called unknown") {
 }
 
 TEST_CASE("a group is formed if all are ready with the same settings, else the culprit is blamed") {
-  const Ballot ready{true, "s", "", ""}, other{true, "t", "", ""};
-  const Ballot misses{false, "", "", "rank 2, 3 does not answer"}, gaveUp{false, "", "", kAnotherGaveUp};
-  const Ballot lost{false, "", "", "nothing was heard from it", false};
+  const Ballot ready{true, "s", ""}, other{true, "t", ""};
+  const Ballot misses{false, "", "rank 2, 3 does not answer"}, gaveUp{false, "", kAnotherGaveUp};
+  const Ballot lost{false, "", "nothing was heard from it", false};
   CHECK(count({}).formed);
   CHECK(count({ready, ready}).formed);
   CHECK_FALSE(count({ready, other}).formed);
@@ -231,11 +214,11 @@ TEST_CASE("a group is formed if all are ready with the same settings, else the c
   CHECK(count({ready, gaveUp, misses}).reason == "rank 2: rank 2, 3 does not answer");
   CHECK(count({gaveUp, gaveUp, ready}).reason == std::string("rank 0: ") + kAnotherGaveUp);
   // Of two that are not ready, who gave up first is nearer to the cause.
-  const Ballot late{false, "", "", "nothing came", true, 3000}, early{false, "", "", "refused", true, 2};
+  const Ballot late{false, "", "nothing came", true, 3000}, early{false, "", "refused", true, 2};
   CHECK(count({late, early, late}).reason == "rank 1: refused");
   CHECK(count({early, late, early}).reason == "rank 0: refused");
   // That too few have come says only that others are missing.
-  const Ballot few{false, "", "", std::string("only 4 of 8 ranks joined a:1") + kTooFewInTime, true, 2};
+  const Ballot few{false, "", std::string("only 4 of 8 ranks joined a:1") + kTooFewInTime, true, 2};
   CHECK(count({few, late, few}).reason == "rank 1: nothing came");
   CHECK(count({other, misses, misses}).reason.starts_with("rank 1: "));
 }
@@ -243,31 +226,25 @@ TEST_CASE("a group is formed if all are ready with the same settings, else the c
 TEST_CASE("words between ranks come as they were said, whole, and of no other kind") {
   const auto ballot = [](const Bytes& bytes) { return bool(decodeBallot(bytes)); };
   const auto verdict = [](const Bytes& bytes) { return bool(decodeVerdict(bytes)); };
-  const auto alarm = [](const Bytes& bytes) { return bool(decodeAlarm(bytes)); };
   const auto piece = [](const Bytes& bytes) { return bool(decodePiece(bytes)); };
   for (const bool flag : {true, false}) {
-    CHECK(decodeBallot(Ballot{flag, "s", "p", "r"}.encode())->ready == flag);
-    CHECK(decodeBallot(Ballot{flag, "s", "p", "r", true, 70'000}.encode())->afterMs == 70'000);
-    CHECK(decodeVerdict(Verdict{flag, "r", 3}.encode())->formed == flag);
-    CHECK(decodeAlarm(Alarm{"r", flag}.encode())->treeLost == flag);
+    CHECK(decodeBallot(Ballot{flag, "s", "r"}.encode())->ready == flag);
+    CHECK(decodeBallot(Ballot{flag, "s", "r", true, 70'000}.encode())->afterMs == 70'000);
+    CHECK(decodeVerdict(Verdict{flag, "r"}.encode())->formed == flag);
     CHECK(decodePiece(OutOfBandPiece{flag, Bytes(3)}.encode())->gaveUp == flag);
   }
   checkLength(Ballot{}.encode(), ballot);
   checkHead(Ballot{}.encode(), ballot);
   checkLength(Verdict{}.encode(), verdict);
   checkHead(Verdict{}.encode(), verdict);
-  checkLength(Alarm{}.encode(), alarm);
-  checkHead(Alarm{}.encode(), alarm);
   checkLength(OutOfBandPiece{false, Bytes(kPieceBytes)}.encode(), piece);
   checkHead(OutOfBandPiece{}.encode(), piece);
   CHECK_FALSE(piece(OutOfBandPiece{false, Bytes(kPieceBytes + 1)}.encode()));
   CHECK(isOutOfBand(OutOfBandPiece{}.encode()));
   CHECK_FALSE(isOutOfBand(Ballot{}.encode()));
   // A reason is cut where it is longer than a message has room for.
-  CHECK(decodeAlarm(Alarm{std::string(kReasonBytes, 'x')}.encode())->reason ==
-        std::string(kReasonBytes, 'x'));
-  const std::string cut = decodeAlarm(Alarm{std::string(kReasonBytes + 1, 'x')}.encode())->reason;
-  CHECK(cut == std::string(kReasonBytes - 3, 'x') + "...");
+  CHECK(shortened(std::string(kReasonBytes, 'x')) == std::string(kReasonBytes, 'x'));
+  CHECK(shortened(std::string(kReasonBytes + 1, 'x')) == std::string(kReasonBytes - 3, 'x') + "...");
 }
 
 TEST_CASE("a rank sends and receives its part of a chunk in gathers and scatters, and else all of it") {
@@ -276,9 +253,9 @@ TEST_CASE("a rank sends and receives its part of a chunk in gathers and scatters
   };
   const Span chunk{3, 20};  // of the window from byte 5 to 40: bytes 8 to 25 of the vector
   const auto is = [](Span span, size_t begin, size_t end) { return span.begin == begin && span.end == end; };
-  CHECK(is(partOf(of(OperationKind::allGather), 0), 0, 5));
-  CHECK(is(partOf(of(OperationKind::allGather), 1), 5, 15));
-  CHECK(is(partOf(of(OperationKind::allGather), 3), 25, 35));
+  CHECK(is(partOf(10, 5, 35, 0), 0, 5));
+  CHECK(is(partOf(10, 5, 35, 1), 5, 15));
+  CHECK(is(partOf(10, 5, 35, 3), 25, 35));
   CHECK(is(sentOf(of(OperationKind::allGather), 0, chunk), 3, 5));
   CHECK(is(sentOf(of(OperationKind::allGather), 1, chunk), 5, 15));
   CHECK(is(sentOf(of(OperationKind::allGather), 2, chunk), 15, 20));
@@ -328,39 +305,66 @@ TEST_CASE("an operation that cannot be is refused, and the largest that can is n
 }
 
 TEST_CASE("a plan says who reduces what, and who has it in the end") {
+  const auto is = [](const Part& part, size_t offset, size_t bytes) {
+    return part.offset == offset && part.bytes == bytes;
+  };
   Operation operation;
   operation.bytes = 2048;
   Plan plan;
-  makePlan(operation, 3, 2048, &plan);
+  makePlan(operation, 1, 3, 2048, &plan);
   CHECK((plan.whole && plan.reduces && !plan.distributes));
-  CHECK((plan.parts.size() == 3 && plan.parts[2].bytes == 2048 && plan.parts[2].offset == 0));
-  makePlan(operation, 3, 2047, &plan);
-  CHECK((!plan.whole && plan.reduces && plan.distributes));
+  CHECK((is(plan.give[2], 0, 2048) && is(plan.own, 0, 2048) && plan.take[0].bytes == 0));
   // Shares of whole pairs of cache lines: 2048 are 768, 768 and the rest.
-  CHECK((plan.parts[0].bytes == 768 && plan.parts[1].offset == 768 && plan.parts[2].offset == 1536));
-  CHECK(plan.parts[2].bytes == 512);
-  CHECK(plan.parts.size() == 3);
-  operation.bytes = 384;
-  makePlan(operation, 3, 0, &plan);
-  CHECK((plan.parts[0].bytes == 128 && plan.parts[1].bytes == 128 && plan.parts[2].bytes == 128));
+  makePlan(operation, 1, 3, 2047, &plan);
+  CHECK((!plan.whole && plan.reduces && plan.distributes && plan.ownAt == 768));
+  CHECK((is(plan.give[0], 0, 768) && is(plan.own, 768, 768) && is(plan.give[2], 1536, 512)));
+  CHECK((is(plan.take[0], 0, 768) && is(plan.take[2], 1536, 512)));
   operation.bytes = 385;
-  makePlan(operation, 3, 0, &plan);
-  CHECK((plan.parts[0].bytes == 256 && plan.parts[1].bytes == 129 && plan.parts[2].bytes == 0));
+  makePlan(operation, 0, 3, 0, &plan);
+  CHECK((is(plan.own, 0, 256) && is(plan.give[1], 256, 129) && plan.give[2].bytes == 0));
   operation.kind = OperationKind::reduceScatter;
   operation.bytesPerRank = 100;
   operation.windowOffset = 50;
   operation.windowBytes = 200;
-  makePlan(operation, 3, 0, &plan);
-  CHECK((plan.reduces && !plan.distributes && !plan.whole));
-  CHECK((plan.parts[0].offset == 0 && plan.parts[0].bytes == 50 && plan.parts[1].offset == 50));
-  CHECK((plan.parts[1].bytes == 100 && plan.parts[2].offset == 150 && plan.parts[2].bytes == 50));
-  CHECK(plan.parts.size() == 3);
+  makePlan(operation, 1, 3, 0, &plan);
+  CHECK((plan.reduces && !plan.distributes && !plan.whole && plan.ownAt == 0));
+  CHECK((is(plan.give[0], 0, 50) && is(plan.own, 50, 100) && is(plan.give[2], 150, 50)));
   CHECK(receivedBytes(operation, 2) == 50);
   CHECK(receivedBytes(operation, 1) == 100);
   operation.kind = OperationKind::allGather;
-  makePlan(operation, 3, 0, &plan);
-  CHECK((!plan.reduces && plan.distributes && !plan.whole));
+  makePlan(operation, 1, 3, 0, &plan);
+  CHECK((!plan.reduces && plan.distributes && plan.give[0].bytes == 0));
+  CHECK((is(plan.own, 0, 100) && plan.ownAt == 50 && is(plan.take[2], 150, 50)));
   CHECK(receivedBytes(operation, 2) == 200);
   operation.kind = OperationKind::allReduce;
   CHECK(receivedBytes(operation, 2) == 385);
+}
+
+TEST_CASE("a rank's messages end where its daemon's chunks do") {
+  Operation operation;
+  operation.kind = OperationKind::allGather;
+  operation.bytesPerRank = 100;
+  operation.windowOffset = 50;
+  operation.windowBytes = 200;
+  Plan plan;
+  makeTreePlan(operation, 1, 64, &plan);  // bytes 50 to 150 of the window
+  CHECK((plan.give[0].bytes == 100 && plan.take[0].bytes == 200));
+  CHECK(plan.give[0].next(0, 64) == 14);
+  CHECK(plan.give[0].next(14, 64) == 64);
+  CHECK(plan.give[0].next(78, 64) == 22);
+  operation.kind = OperationKind::reduceScatter;
+  makeTreePlan(operation, 1, 64, &plan);
+  CHECK((plan.give[0].bytes == 200 && plan.take[0].bytes == 100 && plan.take[0].next(0, 64) == 14));
+}
+
+TEST_CASE("the memory to reduce in is bounded, whatever the size of a group and of its chunks") {
+  for (const size_t ranks : {2, 64, 128, 4096}) {
+    for (const size_t piece : {4096, 65536, 1 << 24}) {
+      const auto blocks = PeersBackend::blocksOf(ranks, {.pieceBytes = piece});
+      INFO(ranks << " ranks, pieces of " << piece);
+      CHECK(blocks.most * BlockPool::blockBytes(ranks, blocks.pieceBytes) <= size_t{256} << 20);
+      CHECK((blocks.pieceBytes % kChunkAlign == 0 && blocks.most >= 2 * blocks.kept));
+    }
+  }
+  CHECK(PeersBackend::blocksOf(64, {}).pieceBytes == 65536);
 }

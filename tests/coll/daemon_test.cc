@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 #include <atomic>
+#include <deque>
+#include <fstream>
+#include <thread>
 
 #include "providers/loop/transport.h"
 #include "src/coll/ring.h"
@@ -42,9 +45,9 @@ class HeldClock : public Clock {
   std::atomic<bool> held_{false};
 };
 
-// A rank of a group of its own that sends an operation, reads no result and closes the connection by which it
-// joined, while its process stands still: the daemon's end of its way over the fabric has receives posted
-// that nobody gives back, and takes the whole WEFT_CLOSE_TIMEOUT to close.
+// A rank of a group of its own that sends an operation, reads no result, and then nonsense, after which its
+// process stands still: the daemon's end of its way over the fabric has receives posted that nobody gives
+// back, and takes the whole WEFT_CLOSE_TIMEOUT to close.
 class DeafRank {
  public:
   explicit DeafRank(const agg::Daemon& daemon) {
@@ -60,13 +63,13 @@ class DeafRank {
     join.daemon = "127.0.0.1:" + std::to_string(daemon.port());
     join.secret = "open sesame";
     join.request.group = 4711;
-    join.request.ranks = join.request.local = 1;
+    join.request.ranks = 1;
     join.request.chunkBytes = kTestChunk;
     join.request.name = "the deaf rank";
     auto joined = joinDaemon(std::move(join));
     REQUIRE(joined);
     membership_ = joined.take();
-    auto staging = Staging::create(kOperationHeadBytes + kInlineBytes);
+    auto staging = Staging::create(kOperationHeadBytes + 4);
     REQUIRE(staging);
     message_ = staging.take();
     auto handle = message_.registerOn(membership_.pipe->sending());
@@ -81,14 +84,31 @@ class DeafRank {
     head.type = ElementType::f32;
     head.op = ReduceOp::sum;
     head.bytes = 4;
-    head.inlined = true;
-    const Bytes bytes = head.encode();
+    send(head.encode(), kHeadTag);
+    send(Bytes(4), contributionTag(0));
+  }
+
+  void announce(uint64_t sequence, uint64_t bytes) {
+    OperationHead head;
+    head.sequence = sequence;
+    head.type = ElementType::f32;
+    head.bytes = bytes;
+    send(head.encode(), kHeadTag);
+  }
+
+  // The daemon ends its group for it, and closes the connection with a process that answers nothing.
+  void sendNonsenseAndStandStill() {
+    send(Bytes(kOperationHeadBytes, std::byte{7}), kHeadTag);
+    clock_.hold(true);
+  }
+
+ private:
+  void send(const Bytes& bytes, int tag) {
     std::memcpy(message_.data(), bytes.data(), bytes.size());
     Patience patience(Clock::system(), Milliseconds(10000 * test::patience()));
     core::Posted posted;
     while (!posted.request && !patience.over()) {
-      posted = membership_.pipe->sending().isend(message_.data(), bytes.size() + head.bytes, kHeadTag,
-                                                 memory_, nullptr);
+      posted = membership_.pipe->sending().isend(message_.data(), bytes.size(), tag, memory_, nullptr);
       REQUIRE(posted.ok);
       patience.pause();
     }
@@ -96,12 +116,6 @@ class DeafRank {
     REQUIRE_FALSE(patience.over());
   }
 
-  void standStillAndLeave() {
-    clock_.hold(true);
-    membership_.link.reset();  // by which the daemon sees that it leaves
-  }
-
- private:
   HeldClock clock_;  // outlives the network, which the membership keeps
   Membership membership_;
   Staging message_;
@@ -158,7 +172,7 @@ TEST_CASE("daemon: a member that reads nothing delays its own group alone") {
   auto daemon = agg::Daemon::start(std::move(options));
   REQUIRE(daemon);
   const Ranks::Make make = [&](int, std::unique_ptr<Mesh> mesh) -> std::unique_ptr<Group> {
-    auto joined = joinAt((*daemon)->port(), mesh->ranks(), *mesh);
+    auto joined = joinAt((*daemon)->port(), *mesh);
     return joined ? ringOf(*mesh, joined.take()) : nullptr;
   };
   Ranks others(2);
@@ -171,7 +185,7 @@ TEST_CASE("daemon: a member that reads nothing delays its own group alone") {
     return report && report->statistics.bytesOut > 0;
   };
   REQUIRE(soon(resultIsSent));
-  deaf.standStillAndLeave();
+  deaf.sendNonsenseAndStandStill();
   const auto isEnded = [&] {
     const auto reports = (*daemon)->reports();
     const auto* report = reportOf(reports, 4711);
@@ -185,4 +199,49 @@ TEST_CASE("daemon: a member that reads nothing delays its own group alone") {
   Ranks later(2);
   later.form(make, false);
   CHECK(isEnded());
+}
+
+TEST_CASE("daemon: guests that prove nothing keep nobody else out") {
+  auto daemon = agg::Daemon::start(daemonOptions());
+  REQUIRE(daemon);
+  const std::string address = "127.0.0.1:" + std::to_string((*daemon)->port());
+  std::atomic<bool> over{false};
+  std::deque<Fd> silent;
+  const auto knock = [&] {
+    Patience shortly(Clock::system(), Milliseconds(1000));
+    if (auto link = dialDaemon(address, shortly)) silent.push_back(link.take());
+    if (silent.size() > 400) silent.pop_front();
+  };
+  for (int one = 0; one < 400; one++) knock();
+  std::thread flood([&] {
+    for (; !over; std::this_thread::sleep_for(std::chrono::milliseconds(4))) knock();
+  });
+  const auto before = std::chrono::steady_clock::now();
+  for (int asked = 0; asked < 5; asked++) {
+    const auto said = askStatus(address, "open sesame", 0, Clock::system(), Milliseconds(5000 * patience()));
+    CHECK(said);
+  }
+  CHECK(std::chrono::steady_clock::now() - before < std::chrono::seconds(5) * patience());
+  over = true;
+  flood.join();
+}
+
+TEST_CASE("daemon: what a rank announces takes no memory beyond what was reserved for its group") {
+  const auto resident = [] {
+    size_t pages = 0, here = 0;
+    std::ifstream("/proc/self/statm") >> pages >> here;
+    return here * 4096;
+  };
+  auto daemon = agg::Daemon::start(daemonOptions());
+  REQUIRE(daemon);
+  DeafRank greedy(**daemon);
+  const size_t before = resident();
+  for (uint64_t sequence = 0; sequence < 16; sequence++) greedy.announce(sequence, uint64_t{1} << 40);
+  const auto areOpen = [&] {
+    const auto reports = (*daemon)->reports();
+    const auto* report = reportOf(reports, 4711);
+    return report && report->statistics.operations == 16;
+  };
+  CHECK(soon(areOpen));
+  CHECK(resident() < before + (size_t{64} << 20));
 }

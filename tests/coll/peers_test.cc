@@ -8,6 +8,7 @@
 #include "providers/fault/transport.h"
 #include "providers/loop/transport.h"
 #include "src/coll/offload.h"
+#include "src/coll/peers.h"
 #include "src/coll/ring.h"
 #include "tests/coll/scenarios.h"
 #include "tests/support/catch.h"
@@ -273,17 +274,26 @@ struct Pair {
 
 }  // namespace
 
-TEST_CASE("peers: an alarm that cannot leave at once leaves later, and stays heard") {
+TEST_CASE("peers: an alarm goes by the control link, comes before the goodbye, and stays heard") {
   Pair pair;
-  pair.pipe(0).raiseAlarm(Alarm{"a reason"}.encode());
+  pair.pipe(0).fail("a reason");
+  pair.pipe(0).close();
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(5 * patience());
   while (pair.pipe(1).look() == Pipe::State::open && std::chrono::steady_clock::now() < limit)
-    pair.pipe(0).repeatAlarm();
+    std::this_thread::yield();
   // Expect: each that asks hears it, not only the first one.
   for (int asked = 0; asked < 3; asked++) {
     REQUIRE(pair.pipe(1).look() == Pipe::State::alarmed);
-    CHECK(pair.pipe(1).alarm().reason == "a reason");
+    CHECK(pair.pipe(1).alarm() == "a reason");
   }
+}
+
+TEST_CASE("peers: a connection that is closed is a goodbye") {
+  Pair pair;
+  CHECK(pair.pipe(1).look() == Pipe::State::open);
+  pair.pipe(0).close();
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(5 * patience());
+  while (pair.pipe(1).look() != Pipe::State::left) REQUIRE(std::chrono::steady_clock::now() < limit);
 }
 
 TEST_CASE("peers: a message whose patience ended is not overwritten by the next one") {

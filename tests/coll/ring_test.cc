@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include "src/coll/ring.h"
 
+#include <new>
 #include <vector>
 
 #include "tests/support/catch.h"
@@ -17,10 +18,8 @@ class FakeMemory final : public GroupMemory {};
 class FakeBackend final : public Backend {
  public:
   Result<std::unique_ptr<GroupMemory>> registerMemory(const MemoryDesc&) override {
-    if (gone) return Error(Code::remote, "registering memory", "the daemon is gone");
     return std::unique_ptr<GroupMemory>(std::make_unique<FakeMemory>());
   }
-  void deregisterMemory(GroupMemory&) override {}
   Begun begin(uint64_t turn, const Operation&) override {
     if (gone) return Begun::failed;
     if (busy) return Begun::notNow;
@@ -29,28 +28,30 @@ class FakeBackend final : public Backend {
   }
   Step advance(uint64_t turn) override {
     if (gone) return Step::failed;
+    if (throws) throw std::bad_alloc();
     return turn < finished ? Step::done : Step::going;
   }
-  Failure failure() override { return {"the daemon is gone", true}; }
+  std::string failure() override { return "the daemon is gone"; }
+  Heard hear() override { return heard; }
   core::Posted flush(const void*, size_t, GroupMemory&) override {
     if (gone) return {false, nullptr};
     return {true, nullptr};
   }
-  Failure flushFailure() override { return failure(); }
-  void halt() override { halted++; }
-  void part() override { parted++; }
-  void close(const Clock&) override { closed++; }
-  Bond& bond() override { return bond_; }
+  std::string flushFailure() override { return failure(); }
+  void fail(const std::string& why) override { told.push_back(why); }
+  void stop() override { steps += "stop "; }
+  void deregisterMemory(GroupMemory&) override { steps += "deregister "; }
+  void disconnect() override { steps += "disconnect"; }
   uint64_t bytesSent() const override { return 0; }
 
   bool gone = false;
   bool busy = false;
   uint64_t finished = 0;  // turns before this one are done
   std::vector<uint64_t> turns;
-  int halted = 0, parted = 0, closed = 0;
-
- private:
-  Bond bond_;
+  bool throws = false;
+  Heard heard;
+  std::vector<std::string> told;  // to the other members
+  std::string steps;              // of the end
 };
 
 struct Ring {
@@ -124,7 +125,7 @@ TEST_CASE("ring: a result is told once, also after the group broke") {
   impossible.bytes = 3;
   impossible.type = ElementType::f32;
   CHECK_FALSE(ring.ring->start(impossible).ok);
-  CHECK(ring.backend->halted == 1);
+  CHECK(ring.backend->told.size() == 1);
   ring.backend->finished = 1;
   CHECK(ring.ring->test(first).done);
   CHECK_FALSE(ring.ring->test(second).ok);
@@ -154,13 +155,34 @@ TEST_CASE("ring: a flush is never ok without a request, and never done when the 
   CHECK(ring.ring->error().message().find("the daemon is gone") != std::string::npos);
 }
 
-TEST_CASE("ring: closing waits, and destroying does not") {
+TEST_CASE("ring: closing ends the operations, then gives back the memory, then the connections") {
   {
     Ring ring;
     ring.ring.reset();
   }
   Ring ring;
   ring.ring->close();
-  CHECK(ring.backend->closed == 1);
-  CHECK(ring.backend->parted == 1);
+  CHECK(ring.backend->steps == "stop deregister deregister disconnect");
+}
+
+TEST_CASE("ring: a rank that runs out of memory tells the others, whose operations would wait for ever") {
+  Ring ring;
+  GroupRequest* request = ring.start().request;
+  REQUIRE(request);
+  ring.backend->throws = true;
+  CHECK_THROWS_AS(ring.ring->test(request), std::bad_alloc);
+  REQUIRE(ring.backend->told.size() == 1);
+  CHECK(ring.backend->told[0] == "rank 0 has no memory left");
+  ring.backend->throws = false;
+  CHECK_FALSE(ring.ring->test(request).ok);
+}
+
+TEST_CASE("ring: the words of another rank are better than what was seen here") {
+  Ring ring;
+  GroupRequest* request = ring.start().request;
+  REQUIRE(request);
+  ring.backend->heard = {Pipe::State::alarmed, "rank 1 burns"};
+  ring.backend->gone = true;
+  CHECK_FALSE(ring.ring->test(request).ok);
+  CHECK(ring.ring->error().message().find("rank 1 burns") != std::string::npos);
 }

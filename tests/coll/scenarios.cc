@@ -26,9 +26,9 @@ size_t vectorBytes(const Operation& shape) {
 
 }  // namespace
 
-Run::Run(Ranks& ranks, const Operation& shape, uint64_t seed) : ranks_(ranks), shape_(shape) {
+Run::Run(Ranks& ranks, const Operation& shape, uint64_t seed, int first) : ranks_(ranks), shape_(shape) {
   const auto count = static_cast<size_t>(ranks.count());
-  for (int rank = 0; rank < ranks.count(); rank++) {
+  for (int rank = 0; rank < (first ? first : ranks.count()); rank++) {
     vectors_.push_back(std::make_unique<Vectors>(ranks.group(rank), vectorBytes(shape),
                                                  seed * 100 + static_cast<uint64_t>(rank)));
     if (shape.kind != OperationKind::allGather)
@@ -51,6 +51,11 @@ Operation Run::of(int rank) const {
   if (inPlace_[static_cast<size_t>(rank)]) {
     operation.receive = const_cast<std::byte*>(data.send.data());
     operation.receiveMemory = data.sendMemory;
+  }
+  if (const auto found = elsewhere_.find(rank); found != elsewhere_.end()) {
+    const auto& [send, receive] = found->second;
+    if (send.data) operation.send = send.data, operation.sendMemory = send.memory;
+    if (receive.data) operation.receive = receive.data, operation.receiveMemory = receive.memory;
   }
   return operation;
 }

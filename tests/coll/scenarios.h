@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #pragma once
 
+#include <map>
 #include <optional>
 
 #include "tests/coll/ranks.h"
@@ -12,7 +13,8 @@ namespace weft::test {
 // An operation of every rank, with its data and its request.
 class Run {
  public:
-  Run(Ranks& ranks, const coll::Operation& shape, uint64_t seed);
+  // `first`: so many of the ranks take part; 0: all.
+  Run(Ranks& ranks, const coll::Operation& shape, uint64_t seed, int first = 0);
   // Starts what is not started and tests what is, in an order that `random` chooses, until all are done.
   void finish(SeededRandom& random);
   bool step(int rank);                               // true: that rank is done
@@ -30,6 +32,11 @@ class Run {
     return requests_[static_cast<size_t>(rank)] || failures_[static_cast<size_t>(rank)];
   }
   void reduceInPlace(int rank);  // the result over what that rank sends
+  // That rank's buffers elsewhere; check() does not look there.
+  void receiveInto(int rank, void* data, coll::GroupMemory* memory) {
+    elsewhere(rank).receive = {data, memory};
+  }
+  void sendFrom(int rank, void* data, coll::GroupMemory* memory) { elsewhere(rank).send = {data, memory}; }
   bool done(int rank) const { return done_[static_cast<size_t>(rank)]; }
 
  private:
@@ -43,7 +50,16 @@ class Run {
   std::vector<std::unique_ptr<Vectors>> vectors_;
   std::vector<coll::GroupRequest*> requests_;
   std::vector<bool> done_;
-  std::vector<bool> inPlace_;  // by rank
+  struct Buffer {
+    void* data = nullptr;
+    coll::GroupMemory* memory = nullptr;
+  };
+  struct Elsewhere {
+    Buffer send, receive;
+  };
+  Elsewhere& elsewhere(int rank) { return elsewhere_[rank]; }
+  std::vector<bool> inPlace_;           // by rank
+  std::map<int, Elsewhere> elsewhere_;  // by rank
   std::vector<std::optional<std::string>> failures_;
 };
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
-#include "src/agg/topology.h"
 #include "src/coll/join.h"
 #include "tests/fuzz/target.h"
 
-// What ranks of a group and aggregation daemons say to each other, and the file that describes the daemons.
+// What ranks of a group and aggregation daemons say to each other.
 using namespace weft;
 using namespace weft::coll;
 
@@ -14,14 +13,12 @@ enum Decoder : uint8_t {
   hello,
   ballot,
   verdict,
-  alarmed,
   setUp,
   operation,
   greeting,
   request,
   answer,
   status,
-  topology,
   decoders
 };
 
@@ -62,14 +59,6 @@ void tryOperation(std::span<const std::byte> body) {
   }
 }
 
-void tryTopology(std::span<const std::byte> body) {
-  const auto read = agg::parseTopology({reinterpret_cast<const char*>(body.data()), body.size()});
-  reasoned(read);
-  if (!read) return;
-  for (const agg::TopologyEntry& entry : *read)
-    fuzz::demand(entry.parent.empty() || agg::findEntry(*read, entry.parent), "parents are there");
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -84,9 +73,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case verdict:
       reasoned(decodeVerdict(body));
-      break;
-    case alarmed:
-      reasoned(decodeAlarm(body));
       break;
     case setUp:
       reasoned(decodePiece(body));
@@ -105,11 +91,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       reasoned(decodeJoinAnswer(body, key(), kNonce));
       reasoned(decodeJoinAnswer(proven(body), key(), kNonce));
       break;
-    case status:
-      reasoned(decodeStatusRequest(proven(body), key(), kNonce));
-      break;
     default:
-      tryTopology(body);
+      reasoned(decodeStatusRequest(proven(body), key(), kNonce));
   }
   return 0;
 }
@@ -120,8 +103,6 @@ std::vector<fuzz::Input> fuzz::seeds() {
     sealed.resize(sealed.size() - sizeof(Tag128));
     return sealed;
   };
-  const std::string file = "root host0:7391 -\nleaf host1:7391 root\n";
-  const auto text = std::as_bytes(std::span(file.data(), file.size()));
   OperationHead head;
   head.kind = OperationKind::allGather;
   head.bytes = 100;
@@ -131,14 +112,12 @@ std::vector<fuzz::Input> fuzz::seeds() {
   join.chunkBytes = 65536;
   join.name = "rank 0";
   return {choose(hello, Hello{1, 0, 2}.encode()),
-          choose(ballot, Ballot{true, "WEFT_COLLNET=peers", "", ""}.encode()),
-          choose(verdict, Verdict{false, "rank 1: no", 2}.encode()),
-          choose(alarmed, Alarm{"rank 1 left"}.encode()),
+          choose(ballot, Ballot{true, "WEFT_COLLNET=peers", ""}.encode()),
+          choose(verdict, Verdict{false, "rank 1: no"}.encode()),
           choose(setUp, OutOfBandPiece{false, Bytes(9)}.encode()),
           choose(operation, head.encode()),
           choose(greeting, Greeting{}.encode()),
           choose(request, bare(join.encode(key(), kNonce))),
-          choose(answer, bare(JoinAnswer{true, "", 16, {}}.encode(key(), kNonce))),
-          choose(status, bare(encodeStatusRequest(1, key(), kNonce))),
-          choose(topology, text)};
+          choose(answer, bare(JoinAnswer{true, "", {}}.encode(key(), kNonce))),
+          choose(status, bare(encodeStatusRequest(1, key(), kNonce)))};
 }

@@ -145,7 +145,7 @@ class AutopsyCasesTest(unittest.TestCase):
         for deed, how, writes, verdict in (('died', signal.SIGKILL, True, 'died'), ('stopped', signal.SIGSTOP, True, 'stopped'),
                                            ('died', signal.SIGKILL, False, 'failed'), ('stopped', signal.SIGSTOP, False, 'unseen')):
             with self.subTest(deed=deed, writes=writes), tempfile.TemporaryDirectory() as folder, daemon(folder if writes else None) as one:
-                tree = {**TCP, 'WEFT_COLLNET': 'tree', 'WEFT_AGGD': one.address, 'WEFT_AGGD_SECRET': SECRET, 'WEFT_COLLNET_SPARE': '0'}
+                tree = {**TCP, 'WEFT_COLLNET': 'tree', 'WEFT_AGGD': one.address, 'WEFT_AGGD_SECRET': SECRET}
                 with job(tree, '1M', folder, '--algo', 'collnet'):
                     moving(folder, RANKS + writes)
                     os.kill(one.pid, how)

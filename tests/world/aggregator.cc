@@ -37,7 +37,6 @@ agg::DaemonOptions Aggregator::options() const {
   options.context = host_.net().openContext(std::move(context));
   options.device = host_.device();
   options.listen = options.name = plan.address;
-  if (plan.parent >= 0) options.parent = plan_.daemons[static_cast<size_t>(plan.parent)].address;
   options.secret = plan_.config.aggdSecret;
   options.window = plan.window;
   options.limits.patience = plan_.config.collnetTimeout;

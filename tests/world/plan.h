@@ -59,7 +59,6 @@ struct GroupPlan {
 // An aggregation daemon: a process that comes after those of the ranks.
 struct DaemonPlan {
   std::string address;  // of its first rail, with a port
-  int parent = -1;      // the place of the daemon above; -1: none
   size_t window = 16;
 };
 
@@ -127,7 +126,6 @@ struct WorldPlan {
   int hostOf(size_t daemon) const { return ranks + static_cast<int>(daemon); }
   bool isDaemon(int process) const { return process >= ranks; }
   // The one that a rank joins. The first of several is above the others.
-  const DaemonPlan& daemonOf(int rank) const;
   int railsOf(int rank) const { return uneven ? 1 + (rank * 5 + 1) % fabric.rails : fabric.rails; }
   bool hasLocal(int rank) const { return (localRanks >> (rank % 64) & 1) != 0; }
   int lanesOf(int rank) const { return std::min(railsOf(rank), config.maxRails); }

@@ -31,7 +31,7 @@ Rank::Rank(const RankWorld& world, int number)
 
 Status Rank::start() {
   Config config = plan_.config;
-  if (!plan_.daemons.empty()) config.aggd = plan_.daemonOf(number_).address;
+  if (!plan_.daemons.empty()) config.aggd = plan_.daemons.front().address;
   TRY(host_.open(control_, tcp_, config));
   for (int i = 0; i < plan_.communicators; i++) {
     running_++;

@@ -10,7 +10,6 @@
 
 #include "providers/registry.h"
 #include "src/agg/daemon.h"
-#include "src/agg/topology.h"
 #include "src/base/log.h"
 #include "src/base/process.h"
 #include "src/base/random.h"
@@ -27,8 +26,6 @@ constexpr int kUsage = 2;
 
 struct Options {
   agg::DaemonOptions daemon;
-  std::string topology;
-  std::string node;
   std::string status;
   bool json = false;
   bool prometheus = false;
@@ -43,25 +40,20 @@ int report(const Error& error) {
 
 void declare(CLI::App& app, Options& options) {
   agg::DaemonOptions& daemon = options.daemon;
-  app.add_option(
-      "--listen", daemon.listen,
-      "ADDRESS:PORT where ranks and other daemons join; port 0: any (default: 0.0.0.0:0, without a "
-      "secret 127.0.0.1:0)");
-  app.add_option("--name", daemon.name,
-                 "HOST:PORT by which others know it (default: the address where it listens)");
-  app.add_option("--parent", daemon.parent, "HOST:PORT of the daemon above; without one it is a root");
-  CLI::Option* topology =
-      app.add_option("--topology", options.topology, "file of lines NAME HOST:PORT PARENT; with --node");
-  app.add_option("--node", options.node, "which line of the topology this daemon is")->needs(topology);
+  app.add_option("--listen", daemon.listen,
+                 "ADDRESS:PORT where ranks join; port 0: any (default: 0.0.0.0:0, without a "
+                 "secret 127.0.0.1:0)");
+  app.add_option("--name", daemon.name, "HOST:PORT by which others know it (default: the address where it listens)");
   app.add_option("--secret", daemon.secret,
                  "the secret of those who may join, or @FILE (default: WEFT_AGGD_SECRET)");
   app.add_option("--device", options.device, "network device")->capture_default_str();
-  app.add_option("--window", daemon.window, "chunks of a group on their way")
+  app.add_option("--window", daemon.window, "chunks of a group that may be here at a time")
       ->check(CLI::Range(2, 256))
       ->capture_default_str();
   app.add_option("--max-groups", daemon.limits.groups, "groups at a time")->capture_default_str();
-  app.add_option("--max-bytes", daemon.limits.bytes, "memory of all groups")->capture_default_str();
-  app.add_option("--fan-in", daemon.limits.children, "children of a group")
+  app.add_option("--max-bytes", daemon.limits.bytes, "memory of all groups, those that form included")
+      ->capture_default_str();
+  app.add_option("--fan-in", daemon.limits.ranks, "ranks of a group")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   app.add_option("--drain", options.drainSeconds, "seconds that SIGTERM leaves groups to end")
@@ -79,19 +71,6 @@ int showStatus(const Options& options) {
   if (!said) return report(said.error());
   std::fputs(said->c_str(), stdout);
   return 0;
-}
-
-Status readPlace(Options& options) {
-  if (options.topology.empty()) return {};
-  TRY(const auto topology, agg::readTopology(options.topology));
-  const agg::TopologyEntry* entry = agg::findEntry(topology, options.node);
-  if (!entry)
-    return Error(Code::config, "reading the topology",
-                 "no line of " + options.topology + " describes \"" + options.node + "\"");
-  options.daemon.listen = "0.0.0.0" + entry->address.substr(entry->address.rfind(':'));
-  options.daemon.name = entry->address;
-  if (!entry->parent.empty()) options.daemon.parent = agg::findEntry(topology, entry->parent)->address;
-  return {};
 }
 
 Result<core::ContextRef> openNetwork(const Config& config) {
@@ -128,13 +107,10 @@ Result<int> serve(Options& options) {
   LogLevel level;
   if (parseLogLevel(config.logLevel.c_str(), &level)) setLogLevel(level);
   if (options.daemon.secret.empty()) options.daemon.secret = config.aggdSecret;
-  TRY(readPlace(options));
   TRY(options.daemon.context, openNetwork(config));
   options.daemon.device = options.device;
-  const std::string parent = options.daemon.parent;
   TRY(const auto daemon, agg::Daemon::start(std::move(options.daemon)));
-  std::printf("%s: aggregating as %s on port %u%s%s\n", versionText(), daemon->name().c_str(), daemon->port(),
-              parent.empty() ? "" : ", below ", parent.c_str());
+  std::printf("%s: aggregating as %s on port %u\n", versionText(), daemon->name().c_str(), daemon->port());
   if (daemon->isOpenToThisHostOnly())
     std::printf(
         "without a secret only ranks of this host can join; to serve others, give one with --secret or "
