@@ -26,7 +26,7 @@ import testlog
 TOP = pathlib.Path(__file__).resolve().parents[2]
 COMMON = ['-Dtests=enabled', '-Dtools=enabled', '-Dofi=enabled', '-Dverbs=enabled']
 # The order of the table.
-ORDER = ['house', 'abi', 'unit', 'fuzz', 'protocol', 'world', 'fault', 'tools', 'efa', 'efa-trixie', 'system', 'verbs', 'soak', 'perf', 'trace', 'nccl', 'nccl-trixie']
+ORDER = ['house', 'abi', 'unit', 'fuzz', 'hostile', 'protocol', 'world', 'fault', 'tools', 'efa', 'efa-trixie', 'system', 'verbs', 'soak', 'perf', 'trace', 'nccl', 'nccl-trixie']
 GUEST_SECONDS = 1500
 
 
@@ -46,7 +46,7 @@ class Build:
 # library or program with several takes half as long. The release build shows that each source compiles by itself.
 AS_ONE_SOURCE = '-Ddebug=false -Db_lundef=false -Dunity=on -Dunity_size=1000'
 # What a sanitizer finds, it mostly finds there: where bytes of others are decoded, lives end and threads meet.
-WORTH_IT = ('unit', 'fuzz', 'protocol', 'fault', 'trace')
+WORTH_IT = ('unit', 'fuzz', 'hostile', 'protocol', 'fault', 'trace')
 RELEASE = Build('release', 'weftConfigureRelease "$1" "$2"', side_by_side=2)  # most tests wait more than they compute
 SANITIZED = [
     Build('asan', f'weftConfigure "$1" "$2" -Dbuildtype=debug -Db_sanitize=address,undefined {AS_ONE_SOURCE}', suites=WORTH_IT),

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string_view>
 #include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "src/base/log.h"
@@ -180,8 +181,8 @@ constexpr ConfigField kFields[] = {
      "device in turn.",
      nullptr},
     {"WEFT_AGGD_SECRET", &Config::aggdSecret,
-     "What proves to weft-aggd that a rank may use it: the secret, or @FILE whose first line it is.",
-     nullptr},
+     "What proves to weft-aggd that a rank may use it: the secret, or @FILE whose first line it is.", nullptr,
+     0, 1 << 30, Shown::secret},
     {"WEFT_LIBSHARP", &Config::libsharp,
      "Path of the libsharp_coll.so to open for WEFT_COLLNET=sharp. Empty: the loader's path, then "
      "/opt/mellanox/sharp/lib.",
@@ -273,7 +274,7 @@ Error badValue(const ConfigField& field, const std::string& value, const std::st
                const std::string& allowed) {
   return Error(Code::config, "reading settings",
                format("%s%s%s is \"%s\"; allowed: %s", place.c_str(), place.empty() ? "" : ": ", field.env,
-                      value.c_str(), allowed.c_str()));
+                      shownValue(field, value).c_str(), allowed.c_str()));
 }
 
 // Our own variables: the environment's value, else the file's. Variables of other programs are never in the
@@ -396,6 +397,11 @@ bool forcedMerge(const Lookup& lookup) {
   return forced && *forced;
 }
 
+bool isOpenToAll(const std::string& path) {
+  struct stat facts {};
+  return ::stat(path.c_str(), &facts) == 0 && (facts.st_mode & S_IROTH) != 0;
+}
+
 }  // namespace
 
 bool isMergeLevel(const std::string& word) {
@@ -452,6 +458,9 @@ Origin originOf(const ConfigField& field, const Lookup& environment, const Confi
 // The variable that chooses NCCL for the tests and scripts/nccl-check.
 constexpr const char* kNcclFileVariable = "WEFT_NCCL";
 
+// The token that lets a process into a run of the tools, which read it (tools/netdriver/token.h).
+constexpr const char* kTokenVariable = "WEFT_TOKEN";
+
 std::vector<std::string> unknownVariables(std::span<const char* const> environment) {
   std::vector<std::string> lines;
   for (const char* entry : environment) {
@@ -460,7 +469,7 @@ std::vector<std::string> unknownVariables(std::span<const char* const> environme
     if (std::strncmp(entry, "WEFT_RECORD_", 12) == 0) continue;  // the recorder's, see docs/trace.md
     const std::string name(entry, std::strcspn(entry, "="));
     if (findField(name) || name == kConfigFileVariable) continue;
-    if (name == kNcclFileVariable) continue;
+    if (name == kNcclFileVariable || name == kTokenVariable) continue;
     lines.push_back(unknownName(name));
   }
   return lines;
@@ -468,8 +477,14 @@ std::vector<std::string> unknownVariables(std::span<const char* const> environme
 
 std::vector<std::string> fileWarnings(const ConfigFile& file) {
   std::vector<std::string> lines = file.repeated;
-  for (const auto& [name, entry] : file.entries)
-    if (!findField(name)) lines.push_back(file.place(entry.line) + ": " + unknownName(name));
+  for (const auto& [name, entry] : file.entries) {
+    const ConfigField* field = findField(name);
+    if (!field) lines.push_back(file.place(entry.line) + ": " + unknownName(name));
+    if (field && field->shown == Shown::secret && !entry.value.starts_with('@') && isOpenToAll(file.path))
+      lines.push_back(file.place(entry.line) + ": " + name +
+                      " is a secret, and every user of the host can read this file; name one that they "
+                      "cannot, as @FILE");
+  }
   return lines;
 }
 
@@ -496,8 +511,22 @@ std::vector<std::string> environmentWarnings() {
   return lines;
 }
 
+std::string shownValue(const ConfigField& field, const std::string& value) {
+  if (field.shown == Shown::value || value.empty() || value.starts_with('@')) return value;
+  return "(a secret)";
+}
+
+std::string shownValue(const std::string& variable, const std::string& value) {
+  constexpr ConfigField kUnknownSecret{"", &Config::aggdSecret, "", nullptr, 0, 0, Shown::secret};
+  if (const ConfigField* field = findField(variable)) return shownValue(*field, value);
+  const bool secret =
+      variable.find("SECRET") != std::string::npos || variable.find("TOKEN") != std::string::npos;
+  return secret ? shownValue(kUnknownSecret, value) : value;
+}
+
 std::string valueText(const Config& config, const ConfigField& field) {
-  if (auto* member = std::get_if<std::string Config::*>(&field.member)) return config.*(*member);
+  if (auto* member = std::get_if<std::string Config::*>(&field.member))
+    return shownValue(field, config.*(*member));
   if (auto* member = std::get_if<bool Config::*>(&field.member)) return config.*(*member) ? "1" : "0";
   if (auto* member = std::get_if<int Config::*>(&field.member)) return std::to_string(config.*(*member));
   return std::to_string((config.*std::get<Milliseconds Config::*>(field.member)).count());

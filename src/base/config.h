@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
@@ -90,6 +91,10 @@ struct Config {
 using ConfigMember =
     std::variant<std::string Config::*, bool Config::*, int Config::*, Milliseconds Config::*>;
 
+// Nothing prints the value of a secret: not the tools, not the log, not a report. Where it comes from, and
+// the name of a file that holds it (@FILE), are none.
+enum class Shown : uint8_t { value, secret };
+
 // A row of the table.
 struct ConfigField {
   const char* env;
@@ -99,6 +104,7 @@ struct ConfigField {
   int min = 0;        // for numbers and times
   int max = 1 << 30;
   int multipleOf = 1;
+  Shown shown = Shown::value;
 };
 
 std::span<const ConfigField> configFields();
@@ -137,7 +143,13 @@ std::vector<std::string> unusedAliases(const Lookup& lookup);
 // All three kinds of line, for this process and its file.
 std::vector<std::string> environmentWarnings();
 
-// A member's value as text; and the allowed form in words ("0 or 1", "milliseconds, 1 to 3600000").
+// The part of a setting's value that may be printed: the value itself, or of a secret only that it is set. By
+// its row, or by the name of any variable: one that has no row and is called a secret or a token is one, too.
+std::string shownValue(const ConfigField& field, const std::string& value);
+std::string shownValue(const std::string& variable, const std::string& value);
+
+// A member's value as text, as it may be printed; and the allowed form in words ("0 or 1", "milliseconds, 1
+// to 3600000").
 std::string valueText(const Config& config, const ConfigField& field);
 std::string allowedText(const ConfigField& field);
 

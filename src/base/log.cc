@@ -10,6 +10,8 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "src/base/printable.h"
+
 // Formatting of lines, and the choice between the sink and stderr.
 namespace weft {
 
@@ -78,7 +80,8 @@ bool parseLogLevel(const char* text, LogLevel* out) {
 void logLine(LogLevel lineLevel, const char* file, int line, const char* pattern, ...) {
   va_list args;
   va_start(args, pattern);
-  const std::string message = formatList(pattern, args);
+  // Names and reasons of peers are in it: what they put there must not write lines of its own.
+  const std::string message = printable(formatList(pattern, args));
   va_end(args);
   if (lineLevel <= LogLevel::warn) warnings.fetch_add(1, std::memory_order_relaxed);
   if (LogSink current = sink.load(std::memory_order_acquire)) {

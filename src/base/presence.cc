@@ -70,6 +70,10 @@ Presence Presence::ofThisProcess() {
   return {pid, startedAt(statFields(pid)), processWorld(), placeName()};
 }
 
+Presence Presence::ofProcess(int64_t pid) {
+  return {pid, startedAt(statFields(pid)), processWorld(), ""};
+}
+
 std::string Presence::key() const {
   return std::to_string(pid) + " " + std::to_string(started) + " " + world;
 }

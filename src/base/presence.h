@@ -21,6 +21,7 @@ struct Presence {
   std::string place;     // "rank 3 on node7"
 
   static Presence ofThisProcess();
+  static Presence ofProcess(int64_t pid);  // of this world, without a place; not started: there is none
 
   // The line that names the process on its host, without its place. Another text becomes a process of no
   // world, whose state is unknown.

@@ -6,11 +6,19 @@
 #include <cstdint>
 #include <span>
 
+#include "weft/result.h"
+
 // Unpredictable bytes from the kernel (secrets, incarnations), and a small seeded generator (faults, tests,
 // data). Any thread; a SeededRandom has one owner.
 namespace weft {
 
-void fillRandom(std::span<std::byte> out);  // getrandom(2); does not fail once the kernel's pool is filled
+// An error where the kernel gives none. A network is not opened then: NCCL is told so, and the job
+// says why, before anything is protected by it.
+Status checkRandom();
+
+// Where the kernel stops giving random bytes after that, the process ends: bytes that a stranger knows would
+// let him into the job, and there is nobody to hand an error to in the middle of a handshake.
+void fillRandom(std::span<std::byte> out);
 uint64_t randomU64();
 
 // SplitMix64 (Steele, Lea and Flood, 2014): small, seedable, good enough to choose faults. Not for secrets.

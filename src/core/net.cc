@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "src/base/log.h"
+#include "src/base/random.h"
 #include "src/control/hub.h"
 #include "src/core/checksums.h"
 
@@ -40,6 +41,7 @@ Context::Context(std::shared_ptr<Net> net, ContextOptions options, int seat)
 // Devices:
 
 Result<std::shared_ptr<Net>> Net::create(NetOptions options) {
+  TRY(checkRandom());
   auto net = std::make_shared<Net>(std::move(options));
   net->rails_ = std::move(net->options_.devices);
   if (net->rails_.empty()) {

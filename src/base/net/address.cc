@@ -137,6 +137,12 @@ Result<std::vector<Interface>> localInterfaces() {
   return found;
 }
 
+bool isIpText(const std::string& text) {
+  in6_addr bytes{};  // which has room for both
+  if (text.find('\0') != std::string::npos) return false;
+  return ::inet_pton(AF_INET, text.c_str(), &bytes) == 1 || ::inet_pton(AF_INET6, text.c_str(), &bytes) == 1;
+}
+
 // HOST may be empty for listening only. The last colon separates the port, so an IPv6 address needs brackets.
 Result<std::vector<SocketAddress>> resolve(const std::string& text, Resolving what) {
   const bool listens = what == Resolving::toListen;

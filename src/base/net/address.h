@@ -50,6 +50,9 @@ struct Interface {
 // Every address of an interface that is up and running, in the kernel's order.
 Result<std::vector<Interface>> localInterfaces();
 
+// True for the text of an IPv4 or IPv6 address without port or interface, of which no name server is asked.
+bool isIpText(const std::string& text);
+
 // "HOST:PORT", "[ADDRESS]:PORT", or ":PORT" to listen on. Returns every address that the text may mean, the
 // best one first. The error names the text and the right form. May block.
 enum class Resolving : uint8_t { toDial, toListen };
