@@ -8,6 +8,7 @@
 #include <span>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <vector>
 
 // Datagrams of unix(7), with a descriptor beside their bytes.
 namespace weft::local {
@@ -35,6 +36,22 @@ struct Envelope {
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};
 };
+
+// All that came along. Alignment leaves room for a second descriptor behind the one that is due, and the
+// kernel opens it for whoever sends two.
+std::vector<Fd> descriptorsOf(msghdr& message) {
+  std::vector<Fd> found;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    const size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < count; i++) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
+      found.emplace_back(fd);
+    }
+  }
+  return found;
+}
 
 }  // namespace
 
@@ -97,13 +114,10 @@ std::optional<std::pair<Announcement, Fd>> ShareSocket::take(const Nonce& sender
     const ssize_t got = ::recvmsg(socket_.get(), &envelope.message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return std::nullopt;
-    const cmsghdr* header = CMSG_FIRSTHDR(&envelope.message);
-    int fd = -1;
-    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
-      std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
-    Fd descriptor(fd);
-    if (got == static_cast<ssize_t>(sizeof in) && equalSecret(in.from, sender))
-      return std::pair(in, std::move(descriptor));
+    std::vector<Fd> descriptors = descriptorsOf(envelope.message);
+    if (got != static_cast<ssize_t>(sizeof in) || descriptors.size() > 1 || !equalSecret(in.from, sender))
+      continue;
+    return std::pair(in, descriptors.empty() ? Fd() : std::move(descriptors.front()));
   }
 }
 
