@@ -10,6 +10,7 @@
 
 #include "tests/support/catch.h"
 #include "tools/doctor/checks.h"
+#include "tools/doctor/mend.h"
 #include "tools/doctor/report.h"
 
 using namespace weft::doctor;
@@ -128,7 +129,7 @@ const Finding& worstOf(const Findings& found) {
 
 void expect(const Findings& found, Severity severity, const std::string& evidence, Mend::By by) {
   const Finding& one = worstOf(found);
-  CAPTURE(one.topic, one.what, one.evidence, one.mend.text);
+  CAPTURE(one.topic, one.what, one.evidence, mendText(one.mend));
   CHECK(std::string(word(one.severity)) == word(severity));
   CHECK(one.evidence.find(evidence) != std::string::npos);
   CHECK(one.mend.by == by);
@@ -450,22 +451,23 @@ TEST_CASE("libraries") {
 }
 
 TEST_CASE("a report counts what is fine, orders the rest by weight, and becomes a script") {
-  const HostReport report{
-      "node7",
-      {{Severity::fine, "limits", "open files", "many", {}},
-       {Severity::note, "settings", "A", "why", bySetting("A=1")},
-       {Severity::error, "memory", "/dev/shm", "64 MiB", byRoot("mount -o remount,size=16G /dev/shm")},
-       {Severity::warning, "RDMA", "mlx5_0:1", "slow", byHand("its cable")}}};
+  const HostReport report{"node7",
+                          {{Severity::fine, "limits", "open files", "many", {}},
+                           {Severity::note, "settings", "A", "why", bySetting("A=1")},
+                           {Severity::error, "memory", "/dev/shm", "64 MiB", byRoot(Cure::enlargeShm)},
+                           {Severity::warning, "RDMA", "mlx5_0:1", "slow", byHand("its cable")}}};
   CHECK(reportText(report, false) ==
         "node7: 1 error, 1 warning, 1 note, 1 fine\n"
-        "error    memory: /dev/shm: 64 MiB\n         as root: mount -o remount,size=16G /dev/shm\n"
+        "error    memory: /dev/shm: 64 MiB\n         as root: mount -o remount,size=16G /dev/shm  # docker: "
+        "--shm-size=16g; Kubernetes: an "
+        "emptyDir of medium Memory\n"
         "warning  RDMA: mlx5_0:1: slow\n         do:      its cable\n"
         "note     settings: A: why\n         setting: A=1\n");
   CHECK(reportText(report, true).find("ok       limits: open files: many\n") != std::string::npos);
   const std::string script = fixScript({report, report});
   CHECK(script.starts_with("#!/bin/sh\n"));
-  CHECK(script.find("\nmount -o remount,size=16G /dev/shm\n") ==
-        script.rfind("\nmount -o remount,size=16G /dev/shm\n"));
+  REQUIRE(script.find("\nmount -o remount,size=16G /dev/shm  # docker") != std::string::npos);
+  CHECK(script.find("\nmount -o remount,") == script.rfind("\nmount -o remount,"));
   CHECK(script.find("\n# in the job: export A=1\n") != std::string::npos);
   CHECK(script.find("\n# by hand: its cable\n") != std::string::npos);
   CHECK(exitStatus(worst(report.findings)) == 4);

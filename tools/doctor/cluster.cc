@@ -61,9 +61,8 @@ std::string cardsText(const World& world) {
 std::string settingsText(const World& world, std::string_view beginning) {
   std::string text;
   for (const auto& [name, value] : world.environment)
-    if (name.starts_with(beginning) && name != "NCCL_HOSTID" && name != "WEFT_AGGD" &&
-        name != "WEFT_AGGD_SECRET")
-      text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, value);
+    if (name.starts_with(beginning) && name != "NCCL_HOSTID" && name != "WEFT_AGGD")
+      text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, shownValue(name, value));
   return text.empty() ? "none" : text;
 }
 
@@ -91,10 +90,18 @@ Weight weightOf(const std::string& name) {
   return {"", Severity::note, ""};
 }
 
-// All that a rank has to say, as long as the longest of them: the exchange wants equal lengths.
+// All that a rank has to say, as long as the longest of them: the exchange wants equal lengths. A rank that
+// claims more than any host has to say is refused, before there is room for it.
 Result<std::vector<std::string>> gatherTexts(netdriver::Bootstrap& bootstrap, const std::string& mine) {
   TRY(const auto sizes, bootstrap.gatherValues(static_cast<uint64_t>(mine.size())));
-  const size_t most = *std::max_element(sizes.begin(), sizes.end());
+  const auto longest = std::max_element(sizes.begin(), sizes.end());
+  if (*longest > kMostLetter)
+    return Error(
+        Code::remote, "--all",
+        fmt::format("rank {} announces {} bytes, and no report is longer than {}: start all ranks with "
+                    "this version of weft",
+                    longest - sizes.begin(), *longest, kMostLetter));
+  const size_t most = *longest;
   std::string padded = mine;
   padded.resize(std::max<size_t>(most, 1));
   std::string all(padded.size() * sizes.size(), '\0');
@@ -240,7 +247,7 @@ Result<std::vector<HostReport>> lookEverywhere(const Options& options,
   if (me != 0) return all;
   std::vector<Node> compared;
   for (const Guest& guest : guests) compared.push_back(guest.node);
-  for (const size_t rank : speaking) all.push_back(readReport(reports[rank]));
+  for (const size_t rank : speaking) all.push_back(rank == me ? report : readReport(reports[rank]));
   all.push_back({kBetween, compare(compared)});
   return all;
 }

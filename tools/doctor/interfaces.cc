@@ -73,7 +73,7 @@ Findings interfacesUp(const World& world) {
     const std::string state = world.line(folderOf(name) + "/operstate");
     if (isCard(world, name) && state == "down")
       found.push_back({Severity::note, kInterfaces, name, "the card is down or has no link",
-                       byRoot("ip link set dev " + name + " up")});
+                       byRoot(Cure::bringUp, {name})});
     if (used.contains(name) && world.line(folderOf(name) + "/carrier") == "0")
       found.push_back(
           {Severity::error, kInterfaces, name, "it has an address that peers are told of, and no link",
@@ -122,7 +122,7 @@ Findings sharedAddresses(const World& world) {
     if (interfaces.size() > 1)
       found.push_back({Severity::error, kInterfaces, kWhat,
                        fmt::format("{} is an address of {}", address, fmt::join(interfaces, " and of ")),
-                       byRoot(fmt::format("ip address del {} dev {}", address, *interfaces.rbegin()))});
+                       byRoot(Cure::deleteAddress, {address, *interfaces.rbegin()})});
   if (found.empty())
     found.push_back({Severity::fine,
                      kInterfaces,
@@ -156,9 +156,7 @@ Findings subnets(const World& world) {
          fmt::format("{} are in one subnet: the kernel leaves by the first route and answers for each on "
                      "either (arp_ignore {}, rp_filter {})",
                      fmt::join(interfaces, " and "), answers, filters),
-         settled ? Mend{}
-                 : byRoot("sysctl -w net.ipv4.conf.all.arp_ignore=1 net.ipv4.conf.all.arp_announce=2 "
-                          "net.ipv4.conf.all.rp_filter=2")});
+         settled ? Mend{} : byRoot(Cure::answerApart)});
   }
   if (found.empty()) found.push_back({Severity::fine, kInterfaces, kWhat, "each interface has its own", {}});
   return found;
@@ -192,17 +190,15 @@ Findings packetSizes(const World& world) {
           {Severity::warning, kInterfaces, one.interface,
            fmt::format("MTU {} at {} Gb/s: packets of 9000 bytes cost a sixth of the processor time", *mtu,
                        speed / 1000),
-           byRoot(fmt::format(
-               "ip link set dev {} mtu 9000  # if the switches and all hosts carry it: weft doctor --hosts",
-               one.interface))});
+           byRoot(Cure::longPackets, {one.interface})});
   }
   if (ofCards.size() > 1) {
     std::string each;
     for (const auto& [mtu, interfaces] : ofCards)
       each += fmt::format("{}{} on {}", each.empty() ? "" : ", ", mtu, fmt::join(interfaces, ", "));
     found.push_back({Severity::warning, kInterfaces, kWhat, "cards of this host differ: " + each,
-                     byRoot(fmt::format("ip link set dev {} mtu {}", *ofCards.begin()->second.begin(),
-                                        ofCards.rbegin()->first))});
+                     byRoot(Cure::oneLength,
+                            {*ofCards.begin()->second.begin(), std::to_string(ofCards.rbegin()->first)})});
   }
   if (found.empty()) found.push_back({Severity::fine, kInterfaces, kWhat, "as large as it should be", {}});
   return found;
@@ -219,8 +215,7 @@ Findings linkSpeeds(const World& world) {
     const int64_t speed = world.number(folder + "/speed").value_or(0);
     if (!isCard(world, name) || speed <= 0) continue;
     if (world.line(folder + "/duplex") == "half")
-      found.push_back({Severity::error, kInterfaces, name, "half duplex",
-                       byRoot("ethtool -s " + name + " duplex full autoneg on")});
+      found.push_back({Severity::error, kInterfaces, name, "half duplex", byRoot(Cure::fullDuplex, {name})});
     byKind[world.line(folder + "/device/vendor") + world.line(folder + "/device/device")][speed].insert(name);
   }
   for (const auto& [kind, bySpeed] : byKind) {

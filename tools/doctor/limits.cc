@@ -63,9 +63,7 @@ Findings openFiles(const World& world) {
       fmt::format("ulimit -n is {} (soft) of {} (hard); {} ranks take about {} in each process",
                   limitText(limit->soft), limitText(limit->hard), peers, need);
   if (limit->hard < need)
-    return {{ranks ? Severity::error : Severity::warning, kLimits, kWhat, seen,
-             byRoot("printf '* - nofile 1048576\\n' > /etc/security/limits.d/90-weft.conf  # systemd units: "
-                    "LimitNOFILE=1048576; docker: --ulimit nofile=1048576")}};
+    return {{ranks ? Severity::error : Severity::warning, kLimits, kWhat, seen, byRoot(Cure::openFiles)}};
   if (limit->soft < need)
     return {{Severity::note, kLimits, kWhat,
              seen + "; weft raises the soft limit to the hard one when it is loaded",
@@ -85,14 +83,10 @@ Findings lockedMemory(const World& world) {
       fmt::format("ulimit -l is {} (soft) of {} (hard)", size(limit->soft), size(limit->hard));
   if (limit->soft >= kEnough) return {{Severity::fine, kLimits, kWhat, seen, {}}};
   if (!cards) return {{Severity::fine, kLimits, kWhat, seen + "; no RDMA card here needs more", {}}};
-  const Mend mend =
-      limit->hard >= kEnough
-          ? byHand(
-                "ulimit -l unlimited before the job starts; Slurm: "
-                "PropagateResourceLimitsExcept=MEMLOCK")
-          : byRoot(
-                "printf '* - memlock unlimited\\n' > /etc/security/limits.d/91-weft-memlock.conf  "
-                "# systemd units: LimitMEMLOCK=infinity; docker: --ulimit memlock=-1");
+  const Mend mend = limit->hard >= kEnough ? byHand(
+                                                 "ulimit -l unlimited before the job starts; Slurm: "
+                                                 "PropagateResourceLimitsExcept=MEMLOCK")
+                                           : byRoot(Cure::lockedMemory);
   return {{Severity::error, kLimits, kWhat,
            seen + "; memory that is registered with a card is locked memory, and registrations will fail",
            mend}};
@@ -108,9 +102,7 @@ Findings threads(const World& world) {
   if (limit->soft >= kFew) return {{Severity::fine, kLimits, kWhat, seen, {}}};
   return {{Severity::warning, kLimits, kWhat,
            seen + "; all threads of this user count, and a training process has some hundred",
-           limit->hard >= kFew
-               ? byHand("ulimit -u " + limitText(limit->hard))
-               : byRoot("printf '* - nproc 65536\\n' > /etc/security/limits.d/92-weft-nproc.conf")}};
+           limit->hard >= kFew ? byHand("ulimit -u " + limitText(limit->hard)) : byRoot(Cure::threads)}};
 }
 
 }  // namespace weft::doctor

@@ -82,20 +82,17 @@ Findings sharedMemory(const World& world) {
   constexpr uint64_t kSmall = uint64_t{1} << 30, kTight = uint64_t{256} << 20;
   const auto space = world.space(world.path("/dev/shm"));
   if (!space)
-    return {{Severity::unknown, kMemory, kWhat, "/dev/shm cannot be asked for its size",
-             byRoot("mount -t tmpfs -o size=16G tmpfs /dev/shm")}};
+    return {
+        {Severity::unknown, kMemory, kWhat, "/dev/shm cannot be asked for its size", byRoot(Cure::mountShm)}};
   const std::string seen =
       fmt::format("{}, of which {} is free", sizeText(space->bytes), sizeText(space->free));
   if (space->bytes >= kSmall && space->free >= kTight) return {{Severity::fine, kMemory, kWhat, seen, {}}};
   if (space->bytes >= kSmall)
     return {{Severity::warning, kMemory, kWhat, seen + "; what earlier jobs left there may be in the way",
              byHand("ls -l /dev/shm, and remove what belongs to no running process")}};
-  return {
-      {space->free < kTight / 4 ? Severity::error : Severity::warning, kMemory, kWhat,
-       seen + "; NCCL takes some MiB of it for each pair of ranks, and data loaders take more",
-       byRoot(
-           "mount -o remount,size=16G /dev/shm  # docker: --shm-size=16g; Kubernetes: an emptyDir of medium "
-           "Memory")}};
+  return {{space->free < kTight / 4 ? Severity::error : Severity::warning, kMemory, kWhat,
+           seen + "; NCCL takes some MiB of it for each pair of ranks, and data loaders take more",
+           byRoot(Cure::enlargeShm)}};
 }
 
 Findings memoryGroup(const World& world) {

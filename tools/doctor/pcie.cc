@@ -143,7 +143,7 @@ Findings accessControl(const World& world) {
                      fmt::format("control {:#06x}: what a card writes to a GPU goes through the root "
                                  "complex, slower or not at all",
                                  wordAt(config, at + 6)),
-                     byRoot(fmt::format("setpci -s {} ECAP_ACS+6.w=0000", address))});
+                     byRoot(Cure::bridgeControl, {address})});
   }
   if (found.empty() && hidden) return {needsRoot(kWhat, "the bridges above cards and GPUs")};
   if (found.empty())
@@ -173,8 +173,7 @@ Findings addressTranslation(const World& world) {
        fmt::format(
            "it translates for {}: GPUDirect is slow or fails (\"error 4\"), and each registration costs more",
            translated),
-       byRoot("sed -i 's/^GRUB_CMDLINE_LINUX=\"/&iommu=pt /' /etc/default/grub && update-grub  # then boot "
-              "anew")}};
+       byRoot(Cure::passThrough)}};
 }
 
 // Without it writes of a card wait for each other on the way to memory; with it, their order is the card's

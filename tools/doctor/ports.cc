@@ -63,7 +63,7 @@ Findings ephemeralPorts(const World& world) {
   const Range range{*first, *last};
   const int64_t left = range.count() - usedIn(range, *used);
   const std::string seen = fmt::format("{} to {}, of which {} are left", range.first, range.last, left);
-  const Mend wider = byRoot("sysctl -w net.ipv4.ip_local_port_range='16384 65535'");
+  const Mend wider = byRoot(Cure::morePorts);
   if (left < kNone)
     return {{Severity::error, kPorts, kWhat,
              seen + "; connections fail with \"address in use\" or \"cannot assign\"", wider}};
@@ -118,7 +118,7 @@ Findings socketBuffers(const World& world) {
       found.push_back({Severity::warning, kPorts, name,
                        fmt::format("a connection may hold {} at most, too little for a fast network",
                                    sizeText(static_cast<uint64_t>(*most))),
-                       byRoot(fmt::format("sysctl -w net.ipv4.{}='4096 131072 16777216'", name))});
+                       byRoot(Cure::socketBuffer, {name})});
     }
   }
   if (found.empty()) found.push_back({Severity::fine, kPorts, kWhat, "4 MiB or more for a connection", {}});

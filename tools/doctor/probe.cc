@@ -90,9 +90,7 @@ Finding unreached(const std::string& host, const SocketAddress& at, const Dialle
     case Reach::silent:
       return {Severity::error, kPath, what,
               "no answer: a firewall drops what goes to that port, or the host is down",
-              byRoot(fmt::format(
-                  "iptables -I INPUT -p tcp --dport {} -j ACCEPT  # on {}; WEFT_PORT_RANGE pins the ports",
-                  at.port(), host))};
+              byRoot(Cure::letPortIn, {std::to_string(at.port()), host})};
     case Reach::noWay:
       return {Severity::error, kPath, what, errnoWords(got.error), byHand("ip route get " + at.ipText())};
     default:
@@ -191,8 +189,7 @@ Finding probeResponder(const std::string& host, const SocketAddress& at, double 
             fmt::format("small packets pass and large ones do not: the route says {} bytes, and something on "
                         "the path carries less",
                         route),
-            byRoot(fmt::format(
-                "ip link set dev INTERFACE mtu 1500  # on both hosts, or let the switches carry {}", route))};
+            byRoot(Cure::lengthOfHosts, {std::to_string(route)})};
   return {Severity::fine,
           kPath,
           what,
@@ -209,13 +206,12 @@ Finding pathFinding(const std::string& what, const PathSize& size) {
     case PathSize::Answer::smaller:
       return {Severity::warning, kPath, what,
               fmt::format("the interface sends {} bytes, and the path carries {}", size.route, size.path),
-              byRoot(fmt::format("ip link set dev INTERFACE mtu {}  # or let the path carry {}", size.path,
-                                 size.route))};
+              byRoot(Cure::lengthOfPath, {std::to_string(size.path), std::to_string(size.route)})};
     case PathSize::Answer::swallowed:
       return {Severity::error, kPath, what,
               fmt::format("small packets are answered, those of {} bytes are swallowed without a word",
                           size.route),
-              byRoot("ip link set dev INTERFACE mtu 1500  # on all hosts, or mend the switches")};
+              byRoot(Cure::lengthOfHosts, {std::to_string(size.route)})};
     default:
       return {Severity::unknown,
               kPath,

@@ -53,7 +53,7 @@ Findings orNone(Findings found, const char* what, const char* fine) {
 Finding portIsDown(const World& world, const Port& port, const std::string& state) {
   if (state == "INIT")
     return {Severity::error, kRdma, port.name, "it waits for its subnet manager (state INIT)",
-            byRoot("systemctl start opensm  # on one host of this fabric, or on its switch")};
+            byRoot(Cure::subnetManager)};
   const bool ethernet = isEthernet(world, port);
   return {Severity::warning, kRdma, port.name,
           fmt::format("it is {} ({}), and jobs go without it", state.empty() ? "in no known state" : state,
@@ -118,8 +118,7 @@ Findings rdmaAddresses(const World& world) {
     } else if (gidsOfVersion2(world, port) == 0) {
       found.push_back({Severity::error, kRdma, port.name,
                        "it has no RoCE v2 address in this network namespace",
-                       byRoot("ip address add ADDRESS/24 dev INTERFACE  # the interface of " + port.name +
-                              ", in this namespace; rdma link shows it")});
+                       byRoot(Cure::portAddress, {port.name})});
     }
   }
   if (const auto index = world.settingNumber("NCCL_IB_GID_INDEX");
@@ -191,9 +190,8 @@ Findings rdmaAccess(const World& world) {
     any = true;
     const std::string file = std::string(kWhat) + "/" + name;
     if (::access(world.path(file).c_str(), R_OK | W_OK) != 0)
-      found.push_back(
-          {Severity::error, kRdma, file, "this user may not read and write it",
-           byRoot("chmod a+rw " + file + "  # for good: a udev rule, or the device rules of the container")});
+      found.push_back({Severity::error, kRdma, file, "this user may not read and write it",
+                       byRoot(Cure::deviceAccess, {name})});
   }
   if (!any)
     found.push_back(

@@ -7,7 +7,9 @@
 
 #include <fmt/format.h>
 
+#include "src/base/printable.h"
 #include "src/base/version.h"
+#include "tools/doctor/mend.h"
 
 namespace weft::doctor {
 
@@ -58,17 +60,32 @@ std::string countsText(const Findings& findings) {
   return text;
 }
 
+std::string headText(const Finding& one) {
+  return printable(fmt::format("{}: {}: {}", one.topic, one.what, one.evidence));
+}
+
 std::string findingText(const Finding& one) {
-  std::string text = fmt::format("{:<8} {}: {}: {}\n", word(one.severity), one.topic, one.what, one.evidence);
+  std::string text = fmt::format("{:<8} {}\n", word(one.severity), headText(one));
   if (one.mend.by != Mend::By::nobody)
-    text += fmt::format("         {}{}\n", mendLabel(one.mend.by), one.mend.text);
+    text += fmt::format("         {}{}\n", mendLabel(one.mend.by), mendText(one.mend));
   return text;
 }
 
-// A comment of a shell has one line.
-std::string oneLine(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
+// A line of the script: a command for root of this host, and else a comment.
+std::string scriptLine(const Mend& mend, Where where) {
+  if (where == Where::here)
+    if (const auto command = commandOf(mend)) return *command;
+  const char* label = mend.by == Mend::By::setting ? "in the job: export "
+                      : mend.by == Mend::By::root  ? "as root"
+                                                   : "by hand: ";
+  const char* place = mend.by != Mend::By::root ? "" : where == Where::here ? ": " : " there: ";
+  return fmt::format("# {}{}{}", label, place, mendText(mend));
+}
+
+std::string scriptHead(const HostReport& report) {
+  const char* place =
+      report.where == Where::here ? "" : ", another host: weft doctor --fix-script there makes its script";
+  return fmt::format("\n# --- {}{}\n", printable(report.host), place);
 }
 
 }  // namespace
@@ -85,7 +102,7 @@ Severity worst(const Findings& findings) {
 }
 
 std::string reportText(const HostReport& report, bool all) {
-  std::string text = fmt::format("{}: {}\n", report.host, countsText(report.findings));
+  std::string text = fmt::format("{}: {}\n", printable(report.host), countsText(report.findings));
   for (const Severity severity : kWorstFirst) {
     if (severity == Severity::fine && !all) continue;
     for (const Finding& one : report.findings)
@@ -98,12 +115,14 @@ Json reportJson(const HostReport& report) {
   Json rows = Json::array();
   for (const Finding& one : report.findings)
     rows.append({{"severity", word(one.severity)},
-                 {"topic", one.topic},
-                 {"what", one.what},
-                 {"evidence", one.evidence},
-                 {"mend", one.mend.text},
+                 {"topic", printable(one.topic)},
+                 {"what", printable(one.what)},
+                 {"evidence", printable(one.evidence)},
+                 {"mend", mendText(one.mend)},
                  {"mendBy", byWord(one.mend.by)}});
-  return {{"host", report.host}, {"worst", word(worst(report.findings))}, {"findings", std::move(rows)}};
+  return {{"host", printable(report.host)},
+          {"worst", word(worst(report.findings))},
+          {"findings", std::move(rows)}};
 }
 
 std::string fixScript(const std::vector<HostReport>& reports) {
@@ -114,16 +133,10 @@ std::string fixScript(const std::vector<HostReport>& reports) {
     std::string part;
     for (const Finding& one : report.findings) {
       if (one.severity < Severity::note || one.mend.by == Mend::By::nobody) continue;
-      // A name in capitals has to be filled in, so the line is no command yet.
-      const bool runs = one.mend.by == Mend::By::root && one.mend.text.find("ADDRESS") == std::string::npos;
-      const std::string line = oneLine((runs                               ? ""
-                                        : one.mend.by == Mend::By::setting ? "# in the job: export "
-                                                                           : "# by hand: ") +
-                                       one.mend.text);
-      if (said.insert(report.host + line).second)
-        part += oneLine(fmt::format("# {}: {}: {}", one.topic, one.what, one.evidence)) + "\n" + line + "\n";
+      const std::string line = scriptLine(one.mend, report.where);
+      if (said.insert(report.host + line).second) part += "# " + headText(one) + "\n" + line + "\n";
     }
-    if (!part.empty()) text += "\n# --- " + report.host + "\n" + part;
+    if (!part.empty()) text += scriptHead(report) + part;
   }
   return text;
 }

@@ -12,10 +12,15 @@
 // arguments.
 namespace weft::doctor {
 
+// A report of this host was made by this process; one of elsewhere came by the network, and nothing of it is
+// run here.
+enum class Where : uint8_t { here, elsewhere };
+
 // All that one host has to say.
 struct HostReport {
   std::string host;
   Findings findings;
+  Where where = Where::here;
 };
 
 const char* word(Severity severity);
@@ -25,8 +30,8 @@ Severity worst(const Findings& findings);
 std::string reportText(const HostReport& report, bool all);
 Json reportJson(const HostReport& report);
 
-// A shell script of what root would run for these findings, once each; what a user or a job has to do stands
-// there as comments.
+// A shell script of what root of this host would run for these findings, once each. The part of a user
+// or a job stands there as comments, and so does all that is about other hosts.
 std::string fixScript(const std::vector<HostReport>& reports);
 
 // 0: nothing worse than a note, or a check that could not look. 3: warnings. 4: errors. (1 is a failure of
