@@ -17,7 +17,8 @@
 // may take its time, which the control thread has not. It exists only where the setting names a folder.
 // Beside the answers it keeps a note that the process is here (src/base/presence.h), and touches it every few
 // seconds: a process that is stopped or killed cannot answer, and is named by its note. The note goes with
-// the last connection.
+// the last connection. Others may write to the folder (src/base/shared_folder.h), and what this process
+// writes can be read by its user alone.
 namespace weft::core {
 
 class StateReport {
@@ -44,8 +45,8 @@ class StateReport {
   void keepNote();
   void complain(const std::string& file, int error);
 
-  const std::string ask_;
-  const std::string file_;
+  const std::string folder_;
+  const std::string file_;  // names there
   const std::string note_;
   const Source source_;
   int64_t askedAt_ = 0;  // when the file was touched last, as far as we know

@@ -140,7 +140,7 @@ int writeWhole(const Fd& file, const std::string& text) {
 // taken.
 int writeNew(const std::string& path, const std::string& text) {
   const std::string fresh = path + ".new";
-  const Fd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644));
+  const Fd file(::open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file) return errno;
   int error = ::access(path.c_str(), F_OK) == 0 ? EEXIST : writeWhole(file, text);
   if (error == 0 && ::rename(fresh.c_str(), path.c_str()) != 0) error = errno;

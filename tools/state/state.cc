@@ -4,22 +4,18 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
 #include <ctime>
-#include <fcntl.h>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <thread>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "src/base/advice.h"
-#include "src/base/fd.h"
 #include "src/base/presence.h"
+#include "src/base/printable.h"
+#include "src/base/shared_folder.h"
 #include "tools/json/json.h"
 #include "tools/output/output.h"
 
@@ -27,44 +23,41 @@ namespace weft::state {
 
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::chrono::milliseconds kPause{100};
 constexpr size_t kMostNamed = 32;
+constexpr size_t kMostText = size_t{16} << 20;  // bytes of a file
+constexpr const char* kQuestion = "ask";
+constexpr const char* kAnswer = ".state";
 
 int fail(const std::string& why) {
-  fmt::print(stderr, "weft state: {}\n", why);
+  fmt::print(stderr, "weft state: {}\n", printable(why, Breaks::kept));
   return 1;
 }
 
-// As `touch` does. 0, or errno.
-int touch(const std::string& path) {
-  const Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666));
-  if (!file) return errno;
-  return ::futimens(file.get(), nullptr) == 0 ? 0 : errno;
+std::string stemOf(const std::string& name) {
+  return name.substr(0, name.rfind('.'));
 }
 
-// The files with that ending there, by name.
-std::vector<fs::path> filesOf(const std::string& folder, const char* ending) {
-  std::vector<fs::path> found;
-  std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored))
-    if (entry.path().extension() == ending) found.push_back(entry.path());
-  std::sort(found.begin(), found.end());
+// Names of regular files, and words for each that is there and is none or cannot be read.
+struct Listed {
+  std::vector<std::string> names;
+  std::vector<std::string> unread;
+};
+
+Listed list(const SharedFolder& folder, const char* ending) {
+  Listed found;
+  for (std::string& name : folder.names(ending)) {
+    const SharedFolder::File file = folder.read(name);
+    if (file.fd)
+      found.names.push_back(std::move(name));
+    else if (file.error != ENOENT)
+      found.unread.push_back(name + ": " + sharedFileWords(file.error));
+  }
   return found;
 }
 
-// Those that are not older than the question.
-std::vector<fs::path> answers(const std::string& folder, fs::file_time_type asked) {
-  std::vector<fs::path> found = filesOf(folder, ".state");
-  std::error_code ignored;
-  std::erase_if(found, [&](const fs::path& path) { return fs::last_write_time(path, ignored) < asked; });
-  return found;
-}
-
-std::string textOf(const fs::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
+std::string textOf(const SharedFolder& folder, const std::string& name) {
+  return printable(folder.text(name, kMostText).value_or(""), Breaks::kept);
 }
 
 // A process that left a note and gave no answer.
@@ -74,19 +67,18 @@ struct Silent {
   std::chrono::seconds unseen{0};  // how long before the question it touched its note last
 };
 
-std::vector<Silent> silent(const std::string& folder, fs::file_time_type asked,
-                           const std::vector<fs::path>& answered) {
+std::vector<Silent> silent(const SharedFolder& folder, int64_t asked,
+                           const std::vector<std::string>& answered) {
   std::vector<Silent> found;
-  for (const fs::path& note : filesOf(folder, kPresenceEnding)) {
-    const std::string name = note.stem().string();
-    if (std::any_of(answered.begin(), answered.end(),
-                    [&](const fs::path& one) { return one.stem() == name; }))
-      continue;
-    const auto process = Presence::parse(textOf(note));
-    std::error_code ignored;
-    const auto unseen = asked - fs::last_write_time(note, ignored);
-    if (process && !ignored)
-      found.push_back({name, *process, std::chrono::duration_cast<std::chrono::seconds>(unseen)});
+  for (const std::string& note : list(folder, kPresenceEnding).names) {
+    const std::string name = stemOf(note);
+    if (std::find(answered.begin(), answered.end(), name + kAnswer) != answered.end()) continue;
+    const int64_t seen = folder.writtenAt(note);
+    const auto process = Presence::parse(textOf(folder, note));
+    if (process && seen != 0)
+      found.push_back(
+          {name, *process,
+           std::chrono::duration_cast<std::chrono::seconds>(std::chrono::nanoseconds(asked - seen))});
   }
   return found;
 }
@@ -137,25 +129,26 @@ namespace {
 
 // All that was found when the search for answers ended.
 struct Found {
-  std::vector<fs::path> answered;
-  std::vector<fs::path> left;  // older than the question: of processes that are gone, or that do not answer
+  std::vector<std::string> answered;
+  std::vector<std::string> left;  // older than the question: of processes that are gone, or do not answer
+  std::vector<std::string> unread;
   std::vector<Silent> missing;
   std::string why;  // nobody answered, where that is so; empty: it is not
 };
 
 // Processes that could not write their answer leave the beginning of it behind.
-bool isFull(const std::string& folder) {
+bool isFull(const std::string& path, const SharedFolder& folder) {
   struct statvfs facts {};
   constexpr uint64_t kOneAnswer = 16384;
-  const bool known = ::statvfs(folder.c_str(), &facts) == 0;
-  return (known && uint64_t{facts.f_bavail} * facts.f_frsize < kOneAnswer) ||
-         !filesOf(folder, ".new").empty();
+  const bool known = ::statvfs(path.c_str(), &facts) == 0;
+  return (known && uint64_t{facts.f_bavail} * facts.f_frsize < kOneAnswer) || !folder.names(".new").empty();
 }
 
-std::string whyNobody(const Options& options, const std::vector<Silent>& missing) {
+std::string whyNobody(const Options& options, const SharedFolder& folder,
+                      const std::vector<Silent>& missing) {
   const std::string start = fmt::format("no process answered within {:g} s: ", options.seconds);
   if (!missing.empty()) return start + silenceText(options.folder, 0, missing);
-  if (isFull(options.folder))
+  if (isFull(options.folder, folder))
     return start + fmt::format("nothing can be written to {}: its file system is full (df -h {})",
                                options.folder, options.folder);
   return start + fmt::format(
@@ -165,78 +158,83 @@ std::string whyNobody(const Options& options, const std::vector<Silent>& missing
 }
 
 // A folder that cannot be written to, as one of a job that has ended, is still read.
-Found ask(const Options& options) {
+Found ask(const Options& options, const SharedFolder& folder) {
   Found found;
-  const std::string question = options.folder + "/ask";
-  if (const int failed = touch(question); failed != 0) {
-    found.left = filesOf(options.folder, ".state");
-    found.why = fmt::format("{} cannot be touched: {}", question, errnoWords(failed));
+  if (const int failed = folder.touch(kQuestion); failed != 0) {
+    Listed all = list(folder, kAnswer);
+    found.left = std::move(all.names);
+    found.unread = std::move(all.unread);
+    found.why =
+        fmt::format("{}/{} cannot be touched: {}", options.folder, kQuestion, sharedFileWords(failed));
     return found;
   }
-  std::error_code ignored;
-  const auto asked = fs::last_write_time(question, ignored);
+  const int64_t asked = folder.writtenAt(kQuestion);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(options.seconds);
   while (std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(kPause);
-  found.answered = answers(options.folder, asked);
-  for (const fs::path& path : filesOf(options.folder, ".state"))
-    if (std::find(found.answered.begin(), found.answered.end(), path) == found.answered.end())
-      found.left.push_back(path);
-  found.missing = silent(options.folder, asked, found.answered);
-  if (found.answered.empty()) found.why = whyNobody(options, found.missing);
+  Listed all = list(folder, kAnswer);
+  for (std::string& name : all.names)
+    (folder.writtenAt(name) >= asked ? found.answered : found.left).push_back(std::move(name));
+  found.unread = std::move(all.unread);
+  found.missing = silent(folder, asked, found.answered);
+  if (found.answered.empty()) found.why = whyNobody(options, folder, found.missing);
   return found;
 }
 
 // "2026-11-27 03:14:07 UTC"
-std::string timeOf(const fs::path& path) {
-  struct stat facts {};
-  if (::stat(path.c_str(), &facts) != 0) return "an unknown time";
+std::string timeOf(const SharedFolder& folder, const std::string& name) {
+  const int64_t written = folder.writtenAt(name);
+  if (written == 0) return "an unknown time";
+  const std::time_t seconds = written / 1'000'000'000;
   std::tm parts{};
-  ::gmtime_r(&facts.st_mtim.tv_sec, &parts);
+  ::gmtime_r(&seconds, &parts);
   std::array<char, 32> text{};
   (void)std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S UTC", &parts);
   return text.data();
 }
 
-Json fileJson(const fs::path& path) {
-  return {{"file", path.filename().string()}, {"written", timeOf(path)}, {"text", textOf(path)}};
+Json filesJson(const SharedFolder& folder, const std::vector<std::string>& names) {
+  Json files = Json::array();
+  for (const std::string& name : names)
+    files.append(
+        {{"file", printable(name)}, {"written", timeOf(folder, name)}, {"text", textOf(folder, name)}});
+  return files;
 }
 
-Json json(const Options& options, const Found& found) {
-  Json answered = Json::array();
-  for (const fs::path& path : found.answered) answered.append(fileJson(path));
-  Json left = Json::array();
-  for (const fs::path& path : found.left) left.append(fileJson(path));
+Json json(const Options& options, const SharedFolder& folder, const Found& found) {
   Json missing = Json::array();
   for (const Silent& one : found.missing)
-    missing.append({{"name", one.name},
+    missing.append({{"name", printable(one.name)},
                     {"pid", one.process.pid},
                     {"place", one.process.place},
                     {"state", words(stateOf(one.process))},
                     {"unseenSeconds", std::max<int64_t>(one.unseen.count(), 0)}});
   return {{"folder", options.folder},
-          {"answered", std::move(answered)},
+          {"answered", filesJson(folder, found.answered)},
           {"silent", std::move(missing)},
-          {"left", std::move(left)},
+          {"left", filesJson(folder, found.left)},
           {"failure", found.why}};
 }
 
 // Earlier answers are shown where nothing newer is.
-std::string text(const Options& options, const Found& found) {
+std::string text(const Options& options, const SharedFolder& folder, const Found& found) {
   std::string all;
-  for (const fs::path& path : found.answered) all += textOf(path) + "\n";
+  for (const std::string& name : found.answered) all += textOf(folder, name) + "\n";
   if (!found.answered.empty()) return all + silenceText(options.folder, found.answered.size(), found.missing);
-  for (const fs::path& path : found.left)
-    all += fmt::format("left by {}, which wrote it at {}:\n{}\n", path.stem().string(), timeOf(path),
-                       textOf(path));
+  for (const std::string& name : found.left)
+    all += fmt::format("left by {}, which wrote it at {}:\n{}\n", printable(stemOf(name)),
+                       timeOf(folder, name), textOf(folder, name));
   return all;
 }
 
 }  // namespace
 
 int run(const Options& options) {
-  const Found found = ask(options);
-  const std::string shown = options.json ? json(options, found).text() + "\n" : text(options, found);
+  const SharedFolder folder(options.folder);
+  const Found found = ask(options, folder);
+  const std::string shown =
+      options.json ? json(options, folder, found).text() + "\n" : text(options, folder, found);
   if (const Status done = show(shown); !done) return fail(done.error().message());
+  for (const std::string& one : found.unread) fail(one);
   return found.why.empty() ? 0 : fail(found.why);
 }
 

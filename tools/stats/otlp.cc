@@ -53,6 +53,7 @@ Json resourceOf(const Process& process) {
   Json attributes = Json::array();
   attributes.append(attribute("service.name", "weft"));
   attributes.append(attribute("host.name", process.host));
+  attributes.append(attribute("process.user.id", std::to_string(process.user)));
   attributes.append(attribute("process.pid", std::to_string(process.presence.pid)));
   attributes.append(attribute("weft.place", process.presence.place));
   Json metrics = Json::array();
@@ -91,7 +92,7 @@ Result<Url> parseUrl(const std::string& text) {
 
 std::string otlpText(const std::vector<Process>& processes) {
   Json resources = Json::array();
-  for (const Process& process : processes) resources.append(resourceOf(process));
+  for (const Process& process : withoutDoubles(processes)) resources.append(resourceOf(process));
   return Json{{"resourceMetrics", resources}}.text();
 }
 

@@ -11,11 +11,17 @@
 
 namespace weft::counted {
 
+// A list may have one dict a million times, so the look for a key in it is bounded.
+constexpr size_t kMostKeys = 256;
+constexpr size_t kMostValues = size_t{4} << 20;  // of a file; each takes more room here than there
+
 const Pickled* Pickled::at(std::string_view key) const {
   const Dict* dict = std::get_if<Dict>(&value);
   if (!dict) return nullptr;
-  for (const auto& [name, what] : *dict)
-    if (const auto* text = std::get_if<std::string>(&name->value); text && *text == key) return what;
+  const size_t looked = std::min(dict->size(), kMostKeys);
+  for (size_t i = 0; i < looked; i++)
+    if (const auto* text = std::get_if<std::string>(&(*dict)[i].first->value); text && *text == key)
+      return (*dict)[i].second;
   return nullptr;
 }
 
@@ -188,6 +194,7 @@ class Machine {
 
   template <class Value>
   bool push(Value value) {
+    if (values_.size() == kMostValues) return false;
     stack_.push_back(&values_.emplace_back(Pickled{std::move(value)}));
     return true;
   }

@@ -26,8 +26,8 @@ std::string escaped(const std::string& text) {
 }
 
 std::string labelsOf(const Process& process) {
-  return fmt::format("hostname=\"{}\",pid=\"{}\",place=\"{}\"", escaped(process.host), process.presence.pid,
-                     escaped(process.presence.place));
+  return fmt::format("hostname=\"{}\",uid=\"{}\",pid=\"{}\",place=\"{}\"", escaped(process.host),
+                     process.user, process.presence.pid, escaped(process.presence.place));
 }
 
 std::string labelsOf(const Process& process, const Comm& comm) {
@@ -111,7 +111,8 @@ std::string latencyText(const std::vector<Process>& processes) {
 
 }  // namespace
 
-std::string prometheusText(const std::vector<Process>& processes) {
+std::string prometheusText(const std::vector<Process>& all) {
+  const std::vector<Process> processes = withoutDoubles(all);
   std::string text = processText(processes);
   for (const Metric& metric : commMetrics()) {
     text += headOf(metric.name, metric.type, metric.help);

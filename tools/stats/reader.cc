@@ -5,16 +5,20 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
-#include <fcntl.h>
 #include <filesystem>
 #include <memory>
 #include <set>
 #include <sys/stat.h>
+#include <tuple>
 #include <unistd.h>
 
 #include "src/base/advice.h"
 #include "src/base/fd.h"
 #include "src/base/number.h"
+#include "src/base/printable.h"
+#include "src/base/process.h"
+#include "src/base/shared_folder.h"
+#include "tools/stats/writer.h"
 
 namespace weft::counted {
 
@@ -22,33 +26,45 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kTries = 4;  // of a line that changes hands
+constexpr int kTries = 4;                // of a line that changes hands
+constexpr size_t kMostOfFolder = 16384;  // files
+constexpr size_t kMostOfProcess = 16;
 constexpr size_t kHeadBytes = offsetof(stats::CommLine, records);
 
 template <size_t N>
 std::string textOf(const stats::Text<N>& text) {
-  return {text.data(), std::find(text.begin(), text.end(), '\0')};
+  return printable(
+      {text.data(), static_cast<size_t>(std::find(text.begin(), text.end(), '\0') - text.begin())});
 }
 
 bool readAt(const Fd& file, void* to, size_t bytes, size_t offset) {
   return ::pread(file.get(), to, bytes, static_cast<off_t>(offset)) == static_cast<ssize_t>(bytes);
 }
 
-// Ticks of the process that wrote, in nanoseconds: by two moments of which it noted both.
+// Ticks of the process that wrote, in nanoseconds: by two moments of which it noted both. The moments may be
+// anything: a scale that no clock has is none, and a span ends at 146 years.
 class Scale {
+  static constexpr double kLeast = 1e-3, kMost = 1e4;  // nanoseconds of a tick
+  static constexpr uint64_t kLongest = uint64_t{1} << 62;
+
  public:
   Scale(const stats::Header& header, bool alive)
       : ticks_(header.begun.ticks.get()), real_(header.begun.realtime.get()) {
     end_ = alive ? stats::ticks() : header.beat.ticks.get();
     const uint64_t realEnd = alive ? stats::realtimeNow() : header.beat.realtime.get();
     constexpr uint64_t kEnough = 1'000'000;
-    if (end_ > ticks_ && realEnd > real_ + kEnough)
-      each_ = static_cast<double>(realEnd - real_) / static_cast<double>(end_ - ticks_);
+    if (end_ <= ticks_ || realEnd <= real_ || realEnd - real_ <= kEnough) return;
+    const double each = static_cast<double>(realEnd - real_) / static_cast<double>(end_ - ticks_);
+    if (each > kLeast && each < kMost) each_ = each;
   }
-  uint64_t span(uint64_t ticks) const { return static_cast<uint64_t>(static_cast<double>(ticks) * each_); }
+  uint64_t span(uint64_t ticks) const {
+    constexpr auto kLargest = static_cast<double>(kLongest);
+    const double nanoseconds = static_cast<double>(ticks) * each_;
+    return nanoseconds < kLargest ? static_cast<uint64_t>(nanoseconds) : kLongest;
+  }
   uint64_t time(uint64_t ticks) const {
     if (ticks == 0) return 0;
-    return ticks >= ticks_ ? real_ + span(ticks - ticks_) : real_;
+    return ticks >= ticks_ ? std::min(real_, kLongest) + span(ticks - ticks_) : real_;
   }
   uint64_t since(uint64_t ticks) const { return ticks != 0 && end_ > ticks ? span(end_ - ticks) : 0; }
 
@@ -137,14 +153,18 @@ bool isOurs(const stats::Header& header) {
          header.lineBytes == sizeof(stats::CommLine) && header.comms <= stats::kMostComms;
 }
 
-// Empty: its header is there and is of this version.
-std::string whyUnread(const Fd& file, int error, stats::Header* header) {
-  if (!file) return error == ENOENT ? "it has gone" : errnoText(error) + "; read it as that user, or as root";
-  if (!readAt(file, header, sizeof *header, 0) || header->magic != stats::kMagic)
+// Empty: its header is there, is of this version, and is believed.
+std::string whyUnread(const SharedFolder::File& file, stats::Header* header) {
+  if (file.error == ENOENT) return "it has gone";
+  if (file.error == EACCES || file.error == EPERM)
+    return errnoText(file.error) + "; read it as that user, or as root";
+  if (!file.fd) return sharedFileWords(file.error);
+  if (!readAt(file.fd, header, sizeof *header, 0) || header->magic != stats::kMagic)
     return "it has no counters in it, or not yet";
-  if (isOurs(*header)) return {};
-  return "another version of weft wrote it (layout " + std::to_string(header->version) +
-         ", this one reads layout " + std::to_string(stats::kVersion) + "); use the weft of that job";
+  if (!isOurs(*header))
+    return "another version of weft wrote it (layout " + std::to_string(header->version) +
+           ", this one reads layout " + std::to_string(stats::kVersion) + "); use the weft of that job";
+  return {};
 }
 
 bool isGone(ProcessState state) {
@@ -156,27 +176,38 @@ struct Found {
   std::vector<std::string> unread;
 };
 
-void readFile(const std::string& path, bool requests, Found* found) {
-  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  auto header = std::make_unique<stats::Header>();
-  if (const std::string why = whyUnread(file, errno, header.get()); !why.empty()) {
-    found->unread.push_back(path + ": " + why);
-    return;
-  }
+// `pid`: of the process that has it open; 0: not known.
+Process processOf(const SharedFolder::File& file, const stats::Header& header, int64_t pid) {
   Process process;
-  process.presence = {header->pid, header->started, textOf(header->world), textOf(header->place)};
-  process.host = textOf(header->host);
+  process.presence = {header.pid, header.started, textOf(header.world), textOf(header.place)};
+  process.user = file.facts.st_uid;
+  if (const auto known = knownAs(process.presence, pid)) process.presence = *known;
+  process.host = process.presence.world == processWorld() ? printable(hostName()) : textOf(header.host);
   process.state = stateOf(process.presence);
-  process.file = path;
-  process.begun = header->begun.realtime.get();
-  process.beat = header->beat.realtime.get();
-  process.leftOut = header->leftOut.get();
+  process.begun = header.begun.realtime.get();
+  process.beat = header.beat.realtime.get();
+  process.leftOut = header.leftOut.get();
   const bool here = !isGone(process.state) && process.state != ProcessState::unknown;
   process.now = here ? stats::realtimeNow() : process.beat;
-  const Scale scale(*header, here);
+  return process;
+}
+
+void readFile(const SharedFolder::File& file, const std::string& path, int64_t pid, bool requests,
+              Found* found) {
+  const auto header = std::make_unique<stats::Header>();
+  std::string why = whyUnread(file, header.get());
+  if (why.empty())
+    why = whyNotBelieved({header->pid, header->started, textOf(header->world), {}}, file.facts.st_uid);
+  if (!why.empty()) {
+    found->unread.push_back(printable(path) + ": " + why);
+    return;
+  }
+  Process process = processOf(file, *header, pid);
+  process.file = path;
+  const Scale scale(*header, !isGone(process.state) && process.state != ProcessState::unknown);
   auto line = std::make_unique<stats::CommLine>();
   for (uint32_t i = 0; i < header->comms; i++) {
-    if (!readLine(file, sizeof *header + i * sizeof *line, requests, line.get())) continue;
+    if (!readLine(file.fd, sizeof *header + i * sizeof *line, requests, line.get())) continue;
     process.comms.push_back(commOf(*line, scale));
     if (requests) addRequests(*line, scale, &process.comms.back());
   }
@@ -189,15 +220,16 @@ using Seen = std::set<std::pair<dev_t, ino_t>>;
 void readProcess(int64_t pid, bool requests, Seen* seen, Found* found) {
   const fs::path folder = "/proc/" + std::to_string(pid) + "/fd";
   std::error_code ignored;
+  size_t files = 0;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
     std::error_code unreadable;
     const std::string target = fs::read_symlink(entry.path(), unreadable).string();
     const bool memory = target.starts_with(std::string("/memfd:") + stats::kMemfdName);
     if (unreadable || (!memory && !target.ends_with(stats::kFileEnding))) continue;
-    struct stat facts {};
-    if (::stat(entry.path().c_str(), &facts) != 0 || !seen->insert({facts.st_dev, facts.st_ino}).second)
-      continue;
-    readFile(entry.path().string(), requests, found);
+    const SharedFolder::File file = openOfProcess(entry.path().string());
+    if (file.fd && !seen->insert({file.facts.st_dev, file.facts.st_ino}).second) continue;
+    if (++files > kMostOfProcess) return;
+    readFile(file, entry.path().string(), pid, requests, found);
   }
 }
 
@@ -228,12 +260,15 @@ namespace {
 Found findIn(const Where& where) {
   Found found;
   if (!where.folder.empty()) {
-    std::vector<std::string> files;
-    std::error_code ignored;
-    for (const fs::directory_entry& entry : fs::directory_iterator(where.folder, ignored))
-      if (entry.path().extension() == stats::kFileEnding) files.push_back(entry.path().string());
-    std::sort(files.begin(), files.end());
-    for (const std::string& file : files) readFile(file, where.requests, &found);
+    const SharedFolder folder(where.folder);
+    std::vector<std::string> names = folder.names(stats::kFileEnding);
+    if (names.size() > kMostOfFolder) {
+      found.unread.push_back(where.folder + ": " + std::to_string(names.size() - kMostOfFolder) +
+                             " of its files are left out; name processes, or remove what jobs left there");
+      names.resize(kMostOfFolder);
+    }
+    for (const std::string& name : names)
+      readFile(folder.read(name), where.folder + "/" + name, 0, where.requests, &found);
     return found;
   }
   Seen seen;
@@ -248,6 +283,26 @@ std::vector<Process> read(const Where& where, std::vector<std::string>* unread) 
   Found found = findIn(where);
   if (unread) *unread = std::move(found.unread);
   return std::move(found.processes);
+}
+
+std::vector<Process> withoutDoubles(std::vector<Process> processes) {
+  const auto runs = [](const Process& one) {
+    return !isGone(one.state) && one.state != ProcessState::unknown;
+  };
+  std::stable_sort(processes.begin(), processes.end(), [&](const Process& a, const Process& b) {
+    return std::pair(runs(a), a.beat) > std::pair(runs(b), b.beat);
+  });
+  std::set<std::tuple<std::string, uint32_t, int64_t, std::string>> seen;
+  std::erase_if(processes, [&](const Process& one) {
+    return !seen.insert({one.host, one.user, one.presence.pid, one.presence.place}).second;
+  });
+  for (Process& process : processes) {
+    std::set<std::tuple<uint32_t, bool, std::string, std::string>> comms;
+    std::erase_if(process.comms, [&](const Comm& one) {
+      return !comms.insert({one.number, one.sends, one.device, one.peer}).second;
+    });
+  }
+  return processes;
 }
 
 const char* name(stats::Way way) {

@@ -57,6 +57,7 @@ struct Comm {
 struct Process {
   Presence presence;
   std::string host;
+  uint32_t user = 0;  // the owner of its counters, by the kernel; the other names are as the process says
   ProcessState state = ProcessState::unknown;
   uint64_t begun = 0, beat = 0, now = 0;  // `now`: when it was read, or its last beat where it is gone
   uint32_t leftOut = 0;
@@ -71,8 +72,14 @@ struct Where {
   bool requests = false;  // also the last requests of each comm
 };
 
-// `unread`: one line for each file of counters that was there and could not be read, with why.
+// Names of peers, hosts and devices are printable (src/base/printable.h). A file that names a process of
+// another user than its own is left out. `unread`: one line for each file of counters that was there and
+// could not be read, with why.
 std::vector<Process> read(const Where& where, std::vector<std::string>* unread = nullptr);
+
+// Each process once, and each of its comms once: a document of metrics with the same labels twice is refused
+// as a whole. A process that runs comes before one that is gone, then the one that was seen last.
+std::vector<Process> withoutDoubles(std::vector<Process> processes);
 
 const char* name(stats::Way way);
 const char* name(stats::LineState state);

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <thread>
 
 #include <fmt/format.h>
 
 #include "src/base/number.h"
+#include "src/base/shared_folder.h"
 #include "tools/json/json.h"
 #include "tools/output/output.h"
 #include "tools/stats/one_sided_json.h"
@@ -92,15 +92,16 @@ int fail(const std::string& why) {
   return 1;
 }
 
-// The collector never reads half of it: the file is whole, and takes its name at once.
+// The collector never reads half of it: the file is whole, and takes its name at once. It may run as another
+// user, so everybody may read it.
 int writeTextfiles(const Options& options, const Where& where) {
-  const std::string path = options.textfile + "/weft.prom";
+  constexpr const char* kName = "weft.prom";
+  constexpr mode_t kEverybodyReads = 0644;
   for (;;) {
-    const std::string fresh = path + ".new";
-    if (const Status written = writeDocument(fresh, prometheusText(read(where))); !written)
-      return fail(written.error().message());
-    if (std::rename(fresh.c_str(), path.c_str()) != 0)
-      return fail(path + " cannot be replaced; may you write there?");
+    const SharedFolder folder(options.textfile);
+    if (const int error = folder.replace(kName, prometheusText(read(where)), kEverybodyReads); error != 0)
+      return fail(fmt::format("{}/{} cannot be written: {}; may you write there?", options.textfile, kName,
+                              sharedFileWords(error)));
     if (options.interval <= 0) return 0;
     std::this_thread::sleep_for(std::chrono::duration<double>(options.interval));
   }
@@ -148,6 +149,7 @@ std::string jsonText(const std::vector<Process>& processes) {
     for (const Comm& comm : process.comms) comms.append(jsonOf(comm));
     all.append(Json{{"pid", process.presence.pid},
                     {"hostname", process.host},
+                    {"uid", process.user},
                     {"place", process.presence.place},
                     {"state", name(process.state)},
                     {"begun", static_cast<double>(process.begun) * kNanosecond},

@@ -3,52 +3,53 @@
 #include "tools/stats/torch_dump.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <optional>
 
 #include <fmt/format.h>
 
 #include "src/base/number.h"
+#include "src/base/printable.h"
+#include "src/base/shared_folder.h"
 #include "tools/stats/pickle.h"
 
 namespace weft::counted {
 
 namespace {
 
-namespace fs = std::filesystem;
-
-constexpr uintmax_t kLargest = 256 << 20;  // bytes of a file
+constexpr size_t kLargest = 256 << 20;  // bytes of a file
 constexpr std::string_view kMark = "rank_";
 
-std::optional<int> rankOfFile(const fs::path& path) {
-  const std::string name = path.filename().string();
+std::optional<int> rankOfFile(const std::string& name) {
   const size_t at = name.rfind(kMark);
   if (at == std::string::npos) return std::nullopt;
   return parseNumber<int>(name.substr(at + kMark.size()));
 }
 
-std::string sizesText(const Pickled* sizes) {
+// Lists of lists of numbers; a file may have a list that holds itself, and longer ones than a line shows.
+constexpr size_t kMostShown = 16;
+constexpr int kDeepest = 3;
+
+std::string sizesText(const Pickled* sizes, int depth = 0) {
   if (!sizes) return {};
-  if (const Pickled::List* list = sizes->list()) {
-    std::string text;
-    for (const Pickled* one : *list) text += (text.empty() ? "" : ", ") + sizesText(one);
-    return "[" + text + "]";
-  }
-  return std::to_string(sizes->number());
+  const Pickled::List* list = sizes->list();
+  if (!list) return std::to_string(sizes->number());
+  if (depth == kDeepest) return "[...]";
+  std::string text;
+  for (size_t i = 0; i < std::min(list->size(), kMostShown); i++)
+    text += (i == 0 ? "" : ", ") + sizesText((*list)[i], depth + 1);
+  return "[" + text + (list->size() > kMostShown ? ", ..." : "") + "]";
 }
 
 std::string textAt(const Pickled& entry, std::string_view key) {
   const Pickled* value = entry.at(key);
-  return value ? value->text() : std::string();
+  return value ? printable(value->text()) : std::string();
 }
 
 std::string groupOf(const Pickled& entry) {
   const Pickled* group = entry.at("process_group");
   const Pickled::List* names = group ? group->list() : nullptr;
-  return names && !names->empty() ? names->front()->text() : std::string();
+  return names && !names->empty() ? printable(names->front()->text()) : std::string();
 }
 
 // The entry becomes the rank's last call where it is later than the one before. Messages between two ranks
@@ -80,15 +81,15 @@ ByGroup groupsOf(const Pickled& dump) {
   return groups;
 }
 
-std::map<int, ByGroup> allDumps(const std::string& folder) {
+std::map<int, ByGroup> allDumps(const std::string& path) {
   std::map<int, ByGroup> all;
-  std::error_code ignored;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
-    const auto rank = rankOfFile(entry.path());
-    if (!rank || !entry.is_regular_file(ignored) || entry.file_size(ignored) > kLargest) continue;
-    std::ifstream file(entry.path(), std::ios::binary);
-    const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-    if (const auto pickle = readPickle(bytes)) all[*rank] = groupsOf(*pickle->root);
+  const SharedFolder folder(path);
+  for (const std::string& name : folder.names("")) {
+    const auto rank = rankOfFile(name);
+    if (!rank) continue;
+    const auto bytes = folder.text(name, kLargest + 1);
+    if (!bytes || bytes->size() > kLargest) continue;
+    if (const auto pickle = readPickle(*bytes)) all[*rank] = groupsOf(*pickle->root);
   }
   return all;
 }
