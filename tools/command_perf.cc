@@ -145,6 +145,8 @@ void declareRunOptions(CLI::App& command, perf::Options& options) {
                    "wait for one --client of another host, without a launcher; it says what is measured");
   command.add_option("--client", options.client,
                      "measure between this process and the --server of that host");
+  command.add_option("--token", options.token,
+                     "who has it may take a rank: @FILE, whose first line it is (default: WEFT_TOKEN)");
   command.add_option("--port", options.port, "of --server and --client (default: 29571)")
       ->check(CLI::Range(1, 65535));
   command.add_flag("-v,--verbose", options.verbose, "show what the plugin logs, as WEFT_DEBUG=INFO does");

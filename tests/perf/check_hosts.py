@@ -54,7 +54,7 @@ def on_host(host, folder, command):
 def with_torchrun_variables(weft):
     """Exit statuses by rank, and what rank 0 measured."""
     size = HOSTS * RANKS_EACH
-    common = {**os.environ, 'WEFT_LOCAL': 'off', 'WORLD_SIZE': str(size), 'MASTER_ADDR': '10.77.0.1', 'MASTER_PORT': '29600'}
+    common = {**os.environ, 'WEFT_LOCAL': 'off', 'WORLD_SIZE': str(size), 'WEFT_TOKEN': '0123456789abcdef0123456789abcdef', 'MASTER_ADDR': '10.77.0.1', 'MASTER_PORT': '29600'}
     ranks = []
     with tempfile.TemporaryDirectory() as folder:
         for rank in range(size):
@@ -85,7 +85,7 @@ def with_open_mpi(weft):
         root = {'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}
         command = ['ip', 'netns', 'exec', 'host0', 'mpirun', '--mca', 'plm_rsh_agent', enter, '--mca', 'oob_tcp_if_include',
                    'cable0,cable1', '--host', hosts, '--map-by', f'ppr:{RANKS_EACH}:node:OVERSUBSCRIBE',
-                   '-n', str(HOSTS * RANKS_EACH), '-x', 'MASTER_ADDR=10.77.0.1', '-x', 'MASTER_PORT=29601', *perf(weft)]
+                   '-n', str(HOSTS * RANKS_EACH), '-x', 'WEFT_TOKEN=0123456789abcdef0123456789abcdef', '-x', 'MASTER_ADDR=10.77.0.1', '-x', 'MASTER_PORT=29601', *perf(weft)]
         done = subprocess.run(command, env={**environment, 'WEFT_LOCAL': 'off', **root}, stdout=subprocess.PIPE, text=True, timeout=PATIENCE, check=False)
         return [done.returncode], done.stdout
 

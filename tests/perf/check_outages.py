@@ -64,7 +64,7 @@ class Job:
     """Two ranks that exchange messages of 1 MiB and verify them."""
 
     def __init__(self, weft, provider, iterations, folder, port):
-        environment = {**os.environ, 'WORLD_SIZE': '2', 'MASTER_ADDR': '10.79.0.1', 'MASTER_PORT': str(port),
+        environment = {**os.environ, 'WORLD_SIZE': '2', 'WEFT_TOKEN': '0123456789abcdef0123456789abcdef', 'MASTER_ADDR': '10.79.0.1', 'MASTER_PORT': str(port),
                        'WEFT_PROVIDER': provider, 'WEFT_SOCKET_IFNAME': '=control', 'WEFT_HCA': '=data'}
         command = [weft, 'perf', 'sendrecv', '-b', '1M', '-e', '1M', '--iters', str(iterations), '-w', '1', '--verbose', '--json', '-']
         self.files = [(tempfile.TemporaryFile('w+'), tempfile.TemporaryFile('w+')) for _ in range(2)]

@@ -9,6 +9,7 @@ The hosts are network namespaces on one bridge. Whatever is wrong, the run ends,
 """
 import json
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -63,7 +64,7 @@ class Job:
         port += 1
         folder = tempfile.TemporaryDirectory()
         test.addCleanup(folder.cleanup)
-        common = {**os.environ, 'WORLD_SIZE': str(HOSTS), 'MASTER_ADDR': '10.81.0.1', 'MASTER_PORT': str(port), **settings}
+        common = {**os.environ, 'WORLD_SIZE': str(HOSTS), 'WEFT_TOKEN': '0123456789abcdef0123456789abcdef', 'MASTER_ADDR': '10.81.0.1', 'MASTER_PORT': str(port), **settings}
         self.began = time.monotonic()
         self.ranks = {}
         for rank in ranks:
@@ -143,15 +144,16 @@ class CheckClusterTest(unittest.TestCase):
 
 # A rank that finds rank 0 and says nothing any more, as one that is stopped.
 SILENT = f"""
-import socket, struct, time
+import socket, sys, time
+sys.path.insert(0, {str(pathlib.Path(__file__).resolve().parent)!r})
+import greeting
 while True:
     try:
         link = socket.create_connection(('10.81.0.1', PORT), timeout=5)
         break
     except OSError:
         time.sleep(0.1)
-link.sendall(struct.pack('=Qiii64si', {0x7765667470657269}, 1, 2, 4711, b'node7', 0))
-link.recv(96, socket.MSG_WAITALL)
+greeting.greet(link, 1, 2, '0123456789abcdef0123456789abcdef')
 print('there', flush=True)
 time.sleep(1000)
 """

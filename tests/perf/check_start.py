@@ -8,6 +8,7 @@ usage: check_start.py WEFT PLUGIN
 import json
 import os
 import pathlib
+import re
 import shutil
 import socket
 import struct
@@ -18,6 +19,7 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / 'scripts' / 'lib'))
+import greeting
 from ports import free_port
 
 WEFT = sys.argv[1]
@@ -25,7 +27,7 @@ LAUNCHERS = ('SLURM_', 'OMPI_', 'PMI', 'MASTER_', 'TORCHELASTIC_')
 CLEAN = {name: value for name, value in os.environ.items()
          if not name.startswith(LAUNCHERS) and name not in ('RANK', 'WORLD_SIZE')}
 PATIENCE = 60
-HELLO = 0x7765667470657269  # how a rank greets rank 0, and is answered
+TOKEN = '0123456789abcdef' * 2
 SHORT = ('all_reduce', '-b', '8', '-e', '8', '--iters', '2', '-w', '0')
 
 
@@ -152,9 +154,7 @@ class StartTest(unittest.TestCase):
         self.assertRegex(root.stderr.read(), 'rendezvous: .*rank 2')  # closed, or reset as it had something to read
 
     def greet(self, stranger, rank, size):
-        stranger.sendall(struct.pack('=Qiii64si', HELLO, rank, size, 4711, b'node7', 0))
-        answer = struct.unpack('=Qiii64siii', stranger.recv(96, socket.MSG_WAITALL))
-        self.assertEqual((*answer[:3], *answer[6:]), (HELLO, 0, size, 0, 0))
+        self.assertEqual(greeting.greet(stranger, rank, size), (0, size, 0))
 
     @staticmethod
     def dialled(port):
@@ -195,7 +195,8 @@ class StartTest(unittest.TestCase):
         server = subprocess.Popen([WEFT, 'perf', '--server', '--port', port], env=CLEAN, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.addCleanup(server.communicate)
         self.addCleanup(server.kill)
-        done = perf('--client', '127.0.0.1', '--port', port, 'pingpong', '-b', '8', '-e', '64K', '-f', '8', '--iters', '50')
+        token = re.search(r'WEFT_TOKEN=(\w+) weft perf --client ', server.stdout.readline()).group(1)
+        done = perf('--client', '127.0.0.1', '--port', port, 'pingpong', '-b', '8', '-e', '64K', '-f', '8', '--iters', '50', WEFT_TOKEN=token)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn('# weft perf pingpong (p2p): 2 processes', done.stdout)
         self.assertIn('# Out of bounds values : 0 OK', done.stdout)
@@ -207,12 +208,11 @@ class StartTest(unittest.TestCase):
         self.refused(perf('--server', '-n', '2'), '-n starts processes of its own')
         self.refused(perf('--client', 'x', '--check-cluster'), 'run one operation')
         port = free_port()
-        server = subprocess.Popen([WEFT, 'perf', '--server', '--port', str(port)], env=CLEAN, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        server = subprocess.Popen([WEFT, 'perf', '--server', '--port', str(port)], env={**CLEAN, 'WEFT_TOKEN': TOKEN}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.addCleanup(server.communicate)
         self.addCleanup(server.kill)
         with self.dialled(port) as client:
-            client.sendall(struct.pack('=Qiii64si', HELLO, 0, 2, 4711, b'node7', 0))
-            client.recv(96, socket.MSG_WAITALL)
+            self.assertEqual(greeting.greet(client, 0, 2, TOKEN), (1, 2, 0))
             text = b'operation sendrecv\nplugin /tmp/evil.so\n'
             client.sendall(struct.pack('=II', 1, len(text)) + text)
             self.assertEqual(server.wait(timeout=PATIENCE), 1)

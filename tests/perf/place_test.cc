@@ -31,8 +31,10 @@ const char* const kNames[] = {"RANK",
 
 Result<netdriver::Place> placeWith(const std::map<std::string, std::string>& environment) {
   for (const char* name : kNames) ::unsetenv(name);
+  ::setenv("WEFT_TOKEN", "0123456789abcdef", 1);
   for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
   auto place = findPlace({});
+  ::unsetenv("WEFT_TOKEN");
   for (const char* name : kNames) ::unsetenv(name);
   return place;
 }
@@ -114,4 +116,18 @@ TEST_CASE("a rank outside its run is an error that names the variable") {
                {"MASTER_PORT", "65535"},
                {"TORCHELASTIC_USE_AGENT_STORE", "True"}},
               "MASTER_PORT leaves no port"));
+}
+
+TEST_CASE("ranks on several hosts have a token, and those of one host need none") {
+  const std::map<std::string, std::string> apart{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}};
+  CHECK(placeWith(apart)->token == "0123456789abcdef");
+  for (const char* none : {"", "short"}) {
+    auto environment = apart;
+    environment["WEFT_TOKEN"] = none;
+    const auto refused = placeWith(environment);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().message().find("WEFT_TOKEN") != std::string::npos);
+  }
+  CHECK(placeWith({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "localhost"}, {"WEFT_TOKEN", ""}}));
+  CHECK(placeWith({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_ADDR", "a"}, {"WEFT_TOKEN", ""}}));
 }

@@ -172,7 +172,7 @@ class ProbeTest(unittest.TestCase):
         sh(f'ip -n {self.wires.far} link set {self.wires.far}b mtu 1500')
         ranks = []
         for rank, name in enumerate((self.wires.near, self.wires.far)):
-            settings = {**CLEAN, 'RANK': str(rank), 'WORLD_SIZE': '2', 'MASTER_ADDR': '192.0.1.2', 'MASTER_PORT': '29555',
+            settings = {**CLEAN, 'RANK': str(rank), 'WORLD_SIZE': '2', 'WEFT_TOKEN': '0123456789abcdef0123456789abcdef', 'MASTER_ADDR': '192.0.1.2', 'MASTER_PORT': '29555',
                         'NCCL_NET_PLUGIN': 'weft', 'WEFT_EAGER_MAX': str(4096 * (rank + 1))}
             ranks.append(subprocess.Popen(['ip', 'netns', 'exec', name, 'unshare', '-u', 'sh', '-c', f'hostname node{rank}; exec "$@"', 'sh',
                                            WEFT, 'doctor', '--all', '--json', '--wait', '2'],

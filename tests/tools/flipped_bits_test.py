@@ -130,7 +130,7 @@ class FlippedBitsTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         command = [WEFT, 'perf', 'sendrecv', '-b', '1M', '-e', '1M', '--iters', '20', '-w', '2', '--json', '-']
-        common = {**os.environ, 'WORLD_SIZE': '2', 'MASTER_ADDR': ADDRESSES[0], 'MASTER_PORT': str(ports[-1]), 'WEFT_PROVIDER': 'tcp',
+        common = {**os.environ, 'WORLD_SIZE': '2', 'WEFT_TOKEN': '0123456789abcdef0123456789abcdef', 'MASTER_ADDR': ADDRESSES[0], 'MASTER_PORT': str(ports[-1]), 'WEFT_PROVIDER': 'tcp',
                   'WEFT_PORT_RANGE': f'{ports[0]}-{ports[-2]}', **settings}
         ranks = [subprocess.Popen(check_hosts.on_host(rank, folder.name, command), env={**common, 'RANK': str(rank)},
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for rank in range(2)]

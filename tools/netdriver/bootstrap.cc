@@ -20,6 +20,7 @@
 
 #include "src/base/net/sockets.h"
 #include "src/base/process.h"
+#include "tools/netdriver/door.h"
 #include "tools/netdriver/speaker.h"
 
 namespace weft::netdriver {
@@ -28,46 +29,13 @@ namespace {
 
 constexpr Milliseconds kDialPause{50};
 constexpr Milliseconds kDialTimeout{1000};
-constexpr Milliseconds kHelloTimeout{2000};  // a client that connects and stays silent holds up the rest
+constexpr Milliseconds kAnswerTimeout{2000};  // for a message that fits into a fresh socket's buffer
 
 using Clock = std::chrono::steady_clock;
 
 constexpr Milliseconds kSilence{3000};  // then who waits says for whom
 
-// The first bytes of a connection, each way: they keep a stray client from taking a rank's place.
-struct Hello {
-  uint64_t magic = 0x7765667470657269;  // "weftperi": changes with what ranks then tell each other
-  int32_t rank = 0;
-  int32_t size = 0;
-  int32_t pid = 0;
-  char host[64] = "";
-  int32_t unused = 0;
-};
-// Rank 0's answer; its size is that of its run.
-enum class Verdict : int32_t { welcome, otherSize, taken };
-struct Answer {
-  Hello from;
-  Verdict verdict = Verdict::welcome;
-  int32_t unused = 0;
-};
-
 constexpr Milliseconds kBeat{1000};
-
-Hello helloOf(int rank, int size) {
-  Hello hello;
-  hello.rank = rank;
-  hello.size = size;
-  hello.pid = static_cast<int32_t>(::getpid());
-  const std::string host = hostName();
-  std::copy_n(host.begin(), std::min(host.size(), sizeof(hello.host) - 1), hello.host);
-  return hello;
-}
-
-// "rank 2 on node7 (pid 4711)".
-std::string nameOf(const Hello& hello) {
-  const std::string host(hello.host, ::strnlen(hello.host, sizeof(hello.host)));
-  return "rank " + std::to_string(hello.rank) + " on " + host + " (pid " + std::to_string(hello.pid) + ")";
-}
 
 // Says once that something is waited for.
 class LongWait {
@@ -100,10 +68,8 @@ void setTimeouts(int fd, Milliseconds timeout) {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
-constexpr int kStranger = -1;  // no rank yet
-
 std::string nameOf(int rank) {
-  return rank == kStranger ? "somebody" : "rank " + std::to_string(rank);
+  return "rank " + std::to_string(rank);
 }
 
 // `peer` is the rank at the other end.
@@ -183,6 +149,7 @@ Result<std::unique_ptr<Bootstrap>> Bootstrap::create(const Place& place, const P
   bootstrap->rank_ = place.rank;
   bootstrap->size_ = place.size;
   bootstrap->patience_ = patience;
+  bootstrap->key_ = keyOf(place.token);
   if (place.size < 2) return bootstrap;
   TRY((place.rank == 0) != place.rootDials ? bootstrap->acceptAll(place) : bootstrap->dialRoot(place));
   return bootstrap;
@@ -215,54 +182,77 @@ Wire* Bootstrap::wire(int rank) const {
 
 // Finding each other:
 
-Status Bootstrap::acceptAll(const Place& place) {
-  Fd listener(place.listenFd);
-  if (!listener) {
-    TRY(listener, listenOn(SocketAddress::any(AF_INET6, place.port), kRendezvous, Hears::bothFamilies));
+namespace {
+
+// An address of version 6 has to be told from its port.
+std::string endpointOf(const Place& place) {
+  const bool isIp = place.host.find(':') != std::string::npos;
+  return (isIp ? "[" + place.host + "]" : place.host) + ":" + std::to_string(place.port);
+}
+
+// A run without a token is one of this host, and only who is on it comes to its door.
+Result<Fd> listenAt(const Place& place) {
+  if (place.listenFd >= 0) return Fd(place.listenFd);
+  if (place.token.empty()) {
+    TRY(const auto here, resolve(endpointOf(place), Resolving::toListen));
+    return listenOn(here.front(), kRendezvous);
   }
+  return listenOn(SocketAddress::any(AF_INET6, place.port), kRendezvous, Hears::bothFamilies);
+}
+
+// " at 192.0.2.7 that does not know the token of this run", empty: there was none.
+std::string strangersText(const Door& door) {
+  if (door.strangers() == 0) return {};
+  return " at " + door.lastStranger() + " that does not know the token of this run (" + kTokenVariable +
+         "), " + std::to_string(door.strangers()) + " so far";
+}
+
+}  // namespace
+
+Status Bootstrap::acceptAll(const Place& place) {
+  TRY(Fd listener, listenAt(place));
+  Door door(std::move(listener), key_);
   wires_.resize(rank_ == 0 ? static_cast<size_t>(size_) : 1);
   beginBeating();  // those that are here wait for those that are not
   const auto end = deadline();
   auto lastCame = Clock::now();
   LongWait patience;
+  size_t strangers = 0;
   for (int missing = size_ - 1; missing > 0;) {
     const auto left = std::chrono::duration_cast<Milliseconds>(end - Clock::now());
     if (left.count() <= 0)
-      return Error(Code::timeout, kRendezvous, "these did not appear: " + missingRanks());
+      return Error(Code::timeout, kRendezvous,
+                   "these did not appear: " + missingRanks() +
+                       (door.strangers() > 0 ? "; refused a process" : "") + strangersText(door));
     if (patience_.missing.count() > 0 && Clock::now() - lastCame > patience_.missing) {
       say("goes on without those that did not appear: " + missingRanks());
       return {};
     }
     if (patience.isOver()) say("waiting at port " + std::to_string(place.port) + " for " + missingRanks());
-    pollfd wait{listener.get(), POLLIN, 0};
-    if (::poll(&wait, 1, static_cast<int>(std::min(left, kSilence / 10).count())) <= 0) continue;
-    TRY(const int came, acceptOne(listener.get()));
+    if (strangers == 0 && door.strangers() > 0) say("refused a process" + strangersText(door));
+    strangers = door.strangers();
+    auto caller = door.next(std::min(left, kSilence / 10));
+    if (!caller) continue;
+    TRY(const int came, take(std::move(caller->socket), caller->hello));
     missing -= came;
     if (came > 0) lastCame = Clock::now();
   }
   return {};
 }
 
-// How many ranks came: 1, or 0 for a stray client and a rank of another run.
-Result<int> Bootstrap::acceptOne(int listener) {
-  Fd peer(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
-  if (!peer) return 0;
-  setTimeouts(peer.get(), kHelloTimeout);
-  Hello hello;
-  if (!receiveAll(peer.get(), std::as_writable_bytes(std::span(&hello, 1)), kStranger)) return 0;
-  if (hello.magic != Hello().magic) return 0;
-  Answer answer;
-  answer.from = helloOf(rank_, size_);
+// How many ranks came: 1, or 0 for a rank of another run with our token.
+Result<int> Bootstrap::take(Fd peer, const Hello& hello) {
   const int lowest = rank_ == 0 ? 1 : 0;
   const bool fits = hello.size == size_ && hello.rank >= lowest && hello.rank < size_ && hello.rank != rank_;
-  if (!fits) answer.verdict = Verdict::otherSize;
   auto* slot = fits ? &wires_[rank_ == 0 ? static_cast<size_t>(hello.rank) : 0] : nullptr;
-  if (slot != nullptr && *slot) answer.verdict = Verdict::taken;
-  const Status sent = sendAll(peer.get(), std::as_bytes(std::span(&answer, 1)), hello.rank);
-  if (answer.verdict == Verdict::otherSize)
+  const Verdict verdict = !fits ? Verdict::otherSize : *slot ? Verdict::taken : Verdict::welcome;
+  const Answer said = answer(key_, helloOf(rank_, size_), verdict, hello);
+  setTimeouts(peer.get(), kAnswerTimeout);
+  const Status sent = sendAll(peer.get(), std::as_bytes(std::span(&said, 1)), hello.rank);
+  if (verdict == Verdict::otherSize)
     say("refused rank " + std::to_string(hello.rank) + " of " + std::to_string(hello.size) + " from " +
         remoteAddress(peer.get()).ipText() + ": this run has " + std::to_string(size_) + " ranks");
-  if (answer.verdict == Verdict::taken)
+  if (verdict == Verdict::taken)
     return Error(Code::config, kRendezvous, "two processes claim rank " + std::to_string(hello.rank));
   if (!fits || !sent) return 0;
   const std::lock_guard lock(mutex_);
@@ -285,9 +275,7 @@ std::string Bootstrap::missingRanks() const {
 
 Result<Fd> Bootstrap::dial(const Place& place) {
   const std::string whom = "rank " + std::to_string(place.rootDials ? 1 : 0);
-  const bool isIp = place.host.find(':') != std::string::npos;  // of version 6, to be told from its port
-  const auto addresses = resolve(
-      (isIp ? "[" + place.host + "]" : place.host) + ":" + std::to_string(place.port), Resolving::toDial);
+  const auto addresses = resolve(endpointOf(place), Resolving::toDial);
   if (!addresses)
     return Error(Code::config, kRendezvous, "address of " + whom + ": " + addresses.error().detail());
   const auto end = deadline();
@@ -311,17 +299,22 @@ Status Bootstrap::dialRoot(const Place& place) {
 
 Status Bootstrap::greet(Fd fd, const std::string& where) {
   setTimeouts(fd.get(), patience_.timeout);
-  const Hello hello = helloOf(rank_, size_);
-  TRY(sendAll(fd.get(), std::as_bytes(std::span(&hello, 1)), 0));
-  // The kernel accepts for a process that is not there yet, or stopped.
-  if (!hears(fd.get(), kSilence))
-    say("rank " + std::to_string(rank_) + " waits for an answer at " + where + "; is that rank 0?");
-  Answer answer;
-  TRY(receiveAll(fd.get(), std::as_writable_bytes(std::span(&answer, 1)), 0));
   const auto refused = [&](const std::string& why) {
     return Error(Code::config, kRendezvous, "at " + where + why);
   };
-  if (answer.from.magic != Hello().magic) return refused(" is something else than rank 0 of this version");
+  // The kernel accepts for a process that is not there yet, or stopped.
+  if (!hears(fd.get(), kSilence))
+    say("rank " + std::to_string(rank_) + " waits for an answer at " + where + "; is that rank 0?");
+  Opening opening;
+  TRY(receiveAll(fd.get(), std::as_writable_bytes(std::span(&opening, 1)), 0));
+  if (opening.magic != kGreetingMagic) return refused(" is something else than rank 0 of this version");
+  const Hello hello = helloOf(rank_, size_);
+  const Introduction introduction = introduce(key_, hello, opening);
+  TRY(sendAll(fd.get(), std::as_bytes(std::span(&introduction, 1)), 0));
+  Answer answer;
+  TRY(receiveAll(fd.get(), std::as_writable_bytes(std::span(&answer, 1)), 0));
+  if (answer.verdict == Verdict::stranger || !isProven(key_, answer, hello))
+    return refused(std::string(" is a run with another token: give all its ranks one ") + kTokenVariable);
   if (answer.verdict == Verdict::taken)
     return refused(" another process is rank " + std::to_string(rank_) + " already");
   if (answer.verdict == Verdict::otherSize)
@@ -341,11 +334,11 @@ Status Bootstrap::tell(int rank, std::span<const std::byte> message) {
   return to->send(message);
 }
 
-Result<std::vector<std::byte>> Bootstrap::hear(int rank, Moment deadline) {
+Result<std::vector<std::byte>> Bootstrap::hear(int rank, Moment deadline, size_t most) {
   Wire* from = wire(rank);
   if (from == nullptr)
     return Error(Code::remote, kRendezvous, "rank " + std::to_string(rank) + " is missing");
-  return from->receiveAny(deadline);
+  return from->receiveAny(deadline, most);
 }
 
 void Bootstrap::lose(int rank) {
@@ -354,7 +347,7 @@ void Bootstrap::lose(int rank) {
 }
 
 // The first that comes is served: a rank that is gone must not hide behind one that is slow or stopped.
-void Bootstrap::hearEach(std::vector<int> ranks, Moment deadline, const Visit& visit) {
+void Bootstrap::hearEach(std::vector<int> ranks, Moment deadline, size_t most, const Visit& visit) {
   std::erase_if(ranks, [&](int rank) { return wire(rank) == nullptr; });
   for (const int rank : ranks) wire(rank)->begin();
   std::vector<pollfd> waits;
@@ -370,7 +363,7 @@ void Bootstrap::hearEach(std::vector<int> ranks, Moment deadline, const Visit& v
       Wire& from = *wire(ranks[i]);
       std::optional<Result<std::vector<std::byte>>> heard;
       if (waits[i].revents != 0) {
-        auto taken = from.take();
+        auto taken = from.take(most);
         if (!taken)
           heard = taken.takeError();
         else if (*taken)
@@ -408,7 +401,7 @@ Status Bootstrap::gatherToRoot(std::span<const std::byte> mine, std::span<std::b
     if (r > 0) due.push_back(r);
   }
   Status result;
-  hearEach(std::move(due), deadline(), [&](int rank, Result<std::vector<std::byte>> message) {
+  hearEach(std::move(due), deadline(), mine.size(), [&](int rank, Result<std::vector<std::byte>> message) {
     if (message && message->size() != mine.size())
       message = Error(Code::remote, kRendezvous, wire(rank)->peer() + " sent another message than was due");
     if (!message) {

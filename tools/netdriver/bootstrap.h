@@ -14,6 +14,7 @@
 
 #include "src/base/config.h"
 #include "src/base/fd.h"
+#include "tools/netdriver/greeting.h"
 #include "tools/netdriver/wire.h"
 #include "weft/result.h"
 
@@ -30,6 +31,9 @@ struct Place {
   std::string host = "127.0.0.1";
   uint16_t port = 0;
   int listenFd = -1;  // rank 0 only: a socket that listens already, as a launcher on the same machine has it
+  // The secret that all ranks of the run know, and nobody else. Empty: the run is of this host alone, rank 0
+  // listens on the loopback interface, and whoever is on the host may come in.
+  std::string token;
   // Of two ranks: the other one listens, and rank 0 dials.
   bool rootDials = false;
 };
@@ -85,11 +89,13 @@ class Bootstrap {
   // For rank 0 and one other, which may be lost without ending the rest:
   bool present(int rank) const { return rank == rank_ || wire(rank) != nullptr; }
   Status tell(int rank, std::span<const std::byte> message);
-  Result<std::vector<std::byte>> hear(int rank, Moment deadline);
+  // `most`: bytes of a message, as large as it can be by what this run asked for. A longer one is an error
+  // before there is room for it.
+  Result<std::vector<std::byte>> hear(int rank, Moment deadline, size_t most);
   // On rank 0: the next message of each of these, or why there is none, in the order in which they come,
   // until the deadline. `visit` says whether to go on.
   using Visit = std::function<bool(int rank, Result<std::vector<std::byte>> message)>;
-  void hearEach(std::vector<int> ranks, Moment deadline, const Visit& visit);
+  void hearEach(std::vector<int> ranks, Moment deadline, size_t most, const Visit& visit);
   void lose(int rank);  // it is not there any more
 
   // Why this rank ends: whoever waits for it says so.
@@ -97,7 +103,7 @@ class Bootstrap {
 
  private:
   Status acceptAll(const Place& place);
-  Result<int> acceptOne(int listener);
+  Result<int> take(Fd peer, const Hello& hello);
   Status greet(Fd fd, const std::string& where);
   std::string missingRanks() const;
   Result<Fd> dial(const Place& place);
@@ -108,6 +114,7 @@ class Bootstrap {
 
   int rank_ = 0;
   int size_ = 1;
+  TokenKey key_{};
   Patience patience_;
   std::vector<std::unique_ptr<Wire>> wires_;  // rank 0: by rank, its own empty; others: one, to rank 0
   std::mutex mutex_;                          // over wires_ against the thread that says we are alive

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -75,6 +76,8 @@ Status Launcher::run() {
 Status Launcher::startAll() {
   TRY(LocalListener listener, listenLocally());
   listener_ = std::move(listener);
+  // By the environment, which other users of the host cannot read, as they can a command line.
+  ::setenv(kTokenVariable, freshToken().c_str(), 1);
   for (int r = 0; r < options_.processes; ++r) {
     ChildProcess::Command command;
     command.arguments = {ownPath(), options_.command};

@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
+#include "src/base/printable.h"
 #include "tools/netdriver/speaker.h"
 
 namespace weft::netdriver {
@@ -22,7 +23,6 @@ using Clock = std::chrono::steady_clock;
 constexpr uint32_t kMessage = 1;
 constexpr uint32_t kAlive = 2;
 constexpr uint32_t kLastWords = 3;
-constexpr uint32_t kMostBytes = uint32_t{1} << 30;
 constexpr size_t kMostWords = 2000;
 constexpr Milliseconds kSlice{500};
 constexpr Milliseconds kHostSilent{3000};  // what nothing was acknowledged for is not there
@@ -131,18 +131,19 @@ void Wire::begin() {
   complained_ = false;
 }
 
-Result<std::optional<std::vector<std::byte>>> Wire::take() {
+Result<std::optional<std::vector<std::byte>>> Wire::take(size_t most) {
   Head head;
   TRY(receiveAll(std::as_writable_bytes(std::span(&head, 1))));
   begin();
   if (head.kind == kAlive) return std::optional<std::vector<std::byte>>();
-  if (head.bytes > kMostBytes || (head.kind != kMessage && head.kind != kLastWords))
+  if ((head.kind != kMessage && head.kind != kLastWords) ||
+      head.bytes > (head.kind == kMessage ? most : kMostWords))
     return Error(Code::remote, kRendezvous, peer_ + " sends what is no message of this version");
   std::vector<std::byte> bytes(head.bytes);
   TRY(receiveAll(bytes));
   if (head.kind == kMessage) return std::optional(std::move(bytes));
   const std::string words(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return Error(Code::remote, kRendezvous, words);
+  return Error(Code::remote, kRendezvous, printable(words));
 }
 
 namespace {
@@ -184,7 +185,7 @@ Status Wire::look() {
   return {};
 }
 
-Result<std::vector<std::byte>> Wire::receiveAny(Moment deadline) {
+Result<std::vector<std::byte>> Wire::receiveAny(Moment deadline, size_t most) {
   begin();
   while (true) {
     const auto left = std::chrono::ceil<Milliseconds>(deadline - Clock::now());
@@ -195,13 +196,13 @@ Result<std::vector<std::byte>> Wire::receiveAny(Moment deadline) {
       TRY(look());
       continue;
     }
-    TRY(auto message, take());
+    TRY(auto message, take(most));
     if (message) return std::move(*message);
   }
 }
 
 Status Wire::receive(std::span<std::byte> bytes, Moment deadline) {
-  TRY(const auto message, receiveAny(deadline));
+  TRY(const auto message, receiveAny(deadline, bytes.size()));
   if (message.size() != bytes.size())
     return Error(Code::remote, kRendezvous,
                  peer_ + " sent another message than was due; is it of another version?");

@@ -37,13 +37,13 @@ class Wire {
   Status send(std::span<const std::byte> bytes);
   // The next message, which must be as long.
   Status receive(std::span<std::byte> bytes, Moment deadline);
-  Result<std::vector<std::byte>> receiveAny(Moment deadline);
+  Result<std::vector<std::byte>> receiveAny(Moment deadline, size_t most);  // bytes of it
 
   // For who waits on several of them. `begin` when the wait begins; `take` when there is something to read: a
   // message, or nothing if it was a sign of life; `look` now and then, which says when the peer is silent,
   // and fails when that is too long.
   void begin();
-  Result<std::optional<std::vector<std::byte>>> take();
+  Result<std::optional<std::vector<std::byte>>> take(size_t most);
   Status look();
 
   void sayAlive();

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "src/base/printable.h"
 #include "tools/netdriver/net.h"
 #include "tools/perf/operation.h"
 
@@ -49,23 +50,26 @@ std::vector<std::string> commonOptions(const Options& o) {
           fmt::format("--rounds {}", o.rounds)};
 }
 
+Error disagreement(std::string detail) {
+  return {Code::config, "rendezvous", std::move(detail)};
+}
+
+constexpr size_t kMostText = 16384;  // bytes of options
+
 // Rank 0's, a line each.
 Result<std::vector<std::string>> ofRoot(const std::vector<std::string>& mine,
                                         netdriver::Bootstrap& bootstrap) {
   std::string text = fmt::format("{}", fmt::join(mine, "\n"));
   uint64_t length = text.size();
   TRY(bootstrap.fromRoot(std::as_writable_bytes(std::span(&length, 1))));
+  if (length > kMostText) return disagreement("rank 0 announces more options than there are");
   text.resize(length);
   TRY(bootstrap.fromRoot(std::as_writable_bytes(std::span(text))));
   std::vector<std::string> lines;
   std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  for (std::string line; std::getline(stream, line);) lines.push_back(printable(line));
   lines.resize(mine.size());  // of another version, which the first line says
   return lines;
-}
-
-Error disagreement(std::string detail) {
-  return {Code::config, "rendezvous", std::move(detail)};
 }
 
 // The settings that a client tells its server, a line each: "NAME VALUE".
@@ -110,7 +114,7 @@ std::string textOf(const Options& options) {
 
 Error unfit(const std::string& line) {
   return disagreement(
-      fmt::format("the client asks for \"{}\", which this version does not know or allow", line));
+      fmt::format("the client asks for \"{}\", which this version does not know or allow", printable(line)));
 }
 
 Status take(const std::string& line, Options* options) {
@@ -145,7 +149,8 @@ Status followClient(Options* options, netdriver::Bootstrap& bootstrap) {
     const std::string text = textOf(*options);
     return bootstrap.tell(1, std::as_bytes(std::span(text)));
   }
-  TRY(const auto bytes, bootstrap.hear(0, std::chrono::steady_clock::now() + std::chrono::seconds(30)));
+  TRY(const auto bytes,
+      bootstrap.hear(0, std::chrono::steady_clock::now() + std::chrono::seconds(30), kMostText));
   std::istringstream lines(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   for (std::string line; std::getline(lines, line);) TRY(take(line, options));
   TRY(validate(*options));

@@ -121,8 +121,9 @@ ClusterResults check(netdriver::Bootstrap& bootstrap, ClusterRank& self, Cluster
 
 // A rank that is not rank 0 does what it is asked.
 Status serve(netdriver::Bootstrap& bootstrap, ClusterRank& self, Milliseconds timeout) {
+  const size_t most = mostOfQuestion(bootstrap.size());
   while (true) {
-    TRY(const auto message, bootstrap.hear(0, std::chrono::steady_clock::now() + timeout));
+    TRY(const auto message, bootstrap.hear(0, std::chrono::steady_clock::now() + timeout, most));
     TRY(const Question question, decodeQuestion(message));
     const std::vector<PeerAnswer> answers = self.answer(question);
     if (question.ask == Ask::leave) return {};

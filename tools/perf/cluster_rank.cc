@@ -71,6 +71,14 @@ Result<std::vector<PeerAnswer>> decodeAnswers(std::span<const std::byte> bytes) 
   return itemsOf<PeerAnswer>(bytes);
 }
 
+size_t mostOfQuestion(int ranks) {
+  return sizeof(Ask) + static_cast<size_t>(ranks) * sizeof(Question::Peer);
+}
+
+size_t mostOfAnswers(int ranks) {
+  return static_cast<size_t>(ranks) * sizeof(PeerAnswer);
+}
+
 Words cutWords(const std::string& text) {
   Words words{};
   std::memcpy(words.data(), text.data(), std::min(text.size(), words.size() - 1));

@@ -32,6 +32,7 @@ struct Question {
 };
 std::vector<std::byte> encode(const Question& question);
 Result<Question> decodeQuestion(std::span<const std::byte> bytes);
+size_t mostOfQuestion(int ranks);  // bytes: about every other rank
 
 using Words = std::array<char, 200>;
 Words cutWords(const std::string& text);
@@ -50,6 +51,7 @@ struct PeerAnswer {
 };
 std::vector<std::byte> encode(const std::vector<PeerAnswer>& answers);
 Result<std::vector<PeerAnswer>> decodeAnswers(std::span<const std::byte> bytes);
+size_t mostOfAnswers(int ranks);
 
 class ClusterRank {
  public:

@@ -67,14 +67,17 @@ ClusterRoot::Answers ClusterRoot::ask(Ask what, const std::map<int, Question>& q
   if (const auto own = questions.find(0); own != questions.end()) answers[0] = self_.answer(own->second);
   std::vector<std::pair<int, std::string>> gone;
   const auto deadline = Clock::now() + (what == Ask::measure ? kToMeasure : kAnswer);
-  bootstrap_.hearEach(asked, deadline, [&](int rank, Result<std::vector<std::byte>> message) {
-    auto decoded = message ? decodeAnswers(*message) : Result<std::vector<PeerAnswer>>(message.takeError());
-    if (decoded && decoded->size() == questions.at(rank).peers.size())
-      answers[rank] = decoded.take();
-    else
-      gone.emplace_back(rank, decoded ? "it answers something else" : decoded.error().detail());
-    return true;
-  });
+  bootstrap_.hearEach(
+      asked, deadline, mostOfAnswers(bootstrap_.size()),
+      [&](int rank, Result<std::vector<std::byte>> message) {
+        auto decoded =
+            message ? decodeAnswers(*message) : Result<std::vector<PeerAnswer>>(message.takeError());
+        if (decoded && decoded->size() == questions.at(rank).peers.size())
+          answers[rank] = decoded.take();
+        else
+          gone.emplace_back(rank, decoded ? "it answers something else" : decoded.error().detail());
+        return true;
+      });
   for (const auto& [rank, why] : gone) lose(rank, why);
   return answers;
 }

@@ -70,6 +70,7 @@ struct Options {
   bool server = false;
   std::string client;  // the server's host
   int port = 0;        // 0: the usual one
+  std::string token;   // of the run, or @FILE; empty: by the environment
   bool withoutLauncher() const { return server || !client.empty(); }
 
   // Given by the launcher to the processes it starts.

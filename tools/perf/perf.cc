@@ -131,6 +131,16 @@ void takePlace(const netdriver::Place& place, bool ours) {
   netdriver::setSpeaker(ours ? std::string() : fmt::format("rank {} on {}", place.rank, hostName()));
 }
 
+// The line that the user has to type on the other host. A token that the user gave is not shown again.
+void showClientsLine(const Options& options, const netdriver::Place& place) {
+  const auto given = netdriver::givenToken(options.token);
+  const bool ours = given && given->empty();
+  fmt::print("on the other host:  {}={} weft perf --client {}{}\n", netdriver::kTokenVariable,
+             ours ? place.token : "THE_SAME", hostName(),
+             options.port != 0 ? fmt::format(" --port {}", options.port) : std::string());
+  std::fflush(stdout);
+}
+
 }  // namespace
 
 int run(Options options) {
@@ -160,6 +170,7 @@ int run(Options options) {
   if (place->rank == 0)
     if (const Status writable = checkFiles(options); !writable) return report(writable.error());
   if (launches) return launch(options);
+  if (options.server) showClientsLine(options, *place);
   takePlace(*place, !options.rendezvous.empty());
   if (!options.replay.empty()) return replayRank(options, *place);
   return options.checksCluster() ? checkCluster(options, *place) : runRank(options, *place);

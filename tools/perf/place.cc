@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "src/base/number.h"
+#include "tools/netdriver/token.h"
 
 namespace weft::perf {
 
@@ -55,6 +56,7 @@ Result<netdriver::Place> parseRendezvous(const Options& options) {
   place.host = options.rendezvous.substr(0, colon);
   place.port = static_cast<uint16_t>(std::atoi(options.rendezvous.c_str() + colon + 1));
   place.listenFd = options.listenFd;
+  TRY(place.token, netdriver::givenToken(options.token));
   return place;
 }
 
@@ -116,17 +118,48 @@ std::string firstHost(std::string_view nodeList) {
   return tail.empty() ? std::string() : host + tail;
 }
 
+namespace {
+
+bool isLoopback(const std::string& host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+// Two processes: the server has a token or makes one, and its client has to have the same.
+Result<netdriver::Place> placeOfTwo(const Options& options) {
+  netdriver::Place place;
+  place.rank = options.server ? 1 : 0;
+  place.size = 2;
+  place.host = options.client;
+  place.port = options.port != 0 ? static_cast<uint16_t>(options.port) : kDefaultPort;
+  place.rootDials = true;
+  TRY(place.token, netdriver::givenToken(options.token));
+  if (!place.token.empty()) return place;
+  if (!options.server)
+    return wrong(
+        fmt::format("the server lets in who has its token: it printed the line to type here, which "
+                    "begins with {}=",
+                    netdriver::kTokenVariable));
+  place.token = netdriver::freshToken();
+  return place;
+}
+
+// A stranger who gets to the port of a run on several hosts could take a rank, end it, or have it measure.
+Status checkToken(const netdriver::Place& place) {
+  if (place.size == 1 || !place.token.empty() || isLoopback(place.host)) return {};
+  return Error(
+      Code::config, "rendezvous",
+      fmt::format("started as rank {} of {} with rank 0 at {}: give all ranks one token that "
+                  "strangers do not know: export {}=$(openssl rand -hex 16) before srun or torchrun, "
+                  "mpirun -x {} passes it on; or --token @FILE",
+                  place.rank, place.size, place.host, netdriver::kTokenVariable, netdriver::kTokenVariable));
+}
+
+}  // namespace
+
 Result<netdriver::Place> findPlace(const Options& options) {
   if (!options.rendezvous.empty()) return parseRendezvous(options);
+  if (options.withoutLauncher()) return placeOfTwo(options);
   netdriver::Place place;
-  if (options.withoutLauncher()) {
-    place.rank = options.server ? 1 : 0;
-    place.size = 2;
-    place.host = options.client;
-    place.port = options.port != 0 ? static_cast<uint16_t>(options.port) : kDefaultPort;
-    place.rootDials = true;
-    return place;
-  }
   TRY(readRank(&place));
   if (place.size == 0) return place;
   place.host = hostOfRankZero(place.size);
@@ -137,6 +170,8 @@ Result<netdriver::Place> findPlace(const Options& options) {
                     "{} is taken)",
                     place.rank, place.size, kDefaultPort));
   TRY(place.port, readPort());
+  TRY(place.token, netdriver::givenToken(options.token));
+  TRY(checkToken(place));
   return place;
 }
 
