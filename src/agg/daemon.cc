@@ -38,11 +38,11 @@ Status withoutThrowing(Work work) {
 // processors.
 Status checkReach(const std::string& secret, const std::string& listen, const SocketAddress& address) {
   if (!secret.empty() || address.isLoopback()) return {};
-  return Error(
-      Code::config, kStarting,
-      "without a secret it serves this host alone, and other hosts reach " + listen +
-          "; give a secret with --secret or WEFT_AGGD_SECRET (itself, or @FILE whose first line it is), "
-          "or --listen 127.0.0.1:PORT");
+  return Error(Code::config, kStarting,
+               "without a secret it serves this host alone, and other hosts reach " + listen +
+                   "; give a secret with --secret @FILE or WEFT_AGGD_SECRET (itself, or @FILE whose first "
+                   "line it is), "
+                   "or --listen 127.0.0.1:PORT");
 }
 
 // ADDRESS:PORT by which other hosts reach the listener. A host's own name may resolve nowhere, or on this

@@ -182,7 +182,7 @@ constexpr ConfigField kFields[] = {
      nullptr},
     {"WEFT_AGGD_SECRET", &Config::aggdSecret,
      "What proves to weft-aggd that a rank may use it: the secret, or @FILE whose first line it is.", nullptr,
-     0, 1 << 30, Shown::secret},
+     0, 1 << 30, 1, Shown::secret},
     {"WEFT_LIBSHARP", &Config::libsharp,
      "Path of the libsharp_coll.so to open for WEFT_COLLNET=sharp. Empty: the loader's path, then "
      "/opt/mellanox/sharp/lib.",
@@ -517,7 +517,7 @@ std::string shownValue(const ConfigField& field, const std::string& value) {
 }
 
 std::string shownValue(const std::string& variable, const std::string& value) {
-  constexpr ConfigField kUnknownSecret{"", &Config::aggdSecret, "", nullptr, 0, 0, Shown::secret};
+  constexpr ConfigField kUnknownSecret{"", &Config::aggdSecret, "", nullptr, 0, 0, 1, Shown::secret};
   if (const ConfigField* field = findField(variable)) return shownValue(*field, value);
   const bool secret =
       variable.find("SECRET") != std::string::npos || variable.find("TOKEN") != std::string::npos;

@@ -3,10 +3,10 @@
 #include "src/coll/join.h"
 
 #include <cerrno>
-#include <fcntl.h>
-#include <unistd.h>
+#include <sys/socket.h>
 
 #include "src/base/log.h"
+#include "src/base/secret_file.h"
 
 // The talk by which a member joins. Layout of the messages: docs/collectives.md.
 namespace weft::coll {
@@ -141,14 +141,7 @@ Key128 keyOf(const std::string& secret) {
 }
 
 Result<std::string> readSecret(const std::string& setting) {
-  if (!setting.starts_with('@')) return setting;
-  const Fd file(::open(setting.c_str() + 1, O_RDONLY | O_CLOEXEC));
-  char bytes[256];
-  const ssize_t size = file ? ::read(file.get(), bytes, sizeof bytes) : -1;
-  if (size < 0)
-    return Error(Code::config, "reading the secret", format("%s cannot be read", setting.c_str() + 1), errno);
-  const std::string text(bytes, static_cast<size_t>(size));
-  return text.substr(0, text.find('\n'));
+  return readSecretSetting(setting);
 }
 
 Result<Greeting> decodeGreeting(std::span<const std::byte> bytes) {

@@ -26,13 +26,13 @@ PATIENCE = int(os.environ.get('WEFT_TEST_PATIENCE', '1'))
 
 class Daemon:
     def __init__(self, *options):
-        self.process = subprocess.Popen([AGGD, '--listen', '127.0.0.1:0', '--secret', SECRET, *options], env=CLEAN, text=True,
+        self.process = subprocess.Popen([AGGD, '--listen', '127.0.0.1:0', *options], env={**CLEAN, 'WEFT_AGGD_SECRET': SECRET}, text=True,
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         line = self.process.stdout.readline()
         self.address = '127.0.0.1:' + re.search(r'on port (\d+)', line)[1]
 
     def status(self, *options, secret=SECRET):
-        return subprocess.run([AGGD, '--status', self.address, '--secret', secret, *options], env=CLEAN, capture_output=True,
+        return subprocess.run([AGGD, '--status', self.address, *options], env={**CLEAN, 'WEFT_AGGD_SECRET': secret}, capture_output=True,
                               text=True, check=False, timeout=20)
 
     def connect(self):

@@ -59,8 +59,8 @@ def job(fabric, size, folder, *options):
 
 @contextlib.contextmanager
 def daemon(folder):
-    process = subprocess.Popen([AGGD, '--listen', '127.0.0.1:0', '--secret', SECRET], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                               env={**CLEAN, **TCP, **({'WEFT_STATE_DIR': folder} if folder else {})})
+    process = subprocess.Popen([AGGD, '--listen', '127.0.0.1:0'], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                               env={**CLEAN, **TCP, 'WEFT_AGGD_SECRET': SECRET, **({'WEFT_STATE_DIR': folder} if folder else {})})
     try:
         process.address = '127.0.0.1:' + re.search(r'on port (\d+)', process.stdout.readline())[1]
         yield process

@@ -45,7 +45,13 @@ void declare(CLI::App& app, Options& options) {
                  "secret 127.0.0.1:0)");
   app.add_option("--name", daemon.name, "HOST:PORT by which others know it (default: the address where it listens)");
   app.add_option("--secret", daemon.secret,
-                 "the secret of those who may join, or @FILE (default: WEFT_AGGD_SECRET)");
+                 "@FILE, whose first line is the secret of those who may join (default: WEFT_AGGD_SECRET)")
+      ->check([](const std::string& text) {
+        return text.starts_with('@') ? std::string()
+                                     : std::string(
+                                           "a command line is seen by every user of the host: write "
+                                           "the secret into a file and give --secret @FILE");
+      });
   app.add_option("--device", options.device, "network device")->capture_default_str();
   app.add_option("--window", daemon.window, "chunks of a group that may be here at a time")
       ->check(CLI::Range(2, 256))
@@ -113,8 +119,8 @@ Result<int> serve(Options& options) {
   std::printf("%s: aggregating as %s on port %u\n", versionText(), daemon->name().c_str(), daemon->port());
   if (daemon->isOpenToThisHostOnly())
     std::printf(
-        "without a secret only ranks of this host can join; to serve others, give one with --secret or "
-        "WEFT_AGGD_SECRET: itself, or @FILE whose first line it is\n");
+        "without a secret only ranks of this host can join; to serve others, give one with --secret @FILE "
+        "or WEFT_AGGD_SECRET: itself, or @FILE whose first line it is\n");
   std::fflush(stdout);
   (void)awaitSignal(signals, -1);
   // A second signal ends it at once.

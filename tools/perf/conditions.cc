@@ -41,7 +41,7 @@ std::vector<std::string> settingsHere() {
     for (const char* name : {field.env, field.alias}) {
       const char* value = name != nullptr ? environmentValue(name) : nullptr;
       if (value == nullptr) continue;
-      settings.push_back(fmt::format("{}={}", name, value));
+      settings.push_back(fmt::format("{}={}", name, shownValue(field, value)));
       break;
     }
   }
