@@ -270,7 +270,8 @@ def times(check):
                 group.kill()
 
 
-def time_line(groups, operation, size, text):
+def best_times(groups, operation, size):
+    """{name: microseconds}, the best of three rounds; every element of the result was compared before."""
     count = max(2, min(20, (4 << 20) // size))
     best = {}
     for group in groups:
@@ -278,5 +279,10 @@ def time_line(groups, operation, size, text):
     for _ in range(3):
         for group in groups:
             best[group.name] = min(best.get(group.name, 1e12), group.time(operation, size, count))
+    return best
+
+
+def time_line(groups, operation, size, text):
+    best = best_times(groups, operation, size)
     own = best['built-in']
     return f'{operation:12}{text:>7}  ' + ', '.join(f'{name} {value:.1f} us' + (f' ({own / value:.2f})' if name != 'built-in' else '') for name, value in best.items())
