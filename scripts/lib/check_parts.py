@@ -11,6 +11,7 @@ import time
 SKIP = 77
 OUR_LINE = r'NET/weft.*WARN|WARN.*NET/weft|NCCL WARN'
 FOREVER = 1e9
+MOST_COLUMNS = 190
 
 
 class OutOfTime(Exception):
@@ -25,13 +26,17 @@ class Parts:
         self.began = time.monotonic()
         self.until = self.part_until = self.began + seconds
         self.lines, self.wrong = [], []
+        self.cut = False  # whether what ran last had less time than it asked for
         self.played_by = ''  # in words, where software plays what the script is about
 
     # What is said:
 
     def note(self, head, text):
-        self.lines.append(f'{head:11}{text}'[:190])
+        whole = f'{head:11}{text}'
+        self.lines.append(whole if len(whole) <= MOST_COLUMNS else whole[:MOST_COLUMNS - 4] + ' ...')
         print(self.lines[-1], flush=True)
+        with open(self.out / 'said.txt', 'a', encoding='utf-8') as file:  # the whole line
+            file.write(whole + '\n')
 
     def judge(self, head, what, wrong, seconds):
         """One line of the summary: `wrong` is empty, or a list of reasons."""
@@ -66,7 +71,7 @@ class Parts:
             part(self)
         except OutOfTime:
             own = self.part_until < self.until
-            self.note(name, 'left out, or cut short: ' + (f'the {seconds} s of this part are over' if own else 'no time is left (--seconds)'))
+            self.note(name, 'left out, or cut short: ' + (f'the {seconds:.0f} s of this part are over' if own else 'no time is left (--seconds)'))
         except (OSError, subprocess.SubprocessError) as error:
             self.judge(name, 'starting it', [str(error)], 0)
         finally:
@@ -80,7 +85,8 @@ class Parts:
     def ranks(self, name, commands, environments, seconds, lost=None):
         """(statuses, what each said, seconds it took); of one that is lost the status is 0 in any case."""
         folder = self.folder_for(name)
-        until = time.monotonic() + self.left(seconds)
+        granted = self.left(seconds)
+        until, self.cut = time.monotonic() + granted, granted < seconds
         begin = time.monotonic()
         processes, files = [], [folder / f'{number}.log' for number in range(len(commands))]
         try:

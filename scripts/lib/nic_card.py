@@ -7,6 +7,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import time
 
 from check_parts import failures
 
@@ -22,7 +23,20 @@ TOOLS = (('ibv_devinfo', ['-v'], 'ibverbs-utils'), ('rdma', ['link', 'show'], 'i
          ('ibstat', [], 'infiniband-diags'), ('lspci', ['-vvv'], 'pciutils'), ('numactl', ['--hardware'], 'numactl'), ('ip', ['-d', 'address'], 'iproute2'),
          ('nvidia-smi', ['topo', '-m'], 'NVIDIA\'s driver'), ('lsmod', [], 'kmod'), ('dmesg', [], 'util-linux'))
 OF_A_NETDEV = (('ethtool', ['-i']), ('ethtool', []), ('ethtool', ['-S']), ('ethtool', ['-a']))
+MISSING = 'is missing'
 TELLING = re.compile(r'mlx[45]|bnxt|irdma|\befa\b|infiniband|rdma|nvidia.peermem|AER|PCIe Bus Error|DMAR|IOMMU', re.I)
+
+
+def without_cards(check, head):
+    if not check.fabrics:
+        check.note(head, 'left out: no card is taken, see discovery')
+    return not check.fabrics
+
+
+def reasons(statuses, texts):
+    """As failures, with the last telling line of each first."""
+    found = failures(statuses, texts)
+    return [f'{head}: {rest.splitlines()[-1].strip() if rest else "it said nothing"}\n{rest}' for head, _, rest in (each.partition('\n') for each in found)]
 
 
 def read(file):
@@ -84,16 +98,17 @@ def save(check, name, text):
 def run_tool(check, command):
     """Its output goes into the folder; why there is none."""
     if not shutil.which(command[0], path=os.environ.get('PATH', '') + ':/sbin'):
-        return 'is missing'
+        return MISSING
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors='replace', check=False, timeout=check.left(20), env=check.environment())
+        done = subprocess.run(command, capture_output=True, text=True, errors='replace', check=False, timeout=check.left(20),
+                              env=check.environment() if command[0] == 'fi_info' else None)
     except subprocess.TimeoutExpired:
         return 'did not end'
     text = done.stdout
     if command[0] == 'dmesg':
         text = '\n'.join(line for line in text.splitlines() if TELLING.search(line))
     save(check, re.sub(r'[^A-Za-z0-9]+', '-', ' '.join(command)).strip('-') + '.txt', f'$ {" ".join(command)}\n{text}{done.stderr}')
-    return '' if done.returncode == 0 else f'says {(done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]}'
+    return '' if done.returncode == 0 else f'says "{(done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]}"'
 
 
 def card(check):
@@ -106,15 +121,19 @@ def card(check):
         check.note('card', f'{SYSFS} shows none' + (f': they are played by {check.played_by}, through libibverbs alone' if check.played_by else ''))
     save(check, 'machine.txt', '\n'.join([' '.join(os.uname()), f'page size {os.sysconf("SC_PAGE_SIZE")}', read(pathlib.Path('/proc/cmdline')),
                                           read(pathlib.Path('/proc/self/limits'))]) + '\n')
-    missing = {}
+    missing, failed = set(), []
     commands = [([tool, *arguments], package) for tool, arguments, package in TOOLS]
     commands += [([tool, *arguments, netdev], 'ethtool') for name in cards() for netdev in netdevs(name) for tool, arguments in OF_A_NETDEV]
     for command, package in commands:
         why = run_tool(check, command)
-        if why:
-            missing[command[0] if why == 'is missing' else ' '.join(command)] = f'{why} ({package})' if why == 'is missing' else why
-    for start in range(0, len(missing), 4):
-        check.note('card', 'left out: ' + '; '.join(f'{name} {why}' for name, why in list(missing.items())[start:start + 4]))
+        if why == MISSING:
+            missing.add((command[0], package))
+        elif why:
+            failed.append((command, why))
+    if missing:
+        check.note('card', f'left out, as they are missing: {", ".join(f"{name} ({package})" for name, package in sorted(missing))}')
+    for command, why in failed:
+        check.note('card', f'left out: {" ".join(command)} {why}')
 
 
 def ask(check, settings=None, seconds=60):
@@ -122,7 +141,7 @@ def ask(check, settings=None, seconds=60):
     statuses, texts, took = check.ranks('discovery', [[check.build / 'tools' / 'weft', 'info', '--json']], [check.environment(settings=settings)], seconds)
     begin = texts[0].find('{\n')
     if statuses != [0] or begin < 0:
-        return None, failures(statuses, texts) or ['it said nothing'], took
+        return None, reasons(statuses, texts) or ['it said nothing'], took
     return json.JSONDecoder().raw_decode(texts[0][begin:])[0], [], took
 
 
@@ -145,7 +164,13 @@ def cards_refused(said):
     """Cards that libibverbs shows and no fabric of weft takes: 'verbs NAME:PORT' is such a one."""
     taken = {name.partition(':')[0] for names in fabrics_with_cards(said).values() for name in names}
     lines = [(re.match(r'verbs (\S+?):(\d+): ', line), line) for line in refused(said)]
-    return [line for found, line in lines if found and found[1] not in taken]
+    return [line for found, line in lines if found and found[1] not in taken and not meant(found[1], line)]
+
+
+def meant(card, line):
+    """A card that somebody keeps from us: by WEFT_HCA, or as its interfaces are in another network namespace."""
+    names = netdevs(card)
+    return 'WEFT_HCA' in line or (bool(names) and not any((pathlib.Path('/sys/class/net') / name).exists() for name in names))
 
 
 def discovery(check):
@@ -163,16 +188,41 @@ def discovery(check):
     check.judge('discovery', 'weft info', wrong, took)
     log = {'WEFT_DEBUG': 'TRACE', 'NCCL_DEBUG': 'TRACE', **check.patience}
     check.ranks('discovery log', [[check.build / 'tools' / 'weft', 'info'], [check.build / 'tools' / 'weft', 'info', '--config']], [check.environment(settings=log)] * 2, 30)
+    if check.peer:
+        there(check)
     doctor(check)
+
+
+def there(check):
+    """Discovery on the other host, whose cards have to be of a fabric that is here too."""
+    begin = time.monotonic()
+    job = check.peer.start([check.peer.build / 'tools' / 'weft', 'info', '--json'], check.settings_there({}), check.left(30))
+    while job.poll() is None and time.monotonic() < begin + 30:
+        time.sleep(0.1)
+    text = job.text()
+    job.kill()
+    save(check, 'peer.txt', text)
+    start, what = text.find('{\n'), f'weft info on {check.peer.address}'
+    if job.poll() != 0 or start < 0:
+        check.judge('discovery', what, [(text.strip().splitlines() or ['it said nothing'])[-1]], time.monotonic() - begin)
+        return
+    said = json.JSONDecoder().raw_decode(text[start:])[0]
+    theirs = fabrics_with_cards(said)
+    for fabric, names in theirs.items():
+        check.note('discovery', f'{check.peer.address}: {fabric} takes {", ".join(names)}')
+    wrong = [] if set(theirs) & set(check.fabrics) else [f'no fabric of the cards here is there: {", ".join(refused(said))[:300] or "none"}']
+    if said['versions'] != check.said['versions']:
+        check.note('discovery', f'versions differ: here {check.said["versions"]}, there {said["versions"]}')
+    check.judge('discovery', what, wrong, time.monotonic() - begin)
 
 
 def doctor(check):
     """What it finds is told; whether it fits the job is not this script's to judge."""
     command = [check.build / 'tools' / 'weft', 'doctor', '--json', *(['--hosts', check.peer.address] if check.peer else [])]
-    statuses, texts, _ = check.ranks('doctor', [command], [check.environment(settings={'NCCL_NET_PLUGIN': 'weft'})], 60)
+    statuses, texts, _ = check.ranks('doctor', [command], [check.environment(settings={'NCCL_NET_PLUGIN': str(check.plugin)})], 60)
     begin = texts[0].find('{\n')
     if statuses[0] not in (0, 3, 4) or begin < 0:
-        check.judge('doctor', 'weft doctor', failures(statuses, texts), 0)
+        check.judge('doctor', 'weft doctor', reasons(statuses, texts), 0)
         return
     for host in json.JSONDecoder().raw_decode(texts[0][begin:])[0]['hosts']:
         for finding in host['findings']:

@@ -2,6 +2,7 @@
 # Copyright The weft authors
 """For scripts/nic-check: a link that goes down and comes up again under traffic. Only where --flap allows it, by `ip link set`; the software EFA device
 plays it without."""
+import json
 import os
 import pathlib
 import re
@@ -10,13 +11,16 @@ import subprocess
 import time
 
 import nic_card
-from check_parts import failures
+from check_parts import end_group
 
 DOWN_SECONDS = 1.0
 SILENT_SECONDS = 0.3  # below the second for which the software device waits for a peer
 BEFORE_SECONDS = 2.0
+HEAD_SECONDS = 20
+TABLE = '(elements)'
 TRAFFIC_SECONDS = 8
 SAFE_SECONDS = 20  # after which the link is set up in any case, also when this script was killed
+GUARD = 'sleep "$1"; ip link set dev "$2" up; [ -z "$3" ] || echo "$3" >"$4"'
 FOREIGN = 'the other of the two hosts, or whoever is logged in, is reached through it'
 
 
@@ -50,14 +54,13 @@ class Interface:
         before = nic_card.read(self.keeps)
         if before:
             self.keeps.write_text('1')
-        guard = subprocess.Popen(['sh', '-c', 'sleep "$1"; ip link set dev "$2" up', 'guard', str(SAFE_SECONDS), self.name], start_new_session=True)
+        guard = subprocess.Popen(['sh', '-c', GUARD, 'guard', str(SAFE_SECONDS), self.name, before, str(self.keeps)], start_new_session=True)
         try:
             subprocess.run(['ip', 'link', 'set', 'dev', self.name, 'down'], check=True, capture_output=True, timeout=10)
             time.sleep(DOWN_SECONDS)
         finally:
             subprocess.run(['ip', 'link', 'set', 'dev', self.name, 'up'], check=True, capture_output=True, timeout=10)
-            guard.kill()
-            guard.wait()
+            end_group(guard)
             if before:
                 self.keeps.write_text(before)
 
@@ -101,8 +104,8 @@ def link_of(check, fabric, card):
 
 def flap(check):
     """Traffic over one card, whose link is lost for a moment in the middle. What the card's own retries survive the job has to survive."""
-    if not check.fabrics:
-        check.note('flap', 'left out: no card is taken, see discovery')
+    if nic_card.without_cards(check, 'flap'):
+        return
     for fabric, names in check.tried().items():
         link, why = link_of(check, fabric, names[0])
         if not link:
@@ -116,14 +119,16 @@ def under_traffic(check, fabric, card, link, merge):
     """`weft perf` runs in its own time while the link goes and comes."""
     what = f'{link.name} goes down and up under traffic over {fabric} {card}' + (' and others as one device' if merge else ' alone')
     folder = check.folder_for(f'flap {fabric}{" merged" if merge else ""}')
-    command = [check.build / 'tools' / 'weft', 'perf', 'sendrecv', '-n', '2', *merge, '-b', '1M', '-e', '1M', '--duration', TRAFFIC_SECONDS, '--timeout', '60', '-v', '--plugin', check.plugin]
+    command = [check.build / 'tools' / 'weft', 'perf', 'sendrecv', '-n', '2', *merge, '-b', '1M', '-e', '1M', '--duration', TRAFFIC_SECONDS, '--timeout', '60', '-v', '--plugin', check.plugin,
+               '--json', folder / 'traffic.json']
+    (folder / 'traffic.json').unlink(missing_ok=True)
     check.left(60)
     begin = time.monotonic()
     with open(folder / 'traffic.log', 'wb') as log:
         traffic = subprocess.Popen([str(word) for word in command], env=check.environment({**check.over(fabric), **link.settings}), stdin=subprocess.DEVNULL, stdout=log,
                                    stderr=subprocess.STDOUT)
     try:
-        time.sleep(BEFORE_SECONDS)
+        wait_for_traffic(folder / 'traffic.log', traffic)
         early = traffic.poll() is not None
         if not early:
             link.flap()
@@ -135,7 +140,23 @@ def under_traffic(check, fabric, card, link, merge):
             traffic.kill()
         traffic.wait()
     text = (folder / 'traffic.log').read_text(errors='replace')
-    wrong = failures([status], [text])
+    wrong = nic_card.reasons([status], [text])
     if not wrong and early:
         wrong = ['the traffic was over before the link went down, so this shows nothing']
-    check.judge('flap', what, wrong, time.monotonic() - begin)
+    longest = longest_wait(folder / 'traffic.json') if not wrong else 0
+    if not wrong and check.softefa and longest < SILENT_SECONDS / 2:
+        wrong = [f'nothing stood still: the longest operation took {longest:.2f} s']
+    check.judge('flap', what + ('' if wrong else f': the longest operation took {longest:.2f} s'), wrong, time.monotonic() - begin)
+
+
+def wait_for_traffic(log, traffic):
+    """The head of the table is there as soon as all are connected."""
+    until = time.monotonic() + HEAD_SECONDS
+    while TABLE not in log.read_text(errors='replace') and traffic.poll() is None and time.monotonic() < until:
+        time.sleep(0.1)
+    time.sleep(BEFORE_SECONDS)
+
+
+def longest_wait(file):
+    """Seconds of the slowest operation that `weft perf` measured."""
+    return max(row['out_of_place']['latency']['max_us'] for row in json.loads(file.read_text())['results']) / 1e6

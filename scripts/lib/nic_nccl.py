@@ -7,6 +7,7 @@ import tempfile
 import gpu_parts
 import nccl_group
 import nccl_host
+import nic_card
 from check_parts import last_lines
 
 OPERATIONS = ('all_reduce', 'send_recv', 'all_to_all')
@@ -59,8 +60,7 @@ def begin(check, host, folder, transport):
 
 def nccl(check):
     """Microseconds of an operation, and how many times as fast as each of the others, in turn."""
-    if not check.fabrics:
-        check.note('nccl', 'left out: no card is taken, see discovery')
+    if nic_card.without_cards(check, 'nccl'):
         return
     if not (check.build / 'tests' / 'nccl' / 'nccl-time').exists():
         check.note('nccl', 'left out: tests/nccl/nccl-time is not built')

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The weft authors
 """The parts of scripts/nic-check: what is run on a machine with network cards, in how much time, and what is said of it."""
-import ctypes.util
 import os
 import pathlib
 import re
@@ -11,7 +10,8 @@ import shutil
 import check_parts
 import nccl_host
 import nic_card
-from check_parts import SKIP, failures, last_lines
+from check_parts import SKIP, last_lines
+from nic_card import reasons, without_cards
 
 PLUGIN = 'plugin/libnccl-net-weft.so'
 WITH_FAULTS = 'tests/complete/libnccl-net-weft.so'  # the copy that has the fault injector, too
@@ -47,7 +47,7 @@ class Check(check_parts.Parts):
         self.said, self.why_nothing_said, self.asking_took = nic_card.ask(self)
         self.fabrics = nic_card.fabrics_with_cards(self.said) if self.said else {}
         if self.said and not self.fabrics and not nic_card.cards() and not nic_card.cards_refused(self.said):
-            raise NoCard('; '.join(nic_card.refused(self.said)))
+            raise NoCard('\n'.join(nic_card.refused(self.said)))
         if not self.played_by and nic_card.cards() and all(nic_card.is_software(name) for name in nic_card.cards()):
             self.played_by, self.patience = 'cards in software, whose times are not a card\'s', {**SOFTWARE, **(GUEST if 'WEFT_TEST_RDMA_VM' in os.environ else {})}
         self.note('host', f'{" ".join(os.uname()[1:3])}, {os.cpu_count()} processors' + (f', with {peer.address}' if peer else ''))
@@ -98,10 +98,12 @@ class Check(check_parts.Parts):
         return [self.build / SYSTEM / program, '--plugin', self.plugin, '--abi', '12', '--mode', 'processes', *others, *more]
 
 
-def without_cards(check, head):
-    if not check.fabrics:
-        check.note(head, 'left out: no card is taken, see discovery')
-    return not check.fabrics
+def cut_short(check, head, what, statuses, took):
+    """True where it had less time than it may need, and did not end in it: that is said, and says nothing about the card."""
+    if not check.cut or 124 not in statuses:
+        return False
+    check.note(head, f'left out: {what} had not ended after the {took:.0f} s that were left for it')
+    return True
 
 
 def judge_program(check, head, what, statuses, texts, took):
@@ -109,8 +111,10 @@ def judge_program(check, head, what, statuses, texts, took):
     if statuses == [SKIP]:
         check.note(head, f'left out: {what}: {(texts[0].strip().splitlines() or ["no reason"])[-1]}')
         return
+    if cut_short(check, head, what, statuses, took):
+        return
     told = [line for line in re.findall(r'^FAILED .*$', texts[0], re.M) if ' at ' in line]
-    wrong = [f'{told[0]}\n{last_lines(texts[0])}'] if told and any(statuses) else failures(statuses, texts)
+    wrong = [f'{told[0]}\n{last_lines(texts[0])}'] if told and any(statuses) else reasons(statuses, texts)
     check.judge(head, what, wrong, took)
     for reason in sorted(set(re.findall(r'^skip .*? s  (.*)$', texts[0], re.MULTILINE))):
         check.note(head, f'left out: cases of {what}: {reason}')
@@ -136,11 +140,9 @@ def suites(check):
 
 def gpu_settings(check, fabric):
     """(settings, why there is no GPU). Beside the software EFA device the software GPU plays one."""
-    if ctypes.util.find_library('cuda') or nccl_host.loader_files('libcuda.so.1'):
-        found = nccl_host.find_gpus()
+    found = nccl_host.find_gpus()
+    if found.names or not check.softefa:
         return check.over(fabric), '' if found.names else f'no GPU: {found.why}'
-    if not check.softefa:
-        return {}, 'no GPU: there is no libcuda.so.1'
     path = ':'.join(filter(None, [str(check.build / 'tests' / 'softgpu'), check.environment().get('LD_LIBRARY_PATH')]))
     return {**check.over(fabric), 'LD_LIBRARY_PATH': path, 'SOFTGPU_DMABUF': 'card', 'SOFTGPU_STRICT': '1', 'SOFTGPU_ORDERED': '0'}, ''
 
@@ -158,12 +160,12 @@ def gpu(check):
         if not said:
             check.judge('gpu', f'weft info over {fabric}', wrong, took)
             continue
-        for each in said['gpuDirect']['pairs'][:4]:
-            check.note('gpu', f'{fabric}: ' + ', '.join(f'{name} {value}' for name, value in each.items() if not isinstance(value, (dict, list))))
         if not any({'cuda', 'dmabuf'} & set(device['pointers']) for device in said['devices']):
             reason = next((device['gpuDirect'] for device in said['devices'] if device['gpuDirect']), said['gpuDirect']['noDriver'] or 'weft info says no reason')
             check.note('gpu', f'left out: {fabric} takes no GPU memory, so data goes through the host\'s: {reason}')
             continue
+        for each in said['gpuDirect']['pairs'][:4]:
+            check.note('gpu', f'{fabric}: {each["device"]} and GPU {each["gpu"]} {each["gpuName"]}: {"" if each["on"] else "off, "}{each["by"]}: {each["why"]}')
         statuses, texts, took = check.ranks(f'gpu {fabric}', [check.pair('gpu-memory', *(['--merge'] if len(names) > 1 else []))],
                                             [check.environment(settings)], 60)
         judge_program(check, 'gpu', f'registration and transfer of GPU memory over {fabric}', statuses, texts, took)
@@ -187,7 +189,9 @@ def failover(check):
             command = [check.build / 'tools' / 'weft', 'perf', 'sendrecv', '-n', '2', '--merge', '-b', '64K', '-e', '1M', '-f', '16', '--iters', '40', '-v', '--timeout', '60',
                        '--plugin', check.build / WITH_FAULTS]
             statuses, texts, took = check.ranks(f'failover {fabric} {what}', [command], [check.environment(settings)], 60)
-            wrong = failures(statuses, texts)
+            if cut_short(check, 'failover', f'{what}, over {fabric}', statuses, took):
+                continue
+            wrong = reasons(statuses, texts)
             if not wrong and not re.search(LEFT, texts[0]):
                 wrong = [f'no line of the log says "{LEFT}": the fault hit nothing']
             check.judge('failover', f'{what}, the others carry all, over {fabric}', wrong, took)

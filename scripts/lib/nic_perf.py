@@ -10,7 +10,7 @@ import subprocess
 import time
 
 import nic_card
-from check_parts import failures
+from check_parts import OutOfTime
 from ports import free_port
 
 ROUNDS = 3
@@ -39,8 +39,10 @@ def weft_value(check, fabric, measure):
         statuses, texts = between_hosts(check, head, command, settings)
     else:
         statuses, texts, _ = check.ranks(head, [[*command, '-n', '2']], [check.environment(settings=settings)], 60)
+    if check.cut and 124 in statuses:
+        raise OutOfTime
     if any(statuses) or not file.exists():
-        return None, failures(statuses, texts) or [f'{name}: it wrote no result']
+        return None, nic_card.reasons(statuses, texts) or [f'{name}: it wrote no result']
     said = json.loads(file.read_text())
     row = said['results'][0]['out_of_place']
     wrong = [f'{name}: {said["summary"]["wrong"]} elements are wrong'] if said['summary']['wrong'] else []
@@ -202,6 +204,8 @@ def compare(check, fabric, device, measure):
 
 
 def perf(check):
+    if nic_card.without_cards(check, 'perf'):
+        return
     where = f'between this host and {check.peer.address}' if check.peer else 'by two processes of this host, through the card and back'
     check.note('perf', f'{where}; medians of {ROUNDS} rounds, in brackets how many times as fast as that program')
     missing = what_is_missing()
