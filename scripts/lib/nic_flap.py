@@ -111,21 +111,23 @@ def flap(check):
         if not link:
             check.note('flap', f'left out: {fabric}: {why}')
             continue
-        for merge in ([], ['--merge']) if len(names) > 1 else ([],):
-            under_traffic(check, fabric, names[0], link, merge)
+        under_traffic(check, fabric, link, f'{names[0]} alone', (check.over(fabric), []))
+        if len(names) > 1:
+            under_traffic(check, fabric, link, f'{names[0]} and others as one device', check.merged(fabric))
 
 
-def under_traffic(check, fabric, card, link, merge):
+def under_traffic(check, fabric, link, cards, how):
     """`weft perf` runs in its own time while the link goes and comes."""
-    what = f'{link.name} goes down and up under traffic over {fabric} {card}' + (' and others as one device' if merge else ' alone')
-    folder = check.folder_for(f'flap {fabric}{" merged" if merge else ""}')
+    what = f'{link.name} goes down and up under traffic over {fabric} {cards}'
+    folder = check.folder_for(f'flap {fabric} {cards}')
+    settings, merge = how
     command = [check.build / 'tools' / 'weft', 'perf', 'sendrecv', '-n', '2', *merge, '-b', '1M', '-e', '1M', '--duration', TRAFFIC_SECONDS, '--timeout', '60', '-v', '--plugin', check.plugin,
                '--json', folder / 'traffic.json']
     (folder / 'traffic.json').unlink(missing_ok=True)
     check.left(60)
     begin = time.monotonic()
     with open(folder / 'traffic.log', 'wb') as log:
-        traffic = subprocess.Popen([str(word) for word in command], env=check.environment({**check.over(fabric), **link.settings}), stdin=subprocess.DEVNULL, stdout=log,
+        traffic = subprocess.Popen([str(word) for word in command], env=check.environment({**settings, **link.settings}), stdin=subprocess.DEVNULL, stdout=log,
                                    stderr=subprocess.STDOUT)
     try:
         wait_for_traffic(folder / 'traffic.log', traffic)

@@ -20,6 +20,7 @@ SUITES = ('conformance-sizes', 'conformance-groups', 'conformance-rules', 'confo
           'faults-peers')
 NEEDED = (PLUGIN, WITH_FAULTS, 'tools/weft', f'{SYSTEM}/gpu-memory', f'{SYSTEM}/faults-rails', *(f'{SYSTEM}/{name}' for name in SUITES))
 SOFTEFA = 'tests/softefa'
+MOST_CARDS = 4  # of one device
 # An emulated guest is many times slower than any machine with cards.
 GUEST = {'WEFT_TEST_PATIENCE': '20', 'WEFT_TEST_FULL': '0', 'WEFT_PEER_WARN': '600000', 'WEFT_PEER_TIMEOUT': '600000', 'WEFT_KERNEL_TIMEOUT': '60000',
          'WEFT_LANE_TIMEOUT': '200000', 'WEFT_CONNECT_TIMEOUT': '200000', 'WEFT_CLOSE_TIMEOUT': '40000'}
@@ -92,6 +93,15 @@ class Check(check_parts.Parts):
         """{fabric: cards} that parts go over: libfabric's way over verbs only where weft's own takes none."""
         return {fabric: names for fabric, names in self.fabrics.items() if fabric != 'ofi:verbs;ofi_rxm' or 'verbs' not in self.fabrics}
 
+    def merged(self, fabric):
+        """(settings, arguments) that make one device of up to 4 cards: as NCCL does, or by name those that are on no bus, as NCCL would lose these."""
+        names = self.fabrics[fabric][:MOST_CARDS]
+        if len(names) < 2:
+            return self.over(fabric), []
+        if fabric == 'verbs' and any(nic_card.is_software(name.partition(':')[0]) for name in names):
+            return {**self.over(fabric), 'WEFT_MERGE_NICS': ','.join(names)}, []
+        return self.over(fabric), ['--merge']
+
     def pair(self, program, *more):
         """A test program whose second process plays another host where software can play one."""
         others = [word for name, value in self.other_host.items() for word in ('--other', f'{name}={value}')]
@@ -126,10 +136,10 @@ def suites(check):
         return
     if check.peer:
         check.note('suites', 'both ends are on this host; between the hosts perf compares every element')
-    for fabric, names in check.tried().items():
+    for fabric in check.tried():
+        settings, merge = check.merged(fabric)
         for program in SUITES:
-            merge = ['--merge'] if len(names) > 1 else []
-            statuses, texts, took = check.ranks(f'suites {fabric} {program}', [check.pair(program, *merge)], [check.environment(check.over(fabric))], 120)
+            statuses, texts, took = check.ranks(f'suites {fabric} {program}', [check.pair(program, *merge)], [check.environment(settings)], 120)
             judge_program(check, 'suites', f'{program} over {fabric}', statuses, texts, took)
     for fabric in set(check.fabrics) - set(check.tried()):
         check.note('suites', f'left out: {fabric}: verbs takes the same cards')
@@ -151,7 +161,7 @@ def gpu(check):
     """GPU memory as NCCL registers it, by address and by dma-buf, with each fabric's cards; and what each pair of GPU and card is."""
     if without_cards(check, 'gpu'):
         return
-    for fabric, names in check.tried().items():
+    for fabric in check.tried():
         settings, why = gpu_settings(check, fabric)
         if why:
             check.note('gpu', f'left out: {fabric}: {why}')
@@ -166,7 +176,7 @@ def gpu(check):
             continue
         for each in said['gpuDirect']['pairs'][:4]:
             check.note('gpu', f'{fabric}: {each["device"]} and GPU {each["gpu"]} {each["gpuName"]}: {"" if each["on"] else "off, "}{each["by"]}: {each["why"]}')
-        statuses, texts, took = check.ranks(f'gpu {fabric}', [check.pair('gpu-memory', *(['--merge'] if len(names) > 1 else []))],
+        statuses, texts, took = check.ranks(f'gpu {fabric}', [check.pair('gpu-memory', *check.merged(fabric)[1])],
                                             [check.environment(settings)], 60)
         judge_program(check, 'gpu', f'registration and transfer of GPU memory over {fabric}', statuses, texts, took)
 
@@ -185,8 +195,9 @@ def failover(check):
             check.note('failover', f'left out: {fabric} has one card, {names[0]}, so there is no other to go on with')
             continue
         for what, rule in INJECTED:
-            settings = {**check.over(fabric), 'WEFT_PROVIDER': f'fault({rule}):{fabric}'}
-            command = [check.build / 'tools' / 'weft', 'perf', 'sendrecv', '-n', '2', '--merge', '-b', '64K', '-e', '1M', '-f', '16', '--iters', '40', '-v', '--timeout', '60',
+            settings, merge = check.merged(fabric)
+            settings = {**settings, 'WEFT_PROVIDER': f'fault({rule}):{fabric}'}
+            command = [check.build / 'tools' / 'weft', 'perf', 'sendrecv', '-n', '2', *merge, '-b', '64K', '-e', '1M', '-f', '16', '--iters', '40', '-v', '--timeout', '60',
                        '--plugin', check.build / WITH_FAULTS]
             statuses, texts, took = check.ranks(f'failover {fabric} {what}', [command], [check.environment(settings)], 60)
             if cut_short(check, 'failover', f'{what}, over {fabric}', statuses, took):
