@@ -125,6 +125,7 @@ const std::vector<std::pair<const char*, Reader>>& readers() {
       {"SOFTGPU_PEER", [](auto& text, auto& all) { return readSwitch(text, all.peer); }},
       {"SOFTGPU_DRIVER", [](auto& text, auto& all) { return readUnsigned(text, 11000, 99990, all.driver); }},
       {"SOFTGPU_STRICT", [](auto& text, auto& all) { return readSwitch(text, all.strict); }},
+      {"SOFTGPU_WAITS", [](auto& text, auto& all) { return readSwitch(text, all.waits); }},
       {"SOFTGPU_MEMORY_MIB",
        [](auto& text, auto& all) {
          unsigned long mib = 0;

@@ -34,6 +34,7 @@ struct Settings {
   bool ordered = true;       // a NIC's writes are visible to the GPU without a flush
   bool peer = true;          // GPUs reach each other's memory
   unsigned driver = 13000;   // driver API version
+  bool waits = false;        // calls that allocate, free and map wait until no kernel runs
   bool strict = false;       // the CPU touches device memory by the driver alone
   size_t memory = size_t{64} << 30;
   Faults faults;

@@ -55,6 +55,18 @@ int HeldCopies::underWay() const {
   return symbol<int()>("softgpu_copies_under_way")();
 }
 
+HeldKernel::HeldKernel() {
+  symbol<void(int)>("softgpu_hold_kernel")(1);
+}
+
+HeldKernel::~HeldKernel() {
+  symbol<void(int)>("softgpu_hold_kernel")(0);
+}
+
+int HeldKernel::callsThatWait() const {
+  return symbol<int()>("softgpu_calls_that_wait")();
+}
+
 FailingCopies::FailingCopies() {
   symbol<void(int)>("softgpu_refuse_copies")(1);
 }

@@ -37,6 +37,17 @@ class HeldCopies {
   int underWay() const;
 };
 
+// A kernel runs while this lives, and calls of the driver wait for it. Of the software GPU, with
+// SOFTGPU_WAITS=1.
+class HeldKernel {
+ public:
+  HeldKernel();
+  ~HeldKernel();
+  HeldKernel(const HeldKernel&) = delete;
+  HeldKernel& operator=(const HeldKernel&) = delete;
+  int callsThatWait() const;
+};
+
 // Copies between memory of GPUs fail in this process while this lives. Of the software GPU.
 class FailingCopies {
  public:

@@ -27,6 +27,10 @@ SOFTGPU_API void softgpu_hold_copies(int hold);
 // For tests: copies between memory of GPUs are refused, as after a fault of a GPU, until told otherwise.
 SOFTGPU_API void softgpu_refuse_copies(int refuse);
 SOFTGPU_API int softgpu_copies_under_way();
+// For tests, with SOFTGPU_WAITS: a kernel runs from a call with 1 until one with 0. And how many calls of the
+// driver wait for kernels.
+SOFTGPU_API void softgpu_hold_kernel(int hold);
+SOFTGPU_API int softgpu_calls_that_wait();
 
 SOFTGPU_API softgpu::Result cuInit(unsigned flags);
 SOFTGPU_API softgpu::Result cuDriverGetVersion(int* version);

@@ -11,6 +11,7 @@
 #include "tests/softgpu/kernels/layout.h"
 #include "tests/softgpu/ownership.h"
 #include "tests/softgpu/report.h"
+#include "tests/softgpu/running.h"
 #include "tests/softgpu/settings.h"
 #include "tests/softgpu/stream.h"
 
@@ -100,7 +101,10 @@ Result cuLaunchKernelEx(const LaunchConfig* config, void* function, void** param
   if (prepared != kSuccess) return prepared;
   Stream& stream = streamOf(config->stream);
   const auto run = std::make_shared<Launch>(std::move(launch));
-  stream.submit([run] { run->play(*run); });
+  stream.submit([run] {
+    const RunningKernel runs;
+    run->play(*run);
+  });
   for (unsigned i = 0; i < config->attributeCount; ++i) {
     const auto& attribute = config->attributes[i];
     if (attribute.id == kAttributeLaunchCompletion)

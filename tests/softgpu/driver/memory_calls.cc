@@ -13,6 +13,7 @@
 #include "tests/softgpu/memory.h"
 #include "tests/softgpu/ownership.h"
 #include "tests/softgpu/report.h"
+#include "tests/softgpu/running.h"
 #include "tests/softgpu/settings.h"
 #include "tests/softgpu/stream.h"
 
@@ -41,6 +42,21 @@ Result allocateInto(uintptr_t* address, size_t size, MemoryKind kind) {
   if (size == 0 || address == nullptr) return kInvalidValue;
   *address = allocate(size, kind, currentDevice());
   return *address == 0 ? kOutOfMemory : kSuccess;
+}
+
+Result allocateDevice(DevicePointer* address, size_t size) {
+  uintptr_t found = 0;
+  const Result result = allocateInto(&found, size, MemoryKind::device);
+  if (result == kSuccess) *address = found;
+  return result;
+}
+
+Result freeDevice(DevicePointer address) {
+  if (address == 0) return kSuccess;
+  const auto found = findMapping(static_cast<uintptr_t>(address));
+  if (!found || found->base != address || found->kind != MemoryKind::device || found->opened > 0)
+    return kInvalidValue;
+  return unmapBacking(static_cast<uintptr_t>(address), false) ? kSuccess : kInvalidValue;
 }
 
 int memoryType(const Mapping& mapping) {
@@ -104,20 +120,15 @@ Result pointerAttribute(void* value, int attribute, DevicePointer address, const
 
 Result cuMemAlloc_v2(DevicePointer* address, size_t size) {
   if (!mayDisturbCaptures()) return kCaptureUnsupported;
-  uintptr_t found = 0;
-  const Result result = allocateInto(&found, size, MemoryKind::device);
-  if (result == kSuccess) *address = found;
-  return result;
+  mayWaitForKernels();
+  return allocateDevice(address, size);
 }
 
 // Freeing waits for the device, as cuMemFree does.
 Result cuMemFree_v2(DevicePointer address) {
   if (!mayDisturbCaptures()) return kCaptureUnsupported;
-  if (address == 0) return kSuccess;
-  const auto found = findMapping(static_cast<uintptr_t>(address));
-  if (!found || found->base != address || found->kind != MemoryKind::device || found->opened > 0)
-    return kInvalidValue;
-  return unmapBacking(static_cast<uintptr_t>(address), false) ? kSuccess : kInvalidValue;
+  mayWaitForKernels();
+  return freeDevice(address);
 }
 
 SOFTGPU_API Result cuMemAllocManaged(DevicePointer*, size_t, unsigned) {
@@ -126,6 +137,7 @@ SOFTGPU_API Result cuMemAllocManaged(DevicePointer*, size_t, unsigned) {
 
 Result cuMemHostAlloc(void** address, size_t size, unsigned) {
   if (!mayDisturbCaptures()) return kCaptureUnsupported;
+  mayWaitForKernels();
   uintptr_t found = 0;
   const Result result = allocateInto(&found, size, MemoryKind::pinned);
   if (result == kSuccess) *address = reinterpret_cast<void*>(found);
@@ -138,6 +150,7 @@ SOFTGPU_API Result cuMemAllocHost_v2(void** address, size_t size) {
 
 Result cuMemFreeHost(void* address) {
   if (!mayDisturbCaptures()) return kCaptureUnsupported;
+  mayWaitForKernels();
   const auto found = findMapping(address);
   if (!found || found->kind != MemoryKind::pinned) return kInvalidValue;
   return unmapBacking(reinterpret_cast<uintptr_t>(address), false) ? kSuccess : kInvalidValue;
@@ -242,6 +255,7 @@ Result cuIpcOpenMemHandle_v2(DevicePointer* address, IpcHandle handle, unsigned 
   constexpr unsigned kLazyPeerAccess = 1;
   if (!hasContext()) return kInvalidContext;
   if (flags != kLazyPeerAccess) return kInvalidValue;
+  mayWaitForKernels();
   IpcContent content{};
   std::memcpy(&content, handle.bytes, sizeof content);
   if (std::memcmp(content.magic, kMagic, sizeof kMagic) != 0) return kInvalidValue;
@@ -263,17 +277,19 @@ Result cuIpcOpenMemHandle_v2(DevicePointer* address, IpcHandle handle, unsigned 
 }
 
 Result cuIpcCloseMemHandle(DevicePointer address) {
+  mayWaitForKernels();
   return closeForeign(static_cast<uintptr_t>(address));
 }
 
 // Pools are the device's memory: what is allocated is there at once, what is freed goes in the stream's
 // order.
 Result cuMemAllocAsync(DevicePointer* address, size_t size, void*) {
-  return cuMemAlloc_v2(address, size);
+  if (!mayDisturbCaptures()) return kCaptureUnsupported;
+  return allocateDevice(address, size);
 }
 
 Result cuMemFreeAsync(DevicePointer address, void* stream) {
-  streamOf(stream).submit([address] { cuMemFree_v2(address); });
+  streamOf(stream).submit([address] { freeDevice(address); });
   return kSuccess;
 }
 

@@ -12,6 +12,7 @@
 #include "tests/softgpu/memory.h"
 #include "tests/softgpu/ownership.h"
 #include "tests/softgpu/report.h"
+#include "tests/softgpu/running.h"
 #include "tests/softgpu/settings.h"
 
 using namespace softgpu;
@@ -96,6 +97,7 @@ Result cuMemMap(DevicePointer address, size_t size, size_t offset, void* handle,
   if (handle == nullptr || address == 0) return kInvalidValue;
   const auto& backing = static_cast<Handle*>(handle)->backing;
   if (offset + size > backing->size) return kInvalidValue;
+  mayWaitForKernels();
   const int device =
       kindOf(*backing) == MemoryKind::device ? backing->properties.location.id : currentDevice();
   return mapBacking(backing, size, offset, kindOf(*backing), device, static_cast<uintptr_t>(address)) == 0
@@ -105,6 +107,7 @@ Result cuMemMap(DevicePointer address, size_t size, size_t offset, void* handle,
 
 // Another process's memory counts as another GPU's.
 SOFTGPU_API Result cuMemSetAccess(DevicePointer address, size_t, const void*, size_t) {
+  mayWaitForKernels();
   const auto found = findMapping(static_cast<uintptr_t>(address));
   if (!found) return kInvalidValue;
   const auto& place = found->backing->place;
@@ -112,6 +115,7 @@ SOFTGPU_API Result cuMemSetAccess(DevicePointer address, size_t, const void*, si
 }
 
 Result cuMemUnmap(DevicePointer address, size_t) {
+  mayWaitForKernels();
   return unmapBacking(static_cast<uintptr_t>(address), true) ? kSuccess : kInvalidValue;
 }
 
