@@ -9,10 +9,11 @@
 #include "src/base/clock.h"
 #include "src/base/config.h"
 #include "src/mem/gpu/driver.h"
+#include "src/mem/gpu/errands.h"
 #include "weft/transport.h"
 
 // This host's memory as a device, and the part of it that peers may reach. Its Queues outlive neither it nor
-// its clock. Thread-safe: only the table and the flights change, and both lock.
+// its clock. Thread-safe: only the table, the flights and the errands change, and all lock.
 namespace weft::local {
 
 class LocalDevice : public Device {
@@ -26,7 +27,8 @@ class LocalDevice : public Device {
         driver_(std::move(driver)),
         gpu_(driver_ ? driver_->gpuInUse().value_or(-1) : -1),
         table_(std::make_shared<KeyTable>()),
-        flights_(std::make_shared<GpuFlights>(clock_)) {}
+        flights_(std::make_shared<GpuFlights>(clock_)),
+        errands_(std::make_shared<mem::gpu::Errands>(driver_)) {}
 
   const DeviceInfo& info() const override { return info_; }
   Result<std::unique_ptr<Memory>> registerMemory(const MemoryDesc& desc) override;
@@ -38,6 +40,7 @@ class LocalDevice : public Device {
   const std::shared_ptr<const mem::gpu::Driver>& driver() const { return driver_; }
   int gpu() const { return gpu_; }  // the GPU that this process uses; -1: none
   const std::shared_ptr<GpuFlights>& flights() const { return flights_; }
+  const std::shared_ptr<mem::gpu::Errands>& errands() const { return errands_; }
 
  private:
   const DeviceInfo info_;
@@ -47,7 +50,8 @@ class LocalDevice : public Device {
   const int gpu_;
   // The keys of registered memory; a registration keeps the table alive.
   const std::shared_ptr<KeyTable> table_;
-  const std::shared_ptr<GpuFlights> flights_;  // the copies that GPUs have under way
+  const std::shared_ptr<GpuFlights> flights_;         // the copies that GPUs have under way
+  const std::shared_ptr<mem::gpu::Errands> errands_;  // calls of the driver that may wait for kernels
 };
 
 }  // namespace weft::local

@@ -39,7 +39,7 @@ Result<std::unique_ptr<LocalEndpoint>> LocalEndpoint::open(LocalQueue& queue) {
   lane->here_.process = processNonce();
   const LocalDevice& device = queue.device();
   if (device.info().cudaMemory) {
-    TRY(lane->shares_, GpuShares::open(device.driver(), device.gpu()));
+    TRY(lane->shares_, GpuShares::open(device.driver(), device.gpu(), device.errands()));
     lane->here_.gpuSocket = lane->shares_->socketName();
   }
   lane->address_ = encodeAddress(lane->here_);
@@ -289,7 +289,10 @@ Status LocalEndpoint::findPeer() {
   if (!shares_ && !there_.gpuSocket.empty())
     return Error(Code::unavailable, "looking for a peer on this host",
                  "it shares GPU memory and we do not: WEFT_LOCAL_GPU or the GPUs differ");
-  if (shares_) TRY(shares_->meet(there_.gpuSocket, here_.nonce, there_.nonce));
+  if (shares_) {
+    TRY(shares_->meet(there_.gpuSocket, here_.nonce, there_.nonce));
+    TRY(staging_, GpuStaging::create(queue_.device(), shares_->gpu()));
+  }
   mine_->owner.peer = there_.nonce;
   say(Word::willing);
   return {};
@@ -297,7 +300,9 @@ Status LocalEndpoint::findPeer() {
 
 bool LocalEndpoint::progress(TimePoint now) {
   if (life_.state() == LaneState::connecting) hearPeer(now);
-  const bool more = life_.progress(now);
+  const bool mapping = life_.ready() && shares_ && shares_->settle();
+  if (life_.ready() && shares_) (void)talkOfShares();
+  const bool more = life_.progress(now) || mapping;
   const bool over = life_.state() == LaneState::dead || life_.state() == LaneState::retired;
   return more || (over && !allLanded());
 }

@@ -27,7 +27,7 @@ bool LocalEndpoint::pieceOfGpu(const KeyedMemory& memory, Piece* piece) {
   }
   const auto name = shares_->nameOf(memory, piece->from);
   const size_t left = piece->whole - writing_.done;
-  const bool staged = staging_ && staging_->has(piece->from);
+  const bool staged = staging_->has(piece->from);
   if (name.share != 0 && !staged) {
     piece->share = name.share;
     piece->sharedAt = name.offset;
@@ -35,7 +35,6 @@ bool LocalEndpoint::pieceOfGpu(const KeyedMemory& memory, Piece* piece) {
     return true;
   }
   const auto copies = shares_->copiesOf(memory.gpu());
-  if (!staging_) staging_ = std::make_unique<GpuStaging>(queue_.device().driver(), queue_.device().flights());
   const auto bytes = copies ? staging_->bytesAt(piece->from, left, **copies, memory.key())
                             : Result<std::span<const std::byte>>(copies.error());
   if (!bytes) broke(EIO, bytes.error().message());
@@ -91,7 +90,7 @@ void LocalEndpoint::heardOfShare(FrameKind kind, uint64_t share, uint32_t imm) {
   if (kind == FrameKind::forget) return shares_->drop(share);
   if (kind == FrameKind::answer) return shares_->answered(share, imm != 0);
   shares_->offered(share);
-  (void)talkOfShares();
+  queue_.attend(this);
 }
 
 }  // namespace weft::local

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "src/base/log.h"
 
@@ -21,13 +22,23 @@ constexpr const char* kSharing = "sharing GPU memory with a peer on this host";
 
 }  // namespace
 
-Result<std::shared_ptr<GpuShares>> GpuShares::open(std::shared_ptr<const mem::gpu::Driver> driver, int gpu) {
+Result<std::shared_ptr<GpuShares>> GpuShares::open(std::shared_ptr<const mem::gpu::Driver> driver, int gpu,
+                                                   std::shared_ptr<mem::gpu::Errands> errands) {
   if (!driver || gpu < 0) return Error(Code::unavailable, kSharing, "this process uses no GPU");
   if (const std::string why = driver->whyNotShared(gpu); !why.empty())
     return Error(Code::unavailable, kSharing, why);
-  auto shares = std::make_shared<GpuShares>(std::move(driver), gpu);
+  auto shares = std::make_shared<GpuShares>(std::move(driver), gpu, std::move(errands));
   TRY(shares->socket_, ShareSocket::open());
+  TRY(shares->copiesOf(gpu));  // a stream, before there are kernels
   return shares;
+}
+
+// The lane is gone, or the last copy that used it is over; either is told to the thread that polls.
+GpuShares::~GpuShares() {
+  errands_->destroy(std::move(known_));
+  errands_->destroy(std::move(copies_));
+  errands_->destroy(std::move(trial_));
+  errands_->destroy(std::move(trialPiece_));
 }
 
 Result<mem::gpu::Driver::Copies*> GpuShares::copiesOf(int gpu) {
@@ -89,8 +100,8 @@ Status GpuShares::copyOut(uint64_t share) {
 }
 
 void GpuShares::proven(uint32_t reached) {
-  trial_.reset();
-  trialPiece_.reset();
+  errands_->destroy(std::exchange(trial_, nullptr));
+  errands_->destroy(std::exchange(trialPiece_, nullptr));
   drop(kTrialByDescriptor);
   drop(kTrialByHandle);
   reached_ = reached;
@@ -128,10 +139,9 @@ void GpuShares::keep(const Announcement& announcement, Fd descriptor) {
       std::count_if(known_.begin(), known_.end(), [](const Theirs& it) { return it.views.empty(); }));
   if (waiting >= kMostWaiting || known(announcement.share)) return;
   known_.push_back({announcement.share,
-                    announcement.length,
-                    static_cast<uint32_t>(announcement.way),
-                    std::move(descriptor),
-                    announcement.handle,
+                    {announcement.length, static_cast<uint32_t>(announcement.way), std::move(descriptor),
+                     announcement.handle},
+                    nullptr,
                     {}});
 }
 
@@ -198,20 +208,62 @@ void GpuShares::answered(uint64_t share, bool mapped) {
 }
 
 // An answer that cannot be put soon is forgotten, beyond the bound: the peer does not take its answers.
+void GpuShares::answer(uint64_t share, bool mapped) {
+  if (notes_.size() < kMostWaiting) notes_.push_back({FrameKind::answer, share, mapped});
+}
+
+// A share that is offered once more is answered once more.
 void GpuShares::offered(uint64_t share) {
-  const auto mapped = open(share, gpu_);
+  takeAnnounced();
+  Theirs* theirs = known(share);
+  if (!theirs || !theirs->views.empty()) {
+    if (!theirs) WEFT_LOG(info, "a peer on this host offers GPU memory that it told nothing of");
+    return answer(share, theirs != nullptr);
+  }
+  if (theirs->opening) return;
+  auto opening = std::make_shared<Opening>();
+  opening->named = std::move(theirs->named);
+  theirs->named = {opening->named.length, opening->named.way, Fd(), opening->named.handle};
+  theirs->opening = opening;
+  errands_->ask([opening = std::move(opening), driver = driver_, gpu = gpu_] {
+    opening->mapped.emplace(map(*driver, opening->named, gpu));
+    opening->over.store(true, std::memory_order_release);
+  });
+}
+
+// The errand is over. False: the share could not be mapped.
+bool GpuShares::finish(Theirs& theirs) {
+  Result<MappedPtr> mapped = std::move(*std::exchange(theirs.opening, nullptr)->mapped);
   if (!mapped) {
     WEFT_LOG(info, "%s", mapped.error().message().c_str());
-    drop(share);
+    return false;
   }
-  if (notes_.size() < kMostWaiting) notes_.push_back({FrameKind::answer, share, static_cast<bool>(mapped)});
+  const std::byte* data = (*mapped)->data();
+  theirs.views.push_back({gpu_, data, mapped.take()});
+  return true;
+}
+
+bool GpuShares::settle() {
+  bool more = false;
+  std::vector<uint64_t> refused;
+  for (Theirs& theirs : known_) {
+    if (!theirs.opening) continue;
+    const bool over = theirs.opening->over.load(std::memory_order_acquire);
+    more = more || !over;
+    if (!over) continue;
+    const bool mapped = finish(theirs);
+    answer(theirs.share, mapped);
+    if (!mapped) refused.push_back(theirs.share);
+  }
+  for (const uint64_t share : refused) drop(share);
+  return more;
 }
 
 Result<const std::byte*> GpuShares::find(uint64_t share, uint64_t offset, size_t length, int gpu) {
   Theirs* theirs = known(share);
   if (!theirs || theirs->views.empty())
     return Error(Code::remote, kSharing, "the peer named what it never shared", EPROTO);
-  if (offset > theirs->length || length > theirs->length - offset)
+  if (offset > theirs->named.length || length > theirs->named.length - offset)
     return Error(Code::remote, kSharing, "the peer named bytes past the end of what it shares", ERANGE);
   TRY(const Theirs::View* view, viewOf(*theirs, gpu));
   return static_cast<const std::byte*>(view->data + offset);
@@ -232,18 +284,22 @@ GpuShares::Theirs* GpuShares::known(uint64_t share) {
   return one == known_.end() ? nullptr : &*one;
 }
 
-// Maps a share at its first use. For a further GPU of this process a handle is opened once more, and a
-// mapping of a descriptor is made to reach it.
+Result<GpuShares::MappedPtr> GpuShares::map(const mem::gpu::Driver& driver, Named& named, int gpu) {
+  if (named.way == kByHandle) return driver.openHandle(gpu, named.handle, named.length);
+  auto mapped = driver.mapShared(gpu, named.descriptor, named.length);
+  named.descriptor.reset();
+  return mapped;
+}
+
+// Maps a share of the trial at its first use. For a further GPU of this process a handle is opened once more,
+// and a mapping of a descriptor is made to reach it.
 Result<const GpuShares::Theirs::View*> GpuShares::viewOf(Theirs& theirs, int gpu) const {
   const auto view = std::find_if(theirs.views.begin(), theirs.views.end(),
                                  [gpu](const Theirs::View& it) { return it.gpu == gpu; });
   if (view != theirs.views.end()) return static_cast<const Theirs::View*>(&*view);
-  std::unique_ptr<mem::gpu::Driver::Mapped> mapped;
-  if (theirs.way == kByHandle) {
-    TRY(mapped, driver_->openHandle(gpu, theirs.handle, theirs.length));
-  } else if (theirs.views.empty()) {
-    TRY(mapped, driver_->mapShared(gpu, theirs.descriptor, theirs.length));
-    theirs.descriptor.reset();
+  MappedPtr mapped;
+  if (theirs.named.way == kByHandle || theirs.views.empty()) {
+    TRY(mapped, map(*driver_, theirs.named, gpu));
   } else {
     TRY(driver_->letReach(gpu, *theirs.views.front().mapped));
   }
@@ -252,9 +308,14 @@ Result<const GpuShares::Theirs::View*> GpuShares::viewOf(Theirs& theirs, int gpu
   return static_cast<const Theirs::View*>(&theirs.views.back());
 }
 
+// An errand that maps it comes before the one that destroys it.
 void GpuShares::drop(uint64_t share) {
   takeAnnounced();  // the announcement may be in the socket, unused
-  std::erase_if(known_, [&](const Theirs& it) { return it.share == share; });
+  const auto gone =
+      std::find_if(known_.begin(), known_.end(), [&](const Theirs& it) { return it.share == share; });
+  if (gone == known_.end()) return;
+  errands_->destroy(std::move(*gone));
+  known_.erase(gone);
 }
 
 }  // namespace weft::local

@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "src/base/bytes.h"
 #include "src/base/fd.h"
 #include "src/mem/gpu/copies.h"
+#include "src/mem/gpu/errands.h"
 
 // The GPU memory that the two ends of a lane share. Our memory is named to the peer, and memory that the peer
 // named is mapped here; so the receiver copies from the sender's memory to its own. CUDA's descriptors and
@@ -23,7 +25,11 @@ namespace weft::local {
 class GpuShares {
  public:
   // An error where this process uses no GPU, or where its GPU cannot share.
-  static Result<std::shared_ptr<GpuShares>> open(std::shared_ptr<const mem::gpu::Driver> driver, int gpu);
+  static Result<std::shared_ptr<GpuShares>> open(std::shared_ptr<const mem::gpu::Driver> driver, int gpu,
+                                                 std::shared_ptr<mem::gpu::Errands> errands);
+  ~GpuShares();  // what is mapped goes by errands
+  GpuShares(const GpuShares&) = delete;
+  GpuShares& operator=(const GpuShares&) = delete;
 
   const mem::gpu::Driver& driver() const { return *driver_; }
   int gpu() const { return gpu_; }  // the GPU that this process uses
@@ -55,7 +61,9 @@ class GpuShares {
   std::optional<Note> nextNote(KeyTable& table);
   void noted(const Note& note);                // it was put
   void answered(uint64_t share, bool mapped);  // the peer says so of a share of ours
-  void offered(uint64_t share);                // the peer offers one: maps it, and has an answer to put
+  void offered(uint64_t share);                // the peer offers one: it is mapped by an errand
+  // Looks at the shares that are being mapped; those that are have an answer to put. True: some are not yet.
+  bool settle();
 
   // The name of our memory at an address, for a frame.
   struct Name {
@@ -76,8 +84,9 @@ class GpuShares {
   Result<const std::byte*> find(uint64_t share, uint64_t offset, size_t length, int gpu);
   void drop(uint64_t share);
 
-  GpuShares(std::shared_ptr<const mem::gpu::Driver> driver, int gpu)
-      : driver_(std::move(driver)), gpu_(gpu) {}
+  GpuShares(std::shared_ptr<const mem::gpu::Driver> driver, int gpu,
+            std::shared_ptr<mem::gpu::Errands> errands)
+      : driver_(std::move(driver)), gpu_(gpu), errands_(std::move(errands)) {}
 
  private:
   // A share of ours: an allocation, or a segment of an allocation that has several.
@@ -88,6 +97,20 @@ class GpuShares {
     uint64_t share;  // 0: it goes another way
     bool mapped = false;
   };
+  using MappedPtr = std::unique_ptr<mem::gpu::Driver::Mapped>;
+  // The memory that a share names, as it was announced.
+  struct Named {
+    size_t length;
+    uint32_t way;
+    Fd descriptor;  // closed once it is mapped
+    mem::gpu::IpcHandle handle;
+  };
+  // A share that an errand maps. The errand alone writes `mapped`, and says with `over` that it did.
+  struct Opening {
+    Named named;
+    std::optional<Result<MappedPtr>> mapped;
+    std::atomic<bool> over{false};
+  };
   // A share of the peer's, and the addresses by which GPUs of this process reach it.
   struct Theirs {
     struct View {
@@ -96,10 +119,8 @@ class GpuShares {
       std::unique_ptr<mem::gpu::Driver::Mapped> mapped;  // null: the first view's serves this GPU as well
     };
     uint64_t share;
-    size_t length;
-    uint32_t way;
-    Fd descriptor;  // closed once it is mapped
-    mem::gpu::IpcHandle handle;
+    Named named;
+    std::shared_ptr<Opening> opening;  // null: none was begun, or it is over
     std::vector<View> views;
   };
 
@@ -113,10 +134,14 @@ class GpuShares {
   void keep(const Announcement& announcement, Fd descriptor);
   Theirs* known(uint64_t share);
   Result<const std::byte*> open(uint64_t share, int gpu);
+  static Result<MappedPtr> map(const mem::gpu::Driver& driver, Named& named, int gpu);
   Result<const Theirs::View*> viewOf(Theirs& theirs, int gpu) const;
+  void answer(uint64_t share, bool mapped);
+  bool finish(Theirs& theirs);
 
   const std::shared_ptr<const mem::gpu::Driver> driver_;
   const int gpu_;
+  const std::shared_ptr<mem::gpu::Errands> errands_;
   std::vector<std::unique_ptr<mem::gpu::Driver::Copies>> copies_;  // by GPU, for GPUs that were asked for
   ShareSocket socket_;                                             // connected to the peer's
   Nonce ours_{}, theirs_{};                                        // of the two inboxes

@@ -23,20 +23,30 @@ bool GpuStaging::has(const void* at) const {
                      [at](const Half& half) { return half.holds(static_cast<const std::byte*>(at)); });
 }
 
-// A half whose copy of an earlier work was never waited for may still be written by the GPU: it gets new
-// bytes then.
-Status GpuStaging::fill(Half& half, const std::byte* from, size_t left, mem::gpu::Driver::Copies& copies,
-                        uint64_t key) {
-  if (!half.bytes || half.flight) {
-    TRY(half.bytes, mem::gpu::PinnedBytes::allocate(driver_, copies.gpu(), kHalf));
-    half.flight = nullptr;
+Result<std::unique_ptr<GpuStaging>> GpuStaging::create(const LocalDevice& device, int gpu) {
+  auto made = std::make_unique<GpuStaging>(device.flights());
+  for (Half& half : made->halves_) {
+    TRY(auto bytes, mem::gpu::PinnedBytes::allocate(device.driver(), gpu, kHalf));
+    // A copy that outlives the lane keeps them, and then it is whoever sees its end that lets them go.
+    half.bytes = {bytes.release(), [errands = device.errands()](mem::gpu::PinnedBytes* gone) {
+                    errands->destroy(std::unique_ptr<mem::gpu::PinnedBytes>(gone));
+                  }};
   }
+  return made;
+}
+
+// A half whose copy of an earlier work was never waited for may still be written by the GPU.
+Result<bool> GpuStaging::fill(Half& half, const std::byte* from, size_t left,
+                              mem::gpu::Driver::Copies& copies, uint64_t key) {
+  if (half.flight && half.flight->state() == Flight::State::underWay) return false;
+  if (half.flight) flights_->over(half.flight);
+  half.flight = nullptr;
   const size_t length = std::min(left, kHalf);
   TRY(half.flight, copies.fromGpu(half.bytes->data(), from, length));
   flights_->add(key, half.flight, half.bytes);
   half.from = from;
   half.length = length;
-  return {};
+  return true;
 }
 
 Result<std::span<const std::byte>> GpuStaging::bytesAt(const std::byte* from, size_t left,
@@ -45,7 +55,8 @@ Result<std::span<const std::byte>> GpuStaging::bytesAt(const std::byte* from, si
   while (at < halves_.size() && !halves_[at].holds(from)) at++;
   if (at == halves_.size()) {
     at = 0;
-    TRY(fill(halves_[at], from, left, copies, key));
+    TRY(const bool filled, fill(halves_[at], from, left, copies, key));
+    if (!filled) return std::span<const std::byte>();
   }
   Half& half = halves_[at];
   Half& other = halves_[1 - at];
@@ -53,7 +64,7 @@ Result<std::span<const std::byte>> GpuStaging::bytesAt(const std::byte* from, si
   const std::byte* next = half.from + half.length;
   const size_t rest = left - static_cast<size_t>(next - from);
   if (rest > 0 && other.from != next) {
-    TRY(fill(other, next, rest, copies, key));
+    TRY(fill(other, next, rest, copies, key));  // or with a later call
   }
   if (half.flight) {
     const Flight::State state = half.flight->state();

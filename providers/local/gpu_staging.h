@@ -7,7 +7,7 @@
 #include <optional>
 #include <span>
 
-#include "providers/local/gpu_flights.h"
+#include "providers/local/device.h"
 #include "src/mem/gpu/copies.h"
 
 // GPU memory that no other process can map, on its way through host memory. There are two pinned halves: the
@@ -17,8 +17,9 @@ namespace weft::local {
 
 class GpuStaging {
  public:
-  GpuStaging(std::shared_ptr<const mem::gpu::Driver> driver, std::shared_ptr<GpuFlights> flights)
-      : driver_(std::move(driver)), flights_(std::move(flights)) {}
+  // Both halves are made here, and freed by the device's errands: either may wait for kernels.
+  static Result<std::unique_ptr<GpuStaging>> create(const LocalDevice& device, int gpu);
+  explicit GpuStaging(std::shared_ptr<GpuFlights> flights) : flights_(std::move(flights)) {}
 
   // Another work begins; nothing of the present halves is used for it.
   void reset();
@@ -39,9 +40,10 @@ class GpuStaging {
     bool holds(const std::byte* at) const { return from && at >= from && at < from + length; }
   };
 
-  Status fill(Half& half, const std::byte* from, size_t left, mem::gpu::Driver::Copies& copies, uint64_t key);
+  // False: an earlier work's copy into that half is under way.
+  Result<bool> fill(Half& half, const std::byte* from, size_t left, mem::gpu::Driver::Copies& copies,
+                    uint64_t key);
 
-  const std::shared_ptr<const mem::gpu::Driver> driver_;
   const std::shared_ptr<GpuFlights> flights_;
   std::array<Half, 2> halves_;
 };

@@ -2,6 +2,8 @@
 // Copyright The weft authors
 #include "src/rma/bounce.h"
 
+#include <utility>
+
 #include "src/rma/wire.h"
 
 // The slots, and their place on a comm.
@@ -22,6 +24,27 @@ Result<std::unique_ptr<Bounce>> Bounce::create(std::shared_ptr<const mem::gpu::D
   desc.length = made->bytes_->size();
   TRY(made->memory_, comm.registerMemory(desc));
   return made;
+}
+
+std::shared_ptr<Bounce::Making> Bounce::begin(mem::gpu::Errands& errands,
+                                              std::shared_ptr<const mem::gpu::Driver> driver, int gpu,
+                                              core::Comm& comm) {
+  auto making = std::make_shared<Making>();
+  errands.ask([making, driver = std::move(driver), gpu, &comm]() mutable {
+    making->made.emplace(create(std::move(driver), gpu, comm));
+    making->over.store(true, std::memory_order_release);
+  });
+  return making;
+}
+
+Result<Bounce*> LazyBounce::get(mem::gpu::Errands& errands,
+                                const std::shared_ptr<const mem::gpu::Driver>& driver, int gpu,
+                                core::Comm& comm) {
+  if (bounce_) return bounce_.get();
+  if (!making_) making_ = Bounce::begin(errands, driver, gpu, comm);
+  if (!making_->over.load(std::memory_order_acquire)) return static_cast<Bounce*>(nullptr);
+  TRY(bounce_, std::move(*std::exchange(making_, nullptr)->made));
+  return bounce_.get();
 }
 
 Bounce::~Bounce() {

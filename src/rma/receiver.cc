@@ -155,10 +155,9 @@ Status Receiver::placePut(const Head& head, Window* window, std::span<const std:
 Result<Receiver::Place> Receiver::placeOf(Stream& stream, const Wanted& wanted) {
   if (wanted.window && !wanted.window->staged) return Place{wanted.to, wanted.window->receiving[rank_]};
   if (wanted.window) {
-    if (!stream.bounce) {
-      TRY(stream.bounce, Bounce::create(own_.driver(), wanted.window->memory.gpu, comm_));
-    }
-    return Place{stream.bounce->next(), stream.bounce->memory()};
+    TRY(const Bounce* bounce,
+        stream.bounce.get(own_.errands(), own_.driver(), wanted.window->memory.gpu, comm_));
+    return bounce ? Place{bounce->next(), bounce->memory()} : Place();
   }
   if (!nowhereMemory_) {
     TRY(nowhere_, coll::Staging::create(kPieceBytes));

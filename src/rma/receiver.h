@@ -90,7 +90,7 @@ class Receiver {
     int tag;
     std::deque<Wanted> waiting;
     std::deque<Flight> flights;
-    std::unique_ptr<Bounce> bounce;  // made at need
+    LazyBounce bounce;
   };
   // A put whose bytes know their place.
   struct Placed {
@@ -142,8 +142,8 @@ class Receiver {
   bool broken_ = false;
   std::deque<Arrival> arrivals_;
   Batch batch_;
-  Stream puts_{kPutTag, {}, {}, nullptr};
-  Stream gets_{kGetTag, {}, {}, nullptr};
+  Stream puts_{kPutTag, {}, {}, {}};
+  Stream gets_{kGetTag, {}, {}, {}};
   bool places_ = false;  // some window was opened: receives stand for placed bytes
   std::deque<Placed> placed_;
   std::deque<core::Request*> placedFlights_;

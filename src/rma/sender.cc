@@ -120,15 +120,14 @@ bool Sender::testHeads() {
 Result<Sender::Piece> Sender::nextPiece(Stream& stream, Body& body) {
   const uint64_t bytes = std::min<uint64_t>(body.piece, body.bytes);
   if (!body.staged) return Piece{body.data, bytes, body.memory};
-  if (!stream.bounce) {
-    TRY(stream.bounce, Bounce::create(own_.driver(), body.staged->memory.gpu, comm_));
-  }
-  std::byte* slot = stream.bounce->next();
+  TRY(const Bounce* bounce, stream.bounce.get(own_.errands(), own_.driver(), body.staged->memory.gpu, comm_));
+  if (!bounce) return Piece();
+  std::byte* slot = bounce->next();
   if (slot && !body.filled) {
     TRY(own_.read(*body.staged, body.data, slot, static_cast<size_t>(bytes)));
     body.filled = true;
   }
-  return Piece{slot, bytes, stream.bounce->memory()};
+  return Piece{slot, bytes, bounce->memory()};
 }
 
 core::Posted Sender::postPiece(const Stream& stream, const Body& body, const Piece& piece) {

@@ -73,7 +73,7 @@ class Sender {
     int tag;
     std::deque<Body> waiting;
     std::deque<Flight> flights;
-    std::unique_ptr<Bounce> bounce;  // made at need
+    LazyBounce bounce;
   };
   // What the next message is made of.
   struct Piece {
@@ -100,9 +100,9 @@ class Sender {
   uint64_t sequence_ = 0;  // of the next head that leaves
   std::deque<Message> heads_;
   std::deque<Flight> headFlights_;  // each has the slot of its sequence
-  Stream puts_{kPutTag, {}, {}, nullptr};
-  Stream gets_{kGetTag, {}, {}, nullptr};
-  Stream placed_{kPlacedTag, {}, {}, nullptr};
+  Stream puts_{kPutTag, {}, {}, {}};
+  Stream gets_{kGetTag, {}, {}, {}};
+  Stream placed_{kPlacedTag, {}, {}, {}};
 };
 
 }  // namespace weft::rma

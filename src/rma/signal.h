@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "src/mem/gpu/driver.h"
+#include "src/mem/gpu/errands.h"
 #include "src/rma/window.h"
 
 // The memory of a rank as the rank itself writes it: words to which signals are added, and puts within the
@@ -16,7 +17,8 @@ namespace weft::rma {
 class OwnMemory {
  public:
   // Null: this process uses no GPU.
-  explicit OwnMemory(std::shared_ptr<const mem::gpu::Driver> driver) : driver_(std::move(driver)) {}
+  explicit OwnMemory(std::shared_ptr<const mem::gpu::Driver> driver)
+      : driver_(std::move(driver)), errands_(std::make_unique<mem::gpu::Errands>(driver_)) {}
 
   // Finds out which GPU the window is on. An error: none that this process knows.
   Status settle(Window& window) const;
@@ -28,6 +30,7 @@ class OwnMemory {
   Status read(const Window& window, const std::byte* at, void* to, size_t bytes) const;
   Status write(const Window& window, std::byte* at, const void* from, size_t bytes) const;
   const std::shared_ptr<const mem::gpu::Driver>& driver() const { return driver_; }
+  mem::gpu::Errands& errands() const { return *errands_; }
   // Within this rank; the ranges may overlap where both are the host's.
   Status copy(const Window& to, uint64_t toOffset, const Window& from, uint64_t fromOffset,
               uint64_t bytes) const;
@@ -36,6 +39,7 @@ class OwnMemory {
   Status addOnGpu(Window& window, uint64_t offset, uint64_t addend) const;
 
   std::shared_ptr<const mem::gpu::Driver> driver_;
+  std::unique_ptr<mem::gpu::Errands> errands_;  // with the comms that they register memory on
 };
 
 }  // namespace weft::rma

@@ -55,6 +55,7 @@ WAIT_HOMES = {
     'src/agg/errands.h': 'likewise',
     'src/control/hub.cc': 'the control thread ends at the word in its mailbox',
     'src/core/state_report.cc': 'its thread ends after one of its short rests',
+    'src/mem/gpu/errands.cc': 'its thread ends with the driver\'s call that is under way, for memory that nobody uses any more',
 }
 
 CODE = ('.h', '.cc', '.c')

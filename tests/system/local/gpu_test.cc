@@ -255,3 +255,43 @@ TEST_CASE("local: a fence is not passed while a copy is under way, whichever end
     receiver.poll();
   CHECK(receiver.of(retired) == (receiverRetires ? 1 : 0));
 }
+
+// The kernel of a collective waits for the thread that polls, so that one must wait for no kernel.
+TEST_CASE("local: messages go on while calls of the driver wait for a kernel") {
+  skipWithoutDriver();
+  if (!GpuInUse() || !isSoftwareGpu()) return;  // it alone holds a kernel
+  GpuEnd sender(Made::forSharing), receiver(Made::forSharing);
+  join(sender, receiver);
+  sender.fill(8);
+  const std::vector<std::byte> sent = sender.content();
+  const auto until = [&](auto reached) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10) * patience();
+    while (!reached() && std::chrono::steady_clock::now() < end) sender.poll(), receiver.poll();
+    return reached();
+  };
+  const auto arrives = [&](size_t length) {
+    const size_t before = receiver.of(notified);
+    sender.write(0, length);
+    return until([&] { return receiver.of(notified) > before; }) &&
+           std::memcmp(receiver.content().data(), sent.data(), length) == 0;
+  };
+  {
+    // The receiver maps what the first message names.
+    const HeldKernel kernel;
+    for (const size_t length : {size_t{1000}, size_t{70000}, 3 * kMiB}) CHECK(arrives(length));
+    CHECK(until([&] { return kernel.callsThatWait() == 1; }));
+    CHECK(arrives(5 * kMiB));
+  }
+  CHECK(arrives(kBytes));
+  {
+    // It unmaps what is deregistered.
+    const HeldKernel kernel;
+    sender.memory.reset();
+    CHECK(until([&] { return kernel.callsThatWait() == 1; }));
+    for (int i = 0; i < 1000; i++) receiver.poll();
+    // The lane goes with all that it has pinned.
+    sender.lane.reset();
+    receiver.lane.reset();
+  }
+  CHECK(sender.words.empty());
+}
