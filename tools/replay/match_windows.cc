@@ -129,9 +129,8 @@ class Group {
     return {};
   }
 
-  // What kept a get and the puts of others to its place apart was a wait for a signal, which no trace has.
-  // Here they would be under way at once, so the bytes of such a get come behind the window, as far into a
-  // page.
+  // A wait for a signal kept a get and the puts of others to its place apart, and no trace has waits. Here
+  // they would be under way at once, so the bytes of such a get come behind the window, as far into a page.
   void setAside(Member* member) {
     auto& memories = plan_->ranks[static_cast<size_t>(member->queue->rank)].memories;
     for (Arrival& got : member->arrivals) {
