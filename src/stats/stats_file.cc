@@ -64,10 +64,12 @@ Result<std::unique_ptr<StatsFile>> StatsFile::create(const std::string& folder) 
 
 Status StatsFile::open(const std::string& folder) {
   if (folder.empty()) {
-    file_ = Fd(::memfd_create(kMemfdName, MFD_CLOEXEC));
+    file_ = Fd(::memfd_create(kMemfdName, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (!file_) return noFile("memory to share", errno);
     (void)::fchmod(file_.get(), 0600);
     if (::ftruncate(file_.get(), kFileBytes) != 0) return noFile("memory to share", errno);
+    // A store behind the end of a file that somebody cut off would be a signal.
+    (void)::fcntl(file_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_SEAL);
   } else {
     const std::string stem = folder + "/" + hostName() + "." + std::to_string(::getpid());
     for (int i = 0; i < kMostFiles && !file_; i++) {

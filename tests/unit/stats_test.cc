@@ -191,6 +191,22 @@ TEST_CASE("a file in a folder is the user's alone and goes with its object, but 
   CHECK_FALSE(StatsFile::create("/nonexistent"));
 }
 
+// A store to what was cut off would end the process.
+TEST_CASE("memory that is shared without a folder cannot be cut off") {
+  auto file = StatsFile::create("");
+  REQUIRE(file);
+  size_t found = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
+    if (target.find(kMemfdName) == std::string::npos) continue;
+    found++;
+    CHECK(::truncate(entry.path().c_str(), 0) != 0);
+  }
+  CHECK(found > 0);
+  CHECK((*file)->take(1, true, "device", "peer"));
+}
+
 TEST_CASE("a line that is over serves another comm, and one too many is counted") {
   auto file = StatsFile::create("");
   REQUIRE(file);
