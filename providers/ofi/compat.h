@@ -4,7 +4,9 @@
 
 // The only door to libfabric's headers, 1.17 to 2.x. The library is opened at run time, so nothing here may
 // need a symbol of it: all calls but the few of library.cc go through an object's table.
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include <rdma/fabric.h>
@@ -19,14 +21,28 @@
 
 namespace weft::ofi {
 
-// The oldest API version that we ask for. Newer libraries keep that version's behaviour when they are asked
-// for it.
+// The oldest API version that we ask for, and the newest that was read and tried. Newer libraries keep an
+// older version's behaviour when they are asked for it: software providers always are. EFA is asked for the
+// newest that the library has, as before 1.18 it leaves RDMA off on its first cards (p4d, g4dn).
 constexpr uint32_t kApiVersion = FI_VERSION(1, 17);
+constexpr uint32_t kNewestApi = FI_VERSION(2, 1);
+
+// struct fi_cq_err_entry has more at its end in newer headers, which a library that is asked for their
+// version fills in.
+struct CompletionError {
+  fi_cq_err_entry entry{};
+  std::array<uint64_t, 8> newer{};
+};
 
 // FI_OPT_EFA_WRITE_IN_ORDER_ALIGNED_128_BYTES of rdma/fi_ext.h, which older headers lack. A bool; set before
 // the endpoint is enabled.
 constexpr int kWriteLinesInOrder = -(0xefa << 16) + 6;
 constexpr uint32_t kWriteLinesInOrderSince = FI_VERSION(1, 19);
+
+// FI_OPT_EFA_EMULATED_READ and FI_OPT_EFA_EMULATED_WRITE of rdma/fi_ext.h, bools to be read: the library's
+// processor does it, not the card.
+constexpr int kEmulatedRead = -(0xefa << 16) + 1;
+constexpr int kEmulatedWrite = -(0xefa << 16) + 2;
 
 // FI_OPT_SHARED_MEMORY_PERMITTED of newer headers. A bool; set before the endpoint is enabled.
 constexpr int kSharedMemoryPermitted = 11;

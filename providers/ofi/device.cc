@@ -2,14 +2,12 @@
 // Copyright The weft authors
 #include "providers/ofi/device.h"
 
-#include <cerrno>
 #include <mutex>
 #include <set>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "providers/ofi/descriptors.h"
 #include "providers/ofi/queue.h"
+#include "src/base/pages.h"
 
 // Opening a card, and the memory of cards that are lost.
 namespace weft::ofi {
@@ -39,21 +37,7 @@ LostCards& lostCards() {
   return cards;
 }
 
-size_t pageBytes() {
-  return static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-}
-
 }  // namespace
-
-void OfiDevice::Unmap::operator()(std::byte* page) const {
-  ::munmap(page, pageBytes());
-}
-
-Result<OfiDevice::Page> OfiDevice::newPage() {
-  void* page = ::mmap(nullptr, pageBytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (page == MAP_FAILED) return Error(Code::resources, "opening a card", "a page of memory", errno);
-  return Page(static_cast<std::byte*>(page));
-}
 
 OfiDevice::OfiDevice(std::shared_ptr<const Library> library, const Traits& traits, const Nic& nic,
                      const Config& config, const Clock& clock)
@@ -88,10 +72,11 @@ Status OfiDevice::start() {
     TRY(domain_, Domain::open(library_, fabricInfo(), false));
     TRY(registry_.attach(domain_.get()));
   }
-  TRY(helloPage_, newPage());
+  TRY(helloPage_, mapPages(kHelloBytes));
   MemoryDesc desc;
   desc.address = helloPage_.get();
   desc.length = kHelloBytes;
+  desc.ours = true;
   TRY(const Registry::Entry entry, registry_.add(desc));
   helloMemory_ = std::make_unique<OfiMemory>(registry_, entry);
   return {};

@@ -44,11 +44,6 @@ class OfiDevice : public Device {
 
  private:
   static constexpr size_t kHelloBytes = 128;
-  struct Unmap {
-    void operator()(std::byte* page) const;
-  };
-  using Page = std::unique_ptr<std::byte, Unmap>;
-  static Result<Page> newPage();
   Status start();
 
   const std::shared_ptr<const Library> library_;
@@ -59,9 +54,7 @@ class OfiDevice : public Device {
   std::atomic<bool> lost_{false};  // any queue sets it; nothing else depends on it
   std::unique_ptr<Domain> domain_;
   Registry registry_;
-  // Peers write the first bytes of this page. Nothing else is on it: to be safe with forks before Linux 5.12
-  // (FI_EFA_FORK_SAFE), libibverbs keeps every registered page from children, with everything on it.
-  Page helloPage_;
+  std::shared_ptr<std::byte[]> helloPage_;  // peers write its first bytes
   std::unique_ptr<OfiMemory> helloMemory_;
 };
 

@@ -18,6 +18,10 @@ namespace {
 // the first stream, and so wait only for each other.
 constexpr uint64_t kWorthATurn = 32 << 10;
 
+// A card gives a work up while packets of it are still on their way, each by a path of its own (SRD), and the
+// peer's queue pair is shared and goes on. No switch holds a packet for this long.
+constexpr Milliseconds kStrayPackets{250};
+
 constexpr Milliseconds kPatience{100};  // the wait for an end that should dial
 
 // The most writes injected in a row. The next write is an operation. libfabric would keep any number of
@@ -285,6 +289,7 @@ void OfiEndpoint::rejected(const Work& work, int64_t code) {
 bool OfiEndpoint::finished(const Operation& operation, int error, std::string_view why, Completion* out) {
   operation.stream->outstanding--;
   if (error != 0) [[unlikely]] {
+    noteStrays();
     if (!closing_) operation.stream->fenced = true;
     if (life_.ready()) life_.apply(LaneEvent::workFailed, error, std::string(why));
   }
@@ -303,6 +308,10 @@ bool OfiEndpoint::finished(const Operation& operation, int error, std::string_vi
   out->context = operation.context;
   queue_.explainNow(*out, named("writing to or reading from", std::string(why)));
   return true;
+}
+
+void OfiEndpoint::noteStrays() {
+  if (!software()) strayUntil_ = queue_.device().clock().now() + kStrayPackets;
 }
 
 std::string OfiEndpoint::named(const char* what, const std::string& why) const {
@@ -412,18 +421,18 @@ void OfiEndpoint::startFence(LaneState from) {
   queue_.progress(this);
 }
 
-std::optional<int> OfiEndpoint::fenced(TimePoint, bool late) {
+std::optional<int> OfiEndpoint::fenced(TimePoint now, bool late) {
   if (queue_.endpointClosing()) return std::nullopt;
-  return closing_ ? closed() : landing(late);
+  return closing_ ? closed(now) : landing(now, late);
 }
 
 // Closing a socket does not take back the bytes that are in it. So a healthy lane is fenced by one more write
 // behind everything else: when it is acknowledged, everything before it has landed. A peer that does not poll
 // cannot acknowledge; the lane is then cut at the deadline, and `retired` is not ok. Lanes that share an
 // endpoint can only be cut together: while others are wanted there, the protocol has to decide.
-std::optional<int> OfiEndpoint::landing(bool late) {
+std::optional<int> OfiEndpoint::landing(TimePoint now, bool late) {
   const bool all = everythingLanded();
-  if (!all && !late) return std::nullopt;
+  if ((!all && !late) || now < strayUntil_) return std::nullopt;
   if (!all && !software() && queue_.sharedEndpoint()) {
     if (queue_.wantedLanes() == 0) {
       queue_.cutEndpoint(kCut);
@@ -479,6 +488,7 @@ void OfiEndpoint::endpointGoing(const std::string& why) {
 
 void OfiEndpoint::endpointGone(const std::string& why) {
   broke(why);  // first: it sets the reason of everything that follows
+  if (outstanding() > 0) noteStrays();
   failOutstanding();
   streams_[0] = {};
   streams_[0].fenced = true;
@@ -487,8 +497,8 @@ void OfiEndpoint::endpointGone(const std::string& why) {
 
 // The operations of a closed endpoint are all in the completion queue, as cancelled. Once that is read to its
 // end, an operation that is still missing will not come.
-std::optional<int> OfiEndpoint::closed() const {
-  if (outstanding() > 0 && !drained_) return std::nullopt;
+std::optional<int> OfiEndpoint::closed(TimePoint now) const {
+  if ((outstanding() > 0 && !drained_) || now < strayUntil_) return std::nullopt;
   const auto own = std::span(streams_).first(count_);
   const bool all = std::all_of(own.begin(), own.end(), [](const Stream& stream) { return stream.fenced; });
   return all ? 0 : FI_ETIMEDOUT;

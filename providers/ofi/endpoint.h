@@ -78,8 +78,9 @@ class OfiEndpoint : public Endpoint, private LaneLife::Host {
   void rejected(const Work& work, int64_t code);
   int64_t sendHello(Stream* stream);  // returns 0, a positive number for "later", or libfabric's error
   void greetPeer(TimePoint now);
-  std::optional<int> landing(bool late);
-  std::optional<int> closed() const;
+  void noteStrays();
+  std::optional<int> landing(TimePoint now, bool late);
+  std::optional<int> closed(TimePoint now) const;
   std::optional<int> stayBusy();
   void died(const std::string& why);
   bool landed(Stream* stream);
@@ -117,6 +118,7 @@ class OfiEndpoint : public Endpoint, private LaneLife::Host {
   bool onItsWay_ = false;   // the fence was given up while its works may still land
   bool closing_ = false;    // retiring: only the entries of the completion queue are awaited
   bool drained_ = false;    // the completion queue was read to its end
+  TimePoint strayUntil_{};  // until then a packet of a work that failed may be on the wire
   TimePoint dialAnyway_{};  // then dial, as the peer's hello may have come before we knew its address
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "providers/ofi/address.h"
 #include "src/base/log.h"
@@ -19,26 +20,35 @@ namespace {
 
 using topo::NicFacts;
 
-constexpr uint64_t kModes = FI_CONTEXT | FI_CONTEXT2 | FI_RX_CQ_DATA;
+constexpr uint64_t kModes = FI_CONTEXT | FI_CONTEXT2;
 constexpr int kMemoryModes =
     FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
 constexpr size_t kMaxWriteBytes = size_t{1} << 30;
 constexpr int kDefaultSpeedMbps = 10000;
 
-// The hints ask for nothing optional, since that would hide providers. They offer every mode bit that we can
-// serve; the provider clears the bits that it does not need. FI_PROGRESS_MANUAL avoids the progress threads
+// The way in which libfabric is asked for offers.
+struct Ask {
+  uint32_t api = kApiVersion;
+  std::string provider;         // empty: all
+  bool receivesPosted = false;  // we would keep receives posted for notifications (FI_RX_CQ_DATA)
+};
+
+// The hints ask for nothing optional, since that would hide providers. They offer the mode bits that we can
+// serve; the provider clears those that it does not need, but for FI_RX_CQ_DATA: with that EFA gives up
+// notifications that need no receive. FI_PROGRESS_MANUAL avoids the progress threads
 // that tcp would start. AUTO in the answer is not reliable: such a provider's writes land only while the
 // target polls.
-InfoPtr makeHints(const Library& library, const std::string& provider) {
+InfoPtr makeHints(const Library& library, const Ask& ask) {
   InfoPtr hints = library.allocateInfo();
   if (!hints) return hints;
   hints->caps = FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
-  hints->mode = kModes;
+  hints->mode = kModes | (ask.receivesPosted ? FI_RX_CQ_DATA : 0);
   hints->ep_attr->type = FI_EP_RDM;
   hints->domain_attr->mr_mode = kMemoryModes;
   hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
   hints->domain_attr->control_progress = FI_PROGRESS_MANUAL;
-  if (!provider.empty()) hints->fabric_attr->prov_name = ::strdup(provider.c_str());  // freed with the hints
+  if (!ask.provider.empty())
+    hints->fabric_attr->prov_name = ::strdup(ask.provider.c_str());  // freed with the hints
   return hints;
 }
 
@@ -55,7 +65,7 @@ std::string unusable(const Traits& traits, const fi_info& info) {
     return format("a write can carry %zu bytes of notification, 4 are needed", domain.cq_data_size);
   if (domain.cq_data_size < 8 && !traits.reportsLength)
     return "a notification does not tell how long its write was, and has no room for it";
-  if (info.mode & ~kModes)
+  if (info.mode & ~(kModes | FI_RX_CQ_DATA))
     return format("it needs mode bits we do not serve (0x%llx)", static_cast<unsigned long long>(info.mode));
   if (domain.mr_mode & FI_MR_ENDPOINT) return "it wants memory registered per endpoint (FI_MR_ENDPOINT)";
   if (domain.mr_key_size > 8) return format("its memory keys have %zu bytes, 8 fit", domain.mr_key_size);
@@ -77,11 +87,23 @@ std::string withoutGpu(const Library& library, const Traits& traits) {
   return {};
 }
 
+// What the provider says of the card. Whether it emulates reads and writes is asked in the trial (lines.h).
+std::string abilitiesOf(const Traits& traits, const fi_info& info) {
+  if (!traits.cardMoves) return {};
+  return format("notifications %s; injects up to %zu bytes",
+                info.mode & FI_RX_CQ_DATA ? "take posted receives" : "need no receives",
+                info.tx_attr->inject_size);
+}
+
 Nic makeNic(const Library& library, const Traits& traits, const fi_info& info) {
   Nic nic;
   nic.fabricInfo = library.duplicate(&info);
   // A gate of ours serialises all use of a Queue's domain, so libfabric need not lock.
   if (traits.software) nic.fabricInfo->domain_attr->threading = FI_THREAD_DOMAIN;
+  // A Queue has a completion queue and an endpoint of its own, which one thread at a time uses; the domain is
+  // every Queue's. So the direct fabric need not lock for each post and poll. The plain one has more in
+  // common below its endpoints.
+  if (traits.cardMoves) nic.fabricInfo->domain_attr->threading = FI_THREAD_COMPLETION;
   if (traits.mostPackets > 0) {
     nic.fabricInfo->tx_attr->size = std::min(nic.fabricInfo->tx_attr->size, traits.mostPackets);
     nic.fabricInfo->rx_attr->size = std::min(nic.fabricInfo->rx_attr->size, traits.mostPackets);
@@ -107,8 +129,7 @@ Nic makeNic(const Library& library, const Traits& traits, const fi_info& info) {
   nic.info.withoutGpu = withoutGpu(library, traits);
   nic.info.dmabufMemory = nic.info.cudaMemory = nic.info.withoutGpu.empty();
   nic.info.pcieMapping = true;
-  // Calls on this fabric are read by this version. Other fabrics stay with the oldest.
-  if (nic.info.dmabufMemory) nic.fabricInfo->fabric_attr->api_version = kDmabufSince;
+  nic.info.abilities = abilitiesOf(traits, info);
   nic.info.latencyUs = traits.latencyUs;
   nic.info.delivery = traits.delivery;
   nic.info.maxWriteBytes = std::min(kMaxWriteBytes, info.ep_attr->max_msg_size);
@@ -217,25 +238,59 @@ Error nothingFound(const Library& library, const std::string& name, int code) {
           "fi_info -l shows the providers it has, ls /sys/class/infiniband the RDMA cards");
 }
 
+int asking(const Library& library, const Ask& ask, InfoPtr* list) {
+  const InfoPtr hints = makeHints(library, ask);
+  return hints ? library.getInfo(ask.api, hints.get(), list) : -FI_ENOMEM;
+}
+
+// EFA: the newest API that the library has, and first without receives: a card that needs some for
+// notifications, or a library that has no other way, is only shown when they are offered. The plain fabric
+// wants none in any case.
+int askEfa(const Library& library, const Config& config, Catalogue* catalogue) {
+  const std::string name = catalogue->traits.name;
+  int code = -FI_ENODATA;
+  for (const bool receivesPosted : {false, true}) {
+    Catalogue found{traitsOf(name), {}, {}};
+    InfoPtr list;
+    const Ask ask{std::min(library.version(), kNewestApi), "efa", receivesPosted && found.traits.cardMoves};
+    code = asking(library, ask, &list);
+    if (code == 0) collect(library, list.get(), config, &found);
+    *catalogue = std::move(found);
+    if (!catalogue->nics.empty() || !catalogue->traits.cardMoves) break;
+  }
+  return code;
+}
+
+bool isEfa(const Traits& traits) {
+  return traits.provider == "efa";
+}
+
 }  // namespace
 
 Result<Catalogue> discoverNics(const Library& library, const std::string& name, const Config& config) {
   Catalogue catalogue;
-  catalogue.traits = traitsOf(name);
-  const InfoPtr hints = makeHints(library, name.empty() ? "" : catalogue.traits.provider);
-  if (!hints) return Error(Code::resources, "asking libfabric for providers", "out of memory");
+  std::vector<Refusal> refusals;
   InfoPtr list;
-  const int code = library.getInfo(hints.get(), &list);
-  if (code != 0) return nothingFound(library, name, code);
-  if (!name.empty()) {
-    collect(library, list.get(), config, &catalogue);
-    return catalogue;
-  }
-  for (const char* candidate : preferredNames()) {
-    catalogue.traits = traitsOf(candidate);
-    collect(library, list.get(), config, &catalogue);
+  int code = -FI_ENODATA;
+  const std::string only = name.empty() ? "" : traitsOf(name).provider;
+  const bool named = !name.empty();
+  const auto candidates = named ? std::vector{name.c_str()}
+                                : std::vector<const char*>(preferredNames().begin(), preferredNames().end());
+  bool any = false, asked = false;
+  for (const char* candidate : candidates) {
+    catalogue = {traitsOf(candidate), {}, {}};
+    if (isEfa(catalogue.traits)) {
+      code = askEfa(library, config, &catalogue);
+    } else {
+      if (!std::exchange(asked, true)) code = asking(library, {kApiVersion, only, false}, &list);
+      if (code == 0) collect(library, list.get(), config, &catalogue);
+    }
+    any = any || code == 0;
+    refusals.insert(refusals.end(), catalogue.refusals.begin(), catalogue.refusals.end());
     if (!catalogue.nics.empty()) break;
   }
+  if (!any) return nothingFound(library, name, code);
+  catalogue.refusals = std::move(refusals);
   return catalogue;
 }
 

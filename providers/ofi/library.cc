@@ -82,10 +82,10 @@ Status Library::bind(void* handle, const std::string& path) {
   return find(handle, "fi_strerror", path, &strerror_);
 }
 
-int Library::getInfo(const fi_info* hints, InfoPtr* out) const {
+int Library::getInfo(uint32_t api, const fi_info* hints, InfoPtr* out) const {
   const SignalGuard guard;
   fi_info* list = nullptr;
-  const int code = getinfo_(kApiVersion, nullptr, nullptr, 0, hints, &list);
+  const int code = getinfo_(api, nullptr, nullptr, 0, hints, &list);
   *out = InfoPtr(list, FreeInfo{freeinfo_});
   return code;
 }

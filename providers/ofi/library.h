@@ -31,7 +31,7 @@ class Library {
   InfoPtr duplicate(const fi_info* info) const { return {dupinfo_(info), FreeInfo{freeinfo_}}; }
 
   // 0 and the list, or libfabric's negative error code.
-  int getInfo(const fi_info* hints, InfoPtr* out) const;
+  int getInfo(uint32_t api, const fi_info* hints, InfoPtr* out) const;
   int openFabric(fi_fabric_attr* attributes, FidPtr<fid_fabric>* out) const;
 
   uint32_t version() const { return version_(); }

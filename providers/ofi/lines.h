@@ -2,7 +2,9 @@
 // Copyright The weft authors
 #pragma once
 
+#include <map>
 #include <memory>
+#include <string>
 
 #include "providers/ofi/info.h"
 
@@ -18,8 +20,22 @@
 // buffers, or through shared memory on one host.
 namespace weft::ofi {
 
-// True where each endpoint of the card can make the promise. Opens the card for a moment; control path.
-bool promisesLines(const std::shared_ptr<const Library>& library, const Traits& traits, const Nic& nic);
+// What a card showed in a trial: it was opened for a moment, with an endpoint.
+struct CardTrial {
+  bool promisesLines = false;
+  std::string abilities;  // what it does by itself; empty: nothing to say of it
+};
+
+// Cards of one kind (part, revision, firmware) are alike, so one of them is tried in a process: eight ranks
+// with 32 cards each would else open 256 domains as a job starts, which takes seconds. Control path; one
+// thread at a time.
+class CardTrials {
+ public:
+  CardTrial of(const std::shared_ptr<const Library>& library, const Traits& traits, const Nic& nic);
+
+ private:
+  std::map<std::string, CardTrial> known_;  // by the kind of card
+};
 
 // Makes an endpoint that is not enabled make the promise. 0, or libfabric's negative error code.
 int askForLines(fid_ep* endpoint);

@@ -138,12 +138,31 @@ Status OfiQueue::postReceives() {
   const size_t room = device_.fabricInfo().rx_attr->size;
   depths_.notifications = static_cast<uint32_t>(std::min<size_t>(depths_.notifications, room));
   receives_.resize(depths_.notifications);
+  unposted_.clear();
+  unposted_.reserve(receives_.size());  // for all of them: a poll allocates nothing
   for (Operation& receive : receives_) {
     receive.purpose = Purpose::receive;
     const ssize_t code = fi_recv(sharedEndpoint_.get(), nullptr, 0, nullptr, FI_ADDR_UNSPEC, &receive);
     if (code != 0) return fabricError(domain_->library(), "posting receives", device_.info().name, code);
   }
   return {};
+}
+
+// A receive that is not posted again is lost for good, and with all of them lost every peer's card waits for
+// one (RNR). Where the card has no room now, a later poll posts it.
+void OfiQueue::postReceive(Operation* receive) {
+  if (!sharedEndpoint_) return;  // it has been cut; the next one gets all of them
+  if (fi_recv(sharedEndpoint_.get(), nullptr, 0, nullptr, FI_ADDR_UNSPEC, receive) == 0) [[likely]]
+    return;
+  unposted_.push_back(receive);
+  attention_ = true;
+}
+
+void OfiQueue::postWaiting() {
+  while (sharedEndpoint_ && !unposted_.empty()) {
+    if (fi_recv(sharedEndpoint_.get(), nullptr, 0, nullptr, FI_ADDR_UNSPEC, unposted_.back()) != 0) return;
+    unposted_.pop_back();
+  }
 }
 
 Result<std::unique_ptr<Endpoint>> OfiQueue::openEndpoint() {
@@ -189,7 +208,9 @@ size_t OfiQueue::pollWithCare(std::span<Completion> out) {
   size_t count = events_.take(out);
   if (count < out.size() && !failed_ && !endpointClosing_) count += readCompletions(out.subspan(count));
   if (!pending_.empty()) progressLanes();
-  attention_ = failed_ || endpointCut_ || events_.explains() || !events_.empty() || !pending_.empty();
+  postWaiting();
+  attention_ = failed_ || endpointCut_ || events_.explains() || !events_.empty() || !pending_.empty() ||
+               !unposted_.empty();
   return count;
 }
 
@@ -217,8 +238,7 @@ inline bool OfiQueue::notified(const fi_cq_data_entry& entry, fi_addr_t source, 
     return helloCame(source);
   fillNotified(entry, out);
   out->source = knowsSource_ && book_ ? book_->laneFrom(source) : nullptr;
-  if (!receives_.empty() && sharedEndpoint_)  // the endpoint may have been cut since
-    (void)fi_recv(sharedEndpoint_.get(), nullptr, 0, nullptr, FI_ADDR_UNSPEC, entry.op_context);
+  if (!receives_.empty()) postReceive(static_cast<Operation*>(entry.op_context));
   return true;
 }
 
@@ -249,6 +269,8 @@ size_t OfiQueue::translateAll(size_t read, Completion* out) {
 // EFA 1.17 was seen to report an operation that had been taken back already, after its endpoint was closed;
 // hence the check of the purpose.
 bool OfiQueue::finish(Operation* operation, int error, std::string_view why, Completion* out) {
+  if (operation && operation->purpose == Purpose::receive) [[unlikely]]
+    receiveEnded(operation, error);
   if (!operation || operation->purpose >= Purpose::receive) return false;
   const bool wanted = operation->lane && operation->lane->finished(*operation, error, why, out);
   if (!operation->lane && --orphans_ == 0) {
@@ -257,6 +279,15 @@ bool OfiQueue::finish(Operation* operation, int error, std::string_view why, Com
   }
   operations_.give(operation);
   return wanted;
+}
+
+// Without a notification: somebody sent what no receive of ours is for, or the queue pair is gone, which
+// takes no receive any more. It waits for the end of the poll: a card that ends each at once would keep this
+// one busy for ever.
+void OfiQueue::receiveEnded(Operation* receive, int error) {
+  if (error == FI_ECANCELED || unposted_.size() == receives_.size()) return;
+  unposted_.push_back(receive);
+  attention_ = true;
 }
 
 size_t OfiQueue::readErrors(std::span<Completion> out) {
@@ -271,8 +302,9 @@ size_t OfiQueue::readErrors(std::span<Completion> out) {
 // providers leave a stale errno there.
 bool OfiQueue::readError(Completion* out) {
   *out = Completion{};
-  fi_cq_err_entry entry{};
-  if (fi_cq_readerr(cq_.get(), &entry, 0) <= 0) return false;
+  CompletionError read;
+  const fi_cq_err_entry& entry = read.entry;
+  if (fi_cq_readerr(cq_.get(), &read.entry, 0) <= 0) return false;
   std::string why = domain_->library().errorText(entry.err);
   if (!device_.traits().software) {
     std::array<char, 256> words{};
@@ -316,6 +348,7 @@ Status OfiQueue::openBook() {
 
 void OfiQueue::cutEndpoint(const std::string& why) {
   endpointCut_ = endpointClosing_ = attention_ = true;
+  unposted_.clear();
   cutWhy_ = why;
   for (OfiEndpoint* lane : lanes_) lane->endpointGoing(why);
   closer_.close(std::move(sharedEndpoint_));

@@ -82,6 +82,9 @@ class OfiQueue : public Queue {
   void keepToTheCard(fid_ep* endpoint) const;
   Status openCompletionQueue();
   Status postReceives();
+  void postReceive(Operation* receive);
+  void postWaiting();
+  void receiveEnded(Operation* receive, int error);
   [[gnu::noinline]] size_t pollWithCare(std::span<Completion> out);
   ssize_t read(size_t room);
   size_t readCompletions(std::span<Completion> out);
@@ -122,6 +125,7 @@ class OfiQueue : public Queue {
   std::unique_ptr<AddressBook> book_;
   OperationPool operations_;
   std::vector<Operation> receives_;
+  std::vector<Operation*> unposted_;              // of those: taken, and not taken back by the card so far
   std::array<fi_cq_data_entry, kBatch> entries_;  // of the running poll
   std::array<fi_addr_t, kBatch> sources_;
   FidPtr<fid_cq> cq_;

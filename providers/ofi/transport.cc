@@ -52,8 +52,12 @@ Status OfiTransport::look() {
   }
   failures_.clear();
   catalogue_ = catalogue.take();
-  for (Nic& nic : catalogue_->nics)
-    nic.info.lines128InOrder = promisesLines(library_, catalogue_->traits, nic);
+  CardTrials trials;
+  for (Nic& nic : catalogue_->nics) {
+    const CardTrial seen = trials.of(library_, catalogue_->traits, nic);
+    nic.info.lines128InOrder = seen.promisesLines;
+    if (!seen.abilities.empty()) nic.info.abilities = seen.abilities;
+  }
   return {};
 }
 

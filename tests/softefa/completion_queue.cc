@@ -11,8 +11,9 @@
 
 namespace softefa {
 
-CompletionQueue::CompletionQueue(uint32_t depth, EventChannel* channel, unsigned strict, Counters& counters)
-    : depth_(std::bit_ceil(depth)), channel_(channel), strict_(strict), counters_(counters) {}
+CompletionQueue::CompletionQueue(uint32_t depth, EventChannel* channel, unsigned strict, unsigned batch,
+                                 Counters& counters)
+    : depth_(std::bit_ceil(depth)), channel_(channel), strict_(strict), batch_(batch), counters_(counters) {}
 
 void CompletionQueue::push(Completion completion) {
   const std::lock_guard lock(mutex_);
@@ -23,6 +24,7 @@ void CompletionQueue::push(Completion completion) {
               depth_, completion.qpn, static_cast<unsigned long long>(completion.wrId));
     return;
   }
+  if (batch_ > 1 && entries_.size() == shown_) first_ = std::chrono::steady_clock::now();
   entries_.push_back(std::move(completion));
   if (!std::exchange(armed_, false)) return;
   if (channel_) channel_->notify(cq_);
@@ -31,6 +33,12 @@ void CompletionQueue::push(Completion completion) {
 int CompletionQueue::take(Completion& completion) {
   const std::lock_guard lock(mutex_);
   if (entries_.empty()) return ENOENT;
+  if (batch_ > 1) {
+    const bool late = std::chrono::steady_clock::now() - first_ >= std::chrono::milliseconds(1);
+    if (shown_ == 0 && (late || entries_.size() >= batch_)) shown_ = entries_.size();
+    if (shown_ == 0) return ENOENT;
+    shown_--;
+  }
   completion = std::move(entries_.front());
   entries_.pop_front();
   QueuePairLife& life = *completion.life;

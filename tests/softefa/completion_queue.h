@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -48,7 +49,8 @@ struct Completion {
 // at a time; both together are fine.
 class CompletionQueue {
  public:
-  CompletionQueue(uint32_t depth, EventChannel* channel, unsigned strict, Counters& counters);
+  // `batch`: completions show so many at a time, or a millisecond after the first of them.
+  CompletionQueue(uint32_t depth, EventChannel* channel, unsigned strict, unsigned batch, Counters& counters);
 
   void push(Completion completion);
 
@@ -65,11 +67,14 @@ class CompletionQueue {
   const uint32_t depth_;
   EventChannel* const channel_;
   const unsigned strict_;
+  const unsigned batch_;
   Counters& counters_;
   ibv_cq* cq_ = nullptr;
   std::mutex mutex_;
   std::deque<Completion> entries_;
   bool armed_ = false;
+  size_t shown_ = 0;                               // of entries_, from the front
+  std::chrono::steady_clock::time_point first_{};  // when the oldest that is not shown came
 };
 
 }  // namespace softefa

@@ -76,6 +76,7 @@ bool Faults::set(Rules& rules, const std::string& name, const std::string& value
   if (name == "loss") return parsePercent(value, rules.lossPercent);
   if (name == "retransmit") return parseDuration(value, rules.retransmit);
   if (name == "delay") return parseDuration(value, rules.delay);
+  if (name == "late") return parseDuration(value, rules.late);
   if (name == "rate") return parseNumber(value, rules.bytesPerMicrosecond);
   if (name == "mute" && !value.empty()) return rules.muted.insert(value).second || true;
   if (name == "unmute") return rules.muted.erase(value) > 0 || true;

@@ -43,6 +43,8 @@ class Faults {
   // The code that this work request is to end with instead of being carried out, 0 for none. Counts the
   // request.
   uint32_t plannedStatus();
+  // A request that was to end so is carried out all the same, so much later; 0: it is not.
+  std::chrono::microseconds lateness() const { return rules_.late; }
   // The errno that this call is to fail with, 0 for none. Counts the call.
   int plannedFailure(const std::string& call);
 
@@ -53,7 +55,7 @@ class Faults {
   };
   struct Rules {
     uint64_t reorderPercent = 0, lossPercent = 0;
-    std::chrono::microseconds reorderTime{300}, retransmit{2000}, delay{0};
+    std::chrono::microseconds reorderTime{300}, retransmit{2000}, delay{0}, late{0};
     uint64_t bytesPerMicrosecond = 0;  // 0: unlimited
     bool dead = false, dying = false, scatter = false;
     std::set<std::string> muted;

@@ -33,12 +33,28 @@ void Requester::post(QueuePair& qp, const WorkRequest& work) {
   message.work = work;
   message.started = Clock::now();
   if (const uint32_t planned = engine_.faults.plannedStatus()) {
+    strayAfter(message, engine_.faults.lateness());
     finish(messages_.find(id), static_cast<Status>(planned));
   } else if (qp.state == IBV_QPS_ERR) {
     finish(messages_.find(id), Status::flushed);
   } else {
     sending_.push_back(id);
   }
+}
+
+// The packets of a request that the card gives up come down later. They left with the bytes of that time.
+void Requester::strayAfter(const Message& message, std::chrono::microseconds time) {
+  std::array<Piece, kMaxReceiveSges> pieces;
+  size_t count = 0;
+  if (time.count() == 0 || message.work.operation == Operation::read) return;
+  if (!gather(message, message.work.length, pieces, count)) return;
+  Message stray = message;
+  stray.silent = true;
+  stray.phase = Phase::waiting;
+  stray.retryAt = Clock::now() + time;
+  for (size_t i = 0; i < count; i++)
+    stray.onTheWire.insert(stray.onTheWire.end(), pieces[i].begin(), pieces[i].end());
+  messages_.emplace(nextId_++, std::move(stray));
 }
 
 // What the hardware refuses before anything leaves.
@@ -130,6 +146,10 @@ Requester::Step Requester::afterPacket(uint32_t id, Message& message, uint64_t l
 bool Requester::gather(const Message& message, uint64_t length, std::array<Piece, kMaxReceiveSges>& pieces,
                        size_t& count) {
   const WorkRequest& work = message.work;
+  if (message.silent) {
+    pieces[count++] = std::span(message.onTheWire).subspan(message.offset, length);
+    return true;
+  }
   if (work.isInline) {
     pieces[count++] = std::span(work.inlineData).first(length);
     return true;
@@ -228,6 +248,7 @@ void Requester::finish(Messages::iterator at, Status status) {
   const uint32_t id = at->first;
   const Message message = std::move(at->second);
   messages_.erase(at);
+  if (message.silent) return;
   if (id < message.qp->youngestDone) ++engine_.counters.outOfOrder;
   message.qp->youngestDone = std::max(message.qp->youngestDone, id);
   completeSend(*message.qp, message.work, status);

@@ -46,12 +46,15 @@ class Requester {
     uint64_t landed = 0;  // of a read
     uint32_t attempt = 0;
     bool hostMissing = false;
+    bool silent = false;               // the application has its completion; only packets are on their way
+    std::vector<std::byte> onTheWire;  // of a silent one: its bytes, which left the application's memory
     Clock::time_point started{};
     Clock::time_point retryAt{};
   };
   using Messages = std::map<uint32_t, Message>;
   enum class Step { more, blocked, ended };
 
+  void strayAfter(const Message& message, std::chrono::microseconds time);
   Status check(const Message& message);
   Step sendPacket(uint32_t id, Message& message, Clock::time_point now);
   Step afterPacket(uint32_t id, Message& message, uint64_t length);

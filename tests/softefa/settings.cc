@@ -115,6 +115,7 @@ const std::vector<std::pair<const char*, Reader>>& readers() {
       {"SOFTEFA_PCI", readPci},
       {"SOFTEFA_NUMA", readNuma},
       {"SOFTEFA_STRICT", readStrict},
+      {"SOFTEFA_BATCH", [](const std::string& t, Settings& s) { return readUnsigned(t, 1, 64, s.batch); }},
       {"SOFTEFA_MAX_AH",
        [](const std::string& t, Settings& s) { return readUnsigned(t, 1, 65534, s.maxAddressHandles); }},
       {"SOFTEFA_MAX_MR",

@@ -38,6 +38,7 @@ struct Settings {
   std::vector<std::string> pci;  // dddd:bb:dd.f, one a NIC
   std::vector<int> numa;         // one a NIC
   unsigned strict = 0;           // StrictCheck bits
+  unsigned batch = 1;            // completions that show at once
   unsigned maxAddressHandles = 4096;
   unsigned maxRegions = (1 << 16) - 1;  // registrations a NIC has
   uint64_t lockedBytes = UINT64_MAX;    // that may be registered with a NIC, as RLIMIT_MEMLOCK has it

@@ -117,7 +117,8 @@ ibv_cq_ex* createCq(ibv_context* context, ibv_cq_init_attr_ex* attr) {
   if (errno != 0) return nullptr;
   auto queue = std::make_unique<PolledQueue>();
   EventChannel* const channel = attr->channel ? EventChannel::of(attr->channel) : nullptr;
-  queue->queue = std::make_unique<CompletionQueue>(attr->cqe, channel, nic.settings().strict, nic.counters());
+  queue->queue = std::make_unique<CompletionQueue>(attr->cqe, channel, nic.settings().strict,
+                                                   nic.settings().batch, nic.counters());
   queue->nic = &nic;
   queue->verbs.context = context;
   queue->verbs.channel = attr->channel;

@@ -78,6 +78,7 @@ Json deviceJson(const DeviceInfo& device) {
           {"port", device.port},
           {"speedMbps", device.speedMbps},
           {"connections", device.connections},
+          {"abilities", device.abilities},
           {"mtu", device.mtu},
           {"delivery", kDelivery[static_cast<size_t>(device.delivery)]},
           {"maxWriteBytes", device.maxWriteBytes}};
@@ -128,6 +129,7 @@ std::string providerText(const ProviderSurvey& provider, const std::string& spec
   for (const DeviceInfo& device : provider.devices) {
     text += fmt::format("      {}{}{}, {} Mb/s\n", device.name, device.address.empty() ? "" : ", ",
                         device.address, device.speedMbps);
+    if (!device.abilities.empty()) text += fmt::format("        {}\n", device.abilities);
     if (!device.connections.empty()) text += fmt::format("        {}\n", device.connections);
   }
   for (const Refusal& refusal : provider.refusals)

@@ -19,7 +19,7 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from virtual_hosts import VirtualHosts
 
-FAULTS = 'reorder=50 loss=1'
+FAULTS = ' '.join(['reorder=50', 'loss=1', os.environ.get('WEFT_TEST_HABITS', '')])  # and what a test adds
 ENOUGH = 2000  # packets, of which none is lost once in 10^8 runs
 ENOUGH_TOGETHER = 50_000  # packets; where few are under way at once, nothing may be overtaken
 FIRST_TIER_TIMEOUT = 280

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <set>
 #include <string>
 #include <sys/mman.h>
 #include <thread>
@@ -300,6 +301,37 @@ TEST_CASE("registrations run out where the NIC has few, or memory must not be lo
   all.back() = reg(a, 4096);
   CHECK(all.back());
   for (ibv_mr* one : all) ibv_dereg_mr(one);
+}
+
+TEST_CASE(
+    "late: packets of a request that was given up land after its completion, with the bytes of its time") {
+  Node a("a", with("late=30ms status=13@1"));
+  Node b("b", with(""));
+  b.meet(a);
+  const auto here = a.memory(8), there = b.memory(8);
+  here->bytes[0] = 1;
+  REQUIRE(a.write(1, a.meet(b), here->piece(0, 8), *there) == 0);
+  CHECK(a.take().vendor == 13);
+  here->bytes[0] = 2;
+  CHECK(there->bytes[0] == 0);
+  const auto end = Clock::now() + std::chrono::seconds(20);
+  while (there->bytes[0] == 0 && Clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  CHECK(there->bytes[0] == 1);
+  CHECK_FALSE(a.next(std::chrono::milliseconds(50)));  // and it has no other one
+}
+
+TEST_CASE("SOFTEFA_BATCH: completions show several at a time, and none is lost") {
+  Options options = with("");
+  options.extra = "SOFTEFA_BATCH=4";
+  Node a("a", options);
+  Node b("b", with(""));
+  b.meet(a);
+  const auto here = a.memory(8), there = b.memory(8);
+  for (uint64_t i = 0; i < 10; i++) REQUIRE(a.write(i, a.meet(b), here->piece(0, 8), *there) == 0);
+  std::set<uint64_t> seen;
+  for (int i = 0; i < 10; i++) seen.insert(a.take().wrId);
+  CHECK(seen.size() == 10);
 }
 
 TEST_CASE("nicN: a fault may be of one NIC alone") {
