@@ -3,6 +3,7 @@
 #include "plugin/coll.h"
 
 #include <algorithm>
+#include <climits>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -73,6 +74,17 @@ std::optional<coll::ReduceOp> reduceOp(ncclRedOp_t op) {
       return std::nullopt;
   }
 }
+
+// NCCL's table has an int where a vector may have more bytes: one above 2 GiB arrives as a negative number,
+// and goes back as the largest one.
+constexpr size_t sizeAsMeant(int bytes) {
+  return static_cast<uint32_t>(bytes);
+}
+constexpr int sizeAsTold(uint64_t bytes) {
+  return static_cast<int>(std::min<uint64_t>(bytes, INT_MAX));
+}
+static_assert(sizeAsTold(4096) == 4096 && sizeAsTold(uint64_t{3} << 30) == INT_MAX);
+static_assert(sizeAsMeant(4096) == 4096 && sizeAsMeant(INT_MIN) == size_t{2} << 30);
 
 // A group that is broken answers with its sticky error, which was logged when it broke.
 ncclResult_t startOperation(HeldGroup& held, const coll::Operation& operation, void** request) {
@@ -280,10 +292,9 @@ ncclResult_t collFlush(void* collComm, void* data, int bytes, void* mhandle, voi
     *request = nullptr;
     HeldGroup* held = groupOf(collComm);
     if (!held) return dataFault("iflush", "the group is null or not of this plugin");
-    if (bytes < 0) return dataFault("iflush", "the size is negative");
     if (!data || !mhandle) return dataFault("iflush", "the buffer or its registration is null");
     const coll::Started started =
-        held->group().flush(data, static_cast<size_t>(bytes), static_cast<coll::GroupMemory*>(mhandle));
+        held->group().flush(data, sizeAsMeant(bytes), static_cast<coll::GroupMemory*>(mhandle));
     *request = started.request;
     return started.ok ? ncclSuccess : resultOf(held->group().error().code());
   });
@@ -298,7 +309,7 @@ ncclResult_t collTest(void* request, int* done, int* size) {
     if (!asked) return dataFault("test", "the request is null");
     const coll::Finished finished = asked->group->test(asked);
     *done = finished.done ? 1 : 0;
-    if (finished.done && size) *size = static_cast<int>(finished.bytes);
+    if (finished.done && size) *size = sizeAsTold(finished.bytes);
     return finished.ok ? ncclSuccess : resultOf(asked->group->error().code());
   });
 }

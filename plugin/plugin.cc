@@ -8,6 +8,7 @@
 #include "plugin/fabric.h"
 #include "plugin/logger.h"
 #include "plugin/profiler.h"
+#include "src/base/emergency_pool.h"
 #include "src/base/log.h"
 #include "src/base/process.h"
 #include "src/base/reserve.h"
@@ -24,6 +25,7 @@ static_assert(std::is_trivially_destructible_v<Plugin>);
 // finalize, so their objects can only go here.
 [[gnu::destructor]] void unloadLibrary() {
   instance.unload();
+  if (instance.isEmpty()) giveBackEmergencyPool();
 }
 
 // By NCCL's pointer. The map owns the objects.

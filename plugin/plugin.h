@@ -67,6 +67,7 @@ class Plugin {
   // At unload and at exit. Does nothing while an object is open, in a forked child, or when the lock is
   // taken.
   void unload();
+  bool isEmpty() const { return !life_; }  // at unload: nothing is left of it
 
  private:
   struct Life;

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <fcntl.h>
 #include <iterator>
+#include <malloc.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -154,4 +155,22 @@ TEMPLATE_TEST_CASE("the library stays in memory as long as something is open", "
   driver.unload();
   CHECK(!mapped());
   CHECK(settledAt(threadsBefore));
+}
+
+// NCCL loads the library with its first communicator and unloads it with its last one, again and again.
+TEST_CASE("a library that is loaded and unloaded again and again leaves no memory behind") {
+  const auto cycle = [] {
+    Driver<ncclNet_v12_t> driver;
+    REQUIRE(driver.init() == ncclSuccess);
+    CHECK(driver.finalize() == ncclSuccess);
+  };
+  const auto inUse = [] {
+    const auto heap = mallinfo2();
+    return heap.uordblks + heap.hblkhd;
+  };
+  for (int i = 0; i < 5; i++) cycle();
+  const size_t before = inUse();
+  for (int i = 0; i < 200; i++) cycle();
+  const size_t after = inUse();
+  CHECK(after < before + (size_t{1} << 20));
 }
