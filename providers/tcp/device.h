@@ -8,6 +8,7 @@
 #include "providers/tcp/interfaces.h"
 #include "src/base/clock.h"
 #include "src/base/config.h"
+#include "src/base/crypto/protection.h"
 #include "weft/transport.h"
 
 // A network interface, and the memory that peers may reach over it. Thread-safe: nothing but the table of
@@ -16,8 +17,12 @@ namespace weft::tcp {
 
 class TcpDevice : public Device {
  public:
-  TcpDevice(Nic nic, const Config& config, const Clock& clock)
-      : nic_(std::move(nic)), config_(config), clock_(clock), regions_(std::make_shared<KeyTable>()) {}
+  TcpDevice(Nic nic, const Config& config, const Protection& protection, const Clock& clock)
+      : nic_(std::move(nic)),
+        config_(config),
+        protection_(protection),
+        clock_(clock),
+        regions_(std::make_shared<KeyTable>()) {}
 
   const DeviceInfo& info() const override { return nic_.info; }
   Result<std::unique_ptr<Memory>> registerMemory(const MemoryDesc& desc) override;
@@ -26,12 +31,14 @@ class TcpDevice : public Device {
   int speedMbps() const { return nic_.speedKnown ? nic_.info.speedMbps : 0; }  // 0: unknown
   const SocketAddress& address() const { return nic_.address; }
   const Config& config() const { return config_; }
+  const Protection& protection() const { return protection_; }
   const Clock& clock() const { return clock_; }
   const std::shared_ptr<KeyTable>& regions() const { return regions_; }
 
  private:
   const Nic nic_;
   const Config config_;
+  const Protection protection_;
   const Clock& clock_;
   const std::shared_ptr<KeyTable> regions_;
 };

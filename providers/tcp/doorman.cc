@@ -17,17 +17,15 @@ void Doorman::attend(TimePoint now, const Judge& judge, const TakeIn& takeIn) {
   for (size_t i = 0; i < guests_.size();) {
     AtDoor& one = guests_[i];
     bool stays = hear(one, now);
-    if (stays && one.hello) {
-      const Verdict verdict = judge(*one.hello);
+    if (stays && one.caller) {
+      const Verdict verdict = judge(*one.caller);
       stays = verdict == Verdict::wait;
-      if (verdict == Verdict::takeIn) takeIn(*one.hello, std::move(one.guest.socket()));
+      if (verdict == Verdict::takeIn) takeIn(*one.caller, std::move(one.guest.socket()));
     }
-    if (stays) {
+    if (stays)
       i++;
-    } else {
-      std::swap(guests_[i], guests_.back());
-      guests_.pop_back();
-    }
+    else
+      guests_.erase(guests_.begin() + static_cast<ptrdiff_t>(i));
   }
 }
 
@@ -36,27 +34,40 @@ void Doorman::letIn(TimePoint now) {
     auto fd = acceptOne(listener_.get(), {.keepAlive = true});
     if (!fd) return;  // none waits, or there is no descriptor for it: it stays in the kernel's queue
     if (guests_.size() == kMostGuests) makeRoom();
-    guests_.push_back({Guest(fd.take(), now + kToGreet, kHelloBytes), {}});
+    const SocketAddress from = remoteAddress(fd->get());
+    guests_.push_back({Guest(fd.take(), now + kToGreet, kHelloBytes), from, encodeDoor(freshNonce()), 0, {}});
   }
 }
 
-// The guest that has been silent longest goes.
+// Guests that have not greeted go first.
 void Doorman::makeRoom() {
-  const auto before = [](const AtDoor& a, const AtDoor& b) {
-    return a.hello.has_value() != b.hello.has_value() ? !a.hello : a.guest.deadline() < b.guest.deadline();
-  };
-  guests_.erase(std::min_element(guests_.begin(), guests_.end(), before));
+  const auto silent = [](const AtDoor& one) { return one.caller ? nullptr : &one.from; };
+  auto leaves = oldestOfLargestCrowd(guests_.begin(), guests_.end(), silent);
+  if (leaves == guests_.end()) leaves = guests_.begin();
+  guests_.erase(leaves);
+}
+
+// The words of the door fit into a fresh socket's buffer, but a socket may take fewer bytes at a time.
+bool Doorman::speak(AtDoor& one) {
+  while (one.said < one.words.size()) {
+    const IoResult sent = sendSome(one.guest.socket().get(), std::span(one.words).subspan(one.said));
+    if (sent.io != Io::ok) return sent.io == Io::again;
+    one.said += sent.bytes;
+  }
+  return true;
 }
 
 // Exactly the greeting is read: what follows belongs to the lane.
 bool Doorman::hear(AtDoor& one, TimePoint now) {
+  if (!speak(one)) return false;
   const Guest::Heard heard = one.guest.hear(now);
-  if (one.hello || heard != Guest::Heard::message) return heard != Guest::Heard::gone;
+  if (one.caller || heard != Guest::Heard::message) return heard != Guest::Heard::gone;
   HelloBytes bytes{};
   std::copy(one.guest.bytes().begin(), one.guest.bytes().end(), bytes.begin());
-  Hello hello;
-  if (!decode(bytes, &hello)) return false;
-  one.hello = hello;
+  Caller caller;
+  if (!decode(bytes, &caller.hello) || !decodeDoor(one.words, &caller.door)) return false;
+  caller.from = one.from;
+  one.caller = caller;
   one.guest.allowUntil(now + kToBeWanted);
   return true;
 }

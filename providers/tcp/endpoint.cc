@@ -13,8 +13,6 @@ namespace weft::tcp {
 
 namespace {
 
-using Verdict = Doorman::Verdict;
-
 // Within one host, where connections share the same processors: writes from here on take turns.
 constexpr uint32_t kTurnBytes = 512 << 10;
 constexpr uint32_t kRoundsToLook = 8;  // over all connections, between two looks at the clock
@@ -233,6 +231,7 @@ size_t TcpEndpoint::failWorks(int error, const std::string& why) {
 Status TcpEndpoint::connect(std::span<const std::byte> peerAddress) {
   TRY(life_.mayConnect());
   TRY(peer_, decodeLaneAddress(peerAddress));
+  peerAddress_.assign(peerAddress.begin(), peerAddress.end());
   peerText_ = peer_.socket().text();
   const std::span<const std::byte> mine(address_);
   toSelf_ = std::equal(mine.begin(), mine.end(), peerAddress.begin(), peerAddress.end());
@@ -256,66 +255,11 @@ bool TcpEndpoint::progress(TimePoint now) {
   return life_.progress(now);
 }
 
-Status TcpEndpoint::dialOne(uint8_t number) {
-  const SocketAddress& from = queue_.device().address();
-  TRY(auto fd, startConnecting(peer_.socket(from.scope()), {true, queue_.depths().trafficClass}, &from));
-  Hello hello;
-  hello.lane = peer_.lane;
-  hello.secret = peer_.secret;
-  hello.from = mine_.secret;
-  hello.stream = number;
-  hellos_[number] = encode(hello);
-  Stream& stream = addStream(std::move(fd));
-  stream.pushHello(&hellos_[number]);
-  send(stream);
-  return {};
-}
-
 Stream& TcpEndpoint::addStream(Fd fd) {
   if (withinHost()) keepShort(fd.get());
   streams_.push_back(std::make_unique<Stream>(static_cast<StreamHost&>(*this), std::move(fd)));
   queue_.read(streams_.back().get());
   return *streams_.back();
-}
-
-// A greeting that comes before we were told of our peer has to wait; one of anybody but that peer is turned
-// away.
-Verdict TcpEndpoint::judge(const Hello& hello) const {
-  if (!equalSecret(hello.secret, mine_.secret)) return Verdict::turnAway;
-  if (life_.state() == LaneState::idle) return Verdict::wait;
-  if (!equalSecret(hello.from, peer_.secret)) return Verdict::turnAway;
-  const bool first = hello.stream == 0;
-  if (life_.state() == LaneState::connecting) {
-    if (!first) return Verdict::wait;
-    return dials_ == toSelf_ && streams_.size() == (toSelf_ ? 1 : 0) ? Verdict::takeIn : Verdict::turnAway;
-  }
-  const bool another = life_.ready() && !first && !dials_ && streams_.size() < mostStreams();
-  return another ? Verdict::takeIn : Verdict::turnAway;
-}
-
-void TcpEndpoint::greeted(const Hello& hello, Fd fd) {
-  setTrafficClass(fd.get(), mine_.v6 ? AF_INET6 : AF_INET, queue_.depths().trafficClass);
-  Stream& stream = addStream(std::move(fd));
-  stream.standing = true;
-  stream.pushControl(FrameKind::welcome);
-  send(stream);
-  if (hello.stream > 0)
-    bulk_.push_back(&stream);
-  else if (!toSelf_)
-    connected();
-}
-
-bool TcpEndpoint::welcomed(Stream& stream) {
-  if (!dials_ || stream.standing) {
-    streamFailed(stream, EPROTO, "it welcomed us where nobody had dialled");
-    return false;
-  }
-  stream.standing = true;
-  if (life_.state() == LaneState::connecting)
-    connected();
-  else
-    bulk_.push_back(&stream);
-  return true;
 }
 
 void TcpEndpoint::connected() {
@@ -376,7 +320,7 @@ void TcpEndpoint::dialStreams() {
 bool TcpEndpoint::control(Stream& stream, const FrameHeader& header) {
   switch (header.kind) {
     case FrameKind::welcome:
-      return welcomed(stream);
+      return welcomed(stream, header);
     case FrameKind::streams:
       return streamsAnnounced(header.number);
     case FrameKind::bye:

@@ -32,8 +32,8 @@ class TcpEndpoint : public Endpoint, private StreamHost, private LaneLife::Host 
   // From the Queue. Moves on what is not the exchange of data; false when there is nothing more to do.
   bool progress(TimePoint now);
   uint64_t id() const { return mine_.lane; }
-  Doorman::Verdict judge(const Hello& hello) const;  // of a connection that asks for this lane
-  void greeted(const Hello& hello, Fd fd);           // it is
+  Doorman::Verdict judge(Caller& caller) const;  // of a connection that asks for this lane
+  void greeted(const Caller& caller, Fd fd);     // it is
 
  private:
   struct Read {
@@ -57,8 +57,11 @@ class TcpEndpoint : public Endpoint, private StreamHost, private LaneLife::Host 
   [[gnu::cold]] void lookAtFlows();
 
   Status dialOne(uint8_t number);
+  Doorman::Verdict judgePlace(const Caller& caller) const;
+  Greeting greetingBy(bool weDial, const Nonce& door, const Hello& hello) const;
+  Key256 keyOfGreeting(bool weDial) const;
   Stream& addStream(Fd fd);
-  bool welcomed(Stream& stream);
+  bool welcomed(Stream& stream, const FrameHeader& header);
   bool streamsAnnounced(size_t number);
   static std::string refusalText(uint32_t reason);
   void connected();
@@ -88,21 +91,24 @@ class TcpEndpoint : public Endpoint, private StreamHost, private LaneLife::Host 
   std::byte* readInto(uint32_t number, uint32_t length) override;
   void readFinished(uint32_t number) override;
   bool control(Stream& stream, const FrameHeader& header) override;
+  bool doorSaid(Stream& stream, const Nonce& nonce) override;
   void streamFailed(Stream& stream, int error, const std::string& why) override;
 
   TcpQueue& queue_;
   const LaneAddress mine_;
   const Bytes address_;  // mine_, encoded
   LaneAddress peer_;
+  Bytes peerAddress_;  // peer_, encoded
   std::string peerText_;
   LaneLife life_;
   bool dials_ = false;
   bool toSelf_ = false;
-  bool fenced_ = true;     // no work of this end can land any more, or none ever left
-  bool asked_ = false;     // for more streams, or they are coming
-  size_t target_ = 1;      // so many are to be there, as far as they can be had
-  TimePoint expecting_{};  // until when more streams may come
-  std::array<HelloBytes, kMostStreams> hellos_{};
+  bool fenced_ = true;                        // no work of this end can land any more, or none ever left
+  bool asked_ = false;                        // for more streams, or they are coming
+  size_t target_ = 1;                         // so many are to be there, as far as they can be had
+  TimePoint expecting_{};                     // until when more streams may come
+  std::array<bool, kMostStreams> welcome_{};  // of the numbers of streams, those that were let in
+  SocketAddress cameFrom_;                    // the first stream that was let in
   std::vector<std::unique_ptr<Stream>>
       streams_;                // the first one first; a lane to ourselves has both its ends
   std::vector<Stream*> bulk_;  // of the others, those that stand

@@ -94,11 +94,11 @@ void TcpQueue::progressDoor(TimePoint now) {
   if (!doorman_.isOpen()) return;
   doorman_.attend(
       now,
-      [this](const Hello& hello) {
-        const TcpEndpoint* lane = laneAskedFor(hello);
-        return lane ? lane->judge(hello) : Doorman::Verdict::turnAway;
+      [this](Caller& caller) {
+        const TcpEndpoint* lane = laneAskedFor(caller.hello);
+        return lane ? lane->judge(caller) : Doorman::Verdict::turnAway;
       },
-      [this](const Hello& hello, Fd fd) { laneAskedFor(hello)->greeted(hello, std::move(fd)); });
+      [this](const Caller& caller, Fd fd) { laneAskedFor(caller.hello)->greeted(caller, std::move(fd)); });
 }
 
 TcpEndpoint* TcpQueue::laneAskedFor(const Hello& hello) const {

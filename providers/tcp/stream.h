@@ -52,6 +52,8 @@ class StreamHost {
   virtual std::byte* readInto(uint32_t number, uint32_t length) = 0;  // null: there is no such read
   virtual void readFinished(uint32_t number) = 0;
   virtual bool control(Stream& stream, const FrameHeader& header) = 0;
+  // The words of the door came on a stream that we dialled.
+  virtual bool doorSaid(Stream& stream, const Nonce& nonce) = 0;
   virtual void streamFailed(Stream& stream, int error, const std::string& why) = 0;
 };
 
@@ -76,7 +78,10 @@ class Stream {
 
   void push(const Outgoing& outgoing) { out_.push(outgoing); }
   void pushControl(FrameKind kind, uint32_t number = 0);
-  void pushHello(const HelloBytes* hello);                           // borrowed
+  void pushWelcome(const Tag128& tag);
+  // Of an end that dialled: it waits for the words of the door, and then says its hello.
+  void awaitDoor() { awaitsDoor_ = true; }
+  void pushHello(const Hello& hello);
   bool blocked() const { return !out_.empty() && sendError_ == 0; }  // there is more to flush
   // Something is to be read for, beside what the peer may send: an acknowledgement is owed, or the last
   // words.
@@ -94,6 +99,9 @@ class Stream {
   void dropAll(Visit visit);
 
   // The lane's notes about it.
+  uint8_t lanesNumber = 0;  // among the lane's streams, as the end that dialled says it
+  Nonce door{};             // with the hello, what was said until it stood
+  Hello hello;
   bool standing = false;  // both ends know each other
   bool fenced = false;    // nothing of ours is on its way any more
   bool peerLeft = false;  // its bye came, or the orderly end of the connection
@@ -125,6 +133,7 @@ class Stream {
   }
   static size_t dataBytes(const Outgoing& outgoing);
 
+  bool hearDoor();
   ssize_t readSome(Buffer& buffer, size_t* inPlace, size_t* asked);
   bool ended(ssize_t result);
   bool parse(std::span<const std::byte> bytes);
@@ -143,6 +152,11 @@ class Stream {
 
   StreamHost& host_;
   Fd fd_;
+
+  bool awaitsDoor_ = false;
+  size_t haveDoor_ = 0;
+  DoorBytes doorBytes_{};
+  HelloBytes helloBytes_{};
 
   Ring<Outgoing> out_;
   Ring<Awaiting> awaiting_;

@@ -27,6 +27,7 @@ constexpr uint64_t kDropped = 0;  // no region has this key: it stands for a mes
 }  // namespace
 
 bool Stream::receive(Buffer& buffer) {
+  if (awaitsDoor_ && !hearDoor()) return false;
   if (waits() && !resume()) return false;
   bool any = false;
   for (int i = 0; i < kReads; i++) {
@@ -49,6 +50,20 @@ bool Stream::receive(Buffer& buffer) {
     flush();
   }
   return any && open();
+}
+
+// True: the end that accepted has said its words, and the hello is on its way.
+bool Stream::hearDoor() {
+  while (haveDoor_ < doorBytes_.size()) {
+    const ssize_t got =
+        ::recv(fd_.get(), doorBytes_.data() + haveDoor_, doorBytes_.size() - haveDoor_, MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return ended(got) && false;
+    haveDoor_ += static_cast<size_t>(got);
+  }
+  awaitsDoor_ = false;
+  if (!decodeDoor(doorBytes_, &door)) return fail(EPROTO, "something that is no weft answers at its port");
+  return host_.doorSaid(*this, door);
 }
 
 // Of a frame that is arriving the rest goes to its place, and what follows it into the buffer. 0 and below as

@@ -50,10 +50,19 @@ void Stream::pushControl(FrameKind kind, uint32_t number) {
   out_.push(outgoing);
 }
 
-void Stream::pushHello(const HelloBytes* hello) {
+void Stream::pushWelcome(const Tag128& tag) {
+  Outgoing outgoing;
+  outgoing.header.kind = FrameKind::welcome;
+  putTag(tag, &outgoing.header);
+  out_.push(outgoing);
+}
+
+void Stream::pushHello(const Hello& said) {
+  hello = said;
+  helloBytes_ = encode(said);
   Outgoing outgoing;
   outgoing.purpose = Purpose::hello;
-  outgoing.data = hello->data();
+  outgoing.data = helloBytes_.data();
   outgoing.header.length = kHelloBytes;
   out_.push(outgoing);
 }

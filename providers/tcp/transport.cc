@@ -52,9 +52,10 @@ std::vector<Refusal> TcpTransport::refusals() const {
 Result<std::shared_ptr<Device>> TcpTransport::open(const DeviceInfo& info) {
   const std::lock_guard lock(mutex_);
   TRY(look());
+  TRY(const Protection protection, readProtection(config_));
   for (const Nic& nic : catalogue_->nics)
     if (nic.info.name == info.name)
-      return std::shared_ptr<Device>(std::make_shared<TcpDevice>(nic, config_, clock_));
+      return std::shared_ptr<Device>(std::make_shared<TcpDevice>(nic, config_, protection, clock_));
   return Error(Code::unavailable, "opening a device",
                "tcp has no device " + info.name + "; weft info lists them");
 }

@@ -56,6 +56,15 @@ constexpr ConfigField kFields[] = {
      "firewall can let exactly these in. A rank takes one, and one more for each card over tcp. Empty: "
      "whatever the kernel gives.",
      nullptr},
+    {"WEFT_SECRET", &Config::jobSecret,
+     "@FILE: the secret of the job, 16 bytes or more that each of its processes reads there. It is mixed "
+     "into every proof between them, so that a stranger who sees NCCL's handles gets nowhere. All ranks must "
+     "have the same. Empty: the handles alone prove who belongs to the job.",
+     nullptr},
+    {"WEFT_ENCRYPT", &Config::encrypt,
+     "Bytes on the network that nobody else can read or change: off (none), control (control links) or all "
+     "(those, and messages over tcp; other fabrics refuse it). All ranks must agree.",
+     nullptr},
     {"WEFT_HCA", &Config::hca,
      "Fabric devices to use, in the form of WEFT_SOCKET_IFNAME, with :port where a device has several. Over "
      "tcp and net it counts only where it names an interface, in place of WEFT_SOCKET_IFNAME.",

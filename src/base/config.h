@@ -28,6 +28,8 @@ struct Config {
   std::string libfabric;
   std::string socketIfname;
   std::string portRange;
+  std::string jobSecret;
+  std::string encrypt = "control";
   std::string hca;
   std::string mergeNics = "auto";
   std::string libibverbs;

@@ -55,6 +55,10 @@ class Lane : public StreamHost {
     fuzz::demand(header.length == 0, "a control frame carries nothing");
     return true;
   }
+  bool doorSaid(Stream& stream, const Nonce&) override {
+    stream.pushHello({});
+    return true;
+  }
   void streamFailed(Stream& stream, int error, const std::string& why) override {
     fuzz::demand(error != 0 && !why.empty(), "a failure has words");
     stream.close();
@@ -102,14 +106,17 @@ void postOne(Stream& stream) {
   stream.flush();
 }
 
-void receiveFrames(std::span<const std::byte> input) {
+void receiveFrames(std::span<const std::byte> input, bool dials) {
   if (input.empty()) return;
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return;
   Lane lane;
   Stream stream(lane, Fd(ends[0]));
   const Fd peer(ends[1]);
-  stream.standing = true;
+  if (dials)
+    stream.awaitDoor();
+  else
+    stream.standing = true;
   postOne(stream);
   static Stream::Buffer buffer;
   const size_t step = 1 + std::to_integer<size_t>(input[0]);  // how much comes at once
@@ -128,6 +135,23 @@ void decodeHello(std::span<const std::byte> body) {
   Hello hello;
   if (!decode(bytes, &hello)) return;
   fuzz::demand(hello.stream < kMostStreams && encode(hello) == bytes, "a greeting stays the same");
+}
+
+void decodeDoorWords(std::span<const std::byte> body) {
+  DoorBytes bytes{};
+  std::copy_n(body.begin(), std::min(body.size(), bytes.size()), bytes.begin());
+  Nonce nonce{};
+  if (decodeDoor(bytes, &nonce))
+    fuzz::demand(encodeDoor(nonce) == bytes, "the words of a door stay the same");
+}
+
+// A door's words, and a frame behind them.
+Bytes doorAndFrame() {
+  ByteWriter out;
+  FrameHeader header;
+  header.kind = FrameKind::bye;
+  out.put(uint8_t{40}).raw(encodeDoor({})).raw(std::as_bytes(std::span(&header, 1)));
+  return out.take();
 }
 
 void decodeAddress(std::span<const std::byte> body) {
@@ -161,7 +185,7 @@ Bytes framesOf(std::initializer_list<FrameHeader> headers) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   const auto body = fuzz::bytesOf(data, size).subspan(1);
-  switch (data[0] % 8) {
+  switch (data[0] % 10) {
     case 0:
       decodeAddress(body);
       break;
@@ -171,8 +195,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case 2:
       (void)decodeKeyedMemory(body, kMemoryMagic);
       break;
+    case 8:
+      decodeDoorWords(body);
+      break;
+    case 9:
+      receiveFrames(body, true);
+      break;
     default:
-      receiveFrames(body);
+      receiveFrames(body, false);
   }
   return 0;
 }
@@ -195,5 +225,7 @@ std::vector<fuzz::Input> fuzz::seeds() {
           choose(4, framesOf({acknowledges, frame(FrameKind::readRequest, 64), frame(FrameKind::notify, 0)})),
           choose(5, framesOf({frame(FrameKind::readReply, kReadBytes), frame(FrameKind::bye, 0)})),
           choose(7, framesOf({dropped, placed, frame(FrameKind::notify, 8)})),
+          choose(8, encodeDoor({})),
+          choose(9, doorAndFrame()),
           choose(6, framesOf({frame(FrameKind::streams, 0), frame(FrameKind::byeAnswer, 0)}))};
 }

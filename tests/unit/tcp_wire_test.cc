@@ -34,7 +34,7 @@ TEST_CASE(
     "a lane's address of another version, family, without a port or a stream, or of another length is "
     "refused") {
   const Bytes good = encode(anAddress());
-  for (const auto& [at, value] : {std::pair<size_t, int>{0, 2}, {0, 0}, {1, 2}, {2, 0}}) {
+  for (const auto& [at, value] : {std::pair<size_t, int>{0, 1}, {0, 3}, {1, 4}, {2, 0}}) {
     Bytes bad = good;
     bad[at] = static_cast<std::byte>(value);
     CHECK(!decodeLaneAddress(bad));
@@ -105,4 +105,48 @@ TEST_CASE("a greeting is taken for the streams that a lane may have, and from no
   CHECK(decode(stranger, &got));
   stranger[0] ^= std::byte{1};
   CHECK_FALSE(decode(stranger, &got));
+}
+
+TEST_CASE("each tag of a greeting covers who, which stream, both nonces and the job's secret") {
+  Protection protection;
+  const Bytes acceptor = encode(anAddress()), dialler(acceptor.size(), std::byte{3});
+  Greeting greeting{{}, {}, acceptor, dialler};
+  const auto tag = [&] {
+    return greetingTag(TagOf::hello, greetingKey(protection, Secret{}, Secret{}), greeting);
+  };
+  const Tag128 first = tag();
+  CHECK(first == tag());
+  CHECK(first != greetingTag(TagOf::welcome, greetingKey(protection, Secret{}, Secret{}), greeting));
+  greeting.hello.stream = 1;
+  CHECK(first != tag());
+  greeting.hello.stream = 0;
+  greeting.door[15] = std::byte{1};
+  CHECK(first != tag());
+  greeting.door = {};
+  greeting.hello.nonce[0] = std::byte{1};
+  CHECK(first != tag());
+  greeting.hello.nonce = {};
+  greeting.hello.lane = 1;
+  CHECK(first != tag());
+  greeting.hello.lane = 0;
+  greeting.dialler = acceptor;
+  CHECK(first != tag());
+  greeting.dialler = dialler;
+  protection.jobSecret.emplace();
+  protection.jobSecret->fill(std::byte{1});
+  CHECK(first != tag());
+}
+
+TEST_CASE("a tag fits into a welcome, and a door's words are recognized") {
+  Tag128 tag{};
+  for (size_t i = 0; i < tag.size(); i++) tag[i] = static_cast<std::byte>(i + 1);
+  FrameHeader header;
+  header.kind = FrameKind::welcome;
+  putTag(tag, &header);
+  CHECK((tagIn(header) == tag && wellFormed(header)));
+  DoorBytes words = encodeDoor(tag);
+  Nonce nonce{};
+  CHECK((decodeDoor(words, &nonce) && nonce == tag));
+  words[0] ^= std::byte{1};
+  CHECK_FALSE(decodeDoor(words, &nonce));
 }

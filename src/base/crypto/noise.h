@@ -13,8 +13,8 @@
 // Noise protocol framework (revision 34), suite Noise_NNpsk0_25519_ChaChaPoly_SHA256. It has two messages,
 // one of each end. The first message shows that its sender has the secret, or has heard somebody who has it.
 // The second one shows the same of the accepting end, for this dial alone. The dialler is proven by the first
-// thing that it seals with the new keys. Whoever learns the secret later cannot read what was said. Values;
-// one owner.
+// thing that it seals with the new keys. The secret, learned later,
+// does not open what was said. Values; one owner.
 namespace weft {
 
 constexpr size_t kNoiseBytes = 48;  // of a message: an ephemeral key and a tag

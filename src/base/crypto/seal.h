@@ -9,7 +9,7 @@
 
 // The sealing of messages that follow one another in one direction: ChaCha20-Poly1305 (RFC 8439) with a
 // counter for a nonce, as the Noise protocol uses it. A message that was changed, left out, repeated or
-// moved does not open. One owner.
+// moved does not open. A seal has a single owner.
 namespace weft {
 
 constexpr size_t kSealBytes = 16;  // what a seal adds to a message

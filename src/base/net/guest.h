@@ -2,6 +2,9 @@
 // Copyright The weft authors
 #pragma once
 
+#include <array>
+
+#include "src/base/fnv.h"
 #include "src/base/net/sockets.h"
 
 // A connection that came in and has to introduce itself, in messages of known sizes, before a deadline. The
@@ -44,5 +47,28 @@ class Guest {
   TimePoint deadline_;
   ExactReader reader_;
 };
+
+// The guest that leaves when there are too many: of the address that has most of them, the one that came
+// first. So a crowd from elsewhere does not push out a peer that is about to prove itself. `addressOf` gives
+// a guest's address, or null for one that stays. The guests are in the order in which they came.
+template <class Iterator, class AddressOf>
+Iterator oldestOfLargestCrowd(Iterator first, Iterator last, AddressOf addressOf) {
+  std::array<uint32_t, 256> crowds{};  // by a hash of the address: two that share a place count as one
+  const auto crowdOf = [&](const SocketAddress& address) -> uint32_t& {
+    const auto ip = address.ip();
+    return crowds[fnv1a({reinterpret_cast<const char*>(ip.data()), ip.size()}) % crowds.size()];
+  };
+  for (auto one = first; one != last; ++one)
+    if (const SocketAddress* address = addressOf(*one)) crowdOf(*address)++;
+  auto leaves = last;
+  uint32_t most = 0;
+  for (auto one = first; one != last; ++one) {
+    const SocketAddress* address = addressOf(*one);
+    if (!address || crowdOf(*address) <= most) continue;
+    most = crowdOf(*address);
+    leaves = one;
+  }
+  return leaves;
+}
 
 }  // namespace weft

@@ -10,6 +10,7 @@
 #include "providers/tcp/transport.h"
 #include "providers/tcp/wire.h"
 #include "src/base/fd.h"
+#include "src/base/net/sockets.h"
 #include "tests/support/catch.h"
 #include "tests/support/seam_end.h"
 
@@ -63,21 +64,46 @@ inline size_t openDescriptors() {
   return count;
 }
 
+// The nonce of the door at which `fd` stands.
+inline Nonce readDoor(const Fd& fd, std::initializer_list<SeamEnd*> ends) {
+  tcp::DoorBytes bytes{};
+  Nonce nonce{};
+  REQUIRE(pumpUntil(ends, [&] {
+    const ssize_t got = ::recv(fd.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_PEEK);
+    return got == static_cast<ssize_t>(bytes.size());
+  }));
+  REQUIRE(::recv(fd.get(), bytes.data(), bytes.size(), MSG_DONTWAIT) == static_cast<ssize_t>(bytes.size()));
+  REQUIRE(tcp::decodeDoor(bytes, &nonce));
+  return nonce;
+}
+
+// A greeting as a peer says it that dials lane `to` and has lane `from`.
+inline tcp::Hello helloOf(const tcp::LaneAddress& to, const tcp::LaneAddress& from, const Nonce& door,
+                          uint8_t stream = 0) {
+  const Protection protection;
+  tcp::Hello hello;
+  hello.lane = to.lane;
+  hello.stream = stream;
+  hello.nonce = freshNonce();
+  const Bytes acceptor = tcp::encode(to), dialler = tcp::encode(from);
+  const tcp::Greeting greeting{door, hello, acceptor, dialler};
+  hello.claim = tcp::greetingTag(tcp::TagOf::claim, tcp::claimKey(protection, to.secret), greeting);
+  hello.proof =
+      tcp::greetingTag(tcp::TagOf::hello, tcp::greetingKey(protection, to.secret, from.secret), greeting);
+  return hello;
+}
+
 // A lane of weft's whose peer is this test: it knows the secrets and speaks frames by hand.
 struct RawPeer {
   explicit RawPeer(SeamEnd& to) : end(to) {
-    tcp::LaneAddress mine = addressOf(end);
-    target = mine;
+    mine = target = addressOf(end);
     std::memset(mine.ip.data(), 0, 4);  // lower than any: it is we who dial
     mine.port = 1;
     mine.secret.fill(std::byte{7});
     REQUIRE(end.lane->connect(tcp::encode(mine)));
     fd = dialTo(target);
-    tcp::Hello hello;
-    hello.lane = target.lane;
-    hello.secret = target.secret;
-    hello.from = mine.secret;
-    sendRaw(fd, tcp::encode(hello));
+    hello = tcp::encode(helloOf(target, mine, readDoor(fd, {&end})));
+    sendRaw(fd, hello);
     REQUIRE(pumpUntil({&end}, [&] { return end.count(CompletionKind::connected, true) == 1; }));
   }
   void frame(tcp::FrameKind kind, uint32_t length, uint64_t key, uint64_t offset = 0) {
@@ -89,8 +115,19 @@ struct RawPeer {
     sendRaw(fd, header);
   }
 
+  // From then on the end looks at its door, as more streams are coming.
+  void announceStreams(uint32_t number) {
+    tcp::FrameHeader header;
+    header.kind = tcp::FrameKind::streams;
+    header.number = number;
+    sendRaw(fd, header);
+    pump({&end}, 10);
+  }
+
   SeamEnd& end;
   tcp::LaneAddress target;
+  tcp::LaneAddress mine;
+  tcp::HelloBytes hello{};  // as it was sent
   Fd fd;
 };
 

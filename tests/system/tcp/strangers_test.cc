@@ -10,13 +10,6 @@ using tcp::FrameKind;
 
 namespace {
 
-tcp::Hello helloTo(const tcp::LaneAddress& address) {
-  tcp::Hello hello;
-  hello.lane = address.lane;
-  hello.secret = address.secret;
-  return hello;
-}
-
 uint64_t keyOf(const SeamEnd& end) {
   auto memory = end.lane->import(end.memory->blob());
   REQUIRE(memory);
@@ -26,28 +19,127 @@ uint64_t keyOf(const SeamEnd& end) {
 }  // namespace
 
 TEST_CASE("tcp: strangers are turned away and keep nobody from connecting") {
-  const int kind = GENERATE(0, 1, 2, 3, 4);
+  const int kind = GENERATE(0, 1, 2, 3, 4, 5);
   auto transport = tcp::makeTransport(tcpConfig());
   SeamEnd a(*transport, 4096), b(*transport, 4096);
   std::vector<Fd> strangers;
   for (SeamEnd* end : {&a, &b}) {
+    end->connectTo(end == &a ? b : a);  // from now on it looks at its door
     const tcp::LaneAddress address = addressOf(*end);
     Fd stranger = dialTo(address);
-    tcp::Hello hello = helloTo(address);
+    const Nonce door = readDoor(stranger, {end});
+    tcp::LaneAddress another = address;  // a lane that is not the peer's
+    another.secret[0] ^= std::byte{1};
+    tcp::Hello hello = helloOf(address, another, door);
     if (kind == 1)
-      sendRaw(stranger, "GET / HTTP/1.1\r\nHost: this is longer than any greeting of ours\r\n\r\n");
-    if (kind == 2) hello.secret[3] ^= std::byte{1};
+      sendRaw(stranger, "GET / HTTP/1.1\r\nHost: this is longer than any greeting that is of ours\r\n\r\n");
+    if (kind == 2) hello.claim[3] ^= std::byte{1};
     if (kind == 3) hello.lane = 4711;
-    if (kind >= 2) sendRaw(stranger, tcp::encode(hello));  // 4: the secret, but it is not the peer
+    if (kind == 5) hello = helloOf(address, another, freshNonce());
+    if (kind >= 2) sendRaw(stranger, tcp::encode(hello));  // 4: it was given the address, and is not the peer
     strangers.push_back(std::move(stranger));
   }
-  joinEnds(a, b);
+  REQUIRE(
+      pumpUntil({&a, &b}, [&] { return a.count(connected, true) == 1 && b.count(connected, true) == 1; }));
   a.importFrom(b);
   REQUIRE(a.post(a.work(Opcode::writeNotify, 0, 0, 100)));
   REQUIRE(pumpUntil({&a, &b}, [&] { return b.count(notified) == 1; }));
   for (const Fd& stranger : strangers)  // who says nothing has three seconds
     CHECK(pumpUntil({&a, &b}, [&] { return isClosed(stranger); }));
   CHECK(a.count(broken) + b.count(broken) == 0);
+}
+
+TEST_CASE("tcp: a greeting that was overheard opens nothing, whatever stream it names, and ends nothing") {
+  auto transport = tcp::makeTransport(tcpConfig(4));
+  SeamEnd end(*transport, 4096);
+  RawPeer peer(end);
+  peer.announceStreams(4);
+  const int kind = GENERATE(range(0, 5));
+  CAPTURE(kind);
+  Fd again = dialTo(peer.target);
+  const Nonce door = readDoor(again, {&end});
+  tcp::HelloBytes words = peer.hello;
+  constexpr size_t kStreamAt = 16;
+  if (kind >= 1) words[kStreamAt] = std::byte{1};
+  if (kind == 2) {  // what a sniffer can rebuild without the secrets
+    tcp::Hello hello = helloOf(peer.target, peer.mine, door, 1);
+    hello.claim = hello.proof = {};
+    words = tcp::encode(hello);
+  }
+  if (kind == 3)
+    words = tcp::encode(helloOf(peer.target, peer.mine, door, 0));  // the peer, that number again
+  if (kind == 4) {  // the peer with another number, in a greeting for another
+    tcp::Hello hello = helloOf(peer.target, peer.mine, door, 1);
+    hello.stream = 2;
+    words = tcp::encode(hello);
+  }
+  sendRaw(again, words);
+  CHECK(pumpUntil({&end}, [&] { return isClosed(again); }));
+  again.reset();
+  for (int i = 0; i < 200; i++) end.poll();
+  CHECK(end.count(broken) == 0);
+  tcp::FrameHeader header;
+  header.kind = FrameKind::notify;
+  header.number = 5;
+  sendRaw(peer.fd, header);
+  CHECK(pumpUntil({&end}, [&] { return end.count(notified) == 1; }));
+}
+
+TEST_CASE("tcp: another stream is let in once, and from where the first one came") {
+  auto transport = tcp::makeTransport(tcpConfig(4));
+  SeamEnd end(*transport, 4096);
+  RawPeer peer(end);
+  peer.announceStreams(4);
+  const auto isLetIn = [&](const Fd& fd, uint8_t stream) {
+    sendRaw(fd, tcp::encode(helloOf(peer.target, peer.mine, readDoor(fd, {&end}), stream)));
+    tcp::FrameHeader header;
+    bool closed = false;
+    REQUIRE(pumpUntil({&end}, [&] {
+      const ssize_t got = ::recv(fd.get(), &header, sizeof header, MSG_DONTWAIT | MSG_PEEK);
+      closed = got == 0 || (got < 0 && errno != EAGAIN);
+      return closed || got == sizeof header;
+    }));
+    return !closed && header.kind == FrameKind::welcome;
+  };
+  const Fd second = dialTo(peer.target);
+  CHECK(isLetIn(second, 1));
+  CHECK_FALSE(isLetIn(dialTo(peer.target), 1));
+  SocketAddress elsewhere = SocketAddress::loopback();
+  reinterpret_cast<sockaddr_in*>(&elsewhere.storage)->sin_addr.s_addr = htonl(0x7f000063);
+  Fd stranger(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  REQUIRE(::bind(stranger.get(), elsewhere.raw(), elsewhere.length) == 0);
+  const SocketAddress to = peer.target.socket();
+  REQUIRE(::connect(stranger.get(), to.raw(), to.length) == 0);
+  CHECK_FALSE(isLetIn(stranger, 2));
+  CHECK(end.count(broken) == 0);
+}
+
+TEST_CASE("tcp: who answers at the peer's port and cannot prove to be it gets no lane") {
+  auto transport = tcp::makeTransport(tcpConfig());
+  SeamEnd end(*transport, 4096);
+  tcp::LaneAddress mine = addressOf(end);
+  SocketAddress at = SocketAddress::loopback();
+  const Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  REQUIRE(::bind(listener.get(), at.raw(), at.length) == 0);
+  REQUIRE(::listen(listener.get(), 4) == 0);
+  mine.listensAt(localAddress(listener.get()));
+  std::memset(mine.ip.data() + 4, 0xff, 12);  // higher than any: it is weft who dials
+  mine.secret.fill(std::byte{7});
+  mine.port = localAddress(listener.get()).port();
+  REQUIRE(end.lane->connect(tcp::encode(mine)));
+  Fd fd(::accept(listener.get(), nullptr, nullptr));
+  REQUIRE(fd);
+  const bool speaksWeft = GENERATE(true, false);
+  if (speaksWeft)
+    sendRaw(fd, tcp::encodeDoor(freshNonce()));
+  else
+    sendRaw(fd, "SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n");
+  for (int i = 0; i < 200; i++) end.poll();
+  tcp::FrameHeader welcome;
+  welcome.kind = FrameKind::welcome;
+  sendRaw(fd, welcome);
+  CHECK(pumpUntil({&end}, [&] { return end.count(connected, false) == 1; }));
+  CHECK(end.count(connected, true) == 0);
 }
 
 TEST_CASE("tcp: a crowd of strangers holds a bounded number of descriptors") {
