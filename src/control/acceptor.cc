@@ -7,7 +7,9 @@
 #include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <utility>
 
+#include "src/base/log.h"
 #include "src/base/net/guest.h"
 
 // Accepting, and the accepting side of the handshake.
@@ -39,15 +41,16 @@ Result<ListeningSockets> openListeners(const std::vector<SocketAddress>& address
   return last;
 }
 
-// The accepting side's talk with a guest. States: hello -> proof -> infoHeader -> infoBody; a guest that is
-// turned away goes from hello to leaving. Every read has an exact size. A single deadline covers the talk,
-// and a second one the state leaving.
+// The accepting side's talk with a guest. States: start -> hello -> infoLength -> infoBody; a guest that is
+// turned away goes from start or hello to leaving. Every read has an exact size. A single deadline covers the
+// talk, and a second one the state leaving.
 class Acceptor::Handshake {
  public:
   Handshake(Acceptor& acceptor, Fd socket, uint64_t id)
       : acceptor_(acceptor),
         id_(id),
-        guest_(std::move(socket), acceptor.loop_.now() + kPatience, kHelloBytes),
+        from_(remoteAddress(socket.get())),
+        guest_(std::move(socket), acceptor.loop_.now() + kPatience, kStartBytes),
         watch_(acceptor.loop_, [this](uint32_t) { onReadable(); }),
         deadline_(acceptor.loop_, [this] { acceptor_.drop(id_); }) {}
   ~Handshake() {
@@ -56,13 +59,14 @@ class Acceptor::Handshake {
   }
 
   uint64_t id() const { return id_; }
+  const SocketAddress& from() const { return from_; }
   Status start() {
     deadline_.at(guest_.deadline());
     return watch_.start(guest_.socket().get(), EPOLLIN);
   }
 
  private:
-  enum class State : uint8_t { hello, proof, infoHeader, infoBody, leaving };
+  enum class State : uint8_t { start, hello, infoLength, infoBody, leaving };
   static constexpr Milliseconds kLeavePatience{1000};
   static constexpr size_t kMostReadLeaving = 16 * 1024;
 
@@ -79,12 +83,12 @@ class Acceptor::Handshake {
 
   bool step() {
     switch (state_) {
+      case State::start:
+        return onStart();
       case State::hello:
         return onHello();
-      case State::proof:
-        return onProof();
-      case State::infoHeader:
-        return onInfoHeader();
+      case State::infoLength:
+        return onInfoLength();
       case State::infoBody:
         return onInfo();
       case State::leaving:
@@ -115,49 +119,64 @@ class Acceptor::Handshake {
     return next(State::leaving, kMostReadLeaving);
   }
 
+  // The first bytes are those of every version.
+  bool onStart() {
+    const auto version = versionIn(guest_.bytes());
+    if (!version) return gone();
+    if (*version != kWireVersion) return turnAway(Answer::otherVersion);
+    keep();
+    return next(State::hello, kHelloBytes - kStartBytes);
+  }
+
+  // What this end says proves that it has the secret. A stranger's hello is answered without a key exchange.
   bool onHello() {
-    const auto hello = decodeHello(guest_.bytes());
+    keep();
+    const auto hello = decodeHello(record_);
     if (!hello) return gone();
-    if (hello->version != kWireVersion) return turnAway(Answer::otherVersion);
     hello_ = *hello;
     const auto secret = acceptor_.secretFor_(hello_);
     if (const auto* answer = std::get_if<Answer>(&secret)) return turnAway(*answer);
-    secret_ = std::get<Key128>(secret);
-    nonce_ = freshNonce();
+    const auto differs = hello_.flags ^ acceptor_.flags_;
+    if (differs != 0) acceptor_.warnOfOtherFlags(hello_, from_);
+    if (differs & kHasJobSecret) return turnAway(Answer::otherJobSecret);
+    if (differs & kFramesInClear) return turnAway(Answer::otherEncryption);
+    NoiseHandshake noise(NoiseHandshake::Role::acceptor, encodePrologue(hello_), std::get<Key256>(secret));
+    if (!noise.hear(hello_.noise)) return turnAway(Answer::otherSecret);
     Challenge challenge;
-    challenge.nonce = nonce_;
-    challenge.proof = handshakeTag(ProofOf::acceptor, secret_, hello_, nonce_);
+    challenge.noise = noise.say();
+    keys_ = noise.finish();
+    seal_.emplace(keys_, (acceptor_.flags_ & kFramesInClear) != 0);
     if (!guest_.say(encodeChallenge(challenge))) return gone();
-    return next(State::proof, kProofBytes);
+    record_.clear();
+    return next(State::infoLength, kLengthBytes);
   }
 
-  // A wrong proof gets no answer: a stranger learns nothing but the end of the connection.
-  bool onProof() {
-    Tag128 proof{};
-    std::copy(guest_.bytes().begin(), guest_.bytes().end(), proof.begin());
-    if (!equalSecret(proof, handshakeTag(ProofOf::dialler, secret_, hello_, nonce_))) return gone();
-    return next(State::infoHeader, kFrameHeaderBytes);
+  bool onInfoLength() {
+    const auto length = bodyLengthOf(guest_.bytes());
+    if (!length || *length == 0 || *length > kMaxInfo) return gone();
+    keep();
+    return next(State::infoBody, seal_->recordBytes(*length) - kLengthBytes);
   }
 
-  bool onInfoHeader() {
-    const auto header = decodeFrameHeader(guest_.bytes());
-    const bool fits = header && header->type == static_cast<uint16_t>(FrameType::info) &&
-                      header->length > 0 && header->length <= kMaxInfo;
-    return fits ? next(State::infoBody, header->length) : gone();
-  }
-
-  // Hands the socket over. This object is gone after drop(), so everything is moved out before.
+  // The info proves the guest, as it is sealed with the keys of this handshake. A wrong one gets no answer.
+  // The socket is handed over; this object is gone after drop(), so everything is moved out before.
   bool onInfo() {
-    auto info = decodeInfo(guest_.bytes());
+    keep();
+    const auto frame = seal_->open(record_);
+    const auto header = frame ? decodeFrameHeader(frame->first(kFrameHeaderBytes)) : std::nullopt;
+    if (!header || header->type != static_cast<uint16_t>(FrameType::info)) return gone();
+    auto info = decodeInfo(frame->subspan(kFrameHeaderBytes));
     if (!info) return gone();
     watch_.stop();
-    Greeting greeting{std::move(guest_.socket()), hello_, nonce_,
-                      handshakeTag(ProofOf::linkKey, secret_, hello_, nonce_), std::move(*info)};
+    Greeting greeting{
+        {std::move(guest_.socket()), *seal_}, hello_, keys_.binding, linkKeyOf(keys_), std::move(*info)};
     Acceptor& acceptor = acceptor_;
     acceptor.drop(id_);
     acceptor.greeted_(std::move(greeting));
     return false;
   }
+
+  void keep() { record_.insert(record_.end(), guest_.bytes().begin(), guest_.bytes().end()); }
 
   bool next(State state, size_t bytes) {
     state_ = state;
@@ -167,17 +186,20 @@ class Acceptor::Handshake {
 
   Acceptor& acceptor_;
   const uint64_t id_;
+  const SocketAddress from_;
   Guest guest_;
   Watch watch_;
   Timer deadline_;
-  State state_ = State::hello;
+  State state_ = State::start;
+  Bytes record_;  // what was read of the present message
   Hello hello_;
-  Nonce nonce_{};
-  Key128 secret_{};
+  NoiseKeys keys_;
+  std::optional<FrameSeal> seal_;  // from state infoLength on
 };
 
-Acceptor::Acceptor(EventLoop& loop, SecretFor secretFor, Greeted greeted)
+Acceptor::Acceptor(EventLoop& loop, uint8_t flags, SecretFor secretFor, Greeted greeted)
     : loop_(loop),
+      flags_(flags),
       secretFor_(std::move(secretFor)),
       greeted_(std::move(greeted)),
       rest_(loop, [this] { listenAgain(); }) {}
@@ -223,8 +245,22 @@ void Acceptor::acceptAll(int listener) {
 
 bool Acceptor::makeRoom() {
   if (handshakes_.empty()) return false;
-  handshakes_.pop_front();
+  handshakes_.erase(oldestOfLargestCrowd(handshakes_.begin(), handshakes_.end(),
+                                         [](const auto& handshake) { return &handshake->from(); }));
   return true;
+}
+
+// The word of a process that has proven nothing ends no listener; the other process ends its own call.
+void Acceptor::warnOfOtherFlags(const Hello& hello, const SocketAddress& from) {
+  if (std::exchange(warned_, true)) return;
+  const bool secret = ((hello.flags ^ flags_) & kHasJobSecret) != 0;
+  const bool theirs = (hello.flags & (secret ? kHasJobSecret : kFramesInClear)) != 0;
+  const char* what = secret ? (theirs ? "has a secret of the job (WEFT_SECRET), and this process has none"
+                                      : "has no secret of the job (WEFT_SECRET), and this process has one")
+                            : (theirs ? "has WEFT_ENCRYPT=off, and this process encrypts"
+                                      : "encrypts, and this process has WEFT_ENCRYPT=off");
+  WEFT_LOG(warn, "a process at %s that calls this one %s; it is turned away: make all ranks equal",
+           from.ipText().c_str(), what);
 }
 
 void Acceptor::listenAgain() {

@@ -31,14 +31,14 @@ std::string withoutPort(SocketAddress address) {
 ControlLoop::ControlLoop(ControlLoopParts parts, std::unique_ptr<EventLoop> loop)
     : parts_(std::move(parts)),
       times_(parts_.options.config),
-      self_(parts_.self, parts_.addresses, parts_.options.fingerprint),
+      self_(parts_.self, parts_.addresses, parts_.options.fingerprint, parts_.protection),
       loop_(std::move(loop)),
       mailWatch_(*loop_, [](uint32_t) {}) {}
 
 Status ControlLoop::start(std::vector<Fd> listeners) {
   TRY(mailWatch_.start(parts_.mailbox->fd(), EPOLLIN));
   acceptor_ = std::make_unique<Acceptor>(
-      *loop_, [this](const Hello& hello) { return secretFor(hello); },
+      *loop_, self_.helloFlags(), [this](const Hello& hello) { return secretFor(hello); },
       [this](Greeting greeting) { greeted(std::move(greeting)); });
   return acceptor_->start(std::move(listeners));
 }
@@ -124,7 +124,7 @@ void ControlLoop::close(std::unique_lock<std::mutex>* turn) {
 // one that is.
 
 // An open has to prove the secret of the listener that it names; a resume has to prove the key of the link.
-std::variant<Key128, Answer> ControlLoop::secretFor(const Hello& hello) {
+std::variant<Key256, Answer> ControlLoop::secretFor(const Hello& hello) {
   if (hello.to != self_.incarnation()) return Answer::otherProcess;
   if (hello.kind == HelloKind::resume) {
     const Link* link = established(hello.from);
@@ -133,7 +133,7 @@ std::variant<Key128, Answer> ControlLoop::secretFor(const Hello& hello) {
   }
   const auto listener = parts_.listeners->find(hello.listener);
   if (!listener) return Answer::listenerClosed;
-  return listener->handle().secret;
+  return parts_.protection.keyFor(listener->handle().secret, kLinkPurpose);
 }
 
 void ControlLoop::greeted(Greeting greeting) {
@@ -154,14 +154,12 @@ void ControlLoop::greetedOpen(Greeting greeting) {
   if (old)
     old->die(Error(Code::remote, "control link to " + old->peer()->name(), "the peer started it over"));
   // A path that is known to work.
-  std::vector<SocketAddress> cameFrom = {remoteAddress(greeting.socket.get())};
+  std::vector<SocketAddress> cameFrom = {remoteAddress(greeting.socket.fd.get())};
   cameFrom[0].setPort(greeting.info.addresses.front().port());
   if (cameFrom[0].length == 0) cameFrom.clear();  // the connection is gone already
   Link& link = waiting ? *waiting : addLink(from);
-  establish(link, {makePeer(from, greeting.info, greeting.socket.get()),
-                   greeting.linkKey,
-                   {greeting.hello.nonce, greeting.nonce},
-                   joinAddresses(std::move(cameFrom), greeting.info.addresses)});
+  establish(link, {makePeer(from, greeting.info, greeting.socket.fd.get()), greeting.linkKey,
+                   greeting.binding, joinAddresses(std::move(cameFrom), greeting.info.addresses)});
   link.attachAndGreet(std::move(greeting.socket), greeting.info);
   sendWaiting(link);
 }
@@ -182,23 +180,19 @@ void ControlLoop::rejectCrossed(Greeting greeting) {
   FrameHeader header;
   header.type = static_cast<uint16_t>(FrameType::reject);
   const std::byte reason{static_cast<uint8_t>(Reject::crossed)};
-  Bytes bytes;
-  encodeFrame(header, std::span(&reason, 1), bytes);
-  (void)sendSome(greeting.socket.get(), bytes);
-  cut(greeting.socket);
+  (void)greeting.socket.send(header, std::span(&reason, 1));
+  cut(greeting.socket.fd);
 }
 
 // The dialling process gets our info all the same, and comes to the same result by itself. The info goes out
 // before the listener's user hears of it, as that user may end this process at once.
-bool ControlLoop::refusedByFingerprint(const Greeting& greeting) {
+bool ControlLoop::refusedByFingerprint(Greeting& greeting) {
   const std::string name = greeting.info.host + format(" pid %u", greeting.info.pid);
   const auto mismatch = compareFingerprints(self_.fingerprint(), greeting.info.fingerprint, name);
   if (!mismatch) return false;
   FrameHeader header;
   header.type = static_cast<uint16_t>(FrameType::info);
-  Bytes bytes;
-  encodeFrame(header, self_.info(self_.nextEpoch(), 0), bytes);
-  (void)sendSome(greeting.socket.get(), bytes);
+  (void)greeting.socket.send(header, self_.info(self_.nextEpoch(), 0));
   noteMisfit(greeting.hello.from, *mismatch);
   if (const auto listener = parts_.listeners->find(greeting.hello.listener)) (void)listener->push(*mismatch);
   return true;
@@ -283,8 +277,8 @@ void ControlLoop::startCall(uint64_t id, std::shared_ptr<CallState> state, Handl
   call->deadline.after(parts_.options.config.connectTimeout);
   const Incarnation to = call->handle.process;
   calls_.add(id, std::move(call));
-  if (to == self_.incarnation()) return sendCall(id, LinkNonces{}, selfPeer());
-  if (const Link* link = established(to)) return sendCall(id, link->nonces(), *link->peer());
+  if (to == self_.incarnation()) return sendCall(id, Key256{}, selfPeer());
+  if (const Link* link = established(to)) return sendCall(id, link->binding(), *link->peer());
   if (Link* link = opening(to)) return link->calls.push_back(id);
   Link& link = addLink(to);
   link.calls.push_back(id);
@@ -292,19 +286,19 @@ void ControlLoop::startCall(uint64_t id, std::shared_ptr<CallState> state, Handl
 }
 
 // The proof binds the call to this link and its direction, so a copy of the call is worth nothing elsewhere.
-void ControlLoop::sendCall(uint64_t id, const LinkNonces& nonces, PeerImpl& to) {
+void ControlLoop::sendCall(uint64_t id, const Key256& binding, PeerImpl& to) {
   PendingCall* call = calls_.find(id);
   if (!call) return;
   call->sent = true;
   CallBody body{id, call->handle.listener, {}, call->body};
-  body.proof = callTag(call->handle.secret, nonces, self_.incarnation(), body);
+  body.proof = callTag(callKey(call->handle.secret), binding, self_.incarnation(), body);
   to.deliver(static_cast<uint16_t>(FrameType::call), encodeCall(body));
 }
 
 void ControlLoop::sendWaiting(Link& link) {
   const auto peer = link.peer();
-  const LinkNonces nonces = link.nonces();
-  for (const uint64_t id : std::exchange(link.calls, {})) sendCall(id, nonces, *peer);
+  const Key256 binding = link.binding();
+  for (const uint64_t id : std::exchange(link.calls, {})) sendCall(id, binding, *peer);
 }
 
 // Dials with the secret of the front call.
@@ -314,7 +308,7 @@ void ControlLoop::dialFor(Link& link) {
   DialPlan plan;
   plan.peer = link.process();
   plan.listener = call->handle.listener;
-  plan.secret = call->handle.secret;
+  plan.secret = parts_.protection.keyFor(call->handle.secret, kLinkPurpose);
   plan.addresses = call->handle.addresses;
   fillScopes(plan.addresses, self_.addresses());
   link.dial(std::move(plan));
@@ -348,9 +342,10 @@ void ControlLoop::linkOpened(Link& link, Linked linked) {
     return linkRefused(link, *mismatch);
   }
   const PendingCall* first = calls_.find(link.calls.front());
-  establish(link, {makePeer(link.process(), linked.info, linked.socket.get()), linked.linkKey, linked.nonces,
-                   joinAddresses(first ? first->handle.addresses : std::vector<SocketAddress>(),
-                                 linked.info.addresses)});
+  establish(
+      link,
+      {makePeer(link.process(), linked.info, linked.socket.fd.get()), linked.linkKey, linked.binding,
+       joinAddresses(first ? first->handle.addresses : std::vector<SocketAddress>(), linked.info.addresses)});
   link.attach(std::move(linked.socket), linked.info);
   sendWaiting(link);
 }
@@ -398,16 +393,16 @@ void ControlLoop::expireCall(uint64_t id) {
 // Frames:
 
 void ControlLoop::linkBrought(Link& link, uint16_t type, std::span<const std::byte> body) {
-  brought(link.peer(), link.nonces(), type, body);
+  brought(link.peer(), link.binding(), type, body);
 }
 
 // A message of the hub's own type that does not decode is ignored: the link has checked its frame.
-void ControlLoop::brought(const std::shared_ptr<PeerImpl>& from, const LinkNonces& nonces, uint16_t type,
+void ControlLoop::brought(const std::shared_ptr<PeerImpl>& from, const Key256& binding, uint16_t type,
                           std::span<const std::byte> body) {
   if (type >= kFirstUserType) return onMessage(from, type, body);
   const auto kind = static_cast<FrameType>(type);
   if (kind == FrameType::call) {
-    if (const auto call = decodeCall(body)) onCall(from, nonces, *call);
+    if (const auto call = decodeCall(body)) onCall(from, binding, *call);
   } else if (kind == FrameType::reply) {
     if (const auto reply = decodeReply(body)) onReply(from, *reply);
   } else if (kind == FrameType::refuse) {
@@ -433,8 +428,7 @@ void ControlLoop::onReply(const std::shared_ptr<PeerImpl>& from, const ReplyBody
 
 // The proof alone decides whether a call is taken. A listener whose queue is full refuses the call, and never
 // waits.
-void ControlLoop::onCall(const std::shared_ptr<PeerImpl>& from, const LinkNonces& nonces,
-                         const CallBody& call) {
+void ControlLoop::onCall(const std::shared_ptr<PeerImpl>& from, const Key256& binding, const CallBody& call) {
   if (closing_) return;
   const auto refuseWith = [&](const char* why) {
     refuseCall(*from, call.id,
@@ -442,7 +436,8 @@ void ControlLoop::onCall(const std::shared_ptr<PeerImpl>& from, const LinkNonces
   };
   const auto listener = parts_.listeners->find(call.listener);
   if (!listener) return refuseWith("listener closed");
-  if (!equalSecret(call.proof, callTag(listener->handle().secret, nonces, from->incarnation(), call))) {
+  if (!equalSecret(call.proof,
+                   callTag(callKey(listener->handle().secret), binding, from->incarnation(), call))) {
     return refuseWith("the listener there does not know the handle's secret");
   }
   const uint64_t id = ++lastRequest_;
@@ -492,10 +487,9 @@ PeerImpl& ControlLoop::selfPeer() {
   if (selfLink_) return selfLink_->peer();
   const std::string name = placeName() + format(" pid %d (this process)", getpid());
   PeerFacts facts{self_.incarnation(), name, self_.fingerprint()};
-  selfLink_ =
-      std::make_unique<SelfLink>(std::make_shared<PeerImpl>(parts_.mailbox, std::move(facts)),
-                                 [this](const std::shared_ptr<PeerImpl>& from, uint16_t type,
-                                        const Bytes& body) { brought(from, LinkNonces{}, type, body); });
+  selfLink_ = std::make_unique<SelfLink>(std::make_shared<PeerImpl>(parts_.mailbox, std::move(facts)),
+                                         [this](const std::shared_ptr<PeerImpl>& from, uint16_t type,
+                                                const Bytes& body) { brought(from, Key256{}, type, body); });
   return selfLink_->peer();
 }
 

@@ -28,6 +28,7 @@ struct ControlLoopParts {
   HubOptions options;
   Incarnation self{};
   std::vector<SocketAddress> addresses;  // with the port, in the order to try
+  Protection protection;
   std::shared_ptr<Mailbox> mailbox;
   std::shared_ptr<ListenerTable> listeners;
 };
@@ -72,12 +73,12 @@ class ControlLoop : public Link::Owner {
   void close(std::unique_lock<std::mutex>* turn);
 
   // Connections that come in.
-  std::variant<Key128, Answer> secretFor(const Hello& hello);
+  std::variant<Key256, Answer> secretFor(const Hello& hello);
   void greeted(Greeting greeting);
   void greetedOpen(Greeting greeting);
   void greetedResume(Greeting greeting);
   void rejectCrossed(Greeting greeting);
-  bool refusedByFingerprint(const Greeting& greeting);
+  bool refusedByFingerprint(Greeting& greeting);
   // Remembers that a process does not fit this one.
   void noteMisfit(const Incarnation& peer, const Error& why);
   const Error& misfitOr(const Incarnation& peer, const Error& why) const;
@@ -86,7 +87,7 @@ class ControlLoop : public Link::Owner {
   // Sends the calls that waited for the link to open.
   void sendWaiting(Link& link);
 
-  void sendCall(uint64_t id, const LinkNonces& nonces, PeerImpl& to);
+  void sendCall(uint64_t id, const Key256& binding, PeerImpl& to);
   bool prolong(PendingCall& call) const;
   void expireCall(uint64_t id);
   void dialFor(Link& link);
@@ -97,10 +98,11 @@ class ControlLoop : public Link::Owner {
   Link* opening(const Incarnation& process);      // a link that is not linked yet; null: none
   Link* established(const Incarnation& process);  // a link that is up, lost or dead; null: none
 
-  void brought(const std::shared_ptr<PeerImpl>& from, const LinkNonces& nonces, uint16_t type,
+  void brought(const std::shared_ptr<PeerImpl>& from, const Key256& binding, uint16_t type,
                std::span<const std::byte> body);
   void onReply(const std::shared_ptr<PeerImpl>& from, const ReplyBody& reply);
-  void onCall(const std::shared_ptr<PeerImpl>& from, const LinkNonces& nonces, const CallBody& call);
+  void onCall(const std::shared_ptr<PeerImpl>& from, const Key256& binding, const CallBody& call);
+  Key256 callKey(const Key128& secret) const { return parts_.protection.keyFor(secret, kCallPurpose); }
   void refuseCall(PeerImpl& peer, uint64_t remoteId, const Error& why);
   void onMessage(const std::shared_ptr<PeerImpl>& from, uint16_t type, std::span<const std::byte> body);
   PeerImpl& selfPeer();

@@ -61,8 +61,9 @@ void Dial::onDeadline() {
       return tryAddress();
     case State::connecting:
       return addressFailed(Verdict::retry, "no answer");
-    case State::challenge:
-    case State::infoHeader:
+    case State::answer:
+    case State::proof:
+    case State::infoLength:
     case State::infoBody:
       return addressFailed(Verdict::retry, "connected, but the process does not answer");
   }
@@ -128,18 +129,20 @@ void Dial::onEvent() {
 // The hello goes out at once; it fits a fresh socket's buffer.
 void Dial::onConnected() {
   if (const int error = connectError(socket_.get()); error != 0) return connectFailed(error);
-  hello_ = Hello{};
-  hello_.kind = plan_.kind;
-  hello_.from = self_.incarnation();
-  hello_.to = plan_.peer;
-  hello_.listener = plan_.listener;
-  hello_.epoch = self_.nextEpoch();
-  hello_.nonce = freshNonce();
-  const Bytes bytes = encodeHello(hello_);
+  Hello hello;
+  hello.kind = plan_.kind;
+  hello.flags = self_.helloFlags();
+  hello.from = self_.incarnation();
+  hello.to = plan_.peer;
+  hello.listener = plan_.listener;
+  hello.epoch = epoch_ = self_.nextEpoch();
+  noise_.emplace(NoiseHandshake::Role::dialler, encodePrologue(hello), plan_.secret);
+  hello.noise = noise_->say();
+  const Bytes bytes = encodeHello(hello);
   if (sendSome(socket_.get(), bytes).bytes != bytes.size()) return addressFailed(Verdict::retry, "hung up");
   watch_.want(EPOLLIN);
   deadline_.after(plan_.answerPatience);
-  enter(State::challenge, kChallengeBytes);
+  enter(State::answer, kStartBytes);
   report_(DialContact{});
 }
 
@@ -155,10 +158,12 @@ void Dial::onReadable() {
 
 bool Dial::step() {
   switch (state_) {
-    case State::challenge:
-      return onChallenge();
-    case State::infoHeader:
-      return onInfoHeader();
+    case State::answer:
+      return onAnswer();
+    case State::proof:
+      return onProof();
+    case State::infoLength:
+      return onInfoLength();
     case State::infoBody:
       return onInfo();
     case State::waiting:
@@ -168,64 +173,89 @@ bool Dial::step() {
   return fail(Verdict::retry, "out of step");
 }
 
-// The listener proves itself first, so that a stranger at its address learns nothing from our proof. Our info
-// goes out with the proof, which saves a round trip.
-bool Dial::onChallenge() {
-  const auto challenge = decodeChallenge(reader_.bytes());
-  if (!challenge) return foreign("something else listens there");
-  if (challenge->answer != Answer::proof) return onTurnedAway(*challenge);
-  acceptorNonce_ = challenge->nonce;
-  if (!equalSecret(challenge->proof, handshakeTag(ProofOf::acceptor, plan_.secret, hello_, acceptorNonce_))) {
-    return refuse("the listener there does not know the handle's secret");
+bool Dial::onAnswer() {
+  const auto answer = answerIn(reader_.bytes());
+  if (!answer) return foreign("something else listens there");
+  return *answer == Answer::proof ? enter(State::proof, kNoiseBytes) : onTurnedAway(*answer);
+}
+
+// The listener has proven itself, and our info proves us: it is sealed with the keys of this handshake.
+bool Dial::onProof() {
+  if (!noise_->hear(reader_.bytes())) {
+    return foreign("what answers there does not know the handle's secret, or its answer was changed");
   }
-  const Tag128 proof = handshakeTag(ProofOf::dialler, plan_.secret, hello_, acceptorNonce_);
-  Bytes bytes(proof.begin(), proof.end());
+  const NoiseKeys keys = noise_->finish();
+  noise_.reset();
+  binding_ = keys.binding;
+  linkKey_ = linkKeyOf(keys);
+  seal_.emplace(keys, self_.framesInClear());
   FrameHeader header;
   header.type = static_cast<uint16_t>(FrameType::info);
-  encodeFrame(header, self_.info(hello_.epoch, plan_.received), bytes);
+  Bytes bytes;
+  seal_->append(header, self_.info(epoch_, plan_.received), bytes);
   if (sendSome(socket_.get(), bytes).bytes != bytes.size()) return fail(Verdict::retry, "hung up");
-  return enter(State::infoHeader, kFrameHeaderBytes);
+  return enter(State::infoLength, kLengthBytes);
 }
 
 // Answers about this listener or link end the dial; another process at the address leads to the next address.
-bool Dial::onTurnedAway(const Challenge& challenge) {
-  switch (challenge.answer) {
+bool Dial::onTurnedAway(Answer answer) {
+  switch (answer) {
     case Answer::otherProcess:
       return foreign("another process listens there");
     case Answer::otherVersion:
       return refuse(format("the peer speaks wire version %d, this process %d; install one weft everywhere",
-                           challenge.version, kWireVersion));
+                           versionIn(reader_.bytes()).value_or(0), kWireVersion));
     case Answer::listenerClosed:
       return refuse("listener closed");
     case Answer::unknownLink:
       return refuse("the peer gave this link up");
+    case Answer::otherSecret:
+      return refuse(
+          "the listener there has another secret: the handle is of another run, or the two processes read "
+          "different secrets (WEFT_SECRET)");
+    case Answer::otherJobSecret:
+      return refuse(jobSecretDiffers());
+    case Answer::otherEncryption:
+      return refuse(format("WEFT_ENCRYPT is %s in this process and %s in the other; make them equal",
+                           self_.framesInClear() ? "off" : "control or all",
+                           self_.framesInClear() ? "control or all" : "off"));
     case Answer::proof:
       break;
   }
   return fail(Verdict::retry, "out of step");
 }
 
-bool Dial::onInfoHeader() {
-  const auto header = decodeFrameHeader(reader_.bytes());
-  if (header && header->type == static_cast<uint16_t>(FrameType::reject)) {
-    return fail(Verdict::retry, "both sides dialled at once");
-  }
-  const bool fits = header && header->type == static_cast<uint16_t>(FrameType::info) && header->length > 0 &&
-                    header->length <= kMaxInfo;
-  return fits ? enter(State::infoBody, header->length) : fail(Verdict::retry, "unexpected answer");
+std::string Dial::jobSecretDiffers() const {
+  return self_.protection().jobSecret
+             ? "this process has a secret of the job (WEFT_SECRET) and the process there has none; give it "
+               "to every rank"
+             : "the process there has a secret of the job (WEFT_SECRET) and this process has none; give it "
+               "to every rank";
+}
+
+bool Dial::onInfoLength() {
+  const auto length = bodyLengthOf(reader_.bytes());
+  if (!length || *length == 0 || *length > kMaxInfo) return fail(Verdict::retry, "unexpected answer");
+  record_.assign(reader_.bytes().begin(), reader_.bytes().end());
+  return enter(State::infoBody, seal_->recordBytes(*length) - kLengthBytes);
 }
 
 // Hands the connection over. The socket is moved out before the report, as the report may destroy the dial's
 // owner.
 bool Dial::onInfo() {
-  auto info = decodeInfo(reader_.bytes());
+  record_.insert(record_.end(), reader_.bytes().begin(), reader_.bytes().end());
+  const auto frame = seal_->open(record_);
+  if (!frame) return fail(Verdict::retry, "bytes came that the peer did not send");
+  const auto header = decodeFrameHeader(frame->first(kFrameHeaderBytes));
+  if (header && header->type == static_cast<uint16_t>(FrameType::reject)) {
+    return fail(Verdict::retry, "both sides dialled at once");
+  }
+  const bool isInfo = header && header->type == static_cast<uint16_t>(FrameType::info);
+  auto info = isInfo ? decodeInfo(frame->subspan(kFrameHeaderBytes)) : std::nullopt;
   if (!info) return fail(Verdict::retry, "unexpected answer");
   watch_.stop();
   deadline_.cancel();
-  Linked linked{std::move(socket_),
-                std::move(*info),
-                {hello_.nonce, acceptorNonce_},
-                handshakeTag(ProofOf::linkKey, plan_.secret, hello_, acceptorNonce_)};
+  Linked linked{{std::move(socket_), *seal_}, std::move(*info), binding_, linkKey_};
   state_ = State::waiting;
   report_(std::move(linked));
   return false;

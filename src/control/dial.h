@@ -3,20 +3,21 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "src/base/net/sockets.h"
 #include "src/control/event_loop.h"
+#include "src/control/frame_seal.h"
 #include "src/control/self.h"
 
 // Reaches a process over its addresses, one after the other, and again until the dial is stopped: connect,
-// prove the secret, exchange infos. States: waiting -> connecting -> challenge -> infoHeader -> infoBody,
-// each with a deadline. A failed address leads to the next one; a finished round without success leads to
-// `waiting`.
-// Reports are values. After hangUp() there is none. The object has to live until the report that it is in has
-// returned. A Link owns it. Control thread.
+// prove the secret, exchange infos. States: waiting -> connecting -> answer -> proof -> infoLength ->
+// infoBody, each with a deadline. A failed address leads to the next one; a finished round without success
+// leads to `waiting`. Reports are values. After hangUp() there is none. The object has to live until the
+// report that it is in has returned. A Link owns it. Control thread.
 namespace weft::control {
 
 // The task of a dial. A value.
@@ -24,7 +25,7 @@ struct DialPlan {
   HelloKind kind = HelloKind::open;
   Incarnation peer{};
   uint32_t listener = 0;  // open: the listener that the hello names
-  Key128 secret{};
+  Key256 secret{};        // of the proofs
   std::vector<SocketAddress> addresses;
   uint64_t received = 0;              // resume: the highest number among the peer's frames that we have
   Milliseconds connectPatience{300};  // per address; doubles every round
@@ -33,10 +34,10 @@ struct DialPlan {
 
 // A connection on which both sides have proven the secret.
 struct Linked {
-  Fd socket;
+  SealedSocket socket;
   Info info;
-  LinkNonces nonces;
-  Key128 linkKey{};
+  Key256 binding{};  // the hash of the handshake
+  Key256 linkKey{};
 };
 
 // The reports of a dial. After one of the first three, which are Linked, DialRefused and DialGone, the dial
@@ -65,7 +66,7 @@ class Dial {
   const std::string& trouble() const { return trouble_; }
 
  private:
-  enum class State : uint8_t { waiting, connecting, challenge, infoHeader, infoBody };
+  enum class State : uint8_t { waiting, connecting, answer, proof, infoLength, infoBody };
   enum class Verdict : uint8_t { nobody, unreachable, retry };  // on an address in a round
 
   // A step of the dial ends in a report, the next step, or addressFailed().
@@ -78,9 +79,11 @@ class Dial {
   void connectFailed(int error);
   void onReadable();
   bool step();
-  bool onChallenge();
-  bool onTurnedAway(const Challenge& challenge);
-  bool onInfoHeader();
+  bool onAnswer();
+  bool onTurnedAway(Answer answer);
+  std::string jobSecretDiffers() const;
+  bool onProof();
+  bool onInfoLength();
   bool onInfo();
   bool fail(Verdict verdict, const std::string& why);
   bool foreign(const std::string& why);
@@ -106,8 +109,12 @@ class Dial {
   bool sawRetry_ = false;   // in this round an address may still answer later
   std::string trouble_;     // of the last whole round
   std::string roundTrouble_;
-  Hello hello_;  // as it was sent, for the proofs
-  Nonce acceptorNonce_{};
+  uint64_t epoch_ = 0;                   // of the hello
+  std::optional<NoiseHandshake> noise_;  // of the present connection
+  std::optional<FrameSeal> seal_;        // from state infoLength on, as the two after it
+  Key256 binding_{};
+  Key256 linkKey_{};
+  Bytes record_;  // of the info, as far as it was read
 };
 
 }  // namespace weft::control

@@ -18,7 +18,7 @@
 // (kScratchBytes). Values; any thread. Layout: docs/wire.md, "Handle".
 namespace weft::control {
 
-constexpr uint16_t kWireVersion = 8;  // of handles and of control links
+constexpr uint16_t kWireVersion = 9;  // of handles and of control links
 constexpr size_t kHandleBytes = 128;
 constexpr size_t kScratchBytes = 8;  // never encoded; zero in a fresh copy
 constexpr size_t kScratchOffset = kHandleBytes - kScratchBytes;

@@ -2,8 +2,10 @@
 // Copyright The weft authors
 #include "src/control/hub.h"
 
+#include <mutex>
 #include <thread>
 
+#include "src/base/log.h"
 #include "src/base/net/address.h"
 #include "src/base/process.h"
 #include "src/base/random.h"
@@ -123,6 +125,16 @@ void HubImpl::wake() {
   mailbox_->signal();
 }
 
+// Said once in a process.
+void sayHandlesAloneProve() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    WEFT_LOG(info,
+             "no secret of the job is set (WEFT_SECRET), so control links are as strong as the handles that "
+             "NCCL passes around in clear");
+  });
+}
+
 // The info has to fit into kMaxInfo on every host.
 Status checkFingerprint(const Fingerprint& fingerprint) {
   Info info;
@@ -135,6 +147,8 @@ Status checkFingerprint(const Fingerprint& fingerprint) {
 
 Result<std::shared_ptr<Hub>> Hub::create(HubOptions options) {
   TRY(checkFingerprint(options.fingerprint));
+  TRY(const Protection protection, readProtection(options.config));
+  if (!protection.jobSecret) sayHandlesAloneProve();
   TRY(const auto interfaces, localInterfaces());
   TRY(const auto addresses, chooseAddresses(interfaces, options.config.socketIfname));
   TRY(const PortRange ports, parsePortRange(options.config.portRange));
@@ -145,6 +159,7 @@ Result<std::shared_ptr<Hub>> Hub::create(HubOptions options) {
   parts.options = std::move(options);
   fillRandom(parts.self);
   parts.addresses = std::move(listening.addresses);
+  parts.protection = protection;
   parts.mailbox = std::move(mailbox);
   parts.listeners = std::make_shared<ListenerTable>();
   auto hub = std::make_shared<HubImpl>(std::move(parts), std::move(loop));

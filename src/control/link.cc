@@ -89,8 +89,8 @@ void Link::establish(LinkFacts facts) {
 }
 
 // The peer's info says which of our frames it has; the others are sent again on this connection.
-void Link::attach(Fd socket, const Info& info) {
-  if (!enter(State::up)) return cut(socket);
+void Link::attach(SealedSocket socket, const Info& info) {
+  if (!enter(State::up)) return cut(socket.fd);
   if (!frames_.acknowledge(info.received)) return onNonsense("it acknowledges what was never sent");
   frames_.rewind();
   peerEpoch_ = info.epoch;
@@ -107,12 +107,10 @@ void Link::attach(Fd socket, const Info& info) {
 
 // The info has to be the first frame, so it goes straight into the fresh socket's buffer, which has room for
 // it.
-void Link::attachAndGreet(Fd socket, const Info& info) {
+void Link::attachAndGreet(SealedSocket socket, const Info& info) {
   FrameHeader header;
   header.type = static_cast<uint16_t>(FrameType::info);
-  Bytes bytes;
-  encodeFrame(header, self_.info(self_.nextEpoch(), frames_.received()), bytes);
-  (void)sendSome(socket.get(), bytes);
+  (void)socket.send(header, self_.info(self_.nextEpoch(), frames_.received()));
   attach(std::move(socket), info);
 }
 

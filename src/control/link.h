@@ -41,8 +41,8 @@ struct LifeTimes {
 // The other process, as the first proven connection shows it.
 struct LinkFacts {
   std::shared_ptr<PeerImpl> peer;
-  Key128 linkKey{};
-  LinkNonces nonces;
+  Key256 linkKey{};
+  Key256 binding{};  // the hash of the handshake that opened the link
   std::vector<SocketAddress> addresses;
 };
 
@@ -82,9 +82,9 @@ class Link : public MessageSink {
   // Called once, before the first connection is attached.
   void establish(LinkFacts facts);
   // Takes a proven connection. Frames that the peer says it has are not sent again.
-  void attach(Fd socket, const Info& info);
+  void attach(SealedSocket socket, const Info& info);
   // The same for a connection that the peer dialled: our info goes out first.
-  void attachAndGreet(Fd socket, const Info& info);
+  void attachAndGreet(SealedSocket socket, const Info& info);
 
   void deliver(uint16_t type, Bytes body) override;  // numbered, and kept until it is acknowledged
   // Ends the link and reports it to the owner. Without effect when it is dead.
@@ -96,8 +96,8 @@ class Link : public MessageSink {
   State state() const { return state_; }
   const Incarnation& process() const { return process_; }
   const std::shared_ptr<PeerImpl>& peer() const { return facts_.peer; }  // null in state opening
-  const LinkNonces& nonces() const { return facts_.nonces; }
-  const Key128& linkKey() const { return facts_.linkKey; }
+  const Key256& binding() const { return facts_.binding; }
+  const Key256& linkKey() const { return facts_.linkKey; }
   uint64_t peerEpoch() const { return peerEpoch_; }
   bool shaking() const { return dial_ && dial_->shaking(); }
 

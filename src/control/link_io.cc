@@ -18,9 +18,10 @@ constexpr size_t kFirstBuffer = 16 * 1024;
 
 }  // namespace
 
-LinkIo::LinkIo(EventLoop& loop, Fd socket, Report report)
+LinkIo::LinkIo(EventLoop& loop, SealedSocket socket, Report report)
     : report_(std::move(report)),
-      socket_(std::move(socket)),
+      socket_(std::move(socket.fd)),
+      seal_(socket.seal),
       watch_(loop, [this](uint32_t events) { onEvent(events); }) {}
 
 Status LinkIo::start() {
@@ -34,7 +35,7 @@ void LinkIo::close() {
 }
 
 void LinkIo::write(const FrameHeader& header, std::span<const std::byte> body) {
-  encodeFrame(header, body, out_);
+  seal_.append(header, body, out_);
 }
 
 // Writes what the socket takes; EPOLLOUT is asked for as long as something is left.
@@ -75,20 +76,18 @@ void LinkIo::readFrames() {
   }
 }
 
-// Hands over every whole frame. False: the connection was closed meanwhile.
+// Hands over every whole frame. False: the connection was closed meanwhile. Bytes that the peer did not seal
+// are not its words, so they end the connection, and not the link.
 bool LinkIo::parse() {
   size_t at = 0;
   size_t need = 0;
   while (!closed() && inEnd_ - at >= kFrameHeaderBytes) {
-    const auto rest = std::span<const std::byte>(in_).subspan(at, inEnd_ - at);
-    const auto header = decodeFrameHeader(rest.first(kFrameHeaderBytes));
-    if (!header) {
-      report_(NonsenseCame{"a frame header that is none"});
-      return false;
-    }
-    need = kFrameHeaderBytes + header->length;
+    const auto rest = std::span<std::byte>(in_).subspan(at, inEnd_ - at);
+    const auto length = bodyLengthOf(rest.first(kLengthBytes));
+    if (!length) return refuse("a frame header that is none");
+    need = seal_.recordBytes(*length);
     if (rest.size() < need) break;
-    report_(FrameCame{*header, rest.subspan(kFrameHeaderBytes, header->length)});
+    if (!handOver(rest.first(need))) return false;
     at += need;
     need = 0;
   }
@@ -99,6 +98,27 @@ bool LinkIo::parse() {
   inEnd_ -= at;
   if (need > in_.size()) in_.resize(need);
   return true;
+}
+
+bool LinkIo::handOver(std::span<std::byte> record) {
+  const auto frame = seal_.open(record);
+  if (!frame) return refuse("a frame that it did not seal");
+  const auto header = decodeFrameHeader(frame->first(kFrameHeaderBytes));
+  if (!header) {
+    report_(NonsenseCame{"a frame header that is none"});
+    return false;
+  }
+  report_(FrameCame{*header, frame->subspan(kFrameHeaderBytes)});
+  return true;
+}
+
+// In clear nobody can tell whose bytes these are.
+bool LinkIo::refuse(const char* what) {
+  if (seal_.inClear())
+    report_(NonsenseCame{what});
+  else
+    report_(ConnectionLost{std::string("something changed the bytes on their way: ") + what, false});
+  return false;
 }
 
 // A time-out, an unreachable host and an interface that is down are found by this host alone.

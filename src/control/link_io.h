@@ -8,6 +8,7 @@
 
 #include "src/base/net/sockets.h"
 #include "src/control/event_loop.h"
+#include "src/control/frame_seal.h"
 #include "src/control/kernel_acks.h"
 #include "src/control/wire.h"
 
@@ -21,7 +22,7 @@ struct FrameCame {
   const FrameHeader& header;
   std::span<const std::byte> body;  // valid until the report has returned
 };
-struct ConnectionLost {  // reset, end or time-out: the peer may be fine
+struct ConnectionLost {  // reset, end, time-out, or bytes of somebody else: the peer may be fine
   std::string why;
   bool bySign;  // the other kernel ended it; else ours gave up, which is no sign of the other host
 };
@@ -37,7 +38,7 @@ class LinkIo {
  public:
   using Report = std::function<void(const LinkReport& report)>;
 
-  LinkIo(EventLoop& loop, Fd socket, Report report);
+  LinkIo(EventLoop& loop, SealedSocket socket, Report report);
   ~LinkIo() { close(); }
   Status start();
   void close();
@@ -54,10 +55,13 @@ class LinkIo {
   void onEvent(uint32_t events);
   void readFrames();
   bool parse();
+  bool handOver(std::span<std::byte> record);
+  bool refuse(const char* what);
   void lost(int error);
 
   const Report report_;
   Fd socket_;
+  FrameSeal seal_;
   Watch watch_;
   Bytes in_;          // grows to the longest frame that came
   size_t inEnd_ = 0;  // bytes at the front of in_ that hold data

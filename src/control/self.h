@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "src/base/crypto/protection.h"
 #include "src/control/wire.h"
 
 // This process as it introduces itself on control links: its incarnation, its addresses, its fingerprint. All
@@ -12,12 +13,22 @@ namespace weft::control {
 
 class Self {
  public:
-  Self(const Incarnation& incarnation, std::vector<SocketAddress> addresses, Fingerprint fingerprint)
-      : incarnation_(incarnation), addresses_(std::move(addresses)), fingerprint_(std::move(fingerprint)) {}
+  Self(const Incarnation& incarnation, std::vector<SocketAddress> addresses, Fingerprint fingerprint,
+       const Protection& protection)
+      : incarnation_(incarnation),
+        addresses_(std::move(addresses)),
+        fingerprint_(std::move(fingerprint)),
+        protection_(protection) {}
 
   const Incarnation& incarnation() const { return incarnation_; }
   const std::vector<SocketAddress>& addresses() const { return addresses_; }  // with the port
   const Fingerprint& fingerprint() const { return fingerprint_; }
+  const Protection& protection() const { return protection_; }
+  bool framesInClear() const { return protection_.encrypt == Protection::Encrypt::off; }
+  uint8_t helloFlags() const {
+    return static_cast<uint8_t>((protection_.jobSecret ? kHasJobSecret : 0) |
+                                (framesInClear() ? kFramesInClear : 0));
+  }
   uint64_t nextEpoch() { return ++epoch_; }
   // The first frame on a connection: this process, and the highest number among the peer's frames that it
   // has.
@@ -27,6 +38,7 @@ class Self {
   const Incarnation incarnation_;
   const std::vector<SocketAddress> addresses_;
   const Fingerprint fingerprint_;
+  const Protection protection_;
   uint64_t epoch_ = 0;  // of the newest connection
 };
 

@@ -55,59 +55,76 @@ Error differs(const std::string& peerName, const std::string& field, const std::
 
 }  // namespace
 
+Bytes encodePrologue(const Hello& hello) {
+  ByteWriter writer;
+  writer.put(kLinkMagic).put(hello.version).put(hello.kind).put(hello.flags);
+  writer.raw(hello.from).raw(hello.to).put(hello.listener).put(hello.epoch);
+  return writer.take();
+}
+
 Bytes encodeHello(const Hello& hello) {
   ByteWriter writer;
-  writer.put(kLinkMagic).put(hello.version).put(hello.kind).put(uint8_t{0});
-  writer.raw(hello.from).raw(hello.to).put(hello.listener).put(hello.epoch).raw(hello.nonce);
-  return writer.take();
+  return writer.raw(encodePrologue(hello)).raw(hello.noise).take();
+}
+
+std::optional<uint16_t> versionIn(std::span<const std::byte> start) {
+  ByteReader reader(start);
+  if (reader.get<uint32_t>() != kLinkMagic) return std::nullopt;
+  const auto version = reader.get<uint16_t>();
+  return reader.failed() ? std::nullopt : std::optional(version);
 }
 
 // A process of another version may say anything behind its version, so nothing else is read of its hello.
 std::optional<Hello> decodeHello(std::span<const std::byte> in) {
-  ByteReader reader(in);
+  const auto version = versionIn(in);
+  if (!version) return std::nullopt;
   Hello hello;
-  if (reader.get<uint32_t>() != kLinkMagic) return std::nullopt;
-  hello.version = reader.get<uint16_t>();
-  if (reader.failed()) return std::nullopt;
+  hello.version = *version;
   if (hello.version != kWireVersion) return hello;
+  ByteReader reader(in.subspan(sizeof kLinkMagic + sizeof hello.version));
   hello.kind = reader.get<HelloKind>();
-  reader.get<uint8_t>();
+  hello.flags = reader.get<uint8_t>();
   reader.fill(hello.from);
   reader.fill(hello.to);
   hello.listener = reader.get<uint32_t>();
   hello.epoch = reader.get<uint64_t>();
-  reader.fill(hello.nonce);
-  const bool known = hello.kind == HelloKind::open || hello.kind == HelloKind::resume;
+  reader.fill(hello.noise);
+  const bool known =
+      (hello.kind == HelloKind::open || hello.kind == HelloKind::resume) && hello.flags <= kAllHelloFlags;
   return reader.done() && known ? std::optional(hello) : std::nullopt;
 }
 
 Bytes encodeChallenge(const Challenge& challenge) {
   ByteWriter writer;
   writer.put(kLinkMagic).put(challenge.version).put(challenge.answer).put(uint8_t{0});
-  writer.raw(challenge.nonce).raw(challenge.proof);
+  if (challenge.answer == Answer::proof) writer.raw(challenge.noise);
   return writer.take();
 }
 
-std::optional<Challenge> decodeChallenge(std::span<const std::byte> in) {
-  ByteReader reader(in);
-  Challenge challenge;
-  if (reader.get<uint32_t>() != kLinkMagic) return std::nullopt;
-  challenge.version = reader.get<uint16_t>();
-  challenge.answer = reader.get<Answer>();
-  reader.get<uint8_t>();
-  reader.fill(challenge.nonce);
-  reader.fill(challenge.proof);
-  if (challenge.version != kWireVersion) challenge.answer = Answer::otherVersion;
-  const bool known = challenge.answer >= Answer::proof && challenge.answer <= Answer::unknownLink;
-  return reader.done() && known ? std::optional(challenge) : std::nullopt;
+std::optional<Answer> answerIn(std::span<const std::byte> start) {
+  const auto version = versionIn(start);
+  if (!version || start.size() < kStartBytes) return std::nullopt;
+  if (*version != kWireVersion) return Answer::otherVersion;
+  ByteReader reader(start.subspan(sizeof kLinkMagic + sizeof *version));
+  const auto answer = reader.get<Answer>();
+  const bool known = answer >= Answer::proof && answer <= Answer::otherEncryption;
+  return known && reader.get<uint8_t>() == 0 ? std::optional(answer) : std::nullopt;
 }
 
-// A proof over all that both ends have said so far, so that no part of the talk can come from another
-// connection.
-Tag128 handshakeTag(ProofOf what, const Key128& key, const Hello& hello, const Nonce& acceptorNonce) {
-  ByteWriter writer;
-  writer.text("weft handshake").put(what).raw(encodeHello(hello)).raw(acceptorNonce);
-  return proofOf(key, writer);
+std::optional<Challenge> decodeChallenge(std::span<const std::byte> in) {
+  const auto answer = answerIn(in);
+  if (!answer) return std::nullopt;
+  Challenge challenge;
+  challenge.version = *versionIn(in);
+  challenge.answer = *answer;
+  ByteReader reader(in.subspan(kStartBytes));
+  if (challenge.answer == Answer::otherVersion) return challenge;
+  if (challenge.answer == Answer::proof) reader.fill(challenge.noise);
+  return reader.done() ? std::optional(challenge) : std::nullopt;
+}
+
+Key256 linkKeyOf(const NoiseKeys& keys) {
+  return derivedKey({}, keys.exporter, "weft link key");
 }
 
 void encodeFrame(const FrameHeader& header, std::span<const std::byte> body, Bytes& out) {
@@ -183,12 +200,11 @@ std::optional<CallBody> decodeCall(std::span<const std::byte> in) {
   return reader.failed() ? std::nullopt : std::optional(call);
 }
 
-Tag128 callTag(const Key128& secret, const LinkNonces& nonces, const Incarnation& caller,
-               const CallBody& call) {
+Tag128 callTag(const Key256& key, const Key256& binding, const Incarnation& caller, const CallBody& call) {
   ByteWriter writer;
-  writer.text("weft call").raw(nonces.dialler).raw(nonces.acceptor).raw(caller);
+  writer.text("weft call").raw(binding).raw(caller);
   writer.put(call.id).put(call.listener).raw(call.body);
-  return proofOf(secret, writer);
+  return shortHmacOf(key, writer.bytes());
 }
 
 Bytes encodeReply(const ReplyBody& reply) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/base/bytes.h"
-#include "src/base/net/proof.h"
+#include "src/base/crypto/noise.h"
 #include "src/control/contract.h"
 #include "src/control/handle.h"
 
@@ -20,24 +20,40 @@ constexpr size_t kMaxBody = 64 * 1024;           // bytes of a caller's message
 constexpr size_t kMaxFrameBody = kMaxBody + 64;  // with the hub's own fields around it
 constexpr size_t kMaxInfo = 8 * 1024;            // fits into a fresh socket's buffer in one write
 
-// The handshake, before anything is proven. All messages have fixed sizes.
+// The handshake, before anything is proven. All messages have fixed sizes. It is the one of
+// src/base/crypto/noise.h, with the secret of the listener or the key of the link.
 
 enum class HelloKind : uint8_t { open = 1, resume = 2 };
 
-// The first message. The dialling side sends it.
+// How an end protects its links; both ends have to do the same.
+enum HelloFlags : uint8_t {
+  kHasJobSecret = 1,   // WEFT_SECRET is mixed into its proofs
+  kFramesInClear = 2,  // WEFT_ENCRYPT is off
+  kAllHelloFlags = 3,
+};
+
+// The first message, by the dialling side. All of it before the last field is the prologue of the Noise
+// handshake, so the proofs cover it.
 struct Hello {
   uint16_t version = kWireVersion;
   HelloKind kind = HelloKind::open;
+  uint8_t flags = 0;
   Incarnation from{};
   Incarnation to{};       // the process the handle named
   uint32_t listener = 0;  // open: the listener whose secret is proven; resume: 0
   uint64_t epoch = 0;     // the dialling process's count of connections; a lower one is a stale dial
-  Nonce nonce{};
+  NoiseMessage noise{};
 };
-constexpr size_t kHelloBytes = 4 + 2 + 2 + 16 + 16 + 4 + 8 + 16;
+constexpr size_t kPrologueBytes = 4 + 2 + 2 + 16 + 16 + 4 + 8;
+constexpr size_t kHelloBytes = kPrologueBytes + kNoiseBytes;
+Bytes encodePrologue(const Hello& hello);
 Bytes encodeHello(const Hello& hello);
 // Only magic and version where the version differs.
 std::optional<Hello> decodeHello(std::span<const std::byte> in);
+
+// Hello and challenge begin alike, in every version: the magic, the version, and two bytes more.
+constexpr size_t kStartBytes = 4 + 2 + 2;
+std::optional<uint16_t> versionIn(std::span<const std::byte> start);
 
 // The accepting side's answer to a hello. Only `proof` lets the talk go on.
 enum class Answer : uint8_t {
@@ -45,25 +61,29 @@ enum class Answer : uint8_t {
   otherVersion = 2,
   otherProcess = 3,  // the process that was meant does not listen here
   listenerClosed = 4,
-  unknownLink = 5,  // resume: there is no such link, or none any more
+  unknownLink = 5,      // resume: there is no such link, or none any more
+  otherSecret = 6,      // the hello was not made with the secret of that listener or link
+  otherJobSecret = 7,   // only one of the two processes has WEFT_SECRET
+  otherEncryption = 8,  // WEFT_ENCRYPT is off in only one of them
 };
 
-// The second message, from the accepting side. Without a proof, nonce and proof are zero.
+// The second message, by the accepting side: the answer, and its part of the handshake if that is `proof`.
 struct Challenge {
   uint16_t version = kWireVersion;
   Answer answer = Answer::proof;
-  Nonce nonce{};
-  Tag128 proof{};  // of the accepting side
+  NoiseMessage noise{};
 };
-constexpr size_t kChallengeBytes = 4 + 2 + 2 + 16 + 16;
+constexpr size_t kChallengeBytes = kStartBytes + kNoiseBytes;
 Bytes encodeChallenge(const Challenge& challenge);
 std::optional<Challenge> decodeChallenge(std::span<const std::byte> in);
+// Of the first bytes of a challenge.
+std::optional<Answer> answerIn(std::span<const std::byte> start);
 
-constexpr size_t kProofBytes = sizeof(Tag128);
-
-// A proof over everything that both sides have said so far, under a label that says what the tag is for.
-enum class ProofOf : uint8_t { acceptor = 1, dialler = 2, linkKey = 3 };
-Tag128 handshakeTag(ProofOf what, const Key128& key, const Hello& hello, const Nonce& acceptorNonce);
+// What the proof of an open is made with, and that of a call.
+constexpr const char* kLinkPurpose = "weft control link";
+constexpr const char* kCallPurpose = "weft call";
+// The key of a link's later connections, from the handshake that opened it.
+Key256 linkKeyOf(const NoiseKeys& keys);
 
 // Frames follow once both sides have proven themselves.
 
@@ -109,19 +129,14 @@ enum class Reject : uint8_t { crossed = 1 };  // both sides dialled; the other c
 struct CallBody {
   uint64_t id = 0;
   uint32_t listener = 0;
-  Tag128 proof{};  // callTag() with the listener's secret
+  Tag128 proof{};  // callTag() with a key of the listener's secret
   std::span<const std::byte> body;
 };
 Bytes encodeCall(const CallBody& call);
 std::optional<CallBody> decodeCall(std::span<const std::byte> in);
 
-// The nonces bind a proof to this link; the caller in callTag() binds it to a direction.
-struct LinkNonces {
-  Nonce dialler{};
-  Nonce acceptor{};
-};
-Tag128 callTag(const Key128& secret, const LinkNonces& nonces, const Incarnation& caller,
-               const CallBody& call);
+// The hash of the handshake that opened the link binds a proof to it; the caller binds it to a direction.
+Tag128 callTag(const Key256& key, const Key256& binding, const Incarnation& caller, const CallBody& call);
 
 // The answer to a call: the listener's words, or its refusal.
 struct ReplyBody {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include "src/base/crypto/noise.h"
+#include "src/control/frame_seal.h"
 #include "src/control/wire.h"
 #include "tests/fuzz/target.h"
 
@@ -9,7 +11,7 @@ using namespace weft::control;
 
 namespace {
 
-enum Decoder : uint8_t { hello, challenge, header, info, call, reply, refuse, decoders };
+enum Decoder : uint8_t { hello, challenge, header, info, call, reply, refuse, noise, record, decoders };
 
 // What decodes and can be encoded again decodes to the same bytes.
 template <class Decoded, class Encode, class Decode>
@@ -18,6 +20,27 @@ void roundTrip(const Decoded& decoded, Encode encode, Decode decode, const char*
   const Bytes bytes = encode(*decoded);
   const auto again = decode(bytes);
   fuzz::demand(again.has_value() && encode(*again) == bytes, what);
+}
+
+// No input is a message of who has the secret.
+void hearNoise(std::span<const std::byte> body) {
+  Key256 secret{};
+  secret.fill(std::byte{3});
+  NoiseHandshake acceptor(NoiseHandshake::Role::acceptor, {}, secret);
+  fuzz::demand(!acceptor.hear(body), "a stranger's message is not believed");
+  NoiseHandshake dialler(NoiseHandshake::Role::dialler, {}, secret);
+  (void)dialler.say();
+  fuzz::demand(!dialler.hear(body), "a stranger's answer is not believed");
+}
+
+void openRecord(std::span<const std::byte> body) {
+  if (body.size() < kLengthBytes || !bodyLengthOf(body.first(kLengthBytes))) return;
+  NoiseKeys keys;
+  keys.receive.fill(std::byte{5});
+  Bytes bytes(body.begin(), body.end());
+  fuzz::demand(!FrameSeal(keys, false).open(bytes), "a stranger's record does not open");
+  const auto frame = FrameSeal(keys, true).open(bytes);
+  if (frame && frame->size() >= kFrameHeaderBytes) (void)decodeFrameHeader(frame->first(kFrameHeaderBytes));
 }
 
 }  // namespace
@@ -51,6 +74,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case reply:
       roundTrip(decodeReply(body), encodeReply, decodeReply, "a reply stays the same");
       break;
+    case noise:
+      hearNoise(body);
+      break;
+    case record:
+      openRecord(body);
+      break;
     default:
       if (const auto decoded = decodeRefuse(body)) (void)decoded->why.message();
   }
@@ -72,6 +101,8 @@ std::vector<fuzz::Input> fuzz::seeds() {
           choose(challenge, encodeChallenge({})),
           choose(header, framed),
           choose(info, encodeInfo(who)),
+          choose(noise, Bytes(kNoiseBytes, std::byte{9})),
+          choose(record, framed),
           choose(call, encodeCall({1, 2, {}, payload})),
           choose(reply, encodeReply({1, payload})),
           choose(refuse, encodeRefuse({1, Error(Code::remote, "connecting", "no such listener")}))};

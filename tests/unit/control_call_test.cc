@@ -301,7 +301,7 @@ TEST_CASE("a dialler of another wire version is told ours") {
   bytes.resize(bytes.size() + 100);  // theirs may be longer
   REQUIRE(send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0);
   std::this_thread::sleep_for(milliseconds(50));  // the answer must outlast what its sender does next
-  const auto answer = decodeChallenge(readExactly(fd.get(), kChallengeBytes));
+  const auto answer = decodeChallenge(readExactly(fd.get(), kStartBytes));
   REQUIRE(answer);
   CHECK(answer->answer == Answer::otherVersion);
   CHECK(answer->version == kWireVersion);

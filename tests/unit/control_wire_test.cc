@@ -4,6 +4,7 @@
 
 #include "src/base/random.h"
 #include "src/control/frame_queue.h"
+#include "src/control/frame_seal.h"
 #include "src/control/wire.h"
 #include "tests/support/catch.h"
 
@@ -46,7 +47,8 @@ TEST_CASE("handshake messages come back as they went, and no truncation does") {
   Hello hello;
   hello.kind = HelloKind::resume;
   fillRandom(hello.from);
-  fillRandom(hello.nonce);
+  fillRandom(hello.noise);
+  hello.flags = kHasJobSecret;
   hello.listener = 3;
   hello.epoch = 1ull << 40;
   const Bytes bytes = encodeHello(hello);
@@ -54,15 +56,20 @@ TEST_CASE("handshake messages come back as they went, and no truncation does") {
   const auto back = decodeHello(bytes);
   REQUIRE(back);
   CHECK(back->from == hello.from);
-  CHECK(back->nonce == hello.nonce);
+  CHECK(back->noise == hello.noise);
+  CHECK(back->flags == kHasJobSecret);
   CHECK(back->epoch == hello.epoch);
   for (size_t n = 0; n < bytes.size(); n++) CHECK_FALSE(decodeHello(std::span(bytes).first(n)));
 
   Challenge challenge;
-  challenge.answer = Answer::listenerClosed;
+  fillRandom(challenge.noise);
   const Bytes answer = encodeChallenge(challenge);
   REQUIRE(answer.size() == kChallengeBytes);
-  CHECK(decodeChallenge(answer)->answer == Answer::listenerClosed);
+  CHECK(decodeChallenge(answer)->noise == challenge.noise);
+  CHECK(answerIn(std::span(answer).first(kStartBytes)) == Answer::proof);
+  challenge.answer = Answer::listenerClosed;
+  CHECK(encodeChallenge(challenge).size() == kStartBytes);
+  CHECK(decodeChallenge(encodeChallenge(challenge))->answer == Answer::listenerClosed);
   for (size_t n = 0; n < answer.size(); n++) CHECK_FALSE(decodeChallenge(std::span(answer).first(n)));
 }
 
@@ -112,20 +119,78 @@ TEST_CASE("frame headers with an unknown type or an impossible length are none")
   CHECK_FALSE(decodeFrameHeader(head));
 }
 
-TEST_CASE("proofs depend on everything that was said") {
-  Key128 key{};
+TEST_CASE("the proof of a call depends on its link, its direction and all that it says") {
+  Key256 key{}, binding{};
+  Incarnation caller{};
+  const Bytes body(4, std::byte{1});
+  CallBody call{1, 2, {}, body};
+  const Tag128 tag = callTag(key, binding, caller, call);
+  CHECK(tag == callTag(key, binding, caller, call));
+  binding[3] = std::byte{1};
+  CHECK(tag != callTag(key, binding, caller, call));
+  binding = {};
+  caller[0] = std::byte{1};
+  CHECK(tag != callTag(key, binding, caller, call));
+  caller = {};
+  key[31] = std::byte{1};
+  CHECK(tag != callTag(key, binding, caller, call));
+  key = {};
+  call.listener = 3;
+  CHECK(tag != callTag(key, binding, caller, call));
+}
+
+TEST_CASE("a hello's flags, listener, epoch and names are in the prologue that its proof covers") {
   Hello hello;
-  const Nonce nonce{};
-  const Tag128 tag = handshakeTag(ProofOf::dialler, key, hello, nonce);
-  CHECK(tag != handshakeTag(ProofOf::acceptor, key, hello, nonce));
-  hello.nonce[3] = std::byte{1};
-  CHECK(tag != handshakeTag(ProofOf::dialler, key, hello, nonce));
-  hello.nonce = {};
-  hello.listener = 1;
-  CHECK(tag != handshakeTag(ProofOf::dialler, key, hello, nonce));
-  hello.listener = 0;
-  key[15] = std::byte{1};
-  CHECK(tag != handshakeTag(ProofOf::dialler, key, hello, nonce));
+  const Bytes before = encodePrologue(hello);
+  CHECK(before.size() == kPrologueBytes);
+  const auto changes = [&](auto change) {
+    Hello other = hello;
+    change(other);
+    return encodePrologue(other) != before;
+  };
+  CHECK(changes([](Hello& one) { one.flags = kFramesInClear; }));
+  CHECK(changes([](Hello& one) { one.kind = HelloKind::resume; }));
+  CHECK(changes([](Hello& one) { one.listener = 1; }));
+  CHECK(changes([](Hello& one) { one.epoch = 1; }));
+  CHECK(changes([](Hello& one) { one.from[15] = std::byte{1}; }));
+  CHECK(changes([](Hello& one) { one.to[0] = std::byte{1}; }));
+}
+
+TEST_CASE("a sealed frame opens whole, once and in its order; in clear it is as it was") {
+  NoiseKeys keys, there;
+  fillRandom(keys.send);
+  fillRandom(keys.receive);
+  there.send = keys.receive;
+  there.receive = keys.send;
+  const Bytes body(100, std::byte{9});
+  FrameHeader header;
+  header.type = 20;
+  header.sequence = 3;
+  const bool inClear = GENERATE(false, true);
+  FrameSeal out(keys, inClear), in(there, inClear);
+  Bytes first, second;
+  out.append(header, body, first);
+  out.append(header, {}, second);
+  REQUIRE(bodyLengthOf(std::span(first).first(kLengthBytes)) == body.size());
+  REQUIRE(first.size() == in.recordBytes(body.size()));
+  if (!inClear) {
+    CHECK(std::search(first.begin(), first.end(), body.begin(), body.begin() + 8) == first.end());
+    for (size_t at = 0; at < first.size(); at++) {
+      Bytes changed = first;
+      changed[at] ^= std::byte{1};
+      CHECK_FALSE(in.open(changed));
+    }
+    Bytes early = second;
+    CHECK_FALSE(in.open(early));
+  }
+  const Bytes again = first;
+  const auto frame = in.open(first);
+  REQUIRE(frame);
+  CHECK(decodeFrameHeader(frame->first(kFrameHeaderBytes))->sequence == 3);
+  CHECK(std::ranges::equal(frame->subspan(kFrameHeaderBytes), body));
+  Bytes copy = again;
+  CHECK(in.open(copy).has_value() == inClear);
+  CHECK(in.open(second));
 }
 
 TEST_CASE("fingerprints differ by field, and only where they must match") {
