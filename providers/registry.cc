@@ -98,7 +98,20 @@ Attempt nothingOf(const std::string& spec, std::vector<Refusal> refusals) {
           failed, byUser};
 }
 
+// Of the fabrics only tcp encrypts by itself.
+bool encrypts(const std::string& spec) {
+  return spec == "tcp" || isTestProvider(spec);
+}
+
+Error cannotEncrypt(const std::string& spec) {
+  return Error(Code::unavailable, "opening " + spec,
+               "WEFT_ENCRYPT=all encrypts messages over tcp alone, and " + spec +
+                   " is not it: let the network encrypt (IPsec or PSP in the card) or part tenants "
+                   "(partition keys, VLANs) and take WEFT_ENCRYPT=control, or take WEFT_PROVIDER=tcp");
+}
+
 Attempt attempt(const std::string& spec, const Config& config, const TransportMaker& make) {
+  if (config.encrypt == "all" && !encrypts(spec)) return {cannotEncrypt(spec), false, true};
   const auto failure = [](Error error, bool byUser) {
     const bool failed = error.code() != Code::unavailable;
     return Attempt{std::move(error), failed, byUser};
@@ -125,6 +138,12 @@ Result<Choice> withLocal(Result<Choice> choice, const Config& config, const Cloc
                  "WEFT_LOCAL is \"" + config.local + "\"; allowed: auto, on or off");
   if (config.local == "off") {
     choice->whyNotLocal = "WEFT_LOCAL is off";
+  } else if (config.encrypt == "all" && config.local == "on") {
+    return Error(Code::config, "choosing the fabric",
+                 "WEFT_LOCAL is on and WEFT_ENCRYPT is all, but shared memory is not encrypted: take "
+                 "WEFT_LOCAL=off, or WEFT_ENCRYPT=control");
+  } else if (config.encrypt == "all") {
+    choice->whyNotLocal = "WEFT_ENCRYPT is all, and shared memory is not encrypted";
   } else if (choice->transport->name() == "local") {
     choice->whyNotLocal = "the network is shared memory itself";
   } else if (config.local == "auto" && !config.provider.empty()) {

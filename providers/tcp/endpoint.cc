@@ -243,6 +243,9 @@ Status TcpEndpoint::connect(std::span<const std::byte> peerAddress) {
     life_.apply(LaneEvent::refused, EAFNOSUPPORT,
                 "one end has an IPv4 address only and the other one IPv6; choose interfaces "
                 "that have the same on all hosts (WEFT_SOCKET_IFNAME)");
+  } else if (peer_.sealed != mine_.sealed) {
+    life_.apply(LaneEvent::refused, EPROTO,
+                "only one end encrypts what it sends; make WEFT_ENCRYPT equal on all ranks");
   } else if (dials_) {
     const Status dialled = dialOne(0);
     if (!dialled) life_.apply(LaneEvent::refused, dialled.error().errnum(), dialled.error().message());

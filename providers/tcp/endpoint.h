@@ -60,6 +60,7 @@ class TcpEndpoint : public Endpoint, private StreamHost, private LaneLife::Host 
   Doorman::Verdict judgePlace(const Caller& caller) const;
   Greeting greetingBy(bool weDial, const Nonce& door, const Hello& hello) const;
   Key256 keyOfGreeting(bool weDial) const;
+  bool sealStream(Stream& stream, const Greeting& greeting, bool weDial);
   Stream& addStream(Fd fd);
   bool welcomed(Stream& stream, const FrameHeader& header);
   bool streamsAnnounced(size_t number);

@@ -33,6 +33,17 @@ Key256 TcpEndpoint::keyOfGreeting(bool weDial) const {
                      weDial ? mine_.secret : peer_.secret);
 }
 
+// False: this host cannot encrypt, which ends the stream.
+bool TcpEndpoint::sealStream(Stream& stream, const Greeting& greeting, bool weDial) {
+  auto channel = SealedChannel::create(channelKeys(keyOfGreeting(weDial), greeting, weDial));
+  if (channel) {
+    stream.sealBy(channel.take());
+    return true;
+  }
+  streamFailed(stream, ENOTSUP, channel.error().message());
+  return false;
+}
+
 bool TcpEndpoint::doorSaid(Stream& stream, const Nonce& nonce) {
   Hello hello;
   hello.lane = peer_.lane;
@@ -41,6 +52,7 @@ bool TcpEndpoint::doorSaid(Stream& stream, const Nonce& nonce) {
   const Greeting greeting = greetingBy(true, nonce, hello);
   hello.claim = greetingTag(TagOf::claim, claimKey(queue_.device().protection(), peer_.secret), greeting);
   hello.proof = greetingTag(TagOf::hello, keyOfGreeting(true), greeting);
+  if (mine_.sealed && !sealStream(stream, {nonce, hello, {}, {}}, true)) return false;
   stream.pushHello(hello);
   send(stream);
   return stream.open();
@@ -87,6 +99,7 @@ void TcpEndpoint::greeted(const Caller& caller, Fd fd) {
   stream.lanesNumber = hello.stream;
   stream.standing = true;
   const Greeting greeting = greetingBy(false, caller.door, hello);
+  if (mine_.sealed && !sealStream(stream, greeting, false)) return;
   stream.pushWelcome(greetingTag(TagOf::welcome, keyOfGreeting(false), greeting));
   send(stream);
   if (hello.stream > 0)

@@ -27,6 +27,7 @@ Result<std::unique_ptr<Endpoint>> TcpQueue::openEndpoint() {
   address.listensAt(doorman_.address());
   const auto set = static_cast<size_t>(device_.config().tcpStreams);
   address.streams = static_cast<uint8_t>(set > 0 ? std::min(set, kMostStreams) : kMostStreams);
+  address.sealed = device_.protection().encrypt == Protection::Encrypt::all;
   address.lane = ++lastLane_;
   fillRandom(address.secret);
   auto lane = std::make_unique<TcpEndpoint>(*this, address);

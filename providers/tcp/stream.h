@@ -8,6 +8,7 @@
 
 #include "providers/common/key_table.h"
 #include "providers/tcp/ring.h"
+#include "providers/tcp/sealed_channel.h"
 #include "providers/tcp/wire.h"
 #include "src/base/fd.h"
 #include "weft/transport.h"
@@ -82,10 +83,15 @@ class Stream {
   // Of an end that dialled: it waits for the words of the door, and then says its hello.
   void awaitDoor() { awaitsDoor_ = true; }
   void pushHello(const Hello& hello);
-  bool blocked() const { return !out_.empty() && sendError_ == 0; }  // there is more to flush
+  // What goes out is sealed from here on, and of an end that dialled from behind its hello on.
+  void sealBy(std::unique_ptr<SealedChannel> channel);
+  // There is more to flush.
+  bool blocked() const { return (!out_.empty() || holdsSealed()) && sendError_ == 0; }
   // Something is to be read for, beside what the peer may send: an acknowledgement is owed, or the last
   // words.
-  bool hasPending() const { return landed_ != acknowledged_ || sendError_ != 0 || !out_.empty(); }
+  bool hasPending() const {
+    return landed_ != acknowledged_ || sendError_ != 0 || !out_.empty() || holdsSealed();
+  }
 
   // Sends what the kernel takes.
   void flush();
@@ -134,6 +140,9 @@ class Stream {
   static size_t dataBytes(const Outgoing& outgoing);
 
   bool hearDoor();
+  bool holdsSealed() const { return channel_ && channel_->pending(); }
+  ssize_t sendParts(const iovec* parts, size_t count);
+  ssize_t receiveParts(iovec* parts, size_t count);
   ssize_t readSome(Buffer& buffer, size_t* inPlace, size_t* asked);
   bool ended(ssize_t result);
   bool parse(std::span<const std::byte> bytes);
@@ -153,6 +162,8 @@ class Stream {
   StreamHost& host_;
   Fd fd_;
 
+  std::unique_ptr<SealedChannel> channel_;      // null: bytes go as they are
+  std::unique_ptr<SealedChannel> nextChannel_;  // from behind the hello on
   bool awaitsDoor_ = false;
   size_t haveDoor_ = 0;
   DoorBytes doorBytes_{};

@@ -81,15 +81,20 @@ ssize_t Stream::readSome(Buffer& buffer, size_t* inPlace, size_t* asked) {
   const bool toItsEnd = !inFrame_ || (!dropped && *inPlace == header_.length - done_);
   if (toItsEnd) parts[count++] = {buffer.data(), ahead_};
   *asked = *inPlace + (toItsEnd ? ahead_ : 0);
-  msghdr message{};
-  message.msg_iov = parts.data();
-  message.msg_iovlen = count;
   ssize_t got;
   do {
-    got = count == 1 ? ::recv(fd_.get(), parts[0].iov_base, parts[0].iov_len, MSG_DONTWAIT)
-                     : ::recvmsg(fd_.get(), &message, MSG_DONTWAIT);
+    got = receiveParts(parts.data(), count);
   } while (got < 0 && errno == EINTR);
   return got;
+}
+
+ssize_t Stream::receiveParts(iovec* parts, size_t count) {
+  if (channel_) return channel_->receive(fd_.get(), {parts, count});
+  if (count == 1) return ::recv(fd_.get(), parts[0].iov_base, parts[0].iov_len, MSG_DONTWAIT);
+  msghdr message{};
+  message.msg_iov = parts;
+  message.msg_iovlen = count;
+  return ::recvmsg(fd_.get(), &message, MSG_DONTWAIT);
 }
 
 // True: there is only nothing to read.
@@ -99,6 +104,9 @@ bool Stream::ended(ssize_t result) {
     // A failed send has ended the connection, though the peer left no word.
     return sendError_ == 0 || fail(sendError_, errnoWords(sendError_));
   }
+  if (result < 0 && errno == EBADMSG)
+    return fail(EBADMSG,
+                "bytes were changed on their way (WEFT_ENCRYPT=all); look at who is on that network");
   if (sendError_ != 0) return fail(sendError_, errnoWords(sendError_));
   if (result == 0) {
     peerLeft = true;  // it reads no more either
@@ -259,7 +267,8 @@ bool Stream::refuse(Refused reason, const char* why) {
   header.kind = FrameKind::refusal;
   header.number = static_cast<uint32_t>(reason);
   header.landed = landed_;
-  if (sentOfFirst_ == 0) (void)::send(fd_.get(), &header, sizeof header, MSG_DONTWAIT | MSG_NOSIGNAL);
+  const iovec part{&header, sizeof header};
+  if (sentOfFirst_ == 0 && !holdsSealed()) (void)sendParts(&part, 1);
   return fail(reason == Refused::protocol ? EPROTO : EACCES, why);
 }
 

@@ -105,17 +105,32 @@ bool Stream::gather(Gathered* into) {
   return true;
 }
 
+// The hello goes as it is, so that the other end can tell whose keys these are.
+void Stream::sealBy(std::unique_ptr<SealedChannel> channel) {
+  (standing ? channel_ : nextChannel_) = std::move(channel);
+}
+
+ssize_t Stream::sendParts(const iovec* parts, size_t count) {
+  if (channel_) return channel_->send(fd_.get(), {parts, count});
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(parts);
+  message.msg_iovlen = count;
+  return ::sendmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 void Stream::flush() {
+  if (holdsSealed() && sendError_ == 0) {
+    const int error = channel_->drain(fd_.get());
+    if (error != 0 && error != EAGAIN) sendError_ = error;
+    if (error != 0) return;
+  }
   while (!out_.empty() && sendError_ == 0) {
     Gathered gathered;
     if (!gather(&gathered)) {
       fail(EACCES, "memory that the peer is reading was deregistered");
       return;
     }
-    msghdr message{};
-    message.msg_iov = gathered.parts.data();
-    message.msg_iovlen = gathered.count;
-    const ssize_t sent = ::sendmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t sent = sendParts(gathered.parts.data(), gathered.count);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0) {
       // The peer's last words may wait to be read: receive() ends this.
@@ -141,6 +156,7 @@ void Stream::took(size_t bytes) {
 }
 
 void Stream::left(const Outgoing& outgoing) {
+  if (outgoing.purpose == Purpose::hello) channel_ = std::move(nextChannel_);
   if (outgoing.purpose != Purpose::hello) acknowledged_ = outgoing.header.landed;
   if (outgoing.purpose > Purpose::unsignaled) return;
   if (outgoing.wantsAck())

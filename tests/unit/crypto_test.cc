@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include <cstdlib>
 
+#include "src/base/crypto/gcm.h"
 #include "src/base/crypto/hash.h"
 #include "src/base/crypto/noise.h"
 #include "src/base/crypto/seal.h"
@@ -151,4 +152,34 @@ TEST_CASE("sealed messages open once, in their order, whole, and beside what the
   CHECK(opens(in, first, "first"));
   CHECK_FALSE(opens(in, first, "first"));
   CHECK(opens(in, second, "second"));
+}
+
+TEST_CASE("records sealed by either library open by the other, once and unchanged") {
+  const Key256 key = countingKey(5);
+  auto first = makeGcmSeal(key);
+  auto sodium = makeSodiumGcmSeal(key);
+  if (!first || !sodium) return;  // a processor without instructions for AES
+  Bytes text(1000), out(1000), back(1000);
+  fillRandom(text);
+  for (int i = 0; i < 3; i++) {
+    Tag128 tag{}, same{};
+    REQUIRE((*first)->close(text, out.data(), tag));
+    const Bytes once = out;
+    REQUIRE(sodium->close(text, out.data(), same));
+    CHECK((once == out && tag == same && once != text));
+  }
+  auto there = makeGcmSeal(key), bad = makeGcmSeal(key);
+  auto near = makeSodiumGcmSeal(key);
+  Tag128 tag{};
+  REQUIRE(near->close(text, out.data(), tag));
+  CHECK(((*there)->open(out, back.data(), tag) && back == text));
+  CHECK_FALSE((*there)->open(out, back.data(), tag));
+  out[17] ^= std::byte{1};
+  CHECK_FALSE((*bad)->open(out, back.data(), tag));
+  // The first vector of a whole block in the GCM specification (test case 14): a zero key, nonce and text.
+  auto zero = makeGcmSeal(Key256{});
+  Bytes block(16);
+  REQUIRE((*zero)->close(block, block.data(), tag));
+  CHECK(block == fromHex("cea7403d4d606b6e074ec5d3baf39d18"));
+  CHECK(asBytes(tag) == fromHex("d0d1c8a799996bf0265b98b5d48ab919"));
 }
