@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "src/base/config.h"
 #include "src/base/random.h"
 #include "src/control/acceptor.h"
 #include "tests/hostile/links_middle.h"
@@ -30,7 +31,7 @@ Config briefConfig() {
 }
 
 size_t seeds() {
-  return std::getenv("WEFT_TEST_FULL") ? 6000 : 1500;
+  return environmentValue("WEFT_TEST_FULL") ? 6000 : 1500;
 }
 
 std::string described(uint64_t seed, const Plan& plan) {

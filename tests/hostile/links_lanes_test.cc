@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
-#include <cstdlib>
 
+#include "src/base/config.h"
 #include "src/base/random.h"
 #include "tests/hostile/links_middle.h"
 #include "tests/system/tcp/raw_peer.h"
@@ -24,7 +24,7 @@ Config hurriedConfig(bool sealed) {
 }
 
 size_t seeds() {
-  return std::getenv("WEFT_TEST_FULL") ? 4000 : 1000;
+  return environmentValue("WEFT_TEST_FULL") ? 4000 : 1000;
 }
 
 bool decided(const SeamEnd& end) {
