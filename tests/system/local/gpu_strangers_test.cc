@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 #include <fstream>
+#include <future>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include "providers/local/device.h"
 #include "providers/local/share_socket.h"
 #include "src/base/random.h"
 #include "tests/system/local/gpu_end.h"
@@ -140,6 +142,14 @@ size_t mappings() {
   return count;
 }
 
+// Once the thread that maps and frees has done what it was asked for.
+size_t mappingsOf(const GpuEnd& end) {
+  std::promise<void> reached;
+  static_cast<local::LocalDevice&>(*end.device).errands()->ask([&] { reached.set_value(); });
+  reached.get_future().wait();
+  return mappings();
+}
+
 constexpr uint64_t kShare = 77;
 
 // Names the share although it was refused: that ends the lane.
@@ -156,10 +166,10 @@ void refused(const char* what, const std::function<void(RawGpuPeer&)>& announce)
   {
     GpuEnd end(Made::forSharing);
     RawGpuPeer peer(end);
-    const size_t standing = mappings();
+    const size_t standing = mappingsOf(end);
     announce(peer);
     CHECK_FALSE(peer.offer(kShare));
-    CHECK(mappings() == standing);
+    CHECK(mappingsOf(end) == standing);
     CHECK(end.words.empty());  // the lane goes on without that share
     nameAnyway(peer);
   }
