@@ -24,6 +24,7 @@ TOOLS = (('ibv_devinfo', ['-v'], 'ibverbs-utils'), ('rdma', ['link', 'show'], 'i
          ('nvidia-smi', ['topo', '-m'], 'NVIDIA\'s driver'), ('lsmod', [], 'kmod'), ('dmesg', [], 'util-linux'))
 OF_A_NETDEV = (('ethtool', ['-i']), ('ethtool', []), ('ethtool', ['-S']), ('ethtool', ['-a']))
 MISSING = 'is missing'
+NOT_FOR_VERBS = 'neither InfiniBand nor RoCE'
 TELLING = re.compile(r'mlx[45]|bnxt|irdma|\befa\b|infiniband|rdma|nvidia.peermem|AER|PCIe Bus Error|DMAR|IOMMU', re.I)
 
 
@@ -111,7 +112,7 @@ def run_tool(check, command):
     return '' if done.returncode == 0 else f'says "{(done.stderr.strip().splitlines() or [f"status {done.returncode}"])[-1]}"'
 
 
-def card(check):
+def what_cards_say(check):
     """Sysfs, and every tool that is there."""
     for name in cards():
         said, line = describe(name)
@@ -167,7 +168,8 @@ def cards_refused(said):
     """Cards that libibverbs shows and no fabric of weft takes: 'verbs NAME:PORT' is such a one."""
     taken = {name.partition(':')[0] for names in fabrics_with_cards(said).values() for name in names}
     lines = [(re.match(r'verbs (\S+?):(\d+): ', line), line) for line in refused(said)]
-    return [line for found, line in lines if found and found[1] not in taken and not meant(found[1], line)]
+    lines = [line for found, line in lines if found and found[1] not in taken and not meant(found[1], line)]
+    return sorted(lines, key=lambda line: NOT_FOR_VERBS in line)  # which says least of an EFA card
 
 
 def meant(card, line):

@@ -121,8 +121,8 @@ def under_traffic(check, fabric, link, cards, how):
     what = f'{link.name} goes down and up under traffic over {fabric} {cards}'
     folder = check.folder_for(f'flap {fabric} {cards}')
     settings, merge = how
-    command = [check.build / 'tools' / 'weft', 'perf', 'sendrecv', '-n', '2', *merge, '-b', '1M', '-e', '1M', '--duration', TRAFFIC_SECONDS, '--timeout', '60', '-v', '--plugin', check.plugin,
-               '--json', folder / 'traffic.json']
+    command = [check.build / 'tools' / 'weft', 'perf', 'sendrecv', '-n', '2', *merge, '-b', '1M', '-e', '1M', '--duration', TRAFFIC_SECONDS, '--timeout', '60', '-v',
+               '--plugin', check.plugin, '--json', folder / 'traffic.json']
     (folder / 'traffic.json').unlink(missing_ok=True)
     check.left(60)
     begin = time.monotonic()

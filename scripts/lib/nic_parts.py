@@ -19,6 +19,7 @@ SYSTEM = 'tests/system'
 SUITES = ('conformance-sizes', 'conformance-groups', 'conformance-rules', 'conformance-comms', 'conformance-close', 'faults-handles', 'faults-strangers',
           'faults-peers')
 NEEDED = (PLUGIN, WITH_FAULTS, 'tools/weft', f'{SYSTEM}/gpu-memory', f'{SYSTEM}/faults-rails', *(f'{SYSTEM}/{name}' for name in SUITES))
+SUITE_SECONDS = 120
 SOFTEFA = 'tests/softefa'
 MOST_CARDS = 4  # of one device
 # An emulated guest is many times slower than any machine with cards.
@@ -139,7 +140,7 @@ def suites(check):
     for fabric in check.tried():
         settings, merge = check.merged(fabric)
         for program in SUITES:
-            statuses, texts, took = check.ranks(f'suites {fabric} {program}', [check.pair(program, *merge)], [check.environment(settings)], 120)
+            statuses, texts, took = check.ranks(f'suites {fabric} {program}', [check.pair(program, *merge)], [check.environment(settings)], SUITE_SECONDS)
             judge_program(check, 'suites', f'{program} over {fabric}', statuses, texts, took)
     for fabric in set(check.fabrics) - set(check.tried()):
         check.note('suites', f'left out: {fabric}: verbs takes the same cards')
