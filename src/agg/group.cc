@@ -47,6 +47,7 @@ Status AggGroup::prepare() {
   for (Child& child : children_) {
     TRY(child.heads, coll::Staging::create(kHeads * coll::kOperationHeadBytes));
     TRY(child.headMemory, child.heads.registerOn(child.pipe->receiving()));
+    child.pipe->receiving().mayIdle();  // a rank that leaves is no failure of its announcements
   }
   for (size_t turn = 0; turn < kHeads; turn++)
     operations_.push_back(std::make_unique<AggOperation>(members_, *blocks_));
@@ -92,7 +93,8 @@ bool AggGroup::progress() {
   return moved;
 }
 
-// Heads may come kHeads operations ahead. No more receives are posted, so a rank cannot send more.
+// Heads may come kHeads operations ahead. No more receives are posted, so a rank cannot send more. One that
+// has left announces nothing more; what that means watch() knows, and the operations that lack its part.
 bool AggGroup::receiveHeads(Child& child, bool* moved) {
   const auto placeOf = [&](uint64_t turn) {
     return child.heads.data() + turn % kHeads * coll::kOperationHeadBytes;
@@ -100,14 +102,14 @@ bool AggGroup::receiveHeads(Child& child, bool* moved) {
   for (; child.posted < first_ + kHeads; child.posted++) {
     const core::Posted posted = child.pipe->receiving().irecvOne(
         placeOf(child.posted), coll::kOperationHeadBytes, coll::kHeadTag, child.headMemory, nullptr);
-    if (!posted.ok) return lose(child);
+    if (!posted.ok) return child.pipe->look() == Pipe::State::left || lose(child);
     if (!posted.request) break;
     child.receives[child.posted % kHeads] = posted.request;
   }
   for (; child.arrived < child.posted; child.arrived++) {
     int size = 0;
     const core::Tested tested = core::test(child.receives[child.arrived % kHeads], &size);
-    if (!tested.ok) return lose(child);
+    if (!tested.ok) return child.pipe->look() == Pipe::State::left || lose(child);
     if (!tested.done) break;
     if (static_cast<size_t>(size) != coll::kOperationHeadBytes)
       return end(child.name + " sent something that is no operation"), false;

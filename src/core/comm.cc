@@ -101,10 +101,13 @@ bool CommBase::isLeftByPeer() {
   return closedByPeer();
 }
 
-// Endings that deserve no warning of their own: the peering's, which was told once for all comms; NCCL's own
-// doing; and lanes that break because the peer has closed. A call that fails because the peer has closed does
-// get its warning: NCCL has nothing else to say why.
+// Endings that deserve no warning of their own: the peer's goodbye to receives that only stood by; the
+// peering's, which was told once for all comms; NCCL's own doing; and lanes that break because the peer has
+// closed. A call that fails because the peer has closed does get its warning: NCCL has nothing else to say
+// why.
 bool CommBase::mayBeUnheard(const Ending& ending) const {
+  if (ending.by == Ending::By::peer && closedByPeer() && mayIdle_.load(std::memory_order_relaxed))
+    return true;
   return peering().ending() || ending.by == Ending::By::caller || ending.by == Ending::By::owner ||
          (closedByPeer() && ending.by == Ending::By::us);
 }
