@@ -244,11 +244,9 @@ TEST_CASE("one-sided: the fabric writes no more into a window that was given up,
 
 namespace {
 
-// Calls progress() of some ranks for as long as it lives, and measures how long it is kept waiting.
+// Calls progress() of some ranks for as long as it lives.
 struct Progress {
-  using Clock = std::chrono::steady_clock;
   std::atomic<bool> over{false};
-  Clock::duration longest{};
   std::vector<std::string> failures;
   std::thread thread;
 
@@ -256,9 +254,7 @@ struct Progress {
       : failures(static_cast<size_t>(teams.count())), thread([this, &teams, ranks] {
           while (!over)
             for (const int rank : ranks) {
-              const auto begin = Clock::now();
               const Status moved = teams.team(rank).progress();
-              longest = std::max(longest, Clock::now() - begin);
               if (!moved) failures[static_cast<size_t>(rank)] = moved.error().message();
             }
         }) {}
@@ -292,8 +288,6 @@ TEST_CASE("one-sided: a window that one rank keeps busy costs the connection wit
   Progress others(teams, {1, 2});
   CHECK(teams.team(1).deregisterMemory(teams.window(busy, 1)));
   others.end();
-  // The proxy of that rank went on meanwhile.
-  CHECK(others.longest < std::chrono::milliseconds(250 * patience()));
   CHECK(others.failures[2] == "");
   // The rank in question hears why, and the third one is reached as before.
   std::string heard;
@@ -309,16 +303,6 @@ TEST_CASE("one-sided: a window that one rank keeps busy costs the connection wit
   auto signal = teams.team(1).put(withSignal(put, teams.window(signals, 1), 8));
   REQUIRE(signal);
   CHECK(teams.until([&] { return teams.word(signals, 2, 8) == 1; }));
-}
-
-TEST_CASE("one-sided: a close that waits for the fabric keeps nobody waiting") {
-  Teams teams(2, hasty());
-  const size_t busy = teams.addWindow(size_t{1} << 20);
-  getFromIdle(teams, busy);
-  Progress mine(teams, {1});
-  teams.team(1).close();
-  mine.end();
-  CHECK(mine.longest < std::chrono::milliseconds(250 * patience()));
 }
 
 namespace {

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <functional>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 #include "providers/local/transport.h"
@@ -23,6 +24,7 @@ using namespace weft::test;
 namespace {
 
 constexpr size_t kWindow = size_t{10} << 20;
+constexpr Milliseconds kCloseTimeout{1000};
 
 // The handle of a listener, over a pipe.
 void sendHandle(int fd, const coll::HandleBytes& handle) {
@@ -45,6 +47,7 @@ struct ProcessRank {
   ProcessRank(int rank, int readFrom, int writeTo, bool shared) {
     Config config;
     config.socketIfname = "=lo";
+    config.closeTimeout = kCloseTimeout;
     core::NetOptions options;
     options.config = config;
     options.transport = tcp::makeTransport(config);
@@ -197,4 +200,41 @@ TEST_CASE("one-sided: a rank whose process is killed is named, and ends what wai
   const auto begin = std::chrono::steady_clock::now();
   rank.team->close();
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(5 * patience()));
+}
+
+// The memory is given back when the fabric is through with it, which takes a while where the other end does
+// not answer. NCCL's proxy goes on meanwhile.
+TEST_CASE("one-sided: a stopped rank holds up whoever gives a window up or closes, and nobody else") {
+  const bool closes = GENERATE(false, true);
+  CAPTURE(closes);
+  TwoProcesses two(false, [](ProcessRank&) {});
+  ProcessRank& rank = *two.rank;
+  ::kill(two.child, SIGSTOP);
+  Get get;
+  get.rank = 1;
+  get.bytes = size_t{1} << 20;
+  get.remote = get.local = rank.window;
+  (void)begun(rank.team->get(get));
+  using Clock = std::chrono::steady_clock;
+  std::atomic<bool> over{false};
+  Clock::duration longest{};
+  std::thread proxy([&] {
+    while (!over) {
+      const auto begin = Clock::now();
+      (void)rank.team->progress();
+      longest = std::max(longest, Clock::now() - begin);
+    }
+  });
+  const auto begin = Clock::now();
+  if (closes)
+    rank.team->close();
+  else
+    CHECK(rank.team->deregisterMemory(rank.window));
+  const auto took = Clock::now() - begin;
+  over = true;
+  proxy.join();
+  INFO(std::chrono::duration<double>(took).count()
+       << " s, " << std::chrono::duration<double>(longest).count());
+  CHECK(took > kCloseTimeout);
+  CHECK(longest < kCloseTimeout / 2);
 }
