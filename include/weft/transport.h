@@ -26,6 +26,10 @@ namespace weft {
 
 enum class MemoryKind : uint8_t { host, cuda, dmabuf };
 
+// The most that other ends may do to registered memory, each more than the one before: memory that only sends
+// is nobody's, memory that receives is written to, and memory that a flush reads back is read, too.
+enum class PeerAccess : uint8_t { none, write, readAndWrite };
+
 // A range to register. For dmabuf, `fd` and `fdOffset` name the range, and `address` is the owner's view of
 // it. The descriptor is borrowed during registerMemory only.
 struct MemoryDesc {
@@ -37,6 +41,7 @@ struct MemoryDesc {
   bool strictOrder = false;  // relaxed ordering is not allowed: the protocol's own rings
   bool ours = false;         // weft's own, which has to be mapped by itself (src/base/pages.h)
   bool direct = false;       // dmabuf: by the card's second function, DeviceInfo::directPath
+  PeerAccess peers = PeerAccess::readAndWrite;
   int gpu = -1;  // the GPU that the memory belongs to, by the driver's number; -1: the host, or unknown
 };
 

@@ -54,7 +54,7 @@ KeyTable::Slot* KeyTable::find(uint64_t key) const {
   return chunk ? &chunk[index % kChunk] : nullptr;
 }
 
-uint64_t KeyTable::add(void* base, size_t length, int gpu) {
+uint64_t KeyTable::add(void* base, size_t length, int gpu, PeerAccess peers) {
   const uint64_t random = (randomU64() | uint64_t{1} << 63) >> kIndexBits << kIndexBits;  // never 0
   const std::lock_guard lock(mutex_);
   if (free_.empty() && !grow()) return 0;
@@ -65,7 +65,8 @@ uint64_t KeyTable::add(void* base, size_t length, int gpu) {
   slot.length = length;
   slot.key = key;
   slot.gpu = gpu;
-  // Release: publishes the four members above. The same upper half twice in a row at one place does no harm,
+  slot.peers = peers;
+  // Release: publishes the five members above. The same upper half twice in a row at one place does no harm,
   // as use() compares the whole key.
   slot.state.store(key >> 32 << 32 | kAlive, std::memory_order_release);
   return key;
@@ -81,7 +82,7 @@ void KeyTable::remove(uint64_t key) {
   free_.push_back(static_cast<uint32_t>(key & ((uint64_t{1} << kIndexBits) - 1)));
 }
 
-KeyTable::Use KeyTable::use(uint64_t key) {
+KeyTable::Use KeyTable::use(uint64_t key, PeerAccess wanted) {
   Slot* slot = find(key);
   if (!slot) return {};
   uint64_t seen = slot->state.load(std::memory_order_relaxed);
@@ -90,7 +91,7 @@ KeyTable::Use KeyTable::use(uint64_t key) {
     // Acquire: pairs with the release of add(), so the slot's members belong to this registration.
   } while (!slot->state.compare_exchange_weak(seen, seen + 1, std::memory_order_acquire));
   Use pinned(&slot->state, slot->base, slot->length, slot->gpu);
-  if (slot->key != key) return {};
+  if (slot->key != key || slot->peers < wanted) return {};
   return pinned;
 }
 

@@ -10,6 +10,8 @@
 #include <mutex>
 #include <vector>
 
+#include "weft/transport.h"
+
 // The memory that peers may reach through a Device: key -> range. A key is a place in the table (20 bits) and
 // 44 bits, of which the highest is 1 and the others are random. So nobody guesses a key, and a stale key fits
 // nothing. add() and remove() lock. use(), on the data path, pins a range by one atomic operation, and
@@ -47,18 +49,20 @@ class KeyTable {
     int gpu_ = -1;
   };
 
-  uint64_t add(void* base, size_t length, int gpu = -1);  // 0: the table is full
+  // 0: the table is full.
+  uint64_t add(void* base, size_t length, int gpu = -1, PeerAccess peers = PeerAccess::readAndWrite);
   // The range must not be touched by peers any more. Waits for pins, so it must not run while the same thread
   // has a pin.
   void remove(uint64_t key);
-  Use use(uint64_t key);  // not valid when the key is not (or no longer) in the table
+  // Not valid when the key is not (or no longer) in the table, or when peers may not do that to its memory.
+  Use use(uint64_t key, PeerAccess wanted = PeerAccess::none);
 
  private:
   static constexpr size_t kIndexBits = 20;
   static constexpr size_t kChunk = 1024;
   static constexpr size_t kChunks = (size_t{1} << kIndexBits) / kChunk;
 
-  // A registration's place. The four plain members are written before `state` is alive, and read after it.
+  // A registration's place. The five plain members are written before `state` is alive, and read after it.
   struct Slot {
     // Upper half: 32 bits of the key. Bit 31: alive. Below: the number of pins.
     std::atomic<uint64_t> state{0};
@@ -66,6 +70,7 @@ class KeyTable {
     size_t length = 0;
     uint64_t key = 0;
     int gpu = -1;
+    PeerAccess peers = PeerAccess::none;
   };
 
   // The place of the key's index; null: beyond the table.

@@ -37,7 +37,7 @@ Result<uint64_t> KeyedMemory::keyFor(KeyTable& table, const MemoryDesc& desc, co
   if (ofGpu && (hostOnly || desc.gpu < 0))
     return Error(Code::unavailable, "registering memory",
                  hostOnly ? hostOnly : "it is not known whose GPU's memory it is");
-  const uint64_t key = table.add(desc.address, desc.length, gpuOf(desc));
+  const uint64_t key = table.add(desc.address, desc.length, gpuOf(desc), desc.peers);
   if (key == 0)
     return Error(Code::resources, "registering memory", "a million regions are registered already");
   return key;

@@ -122,7 +122,7 @@ bool LocalEndpoint::allLanded() {
 // The pin lasts for one copy, so deregistering waits for no more than that.
 bool LocalEndpoint::landBytes(const Taken& frame) {
   if (frame.length == 0) return true;
-  const KeyTable::Use pin = queue_.table().use(frame.key);
+  const KeyTable::Use pin = queue_.table().use(frame.key, PeerAccess::write);
   if (!pin.valid()) return refuse(EACCES, "the peer wrote to memory that is not registered here (any more)");
   std::byte* to = pin.at(frame.offset, frame.length);
   if (!to) return refuse(ERANGE, "the peer wrote outside the memory that it named");
@@ -138,7 +138,7 @@ bool LocalEndpoint::landBytes(const Taken& frame) {
 
 // The answer is written into the peer's inbox, which has a place for one.
 bool LocalEndpoint::answerRead(const Taken& frame) {
-  const KeyTable::Use pin = queue_.table().use(frame.key);
+  const KeyTable::Use pin = queue_.table().use(frame.key, PeerAccess::readAndWrite);
   if (!pin.valid()) return refuse(EACCES, "the peer read memory that is not registered here (any more)");
   const std::byte* from = pin.at(frame.offset, frame.length);
   if (!from) return refuse(ERANGE, "the peer read outside the memory that it named");

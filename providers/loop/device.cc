@@ -104,7 +104,7 @@ Result<std::unique_ptr<Memory>> LoopDevice::registerMemory(const MemoryDesc& des
     TRY(mapped, Mapped::of(desc));
   }
   void* const base = mapped.data() ? mapped.data() : desc.address;
-  const uint64_t key = regions_->add(base, desc.length);
+  const uint64_t key = regions_->add(base, desc.length, -1, desc.peers);
   if (key == 0) return Error(Code::resources, operation, "a million ranges are registered already");
   return std::unique_ptr<Memory>(std::make_unique<LoopMemory>(regions_, key, desc, std::move(mapped)));
 }

@@ -27,7 +27,8 @@ void plan(Transfer& transfer, size_t pieceBytes, SeededRandom& random) {
 
 int copy(const Regions& regions, Transfer& transfer, size_t from, size_t n) {
   if (n == 0) return 0;
-  const KeyTable::Use remote = regions.target.use(transfer.remoteKey);
+  const KeyTable::Use remote = regions.target.use(
+      transfer.remoteKey, transfer.op == Opcode::read ? PeerAccess::readAndWrite : PeerAccess::write);
   // Checked over the whole work, so that a bad one touches nothing.
   std::byte* there = remote.at(transfer.remoteOffset, transfer.length);
   if (!there) return EACCES;

@@ -10,7 +10,12 @@ namespace weft::ofi {
 
 namespace {
 
-constexpr uint64_t kAccess = FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+uint64_t accessOf(PeerAccess peers) {
+  uint64_t access = FI_READ | FI_WRITE;
+  if (peers >= PeerAccess::write) access |= FI_REMOTE_WRITE;
+  if (peers >= PeerAccess::readAndWrite) access |= FI_REMOTE_READ;
+  return access;
+}
 
 // GPU memory is registered as if it were the host's. libfabric need not know of GPUs: it hands the descriptor
 // on, and touches nothing behind it.
@@ -20,14 +25,14 @@ int registerDmabuf(fid_domain* domain, uint64_t key, const MemoryDesc& desc, fid
   MemoryAttributes attributes{};
   attributes.dmabuf = &range;
   attributes.count = 1;
-  attributes.access = kAccess;
+  attributes.access = accessOf(desc.peers);
   attributes.requestedKey = key;
   return fi_mr_regattr(domain, reinterpret_cast<const fi_mr_attr*>(&attributes), kDmabufFlag, out);
 }
 
 int registerRange(fid_domain* domain, uint64_t key, const MemoryDesc& desc, fid_mr** out) {
   if (desc.kind == MemoryKind::dmabuf) return registerDmabuf(domain, key, desc, out);
-  return fi_mr_reg(domain, desc.address, desc.length, kAccess, 0, key, 0, out, nullptr);
+  return fi_mr_reg(domain, desc.address, desc.length, accessOf(desc.peers), 0, key, 0, out, nullptr);
 }
 
 }  // namespace

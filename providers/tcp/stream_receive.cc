@@ -213,7 +213,7 @@ bool Stream::locate(Landing* landing) {
     landing->at = nullptr;
     return true;
   }
-  landing->pin = host_.regions().use(header_.key);
+  landing->pin = host_.regions().use(header_.key, PeerAccess::write);
   if (!landing->pin.valid())
     return refuse(Refused::memory, "it wrote to memory that is not registered here (any more)");
   landing->at = landing->pin.at(header_.offset, header_.length);
@@ -246,7 +246,7 @@ bool Stream::answerRead() {
   constexpr size_t kMostReplies = 1 << 16;  // no Queue has more reads in flight
   if (!standing || out_.size() > kMostReplies)
     return refuse(Refused::protocol, "it asked for more than a lane may");
-  KeyTable::Use pin = host_.regions().use(header_.key);
+  KeyTable::Use pin = host_.regions().use(header_.key, PeerAccess::readAndWrite);
   if (!pin.valid()) return refuse(Refused::memory, "it read memory that is not registered here (any more)");
   if (!pin.at(header_.offset, header_.length))
     return refuse(Refused::range, "it read outside the memory that it named");

@@ -75,7 +75,7 @@ size_t Stream::dataBytes(const Outgoing& outgoing) {
 bool Stream::gatherReply(const Outgoing& outgoing, Gathered* into, size_t skip) {
   if (into->pinned == into->pins.size()) return false;
   KeyTable::Use& pin = into->pins[into->pinned++];
-  pin = host_.regions().use(outgoing.header.key);
+  pin = host_.regions().use(outgoing.header.key, PeerAccess::readAndWrite);
   const std::byte* from = pin.at(outgoing.header.offset, outgoing.header.length);
   if (!from) return false;
   into->add(from + skip, std::min(outgoing.header.length - skip, kMostSent));

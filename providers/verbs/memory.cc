@@ -15,7 +15,12 @@ namespace weft::verbs {
 
 namespace {
 
-constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+int accessOf(PeerAccess peers) {
+  int access = IBV_ACCESS_LOCAL_WRITE;
+  if (peers >= PeerAccess::write) access |= IBV_ACCESS_REMOTE_WRITE;
+  if (peers >= PeerAccess::readAndWrite) access |= IBV_ACCESS_REMOTE_READ;
+  return access;
+}
 
 constexpr int kDataDirect = 1 << 0;  // MLX5DV_REG_DMABUF_ACCESS_DATA_DIRECT of infiniband/mlx5dv.h
 
@@ -24,15 +29,16 @@ constexpr int kDataDirect = 1 << 0;  // MLX5DV_REG_DMABUF_ACCESS_DATA_DIRECT of 
 // flag.
 ibv_mr* registerRange(const Library& library, ibv_pd* pd, const MemoryDesc& desc) {
   const auto base = static_cast<uint64_t>(reinterpret_cast<uintptr_t>(desc.address));
+  const int access = accessOf(desc.peers);
   if (desc.kind == MemoryKind::dmabuf) {
     const int order = desc.strictOrder ? 0 : int{IBV_ACCESS_RELAXED_ORDERING};
     if (desc.direct)
-      return library.dataDirect()->regDmabufMr(pd, desc.fdOffset, desc.length, base, desc.fd, kAccess | order,
+      return library.dataDirect()->regDmabufMr(pd, desc.fdOffset, desc.length, base, desc.fd, access | order,
                                                kDataDirect);
-    return library.regDmabufMr(pd, desc.fdOffset, desc.length, base, desc.fd, kAccess | order);
+    return library.regDmabufMr(pd, desc.fdOffset, desc.length, base, desc.fd, access | order);
   }
-  if (desc.strictOrder || !library.regMrIova2) return library.regMr(pd, desc.address, desc.length, kAccess);
-  return library.regMrIova2(pd, desc.address, desc.length, base, kAccess | IBV_ACCESS_RELAXED_ORDERING);
+  if (desc.strictOrder || !library.regMrIova2) return library.regMr(pd, desc.address, desc.length, access);
+  return library.regMrIova2(pd, desc.address, desc.length, base, access | IBV_ACCESS_RELAXED_ORDERING);
 }
 
 constexpr const char* kRegistering = "registering memory";

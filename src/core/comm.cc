@@ -152,8 +152,9 @@ void CommBase::endProfiled(Request* request, size_t part, size_t bytes) {
 
 // Memory:
 
-Result<MemoryHandle*> CommBase::addHandle(const MemoryDesc& desc) {
+Result<MemoryHandle*> CommBase::addHandle(MemoryDesc desc, PeerAccess peers) {
   if (failed()) return stickyError();
+  desc.peers = peers;
   TRY(auto region, engine().regions().get(desc));  // outside the engine: pinning can take long
   auto handle = std::make_unique<MemoryHandle>(std::move(region), this);
   EngineEntry in(engine(), EngineEntry::wait);

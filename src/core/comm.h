@@ -115,7 +115,7 @@ class CommBase {
 
   Tested testRequest(Request* request, int* sizes) { return core::test(request, sizes); }
   Tested testOwn(Request* request, int* sizes);  // an object, and one of this comm's; testing.h
-  Result<MemoryHandle*> addHandle(const MemoryDesc& desc);
+  Result<MemoryHandle*> addHandle(MemoryDesc desc, PeerAccess peers);
   Status removeHandle(MemoryHandle* handle);
 
  protected:

@@ -60,11 +60,12 @@ Status RecvCommImpl::adopt(const OpenMessage& open) {
 }
 
 Result<MemoryHandle*> RecvCommImpl::registerMemory(const MemoryDesc& desc) {
-  if (needsFlush(desc.kind)) {
+  const bool flushed = needsFlush(desc.kind);
+  if (flushed) {
     EngineEntry in(engine(), EngineEntry::wait);
     TRY(engine().flushLanes().open());
   }
-  TRY(MemoryHandle * handle, addHandle(desc));
+  TRY(MemoryHandle * handle, addHandle(desc, flushed ? PeerAccess::readAndWrite : PeerAccess::write));
   if (!handle->host) {
     EngineEntry in(engine(), EngineEntry::wait);
     const bool known = std::exchange(gpuMemory_, true);

@@ -24,7 +24,9 @@ class SendCommImpl final : public CommBase, public SendComm {
   void keep(std::shared_ptr<const void> memory) override { keepMemory(std::move(memory)); }
   int device() const override { return options_.device; }
   stats::OneSided* oneSided() override { return oneSidedCounters(); }
-  Result<MemoryHandle*> registerMemory(const MemoryDesc& desc) override { return addHandle(desc); }
+  Result<MemoryHandle*> registerMemory(const MemoryDesc& desc) override {
+    return addHandle(desc, PeerAccess::none);
+  }
   Status deregisterMemory(MemoryHandle* handle) override { return removeHandle(handle); }
   Tested test(Request* request, int* sizes) override { return testRequest(request, sizes); }
   Error error() const override { return stickyError(); }

@@ -109,6 +109,7 @@ Result<std::unique_ptr<Arena::Chunk>> Arena::makeChunk(size_t atLeast) const {
   // The protocol's own memory needs the order of a card's writes (transport.h).
   desc.length = chunk->bytes;
   desc.strictOrder = true;
+  desc.peers = PeerAccess::write;
   TRY(chunk->region, cache_->get(desc));
   return chunk;
 }

@@ -59,7 +59,7 @@ Status RegionCache::checkRange(const MemoryDesc& desc) const {
 
 RegionCache::Key RegionCache::keyOf(const MemoryDesc& desc) {
   const auto first = reinterpret_cast<uintptr_t>(desc.address);
-  return {0, desc.strictOrder, first, first + desc.length};
+  return {0, desc.strictOrder, desc.peers, first, first + desc.length};
 }
 
 Result<RegionRef> RegionCache::get(const MemoryDesc& wanted) {

@@ -25,6 +25,9 @@
 // so an address that was freed and allocated anew gets another region. An allocation is registered as a whole
 // where it is small enough, and its parts are found in it. An allocation of several segments never is, as the
 // neighbour of a segment may belong to another allocation. Regions stay for the next user, within limits.
+//
+// A region that lets peers do more than a user wants serves that user too; one that lets them do less does
+// not, and the range is registered a second time.
 namespace weft::mem {
 
 // A registered range. Immutable, and so used by any thread; the last reference deregisters it.
@@ -100,6 +103,7 @@ class RegionCache {
   struct Key {
     uint64_t buffer = 0;  // the driver's number of the allocation; 0: host memory, or it has none
     bool strictOrder = false;
+    PeerAccess peers = PeerAccess::none;
     uintptr_t first = 0;
     uintptr_t end = 0;
     auto operator<=>(const Key&) const = default;

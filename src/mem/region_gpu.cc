@@ -99,19 +99,20 @@ Result<RegionRef> RegionCache::getGpu(const MemoryDesc& desc) {
                         options_.path.why.empty() ? "there is no CUDA driver" : options_.path.why.c_str()));
   TRY(const GpuRange range, findOut(desc));
   if (range.buffer == 0) return getUnnumbered(desc, range);
-  if (RegionRef found = Table::findGpu(table_, {range.buffer, desc.strictOrder, range.first, range.end}))
+  if (RegionRef found =
+          Table::findGpu(table_, {range.buffer, desc.strictOrder, desc.peers, range.first, range.end}))
     return found;
   dropFreed();
   TRY(RegionRef fresh, registerGpu(desc, range));
   const auto first = reinterpret_cast<uintptr_t>(fresh->begin());
-  const Key key{range.buffer, desc.strictOrder, first, first + fresh->length()};
+  const Key key{range.buffer, desc.strictOrder, desc.peers, first, first + fresh->length()};
   return Table::keepGpu(table_, key, {desc.address, desc.length}, std::move(fresh));
 }
 
 // Nothing tells memory without a number from what was freed at its address. So it has a region of its own for
 // as long as somebody uses it, as host memory has.
 Result<RegionRef> RegionCache::getUnnumbered(const MemoryDesc& desc, const GpuRange& range) {
-  const Key key{0, desc.strictOrder, range.first, range.end};
+  const Key key{0, desc.strictOrder, desc.peers, range.first, range.end};
   if (RegionRef found = table_->find(key)) return found;
   dropFreed();
   MemoryDesc wanted = desc;

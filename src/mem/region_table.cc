@@ -15,13 +15,30 @@ RegionCache::Table::Recent& RegionCache::Table::recentOf(const Key& key) {
   return recent_[(pages * 0x9e3779b97f4a7c15u) >> 58];
 }
 
+// The key, and those of regions that let peers do more.
+std::vector<RegionCache::Key> RegionCache::Table::withMore(const Key& key) {
+  std::vector<Key> keys;
+  for (Key each = key; each.peers <= PeerAccess::readAndWrite;
+       each.peers = static_cast<PeerAccess>(static_cast<uint8_t>(each.peers) + 1))
+    keys.push_back(each);
+  return keys;
+}
+
+// Of one allocation and kind, and it begins where the range does or before.
+bool RegionCache::Table::isBefore(const Key& region, const Key& range) {
+  return region.buffer == range.buffer && region.strictOrder == range.strictOrder &&
+         region.peers == range.peers && region.first <= range.first;
+}
+
 RegionRef RegionCache::Table::find(const Key& key) {
   std::lock_guard lock(mutex);
   Recent& recent = recentOf(key);
   RegionRef found = recent.key == key ? recent.region.lock() : nullptr;
   if (!found) {
-    const auto entry = entries_.find(key);
-    if (entry != entries_.end()) found = entry->second.users.lock();
+    for (const Key& each : withMore(key)) {
+      const auto entry = entries_.find(each);
+      if (!found && entry != entries_.end()) found = entry->second.users.lock();
+    }
     recent = {key, found};
   }
   (found ? counters.hits : counters.misses)++;
@@ -66,13 +83,13 @@ RegionRef RegionCache::Table::handOut(const std::shared_ptr<Table>& table, const
 // by one. The search ends at the first region that begins behind the range.
 RegionRef RegionCache::Table::findGpu(const std::shared_ptr<Table>& table, const Key& range) {
   std::lock_guard lock(table->mutex);
-  auto entry = table->entries_.lower_bound({range.buffer, range.strictOrder, 0, 0});
-  for (; entry != table->entries_.end(); ++entry) {
-    const Key& key = entry->first;
-    if (key.buffer != range.buffer || key.strictOrder != range.strictOrder || key.first > range.first) break;
-    if (key.end < range.end) continue;
-    table->counters.hits++;
-    return handOut(table, key, &entry->second);
+  for (const Key& wanted : withMore(range)) {
+    auto entry = table->entries_.lower_bound({wanted.buffer, wanted.strictOrder, wanted.peers, 0, 0});
+    for (; entry != table->entries_.end() && isBefore(entry->first, wanted); ++entry) {
+      if (entry->first.end < range.end) continue;
+      table->counters.hits++;
+      return handOut(table, entry->first, &entry->second);
+    }
   }
   table->counters.misses++;
   return nullptr;

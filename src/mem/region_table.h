@@ -47,6 +47,8 @@ struct RegionCache::Table {
   // A user's reference to a kept region. Under the lock.
   static RegionRef handOut(const std::shared_ptr<Table>& table, const Key& key, Entry* entry);
   Recent& recentOf(const Key& key);
+  static std::vector<Key> withMore(const Key& key);
+  static bool isBefore(const Key& region, const Key& range);
   void sweep();
   // Removes the unused entries for which `wanted` says yes, and returns their regions for release after the
   // lock.
