@@ -123,7 +123,7 @@ TEST_CASE("tcp: who answers at the peer's port and cannot prove to be it gets no
   REQUIRE(::bind(listener.get(), at.raw(), at.length) == 0);
   REQUIRE(::listen(listener.get(), 4) == 0);
   mine.listensAt(localAddress(listener.get()));
-  std::memset(mine.ip.data() + 4, 0xff, 12);  // higher than any: it is weft who dials
+  mine.streams = 255;  // higher than any: it is weft who dials
   mine.secret.fill(std::byte{7});
   mine.port = localAddress(listener.get()).port();
   REQUIRE(end.lane->connect(tcp::encode(mine)));
