@@ -7,7 +7,6 @@ import select
 import subprocess
 import time
 
-READY_SECONDS = 120
 ANSWER_SECONDS = 120
 END_SECONDS = 20
 LAST_LINES = 12
@@ -69,10 +68,11 @@ class Rank:
 
 
 class Group:
-    """`program` is nccl-time and NCCL's file; `environment` and `device` are functions of a rank's number. Those of `here` are on this machine, all unless it is said."""
+    """`program` is nccl-time and NCCL's file; `environment` and `device` are functions of a rank's number. Those of `here` are on this machine, all unless it is said.
+    Each answer takes at most `seconds`."""
 
-    def __init__(self, name, program, folder, environment, device, ranks, here=None, id_folder=None):
-        self.name = name
+    def __init__(self, name, program, folder, environment, device, ranks, here=None, id_folder=None, seconds=ANSWER_SECONDS):
+        self.name, self.seconds = name, seconds
         self.ranks = []
         file = f'{id_folder or folder}/{name}.id'
         for number in here if here is not None else range(ranks):
@@ -105,20 +105,20 @@ class Group:
 
     def ready(self):
         """(NCCL's version, microseconds of init, microseconds to the first result), of the slowest rank."""
-        words = self.answers(READY_SECONDS, 'ready')
+        words = self.answers(self.seconds, 'ready')
         return int(words[0][0]), max(float(word[1]) for word in words), max(float(word[2]) for word in words)
 
     def check(self, operation, size):
         """Every element of every rank's result is compared; a wrong one ends the group."""
         for rank in self.ranks:
             rank.tell(f'check {operation} {size}')
-        self.answers(ANSWER_SECONDS, 'right')
+        self.answers(self.seconds, 'right')
 
     def time(self, operation, size, count):
         """Microseconds an operation, of the slowest rank."""
         for rank in self.ranks:
             rank.tell(f'{operation} {size} {count}')
-        return max(float(word[0]) for word in self.answers(ANSWER_SECONDS, 'done')) / count
+        return max(float(word[0]) for word in self.answers(self.seconds, 'done')) / count
 
     def lines(self, pattern):
         """The lines of all ranks' logs that match."""

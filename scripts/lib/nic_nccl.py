@@ -10,6 +10,7 @@ import nccl_host
 import nic_card
 from check_parts import last_lines
 
+ANSWER_SECONDS = 30
 OPERATIONS = ('all_reduce', 'send_recv', 'all_to_all')
 SIZES = ((8, '8 B'), (1 << 20, '1 MiB'), (16 << 20, '16 MiB'))
 AWS_OFI = ('libnccl-net-ofi.so', 'libnccl-net.so')
@@ -41,7 +42,7 @@ def begin(check, host, folder, transport):
     environment.update({**check.base, 'LD_LIBRARY_PATH': environment['LD_LIBRARY_PATH'], 'WEFT_LOCAL': 'off', **settings})
     environment.setdefault('NCCL_SOCKET_IFNAME', 'lo')
     program = [str(check.build / 'tests' / 'nccl' / 'nccl-time'), host.library.file]
-    group = nccl_group.Group(name, program, folder, lambda rank: {**environment, 'NCCL_HOSTID': f'nic-check-{rank}'}, host.device, 2)
+    group = nccl_group.Group(name, program, folder, lambda rank: {**environment, 'NCCL_HOSTID': f'nic-check-{rank}'}, host.device, 2, seconds=check.left(ANSWER_SECONDS))
     try:
         group.ready()
         group.check('all_reduce', 65536)

@@ -21,6 +21,7 @@ TOP = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(TOP / 'scripts' / 'lib'))
 import nic_card
 import nic_flap
+import nic_nccl
 import nic_parts
 import nic_peer
 import nic_perf
@@ -232,6 +233,29 @@ echo " #bytes #iterations t_min"; echo " 8 1000 1.10 9.00 1.23 1.25";; *) exec s
                       'WRONG hangs over .*did not end in time'):
             self.assertRegex(said, words)
 
+    def test_nccl_over_each_transport(self):
+        """Ranks that answer as nccl-time does: over weft, over aws-ofi-nccl, and none where NCCL's own transport takes no card."""
+        program = self.folder / 'tests' / 'nccl' / 'nccl-time'
+        program.parent.mkdir(parents=True)
+        program.write_text('''#!/bin/sh
+[ "$NCCL_NET" != IB ] || { echo "NCCL WARN Failed to initialize any NET plugin" >&2; exit 1; }
+echo "Channel 00/0 : 0[0] -> 1[0] [send] via NET/${NCCL_NET-AWS Libfabric}/0" >>"$NCCL_DEBUG_FILE"
+echo "ready 23007 100 100"
+while read -r word rest; do case $word in check) echo right;; *) echo "done ${TIME-400}";; esac; done
+''')
+        program.chmod(0o755)
+        host = types.SimpleNamespace(software=False, library=types.SimpleNamespace(version=23007, file='/nccl'), runtime_folder='', device=lambda rank: 0,
+                                     environment=lambda plugin: {'NCCL_NET_PLUGIN': plugin, **({'TIME': '800'} if plugin == '/aws' else {})})
+        judged = []
+        check = self.new_check(build=self.folder, plugin='/weft.so', base={}, wrong=[], tried=lambda: {'verbs': ['mlx5_0:1']}, over=lambda fabric: {'WEFT_PROVIDER': fabric},
+                               options=types.SimpleNamespace(aws_ofi='/aws', nccl='', python='python3'), judge=lambda *words: judged.append(words))
+        with unittest.mock.patch('nccl_host.Host', return_value=host):
+            nic_nccl.nccl(check)
+        said = '\n'.join(check.lines)
+        self.assertRegex(said, r'left out: built-in: .*ended')
+        self.assertRegex(said, r'all_reduce +8 B +weft 20.0 us, aws-ofi-nccl 40.0 us \(2.00\)')
+        self.assertEqual((judged, check.wrong), ([('nccl', 'every element of every result', [], 0)], []))
+
     def test_a_network_that_stays_down(self):
         """What outlasts the card's patience ends the job, and that is told."""
         check = self.over_softefa()
@@ -255,4 +279,4 @@ echo " #bytes #iterations t_min"; echo " 8 1000 1.10 9.00 1.23 1.25";; *) exec s
         self.assertEqual(peer.build, BUILD)
 
 
-unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
+unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2, warnings='ignore')
