@@ -55,7 +55,7 @@ class Folder {
 };
 
 bool isQuick(std::chrono::steady_clock::time_point since) {
-  return std::chrono::steady_clock::now() - since < std::chrono::seconds(5);
+  return std::chrono::steady_clock::now() - since < std::chrono::seconds(20);
 }
 
 template <size_t N>

@@ -110,7 +110,7 @@ TEST_CASE("guests that say nothing, hundreds of them, hold up nobody") {
   const auto began = Clock::system().now();
   const Made member = run.join(kToken);
   REQUIRE(member);
-  CHECK(Clock::system().now() - began < std::chrono::seconds(5));
+  CHECK(Clock::system().now() - began < std::chrono::seconds(10));
   expectToWork(&run, *member);
 }
 
@@ -201,7 +201,7 @@ TEST_CASE("a member that announces a gigabyte gets no room for it") {
   const auto values = (*root)->gatherValues(5);
   REQUIRE_FALSE(values);
   CHECK(values.error().message().find("no message of this version") != std::string::npos);
-  CHECK(Clock::system().now() - began < std::chrono::seconds(5));
+  CHECK(Clock::system().now() - began < std::chrono::seconds(10));
 }
 
 TEST_CASE("the last words of a member write no lines of their own") {

@@ -6,6 +6,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "src/base/printable.h"
+#include "src/base/shared_folder.h"
 #include "src/stats/profile.h"
 #include "tools/json/reader.h"
 #include "tools/report/run.h"
@@ -151,27 +153,44 @@ Result<Process> processOf(const JsonNode& node) {
   return process;
 }
 
-Result<Process> readProfile(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+constexpr size_t kMostText = size_t{64} << 20;  // bytes of a profile
+
+Result<Process> readProfile(const std::string& file, const std::string& text) {
   TRY(const JsonNode node, JsonNode::parse(file, text));
   return processOf(node);
+}
+
+// A file that the user names may be a link; one that lies in a folder may be another user's.
+Result<std::string> textOfFile(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  return std::string{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+Result<std::string> textIn(const SharedFolder& folder, const std::string& name) {
+  const SharedFolder::File file = folder.read(name);
+  auto text = file.fd ? folder.text(name, kMostText) : std::nullopt;
+  if (text) return *std::move(text);
+  return Error(Code::invalidArgument, "reading a profile",
+               printable(name) + ": " + sharedFileWords(file.error));
 }
 
 }  // namespace
 
 Result<Run> readProfileRun(const std::string& path) {
-  std::error_code ignored;
-  std::vector<std::string> files;
-  if (!fs::is_directory(path, ignored)) files.push_back(path);
-  for (const fs::directory_entry& entry : fs::directory_iterator(path, ignored))
-    if (entry.path().string().ends_with(stats::kProfileEnding)) files.push_back(entry.path().string());
-  std::sort(files.begin(), files.end());
   Run run;
   run.name = path;
   run.source = Source::profile;
-  for (const std::string& file : files) {
-    TRY(Process process, readProfile(file));
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) {
+    TRY(const std::string text, textOfFile(path));
+    TRY(Process process, readProfile(path, text));
+    run.processes.push_back(std::move(process));
+    return run;
+  }
+  const SharedFolder folder(path);
+  for (const std::string& name : folder.names(stats::kProfileEnding)) {
+    TRY(const std::string text, textIn(folder, name));
+    TRY(Process process, readProfile((fs::path(path) / name).string(), text));
     run.processes.push_back(std::move(process));
   }
   std::sort(run.processes.begin(), run.processes.end(),
