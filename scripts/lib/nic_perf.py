@@ -55,11 +55,21 @@ def between_hosts(check, head, command, settings):
     server = check.peer.start([check.peer.build / 'tools' / 'weft', 'perf', '--server', '--port', port, '--plugin', check.peer.build / 'plugin' / 'libnccl-net-weft.so',
                                '--timeout', '60'], check.settings_there(settings), check.left(70))
     try:
+        settings = {**settings, 'WEFT_TOKEN': token_of(server)}
         statuses, texts, _ = check.ranks(head, [[*command, '--client', check.peer.address, '--port', port]], [check.environment(settings=settings)], 60)
         (check.folder_for(head) / 'server.log').write_text(server.text())
         return statuses, [text + (server.text() if any(statuses) else '') for text in texts]
     finally:
         server.kill()
+
+
+def token_of(server):
+    """What the server prints for its client to know, which no command line has."""
+    until, found = time.monotonic() + LISTEN_SECONDS, None
+    while not found and server.poll() is None and time.monotonic() < until:
+        time.sleep(0.1)
+        found = re.search(r'WEFT_TOKEN=(\w+)\s', server.text())
+    return found[1] if found else ''
 
 
 def pair(check, server, client, settings):
