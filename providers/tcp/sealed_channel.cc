@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <sys/socket.h>
+#include <utility>
 
 namespace weft::tcp {
 
@@ -66,8 +67,8 @@ ssize_t SealedChannel::send(int fd, std::span<const iovec> parts) {
 }
 
 bool SealedChannel::seal(size_t bytes) {
-  const size_t at = out_.size();
-  out_.resize(at + bytes + kAround);
+  const size_t at = std::exchange(sealed_, sealed_ + bytes + kAround);
+  if (out_.size() < sealed_) out_.resize(std::max(sealed_, 2 * out_.size()));
   const auto length = static_cast<uint32_t>(bytes);
   std::memcpy(out_.data() + at, &length, kLengthBytes);
   std::byte* to = out_.data() + at + kLengthBytes;
@@ -77,13 +78,12 @@ bool SealedChannel::seal(size_t bytes) {
 
 int SealedChannel::drain(int fd) {
   while (pending()) {
-    const ssize_t sent = ::send(fd, out_.data() + sent_, out_.size() - sent_, MSG_DONTWAIT | MSG_NOSIGNAL);
+    const ssize_t sent = ::send(fd, out_.data() + sent_, sealed_ - sent_, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0) return errno == EWOULDBLOCK ? EAGAIN : errno;
     sent_ += static_cast<size_t>(sent);
   }
-  out_.clear();
-  sent_ = 0;
+  sealed_ = sent_ = 0;
   return 0;
 }
 

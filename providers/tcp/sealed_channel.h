@@ -33,7 +33,7 @@ class SealedChannel {
   // pending() says and drain() goes on with. EBADMSG: bytes came that the other end did not send.
   ssize_t send(int fd, std::span<const iovec> parts);
   ssize_t receive(int fd, std::span<const iovec> parts);
-  bool pending() const { return sent_ < out_.size(); }
+  bool pending() const { return sent_ < sealed_; }
   int drain(int fd);  // 0, or an errno
 
  private:
@@ -44,10 +44,11 @@ class SealedChannel {
   bool deliver(std::byte** to, size_t* room, size_t* given);
 
   std::unique_ptr<GcmSeal> sealOut_, sealIn_;
-  Bytes out_;        // sealed, to be sent
-  size_t sent_ = 0;  // of it
-  Bytes plain_;      // of the record that is being made
-  Bytes in_;         // from the socket
+  Bytes out_;          // sealed, to be sent; grows to the most that one call took
+  size_t sealed_ = 0;  // of it, so many bytes are filled, and
+  size_t sent_ = 0;    // so many have left
+  Bytes plain_;        // of the record that is being made
+  Bytes in_;           // from the socket
   size_t inFrom_ = 0, inTo_ = 0;
   Bytes opened_;  // of a record that did not fit where it belongs
   size_t openedFrom_ = 0;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <memory>
 #include <sched.h>
 #include <string>
@@ -36,6 +37,12 @@ T must(Result<T> result) {
 
 double secondsSince(Time::time_point start) {
   return std::chrono::duration<double>(Time::now() - start).count();
+}
+
+double processorSeconds() {
+  timespec used{};
+  (void)::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
 }
 
 Config configWith(const std::string& encrypt) {
@@ -149,7 +156,7 @@ struct LaneEnd {
   bool stands = false;
 };
 
-// GB/s of writes of so many bytes, two of them at a time.
+// GB of writes of so many bytes, two of them at a time, for each second of the processor.
 double laneRate(const std::string& encrypt, size_t bytes, double seconds) {
   auto transport = tcp::makeTransport(configWith(encrypt), Clock::system());
   LaneEnd a(*transport, bytes), b(*transport, bytes);
@@ -163,12 +170,13 @@ double laneRate(const std::string& encrypt, size_t bytes, double seconds) {
   work.remote = must(a.lane->import(b.memory->blob()));
   size_t posted = 0, landed = 0;
   const auto start = Time::now();
+  const double used = processorSeconds();
   while (secondsSince(start) < seconds) {
     if (posted < landed + 2) posted += a.lane->post({&work, 1});
     (void)a.poll();
     landed += b.poll();
   }
-  return static_cast<double>(landed * bytes) / secondsSince(start) / 1e9;
+  return static_cast<double>(landed * bytes) / (processorSeconds() - used) / 1e9;
 }
 
 void keepToOneProcessor() {
