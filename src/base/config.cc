@@ -60,7 +60,7 @@ constexpr ConfigField kFields[] = {
      "@FILE: the secret of the job, 16 bytes or more that each of its processes reads there. It is mixed "
      "into every proof between them, so that a stranger who sees NCCL's handles gets nowhere. All ranks must "
      "have the same. Empty: the handles alone prove who belongs to the job.",
-     nullptr},
+     nullptr, 0, 1 << 30, 1, Shown::secret},
     {"WEFT_ENCRYPT", &Config::encrypt,
      "Bytes on the network that nobody else can read or change: off (none), control (control links) or all "
      "(those, and messages over tcp; other fabrics refuse it). All ranks must agree.",
