@@ -43,7 +43,9 @@ Result<Bounce*> LazyBounce::get(mem::gpu::Errands& errands,
   if (bounce_) return bounce_.get();
   if (!making_) making_ = Bounce::begin(errands, driver, gpu, comm);
   if (!making_->over.load(std::memory_order_acquire)) return static_cast<Bounce*>(nullptr);
-  TRY(bounce_, std::move(*std::exchange(making_, nullptr)->made));
+  const auto making = std::exchange(making_, nullptr);
+  if (!*making->made) return making->made->takeError();
+  bounce_ = making->made->take();
   return bounce_.get();
 }
 
