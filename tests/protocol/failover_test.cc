@@ -303,7 +303,7 @@ TEST_CASE("a send that its fabric does not finish is cut off before its memory g
   MemoryDesc desc;
   desc.address = from.data();
   desc.length = from.size();
-  auto handle = rails.send().addHandle(desc);
+  auto handle = rails.send().addHandle(desc, PeerAccess::none);
   REQUIRE(handle);
   Buffer to(rails.recv(), kLarge);
   rails.breakRail(0, FaultKind::delay, FaultOp::writeNotify, 0, 1'000'000'000);

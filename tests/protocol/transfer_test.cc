@@ -322,7 +322,8 @@ TEST_CASE("a CTS is not written before the peer acknowledged the memory it names
   MemoryDesc desc;
   desc.address = memory.data();
   desc.length = memory.size();
-  MemoryHandle* handle = *link.recv->addHandle(desc);  // announced, but no message has been delivered yet
+  MemoryHandle* handle =
+      *link.recv->addHandle(desc, PeerAccess::write);  // announced, but no message has been delivered yet
   const ReceiveSpec spec{memory.data(), memory.size(), 0, handle, nullptr};
   const Posted got = link.recv->irecv(std::span(&spec, 1));
   REQUIRE(got.request);

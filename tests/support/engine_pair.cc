@@ -147,7 +147,7 @@ Buffer::Buffer(core::CommBase& comm, size_t bytes) : comm_(&comm), bytes_(bytes)
   MemoryDesc desc;
   desc.address = bytes_.data();
   desc.length = bytes_.size();
-  auto handle = comm.addHandle(desc);
+  auto handle = comm.addHandle(desc, PeerAccess::readAndWrite);
   REQUIRE(handle);
   handle_ = *handle;
 }
