@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <algorithm>
 
 #include "src/base/config.h"
 #include "src/base/random.h"
