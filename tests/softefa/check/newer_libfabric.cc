@@ -142,6 +142,12 @@ int openDomain(fid_fabric* fabric, fi_info* info, fid_domain** domain, void* con
   return 0;
 }
 
+void rename(fi_info* info, const char* name) {
+  realNames[name] = info->fabric_attr->name;
+  std::free(info->fabric_attr->name);
+  info->fabric_attr->name = ::strdup(name);
+}
+
 }  // namespace
 
 #pragma GCC visibility push(default)
@@ -154,16 +160,21 @@ uint32_t fi_version(void) {
 int fi_getinfo(uint32_t version, const char* node, const char* service, uint64_t flags, const fi_info* hints,
                fi_info** info) {
   version = std::min(version, real<decltype(fi_version)>("fi_version")());
-  const int code = real<decltype(fi_getinfo)>("fi_getinfo")(version, node, service, flags, hints, info);
   const bool offered = hints && (hints->mode & FI_RX_CQ_DATA) != 0;
+  // The receives are this library's play: a provider that knew of the offer would want them of its card.
+  fi_info asked = hints ? *hints : fi_info{};
+  asked.mode &= ~FI_RX_CQ_DATA;
+  const int code =
+      real<decltype(fi_getinfo)>("fi_getinfo")(version, node, service, flags, hints ? &asked : nullptr, info);
   for (fi_info* one = code == 0 ? *info : nullptr; one; one = one->next) {
     if (std::strcmp(one->fabric_attr->prov_name, "efa") != 0) continue;
-    if (needReceives() && !offered) continue;  // it stays the plain fabric
+    if (needReceives() && !offered) {
+      rename(one, "efa-plain");
+      continue;
+    }
     if (offered) one->mode |= FI_RX_CQ_DATA;
     if (needReceives()) one->rx_attr->size = 16;
-    realNames["efa-direct"] = one->fabric_attr->name;
-    std::free(one->fabric_attr->name);
-    one->fabric_attr->name = ::strdup("efa-direct");
+    rename(one, "efa-direct");
   }
   return code;
 }
