@@ -6,11 +6,13 @@
 #include <dlfcn.h>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 
+#include "providers/local/device.h"
 #include "src/base/fd.h"
 #include "src/mem/gpu/driver.h"
 #include "tests/system/local/gpu_end.h"
@@ -215,6 +217,19 @@ void join(GpuEnd& one, GpuEnd& other) {
   REQUIRE(other.of(connected) == 1);
 }
 
+// Lets the threads that map what was offered do it, and both ends hear of it.
+void mapOffers(GpuEnd& one, GpuEnd& other) {
+  for (GpuEnd* end : {&one, &other, &one, &other}) {
+    one.poll();
+    other.poll();
+    std::promise<void> reached;
+    static_cast<local::LocalDevice&>(*end->device).errands()->ask([&] { reached.set_value(); });
+    reached.get_future().wait();
+  }
+  one.poll();
+  other.poll();
+}
+
 }  // namespace
 
 TEST_CASE("local: a fence is not passed while a copy is under way, whichever end is retired") {
@@ -229,7 +244,7 @@ TEST_CASE("local: a fence is not passed while a copy is under way, whichever end
   const auto soon = std::chrono::steady_clock::now() + std::chrono::seconds(10) * patience();
   while (receiver.of(notified) == 0 && std::chrono::steady_clock::now() < soon)
     receiver.poll(), sender.poll();
-  sender.poll();
+  mapOffers(sender, receiver);
   sender.fill(5);
   receiver.fill(6);
   {
