@@ -87,7 +87,7 @@ void LoopQueue::landOne(Arrival& arrival) {
     front_++;
     return;
   }
-  if (arrival.transfer->op == Opcode::message && !arrival.transfer->isPlaced && !place(arrival)) {
+  if (arrival.transfer->op == Opcode::message && !arrival.transfer->isPlaced && !placeClaimed(arrival)) {
     inbox_->releaseNotification();
     front_++;
     return;
@@ -113,6 +113,17 @@ void LoopQueue::landOne(Arrival& arrival) {
 void LoopQueue::tellSender(const Arrival& arrival) const {
   const auto& card = arrival.outbox->card;
   if (card) card->tell(std::max(arrival.due + card->latency(), card->now()));
+}
+
+// Without memory the Placer throws. The message then waits for the next poll, as no one else may take it back
+// while it is claimed.
+bool LoopQueue::placeClaimed(const Arrival& arrival) {
+  try {
+    return place(arrival);
+  } catch (...) {
+    arrival.transfer->set(Phase::waiting);
+    throw;
+  }
 }
 
 // A message's header is here: its Placer says where the bytes go. False: it was refused, and both ends of the

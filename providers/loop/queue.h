@@ -58,6 +58,7 @@ class LoopQueue : public Queue {
   void tellSender(const Arrival& arrival) const;
   void land();
   void landOne(Arrival& arrival);
+  bool placeClaimed(const Arrival& arrival);
   bool place(const Arrival& arrival);
   void refuse(Transfer& transfer, LoopEndpoint* endpoint, const char* why);
   void finish(const Arrival& arrival);
