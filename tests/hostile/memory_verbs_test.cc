@@ -10,7 +10,7 @@ using namespace weft;
 
 namespace {
 
-constexpr size_t kBytes = 4096;
+constexpr size_t kRegionBytes = 4096;
 int lastAccess = -1;
 ibv_mr registered{};
 
@@ -23,10 +23,10 @@ TEST_CASE("a card is told no more rights than the memory needs") {
     return &registered;
   };
   library.deregMr = [](ibv_mr*) { return 0; };
-  std::vector<std::byte> bytes(kBytes);
+  std::vector<std::byte> bytes(kRegionBytes);
   MemoryDesc desc;
   desc.address = bytes.data();
-  desc.length = kBytes;
+  desc.length = kRegionBytes;
   const auto rights = [&](PeerAccess peers) {
     desc.peers = peers;
     REQUIRE(verbs::VerbsMemory::create(library, nullptr, desc));
