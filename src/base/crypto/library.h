@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 // The start of libsodium, and its kind of bytes. Only units of this folder include it. Any thread.
 namespace weft {
@@ -16,6 +17,12 @@ inline const unsigned char* sodiumBytes(const std::byte* bytes) {
 }
 inline unsigned char* sodiumBytes(std::byte* bytes) {
   return reinterpret_cast<unsigned char*>(bytes);
+}
+
+// libsodium takes no null pointer, not even for no bytes: then this is a place that nothing is written to.
+inline unsigned char* sodiumText(std::span<std::byte> bytes) {
+  static std::byte nothing{};
+  return sodiumBytes(bytes.empty() ? &nothing : bytes.data());
 }
 
 }  // namespace weft

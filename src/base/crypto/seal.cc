@@ -29,7 +29,7 @@ void Seal::close(std::span<const std::byte> beside, std::span<std::byte> message
                  std::span<std::byte, kSealBytes> tag) {
   startSodium();
   const SodiumNonce nonce = nonceOf(next_++);
-  unsigned char* text = sodiumBytes(message.data());
+  unsigned char* text = sodiumText(message);
   (void)crypto_aead_chacha20poly1305_ietf_encrypt_detached(
       text, sodiumBytes(tag.data()), nullptr, text, message.size(), sodiumBytes(beside.data()), beside.size(),
       nullptr, nonce.data(), sodiumBytes(key_.data()));
@@ -39,7 +39,7 @@ bool Seal::open(std::span<const std::byte> beside, std::span<std::byte> message,
                 std::span<const std::byte, kSealBytes> tag) {
   startSodium();
   const SodiumNonce nonce = nonceOf(next_);
-  unsigned char* text = sodiumBytes(message.data());
+  unsigned char* text = sodiumText(message);
   const int opened = crypto_aead_chacha20poly1305_ietf_decrypt_detached(
       text, nullptr, text, message.size(), sodiumBytes(tag.data()), sodiumBytes(beside.data()), beside.size(),
       nonce.data(), sodiumBytes(key_.data()));
