@@ -10,8 +10,24 @@
 #include "src/base/log.h"
 
 namespace weft::loop {
-
 namespace {
+
+// Gives a claimed transfer back unless it was placed. The Placer may find no memory and end in an exception;
+// the message then waits for the next poll, as no one else may take it back while it is claimed.
+class Claim {
+ public:
+  explicit Claim(Transfer& transfer) : transfer_(transfer) {}
+  ~Claim() {
+    if (!isSettled_) transfer_.set(Phase::waiting);
+  }
+  Claim(const Claim&) = delete;
+  Claim& operator=(const Claim&) = delete;
+  void settle() { isSettled_ = true; }
+
+ private:
+  Transfer& transfer_;
+  bool isSettled_ = false;
+};
 
 // What holds one of the inbox's places until it is handed out.
 bool takesRoom(const Completion& completion) {
@@ -115,15 +131,11 @@ void LoopQueue::tellSender(const Arrival& arrival) const {
   if (card) card->tell(std::max(arrival.due + card->latency(), card->now()));
 }
 
-// Without memory the Placer throws. The message then waits for the next poll, as no one else may take it back
-// while it is claimed.
 bool LoopQueue::placeClaimed(const Arrival& arrival) {
-  try {
-    return place(arrival);
-  } catch (...) {
-    arrival.transfer->set(Phase::waiting);
-    throw;
-  }
+  Claim claim(*arrival.transfer);
+  const bool placed = place(arrival);
+  claim.settle();
+  return placed;
 }
 
 // A message's header is here: its Placer says where the bytes go. False: it was refused, and both ends of the
