@@ -28,6 +28,7 @@ COMMON = ['-Dtests=enabled', '-Dtools=enabled', '-Dofi=enabled', '-Dverbs=enable
 # The order of the table.
 ORDER = ['house', 'abi', 'unit', 'fuzz', 'hostile', 'protocol', 'world', 'fault', 'tools', 'efa', 'efa-trixie', 'system', 'verbs', 'soak', 'perf', 'trace', 'nccl', 'nccl-trixie']
 GUEST_SECONDS = 1500
+MOST_SECOND_TRIES = 4  # more programs that fail are no accident of a crowded machine
 
 
 @dataclasses.dataclass
@@ -161,10 +162,11 @@ class Run:
                 places['guest' if place_of(test) == 'guest' else 'here'].append(test)
         return places
 
-    def command(self, build, place, tests):
+    def command(self, build, place, tests, alone=False):
         command = [*without_random_layout(build), 'meson', 'test', '-C', build.folder, '--no-rebuild', '--setup', self.options.setup,
-                   '--logbase', place, '--num-processes', str(self.cores * build.side_by_side), '--print-errorlogs']
-        command += self.selection(tests)
+                   '--logbase', log_base(place, alone), '--num-processes', str(1 if alone else self.cores * build.side_by_side),
+                   '--print-errorlogs']
+        command += [test['name'] for test in tests] if alone else self.selection(tests)
         if place != 'guest':
             return command
         seconds = GUEST_SECONDS * (3 if self.options.full else 1)
@@ -178,33 +180,52 @@ class Run:
 
     def run_place(self, build, place, tests):
         """Has Meson run `tests`, and adds a row for each of their suites whatever becomes of it."""
-        self.where = f'{build.name}/{place}'
+        for alone in (False, True):
+            self.log(build, place, alone).unlink(missing_ok=True)
+        status = None
+        try:
+            status = self.run_meson(build, place, tests)
+            again = self.second_tries(testlog.read_entries(self.log(build, place)), place, tests)
+            if again:
+                self.run_meson(build, place, again, alone=True)
+        finally:
+            self.add_rows(build, place, tests, status)
+
+    def log(self, build, place, alone=False):
+        return build.folder / 'meson-logs' / f'{log_base(place, alone)}-{self.options.setup}.json'
+
+    def run_meson(self, build, place, tests, alone=False):
+        """The status of Meson's runner."""
+        self.where = f'{build.name}/{log_base(place, alone)}'
         self.display.line(f'\n== {self.where}: {len(tests)} programs')
-        log = build.folder / 'meson-logs' / f'{place}-{self.options.setup}.json'
-        log.unlink(missing_ok=True)
         estimate = progress.Estimate(TOP / '.cache' / f'seconds-{build.name}-{self.options.setup}.json',
                                      [test['name'] for test in tests])
-        status = None
-        process = progress.start(self.command(build, place, tests))
+        process = progress.start(self.command(build, place, tests, alone))
         try:
             late = progress.follow(process, self.where, tests, estimate, self.end, self.display)
             if late:
                 raise DeadlinePassed(f'{self.where}: {", ".join(late)}')
-            status = process.wait()
+            return process.wait()
         finally:
             stop(process)
             estimate.keep()
-            self.add_rows(build, tests, log, status)
 
-    def add_rows(self, build, tests, log, status):
+    def second_tries(self, entries, place, tests):
+        """Those of `tests` that failed and may run once more; none where too many failed."""
+        failed = testlog.failed(entries)
+        if not self.options.second_try or place == 'guest' or len(failed) > MOST_SECOND_TRIES:
+            return []
+        return [test for test in tests if test['name'] in failed]
+
+    def add_rows(self, build, place, tests, status):
         suites = collections.defaultdict(list)
         for test in tests:
             suites[suites_of(test)[0]].append(test['name'])
-        entries = testlog.read_entries(log)
+        entries = testlog.decided(*(testlog.read_entries(self.log(build, place, alone)) for alone in (False, True)))
         order = {name: index for index, name in enumerate(ORDER)}
         rows = [testlog.summarise(f'{build.name}/{suite}', entries, names, self.skips)
                 for suite, names in sorted(suites.items(), key=lambda item: (order.get(item[0], len(ORDER)), item[0]))]
-        if status not in (0, None) and not any(row.failed for row in rows):
+        if status not in (0, None) and not any(row.failed or row.second_tries for row in rows):
             rows[0].fail(f'meson test ended with status {status}')
         self.rows += rows
 
@@ -243,6 +264,10 @@ class Run:
         self.rows.append(row)
 
 
+def log_base(place, alone):
+    return f'{place}-alone' if alone else place
+
+
 def without_random_layout(build):
     """ThreadSanitizer of g++ 12 cannot start where the kernel spreads mappings widely; setarch helps if allowed."""
     prefix = ['setarch', '-R']
@@ -263,7 +288,7 @@ def can_start(build):
 
 def parse(arguments):
     parser = argparse.ArgumentParser(prog='scripts/test', add_help=False, allow_abbrev=False)
-    for flag in ('--sanitize', '--sanitizers-only', '--elsewhere', '--full'):
+    for flag in ('--sanitize', '--sanitizers-only', '--elsewhere', '--full', '--second-try'):
         parser.add_argument(flag, action='store_true')
     parser.add_argument('--deadline', type=float)
     parser.add_argument('--started', type=float, default=time.time())

@@ -24,6 +24,7 @@ class Row:
     seconds: float = 0.0          # of its programs, one after the other
     notes: list = dataclasses.field(default_factory=list)  # which failed
     skips: list = dataclasses.field(default_factory=list)  # (test, why it was skipped)
+    second_tries: int = 0  # programs that failed beside others and passed alone
     outputs: dict = dataclasses.field(default_factory=dict)  # {test that failed: what it printed}
 
     def fail(self, note):
@@ -94,6 +95,9 @@ def add_entry(row, entry, skips):
     passed, failed = count_cases(entry)
     row.passed += passed
     row.failed += failed
+    if 'first' in entry and not failed:
+        row.second_tries += 1
+        row.notes.append(f'{short_name(entry)} {entry["first"]} beside other tests, passed alone')
     if failed:
         row.outputs[f'{row.name}/{short_name(entry)}'] = output_of(entry)
         row.notes.append(f'{short_name(entry)} {entry["result"]} (status {entry.get("returncode")})')
@@ -103,6 +107,17 @@ def read_entries(log):
     """Up to where a runner was that could not end by itself: Meson's writes whole blocks, which end within a line."""
     lines = log.read_text().splitlines(keepends=True) if log.exists() else []
     return [json.loads(line) for line in lines if line.endswith('\n') and line.strip()]
+
+
+def failed(entries):
+    """Names of the programs that failed."""
+    return {short_name(entry) for entry in entries if entry['result'] not in GOOD | {'SKIP'}}
+
+
+def decided(entries, second):
+    """`entries`, but of a program that ran a second time the entry of `second`, whose key `first` is the first result."""
+    again = {short_name(entry): entry for entry in second}
+    return [{**again[short_name(entry)], 'first': entry['result']} if short_name(entry) in again else entry for entry in entries]
 
 
 def summarise(name, entries, expected, skips):

@@ -175,6 +175,30 @@ class RunnerTest(InFolder):
         self.assertIn('the reason', printed)
         self.assertIn('b SKIPPED without leave in tests/skips: no card', printed)
 
+    def second_try(self, programs, *arguments):
+        """Tests of which each fails in its first run, when `programs` says so in shell code."""
+        tests = ''.join(f"test('{name}', sh, args: ['-c', '{code}'], suite: 'one')\n" for name, code in programs.items())
+        return self.run_tests("sh = find_program('sh')\n" + tests, *arguments)
+
+    def test_what_fails_beside_others_may_pass_alone_and_is_named(self):
+        once = f'test -e {self.folder}/was || {{ touch {self.folder}/was; exit 1; }}'
+        status, printed = self.second_try({'a': once, 'b': 'true'}, '--second-try')
+        self.assertEqual((status, printed.splitlines()[-1]), (0, '2 passed, 0 failed'), printed)
+        self.assertIn('a FAIL beside other tests, passed alone', printed)
+
+    def test_there_is_no_second_try_unless_asked_for(self):
+        once = f'test -e {self.folder}/was || {{ touch {self.folder}/was; exit 1; }}'
+        self.assertEqual(self.second_try({'a': once})[0], 1)
+
+    def test_what_fails_twice_fails(self):
+        status, printed = self.second_try({'a': 'echo the reason; exit 1', 'b': 'true'}, '--second-try')
+        self.assertEqual((status, printed.splitlines()[-1]), (1, '1 passed, 1 failed'), printed)
+
+    def test_many_failures_are_no_accident(self):
+        many = {f't{i}': f'test -e {self.folder}/was{i} || {{ touch {self.folder}/was{i}; exit 1; }}'
+                for i in range(run_tests.MOST_SECOND_TRIES + 1)}
+        self.assertEqual(self.second_try(many, '--second-try')[0], 1)
+
     def test_an_unknown_suite_fails(self):
         status, printed = self.run_tests("test('a', find_program('true'), suite: 'one')\n", 'oen')
         self.assertEqual(status, 1)
