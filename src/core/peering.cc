@@ -462,13 +462,16 @@ Error Peering::lanesLost() const {
 // engine reads of both in their order, and its last word was that it closes, if it ended well.
 void Peering::laneSuspected(Lane& lane) {
   if (ending_) return lanes_.lose(lane);
-  if (remoteGone()) return end({Ending::By::gone, lanesLost()});
+  if (remoteGone()) {
+    if (lanes_.up() == 0) end({Ending::By::gone, lanesLost()});
+    return;  // what the peer had sent may come by another one
+  }
   lanesChanged();
   askPeer(parts_.now());
 }
 
 void Peering::laneLost(Lane& lane) {
-  if (ending_) return;
+  if (ending_ || remoteGone()) return;
   parts_.counters().lanesLeft++;
   if (!lanes_.anyLeft()) return end({Ending::By::us, lanesLost()});
   lanesChanged();

@@ -202,13 +202,23 @@ void RecvCommImpl::writeUrgent() {
 // irecv:
 
 inline void RecvCommImpl::open(TagState& tag, ReceiveSlot* slot) {
-  if (!life_.is(Stage::open) || peering().halted()) [[unlikely]] {
-    engine().giveSlot(slot);
-    return failPosting(false);
-  }
+  if (!life_.is(Stage::open) || peering().halted()) [[unlikely]]
+    return openLate(tag, slot);
   if (slot->memory) slot->memory->inUse++;
   append(tag, slot);
   queueCts(slot, tag);
+}
+
+// What a sender that has closed had sent needs no CTS.
+void RecvCommImpl::openLate(TagState& tag, ReceiveSlot* slot) {
+  if (!life_.is(Stage::stopped) || !lastAreComing()) {
+    engine().giveSlot(slot);
+    return failPosting(false);
+  }
+  slot->queuedAs = 0;
+  slot->holdUntilPass = 1;  // it waits in no queue of those that have such times
+  if (slot->memory) slot->memory->inUse++;
+  append(tag, slot);
 }
 
 // Null: none is left, and the comm has failed.

@@ -128,6 +128,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   void prepare(ReceiveSlot* slot, const ReceiveSpec& spec, uint32_t k);
   void append(TagState& tag, ReceiveSlot* slot);
   void open(TagState& tag, ReceiveSlot* slot);
+  [[gnu::cold, gnu::noinline]] void openLate(TagState& tag, ReceiveSlot* slot);
   [[gnu::cold]] void failPosting(bool noSlot);
   void queueCts(ReceiveSlot* slot, TagState& tag);
   void enqueue(ReceiveSlot* slot);
@@ -172,6 +173,10 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   void answerProbed(const ProbeMessage& answer);
   void takeTotal(uint64_t sent);
   void tellReceivedAll();
+  [[gnu::cold]] void allAreHere();
+  void nothingMoreComes();
+  [[gnu::cold]] void watchLast(TimePoint now);
+  [[gnu::cold]] void endForLost();
   void explain(const ReceiveSlot& slot, Wait* wait) const;
   void noteLanding(bool counts, WaitLook* look);
   void stop();
@@ -182,6 +187,10 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   bool leftUnanswered() const {
     return closedByPeer() && sent_ == kNotTold;
   }  // how much it wrote nobody will say
+  // Of what a sender wrote that has closed some is not here, and lanes stand by which it may come.
+  bool lastAreComing() const {
+    return closedByPeer() && sent_ != kNotTold && !hasAll() && !peering().ending();
+  }
   void dropWaiting();
   bool mayBeWritten();
   void dropLanding();
@@ -241,6 +250,8 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   uint64_t arrived_ = 0;      // messages in all
   uint64_t sent_ = kNotTold;  // the sender's total: it sends no more than these
   bool readAsked_ = false;    // a question is under way: how far the sender has read the ring
+  uint64_t lastArrived_ = 0;  // as watchLast saw it
+  TimePoint lastAt_{};        // and since when; default: it has not looked
 };
 
 template <class Visit>
@@ -340,7 +351,7 @@ inline void RecvCommImpl::fulfil(ReceiveSlot* slot, uint64_t bytes, stats::Way w
 inline void RecvCommImpl::messageArrived() {
   arrived_++;
   if (hasAll()) [[unlikely]]
-    tellReceivedAll();
+    allAreHere();
 }
 
 // For a message that comes without a CTS. A placed one cannot.

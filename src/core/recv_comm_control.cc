@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <algorithm>
 #include <cstring>
 
 #include "src/base/log.h"
@@ -21,6 +22,7 @@ void RecvCommImpl::failPosting(bool noSlot) {
   if (noSlot)
     return endByUs(Error(Code::resources, "posting a receive", "the engine has 262144 receives open"));
   if (life_.is(Stage::stopped) && !closedByPeer()) return endWithdrawn();
+  if (closedByPeer() && sent_ != kNotTold && !hasAll()) return endForLost();
   end({Ending::By::peer, Error(Code::remote, "posting a receive",
                                peering().peer()->name() + " closed the connection and sent nothing more")});
 }
@@ -135,6 +137,17 @@ void RecvCommImpl::onPeerClosed(std::optional<uint64_t> sent) {
   CommBase::onPeerClosed(sent);
   unwritten_.clear();
   if (sent_ == kNotTold && sent) sent_ = *sent;
+  if (!lastAreComing()) nothingMoreComes();
+}
+
+// The sender's word that it has closed goes by the control link, so it may be here before its last messages.
+// It is answered all the same: a peer that let a close wait in vain is asked again once it has said anything.
+void RecvCommImpl::allAreHere() {
+  if (!peering().remoteGone()) tellReceivedAll();
+  if (closedByPeer()) nothingMoreComes();
+}
+
+void RecvCommImpl::nothingMoreComes() {
   if (awaitedCount() == 0) return letGoOfPlaced();
   end({Ending::By::peer, Error(Code::remote, "receiving",
                                format("%s closed the connection with %u receives posted here",
@@ -148,6 +161,7 @@ void RecvCommImpl::onPeerClosed(std::optional<uint64_t> sent) {
 // clock; it runs while the peer's process answers and has settled.
 void RecvCommImpl::watch(TimePoint now) {
   if (!peering().peer()->answers()) return;
+  if (closedByPeer()) return watchLast(now);
   tags_.each([&](uint32_t, const TagState& tag) {
     if (!tag.first) return;
     const ReceiveSlot& slot = *tag.first;
@@ -157,6 +171,30 @@ void RecvCommImpl::watch(TimePoint now) {
         MessageType::probe,
         ProbeMessage{remoteNumber_, slot.tag, slot.k, slot.ctsSequence, slot.index, slot.generation, {}});
   });
+}
+
+// Nobody is left to ask about what a sender that has closed had sent. So each message that arrives gives the
+// next one as much time as a lane has for it.
+void RecvCommImpl::watchLast(TimePoint now) {
+  if (!lastAreComing() || awaitedCount() + landingCount_ == 0) return;
+  if (lastAt_ == TimePoint{} || lastArrived_ != arrived_ || !peering().peer()->settled()) {
+    lastAt_ = now;
+    lastArrived_ = arrived_;
+  }
+  uint64_t largest = 0;
+  for (const ReceiveSlot* slot = landing_; slot; slot = slot->next)
+    largest = std::max(largest, slot->received);
+  eachOpen([&](const ReceiveSlot& slot) { largest = std::max(largest, slot.capacity); });
+  if (now - lastAt_ >= peering().lanes().patience() + slowest(largest)) endForLost();
+}
+
+void RecvCommImpl::endForLost() {
+  end({Ending::By::gone,
+       Error(Code::remote, "receiving",
+             format("%s closed the connection, and %llu of its %llu messages did not come over rail %s%s",
+                    peering().peer()->name().c_str(), static_cast<unsigned long long>(sent_ - arrived_),
+                    static_cast<unsigned long long>(sent_), peering().lanes().railNames().c_str(),
+                    peering().ending() ? (": " + peering().ending()->error.message()).c_str() : ""))});
 }
 
 void RecvCommImpl::answerProbed(const ProbeMessage& answer) {

@@ -88,6 +88,7 @@ void RecvCommImpl::explain(const ReceiveSlot& slot, Wait* wait) const {
   if (mayStand_.load(std::memory_order_relaxed))
     return is(Side::here, "it may stay open, and nothing waits for it");
   if (life_.is(Stage::opening)) return is(Side::other, "the peer's half of the connection has not come");
+  if (lastAreComing()) return is(Side::path, "the peer has closed, and its last messages are on their way");
   if (slot.state == SlotState::queued) {
     const bool known = !slot.memory || (slot.memory->announcement && slot.memory->announcement->acknowledged);
     if (!known) return is(Side::other, "the peer has not acknowledged the memory it is to write to");
