@@ -360,14 +360,17 @@ Lane& LaneSet::quickestByLoad(uint64_t bytes, uint32_t turn) {
   return *lanes_.front();
 }
 
+// Where no lane is up it stays whole, on the one that any other message would be given to.
 size_t LaneSet::split(uint64_t bytes, std::array<Segment, kMaxSegments>* out) {
-  if (firstCarriesAll()) {
-    (*out)[0] = {0, 0, bytes};
-    return 1;
+  size_t count = 0;
+  if (!firstCarriesAll()) {
+    LaneLoad loads[kMaxLanes];
+    for (size_t i = 0; i < lanes_.size(); i++) loads[i] = lanes_[i]->load();
+    count = planSegments(std::span(loads, lanes_.size()), bytes, splitFrom_ / 2, nextTurn(), *out);
   }
-  LaneLoad loads[kMaxLanes];
-  for (size_t i = 0; i < lanes_.size(); i++) loads[i] = lanes_[i]->load();
-  return planSegments(std::span(loads, lanes_.size()), bytes, splitFrom_ / 2, nextTurn(), *out);
+  if (count > 0) return count;
+  (*out)[0] = {quickestOfSeveral(bytes).number(), 0, bytes};
+  return 1;
 }
 
 bool LaneSet::hasQueued() const {

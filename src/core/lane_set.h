@@ -113,7 +113,7 @@ class LaneSet {
     return quickestOfSeveral(bytes);
   }
   bool mayBeSplit(uint64_t bytes) const { return bytes >= splitFrom_; }  // else it goes by one lane
-  size_t split(uint64_t bytes, std::array<Segment, kMaxSegments>* out);
+  size_t split(uint64_t bytes, std::array<Segment, kMaxSegments>* out);  // one segment at least
   bool hasQueued() const;
   bool flush(TimePoint now);  // true: the fabrics took not all of what is queued
   // Whether what came in through `from` can be of this peer: another one may know our numbers as well. Null:

@@ -55,14 +55,17 @@ class SaysGpuTransport : public Transport {
 void silent(LogLevel, const char*, int, const char*) {}
 
 struct KeptRails {
-  explicit KeptRails(int rails) : stats(std::make_shared<loop::LoopStats>()) {
+  // `hurt`: what the rails suffer.
+  explicit KeptRails(int rails, const fault::FaultRule* hurt = nullptr)
+      : stats(std::make_shared<loop::LoopStats>()) {
     WorldOptions options;
+    options.config.connectTimeout = Milliseconds(4'000);
     loop::LoopOptions fabric;
     fabric.rails = rails;
     fabric.stats = stats;
     for (int i = 0; i < 2; i++) {
       options.rails[i] = rails;
-      options.transports[i] = loop::makeTransport(fabric);
+      options.transports[i] = transportOf(fabric, hurt);
       options.locals[i] = locals[i] = std::make_shared<SaysGpuTransport>();
     }
     world = std::make_unique<World>(std::move(options));
@@ -75,6 +78,13 @@ struct KeptRails {
     world->clock().whileSleeping = nullptr;
     link = {};
     setLogSink(nullptr);
+  }
+  static std::shared_ptr<Transport> transportOf(const loop::LoopOptions& fabric,
+                                                const fault::FaultRule* hurt) {
+    if (!hurt) return loop::makeTransport(fabric);
+    auto faulty = fault::makeTransport(loop::makeTransport(fabric));
+    faulty->control()->add(*hurt);
+    return faulty;
   }
   uint64_t bytesByRails() const {
     uint64_t bytes = 0;
@@ -142,6 +152,36 @@ TEST_CASE("a message whose copy fails comes by the rails, and shared memory is u
   const uint64_t before = kept.bytesByRails();
   kept.exchangeAll();
   CHECK(kept.bytesByRails() == before);
+}
+
+TEST_CASE("a large message that is sent when no lane is up is done when it has arrived, and not before") {
+  constexpr size_t kBytes = 1'000'000;
+  fault::FaultRule never;
+  never.kind = FaultKind::connectNever;
+  KeptRails kept(1, &never);
+  Peering& sender = kept.link.send->peering();
+  REQUIRE(sender.lanesUp() == 1);  // the rail still connects
+  Buffer from(*kept.link.send, kBytes), to(*kept.link.recv, kBytes);
+  fillPattern(from.data(), kBytes, 1);
+  kept.world->pump();
+  const ReceiveSpec spec{to.data(), kBytes, 1, to.handle(), nullptr};
+  Request* receiving = kept.link.recv->irecv(std::span(&spec, 1)).request;
+  REQUIRE(receiving);
+  kept.world->pump(5);
+  sender.laneFailed(sender.lane(0), "a copy of GPU memory failed");
+  REQUIRE(sender.lanesUp() == 0);
+  Request* sending = kept.link.send->isend(from.data(), kBytes, 1, from.handle(), nullptr).request;
+  REQUIRE(sending);
+  CHECK_FALSE(kept.link.send->test(sending, nullptr).done);
+  bool sent = false, received = false;
+  for (int i = 0; i < 20'000 && !(sent && received); i++) {
+    if (!sent) sent = kept.link.send->test(sending, nullptr).done;
+    if (!received) received = kept.link.recv->test(receiving, nullptr).done;
+    kept.live(1);
+  }
+  CHECK(sent);
+  REQUIRE(received);
+  CHECK(firstMismatch(to.data(), kBytes, 1) == kBytes);
 }
 
 TEST_CASE("where no rail is left either, the comms end and name both") {

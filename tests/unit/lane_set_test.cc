@@ -87,6 +87,23 @@ TEST_CASE("a lane counts as tried when it has been up or has failed") {
   CHECK((lanes.tried() == 2 && lanes.up() == 1));
 }
 
+TEST_CASE("a large message is planned whatever its lanes do") {
+  constexpr uint64_t kBytes = 1 << 20;
+  Owner owner(2);
+  LaneSet& lanes = owner.lanes;
+  REQUIRE(lanes.mayBeSplit(kBytes));
+  const auto whole = [&](uint8_t lane) {
+    std::array<Segment, kMaxSegments> plan;
+    const size_t count = lanes.split(kBytes, &plan);
+    return count == 1 && plan[0].lane == lane && plan[0].offset == 0 && plan[0].length == kBytes;
+  };
+  CHECK(whole(0));  // it waits there until the lane is up
+  lanes.suspect(lanes.at(1), "a cable was pulled");
+  CHECK(whole(1));  // it is listed as lost there, and asked for again
+  lanes.suspect(lanes.at(0), "another one");
+  CHECK(whole(0));
+}
+
 TEST_CASE("a lane goes through its states, and no other way") {
   Owner owner(2);
   LaneSet& lanes = owner.lanes;
