@@ -89,7 +89,7 @@ std::string chainText(const CommReport& comm, const Wait& wait) {
     return format(
         "%s is late: the waits lead there, its own too, and it has not %s message %u of tag %u; next: "
         "py-spy dump --pid PID there, and weft autopsy FOLDER",
-        name.c_str(), comm.sends ? "posted a receive for" : "sent", wait.k, wait.tag);
+        name.c_str(), comm.sends ? "told of a receive for" : "sent", wait.k, wait.tag);
   if (comm.waitsFor.isBefore(wait.k))
     return format(
         "%s: the waits lead there, also that of %s; next: its own warnings, py-spy dump --pid PID there, "
@@ -119,7 +119,7 @@ std::string verdictText(const CommReport& comm, const Wait& wait) {
   return format(
       "%s is late: its process answers, and it has not %s message %u of tag %u (rail %s, %zu of %zu "
       "lanes up); next: py-spy dump --pid PID there, and weft autopsy FOLDER",
-      comm.peer.c_str(), comm.sends ? "posted a receive for" : "sent", wait.k, wait.tag, comm.rails.c_str(),
+      comm.peer.c_str(), comm.sends ? "told of a receive for" : "sent", wait.k, wait.tag, comm.rails.c_str(),
       comm.lanesUp, comm.lanes);
 }
 

@@ -132,11 +132,12 @@ inline uint64_t RecvCommImpl::holdUntil(const ReceiveSlot& slot, const TagState&
 }
 
 // The poll pass from which its CTS leaves, 0 for at once. CTS keep their order, so one that waits for
-// a batch only does while all that wait here do the same.
-inline uint64_t RecvCommImpl::heldUntil(const ReceiveSlot& slot) const {
+// a batch only does while all that wait here do the same. Only messages of its own tag put it off: they begin
+// in order, so none comes while the sender needs the CTS of an earlier one.
+inline uint64_t RecvCommImpl::heldUntil(const ReceiveSlot& slot, const TagState& tag) const {
   if (slot.holdUntilPass == kForBatch)
     return batchDue_ || openCount_ - advertisedCount_ - placedQueued_ != waitingForBatch_ ? 0 : kForBatch;
-  return std::max(slot.holdUntilPass, eagerUntilPass_);
+  return std::max(slot.holdUntilPass, tag.heldUntilPass);
 }
 
 void RecvCommImpl::batchIsDue() {
@@ -188,7 +189,7 @@ inline void RecvCommImpl::queueCts(ReceiveSlot* slot, TagState& tag) {
   enqueue(slot);
   if (slot->holdUntilPass == kForBatch) {
     waitingForBatch_++;
-  } else if (const uint64_t pass = heldUntil(*slot); pass < ctsDue_) {
+  } else if (const uint64_t pass = heldUntil(*slot, tag); pass < ctsDue_) {
     lookAtCtsFrom(pass);
   }
 }
@@ -390,7 +391,7 @@ void RecvCommImpl::writeDueCts() {
     if (ReceiveSlot* slot = queuedSlot(unwritten_.front())) {
       // Once one leaves, those that only waited for a batch go with it.
       const bool goesAlong = urgent_ > 0 || (run.count > 0 && !slot->mayComeEagerly);
-      const uint64_t until = goesAlong ? 0 : heldUntil(*slot);
+      const uint64_t until = goesAlong ? 0 : heldUntil(*slot, tags_.at(slot->tag));
       if (until > engine().pass()) {
         ctsDue_ = until;
         break;
@@ -468,8 +469,8 @@ void RecvCommImpl::onSegment(ReceiveSlot& slot, ReceivedNote note, uint64_t leng
 // The next ones will, too, so what was held back for eager ones leaves.
 void RecvCommImpl::cameByCts() {
   eagerInARow_ = 0;
-  eagerUntilPass_ = 0;
   const uint64_t now = engine().pass();
+  tags_.each([](uint32_t, TagState& tag) { tag.heldUntilPass = 0; });
   eachOpen([&](ReceiveSlot& slot) {
     if (slot.holdUntilPass != kForBatch) slot.holdUntilPass = std::min(slot.holdUntilPass, now);
   });

@@ -92,8 +92,9 @@ class RecvCommImpl final : public CommBase, public RecvComm {
     uint32_t waitingLast = kNone;
     ReceiveSlot* first = nullptr;  // posted and not filled, oldest first
     ReceiveSlot* last = nullptr;
-    uint64_t toldBytes = 0;  // room of those that the sender may write
-    Standing standing;       // of the first
+    uint64_t toldBytes = 0;      // room of those that the sender may write
+    uint64_t heldUntilPass = 0;  // CTS are held back until then, as messages keep coming ahead of theirs
+    Standing standing;           // of the first
   };
 
   struct CtsRun {  // CTS that lie side by side and leave in one write
@@ -161,7 +162,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   bool expectsEager() const { return eagerInARow_ == kEagerRun; }
   [[gnu::noinline]] void cameByCts();
   bool senderHasEnough(const TagState& tag) const;
-  uint64_t heldUntil(const ReceiveSlot& slot) const;
+  uint64_t heldUntil(const ReceiveSlot& slot, const TagState& tag) const;
   [[gnu::noinline]] void batchIsDue();
   bool mayTell(const ReceiveSlot& slot);
   [[gnu::cold]] void askForPositions();
@@ -235,7 +236,6 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   uint32_t urgent_ = 0;           // unwritten CTS that need not be held back
   uint32_t waitingForBatch_ = 0;  // and those that wait for a batch
   bool batchDue_ = false;         // some tag's sender has not enough to do any more
-  uint64_t eagerUntilPass_ = 0;   // CTS are held back until then, while messages are expected eagerly
   uint8_t eagerInARow_ = 0;       // messages since one came by its CTS, at most kEagerRun
   WindowIn window_;               // of direct messages
   SumBook book_{sums_};           // of messages' bytes
@@ -378,7 +378,7 @@ inline bool RecvCommImpl::fill(const ReceiveSlot& slot, const EagerHeader& heade
   TagState& tag = tags_.at(header.tag);
   ReceiveSlot* slot = findOpen(tag, header.k);
   if (!slot) return keepWaiting(eagerSlot, header.tag, header.k, header.size);
-  eagerUntilPass_ = engine().pass() + kEagerGap;
+  tag.heldUntilPass = engine().pass() + kEagerGap;
   if (eagerInARow_ < kEagerRun) eagerInARow_++;
   if (!fill(*slot, header, payload)) [[unlikely]]
     return refuseWaiting(eagerSlot);

@@ -31,7 +31,7 @@ Place RecvCommImpl::place(const DirectHeader& header, uint64_t length, bool mayW
   if (!window_.arrives(length)) return {.refusal = "it sent more than the window that it was given"};
   engine().counters().directIn++;
   if (!slot) return placeEarly(header, static_cast<uint32_t>(length), nullptr);
-  eagerUntilPass_ = engine().pass() + kEagerGap;
+  tag.heldUntilPass = engine().pass() + kEagerGap;
   if (eagerInARow_ < kEagerRun) eagerInARow_++;
   if (length > roomFor(*slot)) [[unlikely]] {
     tooLarge(header.tag, header.k, length, roomFor(*slot));

@@ -152,8 +152,8 @@ CommReport SendCommImpl::describe() {
       wait.counted = tag.standing.counted();
       wait.why = cleared > 0 ? "the CTS of an earlier receive with this tag has not come"
                  : peering().eagerOut().sends(tag.refusedBytes)
-                     ? "the peer has no room for it and has posted no receive with this tag"
-                     : "the peer has posted no receive with this tag";
+                     ? "the peer has no room for it and has told of no receive with this tag"
+                     : "the peer has told of no receive with this tag";
       wait.side = cleared > 0 ? Side::path : Side::peer;
       state.waits.push_back(wait);
     } else if (cleared > 0) {

@@ -162,6 +162,39 @@ TEST_CASE("what is above the window waits for its CTS, and nothing is lost in be
   CHECK(firstMismatch(room.data(), 400'000, 9) == 400'000);
 }
 
+// By its CTS, which is held back while messages of its own tag are expected to come ahead of theirs.
+TEST_CASE("a large message is cleared to send while small ones of another tag keep coming") {
+  const bool direct = GENERATE(true, false);
+  CAPTURE(direct);
+  constexpr size_t kMuch = 400'000;
+  WorldOptions options;
+  if (direct) options = directOptions();
+  options.config.windowKib = 256;
+  World world(std::move(options));
+  Connection link = world.connect(0);
+  Buffer little(*link.send, 8), word(*link.recv, 8), much(*link.send, kMuch), room(*link.recv, kMuch);
+  fillPattern(much.data(), kMuch, 9);
+  world.pump();
+  const auto carryWord = [&] {
+    const Posted got = receive(*link.recv, word, 8, 1), sent = send(*link.send, little, 8, 1);
+    REQUIRE((got.request && sent.request));
+    REQUIRE(finished(world, *link.recv, got.request));
+    REQUIRE(finished(world, *link.send, sent.request));
+  };
+  for (int i = 0; i < 20; i++) carryWord();
+  const Posted got = receive(*link.recv, room, kMuch, 2);
+  REQUIRE(got.request);
+  Request* sent = nullptr;
+  for (int i = 0; i < 200 && !sent; i++) {
+    carryWord();
+    sent = send(*link.send, much, kMuch, 2).request;
+  }
+  REQUIRE(sent);
+  CHECK(finished(world, *link.recv, got.request));
+  CHECK(finished(world, *link.send, sent));
+  CHECK(firstMismatch(room.data(), kMuch, 9) == kMuch);
+}
+
 namespace {
 
 // Sends so many words of 8 bytes, of two tags in turn, to a receiver that has posted nothing.

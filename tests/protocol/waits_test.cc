@@ -82,7 +82,7 @@ TEST_CASE("a receive and a send of different tags are each told once") {
   CHECK(std::regex_search(
       log.text(), std::regex("NCCL has waited for 1[0-2] s on loop0: send with tag 8 of 100000 bytes "
                              "on comm [0-9]+ to node1 pid 1001 \\(message 0 of the tag\\): the peer "
-                             "has posted no receive with this tag; the peer waits for tag 7; "
+                             "has told of no receive with this tag; the peer waits for tag 7; "
                              "verdict: this rank and node1 pid 1001 are in different collectives: ")));
   CHECK_FALSE(ranks.link.send->failed());
   CHECK_FALSE(ranks.link.recv->failed());
