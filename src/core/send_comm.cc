@@ -110,7 +110,8 @@ inline void SendCommImpl::usedFirstCts(TagState* tag) {
   tag->first = nextInTag_[tag->first];
 }
 
-// The first one's message leaves eagerly.
+// The first one's message leaves without it: there is a request, and nothing has left that says how far we
+// have read.
 void SendCommImpl::dropCts(TagState& tag) {
   engine().counters().crossedCts++;
   usedFirstCts(&tag);
@@ -225,8 +226,11 @@ void SendCommImpl::postSegments(Request* request, const Peering::Imported& targe
 
 // Eagerly:
 
-// Puts the message into its slot of the staging; the bytes that are to leave from there.
+// Puts the message into its slot of the staging; the bytes that are to leave from there. From here on it does
+// leave.
 inline size_t SendCommImpl::stageEager(int slot, const Send& send, TagState& tag) {
+  if (ctsFor(tag)) [[unlikely]]
+    dropCts(tag);
   EagerHeader header;
   header.comm = remoteNumber_;
   header.tag = send.tag;
@@ -325,8 +329,6 @@ Posted SendCommImpl::isend(const void* data, size_t bytes, int tagNumber, Memory
     if (mayLeaveDirectly(bytes, memory)) {
       request = sendDirect(send, tag);
     } else if (mayLeaveEagerly(send) && peering().hasEagerSlot()) {
-      if (cts) [[unlikely]]
-        dropCts(tag);
       request = sendEager(send, tag);
     } else if (cts) {
       request = sendByCts(send, tag, cts);

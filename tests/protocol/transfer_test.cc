@@ -165,6 +165,49 @@ TEST_CASE("a CTS and an eager message may cross: the payload wins and the CTS is
   CHECK(world.side(1).engine->counters().ctsOut > 0);
 }
 
+namespace {
+
+struct Events final : public ProfilerSink {
+  void* begin(void*, const MessageEvent&) override { return this; }
+  void end(void*, const MessageEvent&) override {}
+};
+
+}  // namespace
+
+// A request of its own, as a profiler watches.
+TEST_CASE("a small message that finds no request keeps its CTS for the next attempt") {
+  WorldOptions options;
+  options.profiler = std::make_shared<Events>();
+  World world(std::move(options));
+  Connection link = world.connect(0);
+  Buffer from(*link.send, 64), to(*link.recv, 64);
+  world.pump();
+  int watched = 0;
+  const auto send = [&](int tag) { return link.send->isend(from.data(), 64, tag, from.handle(), &watched); };
+  std::vector<Request*> sends;
+  while (sends.size() < size_t{kMaxRequests} * kMaxRecvs) {
+    const Posted got = receive(*link.recv, to, 0, 64, 1);
+    const Posted sent = send(1);
+    REQUIRE((got.request && sent.request));
+    sends.push_back(sent.request);
+    REQUIRE(finished(world, *link.recv, got.request));
+    world.pump();
+  }
+  const Posted got = receive(*link.recv, to, 0, 64, 1);
+  REQUIRE(got.request);
+  world.pump(100);  // its CTS is held back for a while
+  CHECK_FALSE(send(1).request);
+  CHECK(world.side(0).engine->counters().crossedCts == 0);
+  // Event: there is a request again, and no credit. Expect: the message leaves by its CTS.
+  while (link.send->isend(from.data(), 64, 2, from.handle(), nullptr).request) world.progress(0);
+  REQUIRE(link.send->test(sends.back(), nullptr).done);
+  fillPattern(from.data(), 64, 5);
+  const Posted sent = send(1);
+  REQUIRE(sent.request);
+  CHECK(finished(world, *link.recv, got.request));
+  CHECK(firstMismatch(to.data(), 64, 5) == 64);
+}
+
 TEST_CASE("CTS leave when messages stop coming eagerly, and not while they keep coming") {
   World world({});
   Connection link = world.connect(0);
