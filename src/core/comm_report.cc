@@ -114,7 +114,7 @@ std::string verdictText(const CommReport& comm, const Wait& wait) {
   if (!comm.unmatched.empty()) return orderText(comm, wait);
   if (wait.side != Side::peer)
     return format("nobody yet: the next step is that of weft on %s; next: weft state FOLDER on both hosts",
-                  comm.peer.c_str());
+                  wait.side == Side::here ? "this host" : comm.peer.c_str());
   if (!comm.waitsFor.name.empty()) return chainText(comm, wait);
   return format(
       "%s is late: its process answers, and it has not %s message %u of tag %u (rail %s, %zu of %zu "

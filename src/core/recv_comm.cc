@@ -53,6 +53,7 @@ Status RecvCommImpl::adopt(const OpenMessage& open) {
   }
   ctsWrites_ = std::move(writes);
   ringOffset_ = open.ringOffset;
+  engine().budget().open(&share_, static_cast<uint32_t>(peering().laneCount()));
   life_.apply(Event::joined);
   if (!peering().takesDirect()) dropWindow();
   giveBackWindow();  // of messages that were quicker than the sender's half
@@ -320,7 +321,7 @@ inline bool RecvCommImpl::mayTell(const ReceiveSlot& slot) {
     askForPositions();
     return false;
   }
-  return engine().budget().take(static_cast<uint32_t>(peering().laneCount()));
+  return engine().budget().take(&share_);
 }
 
 void RecvCommImpl::askForPositions() {

@@ -237,6 +237,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   uint32_t waitingForBatch_ = 0;  // and those that wait for a batch
   bool batchDue_ = false;         // some tag's sender has not enough to do any more
   uint8_t eagerInARow_ = 0;       // messages since one came by its CTS, at most kEagerRun
+  Budget::Share share_;           // of the engine's notifications
   WindowIn window_;               // of direct messages
   SumBook book_{sums_};           // of messages' bytes
   std::array<ReceiveSlot*, kPlacedAtOnce> placedQueue_{};  // whose CTS are not written
@@ -312,7 +313,7 @@ inline void RecvCommImpl::unlink(ReceiveSlot* slot, TagState& tag) {
     advertisedCount_--;
     tag.toldBytes -= slot->capacity;
     if (!slot->placed) [[likely]]
-      engine().budget().giveBack(static_cast<uint32_t>(peering().laneCount()));
+      engine().budget().giveBack(&share_);
     if (waitingForBatch_ > 0 && !senderHasEnough(tag)) batchIsDue();
   } else {
     urgent_ -= slot->holdUntilPass == 0;

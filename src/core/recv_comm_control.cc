@@ -265,6 +265,7 @@ void RecvCommImpl::letGo() {
   dropWaiting();
   dropWindow();
   giveBackStanding();
+  engine().budget().close(&share_);
 }
 
 // No CTS is written any more, so nothing comes but what was cleared to send before.

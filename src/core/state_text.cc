@@ -92,6 +92,8 @@ void RecvCommImpl::explain(const ReceiveSlot& slot, Wait* wait) const {
   if (slot.state == SlotState::queued) {
     const bool known = !slot.memory || (slot.memory->announcement && slot.memory->announcement->acknowledged);
     if (!known) return is(Side::other, "the peer has not acknowledged the memory it is to write to");
+    if (!engine().budget().mayTake(share_))
+      return is(Side::here, "receives of other connections take all notifications that the engine may have");
     // A message that leaves without one may come all the same.
     return ctsRing_.canWrite() ? is(Side::peer, "the peer is about to be told")
                                : is(Side::peer, "the peer has not read what it was told before");
