@@ -165,6 +165,7 @@ class Engine final : public EngineParts, private Placer, private PathOwner {
   [[gnu::cold]] void afterPoll();
   void drainMail();
   void handle(Mail& mail);
+  void readAllFrom(const Peering& peering);
   void handlePeerDeath(const Mail& mail);
   void handleEngineGone(const Mail& mail);
   void answerAsked(const Mail& mail);

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "src/base/log.h"
-#include "src/core/comm.h"
 #include "src/core/engine.h"
+#include "src/core/recv_comm.h"
 
 // Mail from peers' engines, handled inside. A message for something that is gone is normal (closing crosses
 // everything) and dropped; one that does not decode, or comes from the wrong process, is dropped and counted.
@@ -65,9 +65,24 @@ void Engine::answerAsked(const Mail& mail) {
              MessageType::tellPolled, question);
 }
 
+// What a peer sent before it left may be here, and unread: the control link is another way. So it is read
+// before its comms end, where one of them may want it. A poll takes a part of what a connection holds, and at
+// times looks at none; a lane that broke was read to its end.
+void Engine::readAllFrom(const Peering& peering) {
+  constexpr int kPolls = 128;
+  bool wanted = false;
+  comms_.each([&](const CommBase& comm) {
+    wanted = wanted || (&comm.peering() == &peering && comm.asRecv() && comm.asRecv()->mayGetMore());
+  });
+  if (!wanted) return;
+  for (int i = 0; i == 0 || (i < kPolls && peering.lanes().up() > 0); i++)
+    for (size_t rail = 0; rail < queues_.size(); rail++) drain(rail);
+}
+
 void Engine::handlePeerDeath(const Mail& mail) {
   for (auto& peering : peerings_) {
     if (!peering || peering->peer() != mail.peer) continue;
+    readAllFrom(*peering);
     peering->end({Ending::By::gone, Error(Code::remote, "watching peers",
                                           mail.peer->name() + " is gone (rail " +
                                               peering->lanes().railNames() + "): " + mail.reason)});
@@ -77,6 +92,7 @@ void Engine::handlePeerDeath(const Mail& mail) {
 void Engine::handleEngineGone(const Mail& mail) {
   for (auto& peering : peerings_) {
     if (!peering || peering->remoteEngine() != mail.header.from || peering->peer() != mail.peer) continue;
+    readAllFrom(*peering);
     peering->peerEngineGone();
     comms_.each([&](CommBase& comm) {
       if (&comm.peering() == peering.get()) comm.onPeerClosed(std::nullopt);

@@ -73,6 +73,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   bool writeAllCts();                          // false: none left to write
   uint64_t ctsDue() const { return ctsDue_; }  // the poll pass from which that is worth a look again
   void tellCts(uint8_t lane);                  // those that left by a lane that is fenced
+  bool mayGetMore() const { return !hasAll(); }
 
  private:
   struct Waiting {    // a message nobody has posted a receive for

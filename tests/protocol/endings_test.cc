@@ -417,3 +417,26 @@ TEST_CASE("a peer that closes after another one was lost is not taken for the ca
     CHECK(log.text().find("more comm") == std::string::npos);
   }
 }
+
+TEST_CASE("what a peer sent before it left is received, though nobody had read it yet") {
+  Scene scene;
+  Buffer from(*scene.link.send, kBytes), to(*scene.link.recv, kBytes);
+  fillPattern(from.data(), kBytes, 3);
+  Request* first = scene.receive(scene.link, to);
+  scene.world.pump(3);
+  REQUIRE(scene.link.send->isend(from.data(), kBytes, 1, from.handle(), nullptr).request);
+  // Event: the control link is quicker than whoever reads the queues.
+  const test::Side& side = scene.world.side(1);
+  SECTION("its engine is closed") {
+    scene.tell(*scene.link.send, MessageType::engineGone, CommMessage{});
+    scene.world.deliverMessages();
+    CHECK_FALSE(scene.link.recv->failed());
+  }
+  SECTION("its process is gone") {
+    side.other->living = false;
+    side.hub->handler().onPeerDead(side.other, Error(Code::remote, "watching peers", "it exited"));
+    CHECK(scene.link.recv->failed());  // it had not said that this was its last message
+  }
+  CHECK(scene.link.recv->testRequest(first, nullptr).done);
+  CHECK(firstMismatch(to.data(), kBytes, 3) == kBytes);
+}
