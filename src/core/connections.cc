@@ -73,7 +73,8 @@ Result<std::unique_ptr<SendComm>> Net::connect(const ContextRef& context, int de
   TRY(auto living, runtime());
   context->hold(living);
   uint64_t token = readToken(handle);
-  auto meeting = token == 0 ? nullptr : std::static_pointer_cast<Meeting>(living->find(token));
+  auto meeting =
+      token == 0 ? nullptr : std::static_pointer_cast<Meeting>(living->pending().find(token, clock().now()));
   if (token != 0 && (!meeting || !meeting->belongsTo(context.get(), device, target.listener))) {
     return Error(
         Code::invalidArgument, "connecting",
@@ -81,14 +82,14 @@ Result<std::unique_ptr<SendComm>> Net::connect(const ContextRef& context, int de
   }
   if (!meeting) {
     meeting = Meeting::ask(*living, context, device, target);
-    token = living->keep(meeting);
+    token = living->pending().keep(meeting);
     writeToken(handle, token);
     settle(living);
   }
   living->hub().runInline();
   auto comm = meeting->stepAsking(living, context);
   if (comm && !*comm) return comm;
-  living->drop(token);
+  living->pending().drop(token);
   settle(living);
   writeToken(handle, 0);
   return comm;
@@ -97,8 +98,8 @@ Result<std::unique_ptr<SendComm>> Net::connect(const ContextRef& context, int de
 // Between two calls of connect only `connecting_` keeps the runtime; it goes with the last connection being
 // made.
 void Net::settle(const std::shared_ptr<Runtime>& living) {
-  living->dropExpired(clock().now());  // which closes comms
-  std::shared_ptr<Runtime> released;   // after the lock: it may be the last one
+  living->pending().dropExpired(clock().now());  // which closes comms
+  std::shared_ptr<Runtime> released;             // after the lock: it may be the last one
   const std::lock_guard lock(runtimeMutex_);
   released = std::exchange(connecting_, living->connecting() ? living : nullptr);
 }
@@ -110,14 +111,14 @@ void Net::releaseContext(const Context* context) {
   }
   const std::shared_ptr<Runtime> living = livingRuntime();
   if (!living) return;
-  living->dropOf(context);
+  living->pending().dropOf(context);
   settle(living);
 }
 
 void Net::closeContext(const Context* context) {
   const std::shared_ptr<Runtime> living = livingRuntime();
   if (!living) return;
-  living->dropOf(context);
+  living->pending().dropOf(context);
   living->awaitClosing();
 }
 

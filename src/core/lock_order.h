@@ -17,6 +17,7 @@ enum class LockRank : uint8_t {
             // it
   net,      // Net::runtimeMutex_
   runtime,  // Runtime::mutex_
+  pending,  // PendingTable::mutex_
   router,   // Router::mutex_
   devices,  // Net::mutex_
 };

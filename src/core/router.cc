@@ -64,6 +64,7 @@ void Router::onPeerDead(const control::PeerRef& peer, const Error& reason) {
 // entered since the last tick gets one poll pass; while nothing is outstanding the ticks become rare.
 Milliseconds Router::onTick(TimePoint now) {
   constexpr Milliseconds kShortest{2}, kLongest{128};
+  dropGivenUp(now);
   constexpr Milliseconds kLookForFreed{500};
   bool busy = false;
   const bool lookForFreed = now - freedLookedAt_ >= kLookForFreed;
@@ -74,6 +75,12 @@ Milliseconds Router::onTick(TimePoint now) {
   }
   pause_ = busy ? kShortest : std::min(kLongest, pause_ * 2);
   return pause_;
+}
+
+// That may close a comm, and the engine that was made for it. The hub's thread ends before the runtime does.
+void Router::dropGivenUp(TimePoint now) {
+  const MustNotFail nobodyToTell;
+  pending_->dropExpired(now);
 }
 
 // No lock is held: a poll pass may copy GPU memory, and connect lanes. Comms that are over go outside of the

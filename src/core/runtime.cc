@@ -45,7 +45,7 @@ control::Fingerprint fingerprintOf(const Net& net) {
 
 Result<std::shared_ptr<Runtime>> Runtime::create(std::shared_ptr<Net> net) {
   auto runtime = std::make_shared<Runtime>(std::move(net));
-  runtime->router_ = std::make_shared<Router>(runtime->net().config());
+  runtime->router_ = std::make_shared<Router>(runtime->net().config(), runtime->pending_);
   control::HubOptions options;
   options.config = runtime->net().config();
   options.fingerprint = fingerprintOf(runtime->net());
@@ -122,8 +122,8 @@ std::string Runtime::stateText() {
     std::lock_guard lock(tellersMutex_);
     for (const auto& [number, tell] : tellers_) text += tell();
   }
-  std::lock_guard lock(mutex_);
-  if (!meetings_.empty()) text += format("%zu connections are being made\n", meetings_.size());
+  if (const size_t meetings = pending_->size(); meetings > 0)
+    text += format("%zu connections are being made\n", meetings);
   return text;
 }
 
@@ -148,7 +148,7 @@ Runtime::Runtime(std::shared_ptr<Net> net)
 Runtime::~Runtime() {
   const MustNotFail closing;
   report_.reset();
-  meetings_.clear();
+  pending_->dropAll();
   engines_.clear();
   if (stats::Profile* profile = net_->profile()) profile->end(this);
 }
@@ -241,60 +241,10 @@ Result<std::shared_ptr<Engine>> Runtime::makeEngine(const ContextOptions& of, in
   return Engine::create(std::move(options));
 }
 
-uint64_t Runtime::keep(std::shared_ptr<Pending> meeting) {
-  std::lock_guard lock(mutex_);
-  meetings_.emplace(++nextToken_, std::move(meeting));
-  return nextToken_;
-}
-
-std::shared_ptr<Pending> Runtime::find(uint64_t token) {
-  std::lock_guard lock(mutex_);
-  const auto found = meetings_.find(token);
-  if (found == meetings_.end()) return nullptr;
-  found->second->called(net_->clock().now());
-  return found->second;
-}
-
-void Runtime::drop(uint64_t token) {
-  std::shared_ptr<Pending> dropped;  // destroyed after the lock: it may close a comm
-  std::lock_guard lock(mutex_);
-  if (const auto found = meetings_.find(token); found != meetings_.end()) {
-    dropped = std::move(found->second);
-    meetings_.erase(found);
-  }
-}
-
-// An aborted connect is never called again and nobody closes it: its deadline does.
-void Runtime::dropExpired(TimePoint now) {
-  dropIf([&](const Pending& meeting) { return meeting.expired(now); });
-}
-
-void Runtime::dropOf(const Context* context) {
-  dropIf([&](const Pending& meeting) { return meeting.madeIn(context); });
-}
-
 void Runtime::awaitClosing() {
   constexpr std::chrono::microseconds kPause{50};
   for (const auto& engine : living())
     while (engine->passClosing()) net_->clock().sleep(kPause);
-}
-
-bool Runtime::connecting() {
-  std::lock_guard lock(mutex_);
-  return !meetings_.empty();
-}
-
-void Runtime::dropIf(const std::function<bool(const Pending&)>& unwanted) {
-  std::vector<std::shared_ptr<Pending>> dropped;
-  std::lock_guard lock(mutex_);
-  for (auto entry = meetings_.begin(); entry != meetings_.end();) {
-    if (unwanted(*entry->second)) {
-      dropped.push_back(std::move(entry->second));
-      entry = meetings_.erase(entry);
-    } else {
-      ++entry;
-    }
-  }
 }
 
 }  // namespace weft::core

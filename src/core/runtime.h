@@ -10,26 +10,20 @@
 #include "src/core/engine.h"
 #include "src/core/lock_order.h"
 #include "src/core/net.h"
+#include "src/core/pending.h"
 #include "src/core/state_report.h"
 
 // What lives while anything is connected: the hub with its thread, the opened devices, the engines, and
 // connections being made. Held by comms, listeners and v11+ contexts; the last of them ends it. Thread-safe.
 namespace weft::core {
 
-// A connection that is being made, as the runtime sees it. Asked under the runtime's lock. Each is a Meeting.
-class Pending {
- public:
-  virtual ~Pending() = default;
-  virtual void called(TimePoint now) = 0;  // by NCCL
-  virtual bool expired(TimePoint now) const = 0;
-  virtual bool madeIn(const Context* context) const = 0;
-};
-
-// Routes control messages to engines and keeps idle ones moving. Owned by the hub (it is its Handler), so
-// that nothing the control thread runs can be the last owner of the Runtime.
+// Routes control messages to engines, keeps idle ones moving, and ends connections that NCCL has given up.
+// Owned by the hub (it is its Handler), so that nothing the control thread runs can be the last owner of the
+// Runtime.
 class Router final : public control::Handler {
  public:
-  explicit Router(const Config& config) : config_(config) {}
+  Router(const Config& config, std::shared_ptr<PendingTable> pending)
+      : config_(config), pending_(std::move(pending)) {}
   void add(const std::shared_ptr<Engine>& engine);
   void onMessage(const control::PeerRef& peer, uint16_t type, std::span<const std::byte> body) override;
   void onPeerDead(const control::PeerRef& peer, const Error& reason) override;
@@ -45,10 +39,12 @@ class Router final : public control::Handler {
     Known* known;  // stays while the engine lives
   };
 
+  void dropGivenUp(TimePoint now);
   bool nudge(const Turn& turn, TimePoint now) const;
   std::vector<Turn> living();
 
-  Config config_;
+  const Config config_;
+  const std::shared_ptr<PendingTable> pending_;
   OrderedMutex mutex_{LockRank::router};
   std::map<uint32_t, Known> engines_;  // in the order they were made, in which they get their turns
   Milliseconds pause_{1};
@@ -67,13 +63,8 @@ class Runtime final : public std::enable_shared_from_this<Runtime>, private stat
   // The engine that a context uses on a device, made on first use.
   Result<std::shared_ptr<Engine>> engineFor(const ContextRef& context, int device);
 
-  // Connections being made, by the token their handle's scratch part carries.
-  uint64_t keep(std::shared_ptr<Pending> meeting);
-  std::shared_ptr<Pending> find(uint64_t token);
-  void drop(uint64_t token);
-  void dropExpired(TimePoint now);
-  void dropOf(const Context* context);
-  bool connecting();
+  PendingTable& pending() const { return *pending_; }
+  bool connecting() const { return pending_->size() > 0; }
 
   // Waits, by the clock, until the comms that were handed to the engines are closed: each has its deadlines.
   void awaitClosing();
@@ -127,7 +118,6 @@ class Runtime final : public std::enable_shared_from_this<Runtime>, private stat
   Result<std::shared_ptr<Engine>> makeEngine(const ContextOptions& of, int device);
   Result<DeviceUse> openDevice(int device);
   Status openLocal(int device, DeviceUse* use) const;
-  void dropIf(const std::function<bool(const Pending&)>& unwanted);
 
   std::shared_ptr<Net> net_;
   WindowPool windows_;
@@ -137,14 +127,13 @@ class Runtime final : public std::enable_shared_from_this<Runtime>, private stat
   stats::RailSums rails_;
   std::unique_ptr<stats::StatsFile>
       stats_;  // null: switched off; before the engines, whose comms write there
+  const std::shared_ptr<PendingTable> pending_ = std::make_shared<PendingTable>();
   std::shared_ptr<Router> router_;
   OrderedMutex opening_{LockRank::opening};  // of what follows, which fabrics may take long to make
   std::map<int, std::weak_ptr<Device>> physical_;
   std::map<int, DeviceUse> devices_;
   OrderedMutex mutex_{LockRank::runtime};  // of what follows
   std::map<EngineKey, KnownEngine> engines_;
-  std::map<uint64_t, std::shared_ptr<Pending>> meetings_;
-  uint64_t nextToken_ = 0;
   std::map<std::string, std::shared_ptr<mem::RegionCache>> caches_;  // by the device's name
   std::shared_ptr<control::Hub> hub_;                                // its thread uses the router
   std::unique_ptr<StateReport> report_;                              // last: its thread uses all of this

@@ -9,7 +9,7 @@ ROOM = 'src/core/'
 FLOORS = {
     # What is sent, counted and compared: no lane, no queue.
     'values': '''budget checksums comm_api comm_report comm_table connect_hold cts_ring eager_receiver early_messages ending ending_log
-        engine_options gathering growing_ring life lock_order messages path_owner patience request sequence standing stripe tag_table
+        engine_options gathering growing_ring life lock_order messages path_owner patience pending request sequence standing stripe tag_table
         wait_watch window wire work_context''',
     # The way to one peer's engine: lanes, eager slots, keys of memory, fail-over.
     'path': '''eager_sender engine_parts failover flush_lanes lane lane_set memory_book peering peering_eager posting same_host''',

@@ -278,6 +278,30 @@ TEST_CASE("while a connection that NCCL gave up is closed other calls go on") {
   CHECK(listening.get());
 }
 
+TEST_CASE("a connection that NCCL gave up ends with the control thread's tick, though no call follows") {
+  test::World world(slowly());
+  test::Side& sender = world.side(0);
+  test::Side& receiver = world.side(1);
+  std::array<std::byte, control::kHandleBytes> handle{};
+  auto listener = receiver.net->listen(receiver.context, receiver.device, handle);
+  REQUIRE(listener);
+  beginBoth(sender, receiver, **listener, handle);
+  const auto tick = [&](Milliseconds later) {
+    world.clock().advance(later);
+    sender.hub->handler().onTick(world.clock().now());
+  };
+  // Expect: NCCL may call again for twice the time that a connection has.
+  tick(test::configOfTests().connectTimeout * 2);
+  CHECK(sender.runtime->connecting());
+  tick(Milliseconds(1));
+  CHECK_FALSE(sender.runtime->connecting());
+  for (int i = 0; i < 1000; i++) tick(Milliseconds(1));  // its comm is closed by the passes
+  EngineEntry in(*sender.engine, EngineEntry::wait);
+  int comms = 0;
+  sender.engine->eachComm([&](const CommBase&) { comms++; });
+  CHECK(comms == 0);
+}
+
 namespace {
 
 // The end that connects has its comm. The acceptor's is made as well, but accept is not called any more.

@@ -20,7 +20,7 @@ TEST_CASE("a message of a sender who calls nothing more leaves, though its fabri
   options.transports[0] = fabric;
   World world(std::move(options));
   Connection link = world.connect(0);
-  Router router(configOfTests());
+  Router router(configOfTests(), std::make_shared<PendingTable>());
   router.add(world.side(0).engine);
   Buffer from(*link.send, kBytes), to(*link.recv, kBytes);
   const auto send = [&] {
@@ -109,7 +109,7 @@ void connectInVain(World& world) {
     REQUIRE(world.side(1).net->accept(**listener));
   }
   for (const int side : {0, 1}) REQUIRE(hasPeering(world, side));
-  world.side(0).runtime->dropOf(world.side(0).context.get());
+  world.side(0).runtime->pending().dropOf(world.side(0).context.get());
   listener->reset();
   world.dropMessages = false;
 }

@@ -121,7 +121,7 @@ TEST_CASE("an answer to an older question ends no doubt") {
 
 TEST_CASE("who asks for an engine that is closed is told so") {
   World world({});
-  Router router{Config{}};
+  Router router(Config{}, std::make_shared<PendingTable>());
   ByteWriter question;
   EngineHeader{4711, 12}.encode(&question);
   encodeBody(&question, CommMessage{0, 1});
@@ -154,7 +154,7 @@ TEST_CASE("a watch that is due comes with the next tick where somebody else is i
   World world({});
   Connection link = world.connect(0);
   const Config config;
-  Router router{config};
+  Router router(config, std::make_shared<PendingTable>());
   router.add(world.side(0).engine);
   const TimePoint start = world.clock().now() + config.laneTimeout;
   for (int i = 0; i < 20; i++) (void)router.onTick(start);
