@@ -8,11 +8,11 @@
 
 namespace weft::core {
 
-Result<uint32_t> EarlyMessages::begin(mem::Arena& arena, RecvCommImpl* comm, uint32_t tag, uint32_t k,
+Result<uint32_t> EarlyMessages::begin(mem::Heap& heap, RecvCommImpl* comm, uint32_t tag, uint32_t k,
                                       uint32_t size) {
   constexpr size_t kFirst = 64;
   Early early;
-  TRY(early.block, arena.take(earlyBytes(size)));
+  TRY(early.block, heap.take(earlyBytes(size)));
   early.comm = comm;
   early.tag = tag;
   early.k = k;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "src/mem/arena.h"
+#include "src/mem/heap.h"
 
 // Direct messages that came, or are coming, before their receive was posted: the memory that each lands in.
 // A lane may still be writing to it when its comm has gone, so it stays until the lane says that all has
@@ -26,7 +26,7 @@ class EarlyMessages {
   };
 
   struct Early {
-    mem::Block block;
+    mem::Piece block;
     RecvCommImpl* comm = nullptr;  // null: nobody waits
     ReceiveSlot* slot = nullptr;   // a receive that was posted while it came
     uint32_t tag = 0;
@@ -35,8 +35,9 @@ class EarlyMessages {
     State state = State::free;
   };
 
-  // A message that begins to arrive. Its index, and where its bytes go; an error where memory ran out.
-  Result<uint32_t> begin(mem::Arena& arena, RecvCommImpl* comm, uint32_t tag, uint32_t k, uint32_t size);
+  // A message that begins to arrive, and for which there is room. Its index, and where its bytes go; an error
+  // where memory ran out.
+  Result<uint32_t> begin(mem::Heap& heap, RecvCommImpl* comm, uint32_t tag, uint32_t k, uint32_t size);
 
   bool contains(uint32_t index) const { return index < messages_.size(); }
   Early& at(uint32_t index) { return messages_[index]; }

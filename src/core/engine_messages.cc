@@ -196,6 +196,7 @@ void Engine::watch() {
     peerings_[i]->tellRails();
   }
   flushLanes_.watch(now_);
+  earlyMemory_.tidy();
   endIdlePeerings();
   lookAtWaits();
   comms_.each([](CommBase& comm) { comm.tellSums(); });

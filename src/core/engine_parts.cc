@@ -33,6 +33,7 @@ EngineParts::EngineParts(EngineOptions options)
       id_(nextEngine.fetch_add(1)),
       sequences_(options_.config->sequenceBits),
       arena_(options_.regions.get()),
+      earlyMemory_(options_.regions.get(), options_.windows ? &options_.windows->room() : nullptr),
       requests_(kRequestLimit),
       slots_(kMaxSlots) {}
 

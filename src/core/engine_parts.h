@@ -13,6 +13,7 @@
 #include "src/core/request.h"
 #include "src/core/sequence.h"
 #include "src/mem/arena.h"
+#include "src/mem/heap.h"
 
 // What all that stands on one engine shares: its rails, its memory, requests and slots, the time of the poll
 // pass, and what is due in the next ones. Knows no peering and no comm beyond their names. The base of
@@ -32,6 +33,7 @@ class EngineParts {
   const std::string& deviceName() const { return options_.deviceName; }
   const SequenceSpace& sequences() const { return sequences_; }
   mem::Arena& arena() { return arena_; }
+  mem::Heap& earlyMemory() { return earlyMemory_; }  // of messages that came before their receive
   mem::RegionCache& regions() { return *options_.regions; }
   WindowPool* windows() const { return options_.windows; }
   stats::RailSums* rails() const { return options_.rails; }   // null: nobody wants them
@@ -133,7 +135,8 @@ class EngineParts {
   EngineOptions options_;
   uint32_t id_;
   SequenceSpace sequences_;
-  mem::Arena arena_;  // before the rails: blocks are registered with their devices
+  mem::Arena arena_;       // before the rails: blocks are registered with their devices
+  mem::Heap earlyMemory_;  // likewise
   std::vector<RailUse> rails_;
   std::vector<Queue*> queues_;  // of rails_
   Queue* onlyQueue_ = nullptr;  // where there are no others

@@ -61,7 +61,7 @@ Place RecvCommImpl::placeEarly(const DirectHeader& header, uint32_t size, Receiv
   TagState& tag = tags_.at(header.tag);
   if (failed()) return drop(size);
   if (!slot && wasHere(tag, header.k)) return {.refusal = "it sent a message that it had sent before"};
-  auto begun = peering().early().begin(engine().arena(), this, header.tag, header.k, size);
+  auto begun = peering().early().begin(engine().earlyMemory(), this, header.tag, header.k, size);
   if (!begun) {
     endByUs(begun.takeError());
     return drop(size);

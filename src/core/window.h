@@ -51,8 +51,8 @@ inline WindowReturn windowReturnOf(const MessageLabel& label) {
   return {static_cast<uint32_t>(label.words.base), static_cast<uint32_t>(label.words.key)};
 }
 
-// The memory that a message takes when it comes early: in steps of a quarter of its power of two, so that
-// there are few sizes and little is wasted.
+// The memory that a message takes when it comes early: in steps of a quarter of its power of two. Both ends
+// count by it.
 constexpr uint64_t earlyBytes(uint64_t bytes) {
   constexpr uint64_t kLeast = 256, kLeastStep = 128;
   if (bytes <= kLeast) return kLeast;
@@ -118,7 +118,7 @@ class WindowIn {
 class WindowPool {
  public:
   explicit WindowPool(uint64_t bytes)
-      : left_(static_cast<int64_t>(bytes)), most_(static_cast<int64_t>(bytes)) {}
+      : left_(static_cast<int64_t>(bytes)), most_(static_cast<int64_t>(bytes)), room_(most_) {}
 
   // As much of `wanted` as there is, but at most a sixteenth of what is left: the windows of many connections
   // become smaller and smaller, and none goes without for long. 0: less is left than a window is worth.
@@ -134,10 +134,13 @@ class WindowPool {
   }
   void giveBack(uint32_t bytes) { left_.fetch_add(bytes, std::memory_order_relaxed); }
   int64_t taken() const { return most_ - left_.load(std::memory_order_relaxed); }
+  // Bytes of memory for what comes early that the engines may map beside what they have (mem::Heap).
+  std::atomic<int64_t>& room() { return room_; }
 
  private:
   std::atomic<int64_t> left_;
   const int64_t most_;
+  std::atomic<int64_t> room_;
 };
 
 }  // namespace weft::core

@@ -220,11 +220,10 @@ TEST_CASE("more small messages than 16 bits can count wait for their receives, i
   options.config.windowPoolMib = 16 * 64;
   World world(std::move(options));
   Connection link = world.connect(0);
-  mem::Arena& arena = world.side(1).engine->arena();
-  const size_t before = arena.registeredBytes();
+  const mem::Heap& early = world.side(1).engine->earlyMemory();
   sendWords(world, *link.send, kCount);
   CHECK(countersOf(world, 1).directEarly == kCount);
-  CHECK(arena.registeredBytes() - before <= kWindow);
+  CHECK(early.mappedBytes() <= kWindow);
 
   Buffer to(*link.recv, sizeof(uint64_t));
   for (uint64_t i = 0; i < kCount; i++) {
@@ -233,6 +232,36 @@ TEST_CASE("more small messages than 16 bits can count wait for their receives, i
     REQUIRE(link.recv->test(got.request, nullptr).done);
     REQUIRE(std::memcmp(to.data(), &i, sizeof i) == 0);
   }
+}
+
+TEST_CASE("messages of whatever sizes come early in no more memory than the windows, which is given back") {
+  WorldOptions options = directOptions();
+  options.config.eagerMaxBytes = 0;
+  options.config.windowKib = 1024;
+  options.config.windowPoolMib = 16;
+  World world(std::move(options));
+  Connection link = world.connect(0);
+  const mem::Heap& early = world.side(1).engine->earlyMemory();
+  const uint64_t pool = uint64_t{16} << 20;
+  for (size_t bytes = 200; bytes < 500'000; bytes += bytes / 4) {
+    Buffer from(*link.send, bytes), to(*link.recv, bytes);
+    int sent = 0;
+    for (; sent < 20; sent++) {
+      const Posted left = send(*link.send, from, bytes, 1);
+      if (!left.request) break;
+      REQUIRE(finished(world, *link.send, left.request));
+      world.pump(100);
+    }
+    REQUIRE(sent > 0);
+    for (int i = 0; i < sent; i++)
+      REQUIRE(finished(world, *link.recv, receive(*link.recv, to, bytes, 1).request));
+    world.pump(10);
+    REQUIRE(early.mappedBytes() <= pool);
+  }
+  CHECK(countersOf(world, 1).directEarly > 0);
+  CHECK(early.mappedBytes() > 0);
+  for (int i = 0; i < 10; i++) world.watch(1);
+  CHECK(early.mappedBytes() == 0);
 }
 
 TEST_CASE("a comm whose receives are never posted holds up no other one") {

@@ -18,16 +18,16 @@ struct Stage {
     auto opened = transport->open(transport->discover()->front());
     device = opened.take();
     cache = std::make_unique<mem::RegionCache>(std::vector<std::shared_ptr<Device>>{device});
-    arena = std::make_unique<mem::Arena>(cache.get());
+    heap = std::make_unique<mem::Heap>(cache.get(), nullptr);
   }
   uint32_t begin() {
-    const auto index = messages.begin(*arena, nullptr, 1, 2, 300);
+    const auto index = messages.begin(*heap, nullptr, 1, 2, 300);
     REQUIRE(index);
     return *index;
   }
   std::shared_ptr<Device> device;
   std::unique_ptr<mem::RegionCache> cache;
-  std::unique_ptr<mem::Arena> arena;
+  std::unique_ptr<mem::Heap> heap;
   EarlyMessages messages;
 };
 

@@ -104,7 +104,7 @@ Status Host::connected() {
 }
 
 size_t Host::registeredBytes() {
-  return engine_->arena().registeredBytes();
+  return engine_->arena().registeredBytes() + engine_->earlyMemory().mappedBytes();
 }
 
 uint64_t Host::found() const {
