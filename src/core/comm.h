@@ -191,6 +191,7 @@ class CommBase {
   virtual void leaveRing() {}          // a sender's, to its peering
   [[gnu::noinline]] Tested testUnfinished(Request* request) const;
   [[gnu::noinline]] Tested finish(Request* request, int* sizes);
+  [[gnu::noinline]] void beforePoll(Request* request);
 
   [[gnu::cold]] void beginProfiled(Request* request, size_t part, void* profilerHandle, size_t bytes);
   [[gnu::cold]] void endProfiled(Request* request, size_t part, size_t bytes);

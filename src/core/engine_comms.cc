@@ -42,6 +42,7 @@ void Engine::removeComm(uint32_t number) {
     request.memory = nullptr;
     giveRequest(&request);
   });
+  dropPutOffs(comm);
   for (uint32_t i = 0; i < slots_.size(); i++)
     if (slots_[i].comm && slots_[i].comm == comm) giveSlot(&slots_[i]);
 }

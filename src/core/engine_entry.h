@@ -21,10 +21,6 @@ class EngineEntry {
   EngineEntry(const EngineEntry&) = delete;
   EngineEntry& operator=(const EngineEntry&) = delete;
   explicit operator bool() const { return entered_; }
-  void insist() {  // waits where the one try did not get in
-    if (!entered_) engine_.enterWaiting();
-    entered_ = true;
-  }
 
  private:
   Engine& engine_;

@@ -35,7 +35,42 @@ EngineParts::EngineParts(EngineOptions options)
       arena_(options_.regions.get()),
       earlyMemory_(options_.regions.get(), options_.windows ? &options_.windows->room() : nullptr),
       requests_(kRequestLimit),
-      slots_(kMaxSlots) {}
+      slots_(kMaxSlots),
+      putOffs_(UINT32_MAX) {}
+
+PutOffFlush* EngineParts::takePutOff(CommBase* comm, mem::RegionRef region, uint64_t offset) {
+  const std::lock_guard lock(putOffMutex_);
+  PutOffFlush* flush = putOffs_.take();
+  flush->kind = RequestKind::putOff;
+  flush->reportedFailed = false;
+  flush->departure = 1;
+  flush->count = 1;
+  flush->remaining = 1;
+  flush->region = std::move(region);
+  flush->offset = offset;
+  flush->begun = nullptr;
+  flush->comm = comm;
+  return flush;
+}
+
+void EngineParts::givePutOff(PutOffFlush* flush) {
+  const mem::RegionRef last = std::move(flush->region);  // goes after the lock: its cards may take long
+  const std::lock_guard lock(putOffMutex_);
+  flush->kind = RequestKind::none;
+  flush->comm = nullptr;
+  putOffs_.give(flush);
+}
+
+PutOffFlush* EngineParts::putOffOf(const CommBase* comm) {
+  const std::lock_guard lock(putOffMutex_);
+  for (uint32_t i = 0; i < putOffs_.size(); i++)
+    if (putOffs_[i].comm == comm) return &putOffs_[i];
+  return nullptr;
+}
+
+void EngineParts::dropPutOffs(const CommBase* comm) {
+  while (PutOffFlush* flush = putOffOf(comm)) givePutOff(flush);
+}
 
 // The other cards take the share of a card that cannot be used. A lack of memory or descriptors is an error,
 // as the user can mend it.

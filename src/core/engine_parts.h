@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -103,6 +104,10 @@ class EngineParts {
     requests_.give(request);
   }
   Request& requestAt(uint32_t index) { return requests_[index]; }
+  // For who is not inside; any thread. Given back, or dropped with its comm, inside.
+  PutOffFlush* takePutOff(CommBase* comm, mem::RegionRef region, uint64_t offset);
+  void givePutOff(PutOffFlush* flush);
+  void dropPutOffs(const CommBase* comm);
   template <class Visit>
   void eachRequest(Visit visit) {  // in use; not for the data path
     for (uint32_t i = 0; i < requests_.size(); i++) {
@@ -143,6 +148,8 @@ class EngineParts {
   bool cardLost_ = false;       // a fact about the card: the engine serves its comms, and gets no new ones
   Pool<Request> requests_;
   Pool<ReceiveSlot, 256> slots_;
+  std::mutex putOffMutex_;  // for moments
+  Pool<PutOffFlush, 8> putOffs_;
   Budget budget_;
   EngineCounters counters_;
   TimePoint now_{};
@@ -154,6 +161,7 @@ class EngineParts {
   std::vector<Peering*> flushQueue_;  // with room for all peerings
 
  private:
+  PutOffFlush* putOffOf(const CommBase* comm);  // one of them
   void decideEager();
   void shareOut(const std::vector<uint8_t>& working);  // rails without a queue get one that stands in
 

@@ -49,7 +49,7 @@ Status FlushLanes::open() {
 // Data may come by a rail before our own lane over it is up. So a flush waits for a lane that connects, and
 // opens one that was lost, as long as some peering has a lane up on that rail. Where none has, the data that
 // came by the rail landed long ago, and the lane is left out.
-bool FlushLanes::post(Request* request, const MemoryHandle& memory, const void* address) {
+bool FlushLanes::post(Request* request, const mem::RegionRef& region, uint64_t offset) {
   request->remaining = 0;
   for (size_t i = 0; i < lanes_.size(); i++) {
     Lane& lane = lanes_.at(i);
@@ -61,8 +61,7 @@ bool FlushLanes::post(Request* request, const MemoryHandle& memory, const void* 
     }
     waits.done = false;
     request->remaining++;
-    const Read read{request->index, request->generation,      lane.number(),
-                    memory.region,  memory.offsetOf(address), parts_.now()};
+    const Read read{request->index, request->generation, lane.number(), region, offset, parts_.now()};
     if (!lane.up() && lane.state() != LaneState::connecting) {
       held_.push_back(read);
     } else if (!submit(lane, read)) {

@@ -22,8 +22,8 @@ class FlushLanes final : private LaneOwner {
   FlushLanes& operator=(const FlushLanes&) = delete;
 
   Status open();  // again is harmless; an error where no rail has one
-  bool post(Request* request, const MemoryHandle& memory, const void* address);  // false: it cannot be done
-  void finished(const Completion& completion);                                   // of a read, by its context
+  bool post(Request* request, const mem::RegionRef& region, uint64_t offset);  // false: it cannot be done
+  void finished(const Completion& completion);                                 // of a read, by its context
   bool hasQueued() const { return lanes_.hasQueued(); }
   bool flush(TimePoint now) { return lanes_.flush(now); }
   void watch(TimePoint now);

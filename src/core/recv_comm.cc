@@ -485,27 +485,4 @@ bool RecvCommImpl::awaited(const ReceiveSlot& slot, uint16_t bit, NoteKind kind)
   return kind == (slot.askedOdd & bit ? NoteKind::againOdd : NoteKind::againEven);
 }
 
-Posted RecvCommImpl::iflush(std::span<const ReceiveSpec> received) {
-  EngineEntry in(engine(), EngineEntry::tryOnce);
-  if (failed()) return {false, nullptr};
-  if (peering().onlySharesMemory()) return {};  // the driver's copies are over when a receive is
-  const ReceiveSpec* last = nullptr;
-  for (const ReceiveSpec& spec : received) {
-    if (spec.bytes > 0 && spec.memory && needsFlush(spec.memory->region->kind())) last = &spec;
-  }
-  if (!last) return {};
-  // A null request means "nothing to wait for" here, so not entering must not look like it.
-  in.insist();
-  Request* request = engine().takeRequest(RequestKind::flush, this);
-  if (!request) {
-    endByUs(Error(Code::resources, "flushing",
-                  "no request is left; test what is in flight before the next flush"));
-  } else if (!engine().flushLanes().post(request, *last->memory, last->data)) {
-    engine().giveRequest(request);
-    request = nullptr;
-    endByUs(Error(Code::system, "flushing", "the loopback lane of " + engine().deviceName() + " is not up"));
-  }
-  return {request != nullptr, request};
-}
-
 }  // namespace weft::core

@@ -70,6 +70,8 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   Place place(const DirectHeader& header, uint64_t length, bool mayWait);
   void directLanded(ReceiveSlot* slot);
   void earlyLanded(uint32_t index);
+  void goOn(PutOffFlush* flush);
+  const mem::Block& staging() const { return staging_; }
   bool writeAllCts();                          // false: none left to write
   uint64_t ctsDue() const { return ctsDue_; }  // the poll pass from which that is worth a look again
   void tellCts(uint8_t lane);                  // those that left by a lane that is fenced
@@ -116,6 +118,8 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   void letGoOfPlaced();
   void giveBackStanding();
   bool needsFlush(MemoryKind kind) const;
+  bool mayHaveCome() const;
+  [[gnu::noinline]] Request* beginFlush(const mem::RegionRef& region, uint64_t offset);
   void tellGpuMemory();
   Status adopt(const OpenMessage& open);
   const char* fault(std::span<const ReceiveSpec> receives) const;

@@ -66,7 +66,7 @@ class MemoryHandle {
   uint32_t placedBefore = 0;             // once it answered: k of the first message that is not placed in it
 };
 
-enum class RequestKind : uint8_t { none, send, receive, flush };
+enum class RequestKind : uint8_t { none, send, receive, flush, putOff };
 
 struct SegmentInFlight {
   uint8_t lane = 0;
@@ -92,7 +92,8 @@ class Request {
   uint8_t segmentCount = 0;     // send
   uint16_t generation = 0;      // bumped after each use: late completions are told by it
   uint32_t index = 0;           // of this item in the pool
-  uint32_t departure = 0;       // a send that waits for others: what Peering::leaveWith is told; else 0
+  uint32_t departure = 0;       // a send that waits for others: what Peering::leaveWith is told; else 0, but
+                                // for a flush that was put off
   CommBase* comm = nullptr;
   MemoryHandle* memory = nullptr;  // send: while its segments are in flight
   uint32_t record = 0;             // send: its number in what others see of the comm
@@ -103,6 +104,15 @@ class Request {
   std::array<uint32_t, kMaxRecvs> sequence{};
   std::array<void*, kMaxRecvs> events{};  // the profiler's, null where nobody wants one and when free
   std::array<SegmentInFlight, kMaxSegments> segments{};
+};
+
+// A flush whose caller was not let into the engine: what it asked for, and the request that does it, from the
+// first test on. Its `departure` is not 0 (CommBase::testOwn). Not of the engine's pool of requests.
+class PutOffFlush : public Request {
+ public:
+  mem::RegionRef region;
+  uint64_t offset = 0;
+  Request* begun = nullptr;
 };
 
 enum class SlotState : uint8_t {

@@ -12,9 +12,19 @@ namespace weft::core {
 
 // Of a group, or a flush.
 Tested CommBase::finish(Request* request, int* sizes) {
+  if (request->kind == RequestKind::putOff) {
+    engine().givePutOff(static_cast<PutOffFlush*>(request));
+    return {true, true};
+  }
   if (request->kind == RequestKind::receive) recv_->finishRequest(request, sizes);
   engine().giveRequest(request);
   return {true, true};
+}
+
+// A send that waits for others to leave with, or a flush that was put off.
+void CommBase::beforePoll(Request* request) {
+  if (request->kind == RequestKind::putOff) return recv_->goOn(static_cast<PutOffFlush*>(request));
+  peering().leaveWith(request->departure);
 }
 
 Tested testObject(Request* request, int* sizes) {

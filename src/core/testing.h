@@ -32,7 +32,7 @@ inline Tested CommBase::testOwn(Request* request, int* sizes) {
   const EngineStay inside(engine);
   if (request->remaining != 0 && !failed()) [[likely]] {
     if (request->departure != 0) [[unlikely]]
-      peering().leaveWith(request->departure);
+      beforePoll(request);
     engine.progress();
   }
   if (request->remaining != 0 || request->reportedFailed) return testUnfinished(request);

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <chrono>
+#include <future>
+#include <memory>
+#include <optional>
+
 #include "tests/protocol/rails.h"
 
 // A flush reads back over each rail by which data may have come, and ends: done, or with an error.
@@ -18,19 +23,20 @@ class Landing {
  public:
   explicit Landing(RecvCommImpl& comm) : comm_(comm) {
     MemoryDesc desc;
-    desc.address = bytes_.data();
-    desc.length = bytes_.size();
+    desc.address = bytes_->data();
+    desc.length = bytes_->size();
     auto handle = comm_.registerMemory(desc);
     REQUIRE(handle);
     handle_ = *handle;
   }
   ~Landing() { CHECK(comm_.deregisterMemory(handle_)); }
-  std::byte* data() { return bytes_.data(); }
+  std::byte* data() { return bytes_->data(); }
+  std::shared_ptr<const std::vector<std::byte>> bytes() const { return bytes_; }
   MemoryHandle* handle() const { return handle_; }
 
  private:
   RecvCommImpl& comm_;
-  std::vector<std::byte> bytes_ = std::vector<std::byte>(kBytes);
+  std::shared_ptr<std::vector<std::byte>> bytes_ = std::make_shared<std::vector<std::byte>>(kBytes);
   MemoryHandle* handle_ = nullptr;
 };
 
@@ -40,6 +46,18 @@ Request* flush(RecvCommImpl& comm, Landing& into) {
   REQUIRE(posted.ok);
   REQUIRE(posted.request);
   return posted.request;
+}
+
+// While another thread is inside the engine. Null: the call waited for that one.
+Request* flushFromOutside(RecvCommImpl& comm, Landing& into) {
+  const ReceiveSpec spec{into.data(), kBytes, 1, into.handle(), nullptr};
+  std::optional<EngineEntry> other(std::in_place, comm.engine(), EngineEntry::wait);
+  auto call = std::async(std::launch::async, [&] { return comm.iflush(std::span(&spec, 1)); });
+  const bool waited = call.wait_for(std::chrono::seconds(5)) != std::future_status::ready;
+  other.reset();
+  const Posted posted = call.get();
+  REQUIRE(posted.ok);
+  return waited ? nullptr : posted.request;
 }
 
 }  // namespace
@@ -139,5 +157,54 @@ TEST_CASE("memory cannot be registered where no lane for flushing can be opened"
   CHECK_FALSE(rails.recv().registerMemory(desc));
   for (const auto& rule : refused) CHECK(rule->counts().hits == 1);
   Landing to(rails.recv());
+  CHECK(rails.finished(rails.recv(), flush(rails.recv(), to)));
+}
+
+TEST_CASE("a flush waits for no thread that is inside the engine, and begins when it is tested") {
+  Rails rails(2, {.flush = true});
+  Landing to(rails.recv());
+  rails.live(10);
+  fault::FaultRule read;
+  read.kind = FaultKind::delay;
+  read.op = FaultOp::read;
+  read.count = 0;
+  const auto seen = rails.addRule(1, read);
+  Request* first = flushFromOutside(rails.recv(), to);
+  Request* second = flushFromOutside(rails.recv(), to);
+  REQUIRE(first);
+  REQUIRE(second);
+  CHECK(isLive(first));
+  rails.live(10);
+  CHECK(seen->counts().hits == 0);
+  CHECK(rails.finished(rails.recv(), second));
+  CHECK(seen->counts().hits == 2);
+  CHECK(rails.finished(rails.recv(), first));
+  CHECK(seen->counts().hits == 4);
+  CHECK_FALSE(isLive(first));
+}
+
+TEST_CASE("a flush that was put off ends with its comm") {
+  Rails rails(2, {.flush = true});
+  Connection other = rails.world().connect(0);
+  Landing to(rails.recv());
+  auto there = std::make_unique<Landing>(*other.recv);
+  rails.live(10);
+  Request* flushing = flushFromOutside(*other.recv, *there);
+  REQUIRE(flushing);
+  SECTION("which fails") {
+    other.recv->fail("as I please");
+    CHECK_FALSE(other.recv->testRequest(flushing, nullptr).ok);
+  }
+  SECTION("which is closed") {
+    there.reset();
+    other.recv->close();
+    CHECK_FALSE(isLive(flushing));
+    CHECK_FALSE(core::test(flushing, nullptr).ok);
+  }
+  SECTION("whose memory was deregistered") {
+    const auto stillMapped = there->bytes();  // the flush reads it all the same
+    there.reset();
+    CHECK(rails.finished(*other.recv, flushing));
+  }
   CHECK(rails.finished(rails.recv(), flush(rails.recv(), to)));
 }
