@@ -98,8 +98,9 @@ void TcpEndpoint::put(Stream& stream, const Work& work) {
 
 void TcpEndpoint::putRead(Stream& stream, const Work& work) {
   if (freeReads_.empty()) {
-    freeReads_.push_back(static_cast<uint32_t>(reads_.size()));
+    freeReads_.reserve(reads_.size() + 1);
     reads_.emplace_back();
+    freeReads_.push_back(static_cast<uint32_t>(reads_.size() - 1));
   }
   const uint32_t number = freeReads_.back();
   freeReads_.pop_back();
@@ -185,9 +186,9 @@ std::byte* TcpEndpoint::readInto(uint32_t number, uint32_t length) {
 }
 
 void TcpEndpoint::readFinished(uint32_t number) {
+  workFinished(Purpose::work, reads_[number].context);
   reads_[number].open = false;
   freeReads_.push_back(number);
-  workFinished(Purpose::work, reads_[number].context);
 }
 
 std::string TcpEndpoint::named(const char* what, const std::string& why) const {

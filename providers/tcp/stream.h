@@ -5,6 +5,7 @@
 #include <array>
 #include <string>
 #include <sys/uio.h>
+#include <vector>
 
 #include "providers/common/key_table.h"
 #include "providers/tcp/ring.h"
@@ -88,9 +89,9 @@ class Stream {
   // There is more to flush.
   bool blocked() const { return (!out_.empty() || holdsSealed()) && sendError_ == 0; }
   // Something is to be read for, beside what the peer may send: an acknowledgement is owed, or the last
-  // words.
+  // words, or what was read is not taken.
   bool hasPending() const {
-    return landed_ != acknowledged_ || sendError_ != 0 || !out_.empty() || holdsSealed();
+    return landed_ != acknowledged_ || sendError_ != 0 || !out_.empty() || holdsSealed() || lacked_;
   }
 
   // Sends what the kernel takes.
@@ -129,6 +130,7 @@ class Stream {
     std::byte* at = nullptr;
   };
   struct Gathered;
+  struct Unused;
 
   bool gather(Gathered* into);
   bool gatherReply(const Outgoing& outgoing, Gathered* into, size_t slot);
@@ -146,6 +148,8 @@ class Stream {
   ssize_t readSome(Buffer& buffer, size_t* inPlace, size_t* asked);
   bool ended(ssize_t result);
   bool parse(std::span<const std::byte> bytes);
+  bool take(std::span<const std::byte>* bytes);
+  bool goOn();
   bool begin(size_t here);
   bool enter();
   bool waits() const { return asks_ > 0; }
@@ -153,7 +157,7 @@ class Stream {
   void learn(bool inTime);
   bool locate(Landing* landing);
   bool placeMessage(bool mayWait);
-  bool finish();
+  void finish();
   bool acknowledged(uint32_t landed);
   bool answerRead();
   bool refuse(Refused reason, const char* why);
@@ -183,6 +187,8 @@ class Stream {
   int patience_ = kMostAsks;
   std::array<std::byte, kAheadOfLarge> held_;
   size_t heldBytes_ = 0;
+  bool lacked_ = false;          // memory ran out while something was taken, which was not done then
+  std::vector<std::byte> rest_;  // what had been read behind that
   uint32_t haveHeader_ = 0;
   uint32_t done_ = 0;  // of its bytes
   bool inFrame_ = false;

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <sys/socket.h>
+#include <utility>
 
 #include "providers/common/keyed_memory.h"
 #include "providers/tcp/stream.h"
@@ -26,8 +27,23 @@ constexpr uint64_t kDropped = 0;  // no region has this key: it stands for a mes
 
 }  // namespace
 
+// What was read and is not taken yet. Where memory runs out it is kept: the call that polls fails, and the
+// next poll goes on, as the kernel has it no more.
+struct Stream::Unused {
+  ~Unused() {
+    if (taken) return;
+    of.lacked_ = true;
+    of.rest_.assign(bytes.begin(), bytes.end());
+  }
+  Stream& of;
+  std::span<const std::byte> bytes;
+  bool taken = false;
+};
+
 bool Stream::receive(Buffer& buffer) {
   if (awaitsDoor_ && !hearDoor()) return false;
+  if (lacked_ && !goOn()) [[unlikely]]
+    return false;
   if (waits() && !resume()) return false;
   bool any = false;
   for (int i = 0; i < kReads; i++) {
@@ -41,8 +57,8 @@ bool Stream::receive(Buffer& buffer) {
     const auto bytes = static_cast<size_t>(got);
     const size_t direct = std::min(bytes, inPlace);
     done_ += static_cast<uint32_t>(direct);
-    if (inFrame_ && done_ == header_.length && direct > 0 && !finish()) return false;
-    if (bytes > direct && !parse(std::span(buffer).first(bytes - direct))) return false;
+    const bool whole = inFrame_ && done_ == header_.length;
+    if ((whole || bytes > direct) && !parse(std::span(buffer).first(bytes - direct))) return false;
     if (bytes < asked || waits()) break;
   }
   if (landed_ != acknowledged_ && out_.empty()) {
@@ -116,54 +132,74 @@ bool Stream::ended(ssize_t result) {
 }
 
 bool Stream::parse(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
+  Unused unused{*this, bytes};
+  const bool goesOn = take(&unused.bytes);
+  unused.taken = true;
+  return goesOn;
+}
+
+bool Stream::goOn() {
+  lacked_ = false;
+  const std::vector<std::byte> rest = std::exchange(rest_, {});
+  return parse(rest);
+}
+
+// Each step is done when it is over: one that memory runs out for is taken again.
+bool Stream::take(std::span<const std::byte>* bytes) {
+  for (;;) {
     if (!inFrame_) {
-      const size_t more = std::min(bytes.size(), kHeaderBytes - haveHeader_);
-      std::memcpy(reinterpret_cast<std::byte*>(&header_) + haveHeader_, bytes.data(), more);
-      haveHeader_ += static_cast<uint32_t>(more);
-      bytes = bytes.subspan(more);
-      if (haveHeader_ < kHeaderBytes) return true;
-      if (!begin(bytes.size())) return false;
+      if (haveHeader_ < kHeaderBytes) {
+        if (bytes->empty()) return true;
+        const size_t more = std::min(bytes->size(), kHeaderBytes - haveHeader_);
+        std::memcpy(reinterpret_cast<std::byte*>(&header_) + haveHeader_, bytes->data(), more);
+        haveHeader_ += static_cast<uint32_t>(more);
+        *bytes = bytes->subspan(more);
+        if (haveHeader_ < kHeaderBytes) return true;
+      }
+      if (!begin(bytes->size())) return false;
       if (waits()) {
-        heldBytes_ = bytes.size();
-        std::memcpy(held_.data(), bytes.data(), heldBytes_);
+        heldBytes_ = bytes->size();
+        std::copy(bytes->begin(), bytes->end(), held_.begin());
         return true;
       }
       if (!inFrame_) continue;
     }
-    Landing landing;
-    if (!locate(&landing)) return false;
-    const size_t more = std::min<size_t>(bytes.size(), header_.length - done_);
-    if (more > 0 && landing.at) std::memcpy(landing.at + done_, bytes.data(), more);
-    landing.pin.release();
-    done_ += static_cast<uint32_t>(more);
-    bytes = bytes.subspan(more);
-    if (done_ == header_.length && !finish()) return false;
+    if (done_ < header_.length) {
+      if (bytes->empty()) return true;
+      Landing landing;
+      if (!locate(&landing)) return false;
+      const size_t more = std::min<size_t>(bytes->size(), header_.length - done_);
+      if (landing.at) std::memcpy(landing.at + done_, bytes->data(), more);
+      done_ += static_cast<uint32_t>(more);
+      *bytes = bytes->subspan(more);
+      if (done_ < header_.length) return true;
+    }
+    finish();
   }
-  return true;
 }
 
 // A header is complete, and so many bytes behind it are here. A frame with bytes goes on from here, others
 // are over.
 bool Stream::begin(size_t here) {
-  haveHeader_ = done_ = 0;
   if (!wellFormed(header_)) return refuse(Refused::protocol, "it sent something that is no frame of weft's");
   if (!acknowledged(header_.landed)) return false;
   if (header_.carries()) {
     if (!standing) return refuse(Refused::protocol, "it sent data before it was welcome");
     ahead_ = header_.length >= kBulkBytes ? kAheadOfLarge : kAheadOfSmall;
     if (header_.kind == FrameKind::message && !placeMessage(here <= held_.size())) return false;
+    haveHeader_ = done_ = 0;
     return waits() || enter();
   }
   if (header_.kind == FrameKind::readRequest) return answerRead();
-  return header_.kind == FrameKind::ack || host_.control(*this, header_);
+  if (header_.kind != FrameKind::ack && !host_.control(*this, header_)) return false;
+  haveHeader_ = 0;
+  return true;
 }
 
 bool Stream::enter() {
   inFrame_ = true;
   Landing landing;
-  if (!locate(&landing)) return false;
-  return header_.length > 0 || finish();
+  return locate(&landing);
 }
 
 // A message is asked for its place until it has one; from then on it is a write to memory of ours, or to
@@ -220,24 +256,22 @@ bool Stream::locate(Landing* landing) {
   return landing->at || refuse(Refused::range, "it wrote outside the memory that it named");
 }
 
-bool Stream::finish() {
-  inFrame_ = false;
-  if (header_.flags & kWantsAck) landed_++;
+void Stream::finish() {
   if (header_.kind == FrameKind::message && placed_ != 0) host_.messageLanded(placed_, header_.length);
   if (header_.kind == FrameKind::notify) host_.notified(header_.number, header_.length);
   if (header_.kind == FrameKind::readReply) host_.readFinished(header_.number);
-  return true;
+  if (header_.flags & kWantsAck) landed_++;
+  inFrame_ = false;
 }
 
 bool Stream::acknowledged(uint32_t landed) {
   const uint32_t more = landed - acked_;
   if (more == 0) return true;
   if (more > awaiting_.size()) return refuse(Refused::protocol, "it acknowledged what was not sent");
-  acked_ = landed;
-  for (uint32_t i = 0; i < more; i++) {
+  for (; acked_ != landed; acked_++) {
     const Awaiting first = awaiting_.front();
-    awaiting_.pop();
     host_.workFinished(first.purpose, first.context);
+    awaiting_.pop();
   }
   return true;
 }
@@ -257,6 +291,7 @@ bool Stream::answerRead() {
   reply.header.flags = 0;
   reply.purpose = Purpose::reply;
   out_.push(reply);
+  haveHeader_ = 0;
   flush();
   return open();
 }

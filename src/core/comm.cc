@@ -70,6 +70,7 @@ std::vector<MemoryHandle*> CommBase::handlesInOrder() const {
 }
 
 void CommBase::end(const Ending& ending) {
+  const MustNotFail nobodyToTell;
   if (!sticky_.put(ending.error)) return;
   stats_.failed(ending.error.message());
   const bool byOwner = ending.by == Ending::By::owner;

@@ -35,6 +35,7 @@ class EagerReceiver {
     uses_[slot]++;
     return true;
   }
+  bool holds(uint32_t slot) const { return ((uses_[slot] ^ freed_ >> slot) & 1) != 0; }
   bool free(uint32_t slot) {  // true: the peer should hear of it
     freed_ ^= uint64_t{1} << slot;
     return ++freedUntold_ * 2 >= slots_;

@@ -10,7 +10,7 @@ namespace weft::core {
 
 Result<uint32_t> EarlyMessages::begin(mem::Heap& heap, RecvCommImpl* comm, uint32_t tag, uint32_t k,
                                       uint32_t size) {
-  constexpr size_t kFirst = 64;
+  makeRoom();
   Early early;
   TRY(early.block, heap.take(earlyBytes(size)));
   early.comm = comm;
@@ -19,8 +19,6 @@ Result<uint32_t> EarlyMessages::begin(mem::Heap& heap, RecvCommImpl* comm, uint3
   early.size = size;
   early.state = State::coming;
   if (free_.empty()) {
-    // So that giving one back needs no memory.
-    if (free_.capacity() <= messages_.size()) free_.reserve(std::max(kFirst, 2 * messages_.size()));
     messages_.push_back(std::move(early));
     return static_cast<uint32_t>(messages_.size() - 1);
   }
@@ -28,6 +26,15 @@ Result<uint32_t> EarlyMessages::begin(mem::Heap& heap, RecvCommImpl* comm, uint3
   free_.pop_back();
   messages_[index] = std::move(early);
   return index;
+}
+
+// So that neither taking one more nor giving any back needs memory.
+void EarlyMessages::makeRoom() {
+  constexpr size_t kFirst = 64;
+  if (!free_.empty() || messages_.size() < messages_.capacity()) return;
+  const size_t room = std::max(kFirst, 2 * messages_.size());
+  free_.reserve(room);
+  messages_.reserve(room);
 }
 
 EarlyMessages::Early* EarlyMessages::landed(uint32_t index) {

@@ -39,6 +39,7 @@ class EarlyMessages {
   // where memory ran out.
   Result<uint32_t> begin(mem::Heap& heap, RecvCommImpl* comm, uint32_t tag, uint32_t k, uint32_t size);
 
+  void makeRoom();  // for one more; may fail, and nothing has changed then
   bool contains(uint32_t index) const { return index < messages_.size(); }
   Early& at(uint32_t index) { return messages_[index]; }
   // All its bytes are here. Null: nobody waits for it, and it is gone.

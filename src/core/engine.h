@@ -8,6 +8,7 @@
 #include <cassert>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -103,7 +104,11 @@ class Engine final : public EngineParts, private Placer, private PathOwner {
   void eachComm(Visit visit) {
     comms_.each(visit);
   }
-  void queueCtsWriter(RecvCommImpl* comm) { ctsWriters_.push_back(comm); }  // has CTS to write
+  void queueCtsWriter(RecvCommImpl* comm) {  // has CTS to write
+    if (ctsWriters_.size() == ctsWriters_.capacity()) [[unlikely]]
+      growCtsWriters();
+    ctsWriters_.push_back(comm);
+  }
   void close(CommBase* comm);                       // begins, and goes on with each pass until it is over
   void closeOwned(std::unique_ptr<CommBase> comm);  // likewise; it is the engine's until takeClosed()
   // Those of the engine's that are over, to be freed outside of it: giving memory back can take long.
@@ -136,6 +141,7 @@ class Engine final : public EngineParts, private Placer, private PathOwner {
   [[gnu::noinline]] bool tryEnterAsked(uint32_t seen);
   [[gnu::noinline]] void handleMail();
   [[gnu::noinline]] void finishPass(bool polledAll);
+  [[gnu::cold]] void growCtsWriters();
   void writeAllCts();
   [[gnu::cold]] void lookAtWaits();
   [[gnu::cold]] void stepClosing();
@@ -146,14 +152,43 @@ class Engine final : public EngineParts, private Placer, private PathOwner {
   }
   // What a poll found; mostly one. A pass within would poll into the same array.
   void handOut(size_t rail, size_t n, int mostBatches) {
-    assert(!std::exchange(handingOut_, true));
+    const HandingOut now(*this);
     if (n == 1) {
-      dispatch(rail, completions_[0]);
+      dispatchEach(rail, {completions_.data(), 1});
     } else {
       dispatchAll(rail, n, mostBatches);
     }
-    assert(std::exchange(handingOut_, false));
   }
+  class HandingOut {
+   public:
+    explicit HandingOut(Engine& engine) : engine_(engine) {
+      assert(!std::exchange(engine_.handingOut_, true));
+    }
+    ~HandingOut() { assert(std::exchange(engine_.handingOut_, false)); }
+    HandingOut(const HandingOut&) = delete;
+    HandingOut& operator=(const HandingOut&) = delete;
+
+   private:
+    [[maybe_unused]] Engine& engine_;
+  };
+  // Where memory runs out the next poll goes on: engine_lack.cc.
+  struct Rest {
+    ~Rest() {
+      if (!found.empty()) engine.keep(rail, found);
+    }
+    Engine& engine;
+    size_t rail;
+    std::span<const Completion> found;
+  };
+  void dispatchEach(size_t rail, std::span<const Completion> found) {
+    for (Rest rest{*this, rail, found}; !rest.found.empty(); rest.found = rest.found.subspan(1))
+      dispatch(rail, rest.found.front());
+  }
+  [[gnu::cold]] void keep(size_t rail, std::span<const Completion> rest);
+  [[gnu::cold]] void handOutKept();
+  [[gnu::cold]] CommBase* commOf(const Completion& completion);
+  [[gnu::cold]] CommBase* commOf(ReceivedNote note);
+  [[gnu::cold]] CommBase* commOfLanded(uint64_t context);
   void dispatch(size_t rail, const Completion& completion) {
     if (completion.kind == CompletionKind::notified) return onNotified(completion);
     if (completion.kind == CompletionKind::sent && completion.ok) [[likely]]
@@ -202,6 +237,11 @@ class Engine final : public EngineParts, private Placer, private PathOwner {
   std::vector<CommBase*> closing_;                // owned by those who wait for it, or by us:
   std::vector<std::unique_ptr<CommBase>> owned_;  // whose owners did not wait (giveBack)
   std::array<Completion, 32> completions_;        // of the poll that runs; to fill it afresh costs more
+  struct Kept {
+    size_t rail;
+    Completion completion;
+  };
+  std::vector<Kept> kept_;  // what was found and is not handed out
   TimePoint commsWatchedAt_{};
   WaitWatch waits_;
   uint32_t lives_ = 0;                        // peerings made so far

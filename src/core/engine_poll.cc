@@ -291,8 +291,7 @@ void Engine::onRare(size_t rail, const Completion& completion) {
 
 void Engine::dispatchAll(size_t rail, size_t n, int mostBatches) {
   for (;;) {
-    for (const Completion *next = completions_.data(), *end = next + n; next != end; next++)
-      dispatch(rail, *next);
+    dispatchEach(rail, std::span(completions_).first(n));
     if (n < completions_.size() || --mostBatches == 0) return;
     n = queues_[rail]->poll(completions_);
   }
@@ -300,6 +299,8 @@ void Engine::dispatchAll(size_t rail, size_t n, int mostBatches) {
 
 // From where the last pass ended.
 bool Engine::pollSeveral(int mostBatches) {
+  if (!kept_.empty()) [[unlikely]]
+    handOutKept();
   Queue* const* queues = queues_.data();
   const size_t rails = queues_.size();
   for (size_t left = rails; left > 0; left--) {
@@ -317,9 +318,10 @@ void Engine::drain(size_t rail) {
   constexpr int kMostBatches = 1 << 16;  // a queue has an end
   std::array<Completion, 32> found;      // its own: a pass may be handing out what is in completions_
   size_t n = found.size();
+  if (!kept_.empty()) handOutKept();
   for (int i = 0; i < kMostBatches && n == found.size(); i++) {
     n = queues_[rail]->poll(found);
-    for (size_t next = 0; next < n; next++) dispatch(rail, found[next]);
+    dispatchEach(rail, std::span(found).first(n));
   }
 }
 

@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "src/base/reserve.h"
+
 // A queue that allocates only when it has to hold more than ever before, and whose front is contiguous so
 // that a burst can be handed on in one call. One thread.
 namespace weft::core {
@@ -56,7 +58,9 @@ class GrowingRing {
   }
 
  private:
+  // What it holds is under way, and a poll that may be another comm's goes on with it.
   [[gnu::noinline]] void grow() {
+    const MustNotFail nobodyToTell;
     std::vector<T> larger(items_.size() * 2);
     const size_t n = size();
     for (size_t i = 0; i < n; i++) larger[i] = items_[(head_ + i) & mask_];

@@ -65,6 +65,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
                          bool polls = true);
   void onSegment(ReceiveSlot& slot, ReceivedNote note, uint64_t length);
   void onEager(uint32_t eagerSlot, const EagerHeader& header, const std::byte* payload);
+  void loseEager(uint32_t eagerSlot);  // it could not be taken, and the comm has ended
   // Direct messages, in recv_comm_direct.cc:
   uint32_t takeWindow();  // what the sender may use, once, when the connection is made
   Place place(const DirectHeader& header, uint64_t length, bool mayWait);
@@ -202,6 +203,7 @@ class RecvCommImpl final : public CommBase, public RecvComm {
   void dropLanding();
   uint32_t lastUpTo(const TagState& tag, uint32_t k) const;
   bool wasHere(const TagState& tag, uint32_t k) const;
+  void makeRoomForWaiting();
   void addWaiting(TagState& tag, Waiting waiting);
   Waiting removeFirst(TagState& tag);
   [[gnu::noinline]] void takeEarly(uint32_t index, ReceiveSlot* slot);

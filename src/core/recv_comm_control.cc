@@ -37,6 +37,7 @@ void RecvCommImpl::overrun(const ReceiveSlot& slot, ReceivedNote note, uint64_t 
 }
 
 void RecvCommImpl::tooLarge(uint32_t tag, uint32_t k, uint64_t sent, uint64_t room) {
+  const MustNotFail nobodyToTell;  // within a poll that may be another comm's
   endByUs(Error(Code::invalidArgument, "matching a message",
                 format("tag %u, message %u: %llu bytes sent by %s to a receive of %llu", tag, k,
                        static_cast<unsigned long long>(sent), peering().peer()->name().c_str(),
@@ -130,6 +131,7 @@ void RecvCommImpl::takeTotal(uint64_t sent) {
 }
 
 void RecvCommImpl::tellReceivedAll() {
+  const MustNotFail nobodyToTell;  // within a poll that may be another comm's
   peering().tell(MessageType::receivedAll, CommMessage{remoteNumber_, 0});
 }
 

@@ -28,6 +28,8 @@ Place RecvCommImpl::place(const DirectHeader& header, uint64_t length, bool mayW
   TagState& tag = tags_.at(header.tag);
   ReceiveSlot* slot = findOpen(tag, header.k);
   if (!slot && mayWait && !failed()) return {.later = true};
+  makeRoomForWaiting();  // the fabric asks again where memory runs out, so nothing may have changed then
+  peering().early().makeRoom();
   if (!window_.arrives(length)) return {.refusal = "it sent more than the window that it was given"};
   engine().counters().directIn++;
   if (!slot) return placeEarly(header, static_cast<uint32_t>(length), nullptr);

@@ -15,6 +15,7 @@ void RecvCommImpl::keepWaiting(uint32_t eagerSlot, uint32_t tagNumber, uint32_t 
     engine().counters().duplicateNotes++;
     return peering().freeEagerSlot(eagerSlot);
   }
+  makeRoomForWaiting();
   addWaiting(tag, {eagerSlot, false, k, size});
   messageArrived();
 }
@@ -33,6 +34,12 @@ bool RecvCommImpl::wasHere(const TagState& tag, uint32_t k) const {
   return (same != kNone && waiting_[same].k == k) || engine().sequences().before(k, tag.k);
 }
 
+// May fail, and nothing has changed then.
+void RecvCommImpl::makeRoomForWaiting() {
+  if (waitingFree_ == kNone && waiting_.size() == waiting_.capacity()) waiting_.reserve(2 * waiting_.size());
+}
+
+// There is room.
 void RecvCommImpl::addWaiting(TagState& tag, Waiting waiting) {
   uint32_t index = waitingFree_;
   if (index == kNone) {
@@ -63,6 +70,11 @@ RecvCommImpl::Waiting RecvCommImpl::removeFirst(TagState& tag) {
 void RecvCommImpl::refuseWaiting(uint32_t eagerSlot) {
   peering().freeEagerSlot(eagerSlot);
   messageArrived();
+}
+
+// What memory ran out for neither waits nor fills a receive.
+void RecvCommImpl::loseEager(uint32_t eagerSlot) {
+  if (peering().eagerIn().holds(eagerSlot)) refuseWaiting(eagerSlot);
 }
 
 // The slot's message came before it. No message that waits is older than the next receive.

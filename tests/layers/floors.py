@@ -16,7 +16,7 @@ FLOORS = {
     # Who may enter, the poll pass, the tables of peerings and comms.
     'engine': 'engine engine_entry engine_idle',
     # Sends matched to receives.
-    'comms': '''comm engine_comms engine_messages engine_poll recv_comm recv_comm_control recv_comm_direct recv_comm_flush recv_comm_placed recv_comm_waiting
+    'comms': '''comm engine_comms engine_lack engine_messages engine_poll recv_comm recv_comm_control recv_comm_direct recv_comm_flush recv_comm_placed recv_comm_waiting
         send_comm send_comm_control send_comm_direct send_comm_placed send_comm_sums state_text testing''',
     # A process: its engines, its peers, and how two ends of a connection meet.
     'net': 'connections meeting merging net router runtime state_report',
