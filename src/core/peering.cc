@@ -76,6 +76,19 @@ Result<mem::Block> Peering::takeRing() {
   return ring;
 }
 
+Result<mem::Block> Peering::takeCtsStaging() {
+  const bool rested = !resting_.empty() && !lanes_.hasQueued() &&
+                      parts_.readNow() - resting_.front().since > lanes_.patience();
+  if (!rested) return parts_.arena().take(kRingBytes);
+  mem::Block staging = std::move(resting_.front().staging);
+  resting_.erase(resting_.begin());
+  return staging;
+}
+
+void Peering::restStaging(mem::Block staging) {
+  resting_.push_back({std::move(staging), parts_.readNow()});
+}
+
 // With one rail there is nothing to compare, and its CTS and credits are not counted.
 void Peering::tellTraffic() const {
   if (!lanes_.several() || life_.is(Stage::opening) || !logEnabled(LogLevel::info)) return;

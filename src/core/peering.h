@@ -177,6 +177,12 @@ class Peering final : private LaneOwner,
   Result<mem::Block> takeRing();
   void keepRing(mem::Block ring) { rings_.push_back(std::move(ring)); }  // needs no memory
 
+  // The memory that a receiver's CTS are written from. A closed one's rests as long as writes from it may
+  // wait in a queue: nobody is told when the last one has left, but a lane on which it has not in that time
+  // is given up.
+  Result<mem::Block> takeCtsStaging();
+  void restStaging(mem::Block staging);
+
   // Talk:
   template <class Body>
   void tell(MessageType type, const Body& body) {
@@ -274,6 +280,11 @@ class Peering final : private LaneOwner,
   EarlyMessages early_;
   std::vector<mem::Block> rings_;  // of comms that are gone; has room for all that were ever taken
   size_t ringsTaken_ = 0;          // from the arena
+  struct Resting {
+    mem::Block staging;
+    TimePoint since;
+  };
+  std::vector<Resting> resting_;  // oldest first
   Gathering gathering_;
 };
 

@@ -28,7 +28,7 @@ RecvCommImpl::RecvCommImpl(CommOptions options)
 
 Result<std::unique_ptr<RecvCommImpl>> RecvCommImpl::create(CommOptions options, uint32_t remoteNumber) {
   // What can fail comes first: our caller is inside the engine, which closing a comm enters.
-  TRY(mem::Block staging, options.engine->arena().take(kRingBytes));
+  TRY(mem::Block staging, options.peering->takeCtsStaging());
   auto comm = std::make_unique<RecvCommImpl>(std::move(options));
   comm->remoteNumber_ = remoteNumber;
   comm->staging_ = std::move(staging);

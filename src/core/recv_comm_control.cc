@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "src/base/log.h"
 #include "src/base/reserve.h"
@@ -262,8 +263,11 @@ std::optional<Event> RecvCommImpl::closingEvent() {
   return when(closingLate(), Event::late);
 }
 
+// CTS that the sender may not have read may still be on their way, and are written from the staging memory.
 void RecvCommImpl::letGo() {
+  const bool unread = ctsRing_.hasOvertaken() || advertisedCount_ > 0;
   closeAllSlots();
+  if (unread) peering().restStaging(std::move(staging_));
   dropWaiting();
   dropWindow();
   giveBackStanding();

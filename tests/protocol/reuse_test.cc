@@ -91,6 +91,37 @@ TEST_CASE("a CTS that was queued for an earlier use of a slot is not written for
   }
 }
 
+TEST_CASE("memory that CTS are written from rests as long as writes from it may wait in a queue") {
+  World world({});
+  Connection link = world.connect(0);
+  const auto closeOne = [&](Connection& of) {
+    const std::byte* memory = of.recv->staging().data();
+    world.clock().whileSleeping = [&] { world.pump(); };
+    of.send->close();
+    of.recv->close();
+    world.clock().whileSleeping = nullptr;
+    of = {};
+    return memory;
+  };
+  // Event: a message comes eagerly though its CTS had left, and nobody says that this one was read.
+  {
+    Stream stream(world, link);
+    for (int pass = 0; pass < 70; pass++) world.progress(1);
+    REQUIRE(world.side(1).engine->counters().ctsOut == kAhead);
+    for (uint64_t i = 0; i < kAhead; i++) REQUIRE(stream.message(kSmall, i));
+  }
+  const std::byte* memory = closeOne(link);
+  // Expect: the next comms write theirs from elsewhere, until a lane with such a write had been given up.
+  Connection next = world.connect(0);
+  CHECK(next.recv->staging().data() != memory);
+  world.clock().advance(world.side(1).net->config().laneTimeout * 2);
+  Connection later = world.connect(0);
+  CHECK(later.recv->staging().data() == memory);
+  // Expect: where nothing was written it is used again at once.
+  const std::byte* unused = closeOne(next);
+  CHECK(world.connect(0).recv->staging().data() == unused);
+}
+
 TEST_CASE("a CTS that was queued for a comm's use of a slot is not written for another comm's") {
   const Silence silence;
   for (uint64_t messages = 90; messages < 130; messages++) {
