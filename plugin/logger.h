@@ -5,8 +5,8 @@
 #include "nccl/types.h"
 
 // Sends the library's log through NCCL's logger, so that NCCL_DEBUG, NCCL_DEBUG_FILE and NCCL_DEBUG_SUBSYS
-// hold for it too. The process has one logger. The newest wins; NCCL hands in the same one each time. Any
-// thread.
+// hold for it too. All lines go to a single logger: the newest, of those whose users are there (plugin.cc).
+// NCCL hands in the same one each time. Any thread.
 namespace weft::plugin {
 
 // A null logger changes nothing.

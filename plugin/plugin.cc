@@ -2,6 +2,7 @@
 // Copyright The weft authors
 #include "plugin/plugin.h"
 
+#include <algorithm>
 #include <type_traits>
 #include <unordered_map>
 
@@ -76,11 +77,17 @@ struct Plugin::Life {
     core::ContextRef context;
   };
 
+  // Of an init whose use goes on. A table without finalize has no context, and never says when its use ends.
+  struct Logging {
+    const void* context;
+    ncclDebugLogger_t logger;
+  };
+
   ForkGuard forkGuard;
   std::unique_ptr<Fabric> fabric = Fabric::discover();
-  bool sharedUse = false;                           // a table without finalize was initialised
   ncclProfilerCallback_t sharedProfiler = nullptr;  // of the last init of such a table
   std::vector<SharedContext> shared;
+  std::vector<Logging> loggers;  // oldest first
   // Every object that NCCL holds, by its pointer.
   HeldMap held;
 
@@ -93,6 +100,21 @@ struct Plugin::Life {
     core::ContextRef context = openCoreContext(*fabric, std::move(options), sharedProfiler);
     if (context) shared.push_back({trafficClass, sharedProfiler, context});
     return context;
+  }
+
+  // There is room for it.
+  void addLogger(const void* context, ncclDebugLogger_t logger) {
+    if (!logger) return;
+    if (!context)
+      std::erase_if(loggers, [&](const Logging& of) { return !of.context && of.logger == logger; });
+    loggers.push_back({context, logger});
+  }
+
+  // The oldest of that pointer: a later context may be where this one was.
+  void removeLogger(const void* context) {
+    const auto of = [&](const Logging& logging) { return logging.context == context; };
+    const auto found = std::find_if(loggers.begin(), loggers.end(), of);
+    if (found != loggers.end()) loggers.erase(found);
   }
 
   // Null: the pointer is not ours, is closed already, or is of another kind.
@@ -146,12 +168,25 @@ Result<Plugin::Life*> Plugin::started() {
   return Error(Code::invalidArgument, "looking up the devices", "init was not called");
 }
 
-// A table without finalize never says when its use ends, so the logger stays until the unload.
+// While it lives the new logger hears what is found. Then the newest one has it of which the use goes on,
+// which is another one where the init came to nothing.
+class Plugin::Logs {
+ public:
+  Logs(Plugin& plugin, ncclDebugLogger_t logger) : plugin_(plugin) { useLogger(logger); }
+  ~Logs() { plugin_.useNewestLogger(); }
+  Logs(const Logs&) = delete;
+  Logs& operator=(const Logs&) = delete;
+
+ private:
+  Plugin& plugin_;
+};
+
 Status Plugin::start(ncclDebugLogger_t logger, ncclProfilerCallback_t profiler) {
   std::lock_guard lock(mutex_);
-  useLogger(logger);
+  const Logs logs(*this, logger);
   Life& state = life();
-  state.sharedUse = true;
+  state.loggers.reserve(state.loggers.size() + 1);
+  state.addLogger(nullptr, logger);
   state.sharedProfiler = profiler;
   return {};
 }
@@ -161,8 +196,9 @@ Result<void*> Plugin::openContext(uint64_t communicator, int trafficClass, ncclD
   // Makes the context's own reference cheap: no call of the loader with our lock held.
   const SelfReference first;
   std::lock_guard lock(mutex_);
-  useLogger(logger);
+  const Logs logs(*this, logger);
   Life& state = life();
+  state.loggers.reserve(state.loggers.size() + 1);
   core::ContextOptions options;
   options.trafficClass = trafficClass;
   options.perCommunicator = true;
@@ -170,6 +206,7 @@ Result<void*> Plugin::openContext(uint64_t communicator, int trafficClass, ncclD
   auto context = std::make_unique<HeldContext>(openCoreContext(*state.fabric, std::move(options), profiler));
   void* pointer = context.get();
   state.held.emplace(pointer, std::move(context));
+  state.addLogger(pointer, logger);
   return pointer;
 }
 
@@ -189,13 +226,16 @@ Status Plugin::closeContext(void* pointer) {
   context->close();
   context.reset();
   std::lock_guard lock(mutex_);
-  dropLoggerWhenUnused();
+  if (life_) life_->removeLogger(pointer);
+  useNewestLogger();
   return {};
 }
 
-// A logger belongs to a copy of NCCL that may be unloaded once its last context is closed.
-void Plugin::dropLoggerWhenUnused() {
-  if (life_ && !life_->sharedUse && life_->held.empty()) dropLogger();
+// A logger belongs to a copy of NCCL that may be unloaded once its last context is closed. There may be other
+// copies, whose use goes on.
+void Plugin::useNewestLogger() {
+  if (life_ && !life_->loggers.empty()) return useLogger(life_->loggers.back().logger);
+  dropLogger();
 }
 
 Result<ContextFound> Plugin::find(const ContextChoice& choice) {

@@ -71,11 +71,12 @@ class Plugin {
 
  private:
   struct Life;
+  class Logs;
 
   // Made at the first use. The lock is held, as for the next two.
   Life& life();
   Result<Life*> started();
-  void dropLoggerWhenUnused();
+  void useNewestLogger();
 
   core::OrderedMutex mutex_{core::LockRank::plugin};
   Life* life_ = nullptr;  // owned; no unique_ptr, see above

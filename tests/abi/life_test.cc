@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 // Being initialised and finalised, in every order and with every setting NCCL and its users bring about.
+#include <atomic>
 #include <chrono>
 #include <thread>
 
@@ -130,6 +131,53 @@ TEMPLATE_TEST_CASE("a connection whose other end accepts late is made", "", nccl
   CHECK(driver.net->closeSend(send) == ncclSuccess);
   CHECK(driver.net->closeRecv(receive) == ncclSuccess);
   CHECK(driver.finalize() == ncclSuccess);
+}
+
+namespace {
+
+// The logger of another copy of NCCL.
+std::atomic<int> linesOfOther{0};
+void countLine(ncclDebugLogLevel, unsigned long, const char*, int, const char*, ...) {
+  linesOfOther++;
+}
+
+}  // namespace
+
+// Each copy of NCCL in a process has a logger of its own, and may be unloaded when its contexts are closed.
+TEMPLATE_TEST_CASE("lines go to the newest logger of those whose contexts are there", "", ncclNet_v11_t,
+                   ncclNet_v12_t) {
+  Driver<TestType> driver;
+  driver.warningsExpected = true;
+  REQUIRE(driver.init() == ncclSuccess);
+  void* other = nullptr;
+  ncclNetCommConfig_v11_t config{NCCL_NET_TRAFFIC_CLASS_UNDEF};
+  REQUIRE(driver.net->init(&other, 2, &config, &countLine, &noProfiler) == ncclSuccess);
+  const auto warn = [&] { CHECK(driver.net->closeSend(&driver) == ncclInvalidArgument); };
+  linesOfOther = 0;
+  warn();
+  CHECK(linesOfOther > 0);
+  CHECK(countOf(NCCL_LOG_WARN) == 0);
+  SECTION("the last one goes first") {
+    REQUIRE(driver.net->finalize(other) == ncclSuccess);
+    linesOfOther = 0;
+    warn();
+    CHECK(linesOfOther == 0);
+    CHECK(countOf(NCCL_LOG_WARN) == 1);
+    CHECK(driver.finalize() == ncclSuccess);
+  }
+  SECTION("the first one goes first") {
+    REQUIRE(driver.finalize() == ncclSuccess);
+    linesOfOther = 0;
+    warn();
+    CHECK(linesOfOther > 0);
+    CHECK(countOf(NCCL_LOG_WARN) == 0);
+    CHECK(driver.net->finalize(other) == ncclSuccess);
+  }
+  linesOfOther = 0;
+  forgetLines();
+  CHECK(driver.net->finalize(&driver) == ncclInvalidArgument);
+  CHECK(linesOfOther == 0);
+  CHECK(countOf(NCCL_LOG_WARN) == 0);
 }
 
 TEMPLATE_TEST_CASE("a logger that is null is no logger", "", ALL_TABLES) {
