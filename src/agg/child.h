@@ -3,9 +3,10 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
-#include "src/base/fd.h"
+#include "src/coll/join_link.h"
 #include "src/coll/pipe.h"
 
 // A rank of a group at an aggregation daemon. Its group (group.h) owns it. Used by the thread that has the
@@ -16,7 +17,7 @@ constexpr size_t kHeads = 16;  // operations that a child may be ahead by
 
 struct Child {
   std::unique_ptr<coll::Pipe> pipe;
-  Fd link;  // by which it joined; until it has the verdict
+  std::optional<coll::JoinLink> link;  // by which it joined; until it has the verdict
   uint32_t rank = 0;
   std::string name;
 

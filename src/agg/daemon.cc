@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <poll.h>
+#include <sys/socket.h>
 
 #include "src/base/log.h"
 #include "src/base/reserve.h"
@@ -21,7 +22,10 @@ namespace {
 
 constexpr Milliseconds kTick{20};     // between two looks at members that may have left
 constexpr Milliseconds kIdle{5};      // between two looks for a group where there is none
-constexpr Milliseconds kToAsk{2000};  // the time that a guest has to send its request
+constexpr Milliseconds kToAsk{2000};  // the time that a guest has until its request is here
+// What one that is turned away may still take and say, until it hangs up.
+constexpr Milliseconds kToLeave{1000};
+constexpr size_t kMostReadLeaving = 16 * 1024;
 constexpr const char* kStarting = "starting weft-aggd";
 
 // A want of memory ends one group, and not the daemon with the groups of all others.
@@ -61,7 +65,8 @@ Result<std::string> placeOf(const SocketAddress& bound, const Config& config) {
 Result<std::unique_ptr<Daemon>> Daemon::start(DaemonOptions options) {
   auto daemon = std::make_unique<Daemon>(std::move(options));
   TRY(daemon->secret_, coll::readSecret(daemon->options_.secret));
-  daemon->key_ = coll::keyOf(daemon->secret_);
+  TRY(const Protection protection, readProtection(daemon->options_.context->net().config()));
+  daemon->key_ = coll::joinKeyOf(protection, daemon->secret_);
   if (daemon->options_.listen.empty())
     daemon->options_.listen = daemon->secret_.empty() ? "127.0.0.1:0" : "0.0.0.0:0";
   TRY(daemon->listen());
@@ -129,7 +134,10 @@ void Daemon::accept() {
 void Daemon::awaitGuests() {
   const int most = waiting_.empty() ? 50 : 1;  // milliseconds
   std::vector<pollfd> sockets = {{listener_.get(), POLLIN, 0}};
-  for (const Newcomer& newcomer : guests_) sockets.push_back({newcomer.guest.socket().get(), POLLIN, 0});
+  for (const Newcomer& newcomer : guests_) {
+    const auto events = static_cast<short>(newcomer.unsaid.empty() ? POLLIN : POLLIN | POLLOUT);
+    sockets.push_back({newcomer.guest.socket().get(), events, 0});
+  }
   (void)::poll(sockets.data(), sockets.size(), most);
 }
 
@@ -142,9 +150,7 @@ void Daemon::letIn() {
     if (!link) return makeRoom(link.error().errnum());
     if (guests_.size() >= options_.limits.guests) dropGuest();
     std::string host = remoteAddress(link->get()).ipText();
-    Newcomer newcomer{Guest(link.take(), now + kToAsk, coll::kLengthBytes), std::move(host), freshNonce()};
-    if (newcomer.guest.say(coll::framed(coll::Greeting{newcomer.nonce}.encode())))
-      guests_.push_back(std::move(newcomer));
+    guests_.push_back({Guest(link.take(), now + kToAsk, coll::kOpeningBytes), std::move(host)});
   }
 }
 
@@ -168,34 +174,88 @@ void Daemon::makeRoom(int errnum) {
   dropGuest();
 }
 
-// The length of a request is read first. A guest that is no member of ours sends no such length, and must not
-// make us wait for more. False: it is a guest no longer.
+// Who is turned away hears the end behind the last byte.
+bool Daemon::Newcomer::goOnSaying() {
+  if (unsaid.empty()) return true;
+  const IoResult sent = sendSome(guest.socket().get(), unsaid);
+  if (sent.io == Io::closed) return false;
+  unsaid.erase(unsaid.begin(), unsaid.begin() + static_cast<ptrdiff_t>(sent.bytes));
+  if (unsaid.empty() && state == State::leaving) (void)::shutdown(guest.socket().get(), SHUT_WR);
+  return true;
+}
+
+// False: it is a guest no longer. One that speaks a version which waits to be greeted is told ours in the
+// end.
 bool Daemon::hear(Newcomer& newcomer) {
+  if (!newcomer.goOnSaying()) return false;
   while (true) {
     const Guest::Heard heard = newcomer.guest.hear(clock().now());
-    if (heard != Guest::Heard::message) return heard == Guest::Heard::nothing;
-    if (newcomer.lengthKnown) break;
-    const auto length = coll::frameLength(newcomer.guest.bytes());
-    if (!length) return false;
-    newcomer.lengthKnown = true;
-    newcomer.guest.expect(*length);
+    if (heard == Guest::Heard::nothing) return true;
+    if (heard == Guest::Heard::message && step(newcomer)) continue;
+    const bool isMute = heard == Guest::Heard::gone && newcomer.state == Newcomer::State::opening;
+    if (isMute) (void)newcomer.guest.say(coll::refusal());
+    return false;
   }
-  judge(newcomer);
+}
+
+// Goes on to the next state, with the message that the guest is to send there. False: there is none.
+bool Daemon::step(Newcomer& newcomer) {
+  switch (newcomer.state) {
+    case Newcomer::State::opening:
+      return meet(newcomer);
+    case Newcomer::State::length: {
+      const auto rest = coll::restOf(newcomer.guest.bytes());
+      if (!rest) return false;
+      newcomer.enter(Newcomer::State::request, *rest);
+      return true;
+    }
+    case Newcomer::State::request:
+      judge(newcomer);
+      return false;
+    case Newcomer::State::leaving:
+      break;  // it does not stop talking
+  }
   return false;
 }
 
-// The answer to a request may have to wait for the guest or for the fabric, so an errand gives it.
+// The answer proves this daemon. The guest proves nothing before its request, as its first message may be one
+// that was overheard.
+bool Daemon::meet(Newcomer& newcomer) {
+  auto met = coll::meetRank(newcomer.guest.bytes(), key_);
+  if (!met) return turnAway(newcomer, met.error());
+  newcomer.seal = met->seal;
+  newcomer.enter(Newcomer::State::length, coll::kLengthBytes);
+  return newcomer.say(std::move(met->answer));
+}
+
+// What it hears is the same for all. Its bytes are read before the socket is closed, as a reset would destroy
+// the refusal on its way.
+bool Daemon::turnAway(Newcomer& newcomer, const Error& why) {
+  refused_++;
+  logFailure(why);
+  newcomer.guest.allowUntil(clock().now() + kToLeave);
+  newcomer.enter(Newcomer::State::leaving, kMostReadLeaving);
+  return newcomer.say(coll::refusal());
+}
+
+// The answer to a request may have to wait for the guest or for the fabric, so an errand gives it. A request
+// that does not open is of somebody who overheard another one, or was changed: it gets no answer.
 void Daemon::judge(Newcomer& newcomer) {
-  const auto said = newcomer.guest.bytes();
-  const auto format = coll::decodeStatusRequest(said, key_, newcomer.nonce);
-  const auto request = coll::decodeJoinRequest(said, key_, newcomer.nonce);
-  if (!format && !request) return refuse(newcomer, request.error());
-  auto link = std::make_shared<Fd>(std::move(newcomer.guest.socket()));
+  const auto said = newcomer.seal->open(newcomer.guest.bytes());
+  if (!said) {
+    refused_++;
+    return logFailure(Error(Code::remote, "joining", newcomer.host + " sent a request that is not its own"));
+  }
+  const auto format = coll::decodeStatusRequest(*said);
+  const auto request = coll::decodeJoinRequest(*said);
+  auto link = std::make_shared<coll::JoinLink>(std::move(newcomer.guest.socket()), *newcomer.seal);
   if (format)
     waiting_.push_back(
         [this, link, how = static_cast<Format>(*format)] { logFailure(answerStatus(*link, how)); });
-  else
+  else if (request)
     waiting_.push_back([this, link, request = *request] { logFailure(welcome(*link, request)); });
+  else
+    waiting_.push_back([this, link, why = request.error()] { logFailure(refuse(*link, why)); });
 }
 
 // Those that have proven themselves wait for each other only.
@@ -204,15 +264,6 @@ void Daemon::beginTalks() {
     if (!talks_.start("weft-agg-talk", waiting_.front())) return;
     waiting_.pop_front();
   }
-}
-
-// A refusal is no secret. It is sealed without a nonce of the guest's, as the guest's request could not be
-// read.
-void Daemon::refuse(Newcomer& newcomer, const Error& why) {
-  refused_++;
-  const JoinAnswer no{false, why.detail(), {}};
-  (void)newcomer.guest.say(coll::framed(no.encode(key_, {})));
-  logFailure(why);
 }
 
 void Daemon::logFailure(const Status& status) const {
@@ -241,7 +292,7 @@ void Daemon::dropForming(TimePoint now) {
 // The lock is held. Empty: the group may go on waiting for its members.
 std::string Daemon::faultOf(const Forming& forming, TimePoint now) const {
   for (const Child& child : forming.children)
-    if (!isLinked(child.link.get())) return child.name + " left again";
+    if (!isLinked(child.link->fd())) return child.name + " left again";
   if (now <= forming.until) return {};
   return format("only %zu of %u ranks joined %s%s", forming.children.size(), forming.ranks,
                 options_.name.c_str(), coll::kTooFewInTime);
@@ -254,17 +305,24 @@ void Daemon::giveUp(Forming forming, const std::string& why) {
   auto shared = std::make_shared<Forming>(std::move(forming));
   (void)closings_.start("weft-agg-refuse", [this, shared, why] {
     Patience patience(clock(), Milliseconds(200));
-    for (const Child& child : shared->children)
-      (void)coll::writeFrame(child.link, coll::Verdict{false, why}.encode(), patience);
+    for (Child& child : shared->children) (void)child.link->say(coll::Verdict{false, why}.encode(), patience);
     shared->children.clear();
   });
 }
 
-Status Daemon::answerStatus(const Fd& link, Format format) {
+// An errand, for a member whose request says what cannot be.
+Status Daemon::refuse(coll::JoinLink& link, const Error& why) {
+  refused_++;
+  const Patience patience(clock(), kToAsk);
+  (void)link.say(JoinAnswer{false, why.detail(), {}}.encode(), patience);
+  return why;
+}
+
+Status Daemon::answerStatus(coll::JoinLink& link, Format format) {
   const std::string text = status(format);
   const auto bytes = std::as_bytes(std::span(text.data(), text.size()));
   const Patience patience(clock(), kToAsk);
-  return coll::writeFrame(link, Bytes(bytes.begin(), bytes.end()), patience);
+  return link.say(Bytes(bytes.begin(), bytes.end()), patience);
 }
 
 // A member that has heard nothing until it gives up takes this daemon for the one at fault, and not the
@@ -275,7 +333,7 @@ Milliseconds Daemon::patienceFor(const JoinRequest& request) const {
 
 // An errand. The member makes its half of the connection over the fabric at the same time. A member that does
 // not make it holds up this thread only, for as long as a group may take to form.
-Status Daemon::welcome(Fd& link, const JoinRequest& request) {
+Status Daemon::welcome(coll::JoinLink& link, const JoinRequest& request) {
   TRY(JoinAnswer answer, admit(request));
   Child child;
   Status connected = connect(link, request, &answer, &child);
@@ -286,14 +344,14 @@ Status Daemon::welcome(Fd& link, const JoinRequest& request) {
   return connected;
 }
 
-Status Daemon::connect(Fd& link, const JoinRequest& request, JoinAnswer* answer, Child* child) {
+Status Daemon::connect(coll::JoinLink& link, const JoinRequest& request, JoinAnswer* answer, Child* child) {
   Patience patience(clock(), patienceFor(request));
   if (!answer->accepted) {
-    TRY(coll::writeFrame(link, answer->encode(key_, request.nonce), patience));
+    TRY(link.say(answer->encode(), patience));
     return Error(Code::resources, "joining", request.name + " is refused: " + answer->reason);
   }
   TRY(auto listener, options_.context->net().listen(options_.context, options_.device, answer->handle));
-  TRY(coll::writeFrame(link, answer->encode(key_, request.nonce), patience));
+  TRY(link.say(answer->encode(), patience));
   TRY(child->pipe,
       coll::openPipe(options_.context, options_.device, *listener, request.handle, request.name, patience));
   child->link = std::move(link);
@@ -379,7 +437,7 @@ void Daemon::complete(uint64_t id, Forming forming) {
   const coll::Verdict verdict{static_cast<bool>(ready), ready ? "" : ready.error().message()};
   Patience patience(clock(), Milliseconds(2000));
   for (Child& child : group->children()) {
-    (void)coll::writeFrame(child.link, verdict.encode(), patience);
+    (void)child.link->say(verdict.encode(), patience);
     child.link.reset();
   }
   if (!ready) {

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 
 #include "src/agg/errands.h"
@@ -29,7 +30,7 @@ struct Limits {
   size_t groups = 64;
   size_t bytes = size_t{1} << 30;  // of all groups, those that form included
   size_t ranks = 64;               // of a group
-  size_t guests = 128;             // connections that have proven nothing yet
+  size_t guests = 128;             // connections that have proven nothing
   size_t joining = 128;            // talks with those that have, at a time; more of them wait
   Milliseconds patience{20000};    // for a group to become complete
 };
@@ -77,12 +78,32 @@ class Daemon {
     size_t bytes = 0;                    // reserved for it
     TimePoint until = TimePoint::max();  // the end of its time
   };
-  // A connection whose request has not come yet. It belongs to the accepting thread.
+  // A connection whose request has not come yet, and which has proven nothing before that. It belongs to the
+  // accepting thread, which never waits for it.
   struct Newcomer {
+    enum class State : uint8_t {
+      opening,  // it is to say its message of the handshake
+      length,   // it has our answer, and is to say how long its request is
+      request,
+      leaving,  // it was turned away: its bytes are read until it hangs up
+    };
     Guest guest;
-    std::string host;          // its address, without the port
-    Nonce nonce{};             // ours; the request has to prove that the guest has seen it
-    bool lengthKnown = false;  // the guest is to send the request itself now
+    std::string host;  // its address, without the port
+    State state = State::opening;
+    std::optional<coll::JoinSeal> seal{};  // from the state length on
+    Bytes unsaid{};                        // of our message, what the socket has not taken yet
+
+    // It is to say so many bytes there.
+    void enter(State to, size_t bytes) {
+      state = to;
+      guest.expect(bytes);
+    }
+    // False: the guest is gone.
+    bool say(Bytes message) {
+      unsaid = std::move(message);
+      return goOnSaying();
+    }
+    bool goOnSaying();
   };
   // A group that has ended: nothing moves in it any more. Its errand alone uses the group; other threads read
   // the report.
@@ -100,18 +121,22 @@ class Daemon {
   void dropGuest();
   void makeRoom(int errnum);
   bool hear(Newcomer& newcomer);
-  void beginTalks();
+  bool step(Newcomer& newcomer);
+  bool meet(Newcomer& newcomer);
   void judge(Newcomer& newcomer);
+  bool turnAway(Newcomer& newcomer, const Error& why);
+  void beginTalks();
   void dropForming(TimePoint now);
   std::string faultOf(const Forming& forming, TimePoint now) const;
   void giveUp(Forming forming, const std::string& why);
-  void refuse(Newcomer& newcomer, const Error& why);
   void logFailure(const Status& status) const;
   // Errands:
-  Status answerStatus(const Fd& link, Format format);
+  Status refuse(coll::JoinLink& link, const Error& why);
+  Status answerStatus(coll::JoinLink& link, Format format);
   Milliseconds patienceFor(const coll::JoinRequest& request) const;
-  Status welcome(Fd& link, const coll::JoinRequest& request);
-  Status connect(Fd& link, const coll::JoinRequest& request, coll::JoinAnswer* answer, Child* child);
+  Status welcome(coll::JoinLink& link, const coll::JoinRequest& request);
+  Status connect(coll::JoinLink& link, const coll::JoinRequest& request, coll::JoinAnswer* answer,
+                 Child* child);
   Result<coll::JoinAnswer> admit(const coll::JoinRequest& request);
   std::string refusal(const coll::JoinRequest& request);
   void enter(const coll::JoinRequest& request, Child child);
@@ -129,7 +154,7 @@ class Daemon {
 
   DaemonOptions options_;
   std::string secret_;  // the secret itself; empty: every process on this host may join
-  Key128 key_{};
+  Key256 key_{};        // of the handshakes
   Fd listener_;
   uint16_t port_ = 0;
   std::atomic<bool> stopping_{false};

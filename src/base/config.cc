@@ -190,8 +190,9 @@ constexpr ConfigField kFields[] = {
      "device in turn.",
      nullptr},
     {"WEFT_AGGD_SECRET", &Config::aggdSecret,
-     "What proves to weft-aggd that a rank may use it: the secret, or @FILE whose first line it is.", nullptr,
-     0, 1 << 30, 1, Shown::secret},
+     "What proves to weft-aggd that a rank may use it: a secret of 16 bytes or more, or @FILE whose first "
+     "line it is.",
+     nullptr, 0, 1 << 30, 1, Shown::secret},
     {"WEFT_LIBSHARP", &Config::libsharp,
      "Path of the libsharp_coll.so to open for WEFT_COLLNET=sharp. Empty: the loader's path, then "
      "/opt/mellanox/sharp/lib.",

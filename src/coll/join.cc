@@ -2,9 +2,6 @@
 // Copyright The weft authors
 #include "src/coll/join.h"
 
-#include <cerrno>
-#include <sys/socket.h>
-
 #include "src/base/log.h"
 #include "src/base/secret_file.h"
 
@@ -13,25 +10,14 @@ namespace weft::coll {
 
 namespace {
 
-// The kinds of message; their numbers do not meet those of Word in wire.h.
-constexpr uint8_t kGreeting = 32, kRequest = 33, kAnswer = 34, kStatus = 35;
-constexpr size_t kHeadBytes = 8;  // magic, version, kind and a zero byte
-constexpr const char* kOperation = "joining an aggregation daemon";
-
-Error broken(const std::string& why, Code code = Code::remote) {
-  return Error(code, kOperation, why);
-}
-
-// An error of the sockets becomes one of joining.
-Error broken(const Error& error) {
-  return Error(error.code() == Code::unavailable ? Code::remote : error.code(), kOperation, error.detail(),
-               error.errnum());
-}
+// The kinds of message; their numbers meet neither those of Word in wire.h nor those of join_link.cc.
+constexpr uint8_t kAnswer = 34, kStatus = 35, kRequest = 36;
+constexpr size_t kLeastSecret = 16;  // bytes
 
 // The error with the daemon in front, where it does not begin with that.
 Error of(const std::string& daemon, const Error& error) {
   const bool named = error.detail().starts_with(daemon);
-  return Error(error.code(), kOperation, named ? error.detail() : daemon + ": " + error.detail(),
+  return Error(error.code(), error.operation(), named ? error.detail() : daemon + ": " + error.detail(),
                error.errnum());
 }
 
@@ -41,127 +27,49 @@ ByteWriter begin(uint8_t word) {
   return out;
 }
 
-// The version is read only where the rest is a message of ours: other bytes come from a stranger and have no
-// version.
 Status readHead(ByteReader* in, uint8_t word) {
   const auto magic = in->get<uint32_t>();
   const auto version = in->get<uint16_t>();
   const auto said = in->get<uint8_t>();
   in->get<uint8_t>();
-  if (in->failed() || magic != kMagic || said != word)
-    return broken("what came is no message of weft's aggregation");
-  if (version != kVersion)
-    return broken(
-        format("the other end speaks version %u and this one version %u: install one release everywhere",
-               version, kVersion));
+  if (in->failed() || magic != kMagic || version != kVersion || said != word)
+    return joinError("what came is no message of joining");
   return {};
 }
 
 Status readEnd(const ByteReader& in) {
-  return in.done() ? Status() : Status(broken("a message is cut off, or longer than it should be"));
-}
-
-// The bytes that a proof covers: the other side's nonce and the message.
-ByteWriter provenBy(const Nonce& nonce, std::span<const std::byte> body) {
-  ByteWriter said;
-  said.raw(nonce).raw(body);
-  return said;
-}
-
-// The message and the proof behind it: its sender knows the key and has seen the nonce.
-Bytes sealed(ByteWriter body, const Key128& key, const Nonce& nonce) {
-  const Tag128 tag = proofOf(key, provenBy(nonce, body.bytes()));
-  return body.raw(tag).take();
-}
-
-// The message without its proof; an error where the proof is wrong. equalSecret takes the same time for every
-// input.
-Result<std::span<const std::byte>> unsealed(std::span<const std::byte> bytes, const Key128& key,
-                                            const Nonce& nonce) {
-  Tag128 tag{};
-  if (bytes.size() < kHeadBytes + tag.size()) return broken("a message is cut off");
-  const auto body = bytes.first(bytes.size() - tag.size());
-  std::memcpy(tag.data(), bytes.data() + body.size(), tag.size());
-  if (equalSecret(proofOf(key, provenBy(nonce, body)), tag)) return body;
-  return broken("the other end has another secret; WEFT_AGGD_SECRET must be the daemon's", Code::config);
+  return in.done() ? Status() : Status(joinError("a message is cut off, or longer than it should be"));
 }
 
 }  // namespace
 
-Bytes Greeting::encode() const {
-  return begin(kGreeting).raw(nonce).take();
-}
-
-Bytes JoinRequest::encode(const Key128& key, const Nonce& greeting) const {
+Bytes JoinRequest::encode() const {
   ByteWriter out = begin(kRequest);
-  out.raw(nonce).put(group).put(ranks).put(rank).put(chunkBytes).put(waitMs);
-  out.text(name.substr(0, 200)).raw(handle);
-  return sealed(std::move(out), key, greeting);
+  out.put(group).put(ranks).put(rank).put(chunkBytes).put(waitMs);
+  return out.text(name.substr(0, 200)).raw(handle).take();
 }
 
-Bytes JoinAnswer::encode(const Key128& key, const Nonce& request) const {
-  ByteWriter out = begin(kAnswer);
-  out.put(uint8_t{accepted}).text(reason.substr(0, kReasonBytes)).raw(handle);
-  return sealed(std::move(out), key, request);
+Bytes JoinAnswer::encode() const {
+  return begin(kAnswer).put(uint8_t{accepted}).text(reason.substr(0, kReasonBytes)).raw(handle).take();
 }
 
-Bytes encodeStatusRequest(uint8_t format, const Key128& key, const Nonce& greeting) {
-  return sealed(std::move(begin(kStatus).put(format)), key, greeting);
+Bytes encodeStatusRequest(uint8_t format) {
+  return begin(kStatus).put(format).take();
 }
 
-Result<uint8_t> decodeStatusRequest(std::span<const std::byte> bytes, const Key128& key,
-                                    const Nonce& greeting) {
-  ByteReader head(bytes);
-  TRY(readHead(&head, kStatus));
-  TRY(const auto body, unsealed(bytes, key, greeting));
-  ByteReader in(body.subspan(kHeadBytes));
+Result<uint8_t> decodeStatusRequest(std::span<const std::byte> bytes) {
+  ByteReader in(bytes);
+  TRY(readHead(&in, kStatus));
   const auto format = in.get<uint8_t>();
   TRY(readEnd(in));
   return format;
 }
 
-Result<std::string> askStatus(const std::string& daemon, const std::string& secret, uint8_t format,
-                              const Clock& clock, Milliseconds timeout) {
-  constexpr size_t kMost = size_t{16} << 20;
-  const Patience patience(clock, timeout);
-  TRY(const std::string known, readSecret(secret));
-  TRY(const Fd link, dialDaemon(daemon, patience));
-  TRY(const Bytes greeted, readFrame(link, patience));
-  TRY(const Greeting greeting, decodeGreeting(greeted));
-  TRY(writeFrame(link, encodeStatusRequest(format, keyOf(known), greeting.nonce), patience));
-  TRY(const Bytes said, readFrame(link, patience, kMost));
-  if (ByteReader(said).get<uint32_t>() == kMagic)  // the answer to a question without the right proof
-    return broken("the daemon has another secret; WEFT_AGGD_SECRET must be the same", Code::config);
-  return std::string(reinterpret_cast<const char*>(said.data()), said.size());
-}
-
-Key128 keyOf(const std::string& secret) {
-  constexpr Key128 kFixed{};  // not a secret: here the key is fixed and the hashed text is the secret
-  return sipHash128(kFixed, std::as_bytes(std::span(secret.data(), secret.size())));
-}
-
-Result<std::string> readSecret(const std::string& setting) {
-  return readSecretSetting(setting);
-}
-
-Result<Greeting> decodeGreeting(std::span<const std::byte> bytes) {
+// Every number is checked before it is used.
+Result<JoinRequest> decodeJoinRequest(std::span<const std::byte> bytes) {
   ByteReader in(bytes);
-  TRY(readHead(&in, kGreeting));
-  Greeting greeting;
-  in.fill(greeting.nonce);
-  TRY(readEnd(in));
-  return greeting;
-}
-
-// The proof is checked before anything else of the body is read, and every number before it is used.
-Result<JoinRequest> decodeJoinRequest(std::span<const std::byte> bytes, const Key128& key,
-                                      const Nonce& greeting) {
-  ByteReader head(bytes);
-  TRY(readHead(&head, kRequest));
-  TRY(const auto body, unsealed(bytes, key, greeting));
-  ByteReader in(body.subspan(kHeadBytes));
+  TRY(readHead(&in, kRequest));
   JoinRequest request;
-  in.fill(request.nonce);
   request.group = in.get<uint64_t>();
   request.ranks = in.get<uint32_t>();
   request.rank = in.get<uint32_t>();
@@ -173,16 +81,13 @@ Result<JoinRequest> decodeJoinRequest(std::span<const std::byte> bytes, const Ke
   const bool possible = request.ranks >= 1 && request.ranks <= kMaxRanks && request.rank < request.ranks &&
                         request.chunkBytes >= kLeastChunk && request.chunkBytes <= kMostChunk &&
                         request.chunkBytes % kChunkAlign == 0;
-  if (!possible) return broken("a request to join has numbers that cannot be");
+  if (!possible) return joinError("a request to join has numbers that cannot be");
   return request;
 }
 
-Result<JoinAnswer> decodeJoinAnswer(std::span<const std::byte> bytes, const Key128& key,
-                                    const Nonce& request) {
-  ByteReader head(bytes);
-  TRY(readHead(&head, kAnswer));
-  TRY(const auto body, unsealed(bytes, key, request));
-  ByteReader in(body.subspan(kHeadBytes));
+Result<JoinAnswer> decodeJoinAnswer(std::span<const std::byte> bytes) {
+  ByteReader in(bytes);
+  TRY(readHead(&in, kAnswer));
   JoinAnswer answer;
   answer.accepted = in.get<uint8_t>() != 0;
   answer.reason = in.text();
@@ -191,39 +96,13 @@ Result<JoinAnswer> decodeJoinAnswer(std::span<const std::byte> bytes, const Key1
   return answer;
 }
 
-Bytes framed(const Bytes& message) {
-  return ByteWriter().put(static_cast<uint32_t>(message.size())).raw(message).take();
-}
-
-Result<size_t> frameLength(std::span<const std::byte> bytes, size_t most) {
-  const auto length = ByteReader(bytes).get<uint32_t>();
-  if (length > most) return broken(format("a message of %u bytes is too long to be one", length));
-  return size_t{length};
-}
-
-Status writeFrame(const Fd& fd, const Bytes& message, const Patience& patience) {
-  const Status sent = sendAll(fd.get(), framed(message), patience.deadline());
-  return sent ? Status() : Status(broken(sent.error()));
-}
-
-Result<Bytes> readFrame(const Fd& fd, const Patience& patience, size_t most) {
-  ExactReader reader;
-  reader.expect(kLengthBytes);
-  Status got = receiveAll(fd.get(), reader, patience.deadline());
-  if (!got) return broken(got.error());
-  TRY(const size_t length, frameLength(reader.bytes(), most));
-  reader.expect(length);
-  got = receiveAll(fd.get(), reader, patience.deadline());
-  if (!got) return broken(got.error());
-  return Bytes(reader.bytes().begin(), reader.bytes().end());
-}
-
-Result<Fd> dialDaemon(const std::string& address, const Patience& patience) {
-  const auto addresses = resolve(address, Resolving::toDial);
-  if (!addresses) return broken(addresses.error());
-  auto fd = connectToOne(*addresses, patience.deadline());
-  if (fd) return fd;
-  return broken(of(address, fd.error()));
+Result<std::string> readSecret(const std::string& setting) {
+  TRY(std::string secret, readSecretSetting(setting));
+  if (secret.empty() || secret.size() >= kLeastSecret) return secret;
+  return Error(Code::config, "reading the secret",
+               format("the secret of WEFT_AGGD_SECRET or weft-aggd --secret has %zu bytes, and %zu are the "
+                      "fewest: head -c 32 /dev/urandom | base64 makes one",
+                      secret.size(), kLeastSecret));
 }
 
 // Connects and accepts in turn, so that the two ends do not wait for each other in a circle.
@@ -240,7 +119,7 @@ Result<std::unique_ptr<Pipe>> openPipe(const core::ContextRef& context, int devi
     if (!receive) {
       TRY(receive, net.accept(listener));
     }
-    if (patience.over()) return broken("no connection over the fabric with " + name, Code::timeout);
+    if (patience.over()) return joinError("no connection over the fabric with " + name, Code::timeout);
     if (!send || !receive) patience.pause();
   }
   return Pipe::create(std::move(send), std::move(receive), std::move(name));
@@ -248,36 +127,55 @@ Result<std::unique_ptr<Pipe>> openPipe(const core::ContextRef& context, int devi
 
 namespace {
 
-// The member's side of the talk. The last message, the verdict, comes when all members of the group are
-// there.
+Result<JoinLink> reach(const std::string& daemon, const std::string& setting, const Protection& protection,
+                       const Patience& patience) {
+  TRY(const std::string secret, readSecret(setting));
+  TRY(Fd fd, dialDaemon(daemon, patience));
+  return meetDaemon(std::move(fd), joinKeyOf(protection, secret), patience);
+}
+
+Result<std::string> ask(const StatusQuestion& question, const Patience& patience) {
+  constexpr size_t kMost = size_t{16} << 20;
+  TRY(JoinLink link, reach(question.daemon, question.secret, question.protection, patience));
+  TRY(link.say(encodeStatusRequest(question.format), patience));
+  TRY(const Bytes said, link.hear(patience, kMost));
+  return std::string(reinterpret_cast<const char*>(said.data()), said.size());
+}
+
+// The member's side of the talk. The listener is named only to a daemon that has proven itself. The last
+// message, the verdict, comes when all members of the group are there.
 Result<Membership> join(JoinOptions& options, Patience& patience) {
-  TRY(const std::string secret, readSecret(options.secret));
-  const Key128 key = keyOf(secret);
+  core::Net& net = options.context->net();
+  TRY(const Protection protection, readProtection(net.config()));
   Membership made;
   made.daemon = options.daemon;
-  TRY(const Fd link, dialDaemon(options.daemon, patience));
-  TRY(const Bytes greeted, readFrame(link, patience));
-  TRY(const Greeting greeting, decodeGreeting(greeted));
-  TRY(auto listener, options.context->net().listen(options.context, options.device, options.request.handle));
-  options.request.nonce = freshNonce();
+  TRY(JoinLink link, reach(options.daemon, options.secret, protection, patience));
+  TRY(auto listener, net.listen(options.context, options.device, options.request.handle));
   options.request.waitMs = static_cast<uint32_t>(patience.left().count());
-  TRY(writeFrame(link, options.request.encode(key, greeting.nonce), patience));
-  TRY(const Bytes answered, readFrame(link, patience));
-  TRY(const JoinAnswer answer, decodeJoinAnswer(answered, key, options.request.nonce));
-  if (!answer.accepted) return broken("it refuses: " + answer.reason, Code::unavailable);
+  TRY(link.say(options.request.encode(), patience));
+  TRY(const Bytes answered, link.hear(patience));
+  TRY(const JoinAnswer answer, decodeJoinAnswer(answered));
+  if (!answer.accepted) return joinError("it refuses: " + answer.reason, Code::unavailable);
   TRY(made.pipe, openPipe(options.context, options.device, *listener, answer.handle,
                           "the aggregation daemon " + options.daemon, patience));
-  TRY(const Bytes formed, readFrame(link, patience));
+  TRY(const Bytes formed, link.hear(patience));
   TRY(const Verdict verdict, decodeVerdict(formed));
-  if (!verdict.formed) return broken("it refuses: " + verdict.reason, Code::unavailable);
+  if (!verdict.formed) return joinError("it refuses: " + verdict.reason, Code::unavailable);
   return made;
 }
 
 }  // namespace
 
+Result<std::string> askStatus(const StatusQuestion& question, const Clock& clock) {
+  const Patience patience(clock, question.timeout);
+  auto said = ask(question, patience);
+  if (said) return said;
+  return of(question.daemon, said.error());
+}
+
 Result<Membership> joinDaemon(JoinOptions options) {
   if (options.daemon.empty())
-    return Error(Code::config, kOperation, "WEFT_AGGD names none; give it HOST:PORT of a weft-aggd");
+    return joinError("WEFT_AGGD names none; give it HOST:PORT of a weft-aggd", Code::config);
   Patience patience(options.context->net().clock(), options.timeout);
   auto made = join(options, patience);
   if (made) return made;

@@ -15,7 +15,7 @@
 namespace weft::coll {
 
 constexpr uint32_t kMagic = 0x6c6f6377;  // "wcol"
-constexpr uint16_t kVersion = 4;
+constexpr uint16_t kVersion = 5;
 constexpr int kMaxRanks = 4096;
 // The least and the most bytes that are reduced at a time. A chunk is a multiple of kChunkAlign, so that it
 // cuts no element of any type.

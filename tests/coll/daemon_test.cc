@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <fstream>
+#include <sys/socket.h>
 #include <thread>
 
 #include "providers/loop/transport.h"
@@ -61,7 +64,7 @@ class DeafRank {
     JoinOptions join;
     join.context = (*net)->openContext(std::move(context));
     join.daemon = "127.0.0.1:" + std::to_string(daemon.port());
-    join.secret = "open sesame";
+    join.secret = kTestSecret;
     join.request.group = 4711;
     join.request.ranks = 1;
     join.request.chunkBytes = kTestChunk;
@@ -122,6 +125,18 @@ class DeafRank {
   core::MemoryHandle* memory_ = nullptr;
 };
 
+// The first message of a rank that was about to join.
+Bytes overheard() {
+  int ends[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) == 0);
+  const Fd there(ends[1]);
+  CHECK_FALSE(meetDaemon(Fd(ends[0]), joinKeyOf({}, kTestSecret), {Clock::system(), Milliseconds(1)}));
+  ExactReader reader;
+  reader.expect(kOpeningBytes);
+  REQUIRE(reader.fill(there.get()).io == Io::ok);
+  return Bytes(reader.bytes().begin(), reader.bytes().end());
+}
+
 // Waits for something that other threads do.
 template <class Condition>
 bool soon(Condition condition) {
@@ -145,7 +160,7 @@ TEST_CASE("daemon: without a secret it listens on the loopback address alone") {
   CHECK((*open)->isOpenToThisHostOnly());
   CHECK(canDial("127.0.0.1", (*open)->port()));
   CHECK_FALSE(canDial("127.0.0.2", (*open)->port()));
-  const auto guarded = startWith("open sesame", "");
+  const auto guarded = startWith(kTestSecret, "");
   REQUIRE(guarded);
   CHECK_FALSE((*guarded)->isOpenToThisHostOnly());
   CHECK(canDial("127.0.0.2", (*guarded)->port()));
@@ -160,7 +175,56 @@ TEST_CASE("daemon: an address that other hosts reach wants a secret") {
     CHECK(refused.error().message().find("WEFT_AGGD_SECRET") != std::string::npos);
   }
   CHECK(startWith("", "127.0.0.1:0"));
-  CHECK(startWith("open sesame", "0.0.0.0:0"));
+  CHECK(startWith(kTestSecret, "0.0.0.0:0"));
+}
+
+TEST_CASE("daemon: a secret that could be guessed is refused, at the daemon and at the rank") {
+  const auto started = startWith("fifteen letters", "");
+  REQUIRE_FALSE(started);
+  CHECK(started.error().code() == Code::config);
+  CHECK(started.error().message().find("has 15 bytes, and 16 are the fewest") != std::string::npos);
+  CHECK(startWith("sixteen letters!", ""));
+  const auto daemon = startWith(kTestSecret, "");
+  REQUIRE(daemon);
+  const auto said = askStatus({.daemon = "127.0.0.1:" + std::to_string((*daemon)->port()), .secret = "brief"},
+                              Clock::system());
+  REQUIRE_FALSE(said);
+  CHECK(said.error().message().find("has 5 bytes") != std::string::npos);
+}
+
+TEST_CASE("daemon: who has another secret is told so at once, with the daemon's address and the settings") {
+  const auto daemon = startWith(kTestSecret, "");
+  REQUIRE(daemon);
+  StatusQuestion question{"127.0.0.1:" + std::to_string((*daemon)->port()), kTestSecret};
+  question.timeout = Milliseconds(20'000 * patience());
+  CHECK(askStatus(question, Clock::system()));
+  const auto refused = [&] {
+    const auto before = std::chrono::steady_clock::now();
+    const auto said = askStatus(question, Clock::system());
+    REQUIRE_FALSE(said);
+    CHECK(std::chrono::steady_clock::now() - before < std::chrono::seconds(5) * patience());
+    CHECK(said.error().code() == Code::config);
+    for (const char* word : {question.daemon.c_str(), "WEFT_AGGD_SECRET", "WEFT_SECRET,"})
+      CHECK(said.error().message().find(word) != std::string::npos);
+  };
+  question.secret = "open barley, says the rank";
+  refused();
+  question.secret = kTestSecret;
+  question.protection.jobSecret.emplace().fill(std::byte{1});  // which the daemon does not have
+  refused();
+}
+
+// A rank of a version in which the daemon spoke first says nothing until it is greeted.
+TEST_CASE("daemon: a guest that says nothing is told the daemon's version in the end") {
+  const auto daemon = startWith(kTestSecret, "");
+  REQUIRE(daemon);
+  const Patience within(Clock::system(), Milliseconds(20'000 * patience()));
+  const auto mute = dialDaemon("127.0.0.1:" + std::to_string((*daemon)->port()), within);
+  REQUIRE(mute);
+  ExactReader reader;
+  reader.expect(refusal().size());
+  REQUIRE(receiveAll(mute->get(), reader, within.deadline()));
+  CHECK(std::ranges::equal(reader.bytes(), refusal()));
 }
 
 // The daemon's end of the deaf rank's connection would take ten minutes to close. Operations of the other
@@ -201,7 +265,10 @@ TEST_CASE("daemon: a member that reads nothing delays its own group alone") {
   CHECK(isEnded());
 }
 
+// Guests of both kinds: those that say nothing, and those that say what a rank said to somebody else and can
+// do nothing with the answer.
 TEST_CASE("daemon: guests that prove nothing keep nobody else out") {
+  const Bytes words = GENERATE(Bytes{}, overheard());
   auto daemon = agg::Daemon::start(daemonOptions());
   REQUIRE(daemon);
   const std::string address = "127.0.0.1:" + std::to_string((*daemon)->port());
@@ -210,6 +277,7 @@ TEST_CASE("daemon: guests that prove nothing keep nobody else out") {
   const auto knock = [&] {
     Patience shortly(Clock::system(), Milliseconds(1000));
     if (auto link = dialDaemon(address, shortly)) silent.push_back(link.take());
+    if (!silent.empty()) (void)sendSome(silent.back().get(), words);
     if (silent.size() > 400) silent.pop_front();
   };
   for (int one = 0; one < 400; one++) knock();
@@ -218,8 +286,9 @@ TEST_CASE("daemon: guests that prove nothing keep nobody else out") {
   });
   const auto before = std::chrono::steady_clock::now();
   for (int asked = 0; asked < 5; asked++) {
-    const auto said = askStatus(address, "open sesame", 0, Clock::system(), Milliseconds(5000 * patience()));
-    CHECK(said);
+    StatusQuestion question{address, kTestSecret};
+    question.timeout = Milliseconds(5000 * patience());
+    CHECK(askStatus(question, Clock::system()));
   }
   CHECK(std::chrono::steady_clock::now() - before < std::chrono::seconds(5) * patience());
   over = true;

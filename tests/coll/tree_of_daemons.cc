@@ -29,7 +29,7 @@ agg::DaemonOptions daemonOptions(Config config) {
   context.communicator = 99;
   daemon.context = (*net)->openContext(std::move(context));
   daemon.listen = "127.0.0.1:0";
-  daemon.secret = "open sesame";
+  daemon.secret = kTestSecret;
   return daemon;
 }
 

@@ -84,7 +84,7 @@ TEST_CASE("tree: a wrong secret is refused on both sides, and a quota says which
   Ranks ranks(1);
   auto mesh = Mesh::open(ranks.meshOptions(0, false));
   REQUIRE(mesh);
-  const auto wrong = tree.join(**mesh, "open barley");
+  const auto wrong = tree.join(**mesh, "open barley, says the rank");
   REQUIRE_FALSE(wrong);
   CHECK(wrong.error().message().find("WEFT_AGGD_SECRET") != std::string::npos);
   const auto first = tree.join(**mesh);

@@ -15,28 +15,29 @@ enum Decoder : uint8_t {
   verdict,
   setUp,
   operation,
-  greeting,
+  opening,
   request,
   answer,
   status,
+  record,
   decoders
 };
 
-constexpr Nonce kNonce{};
-
-const Key128& key() {
-  static const Key128 one = keyOf("a secret");
-  return one;
+// What strangers send to a daemon.
+void tryStranger(std::span<const std::byte> body) {
+  static const Key256 key = joinKeyOf({}, "the secret of the daemon");
+  const auto met = meetRank(body, key);
+  fuzz::demand(!met, "a stranger's message is not believed");
+  fuzz::demand(!met.error().message().empty(), "a refusal says why");
 }
 
-// The messages that carry a proof, with the right one behind them, so that what follows it is reached.
-Bytes proven(std::span<const std::byte> body) {
-  Bytes seen(kNonce.begin(), kNonce.end());
-  seen.insert(seen.end(), body.begin(), body.end());
-  const Tag128 tag = sipHash128(key(), seen);
-  Bytes out(body.begin(), body.end());
-  out.insert(out.end(), tag.begin(), tag.end());
-  return out;
+void tryRecord(std::span<const std::byte> body) {
+  if (body.size() < kLengthBytes) return;
+  const auto rest = restOf(body.first(kLengthBytes));
+  if (rest) fuzz::demand(*rest <= kMessageBytes + kSealBytes, "no message is longer than the longest");
+  NoiseKeys keys;
+  keys.receive.fill(std::byte{5});
+  fuzz::demand(!JoinSeal(keys).open(body.subspan(kLengthBytes)), "a stranger's message does not open");
 }
 
 template <class Message>
@@ -80,29 +81,32 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     case operation:
       tryOperation(body);
       break;
-    case greeting:
-      reasoned(decodeGreeting(body));
+    case opening:
+      tryStranger(body);
       break;
     case request:
-      reasoned(decodeJoinRequest(body, key(), kNonce));
-      reasoned(decodeJoinRequest(proven(body), key(), kNonce));
+      reasoned(decodeJoinRequest(body));
       break;
     case answer:
-      reasoned(decodeJoinAnswer(body, key(), kNonce));
-      reasoned(decodeJoinAnswer(proven(body), key(), kNonce));
+      reasoned(decodeJoinAnswer(body));
+      break;
+    case record:
+      tryRecord(body);
       break;
     default:
-      reasoned(decodeStatusRequest(proven(body), key(), kNonce));
+      reasoned(decodeStatusRequest(body));
   }
   return 0;
 }
 
 std::vector<fuzz::Input> fuzz::seeds() {
-  // Without their proof, which is put behind them anew.
-  const auto bare = [](Bytes sealed) {
-    sealed.resize(sealed.size() - sizeof(Tag128));
-    return sealed;
-  };
+  const Bytes start = ByteWriter()
+                          .put(uint32_t{56})
+                          .put(kMagic)
+                          .put(kVersion)
+                          .put(uint16_t{33})
+                          .raw(Bytes(kNoiseBytes))
+                          .take();
   OperationHead head;
   head.kind = OperationKind::allGather;
   head.bytes = 100;
@@ -116,8 +120,9 @@ std::vector<fuzz::Input> fuzz::seeds() {
           choose(verdict, Verdict{false, "rank 1: no"}.encode()),
           choose(setUp, OutOfBandPiece{false, Bytes(9)}.encode()),
           choose(operation, head.encode()),
-          choose(greeting, Greeting{}.encode()),
-          choose(request, bare(join.encode(key(), kNonce))),
-          choose(answer, bare(JoinAnswer{true, "", {}}.encode(key(), kNonce))),
-          choose(status, bare(encodeStatusRequest(1, key(), kNonce)))};
+          choose(opening, start),
+          choose(request, join.encode()),
+          choose(answer, JoinAnswer{true, "", {}}.encode()),
+          choose(status, encodeStatusRequest(1)),
+          choose(record, JoinSeal(NoiseKeys{}).close(encodeStatusRequest(1)))};
 }

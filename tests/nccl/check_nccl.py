@@ -102,7 +102,7 @@ def daemon(program):
     if not program:
         yield {}
         return
-    secret = {'WEFT_AGGD_SECRET': 'check'}
+    secret = {'WEFT_AGGD_SECRET': 'the secret of this check'}
     process = subprocess.Popen([program, '--listen', '127.0.0.1:0'], env={**os.environ, **secret}, stdout=subprocess.PIPE, text=True)
     try:
         port = next(found.group(1) for found in (re.search(r'on port (\d+)', line) for line in process.stdout) if found)

@@ -178,7 +178,7 @@ class InstalledTest(unittest.TestCase):
             self.assertIn(f'  {option} ', known)
         credentials = self.top / 'credentials'
         credentials.mkdir()
-        (credentials / 'aggd.secret').write_text('a secret\n')
+        (credentials / 'aggd.secret').write_text('a secret of the service\n')
         (credentials / 'aggd.secret').chmod(0o400)  # as systemd gives it
         daemon = subprocess.Popen(['sh', '-c', f'exec {self.top}{start}'], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                   env={**CLEAN, 'CREDENTIALS_DIRECTORY': str(credentials), 'AGGD_LISTEN': '127.0.0.1:0', 'AGGD_OPTIONS': '--drain 1'})

@@ -19,7 +19,8 @@ import time
 import unittest
 
 WEFT, AGGD = sys.argv[1:3]
-SECRET = 'open sesame'
+SECRET = 'open sesame, says the rank'
+OTHER = 'open barley, says the rank'
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(('WEFT_', 'NCCL_'))}
 PATIENCE = int(os.environ.get('WEFT_TEST_PATIENCE', '1'))
 
@@ -87,10 +88,10 @@ class CollNetTest(unittest.TestCase):
 
     def test_a_wrong_secret_is_named(self):
         daemon = self.start()
-        done = perf('all_reduce', 2, '-b', '8', '-e', '8', WEFT_COLLNET='tree', WEFT_AGGD=daemon.address, WEFT_AGGD_SECRET='barley')
+        done = perf('all_reduce', 2, '-b', '8', '-e', '8', WEFT_COLLNET='tree', WEFT_AGGD=daemon.address, WEFT_AGGD_SECRET=OTHER)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn('WEFT_AGGD_SECRET', done.stderr)
-        asked = daemon.status(secret='barley')
+        asked = daemon.status(secret=OTHER)
         self.assertEqual(asked.returncode, 2)
         self.assertIn('another secret', asked.stderr)
 
@@ -134,8 +135,10 @@ class CollNetTest(unittest.TestCase):
         self.assertIn('WEFT_AGGD_SECRET', done.stderr)
 
     def test_options_that_cannot_be(self):
-        for options, words in ((('--listen', 'nothing'), 'is not ADDRESS:PORT'), (('--secret', '@/nowhere'), 'cannot be read')):
-            done = subprocess.run([AGGD, *options], env=CLEAN, capture_output=True, text=True, check=False, timeout=30)
+        for options, words in ((('--listen', 'nothing'), 'is not ADDRESS:PORT'), (('--secret', '@/nowhere'), 'cannot be read'),
+                               (('--status', '127.0.0.1:1'), 'has 5 bytes, and 16 are the fewest'), (('--listen', '127.0.0.1:0'), 'has 5 bytes')):
+            env = CLEAN if 'bytes' not in words else {**CLEAN, 'WEFT_AGGD_SECRET': 'brief'}
+            done = subprocess.run([AGGD, *options], env=env, capture_output=True, text=True, check=False, timeout=30)
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(words, done.stderr)
 

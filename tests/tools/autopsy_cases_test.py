@@ -26,7 +26,7 @@ CLEAN['WEFT_CONF'] = ''
 PATIENCE = 60
 IN_TIME = 5.0 * float(os.environ.get('WEFT_TEST_PATIENCE', '1'))
 RANKS = 3
-SECRET = 'open sesame'
+SECRET = 'open sesame, says the rank'
 PTRACE_SEIZE, PTRACE_INTERRUPT, PTRACE_DETACH = 0x4206, 0x4207, 17
 
 # Shared memory is what ranks of one host use; WEFT_LOCAL=off makes them use sockets.

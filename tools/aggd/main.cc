@@ -43,7 +43,8 @@ void declare(CLI::App& app, Options& options) {
   app.add_option("--listen", daemon.listen,
                  "ADDRESS:PORT where ranks join; port 0: any (default: 0.0.0.0:0, without a "
                  "secret 127.0.0.1:0)");
-  app.add_option("--name", daemon.name, "HOST:PORT by which others know it (default: the address where it listens)");
+  app.add_option("--name", daemon.name,
+                 "HOST:PORT by which others know it (default: the address where it listens)");
   app.add_option("--secret", daemon.secret,
                  "@FILE, whose first line is the secret of those who may join (default: WEFT_AGGD_SECRET)")
       ->check([](const std::string& text) {
@@ -69,11 +70,21 @@ void declare(CLI::App& app, Options& options) {
   app.add_flag("--prometheus", options.prometheus, "the same for Prometheus");
 }
 
-int showStatus(const Options& options) {
+Result<std::string> askStatus(const Options& options) {
   using Format = agg::Daemon::Format;
-  const Format format = options.json ? Format::json : options.prometheus ? Format::prometheus : Format::text;
-  const auto said = coll::askStatus(options.status, options.daemon.secret, static_cast<uint8_t>(format),
-                                    Clock::system(), Milliseconds(5000));
+  TRY(const Config config, readConfigFromEnvironment());
+  coll::StatusQuestion question;
+  question.daemon = options.status;
+  question.secret = options.daemon.secret.empty() ? config.aggdSecret : options.daemon.secret;
+  TRY(question.protection, readProtection(config));
+  question.format = static_cast<uint8_t>(options.json         ? Format::json
+                                         : options.prometheus ? Format::prometheus
+                                                              : Format::text);
+  return coll::askStatus(question, Clock::system());
+}
+
+int showStatus(const Options& options) {
+  const auto said = askStatus(options);
   if (!said) return report(said.error());
   std::fputs(said->c_str(), stdout);
   return 0;
@@ -135,8 +146,6 @@ int run(int argc, char** argv) {
   Options options;
   declare(app, options);
   CLI11_PARSE(app, argc, argv);
-  if (options.daemon.secret.empty())
-    if (const char* secret = environmentValue("WEFT_AGGD_SECRET")) options.daemon.secret = secret;
   if (!options.status.empty()) return showStatus(options);
   const auto served = serve(options);
   return served ? *served : report(served.error());
