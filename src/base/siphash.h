@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <span>
 
-// SipHash-2-4 with 128-bit output (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012): the
-// keyed hash by which control links prove that they know a secret. Pure; any thread.
+// SipHash-2-4 with 128-bit output (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012): a
+// sum of handles against damage. Proofs and keys are made in crypto/. Pure; any thread.
 namespace weft {
 
 using Key128 = std::array<std::byte, 16>;

@@ -1,52 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright The weft authors
 """How a rank introduces itself to rank 0 of `weft perf` (tools/netdriver/greeting.h), for tests that stand in for one."""
+import hashlib
+import hmac
 import os
 import socket
 import struct
 
-MAGIC = 0x776566747065726a
-MASK = (1 << 64) - 1
+MAGIC = 0x776566747065726b
 
 
-def rotated(value, bits):
-    return (value << bits | value >> (64 - bits)) & MASK
-
-
-def sip_hash_128(key, message):
-    """SipHash-2-4 with 128 bits (Aumasson and Bernstein, 2012)."""
-    k0, k1 = struct.unpack('<QQ', key)
-    v = [k0 ^ 0x736f6d6570736575, k1 ^ 0x646f72616e646f6d ^ 0xee, k0 ^ 0x6c7967656e657261, k1 ^ 0x7465646279746573]
-
-    def rounds(count):
-        for _ in range(count):
-            v[0] = (v[0] + v[1]) & MASK
-            v[2] = (v[2] + v[3]) & MASK
-            v[1] = rotated(v[1], 13) ^ v[0]
-            v[3] = rotated(v[3], 16) ^ v[2]
-            v[0] = rotated(v[0], 32)
-            v[2] = (v[2] + v[1]) & MASK
-            v[0] = (v[0] + v[3]) & MASK
-            v[1] = rotated(v[1], 17) ^ v[2]
-            v[3] = rotated(v[3], 21) ^ v[0]
-            v[2] = rotated(v[2], 32)
-
-    tail = message[len(message) // 8 * 8:]
-    last = int.from_bytes(tail, 'little') | (len(message) & 0xff) << 56
-    for word in (*struct.unpack(f'<{len(message) // 8}Q', message[:len(message) // 8 * 8]), last):
-        v[3] ^= word
-        rounds(2)
-        v[0] ^= word
-    v[2] ^= 0xee
-    rounds(4)
-    low = v[0] ^ v[1] ^ v[2] ^ v[3]
-    v[1] ^= 0xdd
-    rounds(4)
-    return struct.pack('<QQ', low, v[0] ^ v[1] ^ v[2] ^ v[3])
+def mac_of(key, said):
+    return hmac.new(key, said, hashlib.sha256).digest()
 
 
 def key_of(token):
-    return sip_hash_128(b'weft'.ljust(16, b'\0'), token.encode())
+    """HKDF without a salt, of one block (RFC 5869)."""
+    return mac_of(mac_of(bytes(32), token.encode()), b'weft run token\x01')
 
 
 def greet(link, rank, size, token=''):
@@ -55,7 +25,7 @@ def greet(link, rank, size, token=''):
     assert struct.unpack('<Q', opening[:8])[0] == MAGIC
     hello = struct.pack('<Qiii64si', MAGIC, rank, size, 4711, b'node7', 0) + os.urandom(16)
     label = b'weft run, caller'
-    link.sendall(hello + sip_hash_128(key_of(token), struct.pack('<H', len(label)) + label + opening + hello))
+    link.sendall(hello + mac_of(key_of(token), struct.pack('<H', len(label)) + label + opening + hello)[:16])
     answer = link.recv(128, socket.MSG_WAITALL)
     magic, from_rank, from_size = struct.unpack('<Qii', answer[:16])
     assert magic == MAGIC

@@ -161,7 +161,7 @@ TEST_CASE("net: a proof is of the key, the nonce and what was said") {
     writer.raw(to).put(what);
     return writer;
   };
-  Key128 key{};
+  Key256 key{};
   const Tag128 proof = proofOf(key, said(nonce, 7));
   CHECK(proof == proofOf(key, said(nonce, 7)));
   CHECK(proof != proofOf(key, said(nonce, 8)));

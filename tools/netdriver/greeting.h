@@ -13,7 +13,7 @@
 namespace weft::netdriver {
 
 constexpr uint64_t kGreetingMagic =
-    0x776566747065726a;  // "weftperj": changes with what ranks tell each other
+    0x776566747065726b;  // "weftperk": changes with what ranks tell each other
 
 // By the end that listens, at once.
 struct Opening {

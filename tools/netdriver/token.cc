@@ -3,6 +3,7 @@
 #include "tools/netdriver/token.h"
 
 #include <array>
+#include <span>
 
 #include "src/base/config.h"
 #include "src/base/random.h"
@@ -39,10 +40,8 @@ Result<std::string> givenToken(const std::string& option) {
                    "=$(openssl rand -hex 16) makes one");
 }
 
-// The text is the secret, and the key of this hash is none.
 TokenKey keyOf(const std::string& token) {
-  constexpr Key128 kFixed{std::byte{'w'}, std::byte{'e'}, std::byte{'f'}, std::byte{'t'}};
-  return sipHash128(kFixed, std::as_bytes(std::span(token.data(), token.size())));
+  return derivedKey({}, std::as_bytes(std::span(token.data(), token.size())), "weft run token");
 }
 
 }  // namespace weft::netdriver

@@ -21,7 +21,8 @@ std::string freshToken();
 // Empty: nobody gave one. A short one is an error, as a stranger who saw one proof would try them all.
 Result<std::string> givenToken(const std::string& option);
 
-using TokenKey = Key128;
+// The key of its proofs.
+using TokenKey = Key256;
 TokenKey keyOf(const std::string& token);
 
 }  // namespace weft::netdriver

@@ -4,7 +4,7 @@
 
 #include "src/base/random.h"
 
-// Proofs by SipHash over the bytes that were written.
+// Nonces, and proofs over the bytes that were written.
 namespace weft {
 
 // The kernel's random bytes: a nonce that is used twice would let an old proof pass.
@@ -14,8 +14,8 @@ Nonce freshNonce() {
   return nonce;
 }
 
-Tag128 proofOf(const Key128& key, const ByteWriter& said) {
-  return sipHash128(key, said.bytes());
+Tag128 proofOf(const Key256& key, const ByteWriter& said) {
+  return shortHmacOf(key, said.bytes());
 }
 
 }  // namespace weft

@@ -3,14 +3,13 @@
 #pragma once
 
 #include <array>
-#include <span>
 
 #include "src/base/bytes.h"
-#include "src/base/siphash.h"
+#include "src/base/crypto/hash.h"
 
 // How an end of a connection proves that it knows a secret without telling it. Each end sends a nonce of 128
-// fresh random bits. A proof is the keyed hash over the other end's nonce and the text that goes with it, so
-// a proof from one connection is worth nothing on another. The connection is not encrypted. Values; any
+// fresh random bits. A proof is HMAC-SHA-256 over the other end's nonce and the text that goes with it, so a
+// proof from one connection is worth nothing on another. The connection is not encrypted. Values; any
 // thread.
 namespace weft {
 
@@ -18,9 +17,6 @@ using Nonce = std::array<std::byte, 16>;
 Nonce freshNonce();
 
 // The proof over all bytes that were written, in their order. Both ends write the same.
-Tag128 proofOf(const Key128& key, const ByteWriter& said);
-inline bool isProofOf(const Key128& key, const ByteWriter& said, const Tag128& tag) {
-  return equalSecret(proofOf(key, said), tag);
-}
+Tag128 proofOf(const Key256& key, const ByteWriter& said);
 
 }  // namespace weft
