@@ -146,7 +146,8 @@ ssize_t SealedChannel::receive(int fd, std::span<const iovec> parts) {
   for (const iovec& part : parts) {
     auto* to = static_cast<std::byte*>(part.iov_base);
     for (size_t room = part.iov_len; room > 0;) {
-      if (!deliver(&to, &room, &given)) return errno = EBADMSG, -1;
+      broken_ = broken_ || !deliver(&to, &room, &given);
+      if (broken_) return errno = EBADMSG, -1;
       if (room == 0) break;
       if (read || given > 0) return given > 0 ? static_cast<ssize_t>(given) : (errno = EAGAIN, -1);
       const ssize_t got = fill(fd);

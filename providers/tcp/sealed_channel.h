@@ -30,7 +30,8 @@ class SealedChannel {
   SealedChannel(std::unique_ptr<GcmSeal> out, std::unique_ptr<GcmSeal> in);
 
   // As sendmsg(2) and recvmsg(2) with MSG_DONTWAIT, in plain bytes. What was taken may be here still, which
-  // pending() says and drain() goes on with. EBADMSG: bytes came that the other end did not send.
+  // pending() says and drain() goes on with. EBADMSG, from then on: bytes came that the other end did not
+  // send.
   ssize_t send(int fd, std::span<const iovec> parts);
   ssize_t receive(int fd, std::span<const iovec> parts);
   bool pending() const { return sent_ < sealed_; }
@@ -52,6 +53,7 @@ class SealedChannel {
   size_t inFrom_ = 0, inTo_ = 0;
   Bytes opened_;  // of a record that did not fit where it belongs
   size_t openedFrom_ = 0;
+  bool broken_ = false;  // a record did not open, so nobody knows where the next one begins
 };
 
 }  // namespace weft::tcp
