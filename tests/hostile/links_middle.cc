@@ -106,7 +106,7 @@ uint16_t Middle::portFor(uint16_t port) {
   auto* raw = reinterpret_cast<sockaddr*>(&address);
   if (::bind(fd.get(), raw, length) != 0 || ::listen(fd.get(), 128) != 0) return 0;
   if (::getsockname(fd.get(), raw, &length) != 0) return 0;
-  listeners_[port] = std::move(fd);
+  doors_.push_back({std::move(fd), [port] { return dialPast(port); }});
   return ports_[port] = ntohs(address.sin_port);
 }
 
@@ -114,15 +114,13 @@ void Middle::run() {
   his = true;
   while (!ends_) {
     std::vector<pollfd> asked;
-    std::vector<std::pair<int, uint16_t>> doors;
     std::unique_lock lock(mutex_);
-    for (const auto& [port, fd] : listeners_) doors.emplace_back(fd.get(), port);
-    for (const auto& [fd, port] : doors) accept(fd, port);
+    for (const Door& door : doors_) accept(door);
     bool any = false;
     for (const auto& pipe : pipes_) any = relay(*pipe) || any;
     std::erase_if(pipes_, [](const auto& pipe) { return pipe->over; });
     if (any) continue;
-    for (const auto& [fd, port] : doors) asked.push_back({fd, POLLIN, 0});
+    for (const Door& door : doors_) asked.push_back({door.listener.get(), POLLIN, 0});
     for (const auto& pipe : pipes_) {
       if (!pipe->held[1]) asked.push_back({pipe->dialler.get(), POLLIN, 0});
       if (!pipe->held[0]) asked.push_back({pipe->acceptor.get(), POLLIN, 0});
@@ -132,13 +130,18 @@ void Middle::run() {
   }
 }
 
-void Middle::accept(int listener, uint16_t port) {
+void Middle::stand(Fd listener, Onward onward) {
+  const std::lock_guard lock(mutex_);
+  doors_.push_back({std::move(listener), std::move(onward)});
+}
+
+void Middle::accept(const Door& door) {
   for (;;) {
-    Fd dialler(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC));
+    Fd dialler(::accept4(door.listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (!dialler) return;
     auto pipe = std::make_unique<Pipe>();
     pipe->dialler = std::move(dialler);
-    pipe->acceptor = dialPast(port);
+    pipe->acceptor = door.onward();
     if (!pipe->acceptor) continue;  // who dialled sees the end of the connection
     pipe->first = connections_++ == 0;
     pipe->plan = plan_;
@@ -214,6 +217,8 @@ int __wrap_connect(int fd, const sockaddr* to, socklen_t length) {
   if (!middle || weft::hostile::Middle::isHis() || to->sa_family != AF_INET)
     return __real_connect(fd, to, length);
   sockaddr_in address = *reinterpret_cast<const sockaddr_in*>(to);
+  const bool isLoopback = ntohl(address.sin_addr.s_addr) >> 24 == 127;
+  if (!isLoopback) return __real_connect(fd, to, length);
   const uint16_t port = middle->portFor(ntohs(address.sin_port));
   if (port != 0) address.sin_port = htons(port);
   return __real_connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address);

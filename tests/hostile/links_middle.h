@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -13,9 +14,9 @@
 #include "src/base/bytes.h"
 #include "src/base/fd.h"
 
-// A man in the middle: every connection that this process makes to a port of loopback goes through a thread
-// of his, who changes, cuts, repeats, swaps or holds back bytes at a place that a seed says. Each test has
-// one at a time.
+// A man in the middle: every connection that this process makes to a port of loopback, and every one to a
+// door where he was told to stand, goes through a thread of his, who changes, cuts, repeats, swaps or holds
+// back bytes at a place that a seed says. Each test has one at a time.
 namespace weft::hostile {
 
 enum class Trick : uint8_t { none, flip, cut, repeat, swap, insert, hold };
@@ -45,6 +46,11 @@ class Middle {
   size_t connections() const { return connections_; }
   bool played() const { return played_; }  // the trick was reached
 
+  // He stands at this listener, which does not block, for those whom `onward` connects to. It runs on his
+  // thread.
+  using Onward = std::function<Fd()>;
+  void stand(Fd listener, Onward onward);
+
   // For the wrapped connect(2): his port for a port of loopback. 0: he takes none.
   uint16_t portFor(uint16_t port);
   static Middle* present();
@@ -52,13 +58,17 @@ class Middle {
 
  private:
   struct Pipe;
+  struct Door {
+    Fd listener;
+    Onward onward;
+  };
   void run();
-  void accept(int listener, uint16_t port);
+  void accept(const Door& door);
   bool relay(Pipe& pipe);
   void pass(Pipe& pipe, bool toAcceptor, Bytes bytes);
 
   mutable std::mutex mutex_;
-  std::map<uint16_t, Fd> listeners_;    // by the port that was wanted
+  std::vector<Door> doors_;
   std::map<uint16_t, uint16_t> ports_;  // his port, by the one that was wanted
   std::vector<std::unique_ptr<Pipe>> pipes_;
   Plan plan_;
