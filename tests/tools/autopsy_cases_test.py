@@ -154,6 +154,39 @@ class AutopsyCasesTest(unittest.TestCase):
                 self.assertRegex(named, rf'^weft-aggd on \S+ pid {one.pid} ')
                 self.assertLess(after, IN_TIME)
 
+    @unittest.skipIf(os.getuid() != 0, 'a host name of its own wants root')
+    def test_files_of_one_host_alone(self):
+        """Two hosts with a folder each: the one without the rank that was stopped does not name another rank for it. All files together do."""
+        with tempfile.TemporaryDirectory() as base, contextlib.ExitStack() as ends:
+            folder = {host: os.path.join(base, host) for host in ('hosta', 'hostb', 'both')}
+            for one in folder.values():
+                os.mkdir(one)
+            pids = {}
+            for rank in range(4):
+                host = 'hosta' if rank in (0, 3) else 'hostb'
+                command = ['unshare', '-u', 'sh', '-c', f'hostname {host} && exec "$@"', 'sh', WEFT, 'perf', 'all_reduce', '-b', '64K', '-e', '64K',
+                           '-c', '0', '--iters', '1000000']
+                process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                           env={**CLEAN, **TCP, 'WEFT_STATE_DIR': folder[host], 'RANK': str(rank), 'WORLD_SIZE': '4',
+                                                'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': '29873'})
+                ends.callback(lambda one: (one.kill(), one.wait(timeout=PATIENCE)), process)
+                pids[rank] = process.pid
+            moving(folder['hosta'], 2)
+            moving(folder['hostb'], 2)
+            os.kill(pids[1], signal.SIGSTOP)
+            found, after = self.verdict(folder['hosta'], 'unseen')
+            self.assertLess(after, IN_TIME)
+            self.assertIsNone(found['culprit'])
+            self.assertIn(found['peer'], ('', f'rank 1 on hostb pid {pids[1]}'))
+            self.assertIn(f'rank 2 on hostb pid {pids[2]}', [one['name'] for one in found['unseen']])
+            said = weft('autopsy', folder['hosta']).stdout
+            self.assertIn(f'srun --ntasks-per-node 1 cp -r {folder["hosta"]}/. SHARED', said)
+            for host in ('hosta', 'hostb'):
+                subprocess.run(['cp', '-r', folder[host] + '/.', folder['both']], check=True, timeout=PATIENCE)
+            found, after = self.verdict(folder['both'], 'stopped')
+            self.assertEqual(found['culprit']['pid'], pids[1])
+            self.assertEqual(found['unseen'], [])
+
     @unittest.skipIf(os.getuid() != 0, 'a file system of its own wants root')
     def test_a_rank_whose_disk_is_full(self):
         """It says so, the job goes on, and its peers' counters name it when it stands still."""

@@ -174,6 +174,106 @@ TEST_CASE("a rank that left nothing is named by those that wait for it") {
   CHECK(verdict.peer == "rank 1 on node7 pid 101 (127.0.0.1)");
 }
 
+namespace {
+
+// The comm by which `rank`, on node7, receives from `peer`, on node8 and not among those read.
+Comm fromNode8(int peer, stats::PeerState state, uint64_t since) {
+  Comm comm;
+  comm.state = stats::LineState::live;
+  comm.peer = "rank " + std::to_string(peer) + " on node8 pid " + std::to_string(100 + peer) + " (127.0.0.1)";
+  comm.peerState = state;
+  if (since != 0) comm.requests.push_back({2, since, since, 0, 0, 0, 1, 8, stats::Way::none});
+  return comm;
+}
+
+// Ranks 0 and 3 of a ring of four; the others are on node8, whose files are not here.
+std::vector<Process> halfOfRing(stats::PeerState ofRank1, stats::PeerState ofRank2) {
+  const uint64_t since = kNow - 10 * kSecond;
+  std::vector<Process> ranks = {rankOf(0, since, since), rankOf(3, since, since)};
+  ranks[0].comms.push_back(fromNode8(1, ofRank1, 0));
+  ranks[1].comms[0] = fromNode8(2, ofRank2, since);
+  return ranks;
+}
+
+}  // namespace
+
+TEST_CASE("of several ranks that left nothing none is named for a wait that leads there") {
+  using stats::PeerState;
+  SECTION("all of them may be to blame") {
+    const Verdict verdict = judge(halfOfRing(PeerState::answers, PeerState::answers));
+    CHECK(verdict.kind == "unseen");
+    CHECK(verdict.culprit == nullptr);
+    CHECK(verdict.peer.empty());
+    REQUIRE(verdict.unseen.size() == 2);
+    CHECK(verdict.unseen[0].name == "rank 1 on node8 pid 101");
+    CHECK(verdict.unseen[1].name == "rank 2 on node8 pid 102");
+    REQUIRE(verdict.unseen[1].said.size() == 1);
+    CHECK(verdict.unseen[1].said[0].find(
+              "rank 3 on node7 pid 103 waits 10.0 s to receive from rank 2 on node8") == 0);
+    CHECK(verdict.unseen[1].said[0].ends_with("; it answers"));
+  }
+  SECTION("but one that its peers do not hear") {
+    const Verdict verdict = judge(halfOfRing(PeerState::silent, PeerState::answers));
+    CHECK(verdict.kind == "unseen");
+    CHECK(verdict.peer == "rank 1 on node8 pid 101");
+  }
+  SECTION("nor where their host may be cut off") {
+    CHECK(judge(halfOfRing(PeerState::silent, PeerState::silent)).peer.empty());
+  }
+  SECTION("a rank alone on its host neither: it may wait for one that nobody here knows") {
+    std::vector<Process> ranks = halfOfRing(PeerState::answers, PeerState::answers);
+    ranks[0].comms.pop_back();
+    const Verdict verdict = judge(ranks);
+    CHECK(verdict.kind == "unseen");
+    CHECK(verdict.peer.empty());
+    CHECK(verdict.unseen.size() == 1);
+  }
+  SECTION("for an error neither: it may have ended for another one's") {
+    std::vector<Process> ranks = halfOfRing(PeerState::gone, PeerState::gone);
+    ranks[0].comms[0].state = stats::LineState::over;
+    ranks[0].comms[1].state = ranks[1].comms[0].state = stats::LineState::failed;
+    ranks[0].comms.push_back(ranks[1].comms[0]);  // two of them name rank 2, and one rank 1
+    const Verdict verdict = judge(ranks);
+    CHECK(verdict.kind == "failed");
+    CHECK(verdict.peer.empty());
+    CHECK(verdict.unseen.size() == 2);
+  }
+}
+
+TEST_CASE("where ranks were not seen those that were are named on evidence alone") {
+  std::vector<Process> ranks = ring(kNow - 10 * kSecond, kNow - 10 * kSecond);
+  SECTION("a circle may be the work of another one") {
+    ranks[1].comms.push_back(fromNode8(5, stats::PeerState::answers, kNow - 9 * kSecond));
+    const Verdict verdict = judge(ranks);
+    CHECK(verdict.kind == "unseen");
+    CHECK(verdict.culprit == nullptr);
+    CHECK(verdict.evidence.size() == 1);
+  }
+  SECTION("two that are in different collectives may both be right") {
+    Comm& sends = sendsTo(&ranks, 2);
+    sends.waitsSince = kNow - 10 * kSecond;
+    sends.waitTag = 7;
+    CHECK(judge(ranks).culprit != nullptr);
+    ranks[1].comms.push_back(fromNode8(5, stats::PeerState::answers, 0));
+    CHECK(judge(ranks).kind == "order");
+    CHECK(judge(ranks).culprit == nullptr);
+  }
+  SECTION("one that is stopped is to blame") {
+    ranks[3].state = ProcessState::stopped;
+    ranks[1].comms.push_back(fromNode8(5, stats::PeerState::answers, 0));
+    CHECK(judge(ranks).culprit == &ranks[3]);
+  }
+}
+
+TEST_CASE("counters that were copied before those of others make nobody silent") {
+  std::vector<Process> ranks = ring(kNow - kSecond / 10, kNow - kSecond / 10);
+  ranks[0].state = ProcessState::unknown;
+  ranks[0].beat = ranks[0].now = kNow - 9 * kSecond;
+  CHECK(judge(ranks).kind == "silent");
+  ranks[1].comms[0].peerState = stats::PeerState::answers;  // it receives from rank 0
+  CHECK(judge(ranks).kind == "none");
+}
+
 TEST_CASE("two ends that want different tags are in different collectives") {
   std::vector<Process> ranks = ring(kNow - 10 * kSecond, kNow - 10 * kSecond);
   SECTION("a send that is refused") {

@@ -39,7 +39,7 @@ struct Dead {
 };
 
 // Null: nothing is known against it.
-const Dead* troubleOf(const Process& process, uint64_t latestBeat) {
+const Dead* troubleOf(const std::vector<Process>& processes, const Process& process, uint64_t latestBeat) {
   static constexpr Dead kGone{
       "died", "is not running any more",
       "read its output and the kernel's log of that host (dmesg: out of memory, a signal)"};
@@ -51,7 +51,8 @@ const Dead* troubleOf(const Process& process, uint64_t latestBeat) {
   if (process.state == ProcessState::gone) return &kGone;
   if (process.state == ProcessState::stopped) return &kStopped;
   if (process.state == ProcessState::traced) return &kTraced;
-  return process.beat + kSilent < latestBeat ? &kSilentOne : nullptr;
+  const bool behind = process.beat + kSilent < latestBeat;
+  return behind && !isHeardLater(processes, process, kSilent) ? &kSilentOne : nullptr;
 }
 
 std::vector<std::string> evidenceOf(const std::vector<Process>& processes, const Process* culprit) {
@@ -68,7 +69,7 @@ bool judgeDead(const std::vector<Process>& processes, Verdict* verdict) {
   uint64_t latest = 0;
   for (const Process& process : processes) latest = std::max(latest, process.beat);
   for (const Process& process : processes) {
-    const Dead* trouble = troubleOf(process, latest);
+    const Dead* trouble = troubleOf(processes, process, latest);
     const uint64_t moved = movedLast(process);
     if (!trouble || (verdict->culprit && verdict->since <= moved)) continue;
     verdict->kind = trouble->kind;
@@ -82,7 +83,7 @@ bool judgeDead(const std::vector<Process>& processes, Verdict* verdict) {
 }
 
 // Ranks that want messages of different tags. The one that does so with most peers is in the wrong place; of
-// two alike the one that stood still first.
+// two alike the one that stood still first, where all ranks were seen.
 bool judgeOrder(const std::vector<Process>& processes, Verdict* verdict) {
   const std::vector<Mismatch> found = mismatchesOf(processes);
   if (found.empty()) return false;
@@ -96,8 +97,11 @@ bool judgeOrder(const std::vector<Process>& processes, Verdict* verdict) {
     return a.second != b.second ? a.second < b.second : movedLast(*a.first) > movedLast(*b.first);
   };
   verdict->kind = "order";
-  verdict->culprit = std::max_element(by.begin(), by.end(), less)->first;
-  verdict->since = movedLast(*verdict->culprit);
+  const auto most = std::max_element(by.begin(), by.end(), less);
+  const auto alike = [&](const auto& one) { return one.second == most->second; };
+  if (verdict->unseen.empty() || std::count_if(by.begin(), by.end(), alike) == 1)
+    verdict->culprit = most->first;
+  verdict->since = movedLast(*most->first);
   verdict->advice =
       "ranks are in different collectives: compare what each of them calls at that time "
       "(NCCL_DEBUG_SUBSYS=COLL, "
@@ -105,11 +109,26 @@ bool judgeOrder(const std::vector<Process>& processes, Verdict* verdict) {
   return true;
 }
 
+// The waits lead to ranks of which only their peers tell. A rank is named where that is enough: the rest
+// of them may wait for each other.
+void judgeUnseen(Verdict* verdict) {
+  verdict->kind = "unseen";
+  if (const Unseen* silent = onlySilent(verdict->unseen)) {
+    verdict->peer = silent->name;
+    verdict->evidence = silent->said;
+    verdict->advice = "its peers do not hear it, and that is so of no other: look at that process and its host";
+    return;
+  }
+  for (const Unseen& one : verdict->unseen)
+    verdict->evidence.insert(verdict->evidence.end(), one.said.begin(), one.said.end());
+}
+
 // All wait for each other. In a ring, whose connections carry the same messages one after the other, the one
 // that somebody waits for with the lowest number stood still first; else it is the one that moved last the
 // longest ago, as far as clocks agree.
 void judgeCircle(const std::vector<Process>& processes, const Process* first, Verdict* verdict) {
   if (!first) return;
+  if (!verdict->unseen.empty()) return judgeUnseen(verdict);
   const Process* lowest = nullptr;
   uint32_t number = UINT32_MAX;
   for (const Process& process : processes) {
@@ -167,6 +186,8 @@ void judgeLate(const std::vector<Process>& processes, Verdict* verdict) {
         "others wait for it and it waits for nobody: look where its threads are (py-spy dump, gdb), and what "
         "its "
         "GPU runs (nvidia-smi)";
+  } else if (!onlyUnseen(verdict->unseen)) {
+    judgeUnseen(verdict);
   } else {
     verdict->kind = "unseen";
     verdict->peer = end.peer;
@@ -229,7 +250,7 @@ bool judgeWords(const Failures& failed, Verdict* verdict) {
     for (const Known& known : kKnown) {
       if (comm->reason.find(known.words) == std::string::npos) continue;
       verdict->kind = known.kind;
-      verdict->peer = failed.front().second->peer;
+      verdict->peer = comm->peer;
       verdict->advice = known.advice;
       return true;
     }
@@ -237,11 +258,11 @@ bool judgeWords(const Failures& failed, Verdict* verdict) {
 }
 
 // Nobody is found dead or standing, and there were errors: the peer is named that most processes blame. Where
-// several are blamed as often nobody is named. The first error is the one that counts, and comes first.
+// several are blamed as often nobody is named, and none of several that were not seen: each may have ended
+// for another one's error. The first error is the one that counts, and comes first.
 void judgeFailed(const std::vector<Process>& processes, Verdict* verdict) {
   const auto failed = failuresOf(processes);
   if (failed.empty()) return;
-  *verdict = {};
   verdict->kind = "failed";
   for (const auto& [process, comm] : failed)
     verdict->evidence.push_back(fmt::format("{}: comm {} {} {} ended with an error{}{}", nameOf(*process),
@@ -258,7 +279,8 @@ void judgeFailed(const std::vector<Process>& processes, Verdict* verdict) {
   const auto fewer = [](const auto& a, const auto& b) { return a.second < b.second; };
   const auto most = std::max_element(by.begin(), by.end(), fewer);
   const auto alike = [&](const auto& one) { return one.second == most->second; };
-  if (std::count_if(by.begin(), by.end(), alike) == 1) verdict->peer = most->first;
+  if (std::count_if(by.begin(), by.end(), alike) != 1) return;
+  if (find(processes, most->first) || onlyUnseen(verdict->unseen)) verdict->peer = most->first;
 }
 
 // Messages move, and some lanes are down: the job is slower than it could be. Those of a connection that has
@@ -294,7 +316,12 @@ std::string headOf(const Verdict& verdict, size_t processes) {
     return "verdict: no message of weft's is to blame, and PyTorch's ranks are in different calls (torch)\n";
   if (verdict.kind == "rail") return "verdict: rails are down (rail), and the job goes on\n";
   if (verdict.kind == "unseen")
-    return fmt::format("verdict: {} (unseen), which left nothing here\n", verdict.peer);
+    return verdict.peer.empty()
+               ? "verdict: these files do not tell (unseen): the waits lead to processes that left nothing "
+                 "here\n"
+               : fmt::format("verdict: {} (unseen), which left nothing here\n", verdict.peer);
+  if (verdict.kind == "order")
+    return "verdict: ranks are in different collectives (order), and which of them is wrong is not known\n";
   if (verdict.kind == "size")
     return fmt::format("verdict: sizes that do not match (size), with {}\n", verdict.peer);
   if (verdict.kind == "corrupt")
@@ -306,10 +333,14 @@ std::string headOf(const Verdict& verdict, size_t processes) {
              : fmt::format("verdict: {} (failed), by what its peers left\n", verdict.peer);
 }
 
-std::string textOf(const Verdict& verdict, size_t processes) {
+std::string textOf(const Verdict& verdict, size_t processes, const std::string& folder) {
   std::string text = headOf(verdict, processes);
   for (const std::string& line : verdict.evidence) text += "  " + line + "\n";
-  return verdict.advice.empty() ? text : text + "what to do: " + verdict.advice + "\n";
+  if (!verdict.advice.empty()) text += "what to do: " + verdict.advice + "\n";
+  if (verdict.unseen.empty()) return text;
+  text += fmt::format("not seen: {} of {} processes left nothing here: {}\n", verdict.unseen.size(),
+                      verdict.unseen.size() + processes, unseenText(verdict.unseen));
+  return text + "to see them: " + gatherText(folder) + "\n";
 }
 
 std::string jsonTextOf(const Verdict& verdict, const std::vector<Process>& processes) {
@@ -320,6 +351,9 @@ std::string jsonTextOf(const Verdict& verdict, const std::vector<Process>& proce
                       {"state", name(process.state)},
                       {"moved_last", secondsOf(movedLast(process))},
                       {"last_beat", secondsOf(process.beat)}});
+  Json unseen = Json::array();
+  for (const Unseen& one : verdict.unseen)
+    unseen.append(Json{{"name", one.name}, {"hostname", one.host}, {"said", Json(one.said)}});
   Json culprit;
   if (verdict.culprit)
     culprit = Json{{"pid", verdict.culprit->presence.pid},
@@ -332,6 +366,7 @@ std::string jsonTextOf(const Verdict& verdict, const std::vector<Process>& proce
               {"peer", verdict.peer},
               {"evidence", Json(verdict.evidence)},
               {"advice", verdict.advice},
+              {"unseen", unseen},
               {"processes", ranks}}
              .text() +
          "\n";
@@ -342,6 +377,7 @@ std::string jsonTextOf(const Verdict& verdict, const std::vector<Process>& proce
 Verdict judge(const std::vector<Process>& processes) {
   Verdict verdict;
   verdict.kind = "none";
+  verdict.unseen = unseenOf(processes);
   if (!judgeDead(processes, &verdict) && !judgeOrder(processes, &verdict)) judgeLate(processes, &verdict);
   if (verdict.kind == "none") judgeFailed(processes, &verdict);
   if (verdict.kind == "none") judgeRails(processes, &verdict);
@@ -367,7 +403,7 @@ int runAutopsy(const AutopsyOptions& options) {
   Verdict verdict = judge(processes);
   addTorch(torchFindings(torch), &verdict);
   const Status shown =
-      show(options.json ? jsonTextOf(verdict, processes) : textOf(verdict, processes.size()));
+      show(options.json ? jsonTextOf(verdict, processes) : textOf(verdict, processes.size(), options.folder));
   if (shown) return 0;
   fmt::print(stderr, "weft autopsy: {}\n", shown.error().message());
   return 1;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tools/stats/reader.h"
+#include "tools/stats/unseen.h"
 
 // `weft autopsy FOLDER`: joins what the ranks of a job counted, also those that are gone, and names the first
 // one that stood still.
@@ -27,6 +28,7 @@ struct Verdict {
   uint64_t since = 0;  // when it moved last
   std::vector<std::string> evidence;
   std::string advice;
+  std::vector<Unseen> unseen;  // on any of them nothing rests but what their peers left
 };
 
 Verdict judge(const std::vector<Process>& processes);
