@@ -35,7 +35,7 @@ std::string parseSize(std::string& text) {
 constexpr const char* kPerfExamples = R"(Examples:
     weft perf all_reduce -n 4 -b 8 -e 64M -f 2         four local processes, every element verified
     srun -N 2 --ntasks-per-node 8 weft perf all_reduce -b 1M -e 1G
-    weft perf --check-cluster -n 4                     who is slow or cannot be reached, every pair
+    srun --ntasks-per-node 1 weft perf --check-cluster      which host is slow or cannot be reached
     weft perf --server, and on another host  weft perf --client HOST pingpong -b 8 -e 8
     weft perf sendrecv -n 2 --duration 10 -b 1M -e 1M  ten seconds
     weft perf all_reduce -n 2 --compare other.so       two plugins in turn)";
@@ -72,7 +72,9 @@ void declareNcclTestsOptions(CLI::App& command, perf::Options& options) {
 
 void declareClusterOptions(CLI::App& command, perf::Options& options) {
   command.add_flag("--check-cluster", options.checkCluster,
-                   "instead of an operation: every pair of ranks, and who is slower than the others");
+                   "instead of an operation: every pair of ranks, and who is slower than the others; under a "
+                   "launcher, for -n "
+                   "starts ranks on this host only");
   command.add_option("--slow", options.slowLimit, "slow is what takes so many times as long as is typical")
       ->check(CLI::Range(1.1, 1000.0))
       ->capture_default_str();

@@ -55,6 +55,13 @@ class StartTest(unittest.TestCase):
             self.refused(perf('--check-cluster', '-n', '2', '--cluster-bytes', size), '--cluster-bytes must be from 64K to')
         self.assertEqual(perf('--check-cluster', '-n', '2', '--slow', '1000', '--cluster-bytes', '64K').returncode, 0)
 
+    def test_a_check_of_one_host_says_so(self):
+        """Who looks for a slow host reads how its ranks come to all of them, and the command is one that -n does not spoil."""
+        done = perf('--check-cluster', '-n', '2', '--slow', '1000', '--cluster-bytes', '64K')
+        self.assertIn('no path between hosts was measured', done.stdout)
+        command = re.search(r'srun .*', done.stdout)[0]
+        self.assertNotIn(' -n', command)
+
     def test_a_run_of_one_rank(self):
         done = perf(*SHORT, RANK='0', WORLD_SIZE='1')
         self.assertEqual((done.returncode, done.stderr), (0, ''))

@@ -155,9 +155,9 @@ Findings rdmaCounters(const World& world) {
       {"hw_counters/out_of_sequence", 100000, "packets came out of order",
        "PFC and ECN of the switches; WEFT_IB_TC for their class"},
       {"hw_counters/local_ack_timeout_err", 100, "packets were never acknowledged",
-       "the path to its peers: weft perf --check-cluster"},
+       "the path to its peers: weft perf --check-cluster, a rank on each host"},
       {"hw_counters/rnr_nak_retry_err", 100, "a peer had no receive posted",
-       "the peer that is slow: weft perf --check-cluster"},
+       "the peer that is slow: weft perf --check-cluster, a rank on each host"},
       {"hw_counters/rp_cnp_handled", 1000000, "the switches asked it to send slower (ECN)",
        "the load of this fabric, or its thresholds of ECN"},
   };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -41,6 +42,16 @@ std::string matrixText(const char* title, const CostMatrix& matrix) {
     text += fmt::format("# and {} ranks more, see --json\n", matrix.size() - columns);
   return text;
 }
+
+bool isOneHost(const ClusterResults& results) {
+  const auto isFirst = [&](int host) { return host == results.hosts.front(); };
+  return results.lost.empty() && std::all_of(results.hosts.begin(), results.hosts.end(), isFirst);
+}
+
+// Ranks of one host tell nothing of a slow host, which is what most people look for.
+constexpr const char* kOneHostText =
+    "# all ranks are on this host: no path between hosts was measured. For those, one rank on each of them:\n"
+    "#   WEFT_TOKEN=$(openssl rand -hex 16) srun --ntasks-per-node 1 weft perf --check-cluster\n";
 
 Json matrixOf(const CostMatrix& matrix) {
   Json rows = Json::array();
@@ -103,7 +114,7 @@ std::string clusterText(const ClusterResults& results) {
   if (results.slowLatency.empty() && results.slowBandwidth.empty())
     text += fmt::format("# no rank and no path takes more than {:.1f} times what is typical\n",
                         results.options->slowLimit);
-  return text;
+  return isOneHost(results) ? text + kOneHostText : text;
 }
 
 std::string clusterDocument(const ClusterResults& results) {
