@@ -64,9 +64,10 @@ constexpr const char* kReportExamples = R"(Examples:
 constexpr const char* kDoctorExamples =
     R"(The exit status is that of the worst finding: 0 nothing worse than a note, 3 a warning, 4 an error.
 Examples:
-    weft doctor                    is this host fit for a job, as this process would run it?
+    weft doctor                    is this host fit for a job? Also in a scheduler's prologue
+    weft doctor --job              does a job in this environment get weft?
     weft doctor --fix-script > fix.sh    what root would run
-    srun --ntasks-per-node 1 weft doctor --all
+    srun --ntasks-per-node 1 weft doctor --all --job
     weft doctor --hosts node8,node9      is the way there open, and how long may a packet be?)";
 
 void declareInfo(CLI::App& command, info::Options& options) {
@@ -230,6 +231,8 @@ void declareDoctor(CLI::App& command, doctor::Options& options) {
   command.add_flag("-v,--verbose", options.verbose, "what is fine, too");
   command.add_flag("--fix-script", options.fixScript, "a shell script of what root would run, to read first")
       ->excludes(json);
+  command.add_flag("--job", options.job,
+                   "this is a job's own environment: does it have what NCCL needs to load weft, too");
   CLI::Option* all =
       command.add_flag("--all", options.all,
                        "every node of the launcher that started this (srun, mpirun, torchrun), "

@@ -223,7 +223,7 @@ def there(check):
 
 def doctor(check):
     """What it finds is told; whether it fits the job is not this script's to judge."""
-    command = [check.build / 'tools' / 'weft', 'doctor', '--json', *(['--hosts', check.peer.address] if check.peer else [])]
+    command = [check.build / 'tools' / 'weft', 'doctor', '--json', '--job', *(['--hosts', check.peer.address] if check.peer else [])]
     statuses, texts, _ = check.ranks('doctor', [command], [check.environment(settings={'NCCL_NET_PLUGIN': str(check.plugin)})], 60)
     begin = texts[0].find('{\n')
     if statuses[0] not in (0, 3, 4) or begin < 0:

@@ -427,17 +427,40 @@ TEST_CASE("settings") {
   expect(settingsThatFight(host.world), Severity::note, "weft goes by its own", kSetting);
 }
 
+TEST_CASE("NCCL's settings come from the files that NCCL reads, in its order") {
+  Host host;
+  host.world.home = "/home/ann";
+  auto& set = host.world.environment;
+  set.erase("NCCL_NET_PLUGIN");
+  host.put("etc/nccl.conf", "NCCL_NET_PLUGIN=fromsystem\nNCCL_NET=Socket\n");
+  expect(ncclPlugin(host.world), Severity::error, "\"fromsystem\" by /etc/nccl.conf", kSetting);
+  host.put("home/ann/.nccl.conf", "# mine\nNCCL_NET_PLUGIN=fromhome\nNCCL_NET=weft\n");
+  expect(ncclPlugin(host.world), Severity::error, "\"fromhome\" by /home/ann/.nccl.conf", kSetting);
+  expect(settingsThatFight(host.world), Severity::fine, "no settings that fight", kNobody);
+  host.put("site.conf", "NCCL_NET_PLUGIN=weft\nNCCL_SOCKET_IFNAME=nosuch\n");
+  set["NCCL_CONF_FILE"] = "/site.conf";
+  expect(ncclPlugin(host.world), Severity::fine, "\"weft\" is ", kNobody);
+  CHECK(pluginIsSet(host.world).empty());
+  // The system's file counts beside the one that is named, and the home's does not.
+  expect(settingsThatFight(host.world), Severity::error, "NCCL_NET=Socket", kSetting);
+  expect(interfacesUp(host.world), Severity::error, "none that \"nosuch\"", kHand);
+  set["NCCL_NET_PLUGIN"] = "fromenvironment";
+  expect(ncclPlugin(host.world), Severity::error, "\"fromenvironment\" by the environment", kSetting);
+}
+
 TEST_CASE("libraries") {
   Host host;
   auto& set = host.world.environment;
+  CHECK(pluginIsSet(host.world).empty());
   set.erase("NCCL_NET_PLUGIN");
-  expect(ncclPlugin(host.world), Severity::error, "NCCL takes its own network", kSetting);
+  CHECK(ncclPlugin(host.world).empty());  // a host has no job's environment
+  expect(pluginIsSet(host.world), Severity::error, "NCCL takes its own network", kSetting);
   host.put("opt/other/libnccl-net.so", "");
   set["LD_LIBRARY_PATH"] = "/opt/other::/opt/none";
-  expect(ncclPlugin(host.world), Severity::error, "NCCL takes /opt/other/libnccl-net.so", kSetting);
+  expect(pluginIsSet(host.world), Severity::error, "NCCL takes /opt/other/libnccl-net.so", kSetting);
   expect(otherPlugins(host.world), Severity::note, "/opt/other/libnccl-net.so", kSetting);
   set["NCCL_NET_PLUGIN"] = "ofi";
-  expect(ncclPlugin(host.world), Severity::error, "\"ofi\", which is not weft", kSetting);
+  expect(ncclPlugin(host.world), Severity::error, "\"ofi\" by the environment, which is not weft", kSetting);
   set["NCCL_NET_PLUGIN"] = "/opt/libnccl-net-weft.so";
   expect(ncclPlugin(host.world), Severity::error, "cannot be read", kSetting);
   set["NCCL_NET_PLUGIN"] = "weft";

@@ -13,6 +13,7 @@ import resource
 import socket
 import subprocess
 import sys
+import tempfile
 import unittest
 
 WEFT = sys.argv[1]
@@ -62,6 +63,20 @@ class DoctorTest(unittest.TestCase):
         self.assertEqual(done.returncode, 4, done.stdout)
         self.assertRegex(done.stdout, r'error    settings: NCCL_NET: NCCL_NET=Socket: NCCL takes its own sockets')
         self.assertIn('setting: NCCL_NET=weft', done.stdout)
+
+    def test_what_a_job_needs_is_asked_of_a_job_alone(self):
+        """A scheduler's prologue has no job's environment: no healthy host is to be drained for that."""
+        _, found = findings()
+        self.assertEqual(about(found, 'NCCL_NET_PLUGIN'), [])
+        self.assertEqual([one['severity'] for one in about(found, 'environment')], ['note'])
+        status, found = findings('--job')
+        self.assertEqual(status, 4)
+        self.assertEqual(about(found, 'NCCL_NET_PLUGIN')[0]['severity'], 'error')
+        with tempfile.NamedTemporaryFile('w') as conf:
+            conf.write(f'NCCL_NET_PLUGIN={conf.name}.weft\n')
+            conf.flush()
+            _, found = findings('--job', NCCL_CONF_FILE=conf.name)
+        self.assertIn(f'{conf.name}.weft cannot be read', about(found, 'NCCL_NET_PLUGIN')[0]['evidence'])
 
     def test_limits_are_those_of_the_process(self):
         def few():

@@ -17,6 +17,8 @@ constexpr Check kChecks[] = {
     ncclSettings,  settingsThatFight,  ncclPlugin,      otherPlugins,
 };
 
+constexpr Check kJobChecks[] = {pluginIsSet};
+
 std::optional<int64_t> firstNumber(const World& world, std::initializer_list<const char*> names) {
   for (const char* name : names)
     if (const auto number = world.settingNumber(name); number && *number > 0) return number;
@@ -27,6 +29,10 @@ std::optional<int64_t> firstNumber(const World& world, std::initializer_list<con
 
 std::span<const Check> checks() {
   return kChecks;
+}
+
+std::span<const Check> jobChecks() {
+  return kJobChecks;
 }
 
 // "8(x2)" of Slurm begins with what counts here.

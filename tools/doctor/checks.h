@@ -51,11 +51,14 @@ Findings ncclSettings(const World& world);
 Findings settingsThatFight(const World& world);
 // --- libraries.cc
 Findings otherPlugins(const World& world);
-Findings ncclPlugin(const World& world);
+Findings ncclPlugin(const World& world);   // the plugin that a setting names; nothing where none does
+Findings pluginIsSet(const World& world);  // of a job: nothing where it is
 
 // All of those that need nothing but the world, in the order of their report.
 using Check = Findings (*)(const World& world);
 std::span<const Check> checks();
+// Those of what the environment of a job must have; whoever looks at a host alone has another environment.
+std::span<const Check> jobChecks();
 
 // How many ranks run on this host and in the whole job, by the launcher's variables; nothing where none says.
 std::optional<int64_t> ranksHere(const World& world);

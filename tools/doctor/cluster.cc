@@ -15,6 +15,7 @@
 #include "src/base/version.h"
 #include "src/control/addresses.h"
 #include "tools/doctor/letter.h"
+#include "tools/doctor/nccl_conf.h"
 #include "tools/doctor/probe.h"
 #include "tools/info/nccl_copies.h"
 #include "tools/perf/place.h"
@@ -36,7 +37,8 @@ struct Weight {
 constexpr Weight kWeights[] = {
     {"weft", Severity::error, "one image, or one package version, for all hosts"},
     {"settings of weft", Severity::warning, "the same WEFT_* on all hosts, and the same /etc/weft.conf"},
-    {"settings of NCCL", Severity::warning, "the same NCCL_* on all hosts, and the same /etc/nccl.conf"},
+    {"settings of NCCL", Severity::warning,
+     "the same NCCL_* on all hosts, and the same /etc/nccl.conf and ~/.nccl.conf"},
     {"NCCL", Severity::warning, "one NCCL for all hosts"},
     {"RDMA cards", Severity::warning,
      "a host with fewer cards holds up the others: weft doctor there says why"},
@@ -60,9 +62,9 @@ std::string cardsText(const World& world) {
 // Names that begin so, but for those by which a launcher tells the ranks apart.
 std::string settingsText(const World& world, std::string_view beginning) {
   std::string text;
-  for (const auto& [name, value] : world.environment)
+  for (const auto& [name, set] : ncclEnvironment(world))
     if (name.starts_with(beginning) && name != "NCCL_HOSTID" && name != "WEFT_AGGD")
-      text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, shownValue(name, value));
+      text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, shownValue(name, set.value));
   return text.empty() ? "none" : text;
 }
 

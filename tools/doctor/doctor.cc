@@ -36,10 +36,19 @@ Findings surveyed() {
   return found;
 }
 
-HostReport lookHere() {
+Finding jobNotAsked() {
+  return {Severity::note, "job", "environment",
+          "whether a job finds weft by its settings was not asked; they are another process's here",
+          byHand("weft doctor --job, in the job's environment and container")};
+}
+
+HostReport lookHere(bool job) {
   HostReport report{hostName(), {}};
   const World world = thisWorld();
   for (const Check check : checks()) append(check(world), &report.findings);
+  if (!job) report.findings.push_back(jobNotAsked());
+  for (const Check check : job ? jobChecks() : std::span<const Check>())
+    append(check(world), &report.findings);
   append(surveyed(), &report.findings);
   return report;
 }
@@ -78,11 +87,11 @@ int show(const Options& options, const std::vector<HostReport>& reports) {
 
 int run(const Options& options) {
   if (options.all) {
-    const auto reports = lookEverywhere(options, lookHere);
+    const auto reports = lookEverywhere(options, [&options] { return lookHere(options.job); });
     if (!reports) return fail(reports.error());
     return reports->empty() ? 0 : show(options, *reports);  // rank 0 speaks for all
   }
-  HostReport report = lookHere();
+  HostReport report = lookHere(options.job);
   for (const std::string& host : options.hosts) append(probed(host, options.seconds), &report.findings);
   return show(options, {report});
 }

@@ -12,6 +12,7 @@ struct Options {
   bool json = false;
   bool verbose = false;            // what is fine, too
   bool fixScript = false;          // only what root would run
+  bool job = false;                // this is the environment of a job: does it have what it must?
   bool all = false;                // every node of the launcher that started this
   std::vector<std::string> hosts;  // to probe from here
   double seconds = 3;              // that a probe waits for an answer

@@ -9,6 +9,7 @@
 
 #include "src/base/name_filter.h"
 #include "tools/doctor/checks.h"
+#include "tools/doctor/nccl_conf.h"
 
 // Network interfaces: which there are, their addresses and subnets, how long a packet may be, how fast they
 // are.
@@ -26,15 +27,16 @@ bool isCard(const World& world, const std::string& interface) {
   return !world.resolved(folderOf(interface) + "/device").empty();
 }
 
-// Of the user, as the plugin reads it; null: none.
-const std::string* interfaceSetting(const World& world) {
-  const std::string* ours = world.setting("WEFT_SOCKET_IFNAME");
-  return ours ? ours : world.setting("NCCL_SOCKET_IFNAME");
+// Of the user, as the plugin reads it.
+std::optional<std::string> interfaceSetting(const World& world) {
+  const auto ours = ncclSetting(world, "WEFT_SOCKET_IFNAME");
+  const auto found = ours ? ours : ncclSetting(world, "NCCL_SOCKET_IFNAME");
+  return found ? std::optional(found->value) : std::nullopt;
 }
 
 // The interfaces that peers would be told of: not the loopback, no container's bridge, and by the setting.
 bool isUsed(const World& world, const HostAddress& one) {
-  const std::string* setting = interfaceSetting(world);
+  const std::optional<std::string> setting = interfaceSetting(world);
   const NameFilter filter(setting ? *setting : "", NameFilter::Colon::plain);
   if (one.loopback) return false;
   if (filter.empty()) return !isContainerBridge(one.interface);
@@ -88,7 +90,7 @@ Findings interfacesUp(const World& world) {
                      {}});
     return found;
   }
-  const std::string* setting = interfaceSetting(world);
+  const std::optional<std::string> setting = interfaceSetting(world);
   found.push_back(
       {Severity::error, kInterfaces, kWhat,
        setting

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "tools/doctor/checks.h"
+#include "tools/doctor/nccl_conf.h"
 
 // Libraries that NCCL's loader would find: which network plugin it takes, and others beside weft's.
 namespace weft::doctor {
@@ -15,6 +16,7 @@ namespace weft::doctor {
 namespace {
 
 constexpr const char* kLibraries = "libraries";
+constexpr const char* kPluginSetting = "NCCL_NET_PLUGIN";
 constexpr const char* kOurs = "libnccl-net-weft.so";
 
 // Folders of LD_LIBRARY_PATH, in their order, then the loader's own.
@@ -48,33 +50,30 @@ std::vector<std::string> filesNamed(const World& world, std::string_view beginni
   return found;
 }
 
-// The setting as NCCL reads it, of the environment or of its file.
-std::string pluginSetting(const World& world) {
-  if (const std::string* value = world.setting("NCCL_NET_PLUGIN")) return *value;
-  for (const std::string& row : lines(world.text("/etc/nccl.conf").value_or("")))
-    if (row.starts_with("NCCL_NET_PLUGIN=")) return row.substr(row.find('=') + 1);
-  return {};
-}
-
 std::string fileOf(const std::string& path) {
   return path.substr(path.rfind('/') + 1);
 }
 
 }  // namespace
 
+Findings pluginIsSet(const World& world) {
+  if (ncclSetting(world, kPluginSetting)) return {};  // ncclPlugin judges it
+  const std::vector<std::string> defaults = filesNamed(world, "libnccl-net.so");
+  return {{Severity::error, kLibraries, kPluginSetting,
+           defaults.empty() ? "it is not set, so NCCL takes its own network"
+                            : fmt::format("it is not set, so NCCL takes {}", defaults.front()),
+           bySetting("NCCL_NET_PLUGIN=weft")}};
+}
+
 Findings ncclPlugin(const World& world) {
-  constexpr const char* kWhat = "NCCL_NET_PLUGIN";
-  const std::string setting = pluginSetting(world);
-  if (setting.empty()) {
-    const std::vector<std::string> defaults = filesNamed(world, "libnccl-net.so");
-    return {{Severity::error, kLibraries, kWhat,
-             defaults.empty() ? "it is not set, so NCCL takes its own network"
-                              : fmt::format("it is not set, so NCCL takes {}", defaults.front()),
-             bySetting("NCCL_NET_PLUGIN=weft")}};
-  }
+  constexpr const char* kWhat = kPluginSetting;
+  const std::string setting = ncclValue(world, kPluginSetting);
+  if (setting.empty()) return {};
   if (setting.find("weft") == std::string::npos)
     return {{setting.find("record") != std::string::npos ? Severity::note : Severity::error, kLibraries,
-             kWhat, fmt::format("it is \"{}\", which is not weft", setting),
+             kWhat,
+             fmt::format("it is \"{}\" by {}, which is not weft", setting,
+                         ncclSetting(world, kPluginSetting)->from),
              bySetting("NCCL_NET_PLUGIN=weft")}};
   if (setting.find('/') != std::string::npos) {
     if (world.text(setting)) return {{Severity::fine, kLibraries, kWhat, setting, {}}};

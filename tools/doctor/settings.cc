@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
 #include <algorithm>
+#include <map>
+#include <memory>
 #include <vector>
 
 #include <fmt/format.h>
@@ -8,6 +10,7 @@
 #include "src/base/config.h"
 #include "src/base/nearest.h"
 #include "tools/doctor/checks.h"
+#include "tools/doctor/nccl_conf.h"
 #include "tools/doctor/nccl_names.h"
 
 // Settings: of weft, by its own table; of NCCL, against the names it reads; and pairs of them that fight.
@@ -21,33 +24,12 @@ std::string assignment(const std::string& name, const std::string& value) {
   return name + "=" + value;
 }
 
-// NCCL's files, "NAME=VALUE" a line: the system's, then the user's. The environment counts before both.
-std::map<std::string, std::string> ncclFile(const World& world) {
-  std::map<std::string, std::string> found;
-  std::vector<std::string> files = {"/etc/nccl.conf"};
-  if (const std::string* home = world.setting("HOME")) files.push_back(*home + "/.nccl.conf");
-  if (const std::string* named = world.setting("NCCL_CONF_FILE")) files = {*named};
-  for (const std::string& file : files)
-    for (const std::string& row : lines(world.text(file).value_or(""))) {
-      const size_t equals = row.find('=');
-      if (equals != std::string::npos && !row.starts_with('#'))
-        found[row.substr(0, equals)] = row.substr(equals + 1);
-    }
-  return found;
-}
-
-// The value that NCCL would read: the environment's, else its files'. Empty: unset.
-std::string ncclValue(const World& world, const std::string& name) {
-  if (const std::string* value = world.setting(name)) return *value;
-  const auto file = ncclFile(world);
-  const auto found = file.find(name);
-  return found == file.end() ? std::string() : found->second;
-}
-
+// As the plugin reads them: NCCL has made its files' lines variables of the process before it loads one.
 Lookup lookupIn(const World& world) {
-  return [&world](const char* name) -> const char* {
-    const std::string* value = world.setting(name);
-    return value ? value->c_str() : nullptr;
+  return [all = std::make_shared<const std::map<std::string, NcclSetting>>(ncclEnvironment(world))](
+             const char* name) -> const char* {
+    const auto found = all->find(name);
+    return found == all->end() ? nullptr : found->second.value.c_str();
   };
 }
 
@@ -92,17 +74,16 @@ Findings weftSettings(const World& world) {
 
 Findings ncclSettings(const World& world) {
   constexpr const char* kWhat = "NCCL's settings";
-  std::map<std::string, std::string> all = ncclFile(world);
-  all.insert(world.environment.begin(), world.environment.end());
+  const std::map<std::string, NcclSetting> all = ncclEnvironment(world);
   const std::vector<std::string> known = ncclNames();
   Findings found;
-  for (const auto& [name, value] : all) {
+  for (const auto& [name, set] : all) {
     if (!name.starts_with("NCCL_") || std::find(known.begin(), known.end(), name) != known.end()) continue;
     const std::string nearest = nearestWord(name, known);
     if (!nearest.empty() && editDistance(name, nearest) <= 2)
       found.push_back({Severity::warning, kSettings, name,
                        fmt::format("NCCL has no such setting; the nearest is {}", nearest),
-                       bySetting(assignment(nearest, value))});
+                       bySetting(assignment(nearest, set.value))});
   }
   if (found.empty()) found.push_back({Severity::fine, kSettings, kWhat, "none looks misspelt", {}});
   return found;

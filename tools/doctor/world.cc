@@ -13,6 +13,7 @@
 #include <memory>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <pwd.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -132,8 +133,19 @@ std::optional<int64_t> World::settingNumber(const std::string& name) const {
   return value ? leadingNumber(*value) : std::nullopt;
 }
 
+namespace {
+
+// As NCCL finds it, which does not look at HOME. Read while there is one thread.
+std::string homeOfThisUser() {
+  const passwd* user = ::getpwuid(::getuid());
+  return user && user->pw_dir ? user->pw_dir : "";
+}
+
+}  // namespace
+
 World thisWorld() {
   World world;
+  world.home = homeOfThisUser();
   world.space = spaceOf;
   world.addresses = addressesOfThisHost;
   world.environment = environmentOfThisProcess();

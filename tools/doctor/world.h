@@ -37,6 +37,7 @@ struct World {
   std::function<std::optional<Space>(const std::string& path)> space;
   std::function<Result<std::vector<HostAddress>>()> addresses;  // of interfaces that are up
   std::map<std::string, std::string> environment;
+  std::string home;  // the user's, by the user database; empty: unknown
 
   std::string path(std::string_view below) const { return root + std::string(below); }
   // The whole file, or nothing where it cannot be read.
