@@ -23,7 +23,8 @@ namespace weft::tuner {
 namespace {
 
 // Limits of a table; anything outside is an error, so that a wrong file is noticed.
-constexpr std::string_view kTitle = "weft-tuner-table 1";
+constexpr std::string_view kTitle = "weft-tuner-table 2";
+constexpr std::string_view kFirstTitle = "weft-tuner-table 1";  // with names that told no unit
 constexpr size_t kMostBytes = 4096;
 constexpr size_t kMostText = 64;
 constexpr int kMostCount = 1 << 20;
@@ -110,12 +111,21 @@ constexpr Key kKeys[] = {
      [](const MeasuredTable& t) { return t.ranks != 0; }},
     {"step_us", kUs, [](MeasuredTable* t, std::string_view v) { return setNumber(v, kMostUs, &t->stepUs); },
      [](const MeasuredTable& t) { return t.stepUs != 0; }},
-    {"device_gbps", kGBps,
+    {"device_GBps", kGBps,
      [](MeasuredTable* t, std::string_view v) { return setNumber(v, kMostGBps, &t->deviceGBps); },
      [](const MeasuredTable& t) { return t.deviceGBps != 0; }},
-    {"devices", "a number from 1 on, once",
+    {"devices_per_node", "a number from 1 on, once",
      [](MeasuredTable* t, std::string_view v) { return setCount(v, &t->devices); },
      [](const MeasuredTable& t) { return t.devices != 0; }},
+};
+
+constexpr Key kNodeKeys[] = {
+    {"gpus_per_node", "a number from 1 on, once",
+     [](MeasuredTable* t, std::string_view v) { return setCount(v, &t->gpus); },
+     [](const MeasuredTable& t) { return t.gpus != 0; }},
+    {"machine", "a name without blanks, once",
+     [](MeasuredTable* t, std::string_view v) { return setText(v, &t->machine); },
+     [](const MeasuredTable& t) { return !t.machine.empty(); }},
 };
 
 constexpr Key kHostKeys[] = {
@@ -128,14 +138,14 @@ constexpr Key kHostKeys[] = {
     timeOfHost<&HostCosts::lookUs>("host_look_us"),
     timeOfHost<&HostCosts::stepUs>("host_step_us"),
     timeOfHost<&HostCosts::sharedStepUs>("host_shared_step_us"),
-    rateOfHost<&HostCosts::near, &HostRates::sendGBps>("host_near_send_gbps"),
-    rateOfHost<&HostCosts::near, &HostRates::receiveGBps>("host_near_receive_gbps"),
-    rateOfHost<&HostCosts::near, &HostRates::copyGBps>("host_near_copy_gbps"),
-    rateOfHost<&HostCosts::near, &HostRates::reduceGBps>("host_near_reduce_gbps"),
-    rateOfHost<&HostCosts::far, &HostRates::sendGBps>("host_far_send_gbps"),
-    rateOfHost<&HostCosts::far, &HostRates::receiveGBps>("host_far_receive_gbps"),
-    rateOfHost<&HostCosts::far, &HostRates::copyGBps>("host_far_copy_gbps"),
-    rateOfHost<&HostCosts::far, &HostRates::reduceGBps>("host_far_reduce_gbps"),
+    rateOfHost<&HostCosts::near, &HostRates::sendGBps>("host_near_send_GBps"),
+    rateOfHost<&HostCosts::near, &HostRates::receiveGBps>("host_near_receive_GBps"),
+    rateOfHost<&HostCosts::near, &HostRates::copyGBps>("host_near_copy_GBps"),
+    rateOfHost<&HostCosts::near, &HostRates::reduceGBps>("host_near_reduce_GBps"),
+    rateOfHost<&HostCosts::far, &HostRates::sendGBps>("host_far_send_GBps"),
+    rateOfHost<&HostCosts::far, &HostRates::receiveGBps>("host_far_receive_GBps"),
+    rateOfHost<&HostCosts::far, &HostRates::copyGBps>("host_far_copy_GBps"),
+    rateOfHost<&HostCosts::far, &HostRates::reduceGBps>("host_far_reduce_GBps"),
 };
 
 Error bad(std::string what) {
@@ -151,12 +161,21 @@ std::string_view nextLine(std::string_view* text) {
   return line;
 }
 
-Status setLine(MeasuredTable* table, std::string_view line, int number) {
+// The name of today for one of version 1.
+std::string ofFirst(std::string_view name) {
+  if (name == "devices") return "devices_per_node";
+  constexpr std::string_view kOld = "_gbps";
+  if (!name.ends_with(kOld)) return std::string(name);
+  return std::string(name.substr(0, name.size() - kOld.size())) + "_GBps";
+}
+
+Status setLine(MeasuredTable* table, std::string_view line, int number, bool first) {
   const size_t blank = std::min(line.find(' '), line.size());
-  const std::string_view name = line.substr(0, blank);
+  const std::string name = first ? ofFirst(line.substr(0, blank)) : std::string(line.substr(0, blank));
   std::string_view value = line.substr(blank);
   while (!value.empty() && value.front() == ' ') value.remove_prefix(1);
-  for (const std::span<const Key> keys : {std::span<const Key>(kKeys), std::span<const Key>(kHostKeys)})
+  for (const std::span<const Key> keys :
+       {std::span<const Key>(kKeys), std::span<const Key>(kNodeKeys), std::span<const Key>(kHostKeys)})
     for (const Key& key : keys) {
       if (name != key.name) continue;
       if (key.set(table, value)) return {};
@@ -164,7 +183,8 @@ Status setLine(MeasuredTable* table, std::string_view line, int number) {
                         key.name.data(), key.allowed));
     }
   return bad(format(
-      "line %d does not begin with provider, date, hosts, ranks, step_us, device_gbps, devices or host_",
+      "line %d does not begin with provider, date, hosts, ranks, step_us, device_GBps, devices_per_node, "
+      "gpus_per_node, machine or host_",
       number));
 }
 
@@ -185,10 +205,10 @@ std::string textOf(const HostCosts& host, int digits) {
     text += format("host_%s %.*g\n", name, digits, value);
   };
   const auto addRates = [&](const std::string& where, const HostRates& rates) {
-    add((where + "_send_gbps").c_str(), rates.sendGBps);
-    add((where + "_receive_gbps").c_str(), rates.receiveGBps);
-    add((where + "_copy_gbps").c_str(), rates.copyGBps);
-    add((where + "_reduce_gbps").c_str(), rates.reduceGBps);
+    add((where + "_send_GBps").c_str(), rates.sendGBps);
+    add((where + "_receive_GBps").c_str(), rates.receiveGBps);
+    add((where + "_copy_GBps").c_str(), rates.copyGBps);
+    add((where + "_reduce_GBps").c_str(), rates.reduceGBps);
   };
   add("send_us", host.sendUs);
   add("receive_us", host.receiveUs);
@@ -201,29 +221,37 @@ std::string textOf(const HostCosts& host, int digits) {
   return text;
 }
 
+std::string textOfNode(const MeasuredTable& table) {
+  std::string text;
+  if (table.gpus > 0) text += format("gpus_per_node %d\n", table.gpus);
+  if (!table.machine.empty()) text += format("machine %s\n", table.machine.c_str());
+  return text;
+}
+
 // The table as text, with numbers of so many digits.
 std::string textOf(const MeasuredTable& table, int digits) {
   return format(
              "%.*s\n"
-             "# Written by weft perf --fit. One way between two processes; us are microseconds, gbps 1e9 "
-             "bytes a "
-             "second.\n"
-             "provider %s\ndate %s\nhosts %d\nranks %d\nstep_us %.*g\ndevice_gbps %.*g\ndevices %d\n",
+             "# Written by weft perf --fit. One way between two processes; GBps are 1e9 bytes a second.\n"
+             "provider %s\ndate %s\nhosts %d\nranks %d\nstep_us %.*g\ndevice_GBps %.*g\ndevices_per_node "
+             "%d\n",
              static_cast<int>(kTitle.size()), kTitle.data(), table.provider.c_str(), table.date.c_str(),
              table.hosts, table.ranks, digits, table.stepUs, digits, table.deviceGBps, table.devices) +
-         textOf(table.host, digits);
+         textOfNode(table) + textOf(table.host, digits);
 }
 
 }  // namespace
 
 Result<MeasuredTable> parseTable(std::string_view text) {
   if (text.size() > kMostBytes) return bad(format("it is larger than %zu bytes", kMostBytes));
-  if (nextLine(&text) != kTitle) return bad("it does not begin with \"" + std::string(kTitle) + "\"");
+  const std::string_view title = nextLine(&text);
+  const bool first = title == kFirstTitle;
+  if (!first && title != kTitle) return bad("it does not begin with \"" + std::string(kTitle) + "\"");
   MeasuredTable table;
   for (int number = 2; !text.empty(); number++) {
     const std::string_view line = nextLine(&text);
     if (line.empty() || line.front() == '#') continue;
-    TRY(setLine(&table, line, number));
+    TRY(setLine(&table, line, number, first));
   }
   TRY(complete(table));
   return table;

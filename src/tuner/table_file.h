@@ -40,8 +40,11 @@ struct MeasuredTable {
   int ranks = 0;
   double stepUs = 0;      // one way of a small message between two processes
   double deviceGBps = 0;  // one way, over one device
-  int devices = 0;        // devices of a host that NCCL uses side by side
+  int devices = 0;        // of a node, all its GPUs together, that NCCL uses side by side
   HostCosts host;         // where all ranks were on one; the tuner does not use it
+  // For weft plan alone:
+  int gpus = 0;         // of a node; 0: not known
+  std::string machine;  // by its firmware's name: "p5.48xlarge"; empty: not known
 };
 
 // An error names the line and its fault.

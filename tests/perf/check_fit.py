@@ -31,9 +31,9 @@ def complaints(weft, table):
     lines = [line.split() for line in table.read_text().splitlines()[1:] if not line.startswith('#')]
     written = dict(lines)
     of_host = ['processors', 'send_us', 'receive_us', 'test_us', 'look_us', 'step_us', 'shared_step_us',
-               *(f'{where}_{what}_gbps' for where in ('near', 'far') for what in ('send', 'receive', 'copy', 'reduce'))]
-    if [name for name, _ in lines] != ['provider', 'date', 'hosts', 'ranks', 'step_us', 'device_gbps', 'devices',
-                                       *(f'host_{name}' for name in of_host)]:
+               *(f'{where}_{what}_GBps' for where in ('near', 'far') for what in ('send', 'receive', 'copy', 'reduce'))]
+    if [name for name, _ in lines if name != 'machine'] != ['provider', 'date', 'hosts', 'ranks', 'step_us', 'device_GBps', 'devices_per_node',
+                                                            *(f'host_{name}' for name in of_host)]:
         yield f'the table has other lines: {lines}'
     if (written['hosts'], written['ranks']) != ('1', '2'):
         yield f'it is not of one host and two ranks: {written}'

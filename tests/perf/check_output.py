@@ -74,7 +74,7 @@ class OutputTest(unittest.TestCase):
     def test_a_document_is_alone_on_the_standard_output(self):
         self.assertRegex(weft(*SHORT, '--plot', '-').stdout, '^<svg ')
         done = weft('perf', '--fit', '-', '-n', '2')
-        self.assertRegex(done.stdout, r'^weft-tuner-table 1\n(.*\n){8}(host_.*\n)+$')
+        self.assertRegex(done.stdout, r'^weft-tuner-table 2\n(.*\n){8,9}(host_.*\n)+$')
         self.assertIn('WEFT_TUNER_TABLE', done.stderr)
         for first, second in (('--json', '--plot'), ('--csv', '--plot'), ('--json', '--csv')):
             done = weft(*SHORT, first, '-', second, '-')

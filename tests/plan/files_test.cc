@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <string>
+#include <unistd.h>
 
+#include "tests/plan/examples.h"
 #include "tests/support/catch.h"
 #include "tools/plan/fit.h"
 
@@ -19,6 +23,15 @@ std::string jobFailure(const std::string& text) {
 std::string clusterFailure(const std::string& text) {
   const auto cluster = parseCluster("c.json", text);
   return cluster ? "none" : cluster.error().detail();
+}
+
+// The cluster of a table that says so; the file is gone again.
+Result<Cluster> clusterOfTable(const std::string& lines) {
+  const std::string path = "/tmp/weft-plan-table-" + std::to_string(getpid());
+  std::ofstream(path) << "weft-tuner-table 2\nprovider p\ndate d\nhosts 2\nranks 2\n" << lines;
+  auto cluster = readCluster(path);
+  std::remove(path.c_str());
+  return cluster;
 }
 
 const std::string kTimes = R"("forward_ms": 1, "backward_ms": 2)";
@@ -89,13 +102,54 @@ TEST_CASE("a table that a cluster names and that is not there is an error of the
 }
 
 TEST_CASE("a cluster is a platform that the tuner knows, or an error with their names") {
-  const auto p5 = readCluster("p5.48xlarge");
-  REQUIRE(p5);
-  CHECK(p5->network.nodeGBps() == Approx(332));
+  const auto p5en = readCluster("p5en.48xlarge");
+  REQUIRE(p5en);
+  CHECK(p5en->network.nodeGBps() == Approx(400));
   const auto unknown = readCluster("p6.48xlarge");
   REQUIRE(!unknown);
   CHECK(unknown.error().detail().starts_with(
       "p6.48xlarge: is neither a file nor a platform; the nearest is p5"));
+}
+
+TEST_CASE("a machine that is an example has the numbers of that example and no others") {
+  const auto named = readCluster("p5.48xlarge");
+  const auto file = readCluster(exampleFile("p5.cluster"));
+  REQUIRE(named);
+  REQUIRE(file);
+  CHECK(named->name == "p5.48xlarge");
+  CHECK(named->network.alphaUs == file->network.alphaUs);
+  CHECK(named->network.nodeGBps() == file->network.nodeGBps());
+  CHECK(named->network.low.alphaUs == file->network.low.alphaUs);
+  CHECK(named->inside.switchGBps == file->inside.switchGBps);
+  CHECK(file->network.pluginUs > 0);
+}
+
+TEST_CASE("the rails of a cluster and the devices of a table are those of a node") {
+  const auto cluster =
+      parseCluster("c.json", R"({"gpus_per_node": 1, "network": {"rail_GBps": 2, "rails_per_node": 4}})");
+  REQUIRE(cluster);
+  CHECK(cluster->network.nodeGBps() == 8);
+  const auto before =
+      parseCluster("c.json", R"({"gpus_per_node": 1, "network": {"rail_GBps": 2, "rails": 4}})");
+  REQUIRE(before);
+  CHECK(before->network.nodeGBps() == 8);
+  const auto table = clusterOfTable("step_us 30\ndevice_GBps 12\ndevices_per_node 32\ngpus_per_node 4\n");
+  REQUIRE(table);
+  CHECK(table->gpusPerNode == 4);
+  CHECK(table->network.nodeGBps() == 32 * 12);
+  CHECK(table->network.alphaUs == 30);
+}
+
+TEST_CASE("a table of a machine that is known has its own part of a step, and the machine's of the rest") {
+  const auto file = readCluster(exampleFile("p5.cluster"));
+  REQUIRE(file);
+  const auto table = clusterOfTable(
+      "step_us 33\ndevice_GBps 12\ndevices_per_node 32\ngpus_per_node 8\nmachine p5.48xlarge\n");
+  REQUIRE(table);
+  const double more = 33 - file->network.pluginUs;
+  CHECK(table->network.alphaUs == Approx(file->network.alphaUs + more));
+  CHECK(table->network.low.alphaUs == Approx(file->network.low.alphaUs + more));
+  CHECK(table->inside.switchGBps == file->inside.switchGBps);
 }
 
 TEST_CASE("a fit names the field where its numbers are unknown or its points too few") {

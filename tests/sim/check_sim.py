@@ -68,6 +68,22 @@ class Sim(unittest.TestCase):
             again = run('sim', 'all_reduce', '-n', 2, '--fabric', table, '-b', 8, '-e', 8)
             self.assertEqual(again.returncode, 0, again.stderr)
 
+    def test_one_machine_is_the_same_wherever_it_is_named(self):
+        """A p5 by its file, by its name and by the simulation's table: a step takes the same time within 5 %."""
+        examples = pathlib.Path(__file__).resolve().parents[2] / 'tools' / 'plan' / 'examples'
+        with tempfile.TemporaryDirectory() as folder:
+            table = pathlib.Path(folder) / 'p5.table'
+            self.assertEqual(run('sim', '--fabric', 'p5', '--fit', table).returncode, 0)
+            self.assertIn('devices_per_node 32\n', table.read_text())
+            self.assertIn('gpus_per_node 8\n', table.read_text())
+            times = {}
+            for cluster in (examples / 'p5.cluster.json', 'p5.48xlarge', table):
+                done = run('plan', examples / 'gpt-1b3.job.json', '--cluster', cluster, '-n', '64,512', '--json')
+                self.assertEqual(done.returncode, 0, done.stderr)
+                times[str(cluster)] = [row['step_us'] for row in json.loads(done.stdout)['predictions']]
+        for of_one_size in zip(*times.values()):
+            self.assertLess(max(of_one_size), 1.05 * min(of_one_size), times)
+
     def test_ranks_of_one_host_share_its_processors(self):
         numbers = {'processors': 2, 'send_us': 5, 'receive_us': 1, 'test_us': 0.5, 'look_us': 1, 'step_us': 7, 'shared_step_us': 10,
                    'near_send_gbps': 6, 'near_receive_gbps': 8, 'near_copy_gbps': 20, 'near_reduce_gbps': 20,

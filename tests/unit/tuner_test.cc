@@ -374,11 +374,29 @@ TEST_CASE("a table of one host has the work of its processors, all of it or none
   CHECK(!parseTable(text + "host_processors 2\n"));
 }
 
+TEST_CASE("a table of version 1 is read, whose names told no unit") {
+  const auto old = parseTable(
+      "weft-tuner-table 1\nprovider ofi:efa\ndate 2025-01-31\nhosts 2\nranks 16\nstep_us 15.25\ndevice_gbps "
+      "12.5\n"
+      "devices 4\n");
+  REQUIRE(old);
+  CHECK(tableText(*old) == tableText(kMeasured));
+  CHECK(!parseTable(
+      "weft-tuner-table 2\nprovider x\ndate d\nhosts 2\nranks 16\nstep_us 1\ndevice_gbps 1\ndevices 4\n"));
+  MeasuredTable table = kMeasured;
+  table.gpus = 8;
+  table.machine = "p5.48xlarge";
+  const auto again = parseTable(tableText(table));
+  REQUIRE(again);
+  CHECK(again->gpus == 8);
+  CHECK(again->machine == "p5.48xlarge");
+}
+
 TEST_CASE("a bad table is one complaint, and costs stay NCCL's") {
   const std::string good = tableText(kMeasured);
-  std::string twice = good + "devices 4\n";
+  std::string twice = good + "devices_per_node 4\n";
   std::string huge = good + std::string(5000, '#');
-  std::string missing = good.substr(0, good.find("devices 4"));
+  std::string missing = good.substr(0, good.find("devices_per_node 4"));
   for (const std::string& text : {std::string(), std::string("nonsense\n"), twice, huge, missing,
                                   good + "speed 9\n", good + "\x01\x02\n", good + std::string(1, '\0')}) {
     const Policy policy = TableFile(text).policy();

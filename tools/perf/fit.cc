@@ -8,6 +8,7 @@
 
 #include "providers/registry.h"
 #include "src/base/config.h"
+#include "src/topo/machine.h"
 #include "src/tuner/table_file.h"
 #include "tools/output/output.h"
 #include "tools/perf/cluster_check.h"
@@ -62,6 +63,12 @@ tuner::HostCosts hostCosts(const ClusterResults& results) {
   return host;
 }
 
+// A firmware's name may have blanks, which a table has not; such a machine is not one that is known.
+std::string oneWord(const std::string& name) {
+  const auto isPlain = [](char c) { return c > ' ' && c <= '~'; };
+  return name.size() <= 64 && std::all_of(name.begin(), name.end(), isPlain) ? name : std::string();
+}
+
 }  // namespace
 
 Status writeFit(const ClusterResults& results) {
@@ -73,6 +80,7 @@ Status writeFit(const ClusterResults& results) {
   table.stepUs = medianOf(results, results.latency);
   table.deviceGBps = medianOf(results, results.bandwidth);
   table.devices = results.devices;
+  table.machine = oneWord(topo::machineName());
   if (table.hosts == 1) table.host = hostCosts(results);
   const std::string text = tuner::tableText(table);
   TRY(tuner::parseTable(text));  // a run that measured nonsense must not leave it behind

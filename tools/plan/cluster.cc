@@ -17,6 +17,8 @@ namespace weft::plan {
 
 namespace {
 
+#include "tools/plan/known_clusters.inc"  // kP5ClusterText, made by the build of the example
+
 constexpr double kKib = 1024;
 // A node of the machines that the tuner knows, and of a table that says nothing of it.
 constexpr double kPlatformGpus = 8;
@@ -51,13 +53,16 @@ Status readLowLatency(const JsonNode& network, LowLatency* out) {
 
 Status readNetwork(const JsonNode& cluster, Network* out) {
   TRY(const JsonNode network, cluster.member("network"));
-  TRY(network.allow({"source", "table", "alpha_us", "gap_us", "rail_GBps", "rails", "rails_lost", "chunk_KiB",
-                     "eager_KiB", "clear_us", "low_latency"}));
+  TRY(network.allow({"source", "table", "alpha_us", "plugin_us", "gap_us", "rail_GBps", "rails",
+                     "rails_per_node", "rails_lost", "chunk_KiB", "eager_KiB", "clear_us", "low_latency"}));
+  TRY(takeText(network, "source", &out->source));
   TRY(readTableInto(network, out));
   TRY(take(network, "alpha_us", {}, &out->alphaUs));
   TRY(take(network, "gap_us", {}, &out->gapUs));
   TRY(take(network, "rail_GBps", kPositive, &out->railGBps));
-  TRY(take(network, "rails", kCount, &out->rails));
+  TRY(take(network, "rails", kCount, &out->rails));  // its name before it told of what
+  TRY(take(network, "rails_per_node", kCount, &out->rails));
+  TRY(take(network, "plugin_us", {}, &out->pluginUs));
   TRY(take(network, "rails_lost", {0, out->rails - 1}, &out->railsLost));
   TRY(takeScaled(network, "chunk_KiB", kPositive, kKib, &out->chunkBytes));
   TRY(takeScaled(network, "eager_KiB", {}, kKib, &out->eagerBytes));
@@ -107,16 +112,44 @@ Cluster clusterOf(const tuner::Platform& platform, const std::string& machine) {
   return cluster;
 }
 
-Cluster clusterOf(const tuner::MeasuredTable& table, const std::string& file) {
+// The machine that is an example in share/weft/plan, whose numbers stand there and nowhere else.
+bool isP5(const std::string& machine) {
+  return machine == "p5.48xlarge" || machine == "p5e.48xlarge";  // the same cards
+}
+
+Result<Cluster> p5Cluster(const std::string& machine) {
+  TRY(Cluster cluster, parseCluster("p5.cluster.json", kP5ClusterText));
+  cluster.name = machine;
+  return cluster;
+}
+
+// A table says what the plugin and the wire take. The rest of a step is NCCL's and the GPU's, and known of a
+// machine alone.
+Result<Cluster> ofMachine(const tuner::MeasuredTable& table) {
+  TRY(Cluster cluster, p5Cluster(table.machine));
+  Network& network = cluster.network;
+  const double more = table.stepUs - network.pluginUs;
+  network.pluginUs = table.stepUs;
+  network.alphaUs = std::max(table.stepUs, network.alphaUs + more);
+  if (network.low.belowBytes > 0) network.low.alphaUs = std::max(table.stepUs, network.low.alphaUs + more);
+  return cluster;
+}
+
+Result<Cluster> clusterOf(const tuner::MeasuredTable& table, const std::string& file) {
   Cluster cluster;
+  if (isP5(table.machine)) {
+    TRY(cluster, ofMachine(table));
+  }
   cluster.name = table.provider;
   cluster.source =
       fmt::format("{}: measured {}, {} hosts, {} ranks", file, table.date, table.hosts, table.ranks);
-  cluster.gpusPerNode = kTableGpus;
-  cluster.network.alphaUs = table.stepUs;
+  if (!isP5(table.machine)) {
+    cluster.network.alphaUs = table.stepUs;
+    cluster.inside = {kHopperInsideUs, kHopperInsideGBps, 0};
+  }
+  cluster.gpusPerNode = table.gpus > 0 ? table.gpus : kTableGpus;
   cluster.network.rails = table.devices;
   cluster.network.railGBps = table.deviceGBps;
-  cluster.inside = {kHopperInsideUs, kHopperInsideGBps, 0};
   return cluster;
 }
 
@@ -156,6 +189,7 @@ Result<Cluster> parseCluster(const std::string& file, const std::string& text) {
 Result<Cluster> readCluster(const std::string& name) {
   std::error_code ignored;
   if (!std::filesystem::exists(name, ignored)) {
+    if (isP5(name)) return p5Cluster(name);
     if (const auto platform = tuner::findPlatform(name, "ofi:efa")) return clusterOf(*platform, name);
     const std::vector<std::string> known = tuner::knownMachines();
     std::string all;

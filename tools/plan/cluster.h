@@ -21,7 +21,9 @@ struct LowLatency {
 
 // The network between nodes.
 struct Network {
+  std::string source;
   double alphaUs = 0;             // of a step from node to node: post, wire, proxies and completion
+  double pluginUs = 0;            // the network plugin's and the wire's part of a step, with both protocols
   double gapUs = 0;               // between two messages of a rail: what small messages lose (E5)
   double railGBps = 0;            // of a rail with large messages
   double rails = 1;               // of a node
@@ -73,7 +75,8 @@ struct Cluster {
 
 // Errors name the file and the field in one line.
 Result<Cluster> parseCluster(const std::string& file, const std::string& text);
-// A file of JSON, a table of `weft perf --fit`, or the name of a platform that the tuner knows.
+// A file of JSON, a table of `weft perf --fit` or `weft sim --fit`, or the name of a machine. A machine of
+// which an example is a cluster (p5.48xlarge) is that example; others are as the tuner knows them.
 Result<Cluster> readCluster(const std::string& name);
 
 }  // namespace weft::plan

@@ -6,22 +6,31 @@
 #include <filesystem>
 
 #include "src/base/nearest.h"
+#include "tools/plan/cluster.h"
 
 namespace weft::sim {
 
 namespace {
 
-// A rank is a GPU: four of a p5's 32 cards are its own.
+// The calls of a processor for a message at either end: half of aws-ofi-nccl's net_comp_overhead.
+constexpr double kEfaMessageUs = 1.5;
+
+// A rank is a GPU: four of a p5's 32 cards are its own. The numbers are those of share/weft/plan, which weft
+// plan takes as well.
 Fabric p5() {
   Fabric fabric;
   fabric.name = "p5";
-  fabric.source =
-      "aws-ofi-nccl src/tuner/nccl_ofi_model.cpp: net_lat 20 us, net_comp_overhead 3 us, 12.5 GB/s a rail";
+  fabric.machine = "p5.48xlarge";
   fabric.driver = Driver::efa;
-  fabric.rails = 4;
-  fabric.railGBps = 12.5;
-  fabric.latencyUs = 20;
-  fabric.messageUs = 1.5;
+  const auto cluster = plan::readCluster(fabric.machine);
+  if (!cluster) return fabric;  // its text is a part of the program: a test reads it
+  const plan::Network& network = cluster->network;
+  fabric.source = "p5.cluster.json: " + network.source;
+  fabric.ranksPerNode = static_cast<int>(cluster->gpusPerNode);
+  fabric.rails = static_cast<int>(network.rails / cluster->gpusPerNode);
+  fabric.railGBps = network.railGBps;
+  fabric.messageUs = kEfaMessageUs;
+  fabric.latencyUs = network.pluginUs - 2 * kEfaMessageUs;
   return fabric;
 }
 
@@ -73,7 +82,9 @@ Fabric fabricOf(const tuner::MeasuredTable& table, const std::string& file) {
   fabric.name = std::filesystem::path(file).filename().string();
   fabric.source = file + ": measured " + table.date + " over " + table.provider;
   fabric.driver = driverOf(table.provider);
-  fabric.rails = table.devices;
+  fabric.machine = table.machine;
+  fabric.ranksPerNode = table.gpus;
+  fabric.rails = table.gpus > 0 ? std::max(1, table.devices / table.gpus) : table.devices;
   fabric.railGBps = table.deviceGBps;
   fabric.messageUs = table.stepUs * kShareOfProcessor;
   fabric.latencyUs = table.stepUs - 2 * fabric.messageUs;

@@ -20,6 +20,8 @@ struct Fabric {
   std::string source;  // of the numbers
   Driver driver = Driver::verbs;
   int rails = 1;          // cards of a rank
+  int ranksPerNode = 8;   // of a real node, each a GPU; 0: not known. A simulated rank has a host of its own
+  std::string machine;    // the real node, by its firmware's name; empty: any
   double railGBps = 0;    // of each, in each direction
   double latencyUs = 0;   // from card to card
   double workUs = 0;      // that a card takes for each write, beside its bytes

@@ -2,6 +2,8 @@
 // Copyright The weft authors
 #include "tools/sim/report.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "src/tuner/table_file.h"
@@ -45,7 +47,7 @@ void fill(const Setup& setup, const Outcome& outcome, Shown* shown) {
 Json fabricJson(const Fabric& fabric) {
   return {{"name", fabric.name},
           {"source", fabric.source},
-          {"rails", fabric.rails},
+          {"rails_per_rank", fabric.rails},
           {"rail_GBps", fabric.railGBps},
           {"latency_us", fabric.latencyUs},
           {"message_us", fabric.messageUs},
@@ -142,7 +144,9 @@ std::string fitText(const Setup& setup, const OneWay& way) {
   table.hosts = table.ranks = 2;
   table.stepUs = way.stepUs;
   table.deviceGBps = way.cardGBps;
-  table.devices = setup.fabric.rails;
+  table.gpus = setup.fabric.ranksPerNode;
+  table.devices = setup.fabric.rails * std::max(1, setup.fabric.ranksPerNode);
+  table.machine = setup.fabric.machine;
   std::string text = tuner::tableText(table);
   const std::string said = "Written by weft perf --fit.";
   if (const size_t at = text.find(said); at != std::string::npos)
