@@ -71,6 +71,16 @@ TEST_CASE("the rank that others wait for and that waits for nobody is late") {
             "rank 3 on node7 pid 103 waits 10.0 s to receive from rank 2 on node7 pid 102") == 0);
 }
 
+TEST_CASE("a rank of which not all comms were counted is not late for waiting by none of the others") {
+  std::vector<Process> ranks = ring(kNow - 10 * kSecond, kNow - 10 * kSecond);
+  ranks[2] = rankOf(2, kNow - 11 * kSecond, 0);
+  ranks[2].leftOut = 1;
+  const Verdict verdict = judge(ranks);
+  CHECK(verdict.kind == "unseen");
+  CHECK(verdict.culprit == nullptr);
+  CHECK(verdict.evidence.back().find("rank 2 on node7 pid 102 waits for nobody, but 1 of its comms") == 0);
+}
+
 TEST_CASE("where all wait it is the one that has stood still the longest") {
   std::vector<Process> ranks = ring(kNow - 10 * kSecond, kNow - 10 * kSecond);
   ranks[1] = rankOf(1, kNow - 12 * kSecond, kNow - 12 * kSecond);

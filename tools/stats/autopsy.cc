@@ -116,11 +116,22 @@ void judgeUnseen(Verdict* verdict) {
   if (const Unseen* silent = onlySilent(verdict->unseen)) {
     verdict->peer = silent->name;
     verdict->evidence = silent->said;
-    verdict->advice = "its peers do not hear it, and that is so of no other: look at that process and its host";
+    verdict->advice =
+        "its peers do not hear it, and that is so of no other: look at that process and its host";
     return;
   }
   for (const Unseen& one : verdict->unseen)
     verdict->evidence.insert(verdict->evidence.end(), one.said.begin(), one.said.end());
+}
+
+// The waits lead to a process that waits for nobody as far as its comms found room to be counted.
+void judgeHalfSeen(const Process& process, const WaitEnd& end, Verdict* verdict) {
+  verdict->kind = "unseen";
+  verdict->evidence = end.way;
+  verdict->evidence.push_back(
+      fmt::format("{} waits for nobody, but {} of its comms found no room to be counted", nameOf(process),
+                  process.leftOut));
+  verdict->advice = "give WEFT_STATE_DIR a folder with room; look at that process (py-spy dump)";
 }
 
 // All wait for each other. In a ring, whose connections carry the same messages one after the other, the one
@@ -178,6 +189,7 @@ void judgeLate(const std::vector<Process>& processes, Verdict* verdict) {
     return before(a.first.first, b.first.first);
   });
   const WaitEnd& end = most->second.second;
+  if (end.process && end.process->leftOut > 0) return judgeHalfSeen(*end.process, end, verdict);
   verdict->culprit = end.process;
   if (end.process) {
     verdict->kind = "late";
