@@ -260,7 +260,8 @@ constexpr ConfigField kFields[] = {
      nullptr},
     {"WEFT_STATS", &Config::stats,
      "1: each process counts its messages in memory that weft stats and weft top read, and notes each comm's "
-     "last 1,024 requests for weft autopsy: in HOST.PID.stats in WEFT_STATE_DIR, 17 MB that go when the "
+     "last 1,024 requests for weft autopsy: in HOST.PID.stats in WEFT_STATE_DIR, 68 KiB a comm that go when "
+     "the "
      "process ends well, else in memory that dies with it. 0: nothing is counted there.",
      nullptr},
     {"WEFT_PROFILE", &Config::profile,

@@ -10,13 +10,14 @@
 
 #include "src/stats/ticks.h"
 
-// The layout of a process's counters in shared memory, version 4: a Header, then Header::comms lines of type
-// CommLine. All numbers have the byte order of the machine that wrote them. A field only ever changes its
-// meaning together with kVersion. Each line has one writer, whoever has entered the engine of its comm.
+// The layout of a process's counters in shared memory, version 5: a Header, then Header::comms lines of type
+// CommLine. A file has holes where no line was taken yet. All numbers have the byte order of the machine that
+// wrote them. A field only ever changes its meaning together with kVersion. Each line has one writer, whoever
+// has entered the engine of its comm.
 namespace weft::stats {
 
 inline constexpr uint64_t kMagic = 0x5354'4154'5445'5746;  // "FWETTATS" in memory
-inline constexpr uint32_t kVersion = 4;
+inline constexpr uint32_t kVersion = 5;
 inline constexpr uint32_t kMostComms = 256;
 inline constexpr uint32_t kRecords = 1024;    // of a comm: its last requests
 inline constexpr uint32_t kSizeClasses = 32;  // class c: more than 2^(c-1) bytes, up to 2^c; 0: up to 1
@@ -59,6 +60,7 @@ struct Header {
   Text<128> world;
   Text<128> place;
   Text<64> host;
+  Text<64> job;  // as jobName()
   Moment begun;
   Moment beat;             // the latest; about each second while the process lives
   Cell<uint32_t> leftOut;  // comms that found no line
@@ -67,7 +69,9 @@ struct Header {
 enum class Way : uint8_t { none, eager, rendezvous, direct, spilled };
 inline constexpr size_t kWays = 5;
 
-enum class LineState : uint32_t { unused, live, over, failed };
+// `earlier`: the line is no comm's, but has the sums of comms of its device and direction whose lines serve
+// others now; its peer is empty, and it has no records.
+enum class LineState : uint32_t { unused, live, over, failed, earlier };
 
 // The peer's process, as its control link tells.
 enum class PeerState : uint32_t { unknown, answers, silent, gone };

@@ -192,7 +192,7 @@ class AutopsyCasesTest(unittest.TestCase):
         """It says so, the job goes on, and its peers' counters name it when it stands still."""
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile('w+') as said, contextlib.ExitStack() as ends:
             command = [WEFT, 'perf', 'all_reduce', '-b', '64K', '-e', '64K', '-c', '0', '--iters', '1000000', '--verbose']
-            full = ['unshare', '-m', 'sh', '-c', f'mount -t tmpfs -o size=1m none {folder} && exec "$@"', 'sh']
+            full = ['unshare', '-m', 'sh', '-c', f'mount -t tmpfs -o size=64k none {folder} && exec "$@"', 'sh']
             common = {**CLEAN, **TCP, 'WEFT_STATE_DIR': folder, 'WORLD_SIZE': str(RANKS), 'MASTER_ADDR': '127.0.0.1', 'MASTER_PORT': '29871'}
             for rank in range(RANKS):
                 last = rank == RANKS - 1

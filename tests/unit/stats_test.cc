@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright The weft authors
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <vector>
 
 #include "src/base/process.h"
 #include "src/stats/comm_stats.h"
@@ -223,6 +225,70 @@ TEST_CASE("a line that is over serves another comm, and one too many is counted"
   CHECK(first->sequence.get() == sequence + 2);
   CHECK(first->done.get() == 0);
   CHECK(std::string(first->device.data()) == "other");
+}
+
+namespace {
+
+// The disk, or memory, that files of a folder take.
+uint64_t takenBy(const char* folder) {
+  uint64_t bytes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    struct stat facts {};
+    REQUIRE(::stat(entry.path().c_str(), &facts) == 0);
+    bytes += static_cast<uint64_t>(facts.st_blocks) * 512;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("a file takes what its comms take, and connections that come and go take no more") {
+  constexpr uint64_t kSmall = 1 << 20;
+  char folder[] = "/tmp/weft-stats-XXXXXX";
+  REQUIRE(::mkdtemp(folder));
+  {
+    auto file = StatsFile::create(folder);
+    REQUIRE(file);
+    CHECK(takenBy(folder) <= kSmall / 8);
+    for (uint32_t i = 0; i < 4; i++) REQUIRE((*file)->take(i + 1, i % 2 == 0, "device", "peer"));
+    for (uint32_t i = 0; i < 200; i++) {
+      CommLine* line = (*file)->take(i + 10, i % 2 == 0, "device", "peer");
+      REQUIRE(line);
+      CommStats pen(line);
+      for (uint32_t k = 0; k < 3; k++) pen.whole(0, k, 64);
+      (*file)->give(line, false);
+    }
+    CHECK(takenBy(folder) <= kSmall);
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("what comms counted whose lines serve others is kept, by device and direction") {
+  auto file = StatsFile::create("");
+  REQUIRE(file);
+  std::vector<const CommLine*> lines;
+  for (uint32_t i = 0; i < 100; i++) {
+    CommLine* line = (*file)->take(i + 1, i % 2 == 0, "device", "peer");
+    REQUIRE(line);
+    CHECK(line->records[0].number.get() == 0);
+    CHECK(line->posted.get() == 0);
+    lines.push_back(line);
+    CommStats(line).whole(1, 2, 3);
+    (*file)->give(line, false);
+  }
+  std::sort(lines.begin(), lines.end());
+  const CommLine* const first = lines.front();
+  uint64_t sent = 0, received = 0, earlier = 0;
+  for (const CommLine* line = first; line < first + kMostComms; line++) {
+    if (line->sequence.get() == 0) break;
+    const bool isSum = line->state.get() == static_cast<uint32_t>(LineState::earlier);
+    earlier += isSum ? 1 : 0;
+    CHECK(line->posted.get() == line->done.get());
+    (line->sends.get() != 0 ? sent : received) += line->sizes[sizeClassOf(3)].messages.get();
+  }
+  CHECK(earlier == 2);
+  CHECK(sent == 50);
+  CHECK(received == 50);
 }
 
 namespace {

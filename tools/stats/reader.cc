@@ -92,7 +92,7 @@ Comm commOf(const stats::CommLine& line, const Scale& scale) {
   comm.sends = line.sends.get() != 0;
   comm.state = static_cast<stats::LineState>(line.state.get());
   comm.device = textOf(line.device);
-  comm.peer = textOf(line.peer);
+  comm.peer = comm.state == stats::LineState::earlier ? "earlier connections" : textOf(line.peer);
   comm.remote = line.remote.get();
   comm.peerState = static_cast<stats::PeerState>(line.peerState.get());
   comm.failedAt = scale.time(line.failedAt.get());
@@ -183,6 +183,7 @@ Process processOf(const SharedFolder::File& file, const stats::Header& header, i
   process.user = file.facts.st_uid;
   if (const auto known = knownAs(process.presence, pid)) process.presence = *known;
   process.host = process.presence.world == processWorld() ? printable(hostName()) : textOf(header.host);
+  process.job = textOf(header.job);
   process.state = stateOf(process.presence);
   process.begun = header.begun.realtime.get();
   process.beat = header.beat.realtime.get();
@@ -311,7 +312,7 @@ const char* name(stats::Way way) {
 }
 
 const char* name(stats::LineState state) {
-  constexpr const char* kNames[] = {"unused", "live", "over", "failed"};
+  constexpr const char* kNames[] = {"unused", "live", "over", "failed", "earlier"};
   return static_cast<size_t>(state) < std::size(kNames) ? kNames[static_cast<size_t>(state)] : "unknown";
 }
 

@@ -57,6 +57,7 @@ struct Comm {
 struct Process {
   Presence presence;
   std::string host;
+  std::string job;    // by its launcher; empty: unknown
   uint32_t user = 0;  // the owner of its counters, by the kernel; the other names are as the process says
   ProcessState state = ProcessState::unknown;
   uint64_t begun = 0, beat = 0, now = 0;  // `now`: when it was read, or its last beat where it is gone
