@@ -171,6 +171,11 @@ void declareStats(CLI::App& command, counted::Options& options) {
   CLI::Option* json = command.add_flag("--json", options.json, "the same for programs");
   command.add_flag("--prometheus", options.prometheus, "as metrics for Prometheus")->excludes(json);
   command.add_option("--textfile", options.textfile,
+  command
+      .add_flag(
+          "--per-comm", options.perComm,
+          "metrics of each comm with its process and peer, not sums by rank, device and direction: many")
+      ->excludes(json);
                      "write metrics to weft.prom in this folder, again and again");
   command.add_option("--otlp", options.otlp,
                      "send metrics to a collector of OpenTelemetry, http://HOST[:4318][/v1/metrics]");

@@ -199,7 +199,7 @@ TEST_CASE("the labels are the owner of the file, and this host where the file is
   REQUIRE(found.size() == 1);
   CHECK(found[0].host != "the-login-node");
   CHECK(found[0].user == ::geteuid());
-  CHECK(counted::prometheusText(found).find("uid=\"" + std::to_string(::geteuid()) + "\"") !=
+  CHECK(counted::prometheusText(found, false).find("uid=\"" + std::to_string(::geteuid()) + "\"") !=
         std::string::npos);
 }
 
@@ -221,11 +221,11 @@ TEST_CASE("no forged number or name spoils a document of metrics") {
   forged.put(folder / "node1.1.stats");
   const auto found = counted::read({folder.path(), {}, true});
   REQUIRE(found.size() == 1);
-  const std::string text = counted::prometheusText(found);
+  const std::string text = counted::prometheusText(found, true);
   for (const char* bad : {"nan", "inf ", "inf\n", "-nan"}) CHECK(text.find(bad) == std::string::npos);
   for (const char c : text) CHECK((c == '\n' || (c >= 0x20 && c < 0x7f)));
   CHECK(countOf(text, "weft_bytes_total{") == 1);
-  CHECK_FALSE(counted::otlpText(found).empty());
+  CHECK_FALSE(counted::otlpText(found, true).empty());
   CHECK_FALSE(counted::jsonText(found).empty());
 }
 
@@ -237,7 +237,7 @@ TEST_CASE("the same labels twice would have the collector refuse all: they are t
   forged.put(folder / "node1.1-1.stats");
   const auto found = counted::read({folder.path(), {}, false});
   CHECK(found.size() == 2);
-  const std::string text = counted::prometheusText(found);
+  const std::string text = counted::prometheusText(found, true);
   CHECK(countOf(text, "weft_process_up{") == 1);
   CHECK(countOf(text, "weft_bytes_total{") == 1);
 }

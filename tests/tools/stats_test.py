@@ -38,8 +38,8 @@ def weft(*arguments):
 class Job:
     """Two ranks that reduce until they are ended."""
 
-    def __init__(self, folder, ranks=2, operation='all_reduce'):
-        settings = {'WEFT_STATE_DIR': folder} if folder else {}
+    def __init__(self, folder, ranks=2, operation='all_reduce', **settings):
+        settings.update({'WEFT_STATE_DIR': folder} if folder else {})
         self.process = subprocess.Popen([WEFT, 'perf', operation, '-n', str(ranks), '-b', '1M', '-e', '1M', '--iters', '1000000'],
                                         env={**CLEAN, **settings}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -159,10 +159,38 @@ class StatsTest(unittest.TestCase):
                 family = name if name in types else re.sub(r'_(bucket|sum|count)$', '', name)
                 self.assertIn(family, types)
                 self.assertEqual(name.endswith('_total'), types[family] == 'counter', name)
+            self.assertNotIn('pid="', answer.stdout)
+            self.assertNotIn('peer="', answer.stdout)
             with tempfile.TemporaryDirectory() as collector:
                 answer = weft('stats', '--textfile', collector, '--interval', '0', folder)
                 self.assertEqual(answer.returncode, 0, answer.stderr)
                 self.assertEqual(os.listdir(collector), ['weft.prom'])
+
+    def test_metrics_of_a_rank_are_few_and_name_the_job(self):
+        """Of many comms: alltoall has two with each peer. The sums are those of the comms."""
+        with tempfile.TemporaryDirectory() as folder, Job(folder, operation='alltoall', ranks=4, SLURM_JOB_ID='4711') as job:
+            self.moving(job, folder, ranks=4)
+            for pid in job.pids():
+                os.kill(int(pid), signal.SIGSTOP)
+            try:
+                few = weft('stats', '--prometheus', folder).stdout
+                many = weft('stats', '--prometheus', '--per-comm', folder).stdout
+            finally:
+                for pid in job.pids():
+                    os.kill(int(pid), signal.SIGCONT)
+        samples = [line for line in few.splitlines() if not line.startswith('#')]
+        for rank in range(4):
+            of_rank = [line for line in samples if f'job="4711",rank="{rank}"' in line]
+            self.assertGreater(len(of_rank), 10)
+            self.assertLessEqual(len(of_rank), 200)
+        self.assertEqual(len([line for line in samples if 'job="4711",rank="' in line]), len(samples))
+        sums = {}
+        for text in (few, many):
+            values = [int(line.rpartition(' ')[2]) for line in text.splitlines() if line.startswith('weft_bytes_total{')]
+            sums[len(values)] = sum(values)
+        self.assertEqual(sorted(sums), [8, 24])
+        self.assertEqual(sums[8], sums[24])
+        self.assertIn('peer="rank ', many)
 
     def test_a_collector_gets_metrics(self):
         with tempfile.TemporaryDirectory() as folder, Job(folder) as job, Collector() as collector:
@@ -188,9 +216,9 @@ class StatsTest(unittest.TestCase):
             answer = weft('stats', '--otlp', collector.url, '--interval', '0', folder)
             self.assertEqual(answer.returncode, 1)
             self.assertIn('answered "HTTP/1.0 503"', answer.stderr)
-        for url, words in ((collector.url, 'refused'), ('https://127.0.0.1', 'is not http://HOST')):
+        for url, words, status in ((collector.url, 'refused', 1), ('https://127.0.0.1', 'is not http://HOST', 2)):
             answer = weft('stats', '--otlp', url, '--interval', '0')
-            self.assertEqual(answer.returncode, 1)
+            self.assertEqual(answer.returncode, status)
             self.assertIn(words, answer.stderr)
 
     def test_files_that_cannot_be_read_are_named(self):

@@ -63,6 +63,10 @@ Status canWrite(const std::string& path) {
   return {};
 }
 
+int exitCodeOf(const Error& error) {
+  return error.code() == Code::config || error.code() == Code::invalidArgument ? 2 : 1;
+}
+
 void occupyStandardFiles() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(fd, F_GETFD) >= 0) continue;

@@ -6,7 +6,8 @@
 
 #include "tools/stats/reader.h"
 
-// The metrics of a comm that are one number each: the same for Prometheus and OpenTelemetry.
+// The metrics of a comm, or of a sum of comms, that are one number each: the same for Prometheus and
+// OpenTelemetry.
 namespace weft::counted {
 
 struct Metric {
@@ -14,6 +15,7 @@ struct Metric {
   const char* type;  // counter or gauge
   const char* help;
   double (*value)(const Comm&);
+  bool oneSided = false;  // of operations that few jobs do
 };
 
 std::span<const Metric> commMetrics();

@@ -11,6 +11,7 @@
 #include "src/base/net/sockets.h"
 #include "tools/json/json.h"
 #include "tools/stats/metrics.h"
+#include "tools/stats/totals.h"
 
 namespace weft::counted {
 
@@ -24,21 +25,29 @@ Json attribute(const char* name, const std::string& value) {
   return Json{{"key", name}, {"value", Json{{"stringValue", value}}}};
 }
 
-Json pointOf(const Process& process, const Comm& comm, double value) {
-  Json attributes = Json::array();
-  attributes.append(attribute("device", comm.device));
-  attributes.append(attribute("peer", comm.peer));
-  attributes.append(attribute("comm", std::to_string(comm.number)));
-  attributes.append(attribute("direction", comm.sends ? "send" : "receive"));
-  return Json{{"attributes", attributes},
-              {"startTimeUnixNano", std::to_string(process.begun)},
-              {"timeUnixNano", std::to_string(process.now)},
+// Counts to be sent, with what tells them from others of the resource.
+struct Point {
+  Json attributes;
+  const Comm* comm = nullptr;
+};
+
+struct Resource {
+  Json attributes;
+  uint64_t begun = 0, now = 0;
+  std::vector<Point> points;
+};
+
+Json pointOf(const Resource& resource, const Point& point, double value) {
+  return Json{{"attributes", point.attributes},
+              {"startTimeUnixNano", std::to_string(resource.begun)},
+              {"timeUnixNano", std::to_string(resource.now)},
               {"asDouble", value}};
 }
 
-Json metricOf(const Process& process, const Metric& metric) {
+Json metricOf(const Resource& resource, const Metric& metric) {
   Json points = Json::array();
-  for (const Comm& comm : process.comms) points.append(pointOf(process, comm, metric.value(comm)));
+  for (const Point& point : resource.points)
+    points.append(pointOf(resource, point, metric.value(*point.comm)));
   Json shown{{"name", metric.name}, {"description", metric.help}};
   if (std::strcmp(metric.type, "counter") == 0) {
     shown.set("sum",
@@ -49,18 +58,49 @@ Json metricOf(const Process& process, const Metric& metric) {
   return shown;
 }
 
-Json resourceOf(const Process& process) {
-  Json attributes = Json::array();
-  attributes.append(attribute("service.name", "weft"));
-  attributes.append(attribute("host.name", process.host));
-  attributes.append(attribute("process.user.id", std::to_string(process.user)));
-  attributes.append(attribute("process.pid", std::to_string(process.presence.pid)));
-  attributes.append(attribute("weft.place", process.presence.place));
+Json jsonOf(const Resource& resource) {
   Json metrics = Json::array();
-  for (const Metric& metric : commMetrics()) metrics.append(metricOf(process, metric));
+  for (const Metric& metric : commMetrics()) metrics.append(metricOf(resource, metric));
   Json scopes = Json::array();
   scopes.append(Json{{"scope", Json{{"name", "weft"}}}, {"metrics", metrics}});
-  return Json{{"resource", Json{{"attributes", attributes}}}, {"scopeMetrics", scopes}};
+  return Json{{"resource", Json{{"attributes", resource.attributes}}}, {"scopeMetrics", scopes}};
+}
+
+Json attributesOf(const std::string& job, const std::string& rank, uint32_t user) {
+  Json attributes = Json::array();
+  attributes.append(attribute("service.name", "weft"));
+  attributes.append(attribute("weft.job", job));
+  attributes.append(attribute("weft.rank", rank));
+  attributes.append(attribute("process.user.id", std::to_string(user)));
+  return attributes;
+}
+
+Json flowAttributes(const std::string& device, bool sends) {
+  Json attributes = Json::array();
+  attributes.append(attribute("device", device));
+  attributes.append(attribute("direction", sends ? "send" : "receive"));
+  return attributes;
+}
+
+Resource resourceOf(const Process& process) {
+  Resource resource{attributesOf(process.job, rankOf(process), process.user), process.begun, process.now, {}};
+  resource.attributes.append(attribute("host.name", process.host));
+  resource.attributes.append(attribute("process.pid", std::to_string(process.presence.pid)));
+  resource.attributes.append(attribute("weft.place", process.presence.place));
+  for (const Comm& comm : process.comms) {
+    Json attributes = flowAttributes(comm.device, comm.sends);
+    attributes.append(attribute("peer", comm.peer));
+    attributes.append(attribute("comm", std::to_string(comm.number)));
+    resource.points.push_back({std::move(attributes), &comm});
+  }
+  return resource;
+}
+
+Resource resourceOf(const RankTotals& rank) {
+  Resource resource{attributesOf(rank.job, rank.rank, rank.user), rank.begun, rank.now, {}};
+  for (const Flow& flow : rank.flows)
+    resource.points.push_back({flowAttributes(flow.device, flow.sends), &flow.sum});
+  return resource;
 }
 
 struct Url {
@@ -90,9 +130,13 @@ Result<Url> parseUrl(const std::string& text) {
 
 }  // namespace
 
-std::string otlpText(const std::vector<Process>& processes) {
+std::string otlpText(const std::vector<Process>& all, bool perComm) {
+  const std::vector<Process> processes = withoutDoubles(all);
   Json resources = Json::array();
-  for (const Process& process : withoutDoubles(processes)) resources.append(resourceOf(process));
+  if (perComm)
+    for (const Process& process : processes) resources.append(jsonOf(resourceOf(process)));
+  else
+    for (const RankTotals& rank : totalsOf(processes)) resources.append(jsonOf(resourceOf(rank)));
   return Json{{"resourceMetrics", resources}}.text();
 }
 

@@ -11,8 +11,9 @@
 // Metrics for a collector of OpenTelemetry, over HTTP as JSON (OTLP/HTTP). Used by one thread.
 namespace weft::counted {
 
-// A resource for each process has a metric for each of commMetrics(), and that a data point for each comm.
-std::string otlpText(const std::vector<Process>& processes);
+// A resource for each rank has a metric for each of commMetrics(), and that a data point for each device and
+// direction; `perComm`: a resource for each process, and a data point for each comm.
+std::string otlpText(const std::vector<Process>& processes, bool perComm);
 
 // Sends it once. The URL is http://HOST[:PORT][/PATH], with port 4318 and path /v1/metrics where they are
 // left out. Errors say what the collector answered, or that it did not within ten seconds.

@@ -92,6 +92,11 @@ int fail(const std::string& why) {
   return 1;
 }
 
+int fail(const Error& error) {
+  (void)fail(error.message());
+  return exitCodeOf(error);
+}
+
 // The collector never reads half of it: the file is whole, and takes its name at once. It may run as another
 // user, so everybody may read it.
 int writeTextfiles(const Options& options, const Where& where) {
@@ -99,7 +104,9 @@ int writeTextfiles(const Options& options, const Where& where) {
   constexpr mode_t kEverybodyReads = 0644;
   for (;;) {
     const SharedFolder folder(options.textfile);
-    if (const int error = folder.replace(kName, prometheusText(read(where)), kEverybodyReads); error != 0)
+    if (const int error =
+            folder.replace(kName, prometheusText(read(where), options.perComm), kEverybodyReads);
+        error != 0)
       return fail(fmt::format("{}/{} cannot be written: {}; may you write there?", options.textfile, kName,
                               sharedFileWords(error)));
     if (options.interval <= 0) return 0;
@@ -110,9 +117,10 @@ int writeTextfiles(const Options& options, const Where& where) {
 // A collector that is away for a while is no reason to end, unless it is asked for one message alone.
 int sendAgain(const Options& options, const Where& where) {
   for (;;) {
-    const Status sent = sendOtlp(options.otlp, otlpText(read(where)));
-    if (!sent) fail(sent.error().message());
-    if (options.interval <= 0 || (!sent && sent.error().code() == Code::invalidArgument)) return sent ? 0 : 1;
+    const Status sent = sendOtlp(options.otlp, otlpText(read(where), options.perComm));
+    if (!sent) (void)fail(sent.error());
+    if (options.interval <= 0 || (!sent && sent.error().code() == Code::invalidArgument))
+      return sent ? 0 : exitCodeOf(sent.error());
     std::this_thread::sleep_for(std::chrono::duration<double>(options.interval));
   }
 }
@@ -151,6 +159,7 @@ std::string jsonText(const std::vector<Process>& processes) {
                     {"hostname", process.host},
                     {"uid", process.user},
                     {"place", process.presence.place},
+                    {"job", process.job},
                     {"state", name(process.state)},
                     {"begun", static_cast<double>(process.begun) * kNanosecond},
                     {"last_beat", static_cast<double>(process.beat) * kNanosecond},
@@ -162,7 +171,7 @@ std::string jsonText(const std::vector<Process>& processes) {
 
 int runStats(const Options& options) {
   auto where = placesOf(options.where);
-  if (!where) return fail(where.error().message());
+  if (!where) return fail(where.error());
   if (!options.textfile.empty()) return writeTextfiles(options, *where);
   if (!options.otlp.empty()) return sendAgain(options, *where);
   std::vector<std::string> unread;
@@ -174,7 +183,7 @@ int runStats(const Options& options) {
         "no process was found that counts; does the job run, as the same user, with WEFT_STATS=1 and with "
         "connections?");
   const std::string text = options.json         ? jsonText(processes)
-                           : options.prometheus ? prometheusText(processes)
+                           : options.prometheus ? prometheusText(processes, options.perComm)
                                                 : plainText(processes);
   if (const Status shown = show(text); !shown) return fail(shown.error().message());
   return 0;
