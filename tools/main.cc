@@ -112,7 +112,9 @@ void declareTrace(CLI::App& command, trace::Options& options) {
 void declareState(CLI::App& command, state::Options& options) {
   command.add_option("folder", options.folder, "what WEFT_STATE_DIR is in the job's environment")->required();
   command.add_flag("--json", options.json, "the same for programs");
-  command.add_option("--wait", options.seconds, "seconds that the processes are given to answer")
+  command
+      .add_option("--wait", options.seconds,
+                  "seconds that the processes are given to answer; it ends when all have")
       ->check(CLI::Range(0.1, 3600.0))
       ->capture_default_str();
 }

@@ -41,6 +41,10 @@ class StateTest(unittest.TestCase):
                 self.assertEqual(len(heads), 2, answer.stdout)
                 self.assertRegex(answer.stdout, r'comm \d+ sends to .* pid \d+ .*: live, [1-9]\d* messages so far')
                 self.assertEqual(len([name for name in os.listdir(folder) if name.endswith('.state')]), 2)
+                began = time.monotonic()
+                answer = state(folder, '--wait', str(PATIENCE - 10))
+                self.assertEqual(len(re.findall(r'^weft \S+, rank \d on ', answer.stdout, re.MULTILINE)), 2)
+                self.assertLess(time.monotonic() - began, (PATIENCE - 10) / 2)  # it waits for nobody who has answered
             finally:
                 job.terminate()
                 _, errors = job.communicate(timeout=PATIENCE)

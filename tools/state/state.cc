@@ -157,6 +157,21 @@ std::string whyNobody(const Options& options, const SharedFolder& folder,
                      options.folder);
 }
 
+std::vector<std::string> answersSince(const SharedFolder& folder, int64_t asked) {
+  std::vector<std::string> names = folder.names(kAnswer);
+  std::erase_if(names, [&](const std::string& name) { return folder.writtenAt(name) < asked; });
+  return names;
+}
+
+// Every process that has a note here has answered, or will not as it is gone.
+bool allAnswered(const SharedFolder& folder, int64_t asked) {
+  const std::vector<std::string> answered = answersSince(folder, asked);
+  if (answered.empty()) return false;
+  const std::vector<Silent> missing = silent(folder, asked, answered);
+  return std::all_of(missing.begin(), missing.end(),
+                     [](const Silent& one) { return stateOf(one.process) == ProcessState::gone; });
+}
+
 // A folder that cannot be written to, as one of a job that has ended, is still read.
 Found ask(const Options& options, const SharedFolder& folder) {
   Found found;
@@ -170,7 +185,8 @@ Found ask(const Options& options, const SharedFolder& folder) {
   }
   const int64_t asked = folder.writtenAt(kQuestion);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(options.seconds);
-  while (std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(kPause);
+  while (std::chrono::steady_clock::now() < deadline && !allAnswered(folder, asked))
+    std::this_thread::sleep_for(kPause);
   Listed all = list(folder, kAnswer);
   for (std::string& name : all.names)
     (folder.writtenAt(name) >= asked ? found.answered : found.left).push_back(std::move(name));

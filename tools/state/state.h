@@ -9,7 +9,7 @@ namespace weft::state {
 
 struct Options {
   std::string folder;
-  double seconds = 3;  // that they are given to answer
+  double seconds = 3;  // that they are given to answer; it ends when all have
   bool json = false;
 };
 
