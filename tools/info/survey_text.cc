@@ -106,13 +106,29 @@ std::string fieldLines(const Json& fields, std::string_view indent) {
   return text;
 }
 
-// True where the second has nothing to say but what the first has said: one library lacks, and all that rest
-// on it do.
+std::string without(std::string text, const std::string& word) {
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at))
+    text.erase(at, word.size());
+  return text;
+}
+
+// Why a provider has no device, in words that do not name it: "ofi:efa" and "efa".
+std::string reasonOf(const ProviderSurvey& provider) {
+  const size_t colon = provider.spec.find(':');
+  const std::string name = colon == std::string::npos ? provider.spec : provider.spec.substr(colon + 1);
+  return without(without(provider.failure, provider.spec), name);
+}
+
+// True where the second has nothing to say but what the first has said: one library lacks, or one card does,
+// and all that rest on it fail alike.
 bool saysTheSame(const ProviderSurvey& one, const ProviderSurvey& next) {
-  const auto onlyFails = [](const ProviderSurvey& of) {
-    return of.devices.empty() && !of.failure.empty() && of.version.empty();
+  const auto onlyFails = [](const ProviderSurvey& of) { return of.devices.empty() && !of.failure.empty(); };
+  const auto others = [](const ProviderSurvey& of) {
+    return std::count_if(of.refusals.begin(), of.refusals.end(),
+                         [&](const Refusal& refusal) { return refusal.why != of.failure; });
   };
-  return onlyFails(one) && onlyFails(next) && one.failure == next.failure;
+  return onlyFails(one) && onlyFails(next) && others(one) + others(next) == 0 &&
+         reasonOf(one) == reasonOf(next);
 }
 
 // The earlier provider that failed for the same reason, which is then not said again; else null.
