@@ -10,6 +10,7 @@
 #include "src/base/version.h"
 #include "tools/command_perf.h"
 #include "tools/command_sim.h"
+#include "tools/command_words.h"
 #include "tools/doctor/doctor.h"
 #include "tools/info/info.h"
 #include "tools/output/output.h"
@@ -29,8 +30,6 @@
 namespace weft {
 
 namespace {
-
-constexpr int kUsage = 2;
 
 constexpr const char* kExamples = R"(Examples:
     weft info                                     which network NCCL would get here, and why
@@ -172,12 +171,12 @@ void declareStats(CLI::App& command, counted::Options& options) {
                      "a folder that is WEFT_STATE_DIR, or process numbers (default: this host)");
   CLI::Option* json = command.add_flag("--json", options.json, "the same for programs");
   command.add_flag("--prometheus", options.prometheus, "as metrics for Prometheus")->excludes(json);
-  command.add_option("--textfile", options.textfile,
   command
       .add_flag(
           "--per-comm", options.perComm,
           "metrics of each comm with its process and peer, not sums by rank, device and direction: many")
       ->excludes(json);
+  command.add_option("--textfile", options.textfile,
                      "write metrics to weft.prom in this folder, again and again");
   command.add_option("--otlp", options.otlp,
                      "send metrics to a collector of OpenTelemetry, http://HOST[:4318][/v1/metrics]");
@@ -264,9 +263,10 @@ int noOption(const CLI::App& app, const std::string& word) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options())
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-  std::cerr << "weft: there is no option '" << word << "' before a command" << nearestHint(word, names)
-            << "; see --help\n";
-  return kUsage;
+  const std::string nearest = nearestWord(word, names);
+  std::cerr << "weft: " << word << ": no such option before a command"
+            << (nearest.empty() ? "" : "; did you mean " + nearest + "?") << "; see weft --help\n";
+  return kUsageCode;
 }
 
 // All commands have the same convention: `--json -` is the standard output, and so is `--json` with nothing
@@ -295,11 +295,13 @@ int noCommand(const CLI::App& app, const std::string& word) {
   }
   std::vector<std::string> operations;
   for (const perf::Operation& operation : perf::operations()) operations.emplace_back(operation.name);
-  std::string hint = nearestHint(word, names);
+  const std::string nearest = nearestWord(word, names);
+  std::string hint = nearest.empty() ? nearest : "; did you mean weft " + nearest + "?";
   if (const std::string operation = nearestWord(word, operations); hint.empty() && !operation.empty())
     hint = "; did you mean weft perf " + operation + "?";
-  std::cerr << "weft: '" << word << "' is no command" << hint << "; there are " << all << ", see --help\n";
-  return kUsage;
+  std::cerr << "weft: " << word << ": no such command" << hint << "; there are " << all
+            << "; see weft --help\n";
+  return kUsageCode;
 }
 
 // All commands with their options. The parser keeps references to the options, so the object stays where it
@@ -317,7 +319,7 @@ class CommandLine {
   int parse(int argc, char** argv);
   int runParsed() const;
 
-  CLI::App app_{"weft: an NCCL network plugin, and the tools to see, prove and diagnose it"};
+  CLI::App app_{"weft: an NCCL network plugin, and the tools to see, prove and diagnose it", "weft"};
   CLI::App* info_ = app_.add_subcommand("info", "what weft finds here, would tell NCCL, and its settings");
   CLI::App* perf_ =
       app_.add_subcommand("perf", "Run verified collectives over a network plugin and measure them");
@@ -359,6 +361,7 @@ CommandLine::CommandLine() {
   declareDoctor(*doctor_, doctorOptions_);
   for (CLI::App* command : app_.get_subcommands([](const CLI::App*) { return true; }))
     command->set_version_flag("--version", versionLines());
+  speakPlainly(app_);
 }
 
 const CLI::App* CommandLine::find(const std::string& name) const {
@@ -369,7 +372,7 @@ const CLI::App* CommandLine::find(const std::string& name) const {
 int CommandLine::help(const std::string& name) const {
   const CLI::App* of = name.empty() ? &app_ : find(name);
   if (!of) return noCommand(app_, name);
-  std::cout << of->help();
+  std::cout << (of == &app_ ? of->help() : of->help(app_.get_name()));
   return 0;
 }
 
@@ -380,7 +383,9 @@ int CommandLine::parse(int argc, char** argv) {
     words.pop_back();                          // the program
     app_.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
-    return app_.exit(error) == 0 ? 0 : kUsage;  // help and versions are no errors
+    const CLI::App* command = argc > 1 ? find(argv[1]) : nullptr;
+    const std::string program = command ? "weft " + command->get_name() : "weft";
+    return answerFor(command ? *command : app_, program, app_, error);
   }
   return runParsed();
 }

@@ -11,6 +11,7 @@ that the plugin writes when it is asked as NCCL asks.
 import ctypes
 import json
 import os
+import pathlib
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,9 @@ def info(*arguments, **settings):
 def document(*arguments, **settings):
     done = info('--json', *arguments, **settings)
     return done.returncode, json.loads(done.stdout)
+
+
+JOB = pathlib.Path(__file__).resolve().parents[2] / 'tools' / 'plan' / 'examples' / 'gpt-1b3.job.json'
 
 
 class TopologyTest(unittest.TestCase):
@@ -241,19 +245,48 @@ class InfoTest(unittest.TestCase):
         self.assertIn('WEFT_EAGER_MAX is "8k"', done.stderr)
 
     def test_words_that_are_none_get_the_nearest_right_one(self):
-        for words, hint in ((('prf', 'all_reduce'), "'prf' is no command; the nearest is perf; there are info, perf,"),
-                            (('all_reduce',), "'all_reduce' is no command; did you mean weft perf all_reduce?"),
-                            (('perf', 'allreduce', '-n', '2'), 'there is no operation allreduce; the nearest is all_reduce; there are all_reduce,'),
-                            (('help', 'prf'), 'the nearest is perf')):
+        for words, hint in ((('prf', 'all_reduce'), 'weft: prf: no such command; did you mean weft perf?; there are info, perf,'),
+                            (('all_reduce',), 'weft: all_reduce: no such command; did you mean weft perf all_reduce?'),
+                            (('perf', 'allreduce', '-n', '2'), 'allreduce: no such operation; did you mean all_reduce?; there are all_reduce,'),
+                            (('sim', 'allreduce', '--fabric', 'p5'),
+                             'weft sim: allreduce: no such operation; did you mean all_reduce?; there are all_reduce, all_gather, reduce_scatter, broadcast, alltoall, connect'),
+                            (('help', 'prf'), 'did you mean weft perf?')):
             done = subprocess.run([WEFT, *words], capture_output=True, text=True, check=False, timeout=60)
             self.assertEqual(done.returncode, 2, words)
             self.assertIn(hint, done.stderr)
 
     def test_an_option_that_is_none_is_named(self):
-        for words, hint in ((('--nonsense',), "there is no option '--nonsense' before a command"), (('--versoin',), 'the nearest is --version')):
+        for words, hint in ((('--nonsense',), 'weft: --nonsense: no such option before a command'), (('--versoin',), 'did you mean --version?')):
             done = subprocess.run([WEFT, *words], capture_output=True, text=True, check=False, timeout=60)
             self.assertEqual((done.returncode, done.stdout), (2, ''))
             self.assertIn(hint, done.stderr)
+
+    def test_errors_of_the_command_line_have_one_voice(self):
+        for words, said in ((('perf', 'all_reduce', '--algos', 'ring'), 'weft perf: --algos: no such option; did you mean --algo?; see weft perf --help'),
+                            (('state',), 'weft state: folder: it is missing; see weft state --help'),
+                            (('info', '--tuner', '--nodes', '0'), 'weft info: --nodes: 0 is not possible; it takes 1 to 1000000; see weft info --help'),
+                            (('info', '--nodes', '2'), 'weft info: --nodes: only together with --tuner; see weft info --help'),
+                            (('info', '--config', '--image'), 'weft info: --config: not together with --image; see weft info --help'),
+                            (('stats', '--interval', 'soon'), 'weft stats: --interval: soon is not possible; it takes 0 to 86400; see weft stats --help'),
+                            (('stats', '--interval'), 'weft stats: --interval: its value is missing; see weft stats --help'),
+                            (('top', '--sort', 'size'), 'weft top: --sort: size is not possible; it takes one of '),
+                            (('trace', 'a', '--evnts'), 'weft trace: --evnts: no such option; did you mean --events?; see weft trace --help'),
+                            (('autopsy', 'a', 'b'), 'weft autopsy: b: nothing takes this word; see weft autopsy --help'),
+                            (('stats', '1', 'x'), 'weft stats: reading arguments: "x" is no process number'),
+                            (('plan', JOB, '--cluster', 'p6.48xlarge'), 'weft plan: p6.48xlarge: is neither a file nor a platform')):
+            done = subprocess.run([WEFT, *words], env=CLEAN, capture_output=True, text=True, check=False, timeout=60)
+            self.assertEqual((done.returncode, done.stdout), (2, ''), words)
+            self.assertTrue(done.stderr.startswith(said), done.stderr)
+            self.assertEqual(done.stderr.count('\n'), 1, done.stderr)
+
+    def test_help_names_the_program_and_speaks_to_people(self):
+        for words in (('--help',), ('info', '--help'), ('help', 'info'), ('perf', '--help'), ('stats', '--help')):
+            shown = subprocess.run([WEFT, *words], env=CLEAN, capture_output=True, text=True, check=True, timeout=60).stdout
+            self.assertRegex(shown, r'(?m)^Usage: weft( (info|perf|stats))? \[OPTIONS\]', words)
+            for part in ('UINT', 'FLOAT', ':INT', 'Needs:', 'Excludes:'):
+                self.assertNotIn(part, shown)
+        shown = subprocess.run([WEFT, 'info', '--help'], env=CLEAN, capture_output=True, text=True, check=True, timeout=60).stdout
+        self.assertRegex(shown, r'--nodes N +of the communicator \(1 to 1000000; 4 by default; with\s+--tuner\)')
 
     def test_a_dash_behind_json_is_the_standard_output_of_every_command(self):
         for words in (('info', '--config', '--json'), ('info', '--config', '--json', '-'), ('info', '--json', '-', '--config')):

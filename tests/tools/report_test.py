@@ -112,7 +112,7 @@ class PageTest(unittest.TestCase):
     def test_what_is_no_run_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:
             answer = weft('report', folder)
-            self.assertEqual((answer.returncode, answer.stdout), (1, ''))
+            self.assertEqual((answer.returncode, answer.stdout), (2, ''))
             for setting in ('WEFT_PROFILE', 'WEFT_RECORD_DIR', 'WEFT_STATE_DIR'):
                 self.assertIn(setting, answer.stderr)
             for content, reason in (('{"weft_profile": 1,', 'is no JSON'), ('{"weft_profile": 99}', 'another version'), ('{}', 'weft_profile: is missing'),
@@ -120,11 +120,11 @@ class PageTest(unittest.TestCase):
                 with open(f'{folder}/a{ENDING}', 'w', encoding='ascii') as file:
                     file.write(content)
                 answer = weft('report', '--text', folder)
-                self.assertEqual((answer.returncode, answer.stdout), (1, ''))
+                self.assertEqual((answer.returncode, answer.stdout), (2, ''))
                 self.assertIn(f'a{ENDING}', answer.stderr)
                 self.assertIn(reason, answer.stderr)
         answer = weft('report', '/nonexistent')
-        self.assertEqual(answer.returncode, 1)
+        self.assertEqual(answer.returncode, 2)
         self.assertIn('no such file', answer.stderr)
 
     def test_a_fusion_buffer_shows_its_shape(self):

@@ -3,6 +3,7 @@
 #include <csignal>
 #include <cstdio>
 #include <poll.h>
+#include <string>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include "src/base/random.h"
 #include "src/base/version.h"
 #include "src/control/hub.h"
+#include "tools/command_words.h"
 #include "tools/output/output.h"
 
 // weft-aggd: its command line, and its life until a signal ends it.
@@ -22,7 +24,7 @@ namespace weft {
 
 namespace {
 
-constexpr int kUsage = 2;
+constexpr int kPort = 29600;  // where nobody says another; the pages, the unit and weft doctor have it, too
 
 struct Options {
   agg::DaemonOptions daemon;
@@ -35,14 +37,14 @@ struct Options {
 
 int report(const Error& error) {
   std::fprintf(stderr, "weft-aggd: %s\n", error.message().c_str());
-  return error.code() == Code::config || error.code() == Code::invalidArgument ? kUsage : 1;
+  return exitCodeOf(error);
 }
 
 void declare(CLI::App& app, Options& options) {
   agg::DaemonOptions& daemon = options.daemon;
   app.add_option("--listen", daemon.listen,
-                 "ADDRESS:PORT where ranks join; port 0: any (default: 0.0.0.0:0, without a "
-                 "secret 127.0.0.1:0)");
+                 "ADDRESS:PORT where ranks join; port 0: any (default: 0.0.0.0:29600, without a "
+                 "secret 127.0.0.1:29600)");
   app.add_option("--name", daemon.name,
                  "HOST:PORT by which others know it (default: the address where it listens)");
   app.add_option("--secret", daemon.secret,
@@ -126,6 +128,8 @@ Result<int> serve(Options& options) {
   if (options.daemon.secret.empty()) options.daemon.secret = config.aggdSecret;
   TRY(options.daemon.context, openNetwork(config));
   options.daemon.device = options.device;
+  if (options.daemon.listen.empty())  // without a secret for this host alone
+    options.daemon.listen = (options.daemon.secret.empty() ? "127.0.0.1:" : "0.0.0.0:") + std::to_string(kPort);
   TRY(const auto daemon, agg::Daemon::start(std::move(options.daemon)));
   std::printf("%s: aggregating as %s on port %u\n", versionText(), daemon->name().c_str(), daemon->port());
   if (daemon->isOpenToThisHostOnly())
@@ -141,11 +145,17 @@ Result<int> serve(Options& options) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("weft-aggd: reduces what ranks send, so that each sends and receives its vector once");
+  CLI::App app("weft-aggd: reduces what ranks send, so that each sends and receives its vector once",
+               "weft-aggd");
   app.set_version_flag("--version", versionText());
   Options options;
   declare(app, options);
-  CLI11_PARSE(app, argc, argv);
+  speakPlainly(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return answerFor(app, "weft-aggd", app, error);
+  }
   if (!options.status.empty()) return showStatus(options);
   const auto served = serve(options);
   return served ? *served : report(served.error());

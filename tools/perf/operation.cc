@@ -113,8 +113,10 @@ Result<const Operation*> findOperation(const std::string& name, const std::strin
     names.emplace_back(operation.name);
     all += (all.empty() ? "" : ", ") + names.back();
   }
+  const std::string nearest = nearestWord(name, names);
   return Error(Code::invalidArgument, "command line",
-               "there is no operation " + name + nearestHint(name, names) + "; there are " + all);
+               name + ": no such operation" + (nearest.empty() ? "" : "; did you mean " + nearest + "?") +
+                   "; there are " + all);
 }
 
 }  // namespace weft::perf

@@ -185,7 +185,7 @@ int run(const Options& options) {
   const Error& error = done.error();
   // A user's own files are named in the detail; of what the system refused, the reason is wanted too.
   fmt::print(stderr, "weft plan: {}\n", error.errnum() == 0 ? error.detail() : error.message());
-  return 1;
+  return exitCodeOf(error);
 }
 
 }  // namespace weft::plan

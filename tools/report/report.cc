@@ -131,7 +131,7 @@ int run(const Options& options) {
   const Status done = reported(options);
   if (done) return 0;
   fmt::print(stderr, "weft report: {}\n", done.error().message());
-  return 1;
+  return exitCodeOf(done.error());
 }
 
 }  // namespace weft::report

@@ -7,8 +7,11 @@
 #include <unistd.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "src/base/nearest.h"
 #include "tools/output/output.h"
+#include "tools/perf/operation.h"
 #include "tools/perf/options.h"
 #include "tools/plan/progress.h"
 #include "tools/sim/report.h"
@@ -26,16 +29,37 @@ Error refuse(const std::string& what) {
   return {Code::config, "simulating", what};
 }
 
+bool isSimulated(const perf::Operation& operation) {
+  return !operation.offloaded() && !operation.inPairs() && operation.movement != perf::Movement::sendRecv;
+}
+
+// All that can be simulated, each once.
+std::vector<std::string> operationNames() {
+  std::vector<std::string> names;
+  for (const perf::Operation& operation : perf::operations())
+    if (isSimulated(operation) && std::find(names.begin(), names.end(), operation.name) == names.end())
+      names.emplace_back(operation.name);
+  names.emplace_back(kConnect);
+  return names;
+}
+
 // Operations of weft perf whose schedule is known here, too.
 Status findOperation(const Options& options, Setup* setup) {
   std::string name = options.operation == "all_to_all" ? "alltoall" : options.operation;
+  const std::vector<std::string> known = operationNames();
   if (name.empty() && options.fit.empty())
-    return refuse(
-        "name an operation: all_reduce, all_gather, reduce_scatter, broadcast, alltoall or connect");
+    return refuse(fmt::format("name an operation: {}", fmt::join(known, ", ")));
   if (name.empty() || name == kConnect) return {};
+  const auto isIt = [&](const perf::Operation& operation) { return operation.name == name; };
+  if (std::none_of(perf::operations().begin(), perf::operations().end(), isIt)) {
+    const std::string nearest = nearestWord(name, known);
+    return refuse(fmt::format("{}: no such operation{}; there are {}", name,
+                              nearest.empty() ? "" : "; did you mean " + nearest + "?",
+                              fmt::join(known, ", ")));
+  }
   auto found = perf::findOperation(name, options.algorithm);
   if (!found) return refuse(found.error().detail());
-  if ((*found)->offloaded() || (*found)->inPairs() || (*found)->movement == perf::Movement::sendRecv)
+  if (!isSimulated(**found))
     return refuse(
         fmt::format("{} ({}) is not simulated; weft perf measures it", (*found)->name, (*found)->algorithm));
   setup->operation = *found;
@@ -144,7 +168,7 @@ int run(const Options& options) {
   const Error& error = done.error();
   fmt::print(stderr, "weft sim: {}\n",
              error.errnum() == 0 && error.code() == Code::config ? error.detail() : error.message());
-  return 1;
+  return exitCodeOf(error);
 }
 
 }  // namespace weft::sim

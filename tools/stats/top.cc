@@ -193,7 +193,10 @@ std::vector<std::string> topOrders() {
 
 int runTop(const TopOptions& options) {
   auto where = placesOf(options.where);
-  if (!where) return failTop(where.error().message());
+  if (!where) {
+    (void)failTop(where.error().message());
+    return exitCodeOf(where.error());
+  }
   where->requests = true;
   return Top(options, *where).run();
 }
