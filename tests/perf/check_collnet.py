@@ -10,6 +10,7 @@ ports, a wrong secret, ranks with other settings, and a daemon that is killed en
 """
 import json
 import os
+import pathlib
 import re
 import signal
 import socket
@@ -121,15 +122,25 @@ class CollNetTest(unittest.TestCase):
         self.assertNotEqual(status, 0)
         self.assertIn(f'the aggregation daemon {address} is gone', errors)
 
+    def test_it_has_one_default_port_wherever_it_is_named(self):
+        """By its help, in the manual, the unit and the advice of weft doctor."""
+        port, = set(re.findall(r'\d+(?:\.\d+){3}:(\d+)', subprocess.run([AGGD, '--help'], env=CLEAN, capture_output=True, text=True, check=True, timeout=30).stdout))
+        top = pathlib.Path(__file__).resolve().parents[2]
+        files = [*top.glob('docs/*.md'), *top.glob('packaging/man/*'), *top.glob('packaging/systemd/*'), top / 'tools' / 'doctor' / 'settings.cc']
+        named = {(str(file), found) for file in files
+                 for found in re.findall(r'(?:AGGD=|AGGD_LISTEN=|weft-aggd --listen )[\w.]+:(\d+)|(?:weft-aggd.{0,9}|on) port (\d{4,})', file.read_text()) for found in found if found}
+        self.assertGreaterEqual(len(named), 4)
+        self.assertEqual({found for _, found in named}, {port}, named)
+
     def test_without_a_secret_it_serves_this_host_alone(self):
-        process = subprocess.Popen([AGGD], env=CLEAN, stdout=subprocess.PIPE, text=True)
+        own = pathlib.Path(__file__).resolve().parents[1] / 'unit' / 'in_own_network'  # its port is always the same
+        process = subprocess.Popen([own, AGGD], env=CLEAN, stdout=subprocess.PIPE, text=True)
         self.addCleanup(process.communicate)
         self.addCleanup(process.kill)
         port = int(re.search(r'on port (\d+)', process.stdout.readline())[1])
         self.assertIn('WEFT_AGGD_SECRET', process.stdout.readline())
-        socket.create_connection(('127.0.0.1', port), timeout=10).close()
-        with self.assertRaises(ConnectionRefusedError):
-            socket.create_connection(('127.0.0.2', port), timeout=10)
+        rows = [row.split() for row in pathlib.Path(f'/proc/{process.pid}/net/tcp').read_text(encoding='ascii').splitlines()[1:]]
+        self.assertEqual([row[1] for row in rows if row[3] == '0A'], [f'0100007F:{port:04X}'])
         done = subprocess.run([AGGD, '--listen', '0.0.0.0:0'], env=CLEAN, capture_output=True, text=True, check=False, timeout=30)
         self.assertEqual(done.returncode, 2)
         self.assertIn('WEFT_AGGD_SECRET', done.stderr)
