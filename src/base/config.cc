@@ -40,9 +40,10 @@ constexpr ConfigField kFields[] = {
      "none, or the device takes GPU memory (but see WEFT_LOCAL_GPU), the device carries all.",
      nullptr},
     {"WEFT_LOCAL_GPU", &Config::localGpu,
-     "1: peers on this host share GPU memory by CUDA's own handles, and copy from GPU to GPU, if a copy from "
-     "each to the other works: over WEFT_PROVIDER=local, and where WEFT_LOCAL holds and the device takes GPU "
-     "memory, which else carries all. It has been run on a software GPU only. 0: the device carries it.",
+     "1: two processes of this host copy from GPU to GPU, by CUDA's handles of shared GPU memory, if a copy "
+     "works in both directions. It has an effect with WEFT_PROVIDER=local, and where WEFT_LOCAL is in effect "
+     "and the network card takes GPU memory. It has been run on a software GPU only. 0: the card carries GPU "
+     "memory.",
      nullptr},
     {"WEFT_LIBFABRIC", &Config::libfabric,
      "Path of the libfabric.so.1 to open. Empty: the loader's path, then /opt/amazon/efa/lib64 and lib.",
@@ -116,8 +117,9 @@ constexpr ConfigField kFields[] = {
      "TCP: connections between two processes on each rail. The first one carries everything small, the "
      "others pieces of 32 KiB and more in turn (over libfabric the first as well; over tcp within one host "
      "messages below 512 KiB of one connection of NCCL keep to one of them); of two ends the smaller "
-     "number counts, more than 16 counts as 16 (libfabric: 6). 0: 4, and over tcp as many as the card's "
-     "speed needs where the network limits each of them.",
+     "number counts, more than 16 counts as 16 (libfabric: 6). 0 means 4 connections. Where the network "
+     "limits "
+     "the speed of each connection, tcp takes more: as many as fill the card.",
      nullptr, 0, 64},
     {"WEFT_TCP_SPEED", &Config::tcpSpeedMbps,
      "tcp: speed of each card in Mb/s. NCCL is told it, and the number of connections follows from it. 0: "
@@ -214,8 +216,8 @@ constexpr ConfigField kFields[] = {
      "How long reaching a peer may take before the connection fails, and again its lanes once it accepted.",
      nullptr, 10, kHourMs},
     {"WEFT_ACCEPT_TIMEOUT", &Config::acceptTimeout,
-     "How long a peer that is linked may take to accept, if that is more: it may be waiting for a third "
-     "process.",
+     "How long a peer that has been reached may take to accept the connection, as it may be waiting for a "
+     "third process first. WEFT_CONNECT_TIMEOUT counts instead if it is longer.",
      nullptr, 10, 24 * kHourMs},
     {"WEFT_CLOSE_TIMEOUT", &Config::closeTimeout,
      "How long closing waits for a peer's agreement before it cuts the lane.", nullptr, 1, kHourMs},
@@ -223,14 +225,18 @@ constexpr ConfigField kFields[] = {
      "Peer engines whose lanes stay up after their last connection has closed, for the next one; those that "
      "have been idle longest go first.",
      nullptr, 0, 65536},
-    {"WEFT_IDLE_TIME", &Config::idleTime, "And how long they stay.", nullptr, 0, 24 * kHourMs},
+    {"WEFT_IDLE_TIME", &Config::idleTime,
+     "How long the lanes of an idle peer engine stay up (WEFT_IDLE_PEERS says of how many).", nullptr, 0,
+     24 * kHourMs},
     {"WEFT_LANE_TIMEOUT", &Config::laneTimeout,
      "How long posted data may stay without effect, while the peer answers, before its rail is called dead; "
      "over verbs at least as long as the card sends again by itself (WEFT_IB_TIMEOUT, WEFT_IB_RETRY_CNT).",
      nullptr, 10, kHourMs},
     {"WEFT_RAIL_TIMEOUT", &Config::railTimeout,
-     "As WEFT_LANE_TIMEOUT, while another rail to that peer is left to take over; at most half of it counts, "
-     "and over verbs at least five times WEFT_IB_TIMEOUT's time, which is three tries of a slow card.",
+     "How long posted data may stay without effect before its rail is called dead, while another rail to "
+     "that "
+     "peer works. It is never more than half of WEFT_LANE_TIMEOUT. Over verbs it is at least five times the "
+     "time of WEFT_IB_TIMEOUT: a slow card sends three times in that.",
      nullptr, 10, kHourMs},
     {"WEFT_RAIL_RETRY", &Config::railRetry,
      "Pause before a dead rail is tried again; doubled, up to 30 s, each time it lives less than ten times "
