@@ -38,6 +38,7 @@ WORDS = [
 CONDITIONAL_HOMES = {
     'src/base/log.cc': 'trace lines are left out of release builds',
     'src/base/crc32c.cc': 'kinds of processors have instructions of their own for it',
+    'src/base/device_order.h': 'kinds of processors keep another order',
     'src/stats/ticks.h': 'kinds of processors have clocks of their own',
     'providers/registry.cc': 'a fabric that is not built is not in the list',
     'providers/*/compat.h': 'versions of the library below, kinds of processors, and what sanitizers must be told',
