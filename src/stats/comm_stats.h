@@ -43,9 +43,9 @@ class CommStats {
     if (flags) last_ = ticks();
     const uint64_t now = last_;
     if (static_cast<uint32_t>(record.number.get()) == number) {
-      record.done.set(now);
       record.bytes.set(static_cast<uint32_t>(bytes));
       record.way.set(static_cast<uint32_t>(way) | flags);
+      record.done.publish(now);
       if (flags & kTimed) {
         const uint64_t took = now - record.posted.get();
         line.latency[bucketOf(took)].add(1);
@@ -82,7 +82,7 @@ class CommStats {
     const uint32_t way = record.way.get();
     if (static_cast<uint32_t>(record.number.get()) != number || (way & kCameInParts) != 0) return;
     record.first.set(last_ = ticks());
-    record.way.set(way | kCameInParts);
+    record.way.publish(way | kCameInParts);
   }
 
   // A message's sum was compared with its sender's.
@@ -97,8 +97,7 @@ class CommStats {
     if (!line_ || line_->failedAt.get() != 0) return;
     line_->reason.fill(0);
     std::copy_n(reason.data(), std::min(reason.size(), line_->reason.size() - 1), line_->reason.data());
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-    line_->failedAt.set(last_ = ticks());
+    line_->failedAt.publish(last_ = ticks());
     line_->state.set(static_cast<uint32_t>(LineState::failed));
   }
 
@@ -114,7 +113,7 @@ class CommStats {
     line_->waitK.set(k);
     line_->waitBytes.set(static_cast<uint32_t>(bytes));
     line_->waits.add(1);
-    line_->waitsSince.set(last_ = ticks());
+    line_->waitsSince.publish(last_ = ticks());
   }
 
  private:
@@ -131,7 +130,7 @@ class CommStats {
     const uint64_t number = ++number_;
     const uint64_t now = last_;
     record.number.set(0);
-    std::atomic_signal_fence(std::memory_order_seq_cst);
+    std::atomic_thread_fence(std::memory_order_release);  // before all that follows
     record.posted.set(now);
     record.told.set(0);
     record.done.set(done);
@@ -139,8 +138,7 @@ class CommStats {
     record.k.set(k);
     record.bytes.set(static_cast<uint32_t>(bytes));
     record.way.set(static_cast<uint32_t>(way) | (timed ? kTimed : 0));
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-    record.number.set(number);
+    record.number.publish(number);
     line.posted.set(number);
   }
 

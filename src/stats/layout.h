@@ -32,6 +32,7 @@ class Cell {
  public:
   T get() const { return value_.load(std::memory_order_relaxed); }
   void set(T value) { value_.store(value, std::memory_order_relaxed); }
+  void publish(T value) { value_.store(value, std::memory_order_release); }  // behind all written before
   void add(T more) { set(get() + more); }
 
  private:
@@ -84,7 +85,7 @@ struct Record {
   Cell<uint64_t>
       told;  // a receive: its CTS was written. A send: it was refused at first, since then. 0: never
   Cell<uint64_t> first;  // a receive: a part of it was here and others were not; valid with kCameInParts
-  Cell<uint64_t> done;   // the last byte: it came, or it has left; 0: it is in flight
+  Cell<uint64_t> done;   // the last byte: it came, or it has left; 0: it is in flight; written after `bytes`
   Cell<uint32_t> tag;
   Cell<uint32_t> k;
   Cell<uint32_t> bytes;   // once it is done what came, before that the room

@@ -3,6 +3,7 @@
 #include "tools/stats/reader.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <filesystem>
@@ -30,6 +31,7 @@ constexpr int kTries = 4;                // of a line that changes hands
 constexpr size_t kMostOfFolder = 16384;  // files
 constexpr size_t kMostOfProcess = 16;
 constexpr size_t kHeadBytes = offsetof(stats::CommLine, records);
+constexpr size_t kFrontBytes = offsetof(stats::CommLine, reason);
 
 template <size_t N>
 std::string textOf(const stats::Text<N>& text) {
@@ -122,28 +124,50 @@ Comm commOf(const stats::CommLine& line, const Scale& scale) {
   return comm;
 }
 
-void addRequests(const stats::CommLine& line, const Scale& scale, Comm* comm) {
-  for (const stats::Record& record : line.records) {
-    if (record.number.get() == 0) continue;
-    const uint32_t way = record.way.get();
-    const uint64_t first = (way & stats::kCameInParts) != 0 ? record.first.get() : 0;
-    comm->requests.push_back({record.number.get(), scale.time(record.posted.get()),
-                              scale.time(record.told.get()), scale.time(first), scale.time(record.done.get()),
-                              record.tag.get(), record.k.get(), record.bytes.get(),
-                              static_cast<stats::Way>(way & 7)});
+// Copies of a line, one after the other. A copy takes the words of a line in any order, so what a line says
+// of itself before and after is taken from two of them.
+struct Copies {
+  stats::CommLine before, line, after;  // of `before` and `after` only as much as is asked for
+};
+
+// A request that changed under the copies is left out. A request that is done in the first copy has the right
+// size in the second.
+void addRequests(const Copies& copies, const Scale& scale, Comm* comm) {
+  for (size_t i = 0; i < stats::kRecords; i++) {
+    const stats::Record& before = copies.before.records[i];
+    const stats::Record& record = copies.line.records[i];
+    const uint64_t number = before.number.get();
+    if (number == 0 || number != copies.after.records[i].number.get()) continue;
+    const uint64_t first = (before.way.get() & stats::kCameInParts) != 0 ? record.first.get() : 0;
+    comm->requests.push_back({number, scale.time(record.posted.get()), scale.time(record.told.get()),
+                              scale.time(first), scale.time(before.done.get()), record.tag.get(),
+                              record.k.get(), record.bytes.get(),
+                              static_cast<stats::Way>(record.way.get() & 7)});
   }
   std::sort(comm->requests.begin(), comm->requests.end(),
             [](const Request& a, const Request& b) { return a.number < b.number; });
 }
 
+// The next copy is no older than this one.
+bool copyLine(const Fd& file, size_t offset, size_t bytes, stats::CommLine* to) {
+  const bool copied = readAt(file, to, bytes, offset);
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return copied;
+}
+
 // False: it is not used, or changed hands each time.
-bool readLine(const Fd& file, size_t offset, bool requests, stats::CommLine* line) {
+bool readLine(const Fd& file, size_t offset, bool requests, Copies* copies) {
+  const size_t all = requests ? sizeof copies->line : kHeadBytes;
+  uint32_t used = 0;
+  if (!readAt(file, &used, sizeof used, offset) || used == 0) return false;
   for (int i = 0; i < kTries; i++) {
-    if (!readAt(file, line, requests ? sizeof *line : kHeadBytes, offset)) return false;
-    const uint32_t sequence = line->sequence.get();
-    if (sequence == 0) return false;
-    uint32_t again = 0;
-    if (sequence % 2 == 0 && readAt(file, &again, sizeof again, offset) && again == sequence) return true;
+    if (!copyLine(file, offset, requests ? all : kFrontBytes, &copies->before)) return false;
+    const uint32_t sequence = copies->before.sequence.get();
+    if (!copyLine(file, offset, all, &copies->line)) return false;
+    if (!copyLine(file, offset, requests ? all : kFrontBytes, &copies->after)) return false;
+    if (sequence % 2 != 0 || copies->after.sequence.get() != sequence) continue;
+    copies->line.failedAt.set(copies->before.failedAt.get());  // its reason is in the second copy
+    return true;
   }
   return false;
 }
@@ -206,11 +230,11 @@ void readFile(const SharedFolder::File& file, const std::string& path, int64_t p
   Process process = processOf(file, *header, pid);
   process.file = path;
   const Scale scale(*header, !isGone(process.state) && process.state != ProcessState::unknown);
-  auto line = std::make_unique<stats::CommLine>();
+  auto copies = std::make_unique<Copies>();
   for (uint32_t i = 0; i < header->comms; i++) {
-    if (!readLine(file.fd, sizeof *header + i * sizeof *line, requests, line.get())) continue;
-    process.comms.push_back(commOf(*line, scale));
-    if (requests) addRequests(*line, scale, &process.comms.back());
+    if (!readLine(file.fd, sizeof *header + i * sizeof copies->line, requests, copies.get())) continue;
+    process.comms.push_back(commOf(copies->line, scale));
+    if (requests) addRequests(*copies, scale, &process.comms.back());
   }
   found->processes.push_back(std::move(process));
 }
