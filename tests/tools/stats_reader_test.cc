@@ -147,7 +147,7 @@ TEST_CASE("a request is read whole or not at all, whatever its comm does meanwhi
   Traffic traffic(line);
   for (uint32_t i = 0; i < stats::kRecords + 300; i++) traffic.receive();
   for (const Order taken : {Order::ascending, Order::descending}) {
-    for (int pass = 0; pass < 3; pass++) {
+    for (int pass = 0; pass < 4; pass++) {
       traffic.beginIn(pass);
       const auto found = readIn(folder, taken, true, [&](size_t place) { traffic.copied(place); });
       REQUIRE(found[0].comms.size() == 1);

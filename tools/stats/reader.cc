@@ -124,48 +124,52 @@ Comm commOf(const stats::CommLine& line, const Scale& scale) {
   return comm;
 }
 
-// Copies of a line, one after the other. A copy takes the words of a line in any order, so what a line says
-// of itself before and after is taken from two of them.
+// Copies of a line, one after the other. A copy takes the words of a line in any order, so of two words whose
+// order counts the later one is taken from a later copy.
 struct Copies {
-  stats::CommLine before, line, after;  // of `before` and `after` only as much as is asked for
+  stats::CommLine before, line, later, after;  // all but `line` only as far as is asked for
 };
 
-// A request that changed under the copies is left out. A request that is done in the first copy has the right
-// size in the second.
+// A request whose number changed under the copies is left out.
 void addRequests(const Copies& copies, const Scale& scale, Comm* comm) {
   for (size_t i = 0; i < stats::kRecords; i++) {
-    const stats::Record& before = copies.before.records[i];
     const stats::Record& record = copies.line.records[i];
-    const uint64_t number = before.number.get();
+    const stats::Record& later = copies.later.records[i];
+    const uint64_t number = copies.before.records[i].number.get();
     if (number == 0 || number != copies.after.records[i].number.get()) continue;
-    const uint64_t first = (before.way.get() & stats::kCameInParts) != 0 ? record.first.get() : 0;
+    const uint64_t first = (record.way.get() & stats::kCameInParts) != 0 ? later.first.get() : 0;
     comm->requests.push_back({number, scale.time(record.posted.get()), scale.time(record.told.get()),
-                              scale.time(first), scale.time(before.done.get()), record.tag.get(),
-                              record.k.get(), record.bytes.get(),
-                              static_cast<stats::Way>(record.way.get() & 7)});
+                              scale.time(first), scale.time(record.done.get()), record.tag.get(),
+                              record.k.get(), later.bytes.get(),
+                              static_cast<stats::Way>(later.way.get() & 7)});
   }
   std::sort(comm->requests.begin(), comm->requests.end(),
             [](const Request& a, const Request& b) { return a.number < b.number; });
 }
 
 // The next copy is no older than this one.
-bool copyLine(const Fd& file, size_t offset, size_t bytes, stats::CommLine* to) {
+bool copyNext(const Fd& file, size_t offset, size_t bytes, void* to) {
   const bool copied = readAt(file, to, bytes, offset);
   std::atomic_thread_fence(std::memory_order_acquire);
   return copied;
 }
 
+bool copyLine(const Fd& file, size_t offset, bool requests, Copies* copies) {
+  constexpr size_t kAll = sizeof(stats::CommLine);
+  return copyNext(file, offset, requests ? kAll : kFrontBytes, &copies->before) &&
+         copyNext(file, offset, requests ? kAll : kHeadBytes, &copies->line) &&
+         (!requests ||
+          (copyNext(file, offset, kAll, &copies->later) && copyNext(file, offset, kAll, &copies->after)));
+}
+
 // False: it is not used, or changed hands each time.
 bool readLine(const Fd& file, size_t offset, bool requests, Copies* copies) {
-  const size_t all = requests ? sizeof copies->line : kHeadBytes;
-  uint32_t used = 0;
-  if (!readAt(file, &used, sizeof used, offset) || used == 0) return false;
   for (int i = 0; i < kTries; i++) {
-    if (!copyLine(file, offset, requests ? all : kFrontBytes, &copies->before)) return false;
-    const uint32_t sequence = copies->before.sequence.get();
-    if (!copyLine(file, offset, all, &copies->line)) return false;
-    if (!copyLine(file, offset, requests ? all : kFrontBytes, &copies->after)) return false;
-    if (sequence % 2 != 0 || copies->after.sequence.get() != sequence) continue;
+    uint32_t sequence = 0, again = 0;
+    if (!copyNext(file, offset, sizeof sequence, &sequence) || sequence == 0) return false;
+    if (!copyLine(file, offset, requests, copies)) return false;
+    if (!copyNext(file, offset, sizeof again, &again)) return false;
+    if (sequence % 2 != 0 || again != sequence) continue;
     copies->line.failedAt.set(copies->before.failedAt.get());  // its reason is in the second copy
     return true;
   }
