@@ -2,12 +2,13 @@
 // Copyright The weft authors
 #pragma once
 
-#include <atomic>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <optional>
+
+#include "src/base/device_order.h"
 
 // What one process writes into another's memory, and the 32 bits of a notification. All fields little-endian,
 // fixed offsets; described in docs/wire.md ("In memory"). Pure; any thread.
@@ -149,16 +150,16 @@ void seal(Record* record) {
 }
 
 // Copies out of memory that a NIC may be writing, and says whether the copy is whole: volatile keeps the
-// compiler from reading twice, the fence keeps later reads (of an eager payload) behind the check. A provider
-// in software writes there from a thread of its own, too, which ThreadSanitizer need not know: what is torn
-// does not pass for whole.
+// compiler from reading twice, the barrier keeps later reads (of an eager payload) behind the check. A
+// provider in software writes there from a thread of its own, too, which ThreadSanitizer need not know: what
+// is torn does not pass for whole.
 template <class Record>
 __attribute__((no_sanitize("thread"))) bool readWords(const void* from,
                                                       uint64_t (&words)[sizeof(Record) / 8]) {
   constexpr size_t kWords = sizeof(Record) / 8;
   const auto* source = static_cast<const volatile uint64_t*>(from);
   for (size_t i = 0; i < kWords; i++) words[i] = source[i];
-  std::atomic_thread_fence(std::memory_order_acquire);
+  afterDeviceWrote();
   return words[kWords - 1] == checksumOf<Record>(words);
 }
 

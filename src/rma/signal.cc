@@ -6,6 +6,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "src/base/device_order.h"
 #include "src/base/log.h"
 
 // Additions and copies in the memory of this rank.
@@ -34,6 +35,7 @@ Status OwnMemory::add(Window& window, uint64_t offset, uint64_t addend) const {
                         static_cast<size_t>(offset), window.number));
   if (!window.host()) return addOnGpu(window, offset, addend);
   auto* word = reinterpret_cast<uint64_t*>(at);
+  beforeDeviceReads();  // a GPU may watch the word
   std::atomic_ref<uint64_t>(*word).fetch_add(addend, std::memory_order_release);
   return {};
 }
