@@ -17,7 +17,7 @@ import sys
 PAGES = ['README.md', 'docs/jobs.md', 'docs/gpudirect.md', 'docs/collectives.md', 'docs/one-sided.md', 'docs/operate.md', 'docs/troubleshooting.md',
          'docs/environment.md', 'docs/perf.md', 'docs/scale.md',
          'docs/trace.md', 'docs/metrics.md', 'docs/nccl.md', 'docs/tuner.md', 'docs/compatibility.md', 'docs/performance.md', 'CHANGELOG.md', 'CONTRIBUTING.md',
-         'SECURITY.md', 'docs/design.md', 'docs/glossary.md', 'docs/wire.md', 'docs/testing.md', 'docs/simulation.md', 'tests/softefa/README.md', 'tests/softgpu/README.md']
+         'SECURITY.md', 'docs/design.md', 'docs/internals/memory-order.md', 'docs/glossary.md', 'docs/wire.md', 'docs/testing.md', 'docs/simulation.md', 'tests/softefa/README.md', 'tests/softgpu/README.md']
 STYLE = ('body{font:16px/1.5 sans-serif;max-width:60em;margin:auto;padding:1em}pre{background:#f4f4f4;padding:.6em;overflow-x:auto}'
          'table{border-collapse:collapse}td,th{border:1px solid #ccc;padding:.2em .6em;vertical-align:top}code{font-size:90%}'
          'section{border-top:3px solid #ccc;margin-top:2em}')
@@ -62,7 +62,7 @@ class Page:
 
 def main(cmark, version, top, output):
     pages = {name: Page(cmark, pathlib.Path(top), name) for name in PAGES}
-    missing = sorted(path.relative_to(top).as_posix() for path in pathlib.Path(top, 'docs').glob('*.md')
+    missing = sorted(path.relative_to(top).as_posix() for path in pathlib.Path(top, 'docs').glob('**/*.md')
                      if path.relative_to(top).as_posix() not in pages)
     if missing:
         sys.exit(f'not in the manual: {", ".join(missing)}')

@@ -30,6 +30,7 @@ cmark-gfm           the manual as one HTML page
 mount               a /run of their own for tests that cut cables
 procps              process tables (system tests)
 python3-protobuf    reads Chakra traces (tools tests)
+relacy-dev          checks orders of memory (unit tests)
 LIST
 }
 
