@@ -79,9 +79,10 @@ weftConfigure() {
 
 # The options of build-release/ that a compiler sees, the same in every script, so that none compiles again what another did.
 # Warnings are errors with the compilers of Debian 12 and 13, which are known to give none; another one may know more.
-weftReleaseOptions() {
+# shellcheck disable=SC2120 # a cross build names its compiler (arm64.sh)
+weftReleaseOptions() { # [COMPILER]
   echo -Dbuildtype=release
-  case ${CXX-}$(g++ -dumpversion 2>/dev/null) in
+  case ${CXX-}$("${1:-g++}" -dumpversion 2>/dev/null) in
     12 | 14) echo -Dwerror=true ;;
     *) echo -Dwerror=false ;;
   esac
@@ -90,6 +91,7 @@ weftReleaseOptions() {
 # weftConfigureRelease TOP BUILD [meson options...]
 weftConfigureRelease() {
   local options
+  # shellcheck disable=SC2119
   mapfile -t options < <(weftReleaseOptions)
   weftConfigure "$@" "${options[@]}"
 }

@@ -49,6 +49,31 @@ ibverbs-utils       ibv_devinfo, for whoever looks at a failure
 LIST
 }
 
+# What a build for arm64 needs besides, on a machine of another kind.
+weftArm64Packages() {
+  cat <<'LIST'
+g++-aarch64-linux-gnu  compiler and C++ library
+qemu-user              runs what it made
+util-linux             namespaces in which the kernel knows of that
+LIST
+}
+
+# The packages of arm64 that lie in a root of their own (scripts/lib/arm64.sh) and are never installed.
+weftArm64Libraries() {
+  cat <<'LIST'
+libc6-dev           C library
+libstdc++6          C++ library of the tests
+libfabric-dev       headers of the libfabric provider
+libfabric1          the library it opens at run time
+libibverbs-dev      headers of the verbs provider
+libsodium-dev       cryptography of control links
+catch2              tests
+libcli11-dev        command line of the tools
+libfmt-dev          output of the tools
+nlohmann-json3-dev  --json of the tools
+LIST
+}
+
 # weftReleasePackages [KIND...]: what scripts/release needs for these kinds of packages, or for all.
 weftReleasePackages() {
   local kinds=" ${*:-deb rpm} "

@@ -30,7 +30,7 @@ class ScriptsTest(unittest.TestCase):
 
     def start(self, script):
         """Bash in the folder, with set -e and all of the libraries."""
-        begin = f'set -euo pipefail; for file in packages build root guest_kernel; do source {shlex.quote(str(LIB))}/$file.sh; done\n'
+        begin = f'set -euo pipefail; for file in packages build root guest_kernel arm64; do source {shlex.quote(str(LIB))}/$file.sh; done\n'
         return subprocess.Popen(['bash', '-c', begin + 'weftAsRoot() { "$@"; }\n' + script], cwd=self.folder, text=True,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                 env={**os.environ, 'PATH': f'{self.folder}/bin:{os.environ["PATH"]}'})
@@ -67,6 +67,25 @@ esac""")
         for bad in ('-runs=0', '-seed=1'):
             self.program('target', f'[ "$1" != {bad} ] || {{ echo "a crash"; exit 77; }}')
             self.assertEqual(self.printed(f'{script} target corpus || echo status $?'), 'a crash\nstatus 1\n')
+
+    def test_packages_of_arm64_become_one_root_whose_links_stay_inside(self):
+        package = self.folder / 'package'
+        (package / 'lib').mkdir(parents=True)
+        (package / 'usr/lib').mkdir(parents=True)
+        (package / 'lib/libm.so.6').write_text('m')
+        (package / 'usr/lib/libm.so').symlink_to('/lib/libm.so.6')
+        self.program('dpkg-deb', f'tar -c -C {package} .')
+        self.assertEqual(self.printed('weftUnpack "$PWD/made" one && cat made/usr/lib/libm.so && readlink made/usr/lib/libm.so'), 'm../../lib/libm.so.6\n')
+
+    def test_a_root_of_arm64_is_made_once_and_nothing_is_left_of_one_that_was_not_finished(self):
+        have = f'weftMirror() {{ echo there; }}; weftHaveArm64Root {self.folder}'
+        self.program('apt-get', '[ "$1" = update ]')
+        self.assertIn('could not be had', self.printed(f'{have} || true'))
+        self.assertEqual([path.name for path in self.folder.glob('build*')], [])
+        self.program('apt-get', 'grep -q arm64 "$APT_CONFIG" && touch "${APT_CONFIG%/*}/cache/archives/a.deb"')
+        self.program('dpkg-deb', 'tar -c -T /dev/null')
+        self.assertIn('makes a root', self.printed(have))
+        self.assertEqual(self.printed(have), '')
 
     def have_root(self):
         return f'weftMirror() {{ echo there; }}; weftHaveRoot {self.folder}/root trixie a,b'
