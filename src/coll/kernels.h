@@ -52,5 +52,6 @@ inline bool reduce(ElementType type, ReduceOp op, std::span<const void* const> i
 extern const KernelTable kPortableKernels;
 extern const KernelTable kAvx2Kernels;
 extern const KernelTable kAvx512Kernels;
+extern const KernelTable kNeonKernels;
 
 }  // namespace weft::coll

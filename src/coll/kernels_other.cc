@@ -2,10 +2,10 @@
 // Copyright The weft authors
 #include "src/coll/kernels.h"
 
-// The tables of processors other than x86.
+// The tables of processors other than x86 and arm64.
 namespace weft::coll {
 
-// On other processors than x86 the portable table is the only one.
+// There the portable table is the only one.
 std::span<const KernelTable* const> runnableKernels() {
   static constexpr const KernelTable* kOnly = &kPortableKernels;
   return std::span(&kOnly, 1);
