@@ -36,7 +36,8 @@ class Build:
     name: str
     configure: str  # shell code: the function of scripts/lib/build.sh, and options
     side_by_side: int = 1  # tests for each core
-    suites: tuple = ()  # only these and what they need, unless suites are named or counts are large
+    suites: tuple = ()  # only these, or tests, and what they need, unless suites are named or counts are large
+    inside: tuple = ()  # the command that runs its tests
 
     @property
     def folder(self):
@@ -54,6 +55,9 @@ SANITIZED = [
     Build('tsan', f'weftConfigure "$1" "$2" -Dbuildtype=debug -Doptimization=1 -Db_sanitize=thread {AS_ONE_SOURCE}',
           suites=(*(suite for suite in WORTH_IT if suite != 'fuzz'), 'world')),  # fuzz has one thread
 ]
+# Emulated: what is computed and said, not the time that it takes, nor the order in which another processor sees memory.
+ARM64 = Build('arm64', 'source "$1/scripts/lib/packages.sh"; source "$1/scripts/lib/arm64.sh"; weftConfigureArm64 "$1" "$2"',
+              suites=('abi', 'unit', 'protocol', 'perf-all-reduce-types'), inside=(TOP / 'scripts' / 'lib' / 'arm64_run',))
 
 
 class DeadlinePassed(Exception):
@@ -147,7 +151,7 @@ class Run:
         if named:
             return suites_of(test)[0] in named or test['name'] in named
         if build.suites and not self.options.full:
-            return suites_of(test)[0] in build.suites and not place
+            return (suites_of(test)[0] in build.suites or test['name'] in build.suites) and not place
         return not place or self.options.elsewhere
 
     def tests(self, build):
@@ -163,18 +167,18 @@ class Run:
         return places
 
     def command(self, build, place, tests, alone=False):
-        command = [*without_random_layout(build), 'meson', 'test', '-C', build.folder, '--no-rebuild', '--setup', self.options.setup,
+        command = [*without_random_layout(build), *build.inside, 'meson', 'test', '-C', build.folder, '--no-rebuild', '--setup', self.options.setup,
                    '--logbase', log_base(place, alone), '--num-processes', str(1 if alone else self.cores * build.side_by_side),
                    '--print-errorlogs']
-        command += [test['name'] for test in tests] if alone else self.selection(tests)
+        command += [test['name'] for test in tests] if alone else self.selection(build, tests)
         if place != 'guest':
             return command
         seconds = GUEST_SECONDS * (3 if self.options.full else 1)
         return [TOP / 'scripts' / 'rdma-vm', '--rails', '2', '--timeout', str(seconds), '--write', build.folder, '--', *command]
 
-    def selection(self, tests):
+    def selection(self, build, tests):
         """The part of Meson's command line that names `tests`: their suites, or themselves where one was asked for by name."""
-        if set(self.options.suites) & {test['name'] for test in tests}:
+        if set(self.options.suites or build.suites) & {test['name'] for test in tests}:
             return [test['name'] for test in tests]
         return [word for suite in sorted({suites_of(test)[0] for test in tests}) for word in ('--suite', suite)]
 
@@ -239,6 +243,8 @@ class Run:
             self.run_place(build, place, tests)
 
     def builds(self):
+        if self.options.arm64:
+            return [ARM64]
         if self.options.sanitizers_only:
             return SANITIZED
         return [RELEASE] + (SANITIZED if self.options.sanitize else [])
@@ -288,7 +294,7 @@ def can_start(build):
 
 def parse(arguments):
     parser = argparse.ArgumentParser(prog='scripts/test', add_help=False, allow_abbrev=False)
-    for flag in ('--sanitize', '--sanitizers-only', '--elsewhere', '--full', '--second-try'):
+    for flag in ('--sanitize', '--sanitizers-only', '--arm64', '--elsewhere', '--full', '--second-try'):
         parser.add_argument(flag, action='store_true')
     parser.add_argument('--deadline', type=float)
     parser.add_argument('--started', type=float, default=time.time())

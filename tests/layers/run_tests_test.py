@@ -158,7 +158,8 @@ class RunnerTest(InFolder):
             (self.folder / name).symlink_to(LIB)
         out = io.StringIO()
         build = run_tests.Build('release', 'meson setup "$2" "$1"')
-        with unittest.mock.patch.multiple(run_tests, TOP=self.folder, RELEASE=build, COMMON=[]), \
+        arm64 = run_tests.Build('arm64', 'meson setup "$2" "$1"', suites=('one', 'c'), inside=('env', 'INSIDE=yes'))
+        with unittest.mock.patch.multiple(run_tests, TOP=self.folder, RELEASE=build, ARM64=arm64, COMMON=[]), \
                 unittest.mock.patch('sys.stdout', out):
             status = run_tests.main(list(arguments))
         return status, out.getvalue()
@@ -217,6 +218,13 @@ class RunnerTest(InFolder):
         self.assertEqual(status, 1)
         self.assertRegex(printed, 'minutes passed while this was running: release/here: hangs')
         self.assertFalse(pathlib.Path('/proc', pid.read_text().strip()).exists())
+
+    def test_a_build_may_have_suites_and_tests_of_its_own_and_a_command_that_runs_them(self):
+        status, printed = self.run_tests("sh = find_program('sh')\ninside = ['-c', 'test \"$INSIDE\" = yes']\n"
+                                         "test('a', sh, args: inside, suite: 'one')\ntest('b', find_program('false'), suite: 'two')\n"
+                                         "test('c', sh, args: inside, suite: 'three')\n", '--arm64')
+        self.assertEqual((status, printed.splitlines()[-1]), (0, '2 passed, 0 failed'), printed)
+        self.assertIn('arm64/three', printed)
 
     def test_full_counts_reach_the_tests(self):
         status, printed = self.run_tests("test('a', find_program('sh'), args: ['-c', 'test \"$LARGE\" = 1'], suite: 'one')\n", '--full')
