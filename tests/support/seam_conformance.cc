@@ -192,12 +192,24 @@ void checkMessagesThatWait(Pair& pair) {
     pair.b.queue->placeBy(&placer);
     std::fill(pair.b.bytes.begin(), pair.b.bytes.end(), uint8_t{0});
     pair.b.seen.clear();
+    std::vector<Work> works;
     for (size_t i = 0; i < 4; i++)
-      REQUIRE(pair.a.post(messageOf(pair.a, i % 2 == 0 ? imm : 0, 13 * i, i * 200'000, 150'000, i + 1)));
+      works.push_back(messageOf(pair.a, i % 2 == 0 ? imm : 0, 13 * i, i * 200'000, 150'000, i + 1));
+    postAll(pair.a, pair.b, works);
     REQUIRE(pumpUntil({&pair.a, &pair.b}, [&] { return pair.b.count(landed) == 4; }));
     for (size_t i = 0; i < 4; i++) CHECK(pair.b.holds(i * 200'000, pair.a, 13 * i, 150'000));
     CHECK(placer.atLane);
   }
+}
+
+// Without a Placer nothing lands, and the lane ends.
+void checkMessagesNobodyTakes(const SeamUnderTest& seam) {
+  Pair pair(seam);
+  std::fill(pair.b.bytes.begin(), pair.b.bytes.end(), uint8_t{0});
+  REQUIRE(pair.a.post(messageOf(pair.a, 0, 0, 0, 100, 1)));
+  REQUIRE(pumpUntil({&pair.a, &pair.b}, [&] { return pair.b.count(broken) == 1; }));
+  CHECK(pair.b.count(landed) == 0);
+  CHECK(allZero(pair.b.bytes, 0, pair.b.bytes.size()));
 }
 
 }  // namespace
@@ -205,6 +217,7 @@ void checkMessagesThatWait(Pair& pair) {
 void checkMessages(const SeamUnderTest& seam) {
   Pair pair(seam);
   if (!pair.a.device->info().messages) return;
+  checkMessagesNobodyTakes(seam);
   LabelPlacer placer(pair.b);
   pair.b.queue->placeBy(&placer);
   uint64_t context = uint64_t{1} << 63;
@@ -212,9 +225,10 @@ void checkMessages(const SeamUnderTest& seam) {
     for (const size_t offset : kOffsets) {
       std::fill(pair.b.bytes.begin(), pair.b.bytes.end(), uint8_t{0});
       pair.b.seen.clear();
-      REQUIRE(
-          pair.a.post(messageOf(pair.a, 1, 7, 0, size, 0)));  // dropped, and the next one is found behind it
-      REQUIRE(pair.a.post(messageOf(pair.a, 0, offset, offset * 3, size, ++context)));
+      // The first one is dropped, and the next one is found behind it.
+      postAll(
+          pair.a, pair.b,
+          {messageOf(pair.a, 1, 7, 0, size, 0), messageOf(pair.a, 0, offset, offset * 3, size, ++context)});
       REQUIRE(pumpUntil({&pair.a, &pair.b}, [&] { return pair.b.count(landed) == 1; }));
       CHECK(pair.b.first(landed)->context == context);
       CHECK(pair.b.first(landed)->length == size);

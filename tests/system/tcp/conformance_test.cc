@@ -52,6 +52,9 @@ TEST_CASE("tcp: notifications") {
 TEST_CASE("tcp: reads") {
   over(checkReads);
 }
+TEST_CASE("tcp: messages") {
+  over(checkMessages);
+}
 TEST_CASE("tcp: contexts") {
   over(checkContexts);
 }
