@@ -135,6 +135,23 @@ TEST_CASE("an introduction that was overheard is worth nothing on another connec
   expectToWork(&run, *member);
 }
 
+TEST_CASE("the token is not enough where the job has a secret, too") {
+  Run run;
+  Protection other;
+  other.jobSecret = Key256{std::byte{1}};
+  const Fd guest = dial(run.port);
+  Opening opening;
+  REQUIRE(receive(guest, &opening));
+  const auto key = netdriver::keyOf(kToken, other);
+  REQUIRE(give(guest, netdriver::introduce(key, netdriver::helloOf(1, 2), opening)));
+  Answer answer;
+  REQUIRE(receive(guest, &answer));
+  CHECK(answer.verdict == Verdict::stranger);
+  const Made member = run.join(kToken);
+  REQUIRE(member);
+  expectToWork(&run, *member);
+}
+
 TEST_CASE("bytes of no meaning are refused, and a changed introduction is, too") {
   Run run;
   SeededRandom random(11);

@@ -149,7 +149,9 @@ Result<std::unique_ptr<Bootstrap>> Bootstrap::create(const Place& place, const P
   bootstrap->rank_ = place.rank;
   bootstrap->size_ = place.size;
   bootstrap->patience_ = patience;
-  bootstrap->key_ = keyOf(place.token);
+  TRY(const Config config, readConfigFromEnvironment());
+  TRY(const Protection protection, readProtection(config));
+  bootstrap->key_ = keyOf(place.token, protection);
   if (place.size < 2) return bootstrap;
   TRY((place.rank == 0) != place.rootDials ? bootstrap->acceptAll(place) : bootstrap->dialRoot(place));
   return bootstrap;
@@ -314,7 +316,9 @@ Status Bootstrap::greet(Fd fd, const std::string& where) {
   Answer answer;
   TRY(receiveAll(fd.get(), std::as_writable_bytes(std::span(&answer, 1)), 0));
   if (answer.verdict == Verdict::stranger || !isProven(key_, answer, hello))
-    return refused(std::string(" is a run with another token: give all its ranks one ") + kTokenVariable);
+    return refused(
+        std::string(" is a run with another token or another WEFT_SECRET: give all its ranks one ") +
+        kTokenVariable);
   if (answer.verdict == Verdict::taken)
     return refused(" another process is rank " + std::to_string(rank_) + " already");
   if (answer.verdict == Verdict::otherSize)

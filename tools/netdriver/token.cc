@@ -40,8 +40,8 @@ Result<std::string> givenToken(const std::string& option) {
                    "=$(openssl rand -hex 16) makes one");
 }
 
-TokenKey keyOf(const std::string& token) {
-  return derivedKey({}, std::as_bytes(std::span(token.data(), token.size())), "weft run token");
+TokenKey keyOf(const std::string& token, const Protection& protection) {
+  return protection.keyFor(std::as_bytes(std::span(token.data(), token.size())), "weft run token");
 }
 
 }  // namespace weft::netdriver

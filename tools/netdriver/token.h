@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "src/base/crypto/protection.h"
 #include "src/base/net/proof.h"
 #include "weft/result.h"
 
@@ -21,8 +22,8 @@ std::string freshToken();
 // Empty: nobody gave one. A short one is an error, as a stranger who saw one proof would try them all.
 Result<std::string> givenToken(const std::string& option);
 
-// The key of its proofs.
+// The key of its proofs, with the job's secret mixed in where WEFT_SECRET names one.
 using TokenKey = Key256;
-TokenKey keyOf(const std::string& token);
+TokenKey keyOf(const std::string& token, const Protection& protection = {});
 
 }  // namespace weft::netdriver
