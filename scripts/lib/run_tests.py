@@ -245,8 +245,8 @@ class Run:
     def builds(self):
         if self.options.arm64:
             return [ARM64]
-        if self.options.sanitizers_only:
-            return SANITIZED
+        if self.options.only:
+            return [build for build in SANITIZED if build.name == self.options.only]
         return [RELEASE] + (SANITIZED if self.options.sanitize else [])
 
     def everything(self):
@@ -294,8 +294,9 @@ def can_start(build):
 
 def parse(arguments):
     parser = argparse.ArgumentParser(prog='scripts/test', add_help=False, allow_abbrev=False)
-    for flag in ('--sanitize', '--sanitizers-only', '--arm64', '--elsewhere', '--full', '--second-try'):
+    for flag in ('--sanitize', '--arm64', '--elsewhere', '--full', '--second-try'):
         parser.add_argument(flag, action='store_true')
+    parser.add_argument('--only', choices=[build.name for build in SANITIZED])
     parser.add_argument('--deadline', type=float)
     parser.add_argument('--started', type=float, default=time.time())
     parser.add_argument('suites', nargs='*')
