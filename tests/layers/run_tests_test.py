@@ -214,7 +214,7 @@ class RunnerTest(InFolder):
         pid = self.folder / 'pid'
         status, printed = self.run_tests("sh = find_program('sh')\n"
                                          f"test('hangs', sh, args: ['-c', 'echo $$ >{pid}; sleep 100; true'], suite: 'one')\n",
-                                         '--deadline', '0.15')
+                                         '--deadline', '0.4')
         self.assertEqual(status, 1)
         self.assertRegex(printed, 'minutes passed while this was running: release/here: hangs')
         self.assertFalse(pathlib.Path('/proc', pid.read_text().strip()).exists())
