@@ -8,7 +8,8 @@
 
 namespace weft::stats {
 
-// The scheduler's number comes first: it is what people look for. torchrun's is "none" where nobody chose one.
+// The scheduler's number comes first: it is what people look for. torchrun's is "none" where nobody chose
+// one.
 std::string jobName() {
   for (const char* name : {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "TORCHELASTIC_RUN_ID",
                            "PMIX_NAMESPACE", "PMI_JOBID"}) {

@@ -129,7 +129,8 @@ Result<int> serve(Options& options) {
   TRY(options.daemon.context, openNetwork(config));
   options.daemon.device = options.device;
   if (options.daemon.listen.empty())  // without a secret for this host alone
-    options.daemon.listen = (options.daemon.secret.empty() ? "127.0.0.1:" : "0.0.0.0:") + std::to_string(kPort);
+    options.daemon.listen =
+        (options.daemon.secret.empty() ? "127.0.0.1:" : "0.0.0.0:") + std::to_string(kPort);
   TRY(const auto daemon, agg::Daemon::start(std::move(options.daemon)));
   std::printf("%s: aggregating as %s on port %u\n", versionText(), daemon->name().c_str(), daemon->port());
   if (daemon->isOpenToThisHostOnly())

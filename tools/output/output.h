@@ -25,7 +25,8 @@ struct Document {
 // All of them, though one fails; the error names each that did.
 Status writeDocuments(const std::vector<Document>& documents);
 
-// The exit code of a command that failed: 2 where the command line or a file that it names does not fit, else 1.
+// The exit code of a command that failed: 2 where the command line or a file that it names does not fit,
+// else 1.
 int exitCodeOf(const Error& error);
 
 // True where that would work, as far as can be seen without touching what is there. "" and "-" are no files.
