@@ -7,6 +7,7 @@
 #include "src/base/config.h"
 #include "src/base/random.h"
 #include "src/control/acceptor.h"
+#include "tests/hostile/links_call.h"
 #include "tests/hostile/links_middle.h"
 #include "tests/support/patience.h"
 #include "tests/unit/control_sockets.h"
@@ -19,9 +20,6 @@ using namespace weft::control;
 using namespace weft::hostile;
 
 namespace {
-
-constexpr Milliseconds kConnect{400};
-constexpr size_t kPlaces = 560;  // of each direction: the handshake, the infos, the call and its reply
 
 Config briefConfig() {
   Config config;
@@ -44,24 +42,7 @@ std::string described(uint64_t seed, const Plan& plan) {
 std::string attack(Middle& middle, const Plan& plan, Side& b, Listener& listener) {
   middle.follow(plan);
   Side a(briefConfig());
-  const auto started = std::chrono::steady_clock::now();
-  auto call = a.hub->call(listener.handle(), bytesOf("hello"));
-  while (call->state() == Call::State::pending) {
-    auto taken = listener.take();
-    if (taken && *taken) {
-      const Request request = *taken.take();
-      if (textOf(request.body) != "hello") return "the listener was told other words";
-      if (request.peer->incarnation() != a.hub->incarnation()) return "another process called";
-      b.hub->reply(request, bytesOf("welcome"));
-    }
-    if (std::chrono::steady_clock::now() - started > 10 * kConnect * test::patience())
-      return "the call is still undecided";
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
-  }
-  if (call->state() == Call::State::failed) return call->error().message().empty() ? "no words" : "";
-  if (textOf(call->replyBody()) != "welcome") return "the caller was told other words";
-  if (call->peer()->incarnation() != b.hub->incarnation()) return "another process answered";
-  return "";
+  return callThrough(*a.hub, *b.hub, listener);
 }
 
 // A secret in a file of its own, which goes with it.

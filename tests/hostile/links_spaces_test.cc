@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "src/base/config.h"
+#include "tests/hostile/links_call.h"
 #include "tests/hostile/links_middle.h"
 #include "tests/support/patience.h"
 #include "tests/unit/control_support.h"
@@ -24,8 +25,6 @@ using namespace weft::hostile;
 
 namespace {
 
-constexpr Milliseconds kConnect{400};
-constexpr size_t kPlaces = 560;  // of each direction: the handshake, the infos, the call and its reply
 constexpr const char* kCable = "wire";
 
 bool run(const std::string& command) {
@@ -155,23 +154,7 @@ class Hosts {
 // A call from a to b. Returns what went wrong; empty: it ended as it may.
 std::string attack(const Hosts& hosts, Hub& b, Listener& listener) {
   const Hosted a = hubOn(hosts.a(), via(Hosts::kFirst, Hosts::kLast));
-  const auto started = std::chrono::steady_clock::now();
-  auto call = a.hub->call(listener.handle(), bytesOf("hello"));
-  while (call->state() == Call::State::pending) {
-    auto taken = listener.take();
-    if (taken && *taken) {
-      const Request request = *taken.take();
-      if (textOf(request.body) != "hello") return "the listener was told other words";
-      if (request.peer->incarnation() != a.hub->incarnation()) return "another process called";
-      b.reply(request, bytesOf("welcome"));
-    }
-    if (std::chrono::steady_clock::now() - started > 10 * kConnect * test::patience())
-      return "the call is still undecided";
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
-  }
-  if (call->state() == Call::State::failed) return call->error().message().empty() ? "no words" : "";
-  if (textOf(call->replyBody()) != "welcome") return "the caller was told other words";
-  return call->peer()->incarnation() == b.incarnation() ? "" : "another process answered";
+  return callThrough(*a.hub, b, listener);
 }
 
 }  // namespace
