@@ -57,10 +57,10 @@ weftMakeArm64Root() {
   weftArm64AptFolder "$work/apt" "$from" "$release" || return 1
   APT_CONFIG=$work/apt/apt.conf apt-get update -q || return 1
   APT_CONFIG=$work/apt/apt.conf apt-get install -qq -y --no-install-recommends --download-only "${names[@]}" || return 1
-  weftUnpack "$work/root" "$work"/apt/cache/archives/*.deb || return 1
-  weftArm64Names >"$work/root/packages"
+  weftUnpack "$work/tree" "$work"/apt/cache/archives/*.deb || return 1
+  weftArm64Names >"$work/tree/packages"
   rm -rf "$1"
-  mv "$work/root" "$1" && rm -rf "$work"
+  mv "$work/tree" "$1" && rm -rf "$work"
 }
 
 # weftHaveArm64Root TOP: makes the root unless it is there with all that is wanted. One caller at a time; others wait.
